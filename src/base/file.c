@@ -213,10 +213,8 @@ static hl_status regular_size(size_t *out, int descriptor, const char *path)
 
 static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
 {
-    size_t    n_bytes = 0;
-    hl_status status  = regular_size(&n_bytes, descriptor, path);
-    if (status != HL_OK)
-        return status;
+    size_t n_bytes = 0;
+    HL_NEED(regular_size(&n_bytes, descriptor, path));
 
     if (n_bytes == 0) { /* mmap refuses to map nothing */
         *out = (hl_file){ .bytes = (const uint8_t *)"" };
@@ -413,10 +411,8 @@ static hl_status make_temporary(locked_name *out, const char *path, bool is_fold
     int    code      = EEXIST;
     char   letters[N_LETTERS + 1];
 
-    *out             = NO_TEMPORARY;
-    hl_status status = HL_ALLOC(&name, room);
-    if (status != HL_OK)
-        return status;
+    *out = NO_TEMPORARY;
+    HL_NEED(HL_ALLOC(&name, room));
     remove_leftovers(path);
     for (int i = 0; i < RETRIES && code == EEXIST; i++) {
         random_letters(letters);
@@ -510,22 +506,17 @@ static hl_status check_target(const char *path)
 
 static hl_status new_writer(hl_writer **out, const char *path)
 {
-    hl_status  status = HL_OK;
-    hl_writer *writer = NULL;
+    HL_CLOSED(hl_writer_abandon) hl_writer *writer = NULL;
 
     *out = NULL;
-    HL_TRY(check_target(path));
-    HL_TRY(HL_ALLOC_ZEROED(&writer, 1));
+    HL_NEED(check_target(path));
+    HL_NEED(HL_ALLOC_ZEROED(&writer, 1));
     writer->descriptor = -1;
     writer->temporary  = NO_TEMPORARY;
-    HL_TRY(hl_strdup(&writer->path, path));
-    HL_TRY(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
-    *out   = writer;
-    writer = NULL;
-
-done:
-    hl_writer_abandon(writer);
-    return status;
+    HL_NEED(hl_strdup(&writer->path, path));
+    HL_NEED(HL_ALLOC(&writer->buffer, BUFFER_BYTES));
+    *out = hl_taken(&writer);
+    return HL_OK;
 }
 
 hl_status hl_writer_open(hl_writer **out, const char *path)
@@ -543,28 +534,21 @@ hl_status hl_writer_open(hl_writer **out, const char *path)
 
 hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *temporary, bool go_on)
 {
-    hl_status  status = HL_OK;
-    hl_writer *writer = NULL;
-    char      *name   = NULL;
-    int        flags  = go_on ? 0 : O_CREAT | O_TRUNC;
+    int                                     flags  = go_on ? 0 : O_CREAT | O_TRUNC;
+    HL_CLOSED(hl_writer_abandon) hl_writer *writer = NULL;
+    HL_FREED char                          *name   = NULL;
 
     *out = NULL;
-    HL_TRY(check_target(temporary));
-    HL_TRY(new_writer(&writer, path));
-    HL_TRY(hl_strdup(&name, temporary));
+    HL_NEED(check_target(temporary));
+    HL_NEED(new_writer(&writer, path));
+    HL_NEED(hl_strdup(&name, temporary));
     writer->descriptor = hl_sys_open(temporary, O_RDWR | O_CLOEXEC | flags, 0666);
     if (writer->descriptor < 0)
-        HL_TRY(
-            hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", temporary, strerror(errno)));
-    writer->temporary.name = name;
-    name                   = NULL;
-    *out                   = writer;
-    writer                 = NULL;
-
-done:
-    hl_writer_abandon(writer);
-    hl_free(name);
-    return status;
+        return hl_fail(errno == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: %s", temporary,
+                       strerror(errno));
+    writer->temporary.name = hl_taken(&name);
+    *out                   = hl_taken(&writer);
+    return HL_OK;
 }
 
 /* Past the buffer, to the file.  The system may take less than it is given. */
@@ -763,24 +747,19 @@ hl_status hl_folder_check(const char *path)
 
 hl_status hl_folder_create(hl_folder **out, const char *path)
 {
-    hl_status  status = HL_OK;
-    hl_folder *folder = NULL;
-    size_t     length = strlen(path);
+    size_t                                  length = strlen(path);
+    HL_CLOSED(hl_folder_abandon) hl_folder *folder = NULL;
 
     *out = NULL;
     while (length > 1 && path[length - 1] == '/')
         length--;
-    HL_TRY(hl_folder_check(path));
-    HL_TRY(HL_ALLOC_ZEROED(&folder, 1));
+    HL_NEED(hl_folder_check(path));
+    HL_NEED(HL_ALLOC_ZEROED(&folder, 1));
     folder->temporary = NO_TEMPORARY;
-    HL_TRY(hl_strndup(&folder->path, path, length));
-    HL_TRY(make_temporary(&folder->temporary, folder->path, true));
-    *out   = folder;
-    folder = NULL;
-
-done:
-    hl_folder_abandon(folder);
-    return status;
+    HL_NEED(hl_strndup(&folder->path, path, length));
+    HL_NEED(make_temporary(&folder->temporary, folder->path, true));
+    *out = hl_taken(&folder);
+    return HL_OK;
 }
 
 hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)

@@ -14,6 +14,7 @@
 #ifndef HL_BASE_FILE_H
 #define HL_BASE_FILE_H
 
+#include "base/memory.h"
 #include "headlight/base.h"
 
 /* --------------------------------------------------------------------------------------- names */
@@ -61,6 +62,7 @@ hl_status hl_writer_sync(hl_writer *writer);
 hl_status hl_writer_finish(hl_writer *writer);
 /* Gives up: removes the temporary file.  Accepts NULL. */
 void hl_writer_abandon(hl_writer *writer);
+HL_CLOSES(hl_writer_abandon, hl_writer)
 /* Goes away, and leaves the temporary file where it is.  Accepts NULL. */
 void hl_writer_leave(hl_writer *writer);
 
@@ -92,5 +94,6 @@ hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name);
 hl_status hl_folder_finish(hl_folder **folder);
 /* Gives up: removes the folder and the files in it.  Accepts NULL. */
 void hl_folder_abandon(hl_folder *folder);
+HL_CLOSES(hl_folder_abandon, hl_folder)
 
 #endif

@@ -8,7 +8,10 @@
 
 #include <jansson.h>
 
+#include "base/memory.h"
 #include "headlight/base.h"
+
+HL_CLOSES(json_decref, json_t)
 
 /* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);

@@ -130,9 +130,7 @@ static hl_status expect(hl_json_reader *reader, char wanted)
 
 hl_status hl_json_enter(hl_json_reader *reader, char bracket)
 {
-    hl_status status = expect(reader, bracket);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(expect(reader, bracket));
     if (++reader->depth > MAX_DEPTH)
         return hl_json_reader_fail(reader, "nested deeper than %d", MAX_DEPTH);
     reader->first = true;
@@ -275,10 +273,8 @@ static hl_status read_escaped(hl_json_reader *reader, hl_bytes *out)
 
 hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out)
 {
-    *out             = (hl_bytes){ "", 0 };
-    hl_status status = expect(reader, '"');
-    if (status != HL_OK)
-        return status;
+    *out = (hl_bytes){ "", 0 };
+    HL_NEED(expect(reader, '"'));
     size_t run = plain_run(reader);
     size_t end = reader->at + run;
     if (end < reader->n_bytes && reader->text[end] == '"') { /* the usual case: as it stands */

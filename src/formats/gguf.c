@@ -428,27 +428,22 @@ static hl_status read_alignment(size_t *out, const hl_gguf *file)
 
 static hl_status read_tensors(hl_gguf *file, cursor *c, uint64_t n_tensors)
 {
-    hl_status status    = HL_OK;
-    uint64_t *offsets   = NULL;
-    size_t    alignment = 0;
+    size_t             alignment = 0;
+    HL_FREED uint64_t *offsets   = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&file->tensors, (size_t)n_tensors));
-    HL_TRY(HL_ALLOC(&file->by_name, (size_t)n_tensors));
-    HL_TRY(HL_ALLOC(&offsets, (size_t)n_tensors));
+    HL_NEED(HL_ALLOC_ZEROED(&file->tensors, (size_t)n_tensors));
+    HL_NEED(HL_ALLOC(&file->by_name, (size_t)n_tensors));
+    HL_NEED(HL_ALLOC(&offsets, (size_t)n_tensors));
     for (uint64_t i = 0; i < n_tensors; i++)
-        HL_TRY(read_info(&file->tensors[file->n_tensors++], &offsets[i], c));
+        HL_NEED(read_info(&file->tensors[file->n_tensors++], &offsets[i], c));
 
-    HL_TRY(read_alignment(&alignment, file));
+    HL_NEED(read_alignment(&alignment, file));
     size_t padding = (alignment - c->at % alignment) % alignment;
     size_t begin   = padding < bytes_left(c) ? c->at + padding : c->n_bytes;
     for (size_t i = 0; i < file->n_tensors; i++)
-        HL_TRY(
+        HL_NEED(
             place(&file->tensors[i], offsets[i], c->bytes + begin, c->n_bytes - begin, alignment));
-    HL_TRY(check_places_and_names(file));
-
-done:
-    hl_free(offsets);
-    return status;
+    return check_places_and_names(file);
 }
 
 /* --------------------------------------------------------------------- file */
@@ -515,18 +510,14 @@ done:
 
 hl_status hl_gguf_open(hl_gguf **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_gguf_parse(out, file.bytes, file.n_bytes, path));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_gguf_parse(out, file.bytes, file.n_bytes, path));
     (*out)->file = file;
     file         = (hl_file){ 0 };
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 void hl_gguf_close(hl_gguf *file)

@@ -16,6 +16,7 @@
 #ifndef HL_FORMATS_GGUF_H
 #define HL_FORMATS_GGUF_H
 
+#include "base/memory.h"
 #include "formats/tensors.h"
 #include "headlight/base.h"
 
@@ -79,6 +80,7 @@ hl_status hl_gguf_open(hl_gguf **out, const char *path);
 /* From memory that outlives the object; `where` names it in messages. */
 hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where);
 void      hl_gguf_close(hl_gguf *file);
+HL_CLOSES(hl_gguf_close, hl_gguf)
 
 /* The path, for messages.  Borrowed. */
 const char *hl_gguf_where(const hl_gguf *file);
@@ -132,6 +134,7 @@ typedef struct hl_gguf_writer hl_gguf_writer;
 
 hl_status hl_gguf_writer_new(hl_gguf_writer **out);
 void      hl_gguf_writer_free(hl_gguf_writer *writer);
+HL_CLOSES(hl_gguf_writer_free, hl_gguf_writer)
 
 /* `type` is one of the integers, of the floats. */
 void hl_gguf_add_int(hl_gguf_writer *writer, const char *key, hl_gguf_type type, int64_t value);

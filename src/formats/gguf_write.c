@@ -310,21 +310,16 @@ static hl_status check_unique(const char **names, size_t count, size_t max_bytes
 
 static hl_status check_names(const hl_gguf_writer *writer)
 {
-    hl_status status = HL_OK;
-    size_t    n_most = writer->n_values > writer->n_tensors ? writer->n_values : writer->n_tensors;
-    const char **names = NULL;
+    size_t n_most = writer->n_values > writer->n_tensors ? writer->n_values : writer->n_tensors;
+    HL_FREED const char **names = NULL;
 
-    HL_TRY(HL_ALLOC(&names, n_most));
+    HL_NEED(HL_ALLOC(&names, n_most));
     for (size_t i = 0; i < writer->n_values; i++)
         names[i] = writer->values[i].key;
-    HL_TRY(check_unique(names, writer->n_values, UINT16_MAX, "key"));
+    HL_NEED(check_unique(names, writer->n_values, UINT16_MAX, "key"));
     for (size_t i = 0; i < writer->n_tensors; i++)
         names[i] = writer->tensors[i].name;
-    HL_TRY(check_unique(names, writer->n_tensors, HL_GGUF_MAX_NAME, "tensor"));
-
-done:
-    hl_free(names);
-    return status;
+    return check_unique(names, writer->n_tensors, HL_GGUF_MAX_NAME, "tensor");
 }
 
 static hl_status find_alignment(size_t *out, const hl_gguf_writer *writer)

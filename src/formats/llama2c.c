@@ -313,18 +313,14 @@ done:
 
 hl_status hl_llama2c_open(hl_llama2c **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_llama2c_parse(out, file.bytes, file.n_bytes, path));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_llama2c_parse(out, file.bytes, file.n_bytes, path));
     (*out)->file = file;
     file         = (hl_file){ 0 };
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 void hl_llama2c_close(hl_llama2c *file)
@@ -447,18 +443,14 @@ done:
 
 hl_status hl_llama2c_tokenizer_open(hl_llama2c_tokenizer **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_llama2c_tokenizer_parse(out, file.bytes, file.n_bytes, path));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_llama2c_tokenizer_parse(out, file.bytes, file.n_bytes, path));
     (*out)->file = file;
     file         = (hl_file){ 0 };
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 void hl_llama2c_tokenizer_close(hl_llama2c_tokenizer *tokenizer)

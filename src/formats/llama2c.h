@@ -13,6 +13,7 @@
 #ifndef HL_FORMATS_LLAMA2C_H
 #define HL_FORMATS_LLAMA2C_H
 
+#include "base/memory.h"
 #include "formats/tensors.h"
 #include "headlight/base.h"
 
@@ -35,6 +36,7 @@ hl_status hl_llama2c_open(hl_llama2c **out, const char *path);
 hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_bytes,
                            const char *where);
 void      hl_llama2c_close(hl_llama2c *file);
+HL_CLOSES(hl_llama2c_close, hl_llama2c)
 /* Is this the beginning of such a file, n_bytes long in all?  Looks at no more
  * than the first 256 bytes; n_bytes may be smaller. */
 bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes);
@@ -61,6 +63,7 @@ hl_status hl_llama2c_tokenizer_open(hl_llama2c_tokenizer **out, const char *path
 hl_status hl_llama2c_tokenizer_parse(hl_llama2c_tokenizer **out, const uint8_t *bytes,
                                      size_t n_bytes, const char *where);
 void      hl_llama2c_tokenizer_close(hl_llama2c_tokenizer *tokenizer);
+HL_CLOSES(hl_llama2c_tokenizer_close, hl_llama2c_tokenizer)
 
 size_t hl_llama2c_tokenizer_count(const hl_llama2c_tokenizer *tokenizer);
 /* Borrowed; NULL past the last. */

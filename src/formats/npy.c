@@ -110,9 +110,7 @@ static hl_status parse_descr(header_parser *p)
     skip_spaces(p);
     if (p->at < p->n_bytes && p->text[p->at] == '[')
         return hl_fail(HL_UNSUPPORTED, "%s: a structured array, wanted plain numbers", p->where);
-    hl_status status = parse_string(&descr, p);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(parse_string(&descr, p));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (hl_bytes_equal(descr, kinds[i].descr)) {
             p->tensor->dtype = kinds[i].dtype;
@@ -162,9 +160,7 @@ static hl_status parse_shape(header_parser *p)
         if (tensor->n_dims == HL_MAX_TENSOR_DIMS)
             return hl_fail(HL_BAD_INPUT, "%s: more than %d dimensions", p->where,
                            HL_MAX_TENSOR_DIMS);
-        hl_status status = parse_size(&tensor->shape[tensor->n_dims], p);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(parse_size(&tensor->shape[tensor->n_dims], p));
         tensor->n_dims++;
         bool comma = accept(p, ',');
         if (!comma && (p->at >= p->n_bytes || p->text[p->at] != ')'))
@@ -208,9 +204,9 @@ static hl_status parse_header(header_parser *p)
     if (!p->has_descr || !p->has_order || !p->has_shape)
         HL_NEED(bad_header(p, "descr, fortran_order and shape"));
     if (p->fortran && p->tensor->n_dims > 1)
-        HL_NEED(hl_fail(HL_UNSUPPORTED,
-                        "%s: stored in Fortran order (save numpy.ascontiguousarray of it)",
-                        p->where));
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: stored in Fortran order (save numpy.ascontiguousarray of it)",
+                       p->where);
     return HL_OK;
 }
 
@@ -250,45 +246,36 @@ static hl_status parse(hl_tensor *tensor, const uint8_t *bytes, size_t n_bytes, 
     HL_NEED(parse_header(&p));
     status = hl_tensor_bytes(&needed, tensor);
     if (status != HL_OK)
-        HL_NEED(hl_fail_within(status, "%s", where));
+        return hl_fail_within(status, "%s", where);
     tensor->data    = bytes + begin + length;
     tensor->n_bytes = n_bytes - begin - length;
     if (tensor->n_bytes != needed)
-        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: %zu bytes of data, the shape asks for %zu", where,
-                        tensor->n_bytes, needed));
+        return hl_fail(HL_BAD_INPUT, "%s: %zu bytes of data, the shape asks for %zu", where,
+                       tensor->n_bytes, needed);
     return status;
 }
 
 hl_status hl_npy_parse(hl_npy **out, const uint8_t *bytes, size_t n_bytes, const char *where)
 {
-    hl_status status = HL_OK;
-    hl_npy   *file   = NULL;
+    HL_CLOSED(hl_npy_close) hl_npy *file = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
-    HL_TRY(parse(&file->tensor, bytes, n_bytes, where));
-    *out = file;
-    file = NULL;
-
-done:
-    hl_npy_close(file);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&file, 1));
+    HL_NEED(parse(&file->tensor, bytes, n_bytes, where));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 hl_status hl_npy_open(hl_npy **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_npy_parse(out, file.bytes, file.n_bytes, path));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_npy_parse(out, file.bytes, file.n_bytes, path));
     (*out)->file = file;
     file         = (hl_file){ 0 };
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 void hl_npy_close(hl_npy *file)

@@ -14,6 +14,7 @@ hl_status hl_npy_open(hl_npy **out, const char *path);
 /* From memory that outlives the object; `where` names it in messages. */
 hl_status hl_npy_parse(hl_npy **out, const uint8_t *bytes, size_t n_bytes, const char *where);
 void      hl_npy_close(hl_npy *file);
+HL_CLOSES(hl_npy_close, hl_npy)
 /* Borrowed; its name is "". */
 const hl_tensor *hl_npy_tensor(const hl_npy *file);
 

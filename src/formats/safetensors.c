@@ -117,9 +117,7 @@ static hl_status read_shape(hl_tensor *tensor, const json_t *entry)
 
     tensor->n_dims = (int)json_array_size(shape);
     for (int i = 0; i < tensor->n_dims; i++) {
-        hl_status status = get_natural(&tensor->shape[i], shape, (size_t)i, "shape");
-        if (status != HL_OK)
-            return status;
+        HL_NEED(get_natural(&tensor->shape[i], shape, (size_t)i, "shape"));
     }
     return HL_OK;
 }
@@ -237,40 +235,31 @@ static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t 
 hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where)
 {
-    hl_status       status = HL_OK;
-    hl_safetensors *file   = NULL;
-    const char     *text   = NULL;
-    size_t          n_text = 0;
+    const char                                     *text   = NULL;
+    size_t                                          n_text = 0;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file   = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
-    HL_TRY(hl_strdup(&file->where, where));
-    HL_TRY(locate_header(&text, &n_text, bytes, n_bytes, where));
-    HL_TRY(hl_json_parse(&file->header, text, n_text, where));
-    HL_TRY(check_metadata(file->header, where));
-    HL_TRY(read_tensors(file, bytes + LENGTH_BYTES + n_text, n_bytes - LENGTH_BYTES - n_text));
-    *out = file;
-    file = NULL;
-
-done:
-    hl_safetensors_close(file);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&file, 1));
+    HL_NEED(hl_strdup(&file->where, where));
+    HL_NEED(locate_header(&text, &n_text, bytes, n_bytes, where));
+    HL_NEED(hl_json_parse(&file->header, text, n_text, where));
+    HL_NEED(check_metadata(file->header, where));
+    HL_NEED(read_tensors(file, bytes + LENGTH_BYTES + n_text, n_bytes - LENGTH_BYTES - n_text));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 hl_status hl_safetensors_open(hl_safetensors **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_safetensors_parse(out, file.bytes, file.n_bytes, path));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_safetensors_parse(out, file.bytes, file.n_bytes, path));
     (*out)->file = file;
     file         = (hl_file){ 0 };
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 void hl_safetensors_close(hl_safetensors *file)
@@ -339,20 +328,15 @@ struct hl_safetensors_writer {
 
 hl_status hl_safetensors_writer_new(hl_safetensors_writer **out)
 {
-    hl_status              status = HL_OK;
-    hl_safetensors_writer *writer = NULL;
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&writer, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&writer, 1));
     writer->metadata = json_object();
     if (writer->metadata == NULL)
-        HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory"));
-    *out   = writer;
-    writer = NULL;
-
-done:
-    hl_safetensors_writer_free(writer);
-    return status;
+        return hl_fail(HL_NO_MEMORY, "out of memory");
+    *out = hl_taken(&writer);
+    return HL_OK;
 }
 
 void hl_safetensors_writer_free(hl_safetensors_writer *writer)

@@ -7,6 +7,7 @@
 #define HL_FORMATS_SAFETENSORS_H
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "formats/tensors.h"
 #include "headlight/base.h"
 
@@ -20,6 +21,7 @@ hl_status hl_safetensors_open(hl_safetensors **out, const char *path);
 hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where);
 void      hl_safetensors_close(hl_safetensors *file);
+HL_CLOSES(hl_safetensors_close, hl_safetensors)
 
 /* The path, for messages.  Borrowed. */
 const char *hl_safetensors_where(const hl_safetensors *file);
@@ -50,5 +52,6 @@ size_t hl_safetensors_offset(const hl_safetensors_writer *writer, const char *na
 /* Does not free the writer. */
 hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path);
 void      hl_safetensors_writer_free(hl_safetensors_writer *writer);
+HL_CLOSES(hl_safetensors_writer_free, hl_safetensors_writer)
 
 #endif

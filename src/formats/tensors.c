@@ -220,18 +220,17 @@ static int compare_texts(const void *left, const void *right)
 /* The names of the shards, each once, in order; borrowed from the map. */
 static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, const char *where)
 {
-    hl_status    status = HL_OK;
-    const char **names  = NULL;
-    size_t       count = 0, n_kept = 0;
-    const char  *tensor;
-    json_t      *value;
+    size_t                count = 0, n_kept = 0;
+    const char           *tensor;
+    json_t               *value;
+    HL_FREED const char **names = NULL;
 
-    HL_TRY(HL_ALLOC(&names, json_object_size(map)));
+    HL_NEED(HL_ALLOC(&names, json_object_size(map)));
     json_object_foreach(map, tensor, value) {
         const char *name = json_string_value(value);
         if (name == NULL || name[0] == '\0' || strchr(name, '/') != NULL || name[0] == '.')
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: weight_map: '%s' is not mapped to the name of a file",
-                           where, tensor));
+            return hl_fail(HL_BAD_INPUT, "%s: weight_map: '%s' is not mapped to the name of a file",
+                           where, tensor);
         names[count++] = name;
     }
     qsort((void *)names, count, sizeof *names, compare_texts);
@@ -242,10 +241,7 @@ static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, cons
     *out   = names;
     *n_out = n_kept;
     names  = NULL;
-
-done:
-    hl_free((void *)names);
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_shard(hl_tensors *tensors, const char *name, const json_t *map,
@@ -289,62 +285,46 @@ static hl_status check_map(const hl_tensors *tensors, json_t *map, const char *w
 
 static hl_status read_index(json_t **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
 static hl_status open_index(hl_tensors *tensors, const char *path)
 {
-    hl_status    status   = HL_OK;
-    json_t      *index    = NULL;
-    const char **names    = NULL;
-    size_t       n_shards = 0;
+    size_t                         n_shards = 0;
+    HL_CLOSED(json_decref) json_t *index    = NULL;
+    HL_FREED const char          **names    = NULL;
 
-    HL_TRY(read_index(&index, path));
+    HL_NEED(read_index(&index, path));
     json_t *map = json_object_get(index, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: weight_map is missing, empty or not an object", path));
-    HL_TRY(list_shards(&names, &n_shards, map, path));
-    HL_TRY(HL_ALLOC_ZEROED(&tensors->shards, n_shards));
+        return hl_fail(HL_BAD_INPUT, "%s: weight_map is missing, empty or not an object", path);
+    HL_NEED(list_shards(&names, &n_shards, map, path));
+    HL_NEED(HL_ALLOC_ZEROED(&tensors->shards, n_shards));
     for (size_t i = 0; i < n_shards; i++)
-        HL_TRY(add_shard(tensors, names[i], map, path));
-    HL_TRY(sort_tensors(tensors, path));
-    HL_TRY(check_map(tensors, map, path));
-
-done:
-    hl_free((void *)names);
-    json_decref(index);
-    return status;
+        HL_NEED(add_shard(tensors, names[i], map, path));
+    HL_NEED(sort_tensors(tensors, path));
+    return check_map(tensors, map, path);
 }
 
 /* A file by itself, or one shard of those that an index beside it lists. */
 static hl_status open_safetensors(hl_tensors *tensors, const char *path)
 {
-    hl_status status   = HL_OK;
-    size_t    n_prefix = 0;
-    int       count    = 0;
-    char     *index    = NULL;
+    size_t         n_prefix = 0;
+    int            count    = 0;
+    HL_FREED char *index    = NULL;
 
     if (!is_part_name(&n_prefix, &count, path, ".safetensors"))
         return open_single(tensors, path);
-    HL_TRY(HL_ALLOC(&index, n_prefix + sizeof INDEX_ENDING));
+    HL_NEED(HL_ALLOC(&index, n_prefix + sizeof INDEX_ENDING));
     snprintf(index, n_prefix + sizeof INDEX_ENDING, "%.*s" INDEX_ENDING, (int)n_prefix, path);
     if (!exists(index) && count > 1)
-        HL_TRY(hl_fail(HL_NOT_FOUND, "%s: one of %d shards, but %s is missing", path, count,
-                       hl_path_name(index)));
-    HL_TRY(exists(index) ? open_index(tensors, index) : open_single(tensors, path));
-
-done:
-    hl_free(index);
-    return status;
+        return hl_fail(HL_NOT_FOUND, "%s: one of %d shards, but %s is missing", path, count,
+                       hl_path_name(index));
+    return exists(index) ? open_index(tensors, index) : open_single(tensors, path);
 }
 
 static hl_status open_folder(hl_tensors *tensors)
@@ -448,10 +428,9 @@ static hl_status open_gguf(hl_tensors *tensors, const char *path)
     HL_NEED(count_parts(&n_parts, path));
     if (n_parts > 1) {
         if (!is_part_name(&n_prefix, &count, path, ".gguf") || count != n_parts)
-            HL_NEED(
-                hl_fail(HL_BAD_INPUT,
-                        "%s: one of %lld parts, so its name should end in -0000N-of-%05lld.gguf",
-                        path, (long long)n_parts, (long long)n_parts));
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: one of %lld parts, so its name should end in -0000N-of-%05lld.gguf",
+                           path, (long long)n_parts, (long long)n_parts);
         HL_NEED(open_parts(tensors, path, n_prefix, count));
     } else {
         HL_NEED(HL_ALLOC_ZEROED(&tensors->parts, 1));
@@ -543,24 +522,20 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
 
 hl_status hl_tensors_open(hl_tensors **out, const char *path)
 {
-    hl_status   status  = HL_OK;
-    hl_tensors *tensors = NULL;
-    struct stat info;
-    bool        is_there  = stat(path, &info) == 0;
-    bool        is_folder = is_there && S_ISDIR(info.st_mode);
+    struct stat                             info;
+    bool                                    is_there  = stat(path, &info) == 0;
+    bool                                    is_folder = is_there && S_ISDIR(info.st_mode);
+    HL_CLOSED(hl_tensors_close) hl_tensors *tensors   = NULL;
 
     *out = NULL;
     if (!is_there && errno == ENOENT)
         return hl_foreign_explain_missing(path);
-    HL_TRY(HL_ALLOC_ZEROED(&tensors, 1));
-    HL_TRY(is_folder ? without_slashes(&tensors->folder, path) : folder_of(&tensors->folder, path));
-    HL_TRY(is_folder ? open_folder(tensors) : open_file(tensors, path));
-    *out    = tensors;
-    tensors = NULL;
-
-done:
-    hl_tensors_close(tensors);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&tensors, 1));
+    HL_NEED(is_folder ? without_slashes(&tensors->folder, path)
+                      : folder_of(&tensors->folder, path));
+    HL_NEED(is_folder ? open_folder(tensors) : open_file(tensors, path));
+    *out = hl_taken(&tensors);
+    return HL_OK;
 }
 
 void hl_tensors_close(hl_tensors *tensors)

@@ -21,6 +21,7 @@
 #ifndef HL_FORMATS_TENSORS_H
 #define HL_FORMATS_TENSORS_H
 
+#include "base/memory.h"
 #include "headlight/base.h"
 
 #define HL_MAX_TENSOR_DIMS 8
@@ -55,6 +56,7 @@ struct hl_llama2c;
 
 hl_status hl_tensors_open(hl_tensors **out, const char *path);
 void      hl_tensors_close(hl_tensors *tensors);
+HL_CLOSES(hl_tensors_close, hl_tensors)
 
 hl_tensors_kind hl_tensors_kind_of(const hl_tensors *tensors);
 /* The files that were opened: shards, parts, or one. */

@@ -60,13 +60,11 @@ static hl_status grow_merges(hl_merges *merges)
 {
     if (2 * (merges->count + 1) <= merges->n_slots)
         return HL_OK;
-    hl_merges grown  = { .n_slots  = merges->n_slots > 0 ? 2 * merges->n_slots : FIRST_SLOTS,
-                         .count    = merges->count,
-                         .n_added  = merges->n_added,
-                         .n_probes = merges->n_probes };
-    hl_status status = HL_ALLOC(&grown.slots, grown.n_slots);
-    if (status != HL_OK)
-        return status;
+    hl_merges grown = { .n_slots  = merges->n_slots > 0 ? 2 * merges->n_slots : FIRST_SLOTS,
+                        .count    = merges->count,
+                        .n_added  = merges->n_added,
+                        .n_probes = merges->n_probes };
+    HL_NEED(HL_ALLOC(&grown.slots, grown.n_slots));
     memset(grown.slots, 0xff, grown.n_slots * sizeof *grown.slots);
     for (size_t i = 0; i < merges->n_slots; i++) {
         if (merges->slots[i].pair != EMPTY)
@@ -80,9 +78,7 @@ static hl_status grow_merges(hl_merges *merges)
 
 hl_status hl_merges_add(hl_merges *merges, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
-    hl_status status = grow_merges(merges);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(grow_merges(merges));
     hl_merge *merge = &merges->slots[find_slot(merges, pair_of(left, right), &merges->n_probes)];
     merges->n_added++;
     if (merges->n_probes > PROBES_EACH * merges->n_added + PROBES_BASE)
@@ -138,24 +134,19 @@ static void find_byte_pieces(hl_bpe *bpe)
 
 hl_status hl_bpe_new(hl_bpe **out, const hl_vocab *vocab, const hl_bpe_options *options)
 {
-    hl_status status = HL_OK;
-    hl_bpe   *bpe    = NULL;
+    HL_CLOSED(hl_bpe_free) hl_bpe *bpe = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&bpe, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&bpe, 1));
     bpe->vocab   = vocab;
     bpe->options = *options;
-    HL_TRY(hl_strndup(&bpe->prefix, options->prefix.data, options->prefix.n_bytes));
-    HL_TRY(hl_strndup(&bpe->suffix, options->suffix.data, options->suffix.n_bytes));
+    HL_NEED(hl_strndup(&bpe->prefix, options->prefix.data, options->prefix.n_bytes));
+    HL_NEED(hl_strndup(&bpe->suffix, options->suffix.data, options->suffix.n_bytes));
     bpe->options.prefix.data = bpe->prefix;
     bpe->options.suffix.data = bpe->suffix;
     find_byte_pieces(bpe);
-    *out = bpe;
-    bpe  = NULL;
-
-done:
-    hl_bpe_free(bpe);
-    return status;
+    *out = hl_taken(&bpe);
+    return HL_OK;
 }
 
 void hl_bpe_free(hl_bpe *bpe)
@@ -237,12 +228,11 @@ static hl_status add_cuts(hl_bpe *bpe, int32_t id, uint32_t rank)
 
 hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
 {
-    hl_status       status = HL_OK;
-    const hl_vocab *vocab  = bpe->vocab;
-    scored         *order  = NULL;
-    size_t          count  = 0;
+    const hl_vocab  *vocab = bpe->vocab;
+    size_t           count = 0;
+    HL_FREED scored *order = NULL;
 
-    HL_TRY(HL_ALLOC(&order, vocab->n_ids));
+    HL_NEED(HL_ALLOC(&order, vocab->n_ids));
     for (size_t id = 0; id < vocab->n_ids; id++) {
         const hl_piece *piece = &vocab->pieces[id];
         bool            plain = piece->type == HL_TOKEN_NORMAL || piece->type == HL_TOKEN_ADDED;
@@ -255,12 +245,9 @@ hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
         /* Equal scores are equal in rank: then the leftmost goes first. */
         if (i > 0 && order[i].score != order[i - 1].score)
             bpe->n_ranks++;
-        HL_TRY(add_cuts(bpe, order[i].id, bpe->n_ranks));
+        HL_NEED(add_cuts(bpe, order[i].id, bpe->n_ranks));
     }
-
-done:
-    hl_free(order);
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------- cutting at ▁ */
@@ -313,26 +300,22 @@ static int compare_ranks(const void *left, const void *right)
 
 hl_status hl_bpe_merges(hl_bpe_merge **out, size_t *count, const hl_bpe *bpe)
 {
-    hl_status status = HL_OK;
-    hl_merge *sorted = NULL;
+    HL_FREED hl_merge *sorted = NULL;
 
     *out   = NULL;
     *count = 0;
-    HL_TRY(HL_ALLOC(&sorted, bpe->merges.count));
+    HL_NEED(HL_ALLOC(&sorted, bpe->merges.count));
     for (size_t i = 0; i < bpe->merges.n_slots; i++) {
         if (bpe->merges.slots[i].pair != UINT64_MAX)
             sorted[(*count)++] = bpe->merges.slots[i];
     }
     qsort(sorted, *count, sizeof *sorted, compare_ranks);
-    HL_TRY(HL_ALLOC(out, *count));
+    HL_NEED(HL_ALLOC(out, *count));
     for (size_t i = 0; i < *count; i++)
         (*out)[i] = (hl_bpe_merge){ .left  = (int32_t)(sorted[i].pair >> 32),
                                     .right = (int32_t)(sorted[i].pair & UINT32_MAX),
                                     .id    = sorted[i].id };
-
-done:
-    hl_free(sorted);
-    return status;
+    return HL_OK;
 }
 
 int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right)
@@ -391,9 +374,7 @@ void hl_bpe_space_free(hl_bpe_space *space)
 
 static hl_status add_symbol(hl_bpe_space *space, int32_t id, size_t begin, size_t end)
 {
-    hl_status status = HL_GROW(&space->symbols, &space->symbols_capacity, space->n_symbols, 1);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_GROW(&space->symbols, &space->symbols_capacity, space->n_symbols, 1));
     int32_t index         = (int32_t)space->n_symbols++;
     space->symbols[index] = (symbol){ id, (uint32_t)begin, (uint32_t)end, index - 1, -1, false };
     if (index > 0)
@@ -496,9 +477,7 @@ static bool is_before(candidate a, candidate b)
 
 static hl_status push(hl_bpe_space *space, candidate item)
 {
-    hl_status status = HL_GROW(&space->heap, &space->heap_capacity, space->n_heap, 1);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_GROW(&space->heap, &space->heap_capacity, space->n_heap, 1));
     size_t at = space->n_heap++;
     for (; at > 0 && is_before(item, space->heap[(at - 1) / 2]); at = (at - 1) / 2)
         space->heap[at] = space->heap[(at - 1) / 2];

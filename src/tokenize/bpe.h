@@ -32,6 +32,7 @@ typedef struct hl_bpe hl_bpe;
 /* The vocabulary is borrowed and must not change. */
 hl_status hl_bpe_new(hl_bpe **out, const hl_vocab *vocab, const hl_bpe_options *options);
 void      hl_bpe_free(hl_bpe *bpe);
+HL_CLOSES(hl_bpe_free, hl_bpe)
 
 /* The next merge in order of rank.  HL_BAD_INPUT if one of the three is not a piece. */
 hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right);

@@ -224,19 +224,14 @@ static hl_status normalize(hl_buffer *out, const char *template)
 
 static hl_status hash_template(uint64_t *out, const char *template)
 {
-    hl_status status = HL_OK;
-    hl_buffer text   = { 0 };
-    hl_buffer hidden = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer hidden = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer text   = { 0 };
 
     *out = 0;
-    HL_TRY(normalize(&text, template));
-    HL_TRY(hide_standard(&hidden, hl_buffer_bytes(&text), find_standard_system(template)));
+    HL_NEED(normalize(&text, template));
+    HL_NEED(hide_standard(&hidden, hl_buffer_bytes(&text), find_standard_system(template)));
     *out = hl_hash(hl_buffer_bytes(&hidden).data, hidden.n_bytes, 0);
-
-done:
-    hl_buffer_free(&text);
-    hl_buffer_free(&hidden);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text)
@@ -516,16 +511,15 @@ void hl_chat_free(hl_chat *chat)
 hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const hl_chat *chat,
                          const hl_encode_options *options)
 {
-    hl_status       status = HL_OK;
     hl_added_filter filter = { .parts = chat->parts, .n_parts = chat->n_parts };
-    hl_encoding    *coded  = NULL;
+    HL_CLOSED(hl_encoding_free) hl_encoding *coded = NULL;
 
     hl_encode_options chosen = options != NULL ? *options : (hl_encode_options){ 0 };
 
     *out = NULL;
-    HL_TRY(hl_tokenizer_encode_filtered(&coded, tokenizer, chat->text, chat->n_bytes, &chosen,
-                                        &filter));
-    HL_TRY(HL_ALLOC(&coded->roles, coded->n_tokens));
+    HL_NEED(hl_tokenizer_encode_filtered(&coded, tokenizer, chat->text, chat->n_bytes, &chosen,
+                                         &filter));
+    HL_NEED(HL_ALLOC(&coded->roles, coded->n_tokens));
     size_t part = 0;
     for (size_t i = 0; i < coded->n_tokens; i++) {
         /* Spans begin in order; a token that runs across a border belongs to its end,
@@ -535,10 +529,6 @@ hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const
             part++;
         coded->roles[i] = (uint8_t)(chat->n_parts > 0 ? chat->parts[part].role : HL_ROLE_TEMPLATE);
     }
-    *out  = coded;
-    coded = NULL;
-
-done:
-    hl_encoding_free(coded);
-    return status;
+    *out = hl_taken(&coded);
+    return HL_OK;
 }

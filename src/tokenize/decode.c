@@ -173,26 +173,22 @@ static hl_status strip(hl_buffer *out, hl_bytes text, const hl_decode_step *step
 
 static hl_status wordpiece(hl_buffer *out, hl_bytes text, const hl_decode_step *step, bool first)
 {
-    hl_status status = HL_OK;
-    hl_buffer spaced = { 0 };
-    size_t    n_mark = step->content.n_bytes;
-    bool      joined =
+    size_t n_mark = step->content.n_bytes;
+    bool   joined =
         !first && text.n_bytes >= n_mark && memcmp(text.data, step->content.data, n_mark) == 0;
+    HL_SCOPED(hl_buffer_free) hl_buffer spaced = { 0 };
 
     if (joined)
         text = (hl_bytes){ text.data + n_mark, text.n_bytes - n_mark };
     else if (!first)
-        HL_TRY(hl_buffer_append(&spaced, " ", 1));
-    HL_TRY(hl_buffer_append(&spaced, text.data, text.n_bytes));
+        HL_NEED(hl_buffer_append(&spaced, " ", 1));
+    HL_NEED(hl_buffer_append(&spaced, text.data, text.n_bytes));
     text = hl_buffer_bytes(&spaced);
     if (step->cleanup)
-        HL_TRY(clean_up(out, text));
+        HL_NEED(clean_up(out, text));
     else
-        HL_TRY(hl_buffer_append(out, text.data, text.n_bytes));
-
-done:
-    hl_buffer_free(&spaced);
-    return status;
+        HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
+    return HL_OK;
 }
 
 static hl_status ctc(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
@@ -286,25 +282,20 @@ static hl_status end_run(hl_strings *out, hl_buffer *run)
 
 static hl_status byte_fallback(hl_strings *out, const hl_strings *in)
 {
-    hl_status status = HL_OK;
-    hl_buffer run    = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer run = { 0 };
 
     for (size_t i = 0; i < in->count; i++) {
         hl_bytes text = hl_strings_at(in, i);
         int      byte = fallback_byte(text);
         char     c    = (char)byte;
         if (byte >= 0) {
-            HL_TRY(hl_buffer_append(&run, &c, 1));
+            HL_NEED(hl_buffer_append(&run, &c, 1));
             continue;
         }
-        HL_TRY(end_run(out, &run));
-        HL_TRY(hl_strings_add(out, text));
+        HL_NEED(end_run(out, &run));
+        HL_NEED(hl_strings_add(out, text));
     }
-    HL_TRY(end_run(out, &run));
-
-done:
-    hl_buffer_free(&run);
-    return status;
+    return end_run(out, &run);
 }
 
 /* -------------------------------------------------------------------- running */
@@ -397,9 +388,7 @@ struct hl_decode_stream {
 hl_status hl_decode_stream_open(hl_decode_stream **out, const hl_tokenizer *tokenizer,
                                 const hl_decode_options *options)
 {
-    hl_status status = HL_ALLOC_ZEROED(out, 1);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC_ZEROED(out, 1));
     (*out)->tokenizer = tokenizer;
     if (options != NULL)
         (*out)->options = *options;
@@ -426,22 +415,17 @@ static bool is_cut(const char *text, size_t n_bytes)
 /* The waiting tokens have been given out: forget the shown ones. */
 static hl_status move_window(hl_decode_stream *stream)
 {
-    hl_status status  = HL_OK;
-    char     *prefix  = NULL;
-    size_t    n_bytes = 0;
+    size_t         n_bytes = 0;
+    HL_FREED char *prefix  = NULL;
 
     memmove(stream->ids, stream->ids + stream->n_shown,
             (stream->n_ids - stream->n_shown) * sizeof *stream->ids);
     stream->n_ids -= stream->n_shown;
     stream->n_shown = stream->n_ids;
-    HL_TRY(hl_tokenizer_decode(&prefix, &n_bytes, stream->tokenizer, stream->ids, stream->n_ids,
-                               &stream->options));
+    HL_NEED(hl_tokenizer_decode(&prefix, &n_bytes, stream->tokenizer, stream->ids, stream->n_ids,
+                                &stream->options));
     stream->prefix.n_bytes = 0;
-    HL_TRY(hl_buffer_append(&stream->prefix, prefix, n_bytes));
-
-done:
-    hl_free(prefix);
-    return status;
+    return hl_buffer_append(&stream->prefix, prefix, n_bytes);
 }
 
 /* Decodes the window and finds what is new in it. */
@@ -450,11 +434,9 @@ static hl_status find_new(const char **text, size_t *n_bytes, hl_decode_stream *
     size_t length = 0;
 
     hl_free(stream->text);
-    stream->text     = NULL;
-    hl_status status = hl_tokenizer_decode(&stream->text, &length, stream->tokenizer, stream->ids,
-                                           stream->n_ids, &stream->options);
-    if (status != HL_OK)
-        return status;
+    stream->text = NULL;
+    HL_NEED(hl_tokenizer_decode(&stream->text, &length, stream->tokenizer, stream->ids,
+                                stream->n_ids, &stream->options));
     size_t known = stream->prefix.n_bytes < length ? stream->prefix.n_bytes : length;
     *text        = stream->text != NULL ? stream->text + known : "";
     *n_bytes     = length - known;

@@ -77,9 +77,7 @@ static hl_status reserve(hl_mapped_text_builder *builder, size_t more)
 hl_status hl_mapped_text_builder_add(hl_mapped_text_builder *builder, const char *bytes,
                                      size_t n_bytes, hl_origin origin)
 {
-    hl_status status = reserve(builder, n_bytes);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(reserve(builder, n_bytes));
     for (size_t i = 0; i < n_bytes; i++) {
         builder->bytes[builder->n_bytes + i] = bytes[i];
         builder->align[builder->n_bytes + i] = origin;

@@ -468,8 +468,7 @@ struct hl_charsmap {
 
 hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes)
 {
-    hl_status    status = HL_OK;
-    hl_charsmap *map    = NULL;
+    HL_CLOSED(hl_charsmap_free) hl_charsmap *map = NULL;
 
     *out = NULL;
     if (n_bytes < 4)
@@ -479,9 +478,9 @@ hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes
         return hl_fail(HL_BAD_INPUT, "a charsmap of %zu bytes with a trie of %zu", n_bytes, n_trie);
 
     size_t n_text = n_bytes - 4 - n_trie;
-    HL_TRY(HL_ALLOC_ZEROED(&map, 1));
-    HL_TRY(HL_ALLOC(&map->units, n_trie / 4));
-    HL_TRY(hl_strndup(&map->replacements, (const char *)blob + 4 + n_trie, n_text));
+    HL_NEED(HL_ALLOC_ZEROED(&map, 1));
+    HL_NEED(HL_ALLOC(&map->units, n_trie / 4));
+    HL_NEED(hl_strndup(&map->replacements, (const char *)blob + 4 + n_trie, n_text));
     map->n_units        = n_trie / 4;
     map->n_replacements = n_text + 1;
     for (size_t i = 0; i < map->n_units; i++) {
@@ -490,13 +489,9 @@ hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes
             unit[0] | (uint32_t)unit[1] << 8 | (uint32_t)unit[2] << 16 | (uint32_t)unit[3] << 24;
     }
     if (hl_utf8_find_bad(map->replacements, n_text) < n_text)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "a charsmap whose replacements are not UTF-8"));
-    *out = map;
-    map  = NULL;
-
-done:
-    hl_charsmap_free(map);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "a charsmap whose replacements are not UTF-8");
+    *out = hl_taken(&map);
+    return HL_OK;
 }
 
 void hl_charsmap_free(hl_charsmap *map)
@@ -537,21 +532,20 @@ static int base64_value(char c)
 
 hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text)
 {
-    hl_status status = HL_OK;
-    size_t    length = strlen(text);
-    size_t    n_blob = 0;
-    uint8_t  *blob   = NULL;
-    uint32_t  bits   = 0;
-    int       n_bits = 0;
+    size_t            length = strlen(text);
+    size_t            n_blob = 0;
+    uint32_t          bits   = 0;
+    int               n_bits = 0;
+    HL_FREED uint8_t *blob   = NULL;
 
     *out = NULL;
     while (length > 0 && text[length - 1] == '=')
         length--;
-    HL_TRY(HL_ALLOC(&blob, length / 4 * 3 + 3));
+    HL_NEED(HL_ALLOC(&blob, length / 4 * 3 + 3));
     for (size_t i = 0; i < length; i++) {
         int value = base64_value(text[i]);
         if (value < 0)
-            HL_TRY(hl_fail(HL_BAD_INPUT, "a charsmap that is not base64, at %zu", i));
+            return hl_fail(HL_BAD_INPUT, "a charsmap that is not base64, at %zu", i);
         bits = bits << 6 | (uint32_t)value;
         n_bits += 6;
         if (n_bits >= 8) {
@@ -559,11 +553,7 @@ hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text)
             blob[n_blob++] = (uint8_t)(bits >> n_bits);
         }
     }
-    HL_TRY(hl_charsmap_new(out, blob, n_blob));
-
-done:
-    hl_free(blob);
-    return status;
+    return hl_charsmap_new(out, blob, n_blob);
 }
 
 static uint32_t unit_offset(uint32_t unit)

@@ -60,6 +60,7 @@ hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalize
 hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes);
 hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text);
 void      hl_charsmap_free(hl_charsmap *map);
+HL_CLOSES(hl_charsmap_free, hl_charsmap)
 /* The blob again, appended. */
 hl_status hl_charsmap_write(hl_buffer *out, const hl_charsmap *map);
 

@@ -197,26 +197,20 @@ static hl_status compile(hl_pattern *pattern, const char *expression, size_t n_b
 
 hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_bytes)
 {
-    hl_status   status    = HL_OK;
-    hl_pattern *pattern   = NULL;
-    char       *rewritten = NULL;
-    size_t      n_written = 0;
+    size_t                                 n_written = 0;
+    HL_CLOSED(hl_pattern_free) hl_pattern *pattern   = NULL;
+    HL_FREED char                         *rewritten = NULL;
 
     *out = NULL;
     if (n_bytes > MAX_PATTERN_BYTES)
         return hl_fail(HL_BAD_INPUT, "a regular expression of %zu bytes, at most %d", n_bytes,
                        MAX_PATTERN_BYTES);
-    HL_TRY(HL_ALLOC_ZEROED(&pattern, 1));
-    HL_TRY(hl_strndup(&pattern->text, expression, n_bytes));
-    HL_TRY(hl_pattern_rewrite(&rewritten, &n_written, expression, n_bytes));
-    HL_TRY(compile(pattern, rewritten, n_written));
-    *out    = pattern;
-    pattern = NULL;
-
-done:
-    hl_free(rewritten);
-    hl_pattern_free(pattern);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&pattern, 1));
+    HL_NEED(hl_strndup(&pattern->text, expression, n_bytes));
+    HL_NEED(hl_pattern_rewrite(&rewritten, &n_written, expression, n_bytes));
+    HL_NEED(compile(pattern, rewritten, n_written));
+    *out = hl_taken(&pattern);
+    return HL_OK;
 }
 
 void hl_pattern_free(hl_pattern *pattern)
@@ -237,15 +231,14 @@ const char *hl_pattern_text(const hl_pattern *pattern)
 
 hl_status hl_matcher_new(hl_matcher **out)
 {
-    hl_status   status  = HL_OK;
-    hl_matcher *matcher = NULL;
+    HL_CLOSED(hl_matcher_free) hl_matcher *matcher = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&matcher, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&matcher, 1));
     matcher->data    = pcre2_match_data_create(1, NULL);
     matcher->context = pcre2_match_context_create(NULL);
     if (matcher->data == NULL || matcher->context == NULL)
-        HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for regular expressions"));
+        return hl_fail(HL_NO_MEMORY, "out of memory for regular expressions");
     matcher->limit = FIRST_LIMIT;
     pcre2_set_match_limit(matcher->context, matcher->limit);
     pcre2_set_depth_limit(matcher->context, DEPTH_LIMIT);
@@ -253,12 +246,8 @@ hl_status hl_matcher_new(hl_matcher **out)
     matcher->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
     if (matcher->jit_stack != NULL) /* NULL also where there is no JIT */
         pcre2_jit_stack_assign(matcher->context, NULL, matcher->jit_stack);
-    *out    = matcher;
-    matcher = NULL;
-
-done:
-    hl_matcher_free(matcher);
-    return status;
+    *out = hl_taken(&matcher);
+    return HL_OK;
 }
 
 void hl_matcher_free(hl_matcher *matcher)

@@ -8,6 +8,7 @@
 #ifndef HL_TOKENIZE_PATTERN_H
 #define HL_TOKENIZE_PATTERN_H
 
+#include "base/memory.h"
 #include "headlight/tokenizer.h"
 #include "tokenize/budget.h"
 
@@ -17,11 +18,13 @@ typedef struct hl_matcher hl_matcher;
 /* HL_BAD_INPUT or HL_UNSUPPORTED with what PCRE2 has to say about it. */
 hl_status hl_pattern_new(hl_pattern **out, const char *expression, size_t n_bytes);
 void      hl_pattern_free(hl_pattern *pattern);
+HL_CLOSES(hl_pattern_free, hl_pattern)
 /* The expression as it was given.  Borrowed. */
 const char *hl_pattern_text(const hl_pattern *pattern);
 
 hl_status hl_matcher_new(hl_matcher **out);
 void      hl_matcher_free(hl_matcher *matcher);
+HL_CLOSES(hl_matcher_free, hl_matcher)
 /* What searches may cost from now on; borrowed.  NULL, as it is at first: each search has a bound of
  * its own. */
 void       hl_matcher_set_budget(hl_matcher *matcher, hl_budget *budget);

@@ -579,7 +579,7 @@ static hl_status read_postprocessor(hl_postprocessor *out, const json_t *value, 
         for (size_t i = 0; i < json_array_size(list); i++)
             HL_NEED(read_postprocessor(out, json_array_get(list, i), where, nesting + 1));
     } else {
-        HL_NEED(hl_fail(HL_UNSUPPORTED, "%s: the type '%s' is not known", where, type));
+        return hl_fail(HL_UNSUPPORTED, "%s: the type '%s' is not known", where, type);
     }
     return HL_OK;
 }

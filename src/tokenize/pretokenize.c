@@ -492,7 +492,7 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), run.text.n_bytes);
         if (status != HL_OK)
-            HL_NEED(hl_fail_within(status, "pre-tokenizer %zu", i));
+            return hl_fail_within(status, "pre-tokenizer %zu", i);
     }
     *text = run.text;
     *out  = &space->parts[run.now];

@@ -19,26 +19,23 @@ struct hl_stop_words {
     bool      found;
 };
 
+HL_CLOSES(hl_stop_words_free, hl_stop_words)
+
 hl_status hl_stop_words_new(hl_stop_words **out, const char *const *words, size_t n_words)
 {
-    hl_status      status = HL_OK;
-    hl_stop_words *stop   = NULL;
+    HL_CLOSED(hl_stop_words_free) hl_stop_words *stop = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&stop, 1));
-    HL_TRY(HL_ALLOC_ZEROED(&stop->words, n_words));
+    HL_NEED(HL_ALLOC_ZEROED(&stop, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&stop->words, n_words));
     for (size_t i = 0; i < n_words; i++) {
         if (words[i][0] == '\0')
-            HL_TRY(hl_fail(HL_BAD_ARGUMENT, "stop word %zu is empty", i));
-        HL_TRY(hl_strdup(&stop->words[i], words[i]));
+            return hl_fail(HL_BAD_ARGUMENT, "stop word %zu is empty", i);
+        HL_NEED(hl_strdup(&stop->words[i], words[i]));
         stop->n_words++;
     }
-    *out = stop;
-    stop = NULL;
-
-done:
-    hl_stop_words_free(stop);
-    return status;
+    *out = hl_taken(&stop);
+    return HL_OK;
 }
 
 void hl_stop_words_free(hl_stop_words *stop)

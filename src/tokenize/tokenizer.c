@@ -42,33 +42,6 @@ typedef struct word_cache {
     hl_tokens   tokens;
 } word_cache;
 
-static void free_word_cache(word_cache *cache)
-{
-    if (cache == NULL)
-        return;
-    hl_free(cache->slots);
-    hl_buffer_free(&cache->bytes);
-    hl_tokens_free(&cache->tokens);
-    hl_free(cache);
-}
-
-static hl_status new_word_cache(word_cache **out)
-{
-    hl_status   status = HL_OK;
-    word_cache *cache  = NULL;
-
-    *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&cache, 1));
-    HL_TRY(HL_ALLOC_ZEROED(&cache->slots, FIRST_SLOTS));
-    cache->n_slots = FIRST_SLOTS;
-    *out           = cache;
-    cache          = NULL;
-
-done:
-    free_word_cache(cache);
-    return status;
-}
-
 static uint64_t hash_word(const char *word, size_t n_bytes)
 {
     return hl_hash_bytes(word, n_bytes) | 1;
@@ -105,10 +78,8 @@ static hl_status make_room_for_word(word_cache *cache)
         cache->n_words = cache->bytes.n_bytes = cache->tokens.count = 0;
         return HL_OK;
     }
-    size_t    n_slots = 2 * cache->n_slots;
-    hl_status status  = HL_ALLOC_ZEROED(&slots, n_slots);
-    if (status != HL_OK)
-        return status;
+    size_t n_slots = 2 * cache->n_slots;
+    HL_NEED(HL_ALLOC_ZEROED(&slots, n_slots));
     for (size_t i = 0; i < cache->n_slots; i++) {
         size_t slot = (size_t)(cache->slots[i].hash >> 17) & (n_slots - 1);
         if (cache->slots[i].hash == 0)
@@ -134,9 +105,7 @@ static hl_status recall_word(hl_tokens *out, bool *found, const word_cache *cach
     const known_word *seen = find_word(cache, hash_word(word, n_bytes), word, n_bytes);
     if (seen == NULL || seen->hash == 0)
         return HL_OK;
-    hl_status status = HL_GROW(&out->items, &out->capacity, out->count, seen->n_tokens);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_GROW(&out->items, &out->capacity, out->count, seen->n_tokens));
     for (size_t i = 0; i < seen->n_tokens; i++) {
         hl_token token = cache->tokens.items[seen->token + i];
         token.begin += (uint32_t)at;
@@ -182,7 +151,7 @@ struct hl_workspace {
     hl_matcher            *matcher;
     hl_bpe_space          *bpe;
     hl_unigram_space      *unigram;
-    word_cache            *cache;
+    word_cache             cache;
     hl_budget              budget; /* of the call at hand */
     hl_workspace          *next;   /* of the idle ones */
 };
@@ -202,31 +171,31 @@ static void free_workspace(hl_workspace *work)
     hl_matcher_free(work->matcher);
     hl_bpe_space_free(work->bpe);
     hl_unigram_space_free(work->unigram);
-    free_word_cache(work->cache);
+    hl_free(work->cache.slots);
+    hl_buffer_free(&work->cache.bytes);
+    hl_tokens_free(&work->cache.tokens);
     hl_free(work);
 }
 
+HL_CLOSES(free_workspace, hl_workspace)
+
 static hl_status new_workspace(hl_workspace **out)
 {
-    hl_status     status = HL_OK;
-    hl_workspace *work   = NULL;
+    HL_CLOSED(free_workspace) hl_workspace *work = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&work, 1));
-    HL_TRY(hl_matcher_new(&work->matcher));
-    HL_TRY(hl_bpe_space_new(&work->bpe));
-    HL_TRY(hl_unigram_space_new(&work->unigram));
-    HL_TRY(new_word_cache(&work->cache));
+    HL_NEED(HL_ALLOC_ZEROED(&work, 1));
+    HL_NEED(hl_matcher_new(&work->matcher));
+    HL_NEED(hl_bpe_space_new(&work->bpe));
+    HL_NEED(hl_unigram_space_new(&work->unigram));
+    HL_NEED(HL_ALLOC_ZEROED(&work->cache.slots, FIRST_SLOTS));
+    work->cache.n_slots = FIRST_SLOTS;
     hl_matcher_set_budget(work->matcher, &work->budget);
     for (int i = 0; i < 2; i++)
         work->normal[i].budget = work->split.builders[i].budget = &work->budget;
     work->input.budget = &work->budget;
-    *out               = work;
-    work               = NULL;
-
-done:
-    free_workspace(work);
-    return status;
+    *out               = hl_taken(&work);
+    return HL_OK;
 }
 
 /* The stack of idle workspaces is the one thing that changes in a shared tokenizer. */
@@ -353,14 +322,14 @@ static hl_status encode_word(hl_workspace *work, const hl_tokenizer *tokenizer, 
 {
     size_t    before = work->word.count;
     bool      found  = false;
-    hl_status status = recall_word(&work->word, &found, work->cache, word, n_bytes, at);
+    hl_status status = recall_word(&work->word, &found, &work->cache, word, n_bytes, at);
 
     if (status != HL_OK || found)
         return status;
     status = run_model(work, tokenizer, word, n_bytes, at);
     if (status != HL_OK || work->word.count == before)
         return status;
-    return remember_word(work->cache, word, n_bytes, work->word.items + before,
+    return remember_word(&work->cache, word, n_bytes, work->word.items + before,
                          work->word.count - before, at);
 }
 
@@ -472,15 +441,14 @@ static void put_token(hl_encoding *encoding, const hl_tokenizer *tokenizer, int3
 static hl_status make_encoding(hl_encoding **out, const hl_tokenizer *tokenizer,
                                const hl_tokens *tokens, bool add_special)
 {
-    hl_status               status   = HL_OK;
     const hl_postprocessor *post     = &tokenizer->postprocessor;
     size_t                  n_around = add_special ? post->n_before + post->n_after : 0;
-    hl_encoding            *encoding = NULL;
+    HL_CLOSED(hl_encoding_free) hl_encoding *encoding = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&encoding, 1));
-    HL_TRY(HL_ALLOC(&encoding->ids, tokens->count + n_around));
-    HL_TRY(HL_ALLOC(&encoding->spans, tokens->count + n_around));
-    HL_TRY(HL_ALLOC(&encoding->types, tokens->count + n_around));
+    HL_NEED(HL_ALLOC_ZEROED(&encoding, 1));
+    HL_NEED(HL_ALLOC(&encoding->ids, tokens->count + n_around));
+    HL_NEED(HL_ALLOC(&encoding->spans, tokens->count + n_around));
+    HL_NEED(HL_ALLOC(&encoding->types, tokens->count + n_around));
     for (size_t i = 0; i < post->n_before && add_special; i++)
         put_token(encoding, tokenizer, post->before[i], (hl_span){ 0, 0 });
     for (size_t i = 0; i < tokens->count; i++)
@@ -488,12 +456,8 @@ static hl_status make_encoding(hl_encoding **out, const hl_tokenizer *tokenizer,
                   (hl_span){ tokens->items[i].begin, tokens->items[i].end });
     for (size_t i = 0; i < post->n_after && add_special; i++)
         put_token(encoding, tokenizer, post->after[i], (hl_span){ 0, 0 });
-    *out     = encoding;
-    encoding = NULL;
-
-done:
-    hl_encoding_free(encoding);
-    return status;
+    *out = hl_taken(&encoding);
+    return HL_OK;
 }
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,

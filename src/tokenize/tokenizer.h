@@ -52,6 +52,9 @@ struct hl_tokenizer {
     hl_workspace    *idle;
 };
 
+HL_CLOSES(hl_tokenizer_close, hl_tokenizer)
+HL_CLOSES(hl_encoding_free, hl_encoding)
+
 /* An empty tokenizer, to be filled; hl_tokenizer_close releases it at any stage. */
 hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where);
 /* Sorts and checks what has been filled in. */

@@ -71,8 +71,8 @@ static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, 
     HL_NEED(HL_ALLOC(out, array.count));
     for (size_t i = 0; i < array.count; i++) {
         if (!hl_gguf_array_text(&text, &array, i))
-            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
-                            key));
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
+                           key);
         (*out)[i] = (hl_bytes){ text.bytes, text.n_bytes };
     }
     *count = array.count;
@@ -101,8 +101,8 @@ static hl_status read_scores(float **out, const hl_gguf *file, size_t n_tokens)
     HL_NEED(HL_ALLOC(out, n_tokens));
     for (size_t i = 0; i < n_tokens; i++) {
         if (!hl_gguf_array_float(&value, &array, i))
-            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "scores' are not numbers",
-                            hl_gguf_where(file)));
+            return hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "scores' are not numbers",
+                           hl_gguf_where(file));
         (*out)[i] = (float)value;
     }
     return HL_OK;
@@ -119,8 +119,8 @@ static hl_status read_types(int32_t **out, const hl_gguf *file, size_t n_tokens)
     HL_NEED(HL_ALLOC(out, n_tokens));
     for (size_t i = 0; i < n_tokens; i++) {
         if (!hl_gguf_array_int(&value, &array, i))
-            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "token_type' are not integers",
-                            hl_gguf_where(file)));
+            return hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "token_type' are not integers",
+                           hl_gguf_where(file));
         (*out)[i] = value >= 0 && value <= HL_PIECE_BYTE ? (int32_t)value : HL_PIECE_NORMAL;
     }
     return HL_OK;
@@ -138,8 +138,8 @@ static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_ggu
     HL_NEED(HL_ALLOC(&all->charsmap, array.count));
     for (size_t i = 0; i < array.count; i++) {
         if (!hl_gguf_array_int(&value, &array, i))
-            HL_NEED(hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "precompiled_charsmap' is not of bytes",
-                            hl_gguf_where(file)));
+            return hl_fail(HL_BAD_INPUT, "%s: '" PREFIX "precompiled_charsmap' is not of bytes",
+                           hl_gguf_where(file));
         all->charsmap[i] = (uint8_t)value;
     }
     source->charsmap = (hl_bytes){ (const char *)all->charsmap, array.count };
@@ -165,10 +165,8 @@ static hl_status read_special(hl_vocab_source *source, const hl_gguf *file)
     };
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        int64_t   id     = -1;
-        hl_status status = hl_gguf_get_int(&id, file, keys[i].key);
-        if (status != HL_OK)
-            return status;
+        int64_t id = -1;
+        HL_NEED(hl_gguf_get_int(&id, file, keys[i].key));
         /* Some converters store 2^32 - 1 for "none". */
         bool none = id < 0 || id == UINT32_MAX;
         if (!none && id >= (int64_t)source->n_tokens)
@@ -251,17 +249,12 @@ static hl_status read_source(hl_vocab_source *source, lists *all, const hl_gguf 
 
 hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const hl_gguf *file)
 {
-    hl_status       status = HL_OK;
-    lists           all    = { 0 };
-    hl_vocab_source source = hl_vocab_source_empty();
+    hl_vocab_source             source = hl_vocab_source_empty();
+    HL_SCOPED(free_lists) lists all    = { 0 };
 
     *out = NULL;
-    HL_TRY(read_source(&source, &all, file));
-    HL_TRY(hl_tokenizer_from_source(out, &source));
-
-done:
-    free_lists(&all);
-    return status;
+    HL_NEED(read_source(&source, &all, file));
+    return hl_tokenizer_from_source(out, &source);
 }
 
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path)
@@ -297,28 +290,22 @@ static hl_status append_piece(hl_buffer *out, const hl_vocab_source *source, siz
 /* All pieces in one buffer, and where each of them lies once it has stopped growing. */
 static hl_status add_tokens(hl_gguf_writer *writer, const hl_vocab_source *source)
 {
-    hl_status     status = HL_OK;
-    hl_buffer     bytes  = { 0 };
-    size_t       *starts = NULL;
-    hl_gguf_text *texts  = NULL;
+    HL_FREED hl_gguf_text              *texts  = NULL;
+    HL_FREED size_t                    *starts = NULL;
+    HL_SCOPED(hl_buffer_free) hl_buffer bytes  = { 0 };
 
-    HL_TRY(HL_ALLOC(&starts, source->n_tokens + 1));
-    HL_TRY(HL_ALLOC(&texts, source->n_tokens));
+    HL_NEED(HL_ALLOC(&starts, source->n_tokens + 1));
+    HL_NEED(HL_ALLOC(&texts, source->n_tokens));
     for (size_t id = 0; id < source->n_tokens; id++) {
         starts[id] = bytes.n_bytes;
-        HL_TRY(append_piece(&bytes, source, id));
+        HL_NEED(append_piece(&bytes, source, id));
     }
     starts[source->n_tokens] = bytes.n_bytes;
     for (size_t id = 0; id < source->n_tokens; id++)
         texts[id] = (hl_gguf_text){ hl_buffer_bytes(&bytes).data + starts[id],
                                     starts[id + 1] - starts[id] };
     hl_gguf_add_texts(writer, PREFIX "tokens", texts, source->n_tokens);
-
-done:
-    hl_buffer_free(&bytes);
-    hl_free(starts);
-    hl_free(texts);
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_merges(hl_gguf_writer *writer, const hl_vocab_source *source)

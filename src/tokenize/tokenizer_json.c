@@ -158,8 +158,8 @@ static hl_status read_vocab_object(const model_loader *load, hl_json_reader *rea
         HL_NEED(hl_json_read_int(reader, &id));
         HL_NEED(hl_vocab_add(&load->tokenizer->vocab, id, piece, HL_TOKEN_NORMAL, &twice));
         if (twice)
-            HL_NEED(hl_json_reader_fail(reader, "the piece with id %lld was there before",
-                                        (long long)id));
+            return hl_json_reader_fail(reader, "the piece with id %lld was there before",
+                                       (long long)id);
     }
     return hl_json_reader_finish(reader);
 }
@@ -184,7 +184,7 @@ static hl_status read_vocab_list(double **scores, const model_loader *load, hl_j
         HL_NEED(hl_json_read_double(reader, &score));
         HL_NEED(hl_json_next(reader, ']', &inner));
         if (inner)
-            HL_NEED(hl_json_reader_fail(reader, "more than a piece and its score"));
+            return hl_json_reader_fail(reader, "more than a piece and its score");
         HL_NEED(HL_GROW(scores, &capacity, id, 1));
         (*scores)[id]           = score;
         vocab->pieces[id].score = (float)score;
@@ -242,10 +242,8 @@ static void mark_bytes(hl_vocab *vocab)
 /* "a b": one space, somewhere in the middle. */
 static hl_status add_joined_merge(hl_bpe *bpe, hl_json_reader *reader)
 {
-    hl_bytes  text;
-    hl_status status = hl_json_read_string(reader, &text);
-    if (status != HL_OK)
-        return status;
+    hl_bytes text;
+    HL_NEED(hl_json_read_string(reader, &text));
     const char *space = text.n_bytes > 0 ? memchr(text.data, ' ', text.n_bytes) : NULL;
     size_t      left  = space != NULL ? (size_t)(space - text.data) : 0;
     if (left == 0 || left + 1 == text.n_bytes ||
@@ -269,11 +267,11 @@ static hl_status add_split_merge(hl_bpe *bpe, hl_json_reader *reader, hl_buffer 
     HL_NEED(hl_json_next(reader, ']', &more));
     HL_NEED(hl_json_read_string(reader, &right));
     if (left->n_bytes == 0 || right.n_bytes == 0)
-        HL_NEED(hl_json_reader_fail(reader, "a merge with an empty piece"));
+        return hl_json_reader_fail(reader, "a merge with an empty piece");
     HL_NEED(hl_bpe_add_merge(bpe, hl_buffer_bytes(left), right));
     HL_NEED(hl_json_next(reader, ']', &more));
     if (more)
-        HL_NEED(hl_json_reader_fail(reader, "a merge of more than two pieces"));
+        return hl_json_reader_fail(reader, "a merge of more than two pieces");
     return HL_OK;
 }
 
@@ -355,59 +353,50 @@ done:
 
 static hl_status build_unigram(model_loader *load)
 {
-    hl_status     status        = HL_OK;
-    hl_tokenizer *tokenizer     = load->tokenizer;
-    int64_t       unknown       = -1;
-    bool          byte_fallback = false;
-    double       *scores        = NULL;
+    hl_tokenizer    *tokenizer     = load->tokenizer;
+    int64_t          unknown       = -1;
+    bool             byte_fallback = false;
+    HL_FREED double *scores        = NULL;
 
-    HL_TRY(read_vocab(&scores, load));
+    HL_NEED(read_vocab(&scores, load));
     if (tokenizer->vocab.n_ids == 0 || scores == NULL)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: a Unigram model needs a list of pieces with scores",
-                       load->where));
-    HL_TRY(hl_member_integer(&unknown, load->where, &load->members[UNK_ID]));
+        return hl_fail(HL_BAD_INPUT, "%s: a Unigram model needs a list of pieces with scores",
+                       load->where);
+    HL_NEED(hl_member_integer(&unknown, load->where, &load->members[UNK_ID]));
     if (unknown < -1 || unknown >= (int64_t)tokenizer->vocab.n_ids)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: unk_id %lld, but there are %zu pieces", load->where,
-                       (long long)unknown, tokenizer->vocab.n_ids));
-    HL_TRY(hl_member_flag(&byte_fallback, load->where, &load->members[BYTE_FALLBACK]));
+        return hl_fail(HL_BAD_INPUT, "%s: unk_id %lld, but there are %zu pieces", load->where,
+                       (long long)unknown, tokenizer->vocab.n_ids);
+    HL_NEED(hl_member_flag(&byte_fallback, load->where, &load->members[BYTE_FALLBACK]));
     tokenizer->special[HL_SPECIAL_UNK] = (int32_t)unknown;
     tokenizer->kind                    = HL_MODEL_UNIGRAM;
     if (byte_fallback)
         mark_bytes(&tokenizer->vocab);
-    HL_TRY(hl_unigram_new(&tokenizer->unigram, &tokenizer->vocab, scores, (int32_t)unknown,
-                          byte_fallback));
-
-done:
-    hl_free(scores);
-    return status;
+    return hl_unigram_new(&tokenizer->unigram, &tokenizer->vocab, scores, (int32_t)unknown,
+                          byte_fallback);
 }
 
 static hl_status build_wordpiece(model_loader *load)
 {
-    hl_status     status    = HL_OK;
-    hl_tokenizer *tokenizer = load->tokenizer;
-    hl_wordpiece *model     = &tokenizer->wordpiece;
-    int64_t       longest   = 100;
-    double       *scores    = NULL;
+    hl_tokenizer    *tokenizer = load->tokenizer;
+    hl_wordpiece    *model     = &tokenizer->wordpiece;
+    int64_t          longest   = 100;
+    HL_FREED double *scores    = NULL;
 
-    HL_TRY(read_vocab(&scores, load));
+    HL_NEED(read_vocab(&scores, load));
     model->vocab = &tokenizer->vocab;
-    HL_TRY(find_unknown(&model->unknown, load));
-    HL_TRY(hl_member_text(&model->prefix, load->where, &load->members[SUBWORD_PREFIX]));
+    HL_NEED(find_unknown(&model->unknown, load));
+    HL_NEED(hl_member_text(&model->prefix, load->where, &load->members[SUBWORD_PREFIX]));
     if (model->prefix.data == NULL) {
         char *copy = NULL;
-        HL_TRY(hl_strdup(&copy, "##"));
+        HL_NEED(hl_strdup(&copy, "##"));
         model->prefix = (hl_bytes){ copy, 2 };
     }
-    HL_TRY(hl_member_integer(&longest, load->where, &load->members[MAX_CHARS]));
+    HL_NEED(hl_member_integer(&longest, load->where, &load->members[MAX_CHARS]));
     model->max_characters =
         longest >= 0 && longest < MAX_WORDPIECE_WORD ? (size_t)longest : MAX_WORDPIECE_WORD;
     tokenizer->special[HL_SPECIAL_UNK] = model->unknown;
     tokenizer->kind = model->whole_words ? HL_MODEL_WORDLEVEL : HL_MODEL_WORDPIECE;
-
-done:
-    hl_free(scores);
-    return status;
+    return HL_OK;
 }
 
 /* Old files do not say which model they have; it shows from its members. */
@@ -508,8 +497,8 @@ static hl_status read_added_fields(hl_added_token *token, hl_json_reader *reader
     }
     HL_NEED(hl_json_reader_status(reader));
     if (id < 0 || id >= HL_MAX_VOCAB || token->content.data == NULL)
-        HL_NEED(hl_json_reader_fail(reader, "an added token without content or with id %lld",
-                                    (long long)id));
+        return hl_json_reader_fail(reader, "an added token without content or with id %lld",
+                                   (long long)id);
     token->id = (int32_t)id;
     return HL_OK;
 }

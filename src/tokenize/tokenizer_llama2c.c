@@ -61,24 +61,19 @@ static void describe(hl_llama2c_vocab *all, size_t n_pieces, const char *where)
 
 hl_status hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path)
 {
-    hl_status         status = HL_OK;
-    hl_llama2c_vocab *all    = NULL;
+    HL_CLOSED(hl_llama2c_vocab_close) hl_llama2c_vocab *all = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&all, 1));
-    HL_TRY(hl_llama2c_tokenizer_open(&all->file, path));
+    HL_NEED(HL_ALLOC_ZEROED(&all, 1));
+    HL_NEED(hl_llama2c_tokenizer_open(&all->file, path));
     size_t n_pieces = hl_llama2c_tokenizer_count(all->file);
     if (n_pieces < FIRST_NORMAL)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: %zu pieces, wanted at least %d: is this a tokenizer.bin?",
-                       path, n_pieces, FIRST_NORMAL));
-    HL_TRY(copy_pieces(all, n_pieces));
+        return hl_fail(HL_BAD_INPUT, "%s: %zu pieces, wanted at least %d: is this a tokenizer.bin?",
+                       path, n_pieces, FIRST_NORMAL);
+    HL_NEED(copy_pieces(all, n_pieces));
     describe(all, n_pieces, path);
-    *out = all;
-    all  = NULL;
-
-done:
-    hl_llama2c_vocab_close(all);
-    return status;
+    *out = hl_taken(&all);
+    return HL_OK;
 }
 
 void hl_llama2c_vocab_close(hl_llama2c_vocab *all)

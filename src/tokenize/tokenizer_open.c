@@ -95,34 +95,30 @@ static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text, const cha
 /* {"name": "default", "template": "..."}; of several the default counts. */
 static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
 {
-    hl_status status     = HL_OK;
-    bool      more       = false;
-    bool      is_default = false;
-    hl_buffer text       = { 0 };
-    hl_bytes  key, value;
+    bool                                more       = false;
+    bool                                is_default = false;
+    hl_bytes                            key, value;
+    HL_SCOPED(hl_buffer_free) hl_buffer text = { 0 };
 
-    HL_TRY(hl_json_enter(reader, '{'));
+    HL_NEED(hl_json_enter(reader, '{'));
     while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_TRY(hl_json_read_key(reader, &key));
+        HL_NEED(hl_json_read_key(reader, &key));
         bool name = hl_bytes_equal(key, "name");
         bool body = hl_bytes_equal(key, "template");
         if (hl_json_peek(reader) != '"' || (!name && !body)) {
-            HL_TRY(hl_json_skip(reader, &value));
+            HL_NEED(hl_json_skip(reader, &value));
             continue;
         }
-        HL_TRY(hl_json_read_string(reader, &value));
+        HL_NEED(hl_json_read_string(reader, &value));
         if (name)
             is_default = hl_bytes_equal(value, "default");
         else
-            HL_TRY(hl_buffer_append(&text, value.data, value.n_bytes));
+            HL_NEED(hl_buffer_append(&text, value.data, value.n_bytes));
     }
-    HL_TRY(hl_json_reader_status(reader));
+    HL_NEED(hl_json_reader_status(reader));
     if (is_default && text.n_bytes > 0)
-        HL_TRY(keep_template(tokenizer, hl_buffer_bytes(&text), reader->where));
-
-done:
-    hl_buffer_free(&text);
-    return status;
+        HL_NEED(keep_template(tokenizer, hl_buffer_bytes(&text), reader->where));
+    return HL_OK;
 }
 
 static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
@@ -235,21 +231,15 @@ static hl_status read_siblings(hl_tokenizer *tokenizer, const char *folder)
 
 static hl_status open_json(hl_tokenizer **out, const char *path, const char *folder)
 {
-    hl_status     status    = HL_OK;
-    hl_file       file      = { 0 };
-    hl_tokenizer *tokenizer = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file            file      = { 0 };
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_tokenizer_parse(&tokenizer, file.bytes, file.n_bytes, path));
-    HL_TRY(read_siblings(tokenizer, folder));
-    *out      = tokenizer;
-    tokenizer = NULL;
-
-done:
-    hl_tokenizer_close(tokenizer);
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_tokenizer_parse(&tokenizer, file.bytes, file.n_bytes, path));
+    HL_NEED(read_siblings(tokenizer, folder));
+    *out = hl_taken(&tokenizer);
+    return HL_OK;
 }
 
 /* The first n_folder bytes of the path, and a name. */
@@ -302,19 +292,13 @@ done:
 /* A .bin file of llama2.c is a tokenizer, or a checkpoint with tokenizer.bin beside it. */
 static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
-    hl_buffer beside = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file    file   = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer beside = { 0 };
 
-    HL_TRY(hl_file_map(&file, path));
+    HL_NEED(hl_file_map(&file, path));
     bool checkpoint = hl_llama2c_recognise(file.bytes, file.n_bytes);
-    HL_TRY(join_path(&beside, path, n_folder, "tokenizer.bin"));
-    HL_TRY(hl_tokenizer_open_llama2c(out, checkpoint ? beside.data : path));
-
-done:
-    hl_buffer_free(&beside);
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(join_path(&beside, path, n_folder, "tokenizer.bin"));
+    return hl_tokenizer_open_llama2c(out, checkpoint ? beside.data : path);
 }
 
 /* A file: what lies beside a tokenizer.json belongs to it. */

@@ -109,29 +109,24 @@ static int32_t mark_special(vocab_text *text, const char *name, size_t n_bytes)
 /* Extra tokens: a list of names; other things in it are passed over. */
 static hl_status read_extra(vocab_text *text, const char *file, const hl_member *part)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
-    bool           more   = false;
-    hl_bytes       name;
-    char           where[256];
+    bool                                           more = false;
+    hl_bytes                                       name;
+    char                                           where[256];
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
 
     if (part->text.data == NULL || part->text.data[0] != '[')
         return HL_OK;
     hl_member_open(&reader, where, file, part);
-    HL_TRY(hl_json_enter(&reader, '['));
+    HL_NEED(hl_json_enter(&reader, '['));
     while (hl_json_next(&reader, ']', &more) == HL_OK && more) {
         if (hl_json_peek(&reader) != '"') {
-            HL_TRY(hl_json_skip(&reader, &name));
+            HL_NEED(hl_json_skip(&reader, &name));
             continue;
         }
-        HL_TRY(hl_json_read_string(&reader, &name));
+        HL_NEED(hl_json_read_string(&reader, &name));
         (void)mark_special(text, name.data, name.n_bytes);
     }
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_finish(&reader);
 }
 
 /* A flag that may be absent or null: -1. */

@@ -63,7 +63,7 @@ static hl_status index_pieces(hl_unigram *unigram)
         if (spelling.data == NULL)
             continue;
         if (isnan(unigram->scores[id]))
-            HL_NEED(hl_fail(HL_BAD_INPUT, "the score of piece %zu is not a number", id));
+            return hl_fail(HL_BAD_INPUT, "the score of piece %zu is not a number", id);
         HL_NEED(hl_prefixes_add(&unigram->pieces, spelling, (int32_t)id));
         minimum = fmin(minimum, unigram->scores[id]);
     }
@@ -75,25 +75,20 @@ static hl_status index_pieces(hl_unigram *unigram)
 hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *scores,
                          int32_t unknown, bool byte_fallback)
 {
-    hl_status   status  = HL_OK;
-    hl_unigram *unigram = NULL;
+    HL_CLOSED(hl_unigram_free) hl_unigram *unigram = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&unigram, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&unigram, 1));
     unigram->vocab         = vocab;
     unigram->unknown       = unknown;
     unigram->byte_fallback = byte_fallback;
-    HL_TRY(HL_ALLOC(&unigram->scores, vocab->n_ids));
+    HL_NEED(HL_ALLOC(&unigram->scores, vocab->n_ids));
     if (vocab->n_ids > 0)
         memcpy(unigram->scores, scores, vocab->n_ids * sizeof *scores);
     find_byte_pieces(unigram);
-    HL_TRY(index_pieces(unigram));
-    *out    = unigram;
-    unigram = NULL;
-
-done:
-    hl_unigram_free(unigram);
-    return status;
+    HL_NEED(index_pieces(unigram));
+    *out = hl_taken(&unigram);
+    return HL_OK;
 }
 
 void hl_unigram_free(hl_unigram *unigram)
@@ -183,9 +178,7 @@ static hl_status walk_backwards(hl_unigram_space *space, const hl_unigram *unigr
         if (now->id == unigram->unknown && last != NULL && last->id == unigram->unknown) {
             last->begin = now->begin;
         } else {
-            hl_status status = hl_tokens_add(tokens, now->id, now->begin, end);
-            if (status != HL_OK)
-                return status;
+            HL_NEED(hl_tokens_add(tokens, now->id, now->begin, end));
         }
         end = now->begin;
     }

@@ -13,6 +13,7 @@ typedef struct hl_unigram hl_unigram;
 hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *scores,
                          int32_t unknown, bool byte_fallback);
 void      hl_unigram_free(hl_unigram *unigram);
+HL_CLOSES(hl_unigram_free, hl_unigram)
 
 typedef struct hl_unigram_space hl_unigram_space;
 hl_status                       hl_unigram_space_new(hl_unigram_space **out);

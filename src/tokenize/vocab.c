@@ -65,11 +65,9 @@ static hl_status grow_slots(hl_vocab *vocab)
 {
     if (2 * (vocab->n_pieces + 1) <= vocab->n_slots)
         return HL_OK;
-    size_t    n_slots = vocab->n_slots > 0 ? 2 * vocab->n_slots : FIRST_SLOTS;
-    int32_t  *slots   = NULL;
-    hl_status status  = HL_ALLOC(&slots, n_slots);
-    if (status != HL_OK)
-        return status;
+    size_t   n_slots = vocab->n_slots > 0 ? 2 * vocab->n_slots : FIRST_SLOTS;
+    int32_t *slots   = NULL;
+    HL_NEED(HL_ALLOC(&slots, n_slots));
     int32_t *old   = vocab->slots;
     size_t   n_old = vocab->n_slots;
     memset(slots, 0xff, n_slots * sizeof *slots); /* -1 */
@@ -89,10 +87,7 @@ static hl_status grow_ids(hl_vocab *vocab, size_t id)
 {
     if (id < vocab->n_ids)
         return HL_OK;
-    hl_status status =
-        HL_GROW(&vocab->pieces, &vocab->pieces_capacity, vocab->n_ids, id + 1 - vocab->n_ids);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_GROW(&vocab->pieces, &vocab->pieces_capacity, vocab->n_ids, id + 1 - vocab->n_ids));
     memset(vocab->pieces + vocab->n_ids, 0, (id + 1 - vocab->n_ids) * sizeof *vocab->pieces);
     vocab->n_ids = id + 1;
     return HL_OK;
@@ -119,7 +114,7 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
 {
     HL_NEED(check_piece(vocab, id, spelling));
     if (vocab->n_bytes > UINT32_MAX - spelling.n_bytes - 1)
-        HL_NEED(hl_fail(HL_BAD_INPUT, "a vocabulary of more than %u bytes", UINT32_MAX));
+        return hl_fail(HL_BAD_INPUT, "a vocabulary of more than %u bytes", UINT32_MAX);
     HL_NEED(grow_ids(vocab, (size_t)id));
     HL_NEED(grow_slots(vocab));
     HL_NEED(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
@@ -136,9 +131,9 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
 
     size_t slot = find_slot(vocab, hl_vocab_spelling(vocab, id), &vocab->n_probes);
     if (vocab->n_probes > PROBES_EACH * vocab->n_pieces + PROBES_BASE)
-        HL_NEED(hl_fail(HL_BAD_INPUT,
-                        "the %zu pieces up to id %lld collide: %llu places were searched for them",
-                        vocab->n_pieces, (long long)id, (unsigned long long)vocab->n_probes));
+        return hl_fail(HL_BAD_INPUT,
+                       "the %zu pieces up to id %lld collide: %llu places were searched for them",
+                       vocab->n_pieces, (long long)id, (unsigned long long)vocab->n_probes);
     if (replaced != NULL)
         *replaced = vocab->slots[slot] >= 0;
     vocab->slots[slot] = (int32_t)id;

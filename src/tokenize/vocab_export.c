@@ -334,32 +334,28 @@ static void cut_bytes(hl_bytes *out, const char *bytes, size_t begin, const size
 /* All texts go into one buffer, and are cut out of it once it has stopped growing. */
 static hl_status list_texts(hl_vocab_export *vocab, const hl_bpe_merge *merges)
 {
-    hl_status        status   = HL_OK;
     hl_vocab_source *source   = &vocab->source;
     const size_t     n_tokens = source->n_tokens;
     const size_t     n_merges = merges != NULL ? source->n_merges : 0;
-    size_t          *ends     = NULL;
+    HL_FREED size_t *ends     = NULL;
 
-    HL_TRY(HL_ALLOC(&ends, n_tokens + n_merges));
-    HL_TRY(HL_ALLOC(&vocab->tokens, n_tokens));
-    HL_TRY(HL_ALLOC(&vocab->merges, n_merges));
+    HL_NEED(HL_ALLOC(&ends, n_tokens + n_merges));
+    HL_NEED(HL_ALLOC(&vocab->tokens, n_tokens));
+    HL_NEED(HL_ALLOC(&vocab->merges, n_merges));
     for (size_t i = 0; i < n_tokens; i++) {
-        HL_TRY(append_piece(vocab, i));
+        HL_NEED(append_piece(vocab, i));
         ends[i] = vocab->bytes.n_bytes;
     }
     size_t middle = vocab->bytes.n_bytes;
     for (size_t i = 0; i < n_merges; i++) {
-        HL_TRY(append_merge(vocab, &merges[i]));
+        HL_NEED(append_merge(vocab, &merges[i]));
         ends[n_tokens + i] = vocab->bytes.n_bytes;
     }
     cut_bytes(vocab->tokens, vocab->bytes.data, 0, ends, n_tokens);
     cut_bytes(vocab->merges, vocab->bytes.data, middle, ends + n_tokens, n_merges);
     source->tokens = vocab->tokens;
     source->merges = vocab->merges;
-
-done:
-    hl_free(ends);
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_types(hl_vocab_export *vocab)
@@ -406,23 +402,18 @@ static hl_status score_merges(hl_vocab_export *vocab, const hl_bpe_merge *merges
 static hl_status check_merges(const hl_vocab_export *vocab, const hl_bpe_merge *merges,
                               size_t n_merges)
 {
-    hl_status     status = HL_OK;
-    hl_tokenizer *back   = NULL;
-    hl_bpe_merge *seen   = NULL;
-    size_t        n_seen = 0;
+    size_t                                      n_seen = 0;
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer *back   = NULL;
+    HL_FREED hl_bpe_merge                      *seen   = NULL;
 
-    HL_TRY(hl_tokenizer_from_source(&back, &vocab->source));
-    HL_TRY(hl_bpe_merges(&seen, &n_seen, back->bpe));
+    HL_NEED(hl_tokenizer_from_source(&back, &vocab->source));
+    HL_NEED(hl_bpe_merges(&seen, &n_seen, back->bpe));
     bool same = n_seen == n_merges;
     for (size_t i = 0; i < n_merges && same; i++)
         same = hl_bpe_merged(back->bpe, merges[i].left, merges[i].right) == merges[i].id;
     if (!same)
-        HL_TRY(no_place("merges that leave out a way to make a piece"));
-
-done:
-    hl_free(seen);
-    hl_tokenizer_close(back);
-    return status;
+        HL_NEED(no_place("merges that leave out a way to make a piece"));
+    return HL_OK;
 }
 
 static hl_status add_lists(hl_vocab_export *vocab)
@@ -515,27 +506,22 @@ static hl_status describe(hl_vocab_export *vocab)
 
 hl_status hl_vocab_export_new(hl_vocab_export **out, const hl_tokenizer *tokenizer, size_t n_ids)
 {
-    hl_status        status = HL_OK;
-    hl_vocab_export *vocab  = NULL;
+    HL_CLOSED(hl_vocab_export_free) hl_vocab_export *vocab = NULL;
 
     *out = NULL;
     if (tokenizer->vocab.n_ids > n_ids)
         return hl_fail(HL_UNSUPPORTED, "the tokenizer has %zu ids, the model %zu embeddings",
                        tokenizer->vocab.n_ids, n_ids);
-    HL_TRY(HL_ALLOC_ZEROED(&vocab, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&vocab, 1));
     vocab->from            = tokenizer;
     vocab->source          = hl_vocab_source_empty();
     vocab->source.where    = "the vocabulary";
     vocab->source.n_tokens = n_ids;
-    HL_TRY(describe(vocab));
-    HL_TRY(add_settings(vocab));
-    HL_TRY(add_lists(vocab));
-    *out  = vocab;
-    vocab = NULL;
-
-done:
-    hl_vocab_export_free(vocab);
-    return status;
+    HL_NEED(describe(vocab));
+    HL_NEED(add_settings(vocab));
+    HL_NEED(add_lists(vocab));
+    *out = hl_taken(&vocab);
+    return HL_OK;
 }
 
 void hl_vocab_export_free(hl_vocab_export *vocab)

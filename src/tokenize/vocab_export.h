@@ -23,6 +23,7 @@ typedef struct hl_vocab_export hl_vocab_export;
  * [PAD7], unused.  The tokenizer must outlive what is made. */
 hl_status hl_vocab_export_new(hl_vocab_export **out, const hl_tokenizer *tokenizer, size_t n_ids);
 void      hl_vocab_export_free(hl_vocab_export *vocab);
+HL_CLOSES(hl_vocab_export_free, hl_vocab_export)
 
 /* Borrowed, as all it points to; ids of special tokens that no file beside the tokenizer
  * named may be filled in. */

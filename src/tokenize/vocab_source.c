@@ -240,25 +240,21 @@ static hl_status respell_bert(hl_buffer *out, hl_bytes piece)
 
 static hl_status add_pieces(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status status = HL_OK;
-    hl_buffer buffer = { 0 };
-    bool      bert   = strcmp(source->model, "bert") == 0 && !source->inner_marks;
+    bool bert = strcmp(source->model, "bert") == 0 && !source->inner_marks;
+    HL_SCOPED(hl_buffer_free) hl_buffer buffer = { 0 };
 
     for (size_t id = 0; id < source->n_tokens; id++) {
         hl_bytes piece = source->tokens[id];
         int      type  = piece_type(source, id);
         if (bert) {
-            HL_TRY(respell_bert(&buffer, piece));
+            HL_NEED(respell_bert(&buffer, piece));
             piece = hl_buffer_bytes(&buffer);
         }
-        HL_TRY(hl_vocab_add(&tokenizer->vocab, (int64_t)id, piece, token_type(type), NULL));
+        HL_NEED(hl_vocab_add(&tokenizer->vocab, (int64_t)id, piece, token_type(type), NULL));
         if (source->scores != NULL)
             tokenizer->vocab.pieces[id].score = source->scores[id];
     }
-
-done:
-    hl_buffer_free(&buffer);
-    return status;
+    return HL_OK;
 }
 
 /* Control, unknown and user-defined tokens are found in the text before anything else. */
@@ -506,28 +502,23 @@ static hl_status add_t5_splits(hl_tokenizer *tokenizer, const hl_vocab_source *s
 
 static hl_status build_t5(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_status         status = HL_OK;
-    double           *scores = NULL;
     hl_normalize_step rules  = { .kind = HL_NORMALIZE_CHARSMAP };
+    HL_FREED double  *scores = NULL;
 
     tokenizer->kind = HL_MODEL_UNIGRAM;
-    HL_TRY(HL_ALLOC_ZEROED(&scores, source->n_tokens));
+    HL_NEED(HL_ALLOC_ZEROED(&scores, source->n_tokens));
     for (size_t id = 0; id < source->n_tokens && source->scores != NULL; id++)
         scores[id] = source->scores[id];
-    HL_TRY(hl_unigram_new(&tokenizer->unigram, &tokenizer->vocab, scores,
-                          tokenizer->special[HL_SPECIAL_UNK], false));
+    HL_NEED(hl_unigram_new(&tokenizer->unigram, &tokenizer->vocab, scores,
+                           tokenizer->special[HL_SPECIAL_UNK], false));
     if (source->charsmap.n_bytes > 0) {
-        HL_TRY(hl_charsmap_new(&rules.charsmap, (const uint8_t *)source->charsmap.data,
-                               source->charsmap.n_bytes));
-        HL_TRY(hl_normalizer_add(&tokenizer->normalizer, rules));
+        HL_NEED(hl_charsmap_new(&rules.charsmap, (const uint8_t *)source->charsmap.data,
+                                source->charsmap.n_bytes));
+        HL_NEED(hl_normalizer_add(&tokenizer->normalizer, rules));
     }
-    HL_TRY(add_t5_splits(tokenizer, source));
-    HL_TRY(add_around(tokenizer, choose(source->add_bos, false), choose(source->add_eos, true),
-                      HL_SPECIAL_BOS, HL_SPECIAL_EOS));
-
-done:
-    hl_free(scores);
-    return status;
+    HL_NEED(add_t5_splits(tokenizer, source));
+    return add_around(tokenizer, choose(source->add_bos, false), choose(source->add_eos, true),
+                      HL_SPECIAL_BOS, HL_SPECIAL_EOS);
 }
 
 /* ---------------------------------------------------------------- the whole */

@@ -79,6 +79,7 @@ hl_status                       hl_tokenizer_open_llama2c(hl_tokenizer **out, co
 typedef struct hl_llama2c_vocab hl_llama2c_vocab;
 hl_status                       hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path);
 void                            hl_llama2c_vocab_close(hl_llama2c_vocab *vocab);
+HL_CLOSES(hl_llama2c_vocab_close, hl_llama2c_vocab)
 const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed */
 
 /* A vocab.txt of BERT's kind, with what lies beside it in `folder`, which ends in a slash;

@@ -37,9 +37,7 @@ static hl_status find_longest(int32_t *id, size_t *end, const hl_wordpiece *mode
     for (size_t length = key.n_bytes; length > n_prefix && *id < 0; length--) {
         if (length < key.n_bytes && hl_utf8_is_continuation(key.data[length]))
             continue;
-        hl_status status = hl_budget_spend(budget, 8 + length / 8);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_budget_spend(budget, 8 + length / 8));
         *id  = hl_vocab_find(model->vocab, (hl_bytes){ key.data, length });
         *end = begin + length - n_prefix;
     }
@@ -71,11 +69,10 @@ static hl_status cut_word(hl_tokens *out, bool *fits, const hl_wordpiece *model,
 hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
                               size_t n_bytes, size_t at, hl_budget *budget)
 {
-    hl_status status = HL_OK;
-    hl_bytes  bytes  = { word, n_bytes };
-    hl_buffer key    = { 0 };
-    size_t    before = out->count;
-    bool      fits   = false;
+    hl_bytes                            bytes  = { word, n_bytes };
+    size_t                              before = out->count;
+    bool                                fits   = false;
+    HL_SCOPED(hl_buffer_free) hl_buffer key    = { 0 };
 
     if (model->whole_words) {
         int32_t id = hl_vocab_find(model->vocab, bytes);
@@ -83,13 +80,10 @@ hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const c
                        : add_unknown(out, model, n_bytes, at);
     }
     if (count_characters(word, n_bytes) <= model->max_characters)
-        HL_TRY(cut_word(out, &fits, model, bytes, &key, at, budget));
+        HL_NEED(cut_word(out, &fits, model, bytes, &key, at, budget));
     if (!fits) {
         out->count = before;
-        HL_TRY(add_unknown(out, model, n_bytes, at));
+        HL_NEED(add_unknown(out, model, n_bytes, at));
     }
-
-done:
-    hl_buffer_free(&key);
-    return status;
+    return HL_OK;
 }
