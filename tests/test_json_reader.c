@@ -15,38 +15,32 @@ static hl_json_reader open_reader(const char *text)
 static void an_object_is_walked(void **state)
 {
     (void)state;
-    hl_json_reader reader = open_reader(" { \"a\" : 1 , \"b\":[ true,false ], \"c\":-2.5e1 } ");
-    bool           more = false, flag = false;
+    hl_json_reader reader  = open_reader(" { \"a\" : 1 , \"b\":[ true,false ], \"c\":-2.5e1 } ");
+    bool           flag    = false;
     int64_t        integer = 0;
     double         number  = 0;
     hl_bytes       key;
 
     assert_ok(hl_json_enter(&reader, '{'));
-    assert_ok(hl_json_next(&reader, '}', &more));
-    assert_true(more);
-    assert_ok(hl_json_read_key(&reader, &key));
+    assert_true(hl_json_next_key(&reader, &key));
     assert_true(hl_bytes_equal(key, "a"));
     assert_ok(hl_json_read_int(&reader, &integer));
     assert_int_equal(integer, 1);
 
-    assert_ok(hl_json_next(&reader, '}', &more));
-    assert_ok(hl_json_read_key(&reader, &key));
+    assert_true(hl_json_next_key(&reader, &key));
     assert_ok(hl_json_enter(&reader, '['));
     for (int i = 0; i < 2; i++) {
-        assert_ok(hl_json_next(&reader, ']', &more));
-        assert_true(more);
+        assert_true(hl_json_next(&reader, ']'));
         assert_ok(hl_json_read_bool(&reader, &flag));
         assert_int_equal(flag, i == 0);
     }
-    assert_ok(hl_json_next(&reader, ']', &more));
-    assert_false(more);
+    assert_false(hl_json_next(&reader, ']'));
+    assert_int_equal(reader.status, HL_OK);
 
-    assert_ok(hl_json_next(&reader, '}', &more));
-    assert_ok(hl_json_read_key(&reader, &key));
+    assert_true(hl_json_next_key(&reader, &key));
     assert_ok(hl_json_read_double(&reader, &number));
     assert_true(number == -25.0);
-    assert_ok(hl_json_next(&reader, '}', &more));
-    assert_false(more);
+    assert_false(hl_json_next_key(&reader, &key));
     assert_ok(hl_json_reader_finish(&reader));
     hl_json_reader_close(&reader);
 }
@@ -77,16 +71,16 @@ static void errors_name_the_place(void **state)
 {
     (void)state;
     hl_json_reader reader = open_reader("{\n  \"a\": tru}");
-    bool           more, flag;
+    bool           flag;
     hl_bytes       key;
 
     assert_ok(hl_json_enter(&reader, '{'));
-    assert_ok(hl_json_next(&reader, '}', &more));
-    assert_ok(hl_json_read_key(&reader, &key));
+    assert_true(hl_json_next_key(&reader, &key));
     assert_fails(HL_BAD_INPUT, "x.json: JSON line 2, column 8: neither true nor false",
                  hl_json_read_bool(&reader, &flag));
     /* From now on every call repeats that. */
-    assert_int_equal(hl_json_next(&reader, '}', &more), HL_BAD_INPUT);
+    assert_false(hl_json_next(&reader, '}'));
+    assert_int_equal(reader.status, HL_BAD_INPUT);
     assert_int_equal(hl_json_reader_finish(&reader), HL_BAD_INPUT);
     hl_json_reader_close(&reader);
     assert_fails(HL_BAD_INPUT, "not UTF-8: byte 0xff",

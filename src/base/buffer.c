@@ -44,6 +44,21 @@ bool hl_bytes_equal(hl_bytes bytes, const char *text)
     return strlen(text) == bytes.n_bytes && memcmp(bytes.data, text, bytes.n_bytes) == 0;
 }
 
+hl_status hl_bytes_copy(hl_bytes *out, const char *bytes, size_t n_bytes)
+{
+    char *copy = NULL;
+
+    HL_NEED(hl_strndup(&copy, bytes, n_bytes));
+    *out = (hl_bytes){ copy, n_bytes };
+    return HL_OK;
+}
+
+void hl_bytes_free(hl_bytes *owned)
+{
+    hl_free((void *)owned->data);
+    *owned = (hl_bytes){ NULL, 0 };
+}
+
 const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle)
 {
     if (n_needle > SHORT_NEEDLE)

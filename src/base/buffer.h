@@ -32,6 +32,9 @@ typedef struct hl_bytes {
 } hl_bytes;
 
 bool hl_bytes_equal(hl_bytes bytes, const char *text);
+/* Some bytes are owned by who says so: a copy with a NUL behind it, and its end. */
+hl_status hl_bytes_copy(hl_bytes *out, const char *bytes, size_t n_bytes);
+void      hl_bytes_free(hl_bytes *owned);
 
 /* The first place of a (non-empty) needle; NULL if it is not there. */
 const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, size_t n_needle);

@@ -113,10 +113,9 @@ static json_t *build_literal(hl_json_reader *reader)
 static json_t *build_array(hl_json_reader *reader)
 {
     json_t *array = made(reader, json_array());
-    bool    more  = false;
 
     hl_json_enter(reader, '[');
-    while (hl_json_next(reader, ']', &more) == HL_OK && more) {
+    while (hl_json_next(reader, ']')) {
         json_t *value = build(reader);
         if (value != NULL && json_array_append_new(array, value) != 0)
             made(reader, NULL);
@@ -125,13 +124,10 @@ static json_t *build_array(hl_json_reader *reader)
 }
 
 /* The key is copied, for reading the value may move it; a key that comes twice is refused. */
-static void build_member(hl_json_reader *reader, json_t *object)
+static void build_member(hl_json_reader *reader, json_t *object, hl_bytes key)
 {
-    hl_bytes key;
-    char    *name = NULL;
+    HL_FREED char *name = NULL;
 
-    if (hl_json_read_key(reader, &key) != HL_OK)
-        return;
     if (memchr(key.data, '\0', key.n_bytes) != NULL)
         hl_json_reader_fail(reader, "a key with NUL (\\u0000) in it");
     else
@@ -141,17 +137,16 @@ static void build_member(hl_json_reader *reader, json_t *object)
     json_t *value = reader->status == HL_OK ? build(reader) : NULL;
     if (value != NULL && json_object_set_new_nocheck(object, name, value) != 0)
         made(reader, NULL);
-    hl_free(name);
 }
 
 static json_t *build_object(hl_json_reader *reader)
 {
-    json_t *object = made(reader, json_object());
-    bool    more   = false;
+    json_t  *object = made(reader, json_object());
+    hl_bytes key;
 
     hl_json_enter(reader, '{');
-    while (hl_json_next(reader, '}', &more) == HL_OK && more)
-        build_member(reader, object);
+    while (hl_json_next_key(reader, &key))
+        build_member(reader, object, key);
     return object;
 }
 
@@ -184,24 +179,20 @@ static json_t *build(hl_json_reader *reader)
 static hl_status parse(json_t **out, const char *text, size_t n_bytes, const char *where,
                        bool refuses_nul)
 {
-    hl_json_reader reader;
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    HL_CLOSED(json_decref) json_t                 *value  = NULL;
 
     *out         = NULL;
     size_t depth = nesting_depth(text, n_bytes);
     if (depth > MAX_DEPTH)
         return hl_fail(HL_BAD_INPUT, "%s: JSON nested %zu deep, at most %d", where, depth,
                        MAX_DEPTH);
-    hl_status status   = hl_json_reader_open(&reader, text, n_bytes, where);
+    HL_NEED(hl_json_reader_open(&reader, text, n_bytes, where));
     reader.refuses_nul = refuses_nul;
-    json_t *value      = status == HL_OK ? build(&reader) : NULL;
-    if (status == HL_OK)
-        status = hl_json_reader_finish(&reader);
-    hl_json_reader_close(&reader);
-    if (status == HL_OK)
-        *out = value;
-    else
-        json_decref(value);
-    return status;
+    value              = build(&reader);
+    HL_NEED(hl_json_reader_finish(&reader));
+    *out = hl_taken(&value);
+    return HL_OK;
 }
 
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where)
@@ -216,7 +207,7 @@ hl_status hl_json_read(json_t **out, const char *text, size_t n_bytes, const cha
 
 hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)
 {
-    hl_status status = HL_OK;
+    HL_CLOSED(json_decref) json_t *value = NULL;
 
     *out = NULL;
     l->number++;
@@ -225,17 +216,12 @@ hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)
         return hl_fail(HL_BAD_INPUT, "%s: is missing", l->place);
     const char *stop = memchr(l->at, '\n', (size_t)(l->end - l->at));
     stop             = stop != NULL ? stop : l->end;
-    HL_TRY(parse(out, l->at, (size_t)(stop - l->at), l->place, !l->with_nul));
-    if (!json_is_object(*out))
-        status = hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(*out));
+    HL_NEED(parse(&value, l->at, (size_t)(stop - l->at), l->place, !l->with_nul));
+    if (!json_is_object(value))
+        return hl_fail(HL_BAD_INPUT, "%s: is %s, wanted an object", l->place, hl_json_kind(value));
     l->at = stop < l->end ? stop + 1 : l->end;
-
-done:
-    if (status != HL_OK) {
-        json_decref(*out);
-        *out = NULL;
-    }
-    return status;
+    *out  = hl_taken(&value);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------- building, writing */

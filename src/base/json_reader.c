@@ -55,11 +55,6 @@ hl_status hl_json_reader_fail(hl_json_reader *reader, const char *format, ...)
     return reader->status;
 }
 
-hl_status hl_json_reader_status(const hl_json_reader *reader)
-{
-    return reader->status;
-}
-
 /* ------------------------------------------------------------ open and close */
 
 hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_bytes,
@@ -137,28 +132,26 @@ hl_status hl_json_enter(hl_json_reader *reader, char bracket)
     return HL_OK;
 }
 
-hl_status hl_json_next(hl_json_reader *reader, char closing, bool *more)
+bool hl_json_next(hl_json_reader *reader, char closing)
 {
-    *more = false;
     if (reader->status != HL_OK)
-        return reader->status;
+        return false;
     if (hl_json_peek(reader) == closing) {
         reader->at++;
         reader->depth--;
         reader->first = false; /* whatever is around it has a member now */
-        return HL_OK;
+        return false;
     }
     if (!reader->first && expect(reader, ',') != HL_OK)
-        return reader->status;
+        return false;
     reader->first = false;
-    *more         = true;
-    return HL_OK;
+    return true;
 }
 
-hl_status hl_json_read_key(hl_json_reader *reader, hl_bytes *out)
+bool hl_json_next_key(hl_json_reader *reader, hl_bytes *key)
 {
-    hl_status status = hl_json_read_string(reader, out);
-    return status == HL_OK ? expect(reader, ':') : status;
+    return hl_json_next(reader, '}') && hl_json_read_string(reader, key) == HL_OK &&
+           expect(reader, ':') == HL_OK;
 }
 
 /* ------------------------------------------------------------------ strings */
@@ -344,12 +337,10 @@ static hl_status read_number(hl_json_reader *reader, char out[MAX_NUMBER], bool 
 
 hl_status hl_json_read_int(hl_json_reader *reader, int64_t *out)
 {
-    char      text[MAX_NUMBER];
-    bool      whole;
-    hl_status status = read_number(reader, text, &whole);
+    char text[MAX_NUMBER];
+    bool whole;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(read_number(reader, text, &whole));
     errno           = 0;
     long long value = strtoll(text, NULL, 10);
     if (!whole || errno == ERANGE)
@@ -360,13 +351,12 @@ hl_status hl_json_read_int(hl_json_reader *reader, int64_t *out)
 
 hl_status hl_json_read_double(hl_json_reader *reader, double *out)
 {
-    char      text[MAX_NUMBER];
-    bool      whole;
-    hl_status status = read_number(reader, text, &whole);
+    char text[MAX_NUMBER];
+    bool whole;
 
-    if (status == HL_OK)
-        *out = strtod(text, NULL);
-    return status;
+    HL_NEED(read_number(reader, text, &whole));
+    *out = strtod(text, NULL);
+    return HL_OK;
 }
 
 /* Steps over a literal; false if it is not there. */
@@ -420,20 +410,13 @@ static hl_status skip_scalar(hl_json_reader *reader)
 static hl_status skip_value(hl_json_reader *reader)
 {
     char     opening = hl_json_peek(reader);
-    char     closing = opening == '{' ? '}' : ']';
-    bool     more    = false;
     hl_bytes key;
 
     if (opening != '{' && opening != '[')
         return skip_scalar(reader);
-    if (hl_json_enter(reader, opening) != HL_OK)
-        return reader->status;
-    while (hl_json_next(reader, closing, &more) == HL_OK && more) {
-        if (opening == '{' && hl_json_read_key(reader, &key) != HL_OK)
-            break;
-        if (skip_value(reader) != HL_OK)
-            break;
-    }
+    HL_NEED(hl_json_enter(reader, opening));
+    while (opening == '{' ? hl_json_next_key(reader, &key) : hl_json_next(reader, ']'))
+        HL_NEED(skip_value(reader));
     return reader->status;
 }
 

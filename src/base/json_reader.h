@@ -3,16 +3,13 @@
  * For files with hundreds of thousands of strings, of which each is looked at
  * once (a vocabulary and its merges).  The caller says what it expects:
  *
- *     HL_TRY(hl_json_reader_open(&reader, text, n_bytes, where));
- *     HL_TRY(hl_json_enter(&reader, '{'));
- *     while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
- *         HL_TRY(hl_json_read_key(&reader, &key));
- *         HL_TRY(hl_json_read_int(&reader, &value));
- *     }
- *     HL_TRY(hl_json_reader_status(&reader));
- *     HL_TRY(hl_json_reader_finish(&reader));
- *   done:
- *     hl_json_reader_close(&reader);
+ *     HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+ *
+ *     HL_NEED(hl_json_reader_open(&reader, text, n_bytes, where));
+ *     HL_NEED(hl_json_enter(&reader, '{'));
+ *     while (hl_json_next_key(&reader, &key))
+ *         HL_NEED(hl_json_read_int(&reader, &value));
+ *     HL_NEED(hl_json_reader_finish(&reader));
  *
  * Unlike jansson's, strings and keys may hold NUL; they come with their length.
  * Errors name the source, line and column.  After an error every call repeats it. */
@@ -31,7 +28,7 @@ typedef struct hl_json_reader {
     char       *scratch; /* the last string, when it had escapes */
     size_t      scratch_bytes;
     bool        refuses_nul; /* in strings; who wants it sets it */
-    hl_status   status;
+    hl_status   status;      /* the first error so far */
 } hl_json_reader;
 
 /* The text must outlive the reader.  It is checked to be UTF-8 here. */
@@ -40,8 +37,6 @@ hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_by
 /* On a part of a text that has been checked before, as hl_json_skip finds it. */
 void hl_json_reader_open_part(hl_json_reader *out, hl_bytes part, const char *where);
 void hl_json_reader_close(hl_json_reader *reader);
-/* The first error so far. */
-hl_status hl_json_reader_status(const hl_json_reader *reader);
 /* Nothing but white space may be left. */
 hl_status hl_json_reader_finish(hl_json_reader *reader);
 
@@ -50,10 +45,11 @@ char hl_json_peek(hl_json_reader *reader);
 
 /* Go into an object '{' or an array '['. */
 hl_status hl_json_enter(hl_json_reader *reader, char bracket);
-/* Is there another member?  When there is not, steps past the closing bracket. */
-hl_status hl_json_next(hl_json_reader *reader, char closing, bool *more);
-/* A member's name and its colon.  The bytes are valid until the next string is read. */
-hl_status hl_json_read_key(hl_json_reader *reader, hl_bytes *out);
+/* Is there another member?  When there is not, steps past the closing bracket.  False after an
+ * error, too: whoever walks to the end looks at reader->status, or calls _finish. */
+bool hl_json_next(hl_json_reader *reader, char closing);
+/* The same inside an object, and the member's name, which is valid until the next string is read. */
+bool hl_json_next_key(hl_json_reader *reader, hl_bytes *key);
 
 hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out);
 hl_status hl_json_read_int(hl_json_reader *reader, int64_t *out);

@@ -62,6 +62,8 @@ hl_status hl_fail_within(hl_status status, const char *format, ...)
     char    prefix[HL_MESSAGE_BYTES];
     va_list arguments;
 
+    if (status == HL_OK)
+        return status;
     va_start(arguments, format);
     vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);

@@ -15,7 +15,7 @@
 /* Store a message for hl_error_message() and return `status`. */
 hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put "<prefix>: " before the stored message; returns `status` unchanged. */
+/* Put "<prefix>: " before the stored message, unless status is HL_OK; returns it unchanged. */
 hl_status hl_fail_within(hl_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -41,8 +41,13 @@ hl_status hl_check_number(const char *name, double value, double least, double m
 /* clang's analyzer does not look into status.c; so that it knows as much as the
  * reader, it is told that both return the status they are given. */
 #ifdef __clang_analyzer__
-#define hl_fail(status, ...)        (hl_fail((status), __VA_ARGS__), (status))
-#define hl_fail_within(status, ...) (hl_fail_within((status), __VA_ARGS__), (status))
+#define hl_fail(status, ...) (hl_fail((status), __VA_ARGS__), (status))
+#define hl_fail_within(status, ...)                                                                \
+    __extension__({                                                                                \
+        hl_status failed_status = (status);                                                        \
+        hl_fail_within(failed_status, __VA_ARGS__);                                                \
+        failed_status;                                                                             \
+    })
 #endif
 
 /* A call that fails ends the function with its status. */

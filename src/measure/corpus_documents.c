@@ -630,7 +630,6 @@ hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char
 {
     hl_status      status = HL_OK;
     hl_json_reader reader = { 0 };
-    bool           more   = true;
     int64_t        id     = 0;
 
     out->count = 0;
@@ -638,10 +637,7 @@ hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char
     if (hl_json_peek(&reader) != '[')
         HL_TRY(hl_fail(HL_BAD_INPUT, "%s: wanted an array of token ids", where));
     HL_TRY(hl_json_enter(&reader, '['));
-    for (;;) {
-        HL_TRY(hl_json_next(&reader, ']', &more));
-        if (!more)
-            break;
+    while (hl_json_next(&reader, ']')) {
         HL_TRY(hl_json_read_int(&reader, &id));
         HL_TRY(put_id(out, id, n_vocab, where));
     }

@@ -12,39 +12,30 @@
 
 #define MAX_STEPS 64
 
-static void free_step(hl_decode_step *step)
+hl_status hl_decoder_add(hl_decode_step **out, hl_decoder *decoder, hl_decode_step step)
 {
-    hl_free((void *)step->content.data);
-    hl_free((void *)step->other.data);
-    hl_pattern_free(step->pattern);
-}
-
-hl_status hl_decoder_add(hl_decoder *decoder, hl_decode_step step)
-{
-    hl_status status = HL_OK;
-
     if (decoder->n_steps >= MAX_STEPS)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "more than %d decoders", MAX_STEPS));
-    HL_TRY(HL_GROW(&decoder->steps, &decoder->capacity, decoder->n_steps, 1));
-    decoder->steps[decoder->n_steps++] = step;
+        return hl_fail(HL_BAD_INPUT, "more than %d decoders", MAX_STEPS);
+    HL_NEED(HL_GROW(&decoder->steps, &decoder->capacity, decoder->n_steps, 1));
+    *out  = &decoder->steps[decoder->n_steps++];
+    **out = step;
     return HL_OK;
-
-done:
-    free_step(&step);
-    return status;
 }
 
 void hl_decoder_free(hl_decoder *decoder)
 {
-    for (size_t i = 0; i < decoder->n_steps; i++)
-        free_step(&decoder->steps[i]);
+    for (size_t i = 0; i < decoder->n_steps; i++) {
+        hl_bytes_free(&decoder->steps[i].content);
+        hl_bytes_free(&decoder->steps[i].other);
+        hl_pattern_free(decoder->steps[i].pattern);
+    }
     hl_free(decoder->steps);
     *decoder = (hl_decoder){ 0 };
 }
 
 /* ------------------------------------------------------------ lists of strings */
 
-hl_status hl_strings_end(hl_strings *strings)
+static hl_status end_string(hl_strings *strings)
 {
     hl_status status = HL_GROW(&strings->ends, &strings->capacity, strings->count, 1);
     if (status == HL_OK)
@@ -55,10 +46,10 @@ hl_status hl_strings_end(hl_strings *strings)
 hl_status hl_strings_add(hl_strings *strings, hl_bytes text)
 {
     hl_status status = hl_buffer_append(&strings->bytes, text.data, text.n_bytes);
-    return status == HL_OK ? hl_strings_end(strings) : status;
+    return status == HL_OK ? end_string(strings) : status;
 }
 
-hl_bytes hl_strings_at(const hl_strings *strings, size_t index)
+static hl_bytes string_at(const hl_strings *strings, size_t index)
 {
     size_t begin = index > 0 ? strings->ends[index - 1] : 0;
     return (hl_bytes){ hl_buffer_bytes(&strings->bytes).data + begin,
@@ -79,46 +70,34 @@ static bool same(hl_bytes a, hl_bytes b)
 
 /* -------------------------------------------------------------- replacing */
 
-static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle, hl_bytes by)
+static hl_status replace(hl_buffer *out, hl_search search, hl_bytes by)
 {
-    size_t at = 0;
+    const char *text = search.text.data;
+    size_t      at   = 0;
 
-    while (needle.n_bytes > 0) {
-        const char *found =
-            hl_find_bytes(text.data + at, text.n_bytes - at, needle.data, needle.n_bytes);
-        if (found == NULL)
-            break;
-        size_t place = (size_t)(found - text.data);
-        HL_NEED(hl_buffer_append(out, text.data + at, place - at));
+    while (hl_search_next(&search)) {
+        HL_NEED(hl_buffer_append(out, text + at, search.match.begin - at));
         HL_NEED(hl_buffer_append(out, by.data, by.n_bytes));
-        at = place + needle.n_bytes;
+        at = search.match.end;
     }
-    return hl_buffer_append(out, text.data + at, text.n_bytes - at);
+    HL_NEED(search.status);
+    return hl_buffer_append(out, text + at, search.text.n_bytes - at);
 }
 
+static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle, hl_bytes by)
+{
+    return replace(out, (hl_search){ .needle = needle, .text = text }, by);
+}
+
+/* Patterns match UTF-8 only: other bytes stay as they are. */
 static hl_status replace_pattern(hl_buffer *out, hl_bytes text, const hl_decode_step *step,
                                  hl_matcher *matcher)
 {
-    size_t  copied = 0;
-    bool    found  = false;
-    hl_span match;
+    hl_search search = { .pattern = step->pattern, .matcher = matcher, .text = text };
 
     if (hl_utf8_find_bad(text.data, text.n_bytes) < text.n_bytes)
         return hl_buffer_append(out, text.data, text.n_bytes);
-    for (size_t start = 0; start <= text.n_bytes;) {
-        HL_NEED(hl_pattern_find(&match, &found, step->pattern, matcher, text.data, text.n_bytes,
-                                start));
-        if (!found)
-            break;
-        HL_NEED(hl_buffer_append(out, text.data + copied, match.begin - copied));
-        HL_NEED(hl_buffer_append(out, step->other.data, step->other.n_bytes));
-        copied = start = match.end;
-        if (match.begin == match.end && start < text.n_bytes)
-            (void)hl_utf8_next(text.data, &start);
-        else if (match.begin == match.end)
-            break;
-    }
-    return hl_buffer_append(out, text.data + copied, text.n_bytes - copied);
+    return replace(out, search, step->other);
 }
 
 /* English as it is written: no spaces before punctuation and contractions. */
@@ -129,25 +108,20 @@ static hl_status clean_up(hl_buffer *out, hl_bytes text)
         { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },   { " do not", " don't" },
         { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" },
     };
-    hl_status status = HL_OK;
-    hl_buffer now = { 0 }, next = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer now  = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer next = { 0 };
 
-    HL_TRY(hl_buffer_append(&now, text.data, text.n_bytes));
+    HL_NEED(hl_buffer_append(&now, text.data, text.n_bytes));
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         hl_bytes from = { pairs[i][0], strlen(pairs[i][0]) };
         hl_bytes to   = { pairs[i][1], strlen(pairs[i][1]) };
         next.n_bytes  = 0;
-        HL_TRY(replace_literal(&next, hl_buffer_bytes(&now), from, to));
+        HL_NEED(replace_literal(&next, hl_buffer_bytes(&now), from, to));
         hl_buffer swapped = now;
         now               = next;
         next              = swapped;
     }
-    HL_TRY(hl_buffer_append(out, now.data, now.n_bytes));
-
-done:
-    hl_buffer_free(&now);
-    hl_buffer_free(&next);
-    return status;
+    return hl_buffer_append(out, now.data, now.n_bytes);
 }
 
 /* --------------------------------------------------------- one string at a time */
@@ -184,38 +158,27 @@ static hl_status wordpiece(hl_buffer *out, hl_bytes text, const hl_decode_step *
         HL_NEED(hl_buffer_append(&spaced, " ", 1));
     HL_NEED(hl_buffer_append(&spaced, text.data, text.n_bytes));
     text = hl_buffer_bytes(&spaced);
-    if (step->cleanup)
-        HL_NEED(clean_up(out, text));
-    else
-        HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
-    return HL_OK;
+    return step->cleanup ? clean_up(out, text) : hl_buffer_append(out, text.data, text.n_bytes);
 }
 
 static hl_status ctc(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
 {
-    hl_status status   = HL_OK;
-    hl_buffer unpadded = { 0 }, clean = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer unpadded = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer clean    = { 0 };
 
-    HL_TRY(replace_literal(&unpadded, text, step->content, (hl_bytes){ "", 0 }));
+    HL_NEED(replace_literal(&unpadded, text, step->content, (hl_bytes){ "", 0 }));
     hl_bytes rest = hl_buffer_bytes(&unpadded);
-    if (!step->cleanup) {
-        HL_TRY(hl_buffer_append(out, rest.data, rest.n_bytes));
-        goto done;
-    }
-    HL_TRY(clean_up(&clean, rest));
-    HL_TRY(replace_literal(out, hl_buffer_bytes(&clean), step->other, (hl_bytes){ " ", 1 }));
-
-done:
-    hl_buffer_free(&unpadded);
-    hl_buffer_free(&clean);
-    return status;
+    if (!step->cleanup)
+        return hl_buffer_append(out, rest.data, rest.n_bytes);
+    HL_NEED(clean_up(&clean, rest));
+    return replace_literal(out, hl_buffer_bytes(&clean), step->other, (hl_bytes){ " ", 1 });
 }
 
 /* String `index` of `in`, decoded, appended to `out`. */
 static hl_status decode_one(hl_buffer *out, const hl_strings *in, size_t index,
                             const hl_decode_step *step, hl_matcher *matcher)
 {
-    hl_bytes text  = hl_strings_at(in, index);
+    hl_bytes text  = string_at(in, index);
     hl_bytes space = { " ", 1 };
     hl_bytes empty = { "", 0 };
 
@@ -233,7 +196,7 @@ static hl_status decode_one(hl_buffer *out, const hl_strings *in, size_t index,
     case HL_DECODE_SUFFIX:
         return replace_literal(out, text, step->content, index + 1 == in->count ? empty : space);
     case HL_DECODE_CTC:
-        if (index > 0 && same(text, hl_strings_at(in, index - 1)))
+        if (index > 0 && same(text, string_at(in, index - 1)))
             return HL_OK;
         return ctc(out, text, step);
     case HL_DECODE_BYTE_LEVEL:
@@ -285,7 +248,7 @@ static hl_status byte_fallback(hl_strings *out, const hl_strings *in)
     HL_SCOPED(hl_buffer_free) hl_buffer run = { 0 };
 
     for (size_t i = 0; i < in->count; i++) {
-        hl_bytes text = hl_strings_at(in, i);
+        hl_bytes text = string_at(in, i);
         int      byte = fallback_byte(text);
         char     c    = (char)byte;
         if (byte >= 0) {
@@ -310,17 +273,17 @@ static hl_status run_step(hl_strings *out, const hl_strings *in, const hl_decode
     for (size_t i = 0; i < in->count; i++) {
         HL_NEED(decode_one(&out->bytes, in, i, step, matcher));
         if (!joins)
-            HL_NEED(hl_strings_end(out));
+            HL_NEED(end_string(out));
     }
     if (joins)
-        HL_NEED(hl_strings_end(out));
+        HL_NEED(end_string(out));
     return HL_OK;
 }
 
 static hl_status join(hl_buffer *out, const hl_strings *pieces, const char *between)
 {
     for (size_t i = 0; i < pieces->count; i++) {
-        hl_bytes text = hl_strings_at(pieces, i);
+        hl_bytes text = string_at(pieces, i);
         if (i > 0)
             HL_NEED(hl_buffer_append_text(out, between));
         HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
@@ -331,32 +294,25 @@ static hl_status join(hl_buffer *out, const hl_strings *pieces, const char *betw
 hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *pieces,
                          hl_budget *budget)
 {
-    hl_status   status  = HL_OK;
-    hl_strings  next    = { 0 };
-    hl_matcher *matcher = NULL;
+    HL_SCOPED(hl_strings_free) hl_strings  next    = { 0 };
+    HL_CLOSED(hl_matcher_free) hl_matcher *matcher = NULL;
 
-    HL_TRY(hl_matcher_new(&matcher));
+    HL_NEED(hl_matcher_new(&matcher));
     hl_matcher_set_budget(matcher, budget);
     if (budget != NULL)
         out->most = pieces->bytes.most = next.bytes.most = budget->most_bytes;
     for (size_t i = 0; i < decoder->n_steps; i++) {
         next.count         = 0;
         next.bytes.n_bytes = 0;
-        status             = run_step(&next, pieces, &decoder->steps[i], matcher);
+        hl_status status   = run_step(&next, pieces, &decoder->steps[i], matcher);
         if (status == HL_OK)
             status = hl_budget_spend(budget, next.bytes.n_bytes);
-        if (status != HL_OK)
-            HL_TRY(hl_fail_within(status, "decoder %zu", i));
+        HL_NEED(hl_fail_within(status, "decoder %zu", i));
         hl_strings swapped = *pieces;
         *pieces            = next;
         next               = swapped;
     }
-    HL_TRY(join(out, pieces, decoder->present ? "" : " "));
-
-done:
-    hl_matcher_free(matcher);
-    hl_strings_free(&next);
-    return status;
+    return join(out, pieces, decoder->present ? "" : " ");
 }
 
 /* ----------------------------------------------------------- tokens as they come

@@ -40,8 +40,8 @@ typedef struct hl_decoder {
     bool            present; /* false: pieces are joined with spaces */
 } hl_decoder;
 
-/* Appends a step and takes over what it owns, also on failure. */
-hl_status hl_decoder_add(hl_decoder *decoder, hl_decode_step step);
+/* Appends a step that owns nothing yet; what it is to own goes to where it lies then, *out. */
+hl_status hl_decoder_add(hl_decode_step **out, hl_decoder *decoder, hl_decode_step step);
 void      hl_decoder_free(hl_decoder *decoder);
 
 /* A list of strings in one block; starts as {0}. */
@@ -52,10 +52,7 @@ typedef struct hl_strings {
     size_t    capacity;
 } hl_strings;
 
-/* Ends the string that has been appended to `bytes`. */
-hl_status hl_strings_end(hl_strings *strings);
 hl_status hl_strings_add(hl_strings *strings, hl_bytes text);
-hl_bytes  hl_strings_at(const hl_strings *strings, size_t index);
 void      hl_strings_free(hl_strings *strings);
 
 /* The text of the pieces, which are used up.  The budget bounds every list of strings on the way

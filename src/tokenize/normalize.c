@@ -161,26 +161,6 @@ static hl_status prepend(hl_mapped_text *out, hl_mapped_text_builder *builder,
 
 /* ----------------------------------------------------------------- replacing */
 
-/* The next match of a step's pattern or needle at or after `start`. */
-static hl_status find_next(hl_span *out, bool *found, const hl_normalize_step *step,
-                           const hl_mapped_text *text, size_t start, hl_matcher *matcher)
-{
-    if (step->pattern != NULL)
-        return hl_pattern_find(out, found, step->pattern, matcher, text->bytes, text->n_bytes,
-                               start);
-    *found = false;
-    if (step->needle.n_bytes == 0)
-        return HL_OK;
-    const char *place = hl_find_bytes(text->bytes + start, text->n_bytes - start, step->needle.data,
-                                      step->needle.n_bytes);
-    if (place != NULL) {
-        size_t begin = (size_t)(place - text->bytes);
-        *out         = (hl_span){ begin, begin + step->needle.n_bytes };
-        *found       = true;
-    }
-    return HL_OK;
-}
-
 /* A replacement gets the origin of the last character that it replaces. */
 static hl_status add_replacement(hl_mapped_text_builder *builder, const hl_mapped_text *text,
                                  hl_span match, hl_bytes content)
@@ -198,27 +178,20 @@ static hl_status replace(hl_mapped_text *out, hl_mapped_text_builder *builder,
                          const hl_mapped_text *text, const hl_normalize_step *step,
                          hl_matcher *matcher)
 {
-    bool    found = false;
-    hl_span match;
-    size_t  copied = 0;
-    size_t  start  = 0;
+    size_t    copied = 0;
+    hl_search search = { .pattern = step->pattern,
+                         .needle  = step->needle,
+                         .matcher = matcher,
+                         .text    = { text->bytes, text->n_bytes } };
 
     *out             = *text;
     builder->n_bytes = 0;
-    for (;;) {
-        HL_NEED(find_next(&match, &found, step, text, start, matcher));
-        if (!found)
-            break;
-        HL_NEED(hl_mapped_text_builder_copy(builder, text, copied, match.begin));
-        HL_NEED(add_replacement(builder, text, match, step->content));
-        copied = match.end;
-        start  = match.end;
-        if (match.begin == match.end) { /* an empty match: go on behind the next character */
-            if (start >= text->n_bytes)
-                break;
-            (void)hl_utf8_next(text->bytes, &start);
-        }
+    while (hl_search_next(&search)) {
+        HL_NEED(hl_mapped_text_builder_copy(builder, text, copied, search.match.begin));
+        HL_NEED(add_replacement(builder, text, search.match, step->content));
+        copied = search.match.end;
     }
+    HL_NEED(search.status);
     if (copied > 0 || builder->n_bytes > 0) {
         HL_NEED(hl_mapped_text_builder_copy(builder, text, copied, text->n_bytes));
         *out = hl_mapped_text_built(builder, text);
@@ -683,33 +656,26 @@ hl_status hl_charsmap_apply(hl_mapped_text *out, hl_mapped_text_builder *builder
 
 /* --------------------------------------------------------------- all steps */
 
-static void free_step(hl_normalize_step *step)
+hl_status hl_normalizer_add(hl_normalize_step **out, hl_normalizer *normalizer,
+                            hl_normalize_step step)
 {
-    hl_free((void *)step->needle.data);
-    hl_free((void *)step->content.data);
-    hl_pattern_free(step->pattern);
-    hl_charsmap_free(step->charsmap);
-}
-
-hl_status hl_normalizer_add(hl_normalizer *normalizer, hl_normalize_step step)
-{
-    hl_status status = HL_OK;
-
     if (normalizer->n_steps >= MAX_STEPS)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "more than %d normalizers", MAX_STEPS));
-    HL_TRY(HL_GROW(&normalizer->steps, &normalizer->capacity, normalizer->n_steps, 1));
-    normalizer->steps[normalizer->n_steps++] = step;
+        return hl_fail(HL_BAD_INPUT, "more than %d normalizers", MAX_STEPS);
+    HL_NEED(HL_GROW(&normalizer->steps, &normalizer->capacity, normalizer->n_steps, 1));
+    *out  = &normalizer->steps[normalizer->n_steps++];
+    **out = step;
     return HL_OK;
-
-done:
-    free_step(&step);
-    return status;
 }
 
 void hl_normalizer_free(hl_normalizer *normalizer)
 {
-    for (size_t i = 0; i < normalizer->n_steps; i++)
-        free_step(&normalizer->steps[i]);
+    for (size_t i = 0; i < normalizer->n_steps; i++) {
+        hl_normalize_step *step = &normalizer->steps[i];
+        hl_bytes_free(&step->needle);
+        hl_bytes_free(&step->content);
+        hl_pattern_free(step->pattern);
+        hl_charsmap_free(step->charsmap);
+    }
     hl_free(normalizer->steps);
     *normalizer = (hl_normalizer){ 0 };
 }
@@ -783,8 +749,7 @@ hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalize
             run_step(&changed, &builders[next], text, &normalizer->steps[i], matcher);
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), text->n_bytes);
-        if (status != HL_OK)
-            return fail_in_step(status, &normalizer->steps[i], i);
+        HL_NEED(fail_in_step(status, &normalizer->steps[i], i));
         /* A slice of the other builder must not be overwritten by the next step. */
         if (builders[next].bytes != NULL && changed.bytes == builders[next].bytes)
             next = 1 - next;

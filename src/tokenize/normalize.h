@@ -46,8 +46,9 @@ typedef struct hl_normalizer {
     size_t             capacity;
 } hl_normalizer;
 
-/* Appends a step and takes over what it owns, also on failure. */
-hl_status hl_normalizer_add(hl_normalizer *normalizer, hl_normalize_step step);
+/* Appends a step that owns nothing yet; what it is to own goes to where it lies then, *out. */
+hl_status hl_normalizer_add(hl_normalize_step **out, hl_normalizer *normalizer,
+                            hl_normalize_step step);
 void      hl_normalizer_free(hl_normalizer *normalizer);
 
 /* Changes *text; what changed lies in the builders, which take turns. */

@@ -148,30 +148,30 @@ static hl_status rewrite_inside(rewriter *r)
     return copy(r, 1);
 }
 
+static void free_rewriter(rewriter *r)
+{
+    hl_buffer_free(&r->out);
+}
+
 hl_status hl_pattern_rewrite(char **out, size_t *n_out, const char *expression, size_t n_bytes)
 {
-    hl_status status = HL_OK;
-    rewriter  r      = { .text = expression, .n_bytes = n_bytes };
+    HL_SCOPED(free_rewriter) rewriter r = { .text = expression, .n_bytes = n_bytes };
 
     *out = NULL;
     while (r.at < n_bytes) {
         if (r.text[r.at] == '\\')
-            HL_TRY(rewrite_escape(&r));
+            HL_NEED(rewrite_escape(&r));
         else if (r.inside)
-            HL_TRY(rewrite_inside(&r));
+            HL_NEED(rewrite_inside(&r));
         else if (r.text[r.at] == '[')
-            HL_TRY(rewrite_opening(&r));
+            HL_NEED(rewrite_opening(&r));
         else
-            HL_TRY(copy(&r, 1));
+            HL_NEED(copy(&r, 1));
     }
-    HL_TRY(hl_buffer_append(&r.out, "", 1)); /* a terminator, not counted */
-    *out   = r.out.data;
+    HL_NEED(hl_buffer_append(&r.out, "", 1)); /* a terminator, not counted */
+    *out   = hl_taken(&r.out.data);
     *n_out = r.out.n_bytes - 1;
-    r.out  = (hl_buffer){ 0 };
-
-done:
-    hl_buffer_free(&r.out);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- compiling */
@@ -358,8 +358,7 @@ hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, 
     *found = false;
     if (status == HL_OK && code < 0 && code != PCRE2_ERROR_NOMATCH)
         status = match_failed(code);
-    if (status != HL_OK)
-        return hl_fail_within(status, "regular expression '%.200s'", pattern->text);
+    HL_NEED(hl_fail_within(status, "regular expression '%.200s'", pattern->text));
     if (code == PCRE2_ERROR_NOMATCH)
         return HL_OK;
 
@@ -370,6 +369,33 @@ hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, 
     *out   = (hl_span){ place[0], place[1] };
     *found = true;
     return HL_OK;
+}
+
+bool hl_search_next(hl_search *s)
+{
+    size_t n_bytes = s->text.n_bytes;
+    bool   found   = false;
+
+    if (s->start > n_bytes)
+        return false;
+    if (s->pattern != NULL) {
+        s->status = hl_pattern_find(&s->match, &found, s->pattern, s->matcher, s->text.data,
+                                    n_bytes, s->start);
+    } else if (s->needle.n_bytes > 0) {
+        const char *place = hl_find_bytes(s->text.data + s->start, n_bytes - s->start,
+                                          s->needle.data, s->needle.n_bytes);
+        found             = place != NULL;
+        size_t begin      = found ? (size_t)(place - s->text.data) : 0;
+        s->match          = (hl_span){ begin, begin + s->needle.n_bytes };
+    }
+    if (s->status != HL_OK || !found)
+        return false;
+    s->start = s->match.end;
+    if (s->match.begin == s->match.end && s->start < n_bytes)
+        (void)hl_utf8_next(s->text.data, &s->start);
+    else if (s->match.begin == s->match.end)
+        s->start = n_bytes + 1;
+    return true;
 }
 
 const char *hl_matcher_mark(const hl_matcher *matcher)

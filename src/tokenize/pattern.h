@@ -8,7 +8,7 @@
 #ifndef HL_TOKENIZE_PATTERN_H
 #define HL_TOKENIZE_PATTERN_H
 
-#include "base/memory.h"
+#include "base/buffer.h"
 #include "headlight/tokenizer.h"
 #include "tokenize/budget.h"
 
@@ -34,6 +34,26 @@ hl_budget *hl_matcher_budget(const hl_matcher *matcher);
  * is one.  The match may be empty. */
 hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,
                           const char *text, size_t n_bytes, size_t start);
+/* All matches of a pattern, or without one of a needle, from left to right:
+ *
+ *     hl_search search = { .pattern = pattern, .matcher = matcher, .text = text };
+ *     while (hl_search_next(&search))
+ *         ... search.match ...
+ *     HL_NEED(search.status);
+ *
+ * After an empty match the next one lies behind the next character; an empty needle matches
+ * nowhere. */
+typedef struct hl_search {
+    const hl_pattern *pattern;
+    hl_bytes          needle;
+    hl_matcher       *matcher;
+    hl_bytes          text;
+    size_t            start; /* where the next may begin; beyond the text: it is over */
+    hl_span           match;
+    hl_status         status;
+} hl_search;
+
+bool hl_search_next(hl_search *search);
 /* The name of the last (*MARK:name) that the last match passed; "" if none. */
 const char *hl_matcher_mark(const hl_matcher *matcher);
 

@@ -79,20 +79,16 @@ static hl_status copy_text(hl_bytes *out, const json_t *object, const char *key,
                            const char *standard, const char *where)
 {
     const char *text = standard;
-    char       *copy = NULL;
 
     HL_NEED(hl_json_get_string(&text, object, key, where));
     if (text == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' is missing", where, key);
-    HL_NEED(hl_strdup(&copy, text));
-    *out = (hl_bytes){ copy, strlen(copy) };
-    return HL_OK;
+    return hl_bytes_copy(out, text, strlen(text));
 }
 
 static hl_status compile(hl_pattern **out, const char *expression, const char *where)
 {
-    hl_status status = hl_pattern_new(out, expression, strlen(expression));
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", where);
+    return hl_fail_within(hl_pattern_new(out, expression, strlen(expression)), "%s", where);
 }
 
 /* {"String": s} or {"Regex": r}, under "pattern"; a plain string counts as String. */
@@ -205,23 +201,22 @@ static hl_status read_fields(void *step, const field fields[MAX_FIELDS], const j
 
 static hl_status add_precompiled(hl_normalizer *out, const json_t *value, const char *where)
 {
-    hl_normalize_step step = { .kind = HL_NORMALIZE_CHARSMAP };
-    const char       *text = json_string_value(json_object_get(value, "precompiled_charsmap"));
+    hl_normalize_step *step = NULL;
+    const char        *text = json_string_value(json_object_get(value, "precompiled_charsmap"));
 
     if (text == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: Precompiled without 'precompiled_charsmap'", where);
     if (text[0] == '\0')
         return HL_OK; /* no rules */
-    hl_status status = hl_charsmap_from_base64(&step.charsmap, text);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", where);
-    return hl_normalizer_add(out, step);
+    HL_NEED(hl_normalizer_add(&step, out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHARSMAP }));
+    return hl_fail_within(hl_charsmap_from_base64(&step->charsmap, text), "%s", where);
 }
 
 /* Five steps in a fixed order, each optional. */
 static hl_status add_bert_normalizer(hl_normalizer *out, const json_t *value, const char *where)
 {
-    bool clean = true, chinese = true, lower = true;
+    bool               clean = true, chinese = true, lower = true;
+    hl_normalize_step *step = NULL;
 
     HL_NEED(hl_json_get_bool(&clean, value, "clean_text", where));
     HL_NEED(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
@@ -241,7 +236,7 @@ static hl_status add_bert_normalizer(hl_normalizer *out, const json_t *value, co
     };
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         if (steps[i].wanted)
-            HL_NEED(hl_normalizer_add(out, steps[i].step));
+            HL_NEED(hl_normalizer_add(&step, out, steps[i].step));
     }
     return HL_OK;
 }
@@ -273,17 +268,17 @@ static hl_status add_normalizer(void *target, const char *type, const json_t *va
             { TEXT, "content", AT(content) } } },
     };
 #undef AT
-    hl_normalizer *out = target;
+    hl_normalize_step *step = NULL;
 
     if (strcmp(type, "BertNormalizer") == 0)
-        return add_bert_normalizer(out, value, where);
+        return add_bert_normalizer(target, value, where);
     if (strcmp(type, "Precompiled") == 0)
-        return add_precompiled(out, value, where);
+        return add_precompiled(target, value, where);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (strcmp(forms[i].type, type) != 0)
             continue;
-        HL_NEED(hl_normalizer_add(out, forms[i].step));
-        return read_fields(&out->steps[out->n_steps - 1], forms[i].fields, value, where);
+        HL_NEED(hl_normalizer_add(&step, target, forms[i].step));
+        return read_fields(step, forms[i].fields, value, where);
     }
     return unknown_type(type, where);
 }
@@ -359,15 +354,14 @@ static hl_status add_pretokenizer(void *target, const char *type, const json_t *
 #undef AT
 #undef WORDS
 #undef WORD
-    hl_pretokenizer *out   = target;
-    bool             known = false;
+    hl_split_step *step  = NULL;
+    bool           known = false;
 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (strcmp(forms[i].type, type) != 0)
             continue;
         known = true;
-        HL_NEED(hl_pretokenizer_add(out, forms[i].step));
-        hl_split_step *step = &out->steps[out->n_steps - 1];
+        HL_NEED(hl_pretokenizer_add(&step, target, forms[i].step));
         HL_NEED(read_fields(step, forms[i].fields, value, where));
         if (step->kind == HL_SPLIT_PATTERN && step->pattern == NULL)
             step->kind = HL_SPLIT_LITERAL;
@@ -421,13 +415,13 @@ static hl_status add_decoder(void *target, const char *type, const json_t *value
             { TEXT, "word_delimiter_token", AT(other), "|" } } },
     };
 #undef AT
-    hl_decoder *out = target;
+    hl_decode_step *step = NULL;
 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         if (strcmp(forms[i].type, type) != 0)
             continue;
-        HL_NEED(hl_decoder_add(out, forms[i].step));
-        return read_fields(&out->steps[out->n_steps - 1], forms[i].fields, value, where);
+        HL_NEED(hl_decoder_add(&step, target, forms[i].step));
+        return read_fields(step, forms[i].fields, value, where);
     }
     return unknown_type(type, where);
 }

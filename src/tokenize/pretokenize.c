@@ -20,31 +20,23 @@
 
 #define MAX_STEPS 64
 
-static void free_step(hl_split_step *step)
+hl_status hl_pretokenizer_add(hl_split_step **out, hl_pretokenizer *pretokenizer,
+                              hl_split_step step)
 {
-    hl_pattern_free(step->pattern);
-    hl_free((void *)step->literal.data);
-}
-
-hl_status hl_pretokenizer_add(hl_pretokenizer *pretokenizer, hl_split_step step)
-{
-    hl_status status = HL_OK;
-
     if (pretokenizer->n_steps >= MAX_STEPS)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "more than %d pre-tokenizers", MAX_STEPS));
-    HL_TRY(HL_GROW(&pretokenizer->steps, &pretokenizer->capacity, pretokenizer->n_steps, 1));
-    pretokenizer->steps[pretokenizer->n_steps++] = step;
+        return hl_fail(HL_BAD_INPUT, "more than %d pre-tokenizers", MAX_STEPS);
+    HL_NEED(HL_GROW(&pretokenizer->steps, &pretokenizer->capacity, pretokenizer->n_steps, 1));
+    *out  = &pretokenizer->steps[pretokenizer->n_steps++];
+    **out = step;
     return HL_OK;
-
-done:
-    free_step(&step);
-    return status;
 }
 
 void hl_pretokenizer_free(hl_pretokenizer *pretokenizer)
 {
-    for (size_t i = 0; i < pretokenizer->n_steps; i++)
-        free_step(&pretokenizer->steps[i]);
+    for (size_t i = 0; i < pretokenizer->n_steps; i++) {
+        hl_pattern_free(pretokenizer->steps[i].pattern);
+        hl_bytes_free(&pretokenizer->steps[i].literal);
+    }
     hl_free(pretokenizer->steps);
     *pretokenizer = (hl_pretokenizer){ 0 };
 }
@@ -151,53 +143,37 @@ static void begin_part(cutter *c)
 
 /* ------------------------------------------------------------- what to cut at */
 
-static void cut_at_pattern(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
-                           hl_part part, hl_matcher *matcher)
+/* A stretch between matches, if there is any, and a match: [begin, end), where *done was. */
+static void cut_match(cutter *c, size_t *done, size_t begin, size_t end)
 {
-    const char *bytes   = text->bytes + part.begin;
-    size_t      n_bytes = part.end - part.begin;
-    size_t      done    = 0;
-    bool        found   = true;
-    hl_span     match;
-
-    for (size_t start = 0; start <= n_bytes && c->status == HL_OK;) {
-        c->status = hl_pattern_find(&match, &found, step->pattern, matcher, bytes, n_bytes, start);
-        if (c->status != HL_OK || !found)
-            break;
-        if (match.begin > done)
-            cut(c, part.begin + done, part.begin + match.begin, false);
-        cut(c, part.begin + match.begin, part.begin + match.end, true);
-        done  = match.end;
-        start = match.end;
-        if (match.begin < match.end)
-            continue;
-        /* An empty match cuts, but the next one must lie further on. */
-        if (start >= n_bytes)
-            break;
-        (void)hl_utf8_next(bytes, &start);
-    }
-    if (done < n_bytes)
-        cut(c, part.begin + done, part.end, false);
+    if (begin > *done)
+        cut(c, *done, begin, false);
+    cut(c, begin, end, true);
+    *done = end;
 }
 
-static void cut_at_literal(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
-                           hl_part part)
+/* What is left of a part behind the last match. */
+static void cut_rest(cutter *c, size_t done, hl_part part)
 {
-    size_t done = part.begin;
-
-    while (step->literal.n_bytes > 0) {
-        const char *found = hl_find_bytes(text->bytes + done, part.end - done, step->literal.data,
-                                          step->literal.n_bytes);
-        if (found == NULL)
-            break;
-        size_t at = (size_t)(found - text->bytes);
-        if (at > done)
-            cut(c, done, at, false);
-        done = at + step->literal.n_bytes;
-        cut(c, at, done, true);
-    }
     if (done < part.end)
         cut(c, done, part.end, false);
+}
+
+/* At the matches of the step's pattern or literal; an empty match cuts, too. */
+static void cut_at_matches(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
+                           hl_part part, hl_matcher *matcher)
+{
+    size_t    done   = part.begin;
+    hl_search search = { .pattern = step->pattern,
+                         .needle  = step->literal,
+                         .matcher = matcher,
+                         .text    = { text->bytes + part.begin, part.end - part.begin } };
+
+    while (c->status == HL_OK && hl_search_next(&search))
+        cut_match(c, &done, part.begin + search.match.begin, part.begin + search.match.end);
+    if (c->status == HL_OK)
+        c->status = search.status;
+    cut_rest(c, done, part);
 }
 
 static void cut_at_class(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
@@ -210,13 +186,9 @@ static void cut_at_class(cutter *c, const hl_split_step *step, const hl_mapped_t
         uint32_t seen  = hl_utf8_next(text->bytes, &at);
         if (!hl_char_is((hl_char_class)step->char_class, seen))
             continue;
-        if (begin > done)
-            cut(c, done, begin, false);
-        cut(c, begin, at, true);
-        done = at;
+        cut_match(c, &done, begin, at);
     }
-    if (done < part.end)
-        cut(c, done, part.end, false);
+    cut_rest(c, done, part);
 }
 
 static void cut_at_length(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
@@ -271,9 +243,6 @@ static hl_status split_parts(hl_parts *out, const hl_parts *parts, const hl_mapp
     for (size_t i = 0; i < parts->count && c.status == HL_OK; i++) {
         begin_part(&c);
         switch (step->kind) {
-        case HL_SPLIT_LITERAL:
-            cut_at_literal(&c, step, text, parts->items[i]);
-            break;
         case HL_SPLIT_CLASS:
             cut_at_class(&c, step, text, parts->items[i]);
             break;
@@ -284,7 +253,7 @@ static hl_status split_parts(hl_parts *out, const hl_parts *parts, const hl_mapp
             cut_at_script(&c, step, text, parts->items[i], matcher);
             break;
         default:
-            cut_at_pattern(&c, step, text, parts->items[i], matcher);
+            cut_at_matches(&c, step, text, parts->items[i], matcher);
             break;
         }
         release_held(&c);
@@ -304,11 +273,10 @@ static hl_status add_rebuilt(rebuild *r, size_t begin)
 {
     if (r->builder->n_bytes == begin)
         return HL_OK;
-    hl_status status = HL_GROW(&r->parts->items, &r->parts->capacity, r->parts->count, 1);
-    if (status == HL_OK)
-        r->parts->items[r->parts->count++] =
-            (hl_part){ (uint32_t)begin, (uint32_t)r->builder->n_bytes };
-    return status;
+    HL_NEED(HL_GROW(&r->parts->items, &r->parts->capacity, r->parts->count, 1));
+    r->parts->items[r->parts->count++] =
+        (hl_part){ (uint32_t)begin, (uint32_t)r->builder->n_bytes };
+    return HL_OK;
 }
 
 /* Puts `prefix` in front of a part, with the origin of its first character. */
@@ -491,8 +459,7 @@ hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
             status = split(&run, step);
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), run.text.n_bytes);
-        if (status != HL_OK)
-            return hl_fail_within(status, "pre-tokenizer %zu", i);
+        HL_NEED(hl_fail_within(status, "pre-tokenizer %zu", i));
     }
     *text = run.text;
     *out  = &space->parts[run.now];

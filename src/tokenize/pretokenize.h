@@ -51,8 +51,9 @@ typedef struct hl_pretokenizer {
     size_t         capacity;
 } hl_pretokenizer;
 
-/* Appends a step and takes over what it owns, also on failure. */
-hl_status hl_pretokenizer_add(hl_pretokenizer *pretokenizer, hl_split_step step);
+/* Appends a step that owns nothing yet; what it is to own goes to where it lies then, *out. */
+hl_status hl_pretokenizer_add(hl_split_step **out, hl_pretokenizer *pretokenizer,
+                              hl_split_step step);
 void      hl_pretokenizer_free(hl_pretokenizer *pretokenizer);
 
 typedef struct hl_part {

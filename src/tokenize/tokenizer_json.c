@@ -34,31 +34,24 @@
 
 hl_status hl_members_find(hl_member *members, size_t n_members, hl_bytes object, const char *where)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader;
-    bool           more = false;
-    hl_bytes       key, value;
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    hl_bytes                                       key, value;
 
     hl_json_reader_open_part(&reader, object, where);
-    HL_TRY(hl_json_enter(&reader, '{'));
-    while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
+    HL_NEED(hl_json_enter(&reader, '{'));
+    while (hl_json_next_key(&reader, &key)) {
         hl_member *found = NULL;
-        HL_TRY(hl_json_read_key(&reader, &key));
         for (size_t i = 0; i < n_members; i++) {
             if (hl_bytes_equal(key, members[i].name))
                 found = &members[i];
         }
         if (found != NULL && found->text.data != NULL)
-            HL_TRY(hl_json_reader_fail(&reader, "'%s' twice", found->name));
-        HL_TRY(hl_json_skip(&reader, &value));
+            return hl_json_reader_fail(&reader, "'%s' twice", found->name);
+        HL_NEED(hl_json_skip(&reader, &value));
         if (found != NULL && !hl_bytes_equal(value, "null"))
             found->text = value;
     }
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_finish(&reader);
 }
 
 void hl_member_open(hl_json_reader *out, char where[256], const char *file, const hl_member *part)
@@ -83,25 +76,20 @@ static hl_status read_integer(void *out, hl_json_reader *reader)
 static hl_status read_text(void *out, hl_json_reader *reader)
 {
     hl_bytes text;
-    char    *copy = NULL;
 
     HL_NEED(hl_json_read_string(reader, &text));
-    HL_NEED(hl_strndup(&copy, text.data, text.n_bytes));
-    *(hl_bytes *)out = (hl_bytes){ copy, text.n_bytes };
-    return HL_OK;
+    return hl_bytes_copy(out, text.data, text.n_bytes);
 }
 
 static hl_status read_member(void *out, read_value read, const char *file, const hl_member *part)
 {
-    hl_json_reader reader = { 0 };
-    char           where[256];
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    char                                           where[256];
 
     if (part->text.data == NULL)
         return HL_OK;
     hl_member_open(&reader, where, file, part);
-    hl_status status = read(out, &reader);
-    hl_json_reader_close(&reader);
-    return status;
+    return read(out, &reader);
 }
 
 hl_status hl_member_flag(bool *out, const char *file, const hl_member *part)
@@ -109,7 +97,7 @@ hl_status hl_member_flag(bool *out, const char *file, const hl_member *part)
     return read_member(out, read_flag, file, part);
 }
 
-hl_status hl_member_integer(int64_t *out, const char *file, const hl_member *part)
+static hl_status member_integer(int64_t *out, const char *file, const hl_member *part)
 {
     return read_member(out, read_integer, file, part);
 }
@@ -147,13 +135,12 @@ typedef struct model_loader {
 /* {"piece": id, ...} */
 static hl_status read_vocab_object(const model_loader *load, hl_json_reader *reader)
 {
-    bool     more = false, twice = false;
+    bool     twice = false;
     hl_bytes piece;
     int64_t  id = 0;
 
     HL_NEED(hl_json_enter(reader, '{'));
-    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_NEED(hl_json_read_key(reader, &piece));
+    while (hl_json_next_key(reader, &piece)) {
         /* Reading the number does not touch the bytes of the piece. */
         HL_NEED(hl_json_read_int(reader, &id));
         HL_NEED(hl_vocab_add(&load->tokenizer->vocab, id, piece, HL_TOKEN_NORMAL, &twice));
@@ -169,21 +156,19 @@ static hl_status read_vocab_list(double **scores, const model_loader *load, hl_j
 {
     hl_vocab *vocab    = &load->tokenizer->vocab;
     size_t    capacity = 0;
-    bool      more = false, inner = false;
     hl_bytes  piece;
     double    score = 0;
 
     HL_NEED(hl_json_enter(reader, '['));
-    while (hl_json_next(reader, ']', &more) == HL_OK && more) {
+    while (hl_json_next(reader, ']')) {
         size_t id = vocab->n_ids;
         HL_NEED(hl_json_enter(reader, '['));
-        HL_NEED(hl_json_next(reader, ']', &inner));
+        (void)hl_json_next(reader, ']');
         HL_NEED(hl_json_read_string(reader, &piece));
         HL_NEED(hl_vocab_add(vocab, (int64_t)id, piece, HL_TOKEN_NORMAL, NULL));
-        HL_NEED(hl_json_next(reader, ']', &inner));
+        (void)hl_json_next(reader, ']');
         HL_NEED(hl_json_read_double(reader, &score));
-        HL_NEED(hl_json_next(reader, ']', &inner));
-        if (inner)
+        if (hl_json_next(reader, ']'))
             return hl_json_reader_fail(reader, "more than a piece and its score");
         HL_NEED(HL_GROW(scores, &capacity, id, 1));
         (*scores)[id]           = score;
@@ -194,34 +179,26 @@ static hl_status read_vocab_list(double **scores, const model_loader *load, hl_j
 
 static hl_status read_vocab(double **scores, const model_loader *load)
 {
-    hl_status      status;
-    hl_json_reader reader;
-    char           where[256];
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    char                                           where[256];
 
     if (load->members[VOCAB].text.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: the model has no vocabulary", load->where);
     hl_member_open(&reader, where, load->where, &load->members[VOCAB]);
-    if (hl_json_peek(&reader) == '[')
-        status = read_vocab_list(scores, load, &reader);
-    else
-        status = read_vocab_object(load, &reader);
-    if (status != HL_OK && hl_json_reader_status(&reader) == HL_OK)
-        hl_fail_within(status, "%s", where);
-    hl_json_reader_close(&reader);
-    return status;
+    hl_status status = hl_json_peek(&reader) == '[' ? read_vocab_list(scores, load, &reader)
+                                                    : read_vocab_object(load, &reader);
+    return reader.status == HL_OK ? hl_fail_within(status, "%s", where) : status;
 }
 
 /* The id of unk_token; -1 if the file names none. */
 static hl_status find_unknown(int32_t *out, const model_loader *load)
 {
-    hl_bytes  text;
-    hl_status status = hl_member_text(&text, load->where, &load->members[UNK_TOKEN]);
+    HL_SCOPED(hl_bytes_free) hl_bytes text = { NULL, 0 };
 
     *out = -1;
-    if (status != HL_OK || text.data == NULL)
-        return status;
-    *out = hl_vocab_find(&load->tokenizer->vocab, text);
-    hl_free((void *)text.data);
+    HL_NEED(hl_member_text(&text, load->where, &load->members[UNK_TOKEN]));
+    if (text.data != NULL)
+        *out = hl_vocab_find(&load->tokenizer->vocab, text);
     return HL_OK;
 }
 
@@ -256,52 +233,40 @@ static hl_status add_joined_merge(hl_bpe *bpe, hl_json_reader *reader)
 /* ["a", "b"].  The first is copied: reading the second may overwrite it. */
 static hl_status add_split_merge(hl_bpe *bpe, hl_json_reader *reader, hl_buffer *left)
 {
-    bool     more = false;
     hl_bytes text, right;
 
     HL_NEED(hl_json_enter(reader, '['));
-    HL_NEED(hl_json_next(reader, ']', &more));
+    (void)hl_json_next(reader, ']');
     HL_NEED(hl_json_read_string(reader, &text));
     left->n_bytes = 0;
     HL_NEED(hl_buffer_append(left, text.data, text.n_bytes));
-    HL_NEED(hl_json_next(reader, ']', &more));
+    (void)hl_json_next(reader, ']');
     HL_NEED(hl_json_read_string(reader, &right));
     if (left->n_bytes == 0 || right.n_bytes == 0)
         return hl_json_reader_fail(reader, "a merge with an empty piece");
     HL_NEED(hl_bpe_add_merge(bpe, hl_buffer_bytes(left), right));
-    HL_NEED(hl_json_next(reader, ']', &more));
-    if (more)
+    if (hl_json_next(reader, ']'))
         return hl_json_reader_fail(reader, "a merge of more than two pieces");
-    return HL_OK;
+    return reader->status;
 }
 
 static hl_status read_merges(hl_bpe *bpe, const model_loader *load)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
-    hl_buffer      left   = { 0 };
-    bool           more   = false;
-    char           where[256];
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer            left   = { 0 };
+    char                                           where[256];
 
     if (load->members[MERGES].text.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: a BPE model without merges", load->where);
     hl_member_open(&reader, where, load->where, &load->members[MERGES]);
-    HL_TRY(hl_json_enter(&reader, '['));
-    while (status == HL_OK && hl_json_next(&reader, ']', &more) == HL_OK && more) {
-        if (hl_json_peek(&reader) == '[')
-            status = add_split_merge(bpe, &reader, &left);
-        else
-            status = add_joined_merge(bpe, &reader);
+    HL_NEED(hl_json_enter(&reader, '['));
+    while (hl_json_next(&reader, ']')) {
+        hl_status status = hl_json_peek(&reader) == '[' ? add_split_merge(bpe, &reader, &left)
+                                                        : add_joined_merge(bpe, &reader);
+        HL_NEED(reader.status); /* which has named the place */
+        HL_NEED(hl_fail_within(status, "%s", where));
     }
-    if (status != HL_OK && hl_json_reader_status(&reader) == HL_OK)
-        hl_fail_within(status, "%s", where);
-    HL_TRY(status);
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_buffer_free(&left);
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_finish(&reader);
 }
 
 /* Bytes need not be spelled as characters if the step that would do it is the last and
@@ -323,32 +288,29 @@ static bool keep_bytes(hl_pretokenizer *pre, const hl_bpe_options *options)
 
 static hl_status build_bpe(model_loader *load)
 {
-    hl_status      status    = HL_OK;
-    hl_tokenizer  *tokenizer = load->tokenizer;
-    hl_bpe_options options   = { 0 };
-    double        *scores    = NULL;
+    hl_tokenizer                     *tokenizer = load->tokenizer;
+    hl_bpe_options                    options   = { 0 };
+    HL_SCOPED(hl_bytes_free) hl_bytes prefix    = { NULL, 0 };
+    HL_SCOPED(hl_bytes_free) hl_bytes suffix    = { NULL, 0 };
+    HL_FREED double                  *scores    = NULL;
 
-    HL_TRY(read_vocab(&scores, load));
-    HL_TRY(find_unknown(&options.unknown, load));
-    HL_TRY(hl_member_text(&options.prefix, load->where, &load->members[SUBWORD_PREFIX]));
-    HL_TRY(hl_member_text(&options.suffix, load->where, &load->members[WORD_SUFFIX]));
-    HL_TRY(hl_member_flag(&options.fuse_unknown, load->where, &load->members[FUSE_UNK]));
-    HL_TRY(hl_member_flag(&options.byte_fallback, load->where, &load->members[BYTE_FALLBACK]));
-    HL_TRY(hl_member_flag(&options.ignore_merges, load->where, &load->members[IGNORE_MERGES]));
+    HL_NEED(read_vocab(&scores, load));
+    HL_NEED(find_unknown(&options.unknown, load));
+    HL_NEED(hl_member_text(&prefix, load->where, &load->members[SUBWORD_PREFIX]));
+    HL_NEED(hl_member_text(&suffix, load->where, &load->members[WORD_SUFFIX]));
+    HL_NEED(hl_member_flag(&options.fuse_unknown, load->where, &load->members[FUSE_UNK]));
+    HL_NEED(hl_member_flag(&options.byte_fallback, load->where, &load->members[BYTE_FALLBACK]));
+    HL_NEED(hl_member_flag(&options.ignore_merges, load->where, &load->members[IGNORE_MERGES]));
+    options.prefix                     = prefix;
+    options.suffix                     = suffix;
     options.byte_level                 = keep_bytes(&tokenizer->pretokenizer, &options);
     tokenizer->special[HL_SPECIAL_UNK] = options.unknown;
     tokenizer->kind                    = HL_MODEL_BPE;
     if (options.byte_fallback)
         mark_bytes(&tokenizer->vocab);
-    HL_TRY(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
-    HL_TRY(read_merges(tokenizer->bpe, load));
-    HL_TRY(hl_bpe_finish(tokenizer->bpe));
-
-done:
-    hl_free(scores);
-    hl_free((void *)options.prefix.data);
-    hl_free((void *)options.suffix.data);
-    return status;
+    HL_NEED(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
+    HL_NEED(read_merges(tokenizer->bpe, load));
+    return hl_bpe_finish(tokenizer->bpe);
 }
 
 static hl_status build_unigram(model_loader *load)
@@ -362,7 +324,7 @@ static hl_status build_unigram(model_loader *load)
     if (tokenizer->vocab.n_ids == 0 || scores == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: a Unigram model needs a list of pieces with scores",
                        load->where);
-    HL_NEED(hl_member_integer(&unknown, load->where, &load->members[UNK_ID]));
+    HL_NEED(member_integer(&unknown, load->where, &load->members[UNK_ID]));
     if (unknown < -1 || unknown >= (int64_t)tokenizer->vocab.n_ids)
         return hl_fail(HL_BAD_INPUT, "%s: unk_id %lld, but there are %zu pieces", load->where,
                        (long long)unknown, tokenizer->vocab.n_ids);
@@ -386,12 +348,9 @@ static hl_status build_wordpiece(model_loader *load)
     model->vocab = &tokenizer->vocab;
     HL_NEED(find_unknown(&model->unknown, load));
     HL_NEED(hl_member_text(&model->prefix, load->where, &load->members[SUBWORD_PREFIX]));
-    if (model->prefix.data == NULL) {
-        char *copy = NULL;
-        HL_NEED(hl_strdup(&copy, "##"));
-        model->prefix = (hl_bytes){ copy, 2 };
-    }
-    HL_NEED(hl_member_integer(&longest, load->where, &load->members[MAX_CHARS]));
+    if (model->prefix.data == NULL)
+        HL_NEED(hl_bytes_copy(&model->prefix, "##", 2));
+    HL_NEED(member_integer(&longest, load->where, &load->members[MAX_CHARS]));
     model->max_characters =
         longest >= 0 && longest < MAX_WORDPIECE_WORD ? (size_t)longest : MAX_WORDPIECE_WORD;
     tokenizer->special[HL_SPECIAL_UNK] = model->unknown;
@@ -413,45 +372,40 @@ static const char *guess_type(const model_loader *load)
  * file has no such member. */
 static hl_status read_model(hl_tokenizer *tokenizer, hl_bytes json, const char *where)
 {
-    hl_status    status = HL_OK;
-    hl_bytes     type   = { NULL, 0 };
-    model_loader load   = {
-          .tokenizer = tokenizer,
-          .where     = where,
-          .members   = { { "type", { 0 } },
-                         { "vocab", { 0 } },
-                         { "merges", { 0 } },
-                         { "unk_token", { 0 } },
-                         { "unk_id", { 0 } },
-                         { "continuing_subword_prefix", { 0 } },
-                         { "end_of_word_suffix", { 0 } },
-                         { "fuse_unk", { 0 } },
-                         { "byte_fallback", { 0 } },
-                         { "ignore_merges", { 0 } },
-                         { "max_input_chars_per_word", { 0 } } },
+    HL_SCOPED(hl_bytes_free) hl_bytes type = { NULL, 0 };
+
+    model_loader load = {
+        .tokenizer = tokenizer,
+        .where     = where,
+        .members   = { { "type", { 0 } },
+                       { "vocab", { 0 } },
+                       { "merges", { 0 } },
+                       { "unk_token", { 0 } },
+                       { "unk_id", { 0 } },
+                       { "continuing_subword_prefix", { 0 } },
+                       { "end_of_word_suffix", { 0 } },
+                       { "fuse_unk", { 0 } },
+                       { "byte_fallback", { 0 } },
+                       { "ignore_merges", { 0 } },
+                       { "max_input_chars_per_word", { 0 } } },
     };
 
     if (json.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: no 'model': is this a tokenizer.json?", where);
-    HL_TRY(hl_members_find(load.members, N_MODEL_MEMBERS, json, where));
-    HL_TRY(hl_member_text(&type, where, &load.members[TYPE]));
+    HL_NEED(hl_members_find(load.members, N_MODEL_MEMBERS, json, where));
+    HL_NEED(hl_member_text(&type, where, &load.members[TYPE]));
     hl_bytes name = type;
     if (name.data == NULL)
         name = (hl_bytes){ guess_type(&load), strlen(guess_type(&load)) };
 
     tokenizer->wordpiece.whole_words = hl_bytes_equal(name, "WordLevel");
     if (hl_bytes_equal(name, "BPE"))
-        HL_TRY(build_bpe(&load));
-    else if (hl_bytes_equal(name, "Unigram"))
-        HL_TRY(build_unigram(&load));
-    else if (hl_bytes_equal(name, "WordPiece") || hl_bytes_equal(name, "WordLevel"))
-        HL_TRY(build_wordpiece(&load));
-    else
-        HL_TRY(hl_fail(HL_UNSUPPORTED, "%s: the model type '%s' is not known", where, name.data));
-
-done:
-    hl_free((void *)type.data);
-    return status;
+        return build_bpe(&load);
+    if (hl_bytes_equal(name, "Unigram"))
+        return build_unigram(&load);
+    if (hl_bytes_equal(name, "WordPiece") || hl_bytes_equal(name, "WordLevel"))
+        return build_wordpiece(&load);
+    return hl_fail(HL_UNSUPPORTED, "%s: the model type '%s' is not known", where, name.data);
 }
 
 /* ------------------------------------------------------------ added tokens */
@@ -465,37 +419,39 @@ typedef struct loader {
     hl_member     file[N_FILE_MEMBERS];
 } loader;
 
-static hl_status read_added_fields(hl_added_token *token, hl_json_reader *reader, char **content)
+static hl_status read_added_fields(hl_added_token *token, hl_json_reader *reader)
 {
-    bool     more = false;
+    const struct {
+        const char *key;
+        bool       *flag;
+    } flags[] = {
+        { "single_word", &token->single_word }, { "lstrip", &token->strip_left },
+        { "rstrip", &token->strip_right },      { "normalized", &token->normalized },
+        { "special", &token->special },
+    };
     hl_bytes key, text;
     int64_t  id = -1;
 
     HL_NEED(hl_json_enter(reader, '{'));
-    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_NEED(hl_json_read_key(reader, &key));
-        if (hl_bytes_equal(key, "id")) {
+    while (hl_json_next_key(reader, &key)) {
+        bool *flag = NULL;
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+            if (hl_bytes_equal(key, flags[i].key))
+                flag = flags[i].flag;
+        }
+        if (flag != NULL) {
+            HL_NEED(hl_json_read_bool(reader, flag));
+        } else if (hl_bytes_equal(key, "id")) {
             HL_NEED(hl_json_read_int(reader, &id));
         } else if (hl_bytes_equal(key, "content")) {
             HL_NEED(hl_json_read_string(reader, &text));
-            hl_free(*content);
-            HL_NEED(hl_strndup(content, text.data, text.n_bytes));
-            token->content = (hl_bytes){ *content, text.n_bytes };
-        } else if (hl_bytes_equal(key, "single_word")) {
-            HL_NEED(hl_json_read_bool(reader, &token->single_word));
-        } else if (hl_bytes_equal(key, "lstrip")) {
-            HL_NEED(hl_json_read_bool(reader, &token->strip_left));
-        } else if (hl_bytes_equal(key, "rstrip")) {
-            HL_NEED(hl_json_read_bool(reader, &token->strip_right));
-        } else if (hl_bytes_equal(key, "normalized")) {
-            HL_NEED(hl_json_read_bool(reader, &token->normalized));
-        } else if (hl_bytes_equal(key, "special")) {
-            HL_NEED(hl_json_read_bool(reader, &token->special));
+            hl_bytes_free(&token->content);
+            HL_NEED(hl_bytes_copy(&token->content, text.data, text.n_bytes));
         } else {
             HL_NEED(hl_json_skip(reader, &text));
         }
     }
-    HL_NEED(hl_json_reader_status(reader));
+    HL_NEED(reader->status);
     if (id < 0 || id >= HL_MAX_VOCAB || token->content.data == NULL)
         return hl_json_reader_fail(reader, "an added token without content or with id %lld",
                                    (long long)id);
@@ -505,82 +461,63 @@ static hl_status read_added_fields(hl_added_token *token, hl_json_reader *reader
 
 static hl_status read_added_tokens(const loader *load)
 {
-    hl_status      status  = HL_OK;
-    hl_json_reader reader  = { 0 };
-    char          *content = NULL;
-    bool           more    = false;
-    char           where[256];
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    char                                           where[256];
 
     if (load->file[ADDED].text.data == NULL)
         return HL_OK;
     hl_member_open(&reader, where, load->where, &load->file[ADDED]);
-    HL_TRY(hl_json_enter(&reader, '['));
-    while (hl_json_next(&reader, ']', &more) == HL_OK && more) {
-        hl_added_token token = { .normalized = true };
-        HL_TRY(read_added_fields(&token, &reader, &content));
-        status = hl_tokenizer_add_token(load->tokenizer, token);
-        if (status != HL_OK)
-            HL_TRY(hl_fail_within(status, "%s", where));
+    HL_NEED(hl_json_enter(&reader, '['));
+    while (hl_json_next(&reader, ']')) {
+        hl_added_token token  = { .normalized = true };
+        hl_status      status = read_added_fields(&token, &reader);
+        if (status == HL_OK)
+            status = hl_fail_within(hl_tokenizer_add_token(load->tokenizer, token), "%s", where);
+        hl_bytes_free(&token.content);
+        HL_NEED(status);
     }
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_free(content);
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_finish(&reader);
 }
 
 /* ------------------------------------------------------------------ the whole */
 
-static hl_status parse_part(json_t **out, char where[256], const loader *load,
-                            const hl_member *part)
-{
-    *out = NULL;
-    snprintf(where, 256, "%s: %s", load->where, part->name);
-    if (part->text.data == NULL)
-        return HL_OK;
-    return hl_json_parse(out, part->text.data, part->text.n_bytes, where);
-}
-
 /* Puts the place before messages that do not begin with it: some limits know only their number. */
 static hl_status name_place(hl_status status, const char *where)
 {
-    if (status == HL_OK || strncmp(hl_error_message(), where, strlen(where)) == 0)
+    if (strncmp(hl_error_message(), where, strlen(where)) == 0)
         return status;
     return hl_fail_within(status, "%s", where);
 }
 
-static hl_status read_pipeline(loader *load)
+/* A part of the pipeline, null where the file has none. */
+static hl_status read_part(const loader *load, int which)
 {
-    hl_status     status    = HL_OK;
-    hl_tokenizer *tokenizer = load->tokenizer;
-    json_t       *parts[4]  = { NULL };
-    char          where[256];
+    hl_tokenizer                  *tokenizer = load->tokenizer;
+    const hl_member               *part      = &load->file[which];
+    hl_status                      status    = HL_OK;
+    HL_CLOSED(json_decref) json_t *value     = NULL;
+    char                           where[256];
 
-    HL_TRY(parse_part(&parts[0], where, load, &load->file[NORMALIZER]));
-    HL_TRY(name_place(hl_normalizer_from_json(&tokenizer->normalizer, parts[0], where), where));
-    HL_TRY(parse_part(&parts[1], where, load, &load->file[PRE_TOKENIZER]));
-    HL_TRY(name_place(hl_pretokenizer_from_json(&tokenizer->pretokenizer, parts[1], where), where));
-    HL_TRY(parse_part(&parts[2], where, load, &load->file[POST_PROCESSOR]));
-    HL_TRY(
-        name_place(hl_postprocessor_from_json(&tokenizer->postprocessor, parts[2], where), where));
-    HL_TRY(parse_part(&parts[3], where, load, &load->file[DECODER]));
-    HL_TRY(name_place(hl_decoder_from_json(&tokenizer->decoder, parts[3], where), where));
-
-done:
-    for (int i = 0; i < 4; i++)
-        json_decref(parts[i]);
-    return status;
+    snprintf(where, sizeof where, "%s: %s", load->where, part->name);
+    if (part->text.data != NULL)
+        HL_NEED(hl_json_parse(&value, part->text.data, part->text.n_bytes, where));
+    if (which == NORMALIZER)
+        status = hl_normalizer_from_json(&tokenizer->normalizer, value, where);
+    else if (which == PRE_TOKENIZER)
+        status = hl_pretokenizer_from_json(&tokenizer->pretokenizer, value, where);
+    else if (which == POST_PROCESSOR)
+        status = hl_postprocessor_from_json(&tokenizer->postprocessor, value, where);
+    else
+        status = hl_decoder_from_json(&tokenizer->decoder, value, where);
+    return name_place(status, where);
 }
 
 /* Once, for all the readers. */
 static hl_status check_text(const char *text, size_t n_bytes, const char *where)
 {
-    hl_json_reader reader;
-    hl_status      status = hl_json_reader_open(&reader, text, n_bytes, where);
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
 
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_open(&reader, text, n_bytes, where);
 }
 
 /* Every id that is put around texts must have a piece. */
@@ -600,33 +537,32 @@ static hl_status check_around(const loader *load)
 hl_status hl_tokenizer_parse(hl_tokenizer **out, const void *json, size_t n_bytes,
                              const char *where)
 {
-    hl_status status = HL_OK;
-    loader    load   = {
-             .where = where,
-             .file  = { { "added_tokens", { 0 } },
-                        { "normalizer", { 0 } },
-                        { "pre_tokenizer", { 0 } },
-                        { "post_processor", { 0 } },
-                        { "decoder", { 0 } },
-                        { "model", { 0 } } },
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
+
+    loader load = {
+        .where = where,
+        .file  = { [ADDED]          = { .name = "added_tokens" },
+                   [NORMALIZER]     = { .name = "normalizer" },
+                   [PRE_TOKENIZER]  = { .name = "pre_tokenizer" },
+                   [POST_PROCESSOR] = { .name = "post_processor" },
+                   [DECODER]        = { .name = "decoder" },
+                   [MODEL]          = { .name = "model" } },
     };
 
     *out = NULL;
     if (n_bytes > MAX_FILE_BYTES)
         return hl_fail(HL_LIMIT, "%s: %zu bytes, a tokenizer has at most %zu", where, n_bytes,
                        MAX_FILE_BYTES);
-    HL_TRY(hl_tokenizer_new(&load.tokenizer, where));
-    HL_TRY(check_text(json, n_bytes, where));
-    HL_TRY(hl_members_find(load.file, N_FILE_MEMBERS, (hl_bytes){ json, n_bytes }, where));
-    HL_TRY(read_pipeline(&load));
-    HL_TRY(read_model(load.tokenizer, load.file[MODEL].text, where));
-    HL_TRY(read_added_tokens(&load));
-    HL_TRY(check_around(&load));
-    HL_TRY(hl_tokenizer_finish(load.tokenizer));
-    *out           = load.tokenizer;
-    load.tokenizer = NULL;
-
-done:
-    hl_tokenizer_close(load.tokenizer);
-    return status;
+    HL_NEED(hl_tokenizer_new(&tokenizer, where));
+    load.tokenizer = tokenizer;
+    HL_NEED(check_text(json, n_bytes, where));
+    HL_NEED(hl_members_find(load.file, N_FILE_MEMBERS, (hl_bytes){ json, n_bytes }, where));
+    for (int part = NORMALIZER; part <= DECODER; part++)
+        HL_NEED(read_part(&load, part));
+    HL_NEED(read_model(tokenizer, load.file[MODEL].text, where));
+    HL_NEED(read_added_tokens(&load));
+    HL_NEED(check_around(&load));
+    HL_NEED(hl_tokenizer_finish(tokenizer));
+    *out = hl_taken(&tokenizer);
+    return HL_OK;
 }

@@ -2,8 +2,8 @@
  * how a tokenizer.json is read, and what lies beside it.
  *
  *     hl_member members[] = { { "type", { 0 } }, { "vocab", { 0 } } };
- *     HL_TRY(hl_members_find(members, 2, object, "tokenizer.json"));
- *     HL_TRY(hl_member_text(&type, "tokenizer.json", &members[0]));
+ *     HL_NEED(hl_members_find(members, 2, object, "tokenizer.json"));
+ *     HL_NEED(hl_member_text(&type, "tokenizer.json", &members[0]));
  *
  * The first pass only notes where they lie; then each is read where it is. */
 #ifndef HL_TOKENIZE_TOKENIZER_JSON_H
@@ -24,7 +24,6 @@ void hl_member_open(hl_json_reader *out, char where[256], const char *file, cons
 
 /* The value; *out stays as it is where the member is absent. */
 hl_status hl_member_flag(bool *out, const char *file, const hl_member *part);
-hl_status hl_member_integer(int64_t *out, const char *file, const hl_member *part);
 /* A copy of a string, released with hl_free; {NULL, 0} if the member is absent. */
 hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part);
 

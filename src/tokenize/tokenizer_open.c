@@ -39,7 +39,6 @@ static const struct {
 /* "<s>" or {"content": "<s>", ...}; anything else is nobody. */
 static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
 {
-    bool     more = false;
     hl_bytes key, text;
     char     first = hl_json_peek(reader);
 
@@ -51,8 +50,7 @@ static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
     if (first != '{')
         return hl_json_skip(reader, &text);
     HL_NEED(hl_json_enter(reader, '{'));
-    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_NEED(hl_json_read_key(reader, &key));
+    while (hl_json_next_key(reader, &key)) {
         if (hl_bytes_equal(key, "content") && hl_json_peek(reader) == '"') {
             HL_NEED(hl_json_read_string(reader, &text));
             HL_NEED(hl_buffer_append(out, text.data, text.n_bytes));
@@ -60,49 +58,43 @@ static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
             HL_NEED(hl_json_skip(reader, &text));
         }
     }
-    return hl_json_reader_status(reader);
+    return reader->status;
 }
 
 static hl_status read_special(hl_tokenizer *tokenizer, hl_json_reader *reader, hl_special which)
 {
-    hl_buffer name   = { 0 };
-    hl_status status = read_token_name(&name, reader);
+    HL_SCOPED(hl_buffer_free) hl_buffer name = { 0 };
 
-    if (status == HL_OK && name.n_bytes > 0 && tokenizer->special[which] < 0)
+    HL_NEED(read_token_name(&name, reader));
+    if (name.n_bytes > 0 && tokenizer->special[which] < 0)
         tokenizer->special[which] = hl_vocab_find(&tokenizer->vocab, hl_buffer_bytes(&name));
-    hl_buffer_free(&name);
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------- chat template */
 
 static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text, const char *where)
 {
-    char *copy = NULL;
+    HL_FREED char *copy = NULL;
 
     if (tokenizer->chat_template != NULL)
         return HL_OK;
     if (text.n_bytes > MAX_TEMPLATE_BYTES)
         return hl_fail(HL_BAD_INPUT, "%s: a chat template of %zu bytes, at most %zu", where,
                        text.n_bytes, MAX_TEMPLATE_BYTES);
-    hl_status status = hl_strndup(&copy, text.data, text.n_bytes);
-    if (status == HL_OK)
-        status = hl_tokenizer_set_chat_template(tokenizer, copy);
-    hl_free(copy);
-    return status;
+    HL_NEED(hl_strndup(&copy, text.data, text.n_bytes));
+    return hl_tokenizer_set_chat_template(tokenizer, copy);
 }
 
 /* {"name": "default", "template": "..."}; of several the default counts. */
 static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
 {
-    bool                                more       = false;
     bool                                is_default = false;
     hl_bytes                            key, value;
     HL_SCOPED(hl_buffer_free) hl_buffer text = { 0 };
 
     HL_NEED(hl_json_enter(reader, '{'));
-    while (hl_json_next(reader, '}', &more) == HL_OK && more) {
-        HL_NEED(hl_json_read_key(reader, &key));
+    while (hl_json_next_key(reader, &key)) {
         bool name = hl_bytes_equal(key, "name");
         bool body = hl_bytes_equal(key, "template");
         if (hl_json_peek(reader) != '"' || (!name && !body)) {
@@ -115,7 +107,7 @@ static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *re
         else
             HL_NEED(hl_buffer_append(&text, value.data, value.n_bytes));
     }
-    HL_NEED(hl_json_reader_status(reader));
+    HL_NEED(reader->status);
     if (is_default && text.n_bytes > 0)
         HL_NEED(keep_template(tokenizer, hl_buffer_bytes(&text), reader->where));
     return HL_OK;
@@ -123,7 +115,6 @@ static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *re
 
 static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
 {
-    bool     more = false;
     hl_bytes text;
 
     switch (hl_json_peek(reader)) {
@@ -132,13 +123,12 @@ static hl_status read_chat_template(hl_tokenizer *tokenizer, hl_json_reader *rea
         return keep_template(tokenizer, text, reader->where);
     case '[':
         HL_NEED(hl_json_enter(reader, '['));
-        while (hl_json_next(reader, ']', &more) == HL_OK && more)
+        while (hl_json_next(reader, ']'))
             HL_NEED(read_named_template(tokenizer, reader));
-        return hl_json_reader_status(reader);
+        return reader->status;
     default:
         return hl_json_skip(reader, &text);
     }
-    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- siblings */
@@ -156,52 +146,35 @@ static hl_status read_config_member(hl_tokenizer *tokenizer, hl_json_reader *rea
     return hl_json_skip(reader, &value);
 }
 
-static hl_status read_config(hl_tokenizer *tokenizer, hl_bytes json, const char *where)
+static hl_status read_config(void *tokenizer, hl_bytes json, const char *where)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader;
-    bool           more = false;
-    hl_bytes       key;
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+    hl_bytes                                       key;
 
-    HL_TRY(hl_json_reader_open(&reader, json.data, json.n_bytes, where));
-    HL_TRY(hl_json_enter(&reader, '{'));
-    while (hl_json_next(&reader, '}', &more) == HL_OK && more) {
-        HL_TRY(hl_json_read_key(&reader, &key));
-        HL_TRY(read_config_member(tokenizer, &reader, key));
-    }
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    HL_NEED(hl_json_reader_open(&reader, json.data, json.n_bytes, where));
+    HL_NEED(hl_json_enter(&reader, '{'));
+    while (hl_json_next_key(&reader, &key))
+        HL_NEED(read_config_member(tokenizer, &reader, key));
+    return hl_json_reader_finish(&reader);
 }
 
-static hl_status read_jinja(hl_tokenizer *tokenizer, hl_bytes text, const char *where)
+static hl_status read_jinja(void *tokenizer, hl_bytes text, const char *where)
 {
     return keep_template(tokenizer, text, where);
 }
 
-/* Reads FOLDER/NAME if it is there. */
-static hl_status read_sibling(hl_tokenizer *tokenizer, const char *folder, const char *name,
-                              hl_status (*read)(hl_tokenizer *, hl_bytes, const char *))
+hl_status hl_sibling_read(void *context, const char *folder, const char *name,
+                          hl_status (*read)(void *, hl_bytes, const char *))
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
-    hl_buffer path   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+    HL_SCOPED(hl_text_free) hl_text  path = { 0 };
 
-    HL_TRY(hl_buffer_append_text(&path, folder));
-    HL_TRY(hl_buffer_append_text(&path, name));
-    HL_TRY(hl_buffer_append(&path, "", 1));
-    status = hl_file_map(&file, path.data);
-    if (status == HL_NOT_FOUND)
-        status = HL_OK;
-    else if (status == HL_OK)
-        status = read(tokenizer, (hl_bytes){ (const char *)file.bytes, file.n_bytes }, path.data);
-
-done:
-    hl_file_unmap(&file);
-    hl_buffer_free(&path);
-    return status;
+    hl_text_addf(&path, "%s%s", folder, name);
+    HL_NEED(path.status);
+    hl_status status = hl_file_map(&file, path.bytes);
+    if (status != HL_OK)
+        return status == HL_NOT_FOUND ? HL_OK : status;
+    return read(context, (hl_bytes){ (const char *)file.bytes, file.n_bytes }, path.bytes);
 }
 
 /* End of turn: no file names it, but few spellings are in use. */
@@ -220,9 +193,9 @@ static void find_end_of_turn(hl_tokenizer *tokenizer)
 /* `folder` ends in a slash, or is empty. */
 static hl_status read_siblings(hl_tokenizer *tokenizer, const char *folder)
 {
-    HL_NEED(read_sibling(tokenizer, folder, "chat_template.jinja", read_jinja));
-    HL_NEED(read_sibling(tokenizer, folder, "tokenizer_config.json", read_config));
-    HL_NEED(read_sibling(tokenizer, folder, "special_tokens_map.json", read_config));
+    HL_NEED(hl_sibling_read(tokenizer, folder, "chat_template.jinja", read_jinja));
+    HL_NEED(hl_sibling_read(tokenizer, folder, "tokenizer_config.json", read_config));
+    HL_NEED(hl_sibling_read(tokenizer, folder, "special_tokens_map.json", read_config));
     find_end_of_turn(tokenizer);
     return HL_OK;
 }
@@ -243,89 +216,72 @@ static hl_status open_json(hl_tokenizer **out, const char *path, const char *fol
 }
 
 /* The first n_folder bytes of the path, and a name. */
-static hl_status join_path(hl_buffer *out, const char *path, size_t n_folder, const char *name)
+static hl_status join_path(hl_text *out, const char *path, size_t n_folder, const char *name)
 {
-    HL_NEED(hl_buffer_append(out, path, n_folder));
-    if (n_folder > 0 && path[n_folder - 1] != '/')
-        HL_NEED(hl_buffer_append(out, "/", 1));
-    return hl_buffer_append(out, name, strlen(name) + 1);
+    bool bare = n_folder > 0 && path[n_folder - 1] != '/';
+
+    out->n_bytes = 0;
+    hl_text_addf(out, "%.*s%s%s", (int)n_folder, path, bare ? "/" : "", name);
+    return out->status;
 }
 
 static hl_status open_vocab_text(hl_tokenizer **out, const char *path, const char *folder)
 {
-    hl_status status = hl_tokenizer_open_vocab_text(out, path, folder);
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
 
-    if (status == HL_OK)
-        status = read_siblings(*out, folder);
-    if (status != HL_OK) {
-        hl_tokenizer_close(*out);
-        *out = NULL;
-    }
-    return status;
+    HL_NEED(hl_tokenizer_open_vocab_text(&tokenizer, path, folder));
+    HL_NEED(read_siblings(tokenizer, folder));
+    *out = hl_taken(&tokenizer);
+    return HL_OK;
 }
 
 /* A folder: its tokenizer.json, or else its vocab.txt. */
 static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_folder)
 {
-    hl_status status = HL_OK;
-    hl_buffer folder = { 0 };
-    hl_buffer file   = { 0 };
+    HL_SCOPED(hl_text_free) hl_text folder = { 0 };
+    HL_SCOPED(hl_text_free) hl_text file   = { 0 };
 
-    HL_TRY(join_path(&folder, path, n_folder, ""));
-    HL_TRY(join_path(&file, path, n_folder, "tokenizer.json"));
-    status = open_json(out, file.data, folder.data);
+    HL_NEED(join_path(&folder, path, n_folder, ""));
+    HL_NEED(join_path(&file, path, n_folder, "tokenizer.json"));
+    hl_status status = open_json(out, file.bytes, folder.bytes);
     if (status == HL_NOT_FOUND) {
-        file.n_bytes = 0;
-        HL_TRY(join_path(&file, path, n_folder, "vocab.txt"));
-        status = open_vocab_text(out, file.data, folder.data);
+        HL_NEED(join_path(&file, path, n_folder, "vocab.txt"));
+        status = open_vocab_text(out, file.bytes, folder.bytes);
     }
-
-done:
     if (status == HL_NOT_FOUND)
         hl_fail(status, "%s: no tokenizer.json in this folder",
-                folder.data[0] != '\0' ? folder.data : ".");
-    hl_buffer_free(&folder);
-    hl_buffer_free(&file);
+                folder.bytes[0] != '\0' ? folder.bytes : ".");
     return status;
 }
 
 /* A .bin file of llama2.c is a tokenizer, or a checkpoint with tokenizer.bin beside it. */
 static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
 {
-    HL_SCOPED(hl_file_unmap) hl_file    file   = { 0 };
-    HL_SCOPED(hl_buffer_free) hl_buffer beside = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file   = { 0 };
+    HL_SCOPED(hl_text_free) hl_text  beside = { 0 };
 
     HL_NEED(hl_file_map(&file, path));
     bool checkpoint = hl_llama2c_recognise(file.bytes, file.n_bytes);
     HL_NEED(join_path(&beside, path, n_folder, "tokenizer.bin"));
-    return hl_tokenizer_open_llama2c(out, checkpoint ? beside.data : path);
+    return hl_tokenizer_open_llama2c(out, checkpoint ? beside.bytes : path);
 }
 
 /* A file: what lies beside a tokenizer.json belongs to it. */
 static hl_status open_file(hl_tokenizer **out, const char *path)
 {
-    hl_status   status   = HL_OK;
-    const char *slash    = strrchr(path, '/');
-    size_t      n_folder = slash != NULL ? (size_t)(slash + 1 - path) : 0;
-    char       *folder   = NULL;
+    const char    *slash    = strrchr(path, '/');
+    size_t         n_folder = slash != NULL ? (size_t)(slash + 1 - path) : 0;
+    HL_FREED char *folder   = NULL;
 
     if (hl_ends_with(path, ".bin"))
         return open_bin(out, path, n_folder);
     if (hl_ends_with(path, ".gguf"))
         return hl_tokenizer_open_gguf(out, path);
-    if (hl_ends_with(path, ".txt")) {
-        HL_TRY(hl_strndup(&folder, path, n_folder));
-        HL_TRY(open_vocab_text(out, path, folder));
-        goto done;
-    }
     if (hl_ends_with(path, ".safetensors"))
         return open_folder(out, path, n_folder);
-    HL_TRY(hl_strndup(&folder, path, n_folder));
-    HL_TRY(open_json(out, path, folder));
-
-done:
-    hl_free(folder);
-    return status;
+    HL_NEED(hl_strndup(&folder, path, n_folder));
+    return hl_ends_with(path, ".txt") ? open_vocab_text(out, path, folder)
+                                      : open_json(out, path, folder);
 }
 
 hl_status hl_tokenizer_open(hl_tokenizer **out, const char *path)

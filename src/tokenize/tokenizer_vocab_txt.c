@@ -33,7 +33,6 @@ enum { CLASS, LOWER_CASE, STRIP_ACCENTS, CHINESE, EXTRA, ADDITIONAL, N_MEMBERS }
 
 typedef struct vocab_text {
     const char *path;   /* of vocab.txt */
-    const char *folder; /* with its slash */
     hl_bytes   *tokens; /* (n_tokens) in the file */
     int32_t    *types;  /* (n_tokens) */
     size_t      n_tokens;
@@ -109,7 +108,6 @@ static int32_t mark_special(vocab_text *text, const char *name, size_t n_bytes)
 /* Extra tokens: a list of names; other things in it are passed over. */
 static hl_status read_extra(vocab_text *text, const char *file, const hl_member *part)
 {
-    bool                                           more = false;
     hl_bytes                                       name;
     char                                           where[256];
     HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
@@ -118,7 +116,7 @@ static hl_status read_extra(vocab_text *text, const char *file, const hl_member 
         return HL_OK;
     hl_member_open(&reader, where, file, part);
     HL_NEED(hl_json_enter(&reader, '['));
-    while (hl_json_next(&reader, ']', &more) == HL_OK && more) {
+    while (hl_json_next(&reader, ']')) {
         if (hl_json_peek(&reader) != '"') {
             HL_NEED(hl_json_skip(&reader, &name));
             continue;
@@ -132,24 +130,34 @@ static hl_status read_extra(vocab_text *text, const char *file, const hl_member 
 /* A flag that may be absent or null: -1. */
 static hl_status read_choice(int *out, const char *file, const hl_member *part)
 {
-    bool      flag   = false;
-    hl_status status = hl_member_flag(&flag, file, part);
+    bool flag = false;
 
-    if (status == HL_OK && part->text.data != NULL)
+    HL_NEED(hl_member_flag(&flag, file, part));
+    if (part->text.data != NULL)
         *out = flag ? 1 : 0;
-    return status;
+    return HL_OK;
 }
 
-static hl_status read_settings(vocab_text *text, hl_bytes json, const char *file)
+/* Checks the text once, and finds members in it. */
+static hl_status find_members(hl_member *members, size_t n_members, hl_bytes json, const char *file)
 {
-    hl_member members[N_MEMBERS] = {
-        { "tokenizer_class", { 0 } },      { "do_lower_case", { 0 } },
-        { "strip_accents", { 0 } },        { "tokenize_chinese_chars", { 0 } },
-        { "extra_special_tokens", { 0 } }, { "additional_special_tokens", { 0 } },
+    HL_SCOPED(hl_json_reader_close) hl_json_reader whole = { 0 };
+
+    HL_NEED(hl_json_reader_open(&whole, json.data, json.n_bytes, file));
+    return hl_members_find(members, n_members, json, file);
+}
+
+static hl_status read_settings(void *context, hl_bytes json, const char *file)
+{
+    vocab_text *text               = context;
+    hl_member   members[N_MEMBERS] = {
+          { "tokenizer_class", { 0 } },      { "do_lower_case", { 0 } },
+          { "strip_accents", { 0 } },        { "tokenize_chinese_chars", { 0 } },
+          { "extra_special_tokens", { 0 } }, { "additional_special_tokens", { 0 } },
     };
     int lower = -1;
 
-    HL_NEED(hl_members_find(members, N_MEMBERS, json, file));
+    HL_NEED(find_members(members, N_MEMBERS, json, file));
     HL_NEED(hl_member_text(&text->class_name, file, &members[CLASS]));
     HL_NEED(read_choice(&lower, file, &members[LOWER_CASE]));
     HL_NEED(read_choice(&text->source.strip_accents, file, &members[STRIP_ACCENTS]));
@@ -160,40 +168,13 @@ static hl_status read_settings(vocab_text *text, hl_bytes json, const char *file
     return HL_OK;
 }
 
-static hl_status read_model_type(vocab_text *text, hl_bytes json, const char *file)
+static hl_status read_model_type(void *context, hl_bytes json, const char *file)
 {
-    hl_member members[] = { { "model_type", { 0 } } };
-    hl_status status    = hl_members_find(members, 1, json, file);
+    vocab_text *text   = context;
+    hl_member   member = { .name = "model_type" };
 
-    return status == HL_OK ? hl_member_text(&text->model_type, file, &members[0]) : status;
-}
-
-/* A file beside vocab.txt, if it is there. */
-static hl_status read_beside(vocab_text *text, const char *name,
-                             hl_status (*read)(vocab_text *, hl_bytes, const char *))
-{
-    hl_status      status = HL_OK;
-    hl_file        file   = { 0 };
-    hl_buffer      path   = { 0 };
-    hl_json_reader whole  = { 0 };
-
-    HL_TRY(hl_buffer_append_text(&path, text->folder));
-    HL_TRY(hl_buffer_append(&path, name, strlen(name) + 1));
-    status = hl_file_map(&file, path.data);
-    if (status == HL_NOT_FOUND) {
-        status = HL_OK;
-        goto done;
-    }
-    HL_TRY(status);
-    hl_bytes json = { (const char *)file.bytes, file.n_bytes };
-    HL_TRY(hl_json_reader_open(&whole, json.data, json.n_bytes, path.data));
-    HL_TRY(read(text, json, path.data));
-
-done:
-    hl_json_reader_close(&whole);
-    hl_file_unmap(&file);
-    hl_buffer_free(&path);
-    return status;
+    HL_NEED(find_members(&member, 1, json, file));
+    return hl_member_text(&text->model_type, file, &member);
 }
 
 /* ------------------------------------------------------------------------ deciding */
@@ -280,26 +261,26 @@ static hl_status describe(vocab_text *text)
     return decide(text);
 }
 
+static void free_vocab_text(vocab_text *text)
+{
+    hl_free(text->tokens);
+    hl_free(text->types);
+    hl_bytes_free(&text->class_name);
+    hl_bytes_free(&text->model_type);
+}
+
 hl_status hl_tokenizer_open_vocab_text(hl_tokenizer **out, const char *path, const char *folder)
 {
-    hl_status  status = HL_OK;
-    hl_file    file   = { 0 };
-    vocab_text text   = { .path = path, .folder = folder, .source = hl_vocab_source_empty() };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+    HL_SCOPED(free_vocab_text)
+    vocab_text text = { .path = path, .source = hl_vocab_source_empty() };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(split_lines(&text, (hl_bytes){ (const char *)file.bytes, file.n_bytes }));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(split_lines(&text, (hl_bytes){ (const char *)file.bytes, file.n_bytes }));
     text.source.keep_case = text.has_capitals;
-    HL_TRY(read_beside(&text, "tokenizer_config.json", read_settings));
-    HL_TRY(read_beside(&text, "config.json", read_model_type));
-    HL_TRY(describe(&text));
-    HL_TRY(hl_tokenizer_from_source(out, &text.source));
-
-done:
-    hl_free(text.tokens);
-    hl_free(text.types);
-    hl_free((void *)text.class_name.data);
-    hl_free((void *)text.model_type.data);
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_sibling_read(&text, folder, "tokenizer_config.json", read_settings));
+    HL_NEED(hl_sibling_read(&text, folder, "config.json", read_model_type));
+    HL_NEED(describe(&text));
+    return hl_tokenizer_from_source(out, &text.source);
 }

@@ -234,8 +234,9 @@ static hl_status respell_bert(hl_buffer *out, hl_bytes piece)
     out->n_bytes = 0;
     if (begins)
         return hl_buffer_append(out, piece.data + MARK_BYTES, piece.n_bytes - MARK_BYTES);
-    hl_status status = special ? HL_OK : hl_buffer_append_text(out, WORDPIECE_MARK);
-    return status == HL_OK ? hl_buffer_append(out, piece.data, piece.n_bytes) : status;
+    if (!special)
+        HL_NEED(hl_buffer_append_text(out, WORDPIECE_MARK));
+    return hl_buffer_append(out, piece.data, piece.n_bytes);
 }
 
 static hl_status add_pieces(hl_tokenizer *tokenizer, const hl_vocab_source *source)
@@ -297,27 +298,43 @@ static hl_status add_around(hl_tokenizer *tokenizer, bool bos, bool eos, hl_spec
 
 static hl_status copy_bytes(hl_bytes *out, const char *text)
 {
-    char     *copy   = NULL;
-    hl_status status = hl_strdup(&copy, text);
-    if (status == HL_OK)
-        *out = (hl_bytes){ copy, strlen(text) };
-    return status;
+    return hl_bytes_copy(out, text, strlen(text));
+}
+
+/* Steps that own nothing. */
+static hl_status add_normalizer(hl_tokenizer *tokenizer, hl_normalize_step step)
+{
+    return hl_normalizer_add(&(hl_normalize_step *){ NULL }, &tokenizer->normalizer, step);
+}
+
+static hl_status add_decoder(hl_tokenizer *tokenizer, hl_decode_step step)
+{
+    return hl_decoder_add(&(hl_decode_step *){ NULL }, &tokenizer->decoder, step);
+}
+
+static hl_status add_class(hl_tokenizer *tokenizer, hl_char_class char_class,
+                           hl_split_behavior behavior)
+{
+    return hl_pretokenizer_add(&(hl_split_step *){ NULL }, &tokenizer->pretokenizer,
+                               (hl_split_step){ .kind       = HL_SPLIT_CLASS,
+                                                .char_class = (int)char_class,
+                                                .behavior   = behavior });
 }
 
 /* --------------------------------------------------------------------- gpt2 */
 
-static hl_status add_patterns(hl_tokenizer *tokenizer, const hl_pre *pre)
+static hl_status add_patterns(hl_pretokenizer *out, const hl_pre *pre)
 {
-    hl_pretokenizer *out = &tokenizer->pretokenizer;
+    hl_split_step *step = NULL;
 
     for (const char *const *pattern = pre->patterns; *pattern != NULL; pattern++) {
-        hl_split_step step = { .behavior = HL_SPLIT_ISOLATED };
-        HL_NEED(hl_pattern_new(&step.pattern, *pattern, strlen(*pattern)));
-        HL_NEED(hl_pretokenizer_add(out, step));
+        HL_NEED(hl_pretokenizer_add(&step, out, (hl_split_step){ .behavior = HL_SPLIT_ISOLATED }));
+        HL_NEED(hl_pattern_new(&step->pattern, *pattern, strlen(*pattern)));
     }
-    return hl_pretokenizer_add(out, (hl_split_step){ .kind       = HL_SPLIT_BYTE_LEVEL,
-                                                     .behavior   = HL_SPLIT_ISOLATED,
-                                                     .keep_bytes = true });
+    return hl_pretokenizer_add(&step, out,
+                               (hl_split_step){ .kind       = HL_SPLIT_BYTE_LEVEL,
+                                                .behavior   = HL_SPLIT_ISOLATED,
+                                                .keep_bytes = true });
 }
 
 static hl_status add_merges(hl_bpe *bpe, const hl_vocab_source *source)
@@ -329,10 +346,9 @@ static hl_status add_merges(hl_bpe *bpe, const hl_vocab_source *source)
         if (space == NULL || left + 1 == text.n_bytes)
             return hl_fail(HL_BAD_INPUT, "%s: merge %zu is not two pieces and a space",
                            source->where, i);
-        hl_status status = hl_bpe_add_merge(bpe, (hl_bytes){ text.data, left },
-                                            (hl_bytes){ space + 1, text.n_bytes - left - 1 });
-        if (status != HL_OK)
-            return hl_fail_within(status, "%s", source->where);
+        HL_NEED(hl_fail_within(hl_bpe_add_merge(bpe, (hl_bytes){ text.data, left },
+                                                (hl_bytes){ space + 1, text.n_bytes - left - 1 }),
+                               "%s", source->where));
     }
     return HL_OK;
 }
@@ -352,66 +368,50 @@ static hl_status build_gpt2(hl_tokenizer *tokenizer, const hl_vocab_source *sour
                                .ignore_merges = pre->ignore_merges,
                                .unknown       = -1 };
     tokenizer->kind        = HL_MODEL_BPE;
-    HL_NEED(add_patterns(tokenizer, pre));
+    HL_NEED(add_patterns(&tokenizer->pretokenizer, pre));
     HL_NEED(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
     HL_NEED(add_merges(tokenizer->bpe, source));
     HL_NEED(hl_bpe_finish(tokenizer->bpe));
     tokenizer->decoder.present = true;
-    HL_NEED(hl_decoder_add(&tokenizer->decoder, (hl_decode_step){ .kind = HL_DECODE_BYTE_LEVEL }));
+    HL_NEED(add_decoder(tokenizer, (hl_decode_step){ .kind = HL_DECODE_BYTE_LEVEL }));
     return add_around(tokenizer, choose(source->add_bos, pre->add_bos),
                       choose(source->add_eos, false), HL_SPECIAL_BOS, HL_SPECIAL_EOS);
 }
 
 /* -------------------------------------------------------------------- llama */
 
-static hl_status add_spm_normalizer(hl_tokenizer *tokenizer, const hl_vocab_source *source)
+static hl_status add_spm_normalizer(hl_normalizer *out, const hl_vocab_source *source)
 {
-    hl_status         status  = HL_OK;
-    const char       *space   = source->plain_spaces ? " " : MARK;
-    hl_normalize_step prepend = { .kind = HL_NORMALIZE_PREPEND };
-    hl_normalize_step replace = { .kind = HL_NORMALIZE_REPLACE };
+    hl_normalize_step *step = NULL;
 
     if (choose(source->add_space_prefix, true)) {
-        HL_TRY(copy_bytes(&prepend.content, space));
-        HL_TRY(hl_normalizer_add(&tokenizer->normalizer, prepend));
+        HL_NEED(hl_normalizer_add(&step, out, (hl_normalize_step){ .kind = HL_NORMALIZE_PREPEND }));
+        HL_NEED(copy_bytes(&step->content, source->plain_spaces ? " " : MARK));
     }
     if (source->plain_spaces)
         return HL_OK;
-    HL_TRY(copy_bytes(&replace.needle, " "));
-    HL_TRY(copy_bytes(&replace.content, MARK));
-    return hl_normalizer_add(&tokenizer->normalizer, replace);
-
-done:
-    hl_free((void *)replace.needle.data);
-    return status;
+    HL_NEED(hl_normalizer_add(&step, out, (hl_normalize_step){ .kind = HL_NORMALIZE_REPLACE }));
+    HL_NEED(copy_bytes(&step->needle, " "));
+    return copy_bytes(&step->content, MARK);
 }
 
 /* ▁ to spaces, bytes to characters, and the space that was put in front taken off. */
-static hl_status add_spm_decoder(hl_tokenizer *tokenizer, const hl_vocab_source *source)
+static hl_status add_spm_decoder(hl_decoder *out, const hl_vocab_source *source)
 {
-    hl_status      status  = HL_OK;
-    hl_decoder    *decoder = &tokenizer->decoder;
-    hl_decode_step replace = { .kind = HL_DECODE_REPLACE };
-    hl_decode_step strip   = { .kind = HL_DECODE_STRIP, .start = 1 };
+    hl_decode_step *step = NULL;
 
-    decoder->present = true;
+    out->present = true;
     if (!source->plain_spaces) {
-        HL_TRY(copy_bytes(&replace.content, MARK));
-        HL_TRY(copy_bytes(&replace.other, " "));
-        HL_TRY(hl_decoder_add(decoder, replace));
-        replace = (hl_decode_step){ 0 };
+        HL_NEED(hl_decoder_add(&step, out, (hl_decode_step){ .kind = HL_DECODE_REPLACE }));
+        HL_NEED(copy_bytes(&step->content, MARK));
+        HL_NEED(copy_bytes(&step->other, " "));
     }
-    HL_TRY(hl_decoder_add(decoder, (hl_decode_step){ .kind = HL_DECODE_BYTE_FALLBACK }));
-    HL_TRY(hl_decoder_add(decoder, (hl_decode_step){ .kind = HL_DECODE_FUSE }));
-    if (choose(source->add_space_prefix, true)) {
-        HL_TRY(copy_bytes(&strip.content, " "));
-        HL_TRY(hl_decoder_add(decoder, strip));
-    }
-    return HL_OK;
-
-done:
-    hl_free((void *)replace.content.data);
-    return status;
+    HL_NEED(hl_decoder_add(&step, out, (hl_decode_step){ .kind = HL_DECODE_BYTE_FALLBACK }));
+    HL_NEED(hl_decoder_add(&step, out, (hl_decode_step){ .kind = HL_DECODE_FUSE }));
+    if (!choose(source->add_space_prefix, true))
+        return HL_OK;
+    HL_NEED(hl_decoder_add(&step, out, (hl_decode_step){ .kind = HL_DECODE_STRIP, .start = 1 }));
+    return copy_bytes(&step->content, " ");
 }
 
 static hl_status build_llama(hl_tokenizer *tokenizer, const hl_vocab_source *source)
@@ -424,54 +424,52 @@ static hl_status build_llama(hl_tokenizer *tokenizer, const hl_vocab_source *sou
     HL_NEED(hl_bpe_new(&tokenizer->bpe, &tokenizer->vocab, &options));
     HL_NEED(hl_bpe_add_scored_merges(tokenizer->bpe));
     HL_NEED(hl_bpe_finish(tokenizer->bpe));
-    HL_NEED(add_spm_normalizer(tokenizer, source));
-    HL_NEED(add_spm_decoder(tokenizer, source));
+    HL_NEED(add_spm_normalizer(&tokenizer->normalizer, source));
+    HL_NEED(add_spm_decoder(&tokenizer->decoder, source));
     return add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, false),
                       HL_SPECIAL_BOS, HL_SPECIAL_EOS);
 }
 
 /* --------------------------------------------------------------------- bert */
 
-static hl_status add_bert_normalizer(hl_normalizer *out, const hl_vocab_source *source)
+static hl_status add_bert_normalizer(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
+    HL_NEED(add_normalizer(tokenizer, (hl_normalize_step){ .kind = HL_NORMALIZE_CLEAN }));
     if (choose(source->space_chinese, true))
-        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
+        HL_NEED(add_normalizer(tokenizer, (hl_normalize_step){ .kind = HL_NORMALIZE_CHINESE }));
     if (choose(source->strip_accents, !source->keep_case)) {
-        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
-        HL_NEED(hl_normalizer_add(
-            out, (hl_normalize_step){ .kind = HL_NORMALIZE_REMOVE, .char_class = HL_CHAR_ACCENT }));
+        HL_NEED(add_normalizer(tokenizer, (hl_normalize_step){ .kind = HL_NORMALIZE_FORM }));
+        HL_NEED(add_normalizer(tokenizer, (hl_normalize_step){ .kind       = HL_NORMALIZE_REMOVE,
+                                                               .char_class = HL_CHAR_ACCENT }));
     }
     if (!source->keep_case)
-        HL_NEED(hl_normalizer_add(out, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
+        HL_NEED(add_normalizer(tokenizer, (hl_normalize_step){ .kind = HL_NORMALIZE_LOWERCASE }));
     return HL_OK;
 }
 
 static hl_status build_bert(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_wordpiece    *model  = &tokenizer->wordpiece;
-    hl_pretokenizer *pre    = &tokenizer->pretokenizer;
-    hl_decode_step   decode = { .kind = HL_DECODE_WORDPIECE, .cleanup = true };
+    hl_wordpiece   *model  = &tokenizer->wordpiece;
+    hl_split_step  *step   = NULL;
+    hl_decode_step *decode = NULL;
 
     tokenizer->kind       = HL_MODEL_WORDPIECE;
     model->vocab          = &tokenizer->vocab;
     model->unknown        = tokenizer->special[HL_SPECIAL_UNK];
     model->max_characters = WORDPIECE_WORD;
     HL_NEED(copy_bytes(&model->prefix, WORDPIECE_MARK));
-    HL_NEED(add_bert_normalizer(&tokenizer->normalizer, source));
-    HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                      .char_class = HL_CHAR_WHITESPACE,
-                                                      .behavior   = HL_SPLIT_REMOVED }));
-    HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                      .char_class = HL_CHAR_PUNCTUATION,
-                                                      .behavior   = HL_SPLIT_ISOLATED }));
+    HL_NEED(add_bert_normalizer(tokenizer, source));
+    HL_NEED(add_class(tokenizer, HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED));
+    HL_NEED(add_class(tokenizer, HL_CHAR_PUNCTUATION, HL_SPLIT_ISOLATED));
     if (source->characters)
-        HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind     = HL_SPLIT_LENGTH,
-                                                          .length   = 1,
-                                                          .behavior = HL_SPLIT_ISOLATED }));
+        HL_NEED(hl_pretokenizer_add(&step, &tokenizer->pretokenizer,
+                                    (hl_split_step){ .kind     = HL_SPLIT_LENGTH,
+                                                     .length   = 1,
+                                                     .behavior = HL_SPLIT_ISOLATED }));
     tokenizer->decoder.present = true;
-    HL_NEED(copy_bytes(&decode.content, WORDPIECE_MARK));
-    HL_NEED(hl_decoder_add(&tokenizer->decoder, decode));
+    HL_NEED(hl_decoder_add(&decode, &tokenizer->decoder,
+                           (hl_decode_step){ .kind = HL_DECODE_WORDPIECE, .cleanup = true }));
+    HL_NEED(copy_bytes(&decode->content, WORDPIECE_MARK));
     hl_special first = tokenizer->special[HL_SPECIAL_CLS] >= 0 ? HL_SPECIAL_CLS : HL_SPECIAL_BOS;
     return add_around(tokenizer, choose(source->add_bos, true), choose(source->add_eos, true),
                       first, HL_SPECIAL_SEP);
@@ -481,29 +479,28 @@ static hl_status build_bert(hl_tokenizer *tokenizer, const hl_vocab_source *sour
 
 static hl_status add_t5_splits(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_pretokenizer *pre    = &tokenizer->pretokenizer;
-    hl_split_step    spaces = { .kind    = HL_SPLIT_METASPACE,
-                                .split   = true,
-                                .prepend = choose(source->add_space_prefix, true) ? HL_PREPEND_ALWAYS
-                                                                                  : HL_PREPEND_NEVER };
-    hl_decode_step   decode = { .kind       = HL_DECODE_METASPACE,
-                                .keep_first = spaces.prepend == HL_PREPEND_NEVER };
+    bool            prefix = choose(source->add_space_prefix, true);
+    hl_split_step  *spaces = NULL;
+    hl_decode_step *decode = NULL;
 
     if (choose(source->remove_extra_spaces, true))
-        HL_NEED(hl_pretokenizer_add(pre, (hl_split_step){ .kind       = HL_SPLIT_CLASS,
-                                                          .char_class = HL_CHAR_WHITESPACE,
-                                                          .behavior   = HL_SPLIT_REMOVED }));
-    HL_NEED(copy_bytes(&spaces.literal, MARK));
-    HL_NEED(hl_pretokenizer_add(pre, spaces));
+        HL_NEED(add_class(tokenizer, HL_CHAR_WHITESPACE, HL_SPLIT_REMOVED));
+    HL_NEED(hl_pretokenizer_add(
+        &spaces, &tokenizer->pretokenizer,
+        (hl_split_step){ .kind    = HL_SPLIT_METASPACE,
+                         .split   = true,
+                         .prepend = prefix ? HL_PREPEND_ALWAYS : HL_PREPEND_NEVER }));
+    HL_NEED(copy_bytes(&spaces->literal, MARK));
     tokenizer->decoder.present = true;
-    HL_NEED(copy_bytes(&decode.content, MARK));
-    return hl_decoder_add(&tokenizer->decoder, decode);
+    HL_NEED(hl_decoder_add(&decode, &tokenizer->decoder,
+                           (hl_decode_step){ .kind = HL_DECODE_METASPACE, .keep_first = !prefix }));
+    return copy_bytes(&decode->content, MARK);
 }
 
 static hl_status build_t5(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    hl_normalize_step rules  = { .kind = HL_NORMALIZE_CHARSMAP };
-    HL_FREED double  *scores = NULL;
+    hl_normalize_step *rules  = NULL;
+    HL_FREED double   *scores = NULL;
 
     tokenizer->kind = HL_MODEL_UNIGRAM;
     HL_NEED(HL_ALLOC_ZEROED(&scores, source->n_tokens));
@@ -512,9 +509,10 @@ static hl_status build_t5(hl_tokenizer *tokenizer, const hl_vocab_source *source
     HL_NEED(hl_unigram_new(&tokenizer->unigram, &tokenizer->vocab, scores,
                            tokenizer->special[HL_SPECIAL_UNK], false));
     if (source->charsmap.n_bytes > 0) {
-        HL_NEED(hl_charsmap_new(&rules.charsmap, (const uint8_t *)source->charsmap.data,
+        HL_NEED(hl_normalizer_add(&rules, &tokenizer->normalizer,
+                                  (hl_normalize_step){ .kind = HL_NORMALIZE_CHARSMAP }));
+        HL_NEED(hl_charsmap_new(&rules->charsmap, (const uint8_t *)source->charsmap.data,
                                 source->charsmap.n_bytes));
-        HL_NEED(hl_normalizer_add(&tokenizer->normalizer, rules));
     }
     HL_NEED(add_t5_splits(tokenizer, source));
     return add_around(tokenizer, choose(source->add_bos, false), choose(source->add_eos, true),
@@ -525,38 +523,34 @@ static hl_status build_t5(hl_tokenizer *tokenizer, const hl_vocab_source *source
 
 static hl_status build(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
-    if (strcmp(source->model, "gpt2") == 0)
-        return build_gpt2(tokenizer, source);
-    if (strcmp(source->model, "llama") == 0)
-        return build_llama(tokenizer, source);
-    if (strcmp(source->model, "bert") == 0)
-        return build_bert(tokenizer, source);
-    if (strcmp(source->model, "t5") == 0)
-        return build_t5(tokenizer, source);
+    static const struct {
+        const char *model;
+        hl_status (*build)(hl_tokenizer *, const hl_vocab_source *);
+    } kinds[] = {
+        { "gpt2", build_gpt2 }, { "llama", build_llama }, { "bert", build_bert }, { "t5", build_t5 }
+    };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(source->model, kinds[i].model) == 0)
+            return kinds[i].build(tokenizer, source);
+    }
     return hl_fail(HL_UNSUPPORTED, "%s: the tokenizer model '%s' is not known", source->where,
                    source->model);
 }
 
 hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source)
 {
-    hl_status     status    = HL_OK;
-    hl_tokenizer *tokenizer = NULL;
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
 
     *out = NULL;
-    HL_TRY(hl_tokenizer_new(&tokenizer, source->where));
-    status = add_pieces(tokenizer, source);
-    if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", source->where));
-    HL_TRY(copy_special(tokenizer, source));
-    HL_TRY(build(tokenizer, source));
-    HL_TRY(add_tokens(tokenizer, source));
+    HL_NEED(hl_tokenizer_new(&tokenizer, source->where));
+    HL_NEED(hl_fail_within(add_pieces(tokenizer, source), "%s", source->where));
+    HL_NEED(copy_special(tokenizer, source));
+    HL_NEED(build(tokenizer, source));
+    HL_NEED(add_tokens(tokenizer, source));
     if (source->chat_template != NULL)
-        HL_TRY(hl_tokenizer_set_chat_template(tokenizer, source->chat_template));
-    HL_TRY(hl_tokenizer_finish(tokenizer));
-    *out      = tokenizer;
-    tokenizer = NULL;
-
-done:
-    hl_tokenizer_close(tokenizer);
-    return status;
+        HL_NEED(hl_tokenizer_set_chat_template(tokenizer, source->chat_template));
+    HL_NEED(hl_tokenizer_finish(tokenizer));
+    *out = hl_taken(&tokenizer);
+    return HL_OK;
 }

@@ -74,6 +74,10 @@ const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool 
 
 /* ---------------------------------------------------- where they come from */
 
+/* Reads FOLDER/NAME, if it is there; the folder ends in a slash, or is empty. */
+hl_status hl_sibling_read(void *context, const char *folder, const char *name,
+                          hl_status (*read)(void *context, hl_bytes text, const char *path));
+
 /* llama2.c's tokenizer.bin, and its pieces alone; `path` must outlive these. */
 hl_status                       hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
 typedef struct hl_llama2c_vocab hl_llama2c_vocab;
