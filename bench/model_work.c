@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "gpt2_files.h"
-#include "model/session.h"
+#include "model/forward.h"
 #include "series.h"
 
 /* One file: the model, and a session for each use, since a session that keeps last
@@ -117,7 +117,7 @@ static hl_status unembed_row(hl_model_work *work, const hl_session *session)
     int64_t                 n_rows = 1;
     hl_linear_rows          rows   = { .out        = work->logits,
                                        .out_stride = head->matrix.n_rows,
-                                       .x          = session->rows.x,
+                                       .x          = session->device->rows.x,
                                        .x_stride   = head->matrix.n_columns,
                                        .n_batch    = 1,
                                        .batch_rows = 1,

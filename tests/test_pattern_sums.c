@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "base/pattern_sums.h"
+#include "kernels/pattern_sums.h"
 
 enum { MOST_KEYS = 3000 };
 

@@ -28,7 +28,7 @@ extern "C" {
  * Tokens that were fed count from position 0 in each sequence. */
 
 typedef struct hl_session hl_session;
-struct hl_observer; /* the library's own: base/row_runs.h */
+struct hl_observer; /* the library's own: kernels/row_sums.h */
 struct hl_observed;
 
 /* What a session can be asked for beside the statistics of rows. */

@@ -31,12 +31,12 @@
 #ifndef HL_KERNELS_DEVICE_H
 #define HL_KERNELS_DEVICE_H
 
-#include "base/row_runs.h"
 #include "headlight/attention.h"
 #include "kernels/dense.h"
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "kernels/pick.h"
+#include "kernels/row_sums.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -327,7 +327,7 @@ typedef struct hl_device_attention {
     bool                is_apart; /* its rows must not show what else is fed */
 } hl_device_attention;
 
-/* Sums of rows, for a profile: base/row_runs.h.  log_n and the inverses are of every row of a
+/* Sums of rows, for a profile: kernels/row_sums.h.  log_n and the inverses are of every row of a
  * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALISED, and
  * NOSINK with inverse_other; bins are min(max(value * 64, 0), 63) truncated.  A share of
  * the lookback is hl_unit_share of stats/exact.h: round(clamp(mass, 0, 1) * 2^22), to even. */

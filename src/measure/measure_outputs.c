@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/row_runs.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
+#include "kernels/row_sums.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------- Gram matrices */
@@ -250,7 +250,7 @@ void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows)
 
 /* ------------------------------------------------------ as a device tells it */
 
-/* The same parts for layers whose rows come with hl_likeness (base/row_runs.h): z stays where it
+/* The same parts for layers whose rows come with hl_likeness (kernels/row_sums.h): z stays where it
  * is, and what is left to do is to add up. */
 
 void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)

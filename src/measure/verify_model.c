@@ -20,11 +20,11 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/row_runs.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 #include "headlight/verify.h"
 #include "kernels/pattern.h"
+#include "kernels/row_sums.h"
 #include "measure/verify.h"
 #include "model/session.h"
 

@@ -5,7 +5,7 @@
  * done, and told when they have arrived, by then beside the work of the next layer; and an
  * observer that has a plan is told no rows of z, of the stream and of attention but what comes of
  * them, made in the lane: sums of rows, norms, products between heads, distances between
- * their whole rows (row_runs.h), a few hundred kilobytes instead of megabytes and of work for the
+ * their whole rows (row_sums.h), a few hundred kilobytes instead of megabytes and of work for the
  * host. */
 #include <string.h>
 

@@ -20,9 +20,9 @@
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 
-#include "base/row_runs.h"
 #include "headlight/profile.h"
 #include "headlight/session.h"
+#include "kernels/row_sums.h"
 
 #define HL_N_BINS              64
 #define HL_FAIR_KEYS           16 /* rows that see fewer keys are not in the fair mean */

@@ -3,7 +3,7 @@
 #ifndef HL_STATS_PROFILE_ADD_H
 #define HL_STATS_PROFILE_ADD_H
 
-#include "base/row_runs.h"
+#include "kernels/row_sums.h"
 #include "stats/exact.h"
 #include "stats/profile.h"
 

@@ -456,7 +456,7 @@ void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequen
 /* --------------------------------------------------------- told by a device */
 
 /* A device that holds z and whole rows compares heads itself and tells what came of it
- * (hl_likeness of base/row_runs.h).  What is left is what is done with such numbers above:
+ * (hl_likeness of kernels/row_sums.h).  What is left is what is done with such numbers above:
  * they become whole numbers and are added. */
 
 /* Pairs a < b of n heads, by a, then b. */

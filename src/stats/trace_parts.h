@@ -8,8 +8,8 @@
 #ifndef HL_STATS_TRACE_PARTS_H
 #define HL_STATS_TRACE_PARTS_H
 
-#include "base/pattern_sums.h"
 #include "headlight/trace.h"
+#include "kernels/pattern_sums.h"
 
 enum { HL_TRACE_LOGPROB = 0, HL_TRACE_VOCABULARY, HL_TRACE_VARENTROPY, HL_TRACE_SPIKE };
 enum { HL_TRACE_N_NUMBERS = 4 };

@@ -1,4 +1,4 @@
-/* model_likeness.cu - what heads write and how alike they are: hl_likeness of base/row_runs.h.
+/* model_likeness.cu - what heads write and how alike they are: hl_likeness of kernels/row_sums.h.
  *
  * All of it is small beside a layer's products and runs in a lane, beside the layers that follow;
  * only the stream's rows are compared in order.  Products are of floats; sums go through lanes of a

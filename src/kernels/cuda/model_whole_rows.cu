@@ -4,7 +4,7 @@
  * share keys and values, a thread a key, which it reads once for all of them.  model_watch.cu makes
  * rows with exact sums of their own.
  *
- * What a row comes to is base/pattern_sums.h's, by a warp, of which each lane holds every 32nd
+ * What a row comes to is kernels/pattern_sums.h's, by a warp, of which each lane holds every 32nd
  * weight.  How many of the largest make up a share of all is found without sorting: weights are not
  * negative, so the bits of a float rise with its value, and the smallest weight that belongs to them
  * is looked for bit by bit.  Sums are added in one order, whatever else runs. */

@@ -4,8 +4,8 @@
  * the row's own key, and how many keys have a share.  They are found here, where the row lies in
  * the host's memory, or by a device where it lies in its own, and mean the same.  Key 0 often
  * holds most of a row, so that all is known without it, too. */
-#ifndef HL_BASE_PATTERN_SUMS_H
-#define HL_BASE_PATTERN_SUMS_H
+#ifndef HL_KERNELS_PATTERN_SUMS_H
+#define HL_KERNELS_PATTERN_SUMS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "base/pattern_sums.h"
+#include "kernels/pattern_sums.h"
 
 #include <math.h>
 #include <string.h>

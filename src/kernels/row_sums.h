@@ -1,16 +1,16 @@
-/* row_runs.h - rows of statistics, by the run, and what a run comes to.
+/* row_sums.h - rows of statistics, by the run, and what a run comes to.
  *
  * A profile wants sums of rows, not rows.  Where these lie in other memory than its own
  * (a GPU's), it says which of them belong together, and whoever holds them adds them up:
  * a few numbers a run come back instead of ten a row.  Values become whole numbers of 2^-40
  * before they are added, as in stats/exact.h, so that the sums are those of the profile's
  * own loop to the bit. */
-#ifndef HL_BASE_ROW_RUNS_H
-#define HL_BASE_ROW_RUNS_H
+#ifndef HL_KERNELS_ROW_SUMS_H
+#define HL_KERNELS_ROW_SUMS_H
 
-#include "base/pattern_sums.h"
 #include "headlight/profile.h"
 #include "headlight/session.h"
+#include "kernels/pattern_sums.h"
 
 struct hl_pattern_row; /* kernels/pattern.h */
 
