@@ -38,8 +38,8 @@ changed src/base/memory.c
 check "a source: itself" rebuilds "src/base/memory.c "
 changed src/base/threads.h
 check "a header: what includes it" rebuilds "src/base/threads.c "
-changed include/headlight.h
-check "the public header: everything" rebuilds "$all"
+changed include/headlight/base.h
+check "a part of the public header: what includes it" rebuilds "$all"
 check "other flags: everything" rebuilds "$all" CFLAGS=-O1
 check "the same flags again: nothing" rebuilds "" CFLAGS=-O1
 rm src/base/version.c
