@@ -149,11 +149,9 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const prune_choic
     if (choice->profile_path != NULL)
         status = hl_profile_load(&evidence.profile, choice->profile_path);
     if (status == HL_OK && choice->n_texts > 0)
-        status = hl_evidence_take(&evidence, model, &request);
-    if (status == HL_OK) {
-        hl_rank_inputs inputs = hl_evidence_inputs(&evidence, model);
-        status                = hl_rank(out, ranker, &inputs, &options);
-    }
+        status = hl_evidence_from_texts(&evidence, model, &request);
+    if (status == HL_OK)
+        status = hl_evidence_rank(out, &evidence, ranker, model, &options);
     if (status == HL_OK && choice->groups)
         status = hl_ranking_group(*out, model);
     hl_evidence_free(&evidence);
@@ -262,11 +260,11 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         choice->n_texts == 0)
         return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
                                         "or --profile PROFILE");
-    if (choice->heads == NULL && hl_evidence_needs_profile(choice->ranker) &&
+    if (choice->heads == NULL && (hl_ranker_needs(choice->ranker) & HL_NEEDS_PROFILE) != 0 &&
         choice->profile_path == NULL && choice->n_texts == 0)
         return hl_options_refuse(
             usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
-    if (choice->heads == NULL && hl_evidence_needs_gradients(choice->ranker) &&
+    if (choice->heads == NULL && (hl_ranker_needs(choice->ranker) & HL_NEEDS_GRADIENT) != 0 &&
         choice->n_texts == 0)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);

@@ -133,7 +133,7 @@ static hl_status take_evidence(rank_work *work)
                                     .windows   = request->windows,
                                     .n_threads = (int32_t)request->common.n_threads,
                                     .quiet     = quiet };
-    hl_status           status  = hl_evidence_take(&work->evidence, work->model, &wanted);
+    hl_status           status  = hl_evidence_from_texts(&work->evidence, work->model, &wanted);
     const hl_gradients *slopes  = work->evidence.gradients;
 
     if (status == HL_OK && slopes != NULL && !quiet && !request->csv)
@@ -162,12 +162,12 @@ static hl_status open_work(rank_work *work)
 static hl_status rank(rank_work *work)
 {
     const rank_request *request = work->request;
-    hl_rank_inputs      inputs  = hl_evidence_inputs(&work->evidence, work->model);
     hl_rank_options     options = { .seed = (uint64_t)request->common.seed };
 
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
-    hl_status status = hl_rank(&work->ranking, work->ranker, &inputs, &options);
+    hl_status status =
+        hl_evidence_rank(&work->ranking, &work->evidence, work->ranker, work->model, &options);
     return status == HL_OK && request->groups ? hl_ranking_group(work->ranking, work->model)
                                               : status;
 }

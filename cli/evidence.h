@@ -34,12 +34,6 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request);
 
 /* --------------------------------------------------- what rankings are made of */
 
-typedef struct hl_evidence {
-    hl_profile   *profile; /* each NULL: not there */
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) */
-} hl_evidence;
-
 typedef struct hl_evidence_request {
     hl_ranker          ranker;
     const char *const *texts; /* (n_texts) */
@@ -50,15 +44,8 @@ typedef struct hl_evidence_request {
     bool               quiet; /* no progress */
 } hl_evidence_request;
 
-/* Does the ranker need a profile; gradients? */
-bool hl_evidence_needs_profile(hl_ranker ranker);
-bool hl_evidence_needs_gradients(hl_ranker ranker);
-
-/* Runs the texts for what the ranker needs and `evidence` does not have yet; the model's gates are
- * as they are. */
-hl_status      hl_evidence_take(hl_evidence *evidence, const hl_model *model,
-                                const hl_evidence_request *request);
-hl_rank_inputs hl_evidence_inputs(const hl_evidence *evidence, const hl_model *model);
-void           hl_evidence_free(hl_evidence *evidence);
+/* Runs the texts for what the ranker needs and `evidence` does not have yet, with a progress bar. */
+hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
+                                 const hl_evidence_request *request);
 
 #endif

@@ -564,6 +564,78 @@ static void test_gradients(void **state)
     remove_folder(folder);
 }
 
+/* Each stage as it began, one letter each. */
+static hl_status note_stage(void *context, const hl_sweep_progress *progress)
+{
+    char *noted = context;
+
+    if (progress->share == 0.0)
+        strncat(noted, progress->stage, 1);
+    return HL_OK;
+}
+
+static hl_status stop_at_once(void *context, const hl_sweep_progress *progress)
+{
+    (void)context;
+    (void)progress;
+    return HL_CANCELLED;
+}
+
+/* What a ranker needs is taken, what is there is not taken again, and the ranking is hl_rank's. */
+static void test_evidence(void **state)
+{
+    const char         *folder    = new_folder();
+    const char         *path      = in_folder(folder, "ids.jsonl");
+    const char         *text      = "[5,17,200,3,99,41,7,8,120,64,33,21]\n[90,255]\n[1]\n";
+    hl_model           *model     = open_model(LLAMA);
+    hl_corpus          *corpus    = NULL;
+    hl_gradients       *gradients = NULL;
+    hl_ranking         *ranking = NULL, *wanted = NULL;
+    hl_evidence         evidence  = { 0 };
+    char                noted[16] = "";
+    hl_evidence_options options   = { .windows         = { .context = 8 },
+                                      .gradient_tokens = 8,
+                                      .n_threads       = 1,
+                                      .progress        = note_stage,
+                                      .context         = noted };
+    (void)state;
+
+    write_file(path, text, strlen(text));
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_WEIGHT, model, NULL, corpus, &options));
+    assert_null(evidence.profile);
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_SINK, model, NULL, corpus, &options));
+    assert_int_equal(hl_profile_n_tokens(evidence.profile), 15);
+    assert_null(evidence.gradients);
+    assert_ok(
+        hl_evidence_take(&evidence, HL_RANKER_ENTROPY_GRADIENT, model, NULL, corpus, &options));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_ABLATION, model, NULL, corpus, &options));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_ABLATION, model, NULL, corpus, &options));
+    assert_string_equal(noted, "mga");
+
+    assert_ok(
+        hl_gate_gradients(&gradients, model, corpus,
+                          &(hl_gradient_options){ .windows = { .context = 8, .max_tokens = 8 } }));
+    assert_ok(hl_rank(&wanted, HL_RANKER_GRADIENT,
+                      &(hl_rank_inputs){ .model = model, .gradient = gradients->magnitude }, NULL));
+    assert_ok(hl_evidence_rank(&ranking, &evidence, HL_RANKER_GRADIENT, model, NULL));
+    for (int64_t i = 0; i < wanted->n_heads; i++)
+        assert_memory_equal(&ranking->heads[i], &wanted->heads[i], sizeof wanted->heads[i]);
+    hl_evidence_free(&evidence);
+    assert_null(evidence.profile);
+
+    options.progress = stop_at_once;
+    assert_int_equal(hl_evidence_take(&evidence, HL_RANKER_ABLATION, model, NULL, corpus, &options),
+                     HL_CANCELLED);
+    assert_null(evidence.ablation);
+    hl_ranking_free(wanted);
+    hl_ranking_free(ranking);
+    hl_gradients_free(gradients);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -574,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
         cmocka_unit_test(test_auto),         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_evidence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,16 @@ HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
 /* Does it take the heads with the highest scores first, unless told otherwise? */
 HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
 
+/* What a ranker cannot do without; of AUTO nothing, since it takes what is there. */
+enum {
+    HL_NEEDS_PROFILE  = 1 << 0,
+    HL_NEEDS_MODEL    = 1 << 1,
+    HL_NEEDS_GRADIENT = 1 << 2,
+    HL_NEEDS_ABLATION = 1 << 3,
+    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION,
+};
+HL_API unsigned hl_ranker_needs(hl_ranker ranker);
+
 /* What a ranker can draw on; NULL: not there. */
 typedef struct hl_rank_inputs {
     const hl_profile *profile;  /* for entropies, sinks and output norms */

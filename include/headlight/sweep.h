@@ -73,6 +73,50 @@ HL_API hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t se
 HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
                            const hl_evaluate_options *options);
 
+/* ----------------------------------------------------------------- evidence
+ *
+ *     hl_evidence evidence = { 0 };
+ *     hl_evidence_take(&evidence, HL_RANKER_GRADIENT, model, tokenizer, corpus, NULL);
+ *     hl_evidence_rank(&ranking, &evidence, HL_RANKER_GRADIENT, model, NULL);
+ *     hl_evidence_free(&evidence);
+ *
+ * What rankings are made of, taken from texts as far as a ranker needs it.  The model's gates are
+ * as they are. */
+
+typedef struct hl_evidence {
+    hl_profile   *profile; /* each NULL: not there */
+    hl_gradients *gradients;
+    double       *ablation; /* (n_layers, n_heads) of hl_ablate */
+} hl_evidence;
+
+/* How far a stage of longer work has come. */
+typedef struct hl_sweep_progress {
+    const char *stage; /* "measuring", "gradients", "ablating", "evaluating", ... */
+    double      share; /* of the stage */
+    int64_t     n_tokens;
+} hl_sweep_progress;
+
+typedef struct hl_evidence_options {
+    hl_window_options windows;
+    int64_t           gradient_tokens; /* gradients: of the first so many; 0: as windows says */
+    uint64_t          seed;            /* of the rows that are looked at whole */
+    int32_t           n_threads;
+    /* At the beginning of every stage, with a share of 0, and then as it goes on; anything but HL_OK
+     * ends the work with that status. */
+    hl_status (*progress)(void *context, const hl_sweep_progress *progress);
+    void *context;
+} hl_evidence_options;
+
+/* Adds what the ranker needs and the evidence does not hold yet; what is held stays also where this
+ * fails.  The tokenizer and the options may be NULL. */
+HL_API hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_model *model,
+                                  const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                                  const hl_evidence_options *options);
+/* hl_rank by what the evidence holds; the model may be NULL where there is a profile. */
+HL_API hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ranker ranker,
+                                  const hl_model *model, const hl_rank_options *options);
+HL_API void      hl_evidence_free(hl_evidence *evidence); /* what it holds, not the struct */
+
 /* ------------------------------------------------------------------- sweeps
  *
  *     hl_sweep *sweep = NULL;
@@ -85,12 +129,6 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  * it costs on another text; beside it random orders, and every head switched off alone. */
 
 typedef struct hl_sweep hl_sweep;
-
-typedef struct hl_sweep_progress {
-    const char *stage; /* "measuring", "ablating", "re-measuring", "evaluating", ... */
-    double      share; /* of the stage */
-    int64_t     n_tokens;
-} hl_sweep_progress;
 
 /* A text whose last word is to be foretold. */
 typedef struct hl_word_text {

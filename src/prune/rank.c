@@ -18,42 +18,34 @@
 #include "model/model.h"
 #include "prune/gates.h"
 
-/* What a ranker cannot do without. */
-enum {
-    NEEDS_PROFILE  = 1 << 0,
-    NEEDS_MODEL    = 1 << 1,
-    NEEDS_GRADIENT = 1 << 2,
-    NEEDS_ABLATION = 1 << 3,
-};
-
 typedef struct ranker_spec {
     const char *name;
     const char *summary;
     bool        highest_first;
-    unsigned    needs;
+    unsigned    needs; /* HL_NEEDS_PROFILE and so on */
 } ranker_spec;
 
 static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_AUTO] = { "auto", "gradient where there are texts to take it on, else output-norm",
                          false, 0 },
-    [HL_RANKER_ENTROPY]     = { "entropy", "mean entropy of all rows, nats", true, NEEDS_PROFILE },
-    [HL_RANKER_FAIR]        = { "fair", "mean entropy over ln n, rows of 16 keys or more", true,
-                                NEEDS_PROFILE },
-    [HL_RANKER_NOSINK]      = { "nosink", "mean entropy over the keys but the first, nats", true,
-                                NEEDS_PROFILE },
-    [HL_RANKER_RENYI2]      = { "renyi2", "mean collision entropy, nats", true, NEEDS_PROFILE },
+    [HL_RANKER_ENTROPY] = { "entropy", "mean entropy of all rows, nats", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_FAIR]    = { "fair", "mean entropy over ln n, rows of 16 keys or more", true,
+                            HL_NEEDS_PROFILE },
+    [HL_RANKER_NOSINK]  = { "nosink", "mean entropy over the keys but the first, nats", true,
+                            HL_NEEDS_PROFILE },
+    [HL_RANKER_RENYI2]  = { "renyi2", "mean collision entropy, nats", true, HL_NEEDS_PROFILE },
     [HL_RANKER_OUTPUT_NORM] = { "output-norm", "norm of what it writes over the layer's mean",
-                                false, NEEDS_PROFILE },
+                                false, HL_NEEDS_PROFILE },
     [HL_RANKER_WEIGHT]      = { "weight", "product of the norms of W_Q, W_K, W_V, W_O", false,
-                                NEEDS_MODEL },
-    [HL_RANKER_GRADIENT]    = { "gradient", "mean over windows of |dL/dg|", false, NEEDS_GRADIENT },
+                                HL_NEEDS_MODEL },
+    [HL_RANKER_GRADIENT] = { "gradient", "mean over windows of |dL/dg|", false, HL_NEEDS_GRADIENT },
     [HL_RANKER_ENTROPY_GRADIENT] = { "entropy-gradient",
                                      "entropy times 1 - gradient, each over its largest", true,
-                                     NEEDS_PROFILE | NEEDS_GRADIENT },
-    [HL_RANKER_SINK]             = { "sink", "mean share of the first key", true, NEEDS_PROFILE },
-    [HL_RANKER_ABLATION]         = { "ablation", "rise of the loss without this head alone", false,
-                                     NEEDS_ABLATION },
-    [HL_RANKER_RANDOM]           = { "random", "an order drawn by seed", false, 0 },
+                                     HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT },
+    [HL_RANKER_SINK]     = { "sink", "mean share of the first key", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_ABLATION] = { "ablation", "rise of the loss without this head alone", false,
+                             HL_NEEDS_ABLATION },
+    [HL_RANKER_RANDOM]   = { "random", "an order drawn by seed", false, 0 },
 };
 
 /* ---------------------------------------------------------------------- names */
@@ -96,6 +88,11 @@ bool hl_ranker_takes_highest(hl_ranker ranker)
     return rankers[ranker].highest_first;
 }
 
+unsigned hl_ranker_needs(hl_ranker ranker)
+{
+    return rankers[ranker].needs;
+}
+
 hl_status hl_ranker_find(hl_ranker *out, const char *name)
 {
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
@@ -116,13 +113,13 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
     const ranker_spec *spec = &rankers[ranker];
     const char        *what = NULL;
 
-    if ((spec->needs & NEEDS_PROFILE) != 0 && inputs->profile == NULL)
+    if ((spec->needs & HL_NEEDS_PROFILE) != 0 && inputs->profile == NULL)
         what = "a profile";
-    else if ((spec->needs & NEEDS_MODEL) != 0 && inputs->model == NULL)
+    else if ((spec->needs & HL_NEEDS_MODEL) != 0 && inputs->model == NULL)
         what = "the model";
-    else if ((spec->needs & NEEDS_GRADIENT) != 0 && inputs->gradient == NULL)
+    else if ((spec->needs & HL_NEEDS_GRADIENT) != 0 && inputs->gradient == NULL)
         what = "the gradients of gates, so a model and a text";
-    else if ((spec->needs & NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
+    else if ((spec->needs & HL_NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
         what = "the loss without each head, so a model and a text";
     else if (inputs->profile == NULL && inputs->model == NULL)
         what = "a profile or a model";

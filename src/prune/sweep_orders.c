@@ -13,36 +13,9 @@
 #include "prune/ablate.h"
 #include "prune/sweep_stages.h"
 
-/* What rankings are made of, for one state of the model's gates. */
-typedef struct evidence {
-    hl_profile   *profile;
-    double       *ablation; /* (n_layers, n_heads) */
-    hl_gradients *gradients;
-} evidence;
-
-static void free_evidence(evidence *e)
-{
-    hl_profile_free(e->profile);
-    hl_free(e->ablation);
-    hl_gradients_free(e->gradients);
-    *e = (evidence){ 0 };
-}
-
-static bool needs_profile(hl_ranker ranker)
-{
-    return ranker == HL_RANKER_ENTROPY || ranker == HL_RANKER_FAIR || ranker == HL_RANKER_NOSINK ||
-           ranker == HL_RANKER_RENYI2 || ranker == HL_RANKER_OUTPUT_NORM ||
-           ranker == HL_RANKER_ENTROPY_GRADIENT || ranker == HL_RANKER_SINK;
-}
-
-static bool needs_gradient(hl_ranker ranker)
-{
-    return ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
-}
-
 bool hl_sweep_can_iterate(hl_ranker ranker)
 {
-    return needs_profile(ranker) || needs_gradient(ranker) || ranker == HL_RANKER_ABLATION;
+    return (hl_ranker_needs(ranker) & HL_NEEDS_TEXTS) != 0;
 }
 
 void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
@@ -51,31 +24,23 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
              order->is_iterative ? ", iterative" : "");
 }
 
-/* -------------------------------------------------------------------- measuring */
+/* --------------------------------------------------------------------- evidence */
 
-static hl_status show_measuring(void *context, const hl_measure_progress *progress)
+/* Of the model as it was measured first, and of one that has lost heads since. */
+static hl_status show_first(void *context, const hl_sweep_progress *progress)
 {
-    const hl_sweep *s = context;
+    hl_sweep *s = context;
 
-    if (s->options.progress == NULL)
-        return HL_OK;
-    return s->options.progress(
-        s->options.context, &(hl_sweep_progress){ s->stage, progress->share, progress->n_tokens });
+    s->stage = progress->stage;
+    return s->options.progress != NULL ? s->options.progress(s->options.context, progress) : HL_OK;
 }
 
-/* Of the model with the gates that it has now. */
-static hl_status measure(hl_profile **out, hl_sweep *s)
+static hl_status show_again(void *context, const hl_sweep_progress *progress)
 {
-    hl_measure_options options = { .windows   = { .context    = s->options.n_ctx,
-                                                  .max_tokens = s->options.rank_tokens,
-                                                  .around     = s->options.around },
-                                   .seed      = s->options.seed,
-                                   .no_probe  = true,
-                                   .n_threads = s->options.n_threads,
-                                   .progress  = show_measuring,
-                                   .context   = s };
+    hl_sweep_progress again = *progress;
 
-    return hl_measure(out, s->model, s->tokenizer, s->rank_corpus, &options);
+    again.stage = strcmp(progress->stage, "measuring") == 0 ? "re-measuring" : "new gradients";
+    return show_first(context, &again);
 }
 
 /* The rise of the mean NLL without each head, beside those that `base` (NULL: all on) has
@@ -103,37 +68,25 @@ done:
     return status;
 }
 
-/* Of the model with the gates that it has now. */
-static hl_status differentiate(hl_gradients **out, hl_sweep *s)
-{
-    hl_gradient_options options = { .windows   = { .context    = s->options.n_ctx,
-                                                   .max_tokens = s->options.rank_tokens,
-                                                   .around     = s->options.around },
-                                    .n_threads = s->options.n_threads,
-                                    .progress  = show_measuring,
-                                    .context   = s };
-
-    return hl_gate_gradients(out, s->model, s->rank_corpus, &options);
-}
-
 /* Looks at the model as far as the ranker needs it and nobody has yet. */
-static hl_status look(evidence *e, hl_sweep *s, hl_ranker ranker, const float *base,
+static hl_status look(hl_evidence *e, hl_sweep *s, hl_ranker ranker, const float *base,
                       const char *name)
 {
-    if (needs_profile(ranker) && e->profile == NULL) {
-        s->stage = base == NULL ? "measuring" : "re-measuring";
-        HL_NEED(measure(&e->profile, s));
-    }
+    /* Ablation goes by the sweep's own evaluation, which a killed sweep resumes. */
     if (ranker == HL_RANKER_ABLATION && e->ablation == NULL) {
         s->stage = base == NULL ? "ablating" : "re-ablating";
         HL_NEED(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
         HL_NEED(ablate(e->ablation, s, base, name));
     }
-    if (needs_gradient(ranker) && e->gradients == NULL) {
-        s->stage = base == NULL ? "gradients" : "new gradients";
-        HL_NEED(differentiate(&e->gradients, s));
-    }
-    return HL_OK;
+    return hl_evidence_take(
+        e, ranker, s->model, s->tokenizer, s->rank_corpus,
+        &(hl_evidence_options){ .windows   = { .context    = s->options.n_ctx,
+                                               .max_tokens = s->options.rank_tokens,
+                                               .around     = s->options.around },
+                                .seed      = s->options.seed,
+                                .n_threads = s->options.n_threads,
+                                .progress  = base == NULL ? show_first : show_again,
+                                .context   = s });
 }
 
 /* --------------------------------------------------------------------- rankings */
@@ -205,7 +158,7 @@ done:
 }
 
 /* The ranking of that name: from the state, or by looking. */
-static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
+static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_evidence *e,
                             const float *base, const char *name)
 {
     char          part[128];
@@ -215,18 +168,12 @@ static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evi
         return ranking_from(out, s, ranker, kept);
     snprintf(part, sizeof part, "%s.part", name);
     HL_NEED(look(e, s, ranker, base, part));
-    HL_NEED(hl_rank(
-        out, ranker,
-        &(hl_rank_inputs){ .profile  = e->profile,
-                           .model    = s->model,
-                           .gradient = e->gradients != NULL ? e->gradients->magnitude : NULL,
-                           .ablation = e->ablation },
-        NULL));
+    HL_NEED(hl_evidence_rank(out, e, ranker, s->model, NULL));
     return keep_ranking(s, *out, name);
 }
 
 /* The same, of groups where these go as one. */
-static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, evidence *e,
+static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_evidence *e,
                       const float *base, const char *name)
 {
     hl_status status = rank_heads(out, s, ranker, e, base, name);
@@ -293,7 +240,7 @@ static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
 {
     hl_status    status  = HL_OK;
     hl_ranking  *ranking = NULL;
-    evidence     e       = { 0 };
+    hl_evidence  e       = { 0 };
     const float *base    = gates_of(s, order, i - 1);
     char         name[96];
 
@@ -305,7 +252,7 @@ static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
 
 done:
     (void)hl_model_set_gates(s->model, NULL);
-    free_evidence(&e);
+    hl_evidence_free(&e);
     hl_ranking_free(ranking);
     return status;
 }
@@ -377,9 +324,9 @@ static hl_status allocate(hl_sweep *s)
 
 static hl_status make_rankings(hl_sweep *s)
 {
-    hl_status status = HL_OK;
-    evidence  e      = { 0 };
-    char      name[96];
+    hl_status   status = HL_OK;
+    hl_evidence e      = { 0 };
+    char        name[96];
 
     for (int64_t i = 0; i < s->n_orders; i++) {
         hl_sweep_order *order = &s->orders[i];
@@ -395,7 +342,7 @@ static hl_status make_rankings(hl_sweep *s)
     }
 
 done:
-    free_evidence(&e);
+    hl_evidence_free(&e);
     return status;
 }
 

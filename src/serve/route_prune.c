@@ -99,70 +99,39 @@ static hl_status read_rank(rank_request *out, hl_look *look)
 
 /* -------------------------------------------------------------------------- evidence */
 
-static hl_status go_on(void *context, const hl_measure_progress *progress)
+static hl_status go_on(void *context, const hl_sweep_progress *progress)
 {
     (void)progress;
     return hl_look_go_on(context);
 }
 
-typedef struct evidence {
-    hl_profile   *profile;
-    hl_gradients *gradients;
-    int64_t       n_tokens; /* 0: no text was run */
-} evidence;
-
-static hl_status take_profile(evidence *out, hl_look *look, const hl_corpus *corpus)
+static hl_status take_evidence(hl_evidence *out, hl_look *look, const rank_request *request)
 {
-    const hl_server   *server  = look->server;
-    hl_measure_options options = { .windows   = { .context    = context_of(server),
-                                                  .max_tokens = RANK_TOKENS },
-                                   .no_probe  = true,
-                                   .n_threads = server->options.n_threads,
-                                   .progress  = go_on,
-                                   .context   = look };
-    hl_status          status =
-        hl_measure(&out->profile, server->model, server->tokenizer, corpus, &options);
+    const hl_server *server = look->server;
+    hl_served_texts  texts  = { 0 };
 
-    if (status == HL_OK)
-        out->n_tokens = hl_profile_n_tokens(out->profile);
-    return status;
-}
-
-static hl_status take_gradients(evidence *out, hl_look *look, const hl_corpus *corpus)
-{
-    const hl_server    *server  = look->server;
-    hl_gradient_options options = { .windows   = { .context    = context_of(server),
-                                                   .max_tokens = GRADIENT_TOKENS },
-                                    .n_threads = server->options.n_threads,
-                                    .progress  = go_on,
-                                    .context   = look };
-    hl_status status = hl_gate_gradients(&out->gradients, server->model, corpus, &options);
-
-    if (status == HL_OK)
-        out->n_tokens = out->gradients->n_tokens;
-    return status;
-}
-
-static hl_status take_evidence(evidence *out, hl_look *look, const rank_request *request)
-{
-    hl_status status   = HL_OK;
-    hl_ranker ranker   = request->ranker;
-    bool      gradient = ranker == HL_RANKER_GRADIENT || ranker == HL_RANKER_ENTROPY_GRADIENT;
-    bool      profile =
-        ranker != HL_RANKER_WEIGHT && ranker != HL_RANKER_GRADIENT && ranker != HL_RANKER_RANDOM;
-    hl_served_texts texts = { 0 };
-
-    if (!gradient && !profile)
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS) == 0)
         return HL_OK;
-    HL_TRY(hl_served_texts_open(&texts, look->server, request->input));
-    if (profile)
-        HL_TRY(take_profile(out, look, texts.corpus));
-    if (gradient)
-        HL_TRY(take_gradients(out, look, texts.corpus));
-
-done:
+    hl_status status = hl_served_texts_open(&texts, look->server, request->input);
+    if (status == HL_OK)
+        status =
+            hl_evidence_take(out, request->ranker, server->model, server->tokenizer, texts.corpus,
+                             &(hl_evidence_options){ .windows = { .context    = context_of(server),
+                                                                  .max_tokens = RANK_TOKENS },
+                                                     .gradient_tokens = GRADIENT_TOKENS,
+                                                     .n_threads       = server->options.n_threads,
+                                                     .progress        = go_on,
+                                                     .context         = look });
     hl_served_texts_close(&texts);
     return status;
+}
+
+/* How many tokens were run; 0: no text was. */
+static int64_t tokens_of(const hl_evidence *seen)
+{
+    if (seen->gradients != NULL)
+        return seen->gradients->n_tokens;
+    return seen->profile != NULL ? hl_profile_n_tokens(seen->profile) : 0;
 }
 
 /* --------------------------------------------------------------------------- ranking */
@@ -196,7 +165,7 @@ static hl_status add_choice(json_t **list, const hl_ranking *ranking, double rat
     return status;
 }
 
-static hl_status rank_json(json_t **out, const evidence *seen, const rank_request *request,
+static hl_status rank_json(json_t **out, const hl_evidence *seen, const rank_request *request,
                            const hl_ranking *ranking)
 {
     hl_status status  = HL_OK;
@@ -206,7 +175,7 @@ static hl_status rank_json(json_t **out, const evidence *seen, const rank_reques
         HL_TRY(add_choice(&choices, ranking, request->ratios[i]));
     *out = json_pack("{s:s, s:s, s:b, s:I, s:o, s:O}", "object", "headlight.ranking", "ranker",
                      hl_ranker_name((size_t)ranking->ranker), "highest_first",
-                     ranking->highest_first, "tokens", (json_int_t)seen->n_tokens, "heads",
+                     ranking->highest_first, "tokens", (json_int_t)tokens_of(seen), "heads",
                      order_json(ranking), "choices", choices);
     json_object_set_new(*out, "score", json_string(hl_ranker_summary((size_t)ranking->ranker)));
     if (hl_ranker_verdict((size_t)ranking->ranker) != NULL)
@@ -222,24 +191,20 @@ static hl_status answer_rank(json_t **out, hl_look *look)
 {
     hl_status       status  = HL_OK;
     rank_request    request = { 0 };
-    evidence        seen    = { 0 };
+    hl_evidence     seen    = { 0 };
     hl_ranking     *ranking = NULL;
-    hl_rank_inputs  inputs  = { .model = look->server->model };
     hl_rank_options options = { 0 };
 
     HL_TRY(read_rank(&request, look));
     HL_TRY(hl_look_turn(look));
     HL_TRY(take_evidence(&seen, look, &request));
-    inputs.profile  = seen.profile;
-    inputs.gradient = seen.gradients != NULL ? seen.gradients->magnitude : NULL;
-    options.seed    = (uint64_t)request.seed;
-    HL_TRY(hl_rank(&ranking, request.ranker, &inputs, &options));
+    options.seed = (uint64_t)request.seed;
+    HL_TRY(hl_evidence_rank(&ranking, &seen, request.ranker, look->server->model, &options));
     HL_TRY(rank_json(out, &seen, &request, ranking));
 
 done:
     hl_ranking_free(ranking);
-    hl_profile_free(seen.profile);
-    hl_gradients_free(seen.gradients);
+    hl_evidence_free(&seen);
     return status;
 }
 

@@ -1,0 +1,100 @@
+/* evidence.c - what rankings are made of: a profile, gradients, and the loss without each head. */
+#include "base/memory.h"
+#include "base/status.h"
+#include "headlight/sweep.h"
+
+/* Who hears of a stage, and which one it is. */
+typedef struct listener {
+    const hl_evidence_options *options;
+    const char                *stage;
+} listener;
+
+static hl_status tell(void *context, double share, int64_t n_tokens)
+{
+    const listener *to = context;
+
+    if (to->options->progress == NULL)
+        return HL_OK;
+    return to->options->progress(to->options->context,
+                                 &(hl_sweep_progress){ to->stage, share, n_tokens });
+}
+
+static hl_status tell_measured(void *context, const hl_measure_progress *progress)
+{
+    return tell(context, progress->share, progress->n_tokens);
+}
+
+static hl_status begin(listener *to, const char *stage)
+{
+    to->stage = stage;
+    return tell(to, 0.0, 0);
+}
+
+hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_model *model,
+                           const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                           const hl_evidence_options *options)
+{
+    static const hl_evidence_options defaults = { 0 };
+
+    const hl_model_info *info  = hl_model_get_info(model);
+    unsigned             needs = hl_ranker_needs(ranker);
+
+    options     = options != NULL ? options : &defaults;
+    listener to = { .options = options };
+
+    if ((needs & HL_NEEDS_PROFILE) != 0 && evidence->profile == NULL) {
+        HL_NEED(begin(&to, "measuring"));
+        HL_NEED(hl_measure(&evidence->profile, model, tokenizer, corpus,
+                           &(hl_measure_options){ .windows   = options->windows,
+                                                  .seed      = options->seed,
+                                                  .no_probe  = true,
+                                                  .n_threads = options->n_threads,
+                                                  .progress  = tell_measured,
+                                                  .context   = &to }));
+    }
+    if ((needs & HL_NEEDS_GRADIENT) != 0 && evidence->gradients == NULL) {
+        hl_gradient_options how = { .windows   = options->windows,
+                                    .n_threads = options->n_threads,
+                                    .progress  = tell_measured,
+                                    .context   = &to };
+
+        if (options->gradient_tokens > 0)
+            how.windows.max_tokens = options->gradient_tokens;
+        HL_NEED(begin(&to, "gradients"));
+        HL_NEED(hl_gate_gradients(&evidence->gradients, model, corpus, &how));
+    }
+    if ((needs & HL_NEEDS_ABLATION) != 0 && evidence->ablation == NULL) {
+        HL_FREED double *rises = NULL;
+
+        HL_NEED(HL_ALLOC(&rises, (size_t)(info->n_layers * info->n_heads)));
+        HL_NEED(begin(&to, "ablating"));
+        HL_NEED(hl_ablate(rises, model, corpus,
+                          &(hl_evaluate_options){ .windows   = options->windows,
+                                                  .n_threads = options->n_threads,
+                                                  .progress  = tell,
+                                                  .context   = &to }));
+        evidence->ablation = hl_taken(&rises);
+    }
+    return HL_OK;
+}
+
+hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ranker ranker,
+                           const hl_model *model, const hl_rank_options *options)
+{
+    const hl_gradients *gradients = evidence->gradients;
+
+    return hl_rank(out, ranker,
+                   &(hl_rank_inputs){ .profile  = evidence->profile,
+                                      .model    = model,
+                                      .gradient = gradients != NULL ? gradients->magnitude : NULL,
+                                      .ablation = evidence->ablation },
+                   options);
+}
+
+void hl_evidence_free(hl_evidence *evidence)
+{
+    hl_profile_free(evidence->profile);
+    hl_gradients_free(evidence->gradients);
+    hl_free(evidence->ablation);
+    *evidence = (hl_evidence){ 0 };
+}
