@@ -3,10 +3,7 @@
 
 #include "analysis/sheet.h"
 
-static const hl_column columns[] = {
-    { "head", HL_COLUMN_TEXT, 0 }, { "rows", HL_COLUMN_INT, 0 }, { "fair", HL_COLUMN_REAL, 3 },
-    { "sink", HL_COLUMN_BOOL, 0 }, { "why", HL_COLUMN_TEXT, 0 }, { 0 },
-};
+static const char columns[] = "head:t rows:i fair:3 sink:b why:t";
 
 static hl_sheet *small_table(void)
 {
@@ -49,11 +46,9 @@ static void check(hl_sheet_format format, const char *wanted)
 /* Parameters are read by people: no exponents, in whole numbers of any size that there is. */
 static void test_large_numbers(void **state)
 {
-    static const hl_column counts[] = { { "params", HL_COLUMN_REAL, 0 },
-                                        { "score", HL_COLUMN_REAL, 3 },
-                                        { 0 } };
-    hl_sheet              *table    = NULL;
-    char                  *text     = NULL;
+    static const char counts[] = "params:0 score:3";
+    hl_sheet         *table    = NULL;
+    char             *text     = NULL;
 
     (void)state;
     assert_ok(hl_sheet_new(&table, "counts", "Counts", counts));
@@ -149,10 +144,10 @@ static void test_reading(void **state)
 
 static void test_digits_survive_csv(void **state)
 {
-    static const hl_column one[]  = { { "x", HL_COLUMN_REAL, 1 }, { 0 } };
-    hl_random              random = { 4 };
-    hl_sheet              *table  = NULL;
-    char                  *text   = NULL;
+    static const char one[]  = "x:1";
+    hl_random         random = { 4 };
+    hl_sheet         *table  = NULL;
+    char             *text   = NULL;
 
     (void)state;
     assert_ok(hl_sheet_new(&table, "x", "x", one));
@@ -204,9 +199,9 @@ static void test_no_rows(void **state)
 static void foreign_text_is_harmless(void **state)
 {
     (void)state;
-    static const hl_column one[]   = { { "name", HL_COLUMN_TEXT, 0 }, { 0 } };
-    static const char     *names[] = {
-            "=1+2", "+a,b", "-x", "@y", "\tz", "\x1b[2J", "\u202eabc", "a=b"
+    static const char  one[]   = "name:t";
+    static const char *names[] = {
+        "=1+2", "+a,b", "-x", "@y", "\tz", "\x1b[2J", "\u202eabc", "a=b"
     };
     hl_sheet *table = NULL;
     char     *text  = NULL;

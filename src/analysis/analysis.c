@@ -1,8 +1,8 @@
-/* analysis.c - the tables by name; each is a function from a profile to a table.
+/* analysis.c - the tables by name; each is a function that fills a table from a profile.
  *
  * First come tables with a line for a head, or for a pair of heads, then those of layers, then those
- * by where in the text a row stands and what kind of token it is.  head_kinds.c has the two of what
- * heads do.  The list is at the end. */
+ * by where in the text a row stands and what kind of token it is, then those of what heads do.  The
+ * list, with names, titles and columns, is at the end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,174 +12,102 @@
 #include "analysis/head_kinds.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight/analysis.h"
-
-static void put_head(hl_sheet *table, int64_t layer, int64_t head)
-{
-    hl_sheet_put_int(table, layer);
-    hl_sheet_put_int(table, head);
-}
 
 /* -------------------------------------------------------------------- heads */
 
-static const hl_column head_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },        { "head", HL_COLUMN_INT, 0 },
-    { "rows", HL_COLUMN_INT, 0 },         { "entropy", HL_COLUMN_REAL, 3 },
-    { "entropy_low", HL_COLUMN_REAL, 3 }, { "entropy_high", HL_COLUMN_REAL, 3 },
-    { "fair", HL_COLUMN_REAL, 3 },        { "fair_low", HL_COLUMN_REAL, 3 },
-    { "fair_high", HL_COLUMN_REAL, 3 },   { "median", HL_COLUMN_REAL, 3 },
-    { "nosink", HL_COLUMN_REAL, 3 },      { "nosink_median", HL_COLUMN_REAL, 3 },
-    { "renyi2", HL_COLUMN_REAL, 3 },      { "varentropy", HL_COLUMN_REAL, 3 },
-    { "peak", HL_COLUMN_REAL, 3 },        { "peak_p95", HL_COLUMN_REAL, 3 },
-    { "self", HL_COLUMN_REAL, 3 },        { "previous", HL_COLUMN_REAL, 3 },
-    { "first", HL_COLUMN_REAL, 3 },       { "output_norm", HL_COLUMN_REAL, 3 },
-    { "broken", HL_COLUMN_INT, 0 },       { 0 },
-};
+static const char head_columns[] =
+    "layer:i head:i rows:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
+    "median:3 nosink:3 nosink_median:3 renyi2:3 varentropy:3 peak:3 peak_p95:3 self:3 "
+    "previous:3 first:3 output_norm:3 broken:i";
 
-static void put_head_row(hl_sheet *table, const hl_profile *profile, int64_t layer, int64_t head,
-                         const hl_interval *entropy, const hl_interval *fair)
+static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
+                            const hl_analysis_options *options)
 {
-    hl_moments rows = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY);
+    HL_FREED hl_interval *entropy = NULL, *fair = NULL;
 
-    put_head(table, layer, head);
-    hl_sheet_put_int(table, rows.count);
-    hl_sheet_put_real(table, rows.mean);
-    hl_sheet_put_real(table, entropy->low);
-    hl_sheet_put_real(table, entropy->high);
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_FAIR));
-    hl_sheet_put_real(table, fair->low);
-    hl_sheet_put_real(table, fair->high);
-    hl_sheet_put_real(table, hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_NOSINK));
-    hl_sheet_put_real(table, hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_RENYI2));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_VARENTROPY));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_PEAK));
-    hl_sheet_put_real(table, hl_profile_quantile(profile, layer, head, HL_HIST_PEAK, 0.95));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_SELF));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS));
-    hl_sheet_put_real(table, hl_profile_mean(profile, layer, head, HL_Q_FIRST));
-    hl_sheet_put_real(table, hl_profile_output_norm(profile, layer, head));
-    hl_sheet_put_int(table, hl_profile_broken(profile, layer, head));
-}
-
-static hl_status heads_table(hl_sheet **out, const hl_profile *profile,
-                             const hl_analysis_options *options)
-{
-    hl_status    status  = HL_OK;
-    int64_t      n_heads = hl_profile_n_heads(profile);
-    hl_sheet    *table   = NULL;
-    hl_interval *entropy = NULL;
-    hl_interval *fair    = NULL;
-
-    HL_TRY(hl_sheet_new(&table, "heads", "Every head: means over rows, 95% intervals by bootstrap",
-                        head_columns));
-    HL_TRY(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_TRY(hl_grid_intervals(&fair, profile, HL_Q_FAIR, options->seed));
+    HL_NEED(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY, options->seed));
+    HL_NEED(hl_grid_intervals(&fair, profile, HL_Q_FAIR, options->seed));
     HL_EACH_HEAD(profile, layer, head)
     {
-        int64_t place = layer * n_heads + head;
-        put_head_row(table, profile, layer, head, &entropy[place], &fair[place]);
-    }
+        int64_t    place = layer * hl_profile_n_heads(profile) + head;
+        hl_moments rows  = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY);
 
-done:
-    hl_free(entropy);
-    hl_free(fair);
-    return hl_sheet_hand_over(out, table, status);
+        hl_sheet_put_ints(table, layer, head, rows.count);
+        hl_sheet_put_reals(table, rows.mean, entropy[place].low, entropy[place].high,
+                           hl_profile_mean(profile, layer, head, HL_Q_FAIR), fair[place].low,
+                           fair[place].high,
+                           hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5),
+                           hl_profile_mean(profile, layer, head, HL_Q_NOSINK),
+                           hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5),
+                           hl_profile_mean(profile, layer, head, HL_Q_RENYI2),
+                           hl_profile_mean(profile, layer, head, HL_Q_VARENTROPY),
+                           hl_profile_mean(profile, layer, head, HL_Q_PEAK),
+                           hl_profile_quantile(profile, layer, head, HL_HIST_PEAK, 0.95),
+                           hl_profile_mean(profile, layer, head, HL_Q_SELF),
+                           hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS),
+                           hl_profile_mean(profile, layer, head, HL_Q_FIRST),
+                           hl_profile_output_norm(profile, layer, head));
+        hl_sheet_put_int(table, hl_profile_broken(profile, layer, head));
+    }
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- extremes */
 
-typedef struct scored {
-    int64_t layer;
-    int64_t head;
-    double  value;
-} scored;
-
-/* Lowest first; at equal value by layer and head, so that the order is the same everywhere. */
-static int compare_scored(const void *left, const void *right)
-{
-    const scored *a = left;
-    const scored *b = right;
-
-    if (a->value != b->value)
-        return a->value < b->value ? -1 : 1;
-    if (a->layer != b->layer)
-        return a->layer < b->layer ? -1 : 1;
-    return (a->head > b->head) - (a->head < b->head);
-}
-
-/* All heads that have the value, sorted. */
-static hl_status sort_heads(scored **out, int64_t *count, const hl_profile *profile,
+/* All heads that have the value, sorted as hl_shown_by_compare says. */
+static hl_status sort_heads(hl_shown_by **out, int64_t *count, const hl_profile *profile,
                             hl_quantity quantity)
 {
-    hl_status status = HL_ALLOC(out, (size_t)hl_grid_size(profile));
-
     *count = 0;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(out, (size_t)hl_grid_size(profile)));
     HL_EACH_HEAD(profile, layer, head)
     {
         double value = hl_profile_mean(profile, layer, head, quantity);
         if (!isnan(value))
-            (*out)[(*count)++] = (scored){ layer, head, value };
+            (*out)[(*count)++] = (hl_shown_by){ layer, head, value };
     }
-    qsort(*out, (size_t)*count, sizeof **out, compare_scored);
+    qsort(*out, (size_t)*count, sizeof **out, hl_shown_by_compare);
     return HL_OK;
 }
 
-static const hl_column extreme_columns[] = {
-    { "end", HL_COLUMN_TEXT, 0 },    { "rank", HL_COLUMN_INT, 0 },
-    { "layer", HL_COLUMN_INT, 0 },   { "head", HL_COLUMN_INT, 0 },
-    { "fair", HL_COLUMN_REAL, 3 },   { "entropy", HL_COLUMN_REAL, 3 },
-    { "nosink", HL_COLUMN_REAL, 3 }, { "peak", HL_COLUMN_REAL, 3 },
-    { "first", HL_COLUMN_REAL, 3 },  { 0 },
-};
+static const char extreme_columns[] =
+    "end:t rank:i layer:i head:i fair:3 entropy:3 nosink:3 peak:3 first:3";
 
 static void put_extreme(hl_sheet *table, const hl_profile *profile, const char *end, int64_t rank,
-                        const scored *which)
+                        const hl_shown_by *which)
 {
+    static const hl_quantity shown[] = { HL_Q_FAIR, HL_Q_ENTROPY, HL_Q_NOSINK, HL_Q_PEAK,
+                                         HL_Q_FIRST };
+
     hl_sheet_put_text(table, "%s", end);
-    hl_sheet_put_int(table, rank);
-    put_head(table, which->layer, which->head);
-    hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, HL_Q_FAIR));
-    hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, HL_Q_ENTROPY));
-    hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, HL_Q_NOSINK));
-    hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, HL_Q_PEAK));
-    hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, HL_Q_FIRST));
+    hl_sheet_put_ints(table, rank, which->layer, which->head);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, shown[i]));
 }
 
 /* By fair entropy; by entropy where no row saw enough keys for that. */
-static hl_status extremes_table(hl_sheet **out, const hl_profile *profile,
-                                const hl_analysis_options *options)
+static hl_status fill_extremes(hl_sheet *table, const hl_profile *profile,
+                               const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-    scored   *heads  = NULL;
-    int64_t   count  = 0;
-    int64_t   wanted = options->n_extremes > 0 ? options->n_extremes : 10;
-    bool      fair   = true;
+    HL_FREED hl_shown_by *heads  = NULL;
+    int64_t               count  = 0;
+    int64_t               wanted = options->n_extremes > 0 ? options->n_extremes : 10;
 
-    HL_TRY(
-        hl_sheet_new(&table, "extremes", "The most and the least focused heads", extreme_columns));
-    HL_TRY(sort_heads(&heads, &count, profile, HL_Q_FAIR));
-    if (count == 0) {
-        fair = false;
-        hl_free(heads);
-        heads = NULL;
-        HL_TRY(sort_heads(&heads, &count, profile, HL_Q_ENTROPY));
+    HL_NEED(sort_heads(&heads, &count, profile, HL_Q_FAIR));
+    bool fair = count > 0;
+    if (!fair) {
+        hl_free(hl_taken(&heads));
+        HL_NEED(sort_heads(&heads, &count, profile, HL_Q_ENTROPY));
     }
     for (int64_t i = 0; i < wanted && i < count; i++)
         put_extreme(table, profile, "most", i + 1, &heads[i]);
     for (int64_t i = 0; i < wanted && i < count; i++)
         put_extreme(table, profile, "least", i + 1, &heads[count - 1 - i]);
     hl_sheet_fact_text(table, "ranked by", "%s", fair ? "fair" : "entropy");
-
-done:
-    hl_free(heads);
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- similarity */
@@ -208,13 +136,10 @@ static int compare_pairs(const void *left, const void *right)
 
 static hl_status list_pairs(pair **out, int64_t *count, const hl_profile *profile)
 {
-    int64_t   n_heads = hl_profile_n_heads(profile);
-    size_t    most    = (size_t)(hl_profile_n_layers(profile) * n_heads * n_heads / 2);
-    hl_status status  = HL_ALLOC(out, most);
+    int64_t n_heads = hl_profile_n_heads(profile);
 
     *count = 0;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(out, (size_t)(hl_profile_n_layers(profile) * n_heads * n_heads / 2)));
     HL_EACH_HEAD(profile, layer, b)
     {
         for (int64_t a = 0; a < b; a++) {
@@ -228,126 +153,76 @@ static hl_status list_pairs(pair **out, int64_t *count, const hl_profile *profil
     return HL_OK;
 }
 
-static const hl_column pair_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },
-    { "a", HL_COLUMN_INT, 0 },
-    { "b", HL_COLUMN_INT, 0 },
-    { "similarity", HL_COLUMN_REAL, 3 },
-    { "beside_first", HL_COLUMN_REAL, 3 },
-    { "cka", HL_COLUMN_REAL, 3 },
-    { "norm_a", HL_COLUMN_REAL, 3 },
-    { "norm_b", HL_COLUMN_REAL, 3 },
-    { "redundant", HL_COLUMN_BOOL, 0 },
-    { 0 },
-};
+static const char pair_columns[] =
+    "layer:i a:i b:i similarity:3 beside_first:3 cka:3 norm_a:3 norm_b:3 redundant:b";
 
 /* Every pair over the threshold, and in any case the nearest few. */
-static hl_status similarity_table(hl_sheet **out, const hl_profile *profile,
-                                  const hl_analysis_options *options)
+static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
+                                 const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-    pair     *pairs  = NULL;
-    int64_t   count  = 0;
-    int64_t   least  = options->n_extremes > 0 ? options->n_extremes : 20;
-    double    limit  = hl_threshold_of(NULL, HL_T_REDUNDANCY_SIMILARITY);
+    HL_FREED pair *pairs = NULL;
+    int64_t        count = 0;
+    int64_t        least = options->n_extremes > 0 ? options->n_extremes : 20;
+    double         limit = hl_threshold_of(NULL, HL_T_REDUNDANCY_SIMILARITY);
 
-    HL_TRY(hl_sheet_new(&table, "similarity", "Pairs of heads of a layer, most alike first",
-                        pair_columns));
-    HL_TRY(list_pairs(&pairs, &count, profile));
+    HL_NEED(list_pairs(&pairs, &count, profile));
     for (int64_t i = 0; i < count && (i < least || pairs[i].in_common >= limit); i++) {
-        hl_sheet_put_int(table, pairs[i].layer);
-        hl_sheet_put_int(table, pairs[i].a);
-        hl_sheet_put_int(table, pairs[i].b);
-        hl_sheet_put_real(table, pairs[i].similarity);
-        hl_sheet_put_real(
-            table, hl_similarity_beside_first(profile, pairs[i].layer, pairs[i].a, pairs[i].b));
-        hl_sheet_put_real(table, hl_profile_cka(profile, pairs[i].layer, pairs[i].a, pairs[i].b));
-        hl_sheet_put_real(table, hl_profile_output_norm(profile, pairs[i].layer, pairs[i].a));
-        hl_sheet_put_real(table, hl_profile_output_norm(profile, pairs[i].layer, pairs[i].b));
+        int64_t layer = pairs[i].layer, a = pairs[i].a, b = pairs[i].b;
+
+        hl_sheet_put_ints(table, layer, a, b);
+        hl_sheet_put_reals(
+            table, pairs[i].similarity, hl_similarity_beside_first(profile, layer, a, b),
+            hl_profile_cka(profile, layer, a, b), hl_profile_output_norm(profile, layer, a),
+            hl_profile_output_norm(profile, layer, b));
         hl_sheet_put_bool(table, pairs[i].in_common >= limit);
     }
     hl_sheet_fact_real(table, "pairs", (double)count);
     hl_sheet_fact_real(table, "sampled rows of a head",
                        (double)hl_profile_pattern(profile, 0, 0, HL_PM_PEAK, false).count);
-
-done:
-    hl_free(pairs);
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- patterns */
 
-static const hl_column pattern_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },
-    { "head", HL_COLUMN_INT, 0 },
-    { "key_0", HL_COLUMN_TEXT, 0 },
-    { "rows", HL_COLUMN_INT, 0 },
-    { "diagonal", HL_COLUMN_REAL, 3 },
-    { "lift", HL_COLUMN_REAL, 1 },
-    { "previous", HL_COLUMN_REAL, 3 },
-    { "band", HL_COLUMN_REAL, 3 },
-    { "sink", HL_COLUMN_REAL, 3 },
-    { "diagonal_top", HL_COLUMN_REAL, 3 },
-    { "peak", HL_COLUMN_REAL, 3 },
-    { "off_diagonal", HL_COLUMN_REAL, 3 },
-    { "content", HL_COLUMN_REAL, 3 },
-    { "edges", HL_COLUMN_REAL, 3 },
-    { "k90", HL_COLUMN_REAL, 3 },
-    { "support2", HL_COLUMN_REAL, 3 },
-    { "induction", HL_COLUMN_REAL, 3 },
-    { "duplicate", HL_COLUMN_REAL, 3 },
-    { "probe_previous", HL_COLUMN_REAL, 3 },
-    { 0 },
-};
+static const char pattern_columns[] =
+    "layer:i head:i key_0:t rows:i diagonal:3 lift:1 previous:3 band:3 sink:3 diagonal_top:3 "
+    "peak:3 off_diagonal:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
+    "probe_previous:3";
 
 static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t layer, int64_t head,
                             bool nosink)
 {
-    double     mean[HL_N_PATTERN_METRICS];
-    hl_moments peak = hl_profile_pattern(profile, layer, head, HL_PM_PEAK, nosink);
+    double mean[HL_N_PATTERN_METRICS];
 
     for (int metric = 0; metric < HL_N_PATTERN_METRICS; metric++)
         mean[metric] =
             hl_profile_pattern(profile, layer, head, (hl_pattern_metric)metric, nosink).mean;
-    put_head(table, layer, head);
+    hl_sheet_put_ints(table, layer, head);
     hl_sheet_put_text(table, "%s", nosink ? "without" : "with");
-    hl_sheet_put_int(table, peak.count);
-    hl_sheet_put_real(table, mean[HL_PM_DIAGONAL]);
-    hl_sheet_put_real(table, mean[HL_PM_DIAGONAL] / mean[HL_PM_CHANCE]);
-    hl_sheet_put_real(table, mean[HL_PM_PREVIOUS]);
-    hl_sheet_put_real(table, mean[HL_PM_BAND]);
-    hl_sheet_put_real(table, nosink ? NAN : mean[HL_PM_SINK]);
-    hl_sheet_put_real(table, mean[HL_PM_DIAGONAL_TOP]);
-    hl_sheet_put_real(table, mean[HL_PM_PEAK]);
-    hl_sheet_put_real(table, 1.0 - mean[HL_PM_DIAGONAL]);
-    hl_sheet_put_real(table, mean[HL_PM_CONTENT]);
-    hl_sheet_put_real(table, mean[HL_PM_EDGES]);
-    hl_sheet_put_real(table, mean[HL_PM_K90]);
-    hl_sheet_put_real(table, mean[HL_PM_SUPPORT2]);
+    hl_sheet_put_int(table, hl_profile_pattern(profile, layer, head, HL_PM_PEAK, nosink).count);
+    hl_sheet_put_reals(table, mean[HL_PM_DIAGONAL], mean[HL_PM_DIAGONAL] / mean[HL_PM_CHANCE],
+                       mean[HL_PM_PREVIOUS], mean[HL_PM_BAND], nosink ? NAN : mean[HL_PM_SINK],
+                       mean[HL_PM_DIAGONAL_TOP], mean[HL_PM_PEAK], 1.0 - mean[HL_PM_DIAGONAL],
+                       mean[HL_PM_CONTENT], mean[HL_PM_EDGES], mean[HL_PM_K90],
+                       mean[HL_PM_SUPPORT2]);
     for (int probe = 0; probe < HL_N_PROBES; probe++)
         hl_sheet_put_real(table,
                           nosink ? NAN : hl_profile_probe(profile, layer, head, (hl_probe)probe));
 }
 
-static hl_status patterns_table(hl_sheet **out, const hl_profile *profile,
-                                const hl_analysis_options *options)
+static hl_status fill_patterns(hl_sheet *table, const hl_profile *profile,
+                               const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-
     (void)options;
-    HL_TRY(hl_sheet_new(&table, "patterns", "Patterns of every head, over sampled rows",
-                        pattern_columns));
     HL_EACH_HEAD(profile, layer, head)
     {
         put_pattern_row(table, profile, layer, head, false);
         put_pattern_row(table, profile, layer, head, true);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
+
+/* ------------------------------------------------------------------- layers */
 
 static hl_status new_layers(hl_layer_profile **out, const hl_profile *profile, hl_quantity quantity,
                             uint64_t seed)
@@ -356,125 +231,63 @@ static hl_status new_layers(hl_layer_profile **out, const hl_profile *profile, h
                                 seed);
 }
 
-/* ------------------------------------------------------------------- layers */
+static const char layer_columns[] =
+    "layer:i heads:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
+    "block_influence:3";
 
-static const hl_column layer_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },
-    { "heads", HL_COLUMN_INT, 0 },
-    { "entropy", HL_COLUMN_REAL, 3 },
-    { "entropy_low", HL_COLUMN_REAL, 3 },
-    { "entropy_high", HL_COLUMN_REAL, 3 },
-    { "fair", HL_COLUMN_REAL, 3 },
-    { "fair_low", HL_COLUMN_REAL, 3 },
-    { "fair_high", HL_COLUMN_REAL, 3 },
-    { "block_influence", HL_COLUMN_REAL, 3 },
-    { 0 },
-};
-
-static hl_status layers_table(hl_sheet **out, const hl_profile *profile,
-                              const hl_analysis_options *options)
+static hl_status fill_layers(hl_sheet *table, const hl_profile *profile,
+                             const hl_analysis_options *options)
 {
-    hl_status         status  = HL_OK;
-    hl_sheet         *table   = NULL;
-    hl_layer_profile *entropy = NULL;
-    hl_layer_profile *fair    = NULL;
+    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *entropy = NULL, *fair = NULL;
 
-    HL_TRY(hl_sheet_new(&table, "layers",
-                        "Every layer: means over heads, 95% intervals by bootstrap",
-                        layer_columns));
-    HL_TRY(new_layers(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_TRY(new_layers(&fair, profile, HL_Q_FAIR, options->seed));
+    HL_NEED(new_layers(&entropy, profile, HL_Q_ENTROPY, options->seed));
+    HL_NEED(new_layers(&fair, profile, HL_Q_FAIR, options->seed));
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
-        hl_sheet_put_int(table, layer);
-        hl_sheet_put_int(table, hl_profile_heads_of(profile, layer));
-        hl_sheet_put_real(table, entropy->means[layer]);
-        hl_sheet_put_real(table, entropy->lows[layer]);
-        hl_sheet_put_real(table, entropy->highs[layer]);
-        hl_sheet_put_real(table, fair->means[layer]);
-        hl_sheet_put_real(table, fair->lows[layer]);
-        hl_sheet_put_real(table, fair->highs[layer]);
-        hl_sheet_put_real(table, hl_profile_block_influence(profile, layer));
+        hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
+        hl_sheet_put_reals(table, entropy->means[layer], entropy->lows[layer],
+                           entropy->highs[layer], fair->means[layer], fair->lows[layer],
+                           fair->highs[layer], hl_profile_block_influence(profile, layer));
     }
-
-done:
-    hl_layer_profile_free(entropy);
-    hl_layer_profile_free(fair);
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
-/* -------------------------------------------------------------------- shape */
+static const char shape_columns[] =
+    "quantity:t range:3 error:4 flat:b minimum:i depth:2 curvature:3 spearman:3";
 
-static const hl_column shape_columns[] = {
-    { "quantity", HL_COLUMN_TEXT, 0 },
-    { "range", HL_COLUMN_REAL, 3 },
-    { "error", HL_COLUMN_REAL, 4 },
-    { "flat", HL_COLUMN_BOOL, 0 },
-    { "minimum", HL_COLUMN_INT, 0 },
-    { "depth", HL_COLUMN_REAL, 2 },
-    { "curvature", HL_COLUMN_REAL, 3 },
-    { "spearman", HL_COLUMN_REAL, 3 },
-    { 0 },
-};
-
-static hl_status shape_table(hl_sheet **out, const hl_profile *profile,
-                             const hl_analysis_options *options)
+static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
+                            const hl_analysis_options *options)
 {
     static const struct {
         const char *name;
         hl_quantity quantity;
     } wanted[] = { { "entropy", HL_Q_ENTROPY }, { "fair", HL_Q_FAIR }, { "nosink", HL_Q_NOSINK } };
 
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-
-    HL_TRY(hl_sheet_new(&table, "shape", "The shape of the layer profile", shape_columns));
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        hl_layer_profile *layers = NULL;
+        HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
 
-        HL_TRY(new_layers(&layers, profile, wanted[i].quantity, options->seed));
+        HL_NEED(new_layers(&layers, profile, wanted[i].quantity, options->seed));
+        const hl_layer_shape *shape = &layers->shape;
         hl_sheet_put_text(table, "%s", wanted[i].name);
-        hl_sheet_put_real(table, layers->shape.range);
-        hl_sheet_put_real(table, layers->shape.error);
-        hl_sheet_put_bool(table, layers->shape.flat);
-        hl_sheet_put_int(table, layers->shape.minimum >= 0 ? layers->shape.minimum : HL_NO_INT);
-        hl_sheet_put_real(table, layers->shape.depth);
-        hl_sheet_put_real(table, layers->shape.curvature);
-        hl_sheet_put_real(table, layers->shape.spearman);
-        hl_layer_profile_free(layers);
+        hl_sheet_put_reals(table, shape->range, shape->error);
+        hl_sheet_put_bool(table, shape->flat);
+        hl_sheet_put_int(table, shape->minimum >= 0 ? shape->minimum : HL_NO_INT);
+        hl_sheet_put_reals(table, shape->depth, shape->curvature, shape->spearman);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
-/* ----------------------------------------------------------------- variance */
+static const char variance_columns[] =
+    "layer:i heads:i variance:4 fair_deviation:4 lowest:3 highest:3";
 
-static const hl_column variance_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },
-    { "heads", HL_COLUMN_INT, 0 },
-    { "variance", HL_COLUMN_REAL, 4 },
-    { "fair_deviation", HL_COLUMN_REAL, 4 },
-    { "lowest", HL_COLUMN_REAL, 3 },
-    { "highest", HL_COLUMN_REAL, 3 },
-    { 0 },
-};
-
-static hl_status variance_table(hl_sheet **out, const hl_profile *profile,
-                                const hl_analysis_options *options)
+static hl_status fill_variance(hl_sheet *table, const hl_profile *profile,
+                               const hl_analysis_options *options)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_profile_n_heads(profile);
-    hl_sheet *table   = NULL;
-    double   *entropy = NULL;
-    double   *fair    = NULL;
+    int64_t          n_heads = hl_profile_n_heads(profile);
+    HL_FREED double *entropy = NULL, *fair = NULL;
 
     (void)options;
-    HL_TRY(
-        hl_sheet_new(&table, "variance",
-                     "How much the heads of a layer differ (equal entropy is not equal attention)",
-                     variance_columns));
-    HL_TRY(hl_grid_means(&entropy, profile, HL_Q_ENTROPY));
-    HL_TRY(hl_grid_means(&fair, profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_means(&entropy, profile, HL_Q_ENTROPY));
+    HL_NEED(hl_grid_means(&fair, profile, HL_Q_FAIR));
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         const double *row   = entropy + layer * n_heads;
         double        least = NAN, most = NAN;
@@ -483,30 +296,14 @@ static hl_status variance_table(hl_sheet **out, const hl_profile *profile,
             least = fmin(least, row[head]); /* both pass NaN over */
             most  = fmax(most, row[head]);
         }
-        hl_sheet_put_int(table, layer);
-        hl_sheet_put_int(table, hl_profile_heads_of(profile, layer));
-        hl_sheet_put_real(table, hl_variance(row, n_heads));
-        hl_sheet_put_real(table, sqrt(hl_variance(fair + layer * n_heads, n_heads)));
-        hl_sheet_put_real(table, least);
-        hl_sheet_put_real(table, most);
+        hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
+        hl_sheet_put_reals(table, hl_variance(row, n_heads),
+                           sqrt(hl_variance(fair + layer * n_heads, n_heads)), least, most);
     }
-
-done:
-    hl_free(entropy);
-    hl_free(fair);
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- positions */
-
-static const hl_column position_columns[] = {
-    { "from", HL_COLUMN_INT, 0 },         { "to", HL_COLUMN_INT, 0 },
-    { "rows", HL_COLUMN_INT, 0 },         { "entropy", HL_COLUMN_REAL, 3 },
-    { "entropy_low", HL_COLUMN_REAL, 3 }, { "entropy_high", HL_COLUMN_REAL, 3 },
-    { "fair", HL_COLUMN_REAL, 3 },        { "fair_low", HL_COLUMN_REAL, 3 },
-    { "fair_high", HL_COLUMN_REAL, 3 },   { "lowest", HL_COLUMN_REAL, 3 },
-    { "highest", HL_COLUMN_REAL, 3 },     { 0 },
-};
 
 /* What the heads' means of something come to. */
 typedef struct summary {
@@ -535,113 +332,65 @@ static double mean_of(const summary *total)
     return total->count > 0 ? total->sum / (double)total->count : NAN;
 }
 
-static void put_bucket(hl_sheet *table, int64_t bucket)
+/* The first position of a bucket, and its last, which is the one before the next bucket's first. */
+static int64_t start_of(int64_t bucket)
 {
-    hl_sheet_put_int(table, (INT64_C(1) << bucket) - 1);
-    hl_sheet_put_int(table, (INT64_C(2) << bucket) - 2);
+    return (INT64_C(1) << bucket) - 1;
 }
 
-static void put_curve(hl_sheet *table, const hl_position_curve *curve, int64_t bucket)
-{
-    hl_sheet_put_real(table, curve->means[bucket]);
-    hl_sheet_put_real(table, curve->lows[bucket]);
-    hl_sheet_put_real(table, curve->highs[bucket]);
-}
+static const char position_columns[] =
+    "from:i to:i rows:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
+    "lowest:3 highest:3";
 
-static hl_status positions_table(hl_sheet **out, const hl_profile *profile,
-                                 const hl_analysis_options *options)
+static hl_status fill_positions(hl_sheet *table, const hl_profile *profile,
+                                const hl_analysis_options *options)
 {
-    hl_status         status = HL_OK;
-    hl_sheet         *table  = NULL;
     hl_position_curve entropy, fair;
 
-    HL_TRY(hl_sheet_new(&table, "positions",
-                        "Entropy by position: means over heads, 95% intervals by bootstrap",
-                        position_columns));
-    HL_TRY(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_TRY(hl_position_curve_read(&fair, profile, HL_Q_FAIR, options->seed));
-    for (int64_t bucket = 0; bucket < hl_profile_n_buckets(profile); bucket++) {
+    HL_NEED(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY, options->seed));
+    HL_NEED(hl_position_curve_read(&fair, profile, HL_Q_FAIR, options->seed));
+    for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++) {
         summary heads = nothing;
 
         HL_EACH_HEAD(profile, layer, head)
-        {
-            add_moments(&heads, hl_profile_by_position(profile, layer, head, bucket, HL_Q_ENTROPY));
-        }
+        add_moments(&heads, hl_profile_by_position(profile, layer, head, i, HL_Q_ENTROPY));
         if (heads.rows == 0)
             continue;
-        put_bucket(table, bucket);
-        hl_sheet_put_int(table, heads.rows);
-        put_curve(table, &entropy, bucket);
-        put_curve(table, &fair, bucket);
-        hl_sheet_put_real(table, heads.lowest);
-        hl_sheet_put_real(table, heads.highest);
+        hl_sheet_put_ints(table, start_of(i), start_of(i + 1) - 1, heads.rows);
+        hl_sheet_put_reals(table, entropy.means[i], entropy.lows[i], entropy.highs[i],
+                           fair.means[i], fair.lows[i], fair.highs[i], heads.lowest, heads.highest);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
-static const hl_column head_position_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },
-    { "head", HL_COLUMN_INT, 0 },
-    { "from", HL_COLUMN_INT, 0 },
-    { "to", HL_COLUMN_INT, 0 },
-    { "rows", HL_COLUMN_INT, 0 },
-    { "entropy", HL_COLUMN_REAL, 3 },
-    { "deviation", HL_COLUMN_REAL, 3 },
-    { "fair", HL_COLUMN_REAL, 3 },
-    { 0 },
-};
+static const char head_position_columns[] =
+    "layer:i head:i from:i to:i rows:i entropy:3 deviation:3 fair:3";
 
-static hl_status positions_by_head_table(hl_sheet **out, const hl_profile *profile,
-                                         const hl_analysis_options *options)
+static hl_status fill_positions_by_head(hl_sheet *table, const hl_profile *profile,
+                                        const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-
     (void)options;
-    HL_TRY(hl_sheet_new(&table, "positions-by-head", "Entropy of every head by position",
-                        head_position_columns));
     HL_EACH_HEAD(profile, layer, head)
-    {
-        for (int64_t bucket = 0; bucket < hl_profile_n_buckets(profile); bucket++) {
-            hl_moments entropy = hl_profile_by_position(profile, layer, head, bucket, HL_Q_ENTROPY);
+    for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++) {
+        hl_moments entropy = hl_profile_by_position(profile, layer, head, i, HL_Q_ENTROPY);
 
-            if (entropy.count == 0)
-                continue;
-            hl_sheet_put_int(table, layer);
-            hl_sheet_put_int(table, head);
-            put_bucket(table, bucket);
-            hl_sheet_put_int(table, entropy.count);
-            hl_sheet_put_real(table, entropy.mean);
-            hl_sheet_put_real(table, sqrt(entropy.variance));
-            hl_sheet_put_real(table,
-                              hl_profile_by_position(profile, layer, head, bucket, HL_Q_FAIR).mean);
-        }
+        if (entropy.count == 0)
+            continue;
+        hl_sheet_put_ints(table, layer, head, start_of(i), start_of(i + 1) - 1, entropy.count);
+        hl_sheet_put_reals(table, entropy.mean, sqrt(entropy.variance),
+                           hl_profile_by_position(profile, layer, head, i, HL_Q_FAIR).mean);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------- token types */
 
-static const hl_column type_columns[] = {
-    { "type", HL_COLUMN_TEXT, 0 },    { "rows", HL_COLUMN_INT, 0 },
-    { "entropy", HL_COLUMN_REAL, 3 }, { "fair", HL_COLUMN_REAL, 3 },
-    { "renyi2", HL_COLUMN_REAL, 3 },  { "lowest", HL_COLUMN_REAL, 3 },
-    { "highest", HL_COLUMN_REAL, 3 }, { 0 },
-};
+static const char type_columns[] = "type:t rows:i entropy:3 fair:3 renyi2:3 lowest:3 highest:3";
 
-static hl_status token_types_table(hl_sheet **out, const hl_profile *profile,
-                                   const hl_analysis_options *options)
+static hl_status fill_token_types(hl_sheet *table, const hl_profile *profile,
+                                  const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-
     (void)options;
-    HL_TRY(hl_sheet_new(&table, "token-types", "Entropy by type of token, means over heads",
-                        type_columns));
     for (int64_t type = 0; type < hl_profile_n_types(profile); type++) {
         summary entropy = nothing, fair = nothing, renyi2 = nothing;
 
@@ -653,65 +402,33 @@ static hl_status token_types_table(hl_sheet **out, const hl_profile *profile,
         }
         hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, type));
         hl_sheet_put_int(table, entropy.rows);
-        hl_sheet_put_real(table, mean_of(&entropy));
-        hl_sheet_put_real(table, mean_of(&fair));
-        hl_sheet_put_real(table, mean_of(&renyi2));
-        hl_sheet_put_real(table, entropy.lowest);
-        hl_sheet_put_real(table, entropy.highest);
+        hl_sheet_put_reals(table, mean_of(&entropy), mean_of(&fair), mean_of(&renyi2),
+                           entropy.lowest, entropy.highest);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
-static const hl_column head_type_columns[] = {
-    { "layer", HL_COLUMN_INT, 0 },    { "head", HL_COLUMN_INT, 0 },
-    { "type", HL_COLUMN_TEXT, 0 },    { "rows", HL_COLUMN_INT, 0 },
-    { "entropy", HL_COLUMN_REAL, 3 }, { "fair", HL_COLUMN_REAL, 3 },
-    { "renyi2", HL_COLUMN_REAL, 3 },  { 0 },
-};
+static const char head_type_columns[] = "layer:i head:i type:t rows:i entropy:3 fair:3 renyi2:3";
 
-static hl_status token_types_by_head_table(hl_sheet **out, const hl_profile *profile,
-                                           const hl_analysis_options *options)
+static hl_status fill_token_types_by_head(hl_sheet *table, const hl_profile *profile,
+                                          const hl_analysis_options *options)
 {
-    hl_status status = HL_OK;
-    hl_sheet *table  = NULL;
-
     (void)options;
-    HL_TRY(hl_sheet_new(&table, "token-types-by-head", "Entropy of every head by type of token",
-                        head_type_columns));
     HL_EACH_HEAD(profile, layer, head)
-    {
-        for (int64_t type = 0; type < hl_profile_n_types(profile); type++) {
-            hl_moments entropy = hl_profile_by_type(profile, layer, head, type, HL_Q_ENTROPY);
+    for (int64_t type = 0; type < hl_profile_n_types(profile); type++) {
+        hl_moments entropy = hl_profile_by_type(profile, layer, head, type, HL_Q_ENTROPY);
 
-            hl_sheet_put_int(table, layer);
-            hl_sheet_put_int(table, head);
-            hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, type));
-            hl_sheet_put_int(table, entropy.count);
-            hl_sheet_put_real(table, entropy.mean);
-            hl_sheet_put_real(table,
-                              hl_profile_by_type(profile, layer, head, type, HL_Q_FAIR).mean);
-            hl_sheet_put_real(table,
-                              hl_profile_by_type(profile, layer, head, type, HL_Q_RENYI2).mean);
-        }
+        hl_sheet_put_ints(table, layer, head);
+        hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, type));
+        hl_sheet_put_int(table, entropy.count);
+        hl_sheet_put_reals(table, entropy.mean,
+                           hl_profile_by_type(profile, layer, head, type, HL_Q_FAIR).mean,
+                           hl_profile_by_type(profile, layer, head, type, HL_Q_RENYI2).mean);
     }
-
-done:
-    return hl_sheet_hand_over(out, table, status);
+    return HL_OK;
 }
 
-/* ----------------------------------------------------------------- lookback */
-
-static const hl_column lookback_columns[] = {
-    { "from", HL_COLUMN_TEXT, 0 },
-    { "to", HL_COLUMN_TEXT, 0 },
-    { "mean", HL_COLUMN_REAL, 3 },
-    { "least", HL_COLUMN_REAL, 3 },
-    { "most", HL_COLUMN_REAL, 3 },
-    { "head", HL_COLUMN_TEXT, 0 },
-    { 0 },
-};
+static const char lookback_columns[] = "from:t to:t mean:3 least:3 most:3 head:t";
 
 static void put_lookback(hl_sheet *table, const hl_profile *profile, int64_t from, int64_t to)
 {
@@ -728,30 +445,123 @@ static void put_lookback(hl_sheet *table, const hl_profile *profile, int64_t fro
     }
     hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, from));
     hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, to));
-    hl_sheet_put_real(table, mean_of(&total));
-    hl_sheet_put_real(table, total.lowest);
-    hl_sheet_put_real(table, total.highest);
+    hl_sheet_put_reals(table, mean_of(&total), total.lowest, total.highest);
     hl_sheet_put_text(table, "%s", most);
 }
 
-static hl_status lookback_table(hl_sheet **out, const hl_profile *profile,
-                                const hl_analysis_options *options)
+static hl_status fill_lookback(hl_sheet *table, const hl_profile *profile,
+                               const hl_analysis_options *options)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_types = hl_profile_n_types(profile);
-    hl_sheet *table   = NULL;
+    int64_t n_types = hl_profile_n_types(profile);
 
     (void)options;
-    HL_TRY(
-        hl_sheet_new(&table, "lookback",
-                     "How much attention tokens of one type give to another, over heads; and who "
-                     "gives most",
-                     lookback_columns));
     for (int64_t i = 0; i < n_types * n_types; i++)
         put_lookback(table, profile, i / n_types, i % n_types);
+    return HL_OK;
+}
 
-done:
-    return hl_sheet_hand_over(out, table, status);
+/* --------------------------------------------------------------- head types */
+
+static const char kind_columns[] = "layer:i head:i type:t value:3 threshold:2 rule:t";
+
+static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
+                                 const hl_analysis_options *options)
+{
+    int64_t counts[HL_N_HEAD_KINDS] = { 0 };
+
+    (void)options;
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        hl_head_type type = hl_head_type_of(profile, layer, head);
+
+        counts[type.kind]++;
+        hl_sheet_put_ints(table, layer, head);
+        hl_sheet_put_text(table, "%s", hl_head_kind_name(type.kind));
+        hl_sheet_put_reals(table, type.value, type.threshold);
+        hl_sheet_put_text(table, "%s", type.rule);
+    }
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
+        if (counts[kind] > 0)
+            hl_sheet_fact_real(table, hl_head_kind_name((hl_head_kind)kind), (double)counts[kind]);
+    }
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- clusters */
+
+static const char cluster_columns[] =
+    "cluster:i heads:i typical:t type:t fair:2 first:2 previous:2 band:2 members:t";
+
+static hl_head_kind commonest(const int64_t kinds[HL_N_HEAD_KINDS])
+{
+    int best = 0;
+
+    for (int kind = 1; kind < HL_N_HEAD_KINDS; kind++)
+        best = kinds[kind] > kinds[best] ? kind : best;
+    return (hl_head_kind)best;
+}
+
+/* A quantity that was not measured of one head is not known of the cluster: NaN spreads. */
+static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
+                             const hl_profile *profile, int64_t cluster)
+{
+    int64_t        n_heads = hl_profile_n_heads(profile), count = 0;
+    int64_t        kinds[HL_N_HEAD_KINDS] = { 0 };
+    double         fair = 0.0, first = 0.0, previous = 0.0, band = 0.0;
+    hl_text        members = { 0 };
+    HL_FREED char *list    = NULL;
+    char           name[HL_HEAD_NAME_BYTES];
+
+    for (int64_t i = 0; i < clusters->n_heads; i++) {
+        int64_t layer = clusters->places[i] / n_heads, head = clusters->places[i] % n_heads;
+
+        if (clusters->labels[i] != cluster)
+            continue;
+        count++;
+        kinds[hl_head_type_of(profile, layer, head).kind]++;
+        fair += hl_profile_mean(profile, layer, head, HL_Q_FAIR);
+        first += hl_profile_mean(profile, layer, head, HL_Q_FIRST);
+        previous += hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS);
+        band += hl_profile_pattern(profile, layer, head, HL_PM_BAND, false).mean;
+        hl_text_addf(&members, "%s%s", members.n_bytes > 0 ? " " : "",
+                     hl_head_name(name, layer, head));
+    }
+    HL_NEED(hl_text_finish(&list, &members));
+    int64_t medoid = clusters->medoids[cluster];
+    double  n      = (double)count;
+    hl_sheet_put_ints(table, cluster, count);
+    hl_sheet_put_text(table, "%s", hl_head_name(name, medoid / n_heads, medoid % n_heads));
+    hl_sheet_put_text(table, "%s", hl_head_kind_name(commonest(kinds)));
+    hl_sheet_put_reals(table, fair / n, first / n, previous / n, band / n);
+    hl_sheet_put_text(table, "%s", list);
+    return HL_OK;
+}
+
+/* What to make of the mean agreement between divisions of parts of the heads. */
+static const char *in_words(double stability)
+{
+    if (isnan(stability))
+        return "too few heads to divide";
+    if (stability >= 0.8)
+        return "stable: the same groups come out without a fifth of the heads";
+    return stability >= 0.5 ? "partly stable: the borders move when heads are left out"
+                            : "not stable: do not read much into these groups";
+}
+
+static hl_status fill_clusters(hl_sheet *table, const hl_profile *profile,
+                               const hl_analysis_options *options)
+{
+    HL_CLOSED(hl_head_clusters_free) hl_head_clusters *clusters = NULL;
+
+    HL_NEED(hl_head_clusters_new(&clusters, profile, options->seed));
+    for (int64_t cluster = 0; cluster < clusters->n_clusters; cluster++)
+        HL_NEED(put_cluster(table, clusters, profile, cluster));
+    hl_sheet_fact_real(table, "silhouette", clusters->silhouette);
+    hl_sheet_fact_real(table, "stability", clusters->stability.mean);
+    hl_sheet_fact_real(table, "least stability", clusters->stability.least);
+    hl_sheet_fact_text(table, "verdict", "%s", in_words(clusters->stability.mean));
+    hl_sheet_fact_real(table, "features", (double)clusters->n_features);
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- the list */
@@ -759,22 +569,43 @@ done:
 static const struct {
     const char *name;
     const char *summary;
-    hl_status (*run)(hl_sheet **out, const hl_profile *profile, const hl_analysis_options *options);
+    const char *title;
+    const char *columns;
+    hl_status (*fill)(hl_sheet *table, const hl_profile *profile,
+                      const hl_analysis_options *options);
 } analyses[] = {
-    { "heads", "every head: entropies with intervals, peak, self, previous, first", heads_table },
-    { "layers", "every layer: mean entropies with intervals, block influence", layers_table },
-    { "shape", "the layer profile's range, minimum, curvature, trend; is it flat?", shape_table },
-    { "variance", "how much the heads of a layer differ", variance_table },
-    { "extremes", "the most and the least focused heads", extremes_table },
-    { "similarity", "pairs of heads whose rows are nearly the same", similarity_table },
-    { "patterns", "diagonal, band, sink and sparsity of every head", patterns_table },
-    { "positions", "entropy by position in the sequence", positions_table },
-    { "positions-by-head", "the same for every head", positions_by_head_table },
-    { "token-types", "entropy by type of token", token_types_table },
-    { "token-types-by-head", "the same for every head", token_types_by_head_table },
-    { "lookback", "how much attention each type of token gives to each", lookback_table },
-    { "head-types", "what each head does, and the rule that said so", hl_head_types_table },
-    { "clusters", "heads that behave alike, and how stable that is", hl_head_clusters_table },
+    { "heads", "every head: entropies with intervals, peak, self, previous, first",
+      "Every head: means over rows, 95% intervals by bootstrap", head_columns, fill_heads },
+    { "layers", "every layer: mean entropies with intervals, block influence",
+      "Every layer: means over heads, 95% intervals by bootstrap", layer_columns, fill_layers },
+    { "shape", "the layer profile's range, minimum, curvature, trend; is it flat?",
+      "The shape of the layer profile", shape_columns, fill_shape },
+    { "variance", "how much the heads of a layer differ",
+      "How much the heads of a layer differ (equal entropy is not equal attention)",
+      variance_columns, fill_variance },
+    { "extremes", "the most and the least focused heads", "The most and the least focused heads",
+      extreme_columns, fill_extremes },
+    { "similarity", "pairs of heads whose rows are nearly the same",
+      "Pairs of heads of a layer, most alike first", pair_columns, fill_similarity },
+    { "patterns", "diagonal, band, sink and sparsity of every head",
+      "Patterns of every head, over sampled rows", pattern_columns, fill_patterns },
+    { "positions", "entropy by position in the sequence",
+      "Entropy by position: means over heads, 95% intervals by bootstrap", position_columns,
+      fill_positions },
+    { "positions-by-head", "the same for every head", "Entropy of every head by position",
+      head_position_columns, fill_positions_by_head },
+    { "token-types", "entropy by type of token", "Entropy by type of token, means over heads",
+      type_columns, fill_token_types },
+    { "token-types-by-head", "the same for every head", "Entropy of every head by type of token",
+      head_type_columns, fill_token_types_by_head },
+    { "lookback", "how much attention each type of token gives to each",
+      "How much attention tokens of one type give to another, over heads; and who gives most",
+      lookback_columns, fill_lookback },
+    { "head-types", "what each head does, and the rule that said so",
+      "What each head does: the first rule that holds", kind_columns, fill_head_types },
+    { "clusters", "heads that behave alike, and how stable that is",
+      "Heads that behave alike: by position, token type and pattern", cluster_columns,
+      fill_clusters },
 };
 
 enum { N_ANALYSES = sizeof analyses / sizeof *analyses };
@@ -803,16 +634,17 @@ static void add_facts(hl_sheet *table, const hl_profile *profile)
 hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name,
                      const hl_analysis_options *options)
 {
-    const hl_analysis_options defaults = { 0 };
-    hl_sheet                 *table    = NULL;
+    const hl_analysis_options          defaults = { 0 };
+    HL_CLOSED(hl_sheet_free) hl_sheet *table    = NULL;
 
     *out = NULL;
     for (size_t i = 0; i < N_ANALYSES; i++) {
         if (strcmp(name, analyses[i].name) != 0)
             continue;
-        HL_NEED(analyses[i].run(&table, profile, options != NULL ? options : &defaults));
+        HL_NEED(hl_sheet_new(&table, analyses[i].name, analyses[i].title, analyses[i].columns));
+        HL_NEED(analyses[i].fill(table, profile, options != NULL ? options : &defaults));
         add_facts(table, profile);
-        return hl_sheet_hand_over(out, table, HL_OK);
+        return hl_sheet_hand_over(out, hl_taken(&table), HL_OK);
     }
     return hl_fail(HL_BAD_ARGUMENT, "no table is called '%s'", name);
 }

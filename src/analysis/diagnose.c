@@ -84,7 +84,7 @@ static int compare_places(const hl_shown_by *a, const hl_shown_by *b)
     return (a->head > b->head) - (a->head < b->head);
 }
 
-static int compare_rising(const void *left, const void *right)
+int hl_shown_by_compare(const void *left, const void *right)
 {
     const hl_shown_by *a = left;
     const hl_shown_by *b = right;
@@ -104,7 +104,7 @@ void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first)
 {
     if (diagnosis->n_heads > 1)
         qsort(diagnosis->heads, (size_t)diagnosis->n_heads, sizeof *diagnosis->heads,
-              highest_first ? compare_falling : compare_rising);
+              highest_first ? compare_falling : hl_shown_by_compare);
 }
 
 bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head)

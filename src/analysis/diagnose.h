@@ -6,6 +6,7 @@
 #define HL_ANALYSIS_DIAGNOSE_H
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "headlight/analysis.h"
 #include "stats/profile.h"
 
@@ -30,6 +31,10 @@ typedef struct hl_examination {
 hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value);
 /* Sorts them: lowest values first, or highest. */
 void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first);
+/* For qsort: lowest values first, equal ones by layer and head, so that the order is the same
+ * everywhere. */
+int hl_shown_by_compare(const void *left, const void *right);
+HL_CLOSES(hl_diagnoses_free, hl_diagnoses)
 
 /* Says that the check did not run and what it needs; returns HL_OK. */
 hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how);

@@ -7,6 +7,7 @@
 #ifndef HL_ANALYSIS_GRID_H
 #define HL_ANALYSIS_GRID_H
 
+#include "base/memory.h"
 #include "headlight/profile.h"
 #include "stats/profile.h"
 
@@ -85,6 +86,7 @@ typedef struct hl_layer_profile {
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
                                hl_quantity quantity, double flat_errors, uint64_t seed);
 void      hl_layer_profile_free(hl_layer_profile *layers);
+HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 
 /* ---------------------------------------------------------------- positions */
 

@@ -3,6 +3,7 @@
 #define HL_ANALYSIS_HEAD_KINDS_H
 
 #include "analysis/cluster.h"
+#include "base/memory.h"
 #include "headlight/analysis.h"
 #include "stats/profile.h"
 
@@ -61,13 +62,6 @@ typedef struct hl_head_clusters {
 
 hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile, uint64_t seed);
 void      hl_head_clusters_free(hl_head_clusters *clusters);
-
-/* ---------------------------------------------------------------- as tables */
-
-/* The tables "head-types" and "clusters" (analysis.c has the list). */
-hl_status hl_head_types_table(hl_sheet **out, const hl_profile *profile,
-                              const hl_analysis_options *options);
-hl_status hl_head_clusters_table(hl_sheet **out, const hl_profile *profile,
-                                 const hl_analysis_options *options);
+HL_CLOSES(hl_head_clusters_free, hl_head_clusters)
 
 #endif

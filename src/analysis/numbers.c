@@ -410,6 +410,15 @@ done:
     return status;
 }
 
+hl_status hl_bootstrap_draws(double **out, const double *values, int64_t n_units, int64_t n_columns,
+                             uint64_t seed)
+{
+    HL_NEED(HL_ALLOC(out, (size_t)n_columns * HL_RESAMPLES));
+    return hl_bootstrap_means(*out, values, n_units, n_columns, HL_RESAMPLES, seed);
+}
+
+const hl_interval hl_no_interval = { NAN, NAN, NAN };
+
 hl_interval hl_bootstrap_interval(double *draws, int64_t n_resamples, double level)
 {
     double  error  = sqrt(hl_variance(draws, n_resamples));

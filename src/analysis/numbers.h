@@ -70,11 +70,17 @@ enum { HL_RESAMPLES = 1000 };
 hl_status hl_bootstrap_means(double *out, const double *values, int64_t n_units, int64_t n_columns,
                              int64_t n_resamples, uint64_t seed);
 
+/* The same with HL_RESAMPLES draws, in memory of their own: *out is released with hl_free. */
+hl_status hl_bootstrap_draws(double **out, const double *values, int64_t n_units, int64_t n_columns,
+                             uint64_t seed);
+
 typedef struct hl_interval {
     double low;
     double high;
     double error; /* standard error: the spread of the draws */
 } hl_interval;
+/* Nothing was drawn: all NaN. */
+extern const hl_interval hl_no_interval;
 
 /* The interval that holds the share `level` of the draws; sorts them. */
 hl_interval hl_bootstrap_interval(double *draws, int64_t n_resamples, double level);

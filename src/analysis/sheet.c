@@ -38,33 +38,52 @@ typedef struct sheet_fact {
     double      number;
 } sheet_fact;
 
+typedef struct sheet_column {
+    const char    *name; /* in the sheet's `names` */
+    hl_column_type type;
+    int            decimals; /* of REAL, in text */
+} sheet_column;
+
 struct hl_sheet {
-    const char      *name;
-    const char      *title;
-    const hl_column *columns; /* (n_columns) */
-    int64_t          n_columns;
-    sheet_cell      *cells; /* (n_rows, n_columns) */
-    int64_t          n_cells;
-    size_t           room;
-    sheet_fact      *facts; /* (n_facts) */
-    int64_t          n_facts;
-    hl_status        status; /* the first error */
+    const char   *name;
+    const char   *title;
+    sheet_column *columns; /* (n_columns) */
+    char         *names;
+    int64_t       n_columns;
+    sheet_cell   *cells; /* (n_rows, n_columns) */
+    int64_t       n_cells;
+    size_t        room;
+    sheet_fact   *facts; /* (n_facts) */
+    int64_t       n_facts;
+    hl_status     status; /* the first error */
 };
 
-hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title,
-                       const hl_column *columns)
+hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title, const char *columns)
 {
-    hl_sheet *table  = NULL;
-    hl_status status = HL_ALLOC_ZEROED(&table, 1);
+    HL_CLOSED(hl_sheet_free) hl_sheet *table = NULL;
+    char                              *rest  = NULL;
 
-    *out = table;
-    if (status != HL_OK)
-        return status;
-    table->name    = name;
-    table->title   = title;
-    table->columns = columns;
-    while (columns[table->n_columns].name != NULL)
-        table->n_columns++;
+    *out = NULL;
+    HL_NEED(HL_ALLOC_ZEROED(&table, 1));
+    HL_NEED(hl_strdup(&table->names, columns));
+    HL_NEED(HL_ALLOC(&table->columns, strlen(columns) / 2));
+    for (char *word = strtok_r(table->names, " ", &rest); word != NULL;
+         word       = strtok_r(NULL, " ", &rest)) {
+        char *type = strchr(word, ':');
+
+        *type++                            = '\0';
+        table->columns[table->n_columns++] = (sheet_column){
+            .name     = word,
+            .type     = *type == 't'   ? HL_COLUMN_TEXT
+                        : *type == 'i' ? HL_COLUMN_INT
+                        : *type == 'b' ? HL_COLUMN_BOOL
+                                       : HL_COLUMN_REAL,
+            .decimals = *type - '0',
+        };
+    }
+    table->name  = name;
+    table->title = title;
+    *out         = hl_taken(&table);
     return HL_OK;
 }
 
@@ -82,6 +101,8 @@ void hl_sheet_free(hl_sheet *table)
         hl_free(table->facts[i].text);
         hl_free(table->facts[i].shown);
     }
+    hl_free(table->columns);
+    hl_free(table->names);
     hl_free(table->cells);
     hl_free(table->facts);
     hl_free(table);
@@ -94,7 +115,7 @@ static sheet_cell *next_cell(hl_sheet *table, hl_column_type type)
 {
     if (table->status != HL_OK)
         return NULL;
-    const hl_column *column = &table->columns[table->n_cells % table->n_columns];
+    const sheet_column *column = &table->columns[table->n_cells % table->n_columns];
     if (column->type != type) {
         table->status = hl_fail(HL_INTERNAL, "table %s: column %s is of another type", table->name,
                                 column->name);
@@ -126,6 +147,18 @@ void hl_sheet_put_bool(hl_sheet *table, bool value)
 
     if (cell != NULL)
         cell->whole = value;
+}
+
+void hl_sheet_add_ints(hl_sheet *table, const int64_t *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hl_sheet_put_int(table, values[i]);
+}
+
+void hl_sheet_add_reals(hl_sheet *table, const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hl_sheet_put_real(table, values[i]);
 }
 
 /* What the format gives, however long, and what is shown of it where that is something else. */
@@ -346,8 +379,8 @@ static void end_line(hl_text *text)
 /* A cell as people read it; borrowed from the table or from `room`. */
 static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
-    const sheet_cell *cell = cell_at(table, row, column);
-    const hl_column  *kind = &table->columns[column];
+    const sheet_cell   *cell = cell_at(table, row, column);
+    const sheet_column *kind = &table->columns[column];
 
     switch (kind->type) {
     case HL_COLUMN_TEXT:

@@ -681,17 +681,7 @@ done:
 /* ---------------------------------------------------------------------- table */
 
 /* The ranker is named in every row: CSV has no place for facts. */
-#define HEAD_COLUMNS                                                                               \
-    { "rank", HL_COLUMN_INT, 0 }, { "name", HL_COLUMN_TEXT, 0 }, { "layer", HL_COLUMN_INT, 0 },    \
-        { "head", HL_COLUMN_INT, 0 }, { "score", HL_COLUMN_REAL, 6 },                              \
-    {                                                                                              \
-        "ranker", HL_COLUMN_TEXT, 0                                                                \
-    }
-
-static const hl_column columns[]       = { HEAD_COLUMNS, { 0 } };
-static const hl_column group_columns[] = {
-    HEAD_COLUMNS, { "kv_head", HL_COLUMN_INT, 0 }, { "group_score", HL_COLUMN_REAL, 6 }, { 0 }
-};
+#define HEAD_COLUMNS "rank:i name:t layer:i head:i score:6 ranker:t"
 
 /* The K/V head, and the mean score of its query heads, which stand side by side. */
 static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
@@ -710,8 +700,9 @@ static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
 hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
 {
     hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(&table, "ranking", "Heads in pruning order",
-                                    ranking->groups != NULL ? group_columns : columns);
+    hl_status status = hl_sheet_new(
+        &table, "ranking", "Heads in pruning order",
+        ranking->groups != NULL ? HEAD_COLUMNS " kv_head:i group_score:6" : HEAD_COLUMNS);
 
     *out = NULL;
     if (status != HL_OK)

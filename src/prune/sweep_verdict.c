@@ -271,17 +271,9 @@ static void put_value(hl_sheet *table, hl_sweep_value value)
 
 static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 {
-    static const hl_column columns[] = {
-        { "order", HL_COLUMN_TEXT, 0 },      { "ratio", HL_COLUMN_REAL, 2 },
-        { "off", HL_COLUMN_INT, 0 },         { "nll", HL_COLUMN_REAL, 4 },
-        { "low", HL_COLUMN_REAL, 4 },        { "high", HL_COLUMN_REAL, 4 },
-        { "perplexity", HL_COLUMN_REAL, 2 }, { "rise", HL_COLUMN_REAL, 4 },
-        { "rise_low", HL_COLUMN_REAL, 4 },   { "rise_high", HL_COLUMN_REAL, 4 },
-        { "vs_random", HL_COLUMN_REAL, 4 },  { "vs_low", HL_COLUMN_REAL, 4 },
-        { "vs_high", HL_COLUMN_REAL, 4 },    { "beaten", HL_COLUMN_INT, 0 },
-        { "kl", HL_COLUMN_REAL, 4 },         { "same", HL_COLUMN_REAL, 4 },
-        { "last_word", HL_COLUMN_REAL, 4 },  { 0 },
-    };
+    static const char columns[] =
+        "order:t ratio:2 off:i nll:4 low:4 high:4 perplexity:2 rise:4 rise_low:4 rise_high:4 "
+        "vs_random:4 vs_low:4 vs_high:4 beaten:i kl:4 same:4 last_word:4";
     hl_sheet *table  = NULL;
     hl_status status = hl_sheet_new(&table, "points", "What every order costs", columns);
 
@@ -308,13 +300,8 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_random(hl_sheet **out, const hl_sweep *s)
 {
-    static const hl_column columns[] = {
-        { "ratio", HL_COLUMN_REAL, 2 },     { "off", HL_COLUMN_INT, 0 },
-        { "least", HL_COLUMN_REAL, 4 },     { "quarter", HL_COLUMN_REAL, 4 },
-        { "median", HL_COLUMN_REAL, 4 },    { "three_quarters", HL_COLUMN_REAL, 4 },
-        { "most", HL_COLUMN_REAL, 4 },      { "mean", HL_COLUMN_REAL, 4 },
-        { "last_word", HL_COLUMN_REAL, 4 }, { 0 },
-    };
+    static const char columns[] =
+        "ratio:2 off:i least:4 quarter:4 median:4 three_quarters:4 most:4 mean:4 last_word:4";
     hl_sheet *table  = NULL;
     hl_status status = hl_sheet_new(&table, "random", "Random orders: NLL over the seeds", columns);
 
@@ -339,18 +326,10 @@ static hl_status make_random(hl_sheet **out, const hl_sweep *s)
 /* A ranker that takes the highest first is right if high scores go with small rises. */
 static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
 {
-    static const hl_column columns[] = {
-        { "ranker", HL_COLUMN_TEXT, 0 },
-        { "takes", HL_COLUMN_TEXT, 0 },
-        { "right", HL_COLUMN_TEXT, 0 },
-        { "rho", HL_COLUMN_REAL, 3 },
-        { "low", HL_COLUMN_REAL, 3 },
-        { "high", HL_COLUMN_REAL, 3 },
-        { 0 },
-    };
-    hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(
-        &table, "correlation", "Score against the rise of the loss without that head", columns);
+    static const char columns[] = "ranker:t takes:t right:t rho:3 low:3 high:3";
+    hl_sheet         *table     = NULL;
+    hl_status         status    = hl_sheet_new(
+                   &table, "correlation", "Score against the rise of the loss without that head", columns);
 
     for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers; i++) {
         bool highest = hl_ranker_takes_highest(s->rankers[i]);
@@ -365,16 +344,8 @@ static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
 {
-    static const hl_column columns[] = {
-        { "ranker", HL_COLUMN_TEXT, 0 },
-        { "layer", HL_COLUMN_INT, 0 },
-        { "head", HL_COLUMN_INT, 0 },
-        { "place", HL_COLUMN_INT, 0 },
-        { "score", HL_COLUMN_REAL, 4 },
-        { "rise", HL_COLUMN_REAL, 5 },
-        { 0 },
-    };
-    hl_sheet *table  = NULL;
+    static const char columns[] = "ranker:t layer:i head:i place:i score:4 rise:5";
+    hl_sheet         *table     = NULL;
     hl_status status = hl_sheet_new(&table, "heads", "Every head, by every ranker", columns);
 
     for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers * s->n_singles; i++) {
@@ -398,15 +369,11 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
 {
-    static const hl_column columns[] = {
-        { "ratio", HL_COLUMN_REAL, 2 },       { "off", HL_COLUMN_INT, 0 },
-        { "params", HL_COLUMN_REAL, 0 },      { "params_share", HL_COLUMN_REAL, 4 },
-        { "flops_share", HL_COLUMN_REAL, 4 }, { 0 },
-    };
-    hl_shapes shapes = hl_shapes_of(s->model, s->options.n_ctx);
-    hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(
-        &table, "savings", "The most that taking these heads out can save, by shapes", columns);
+    static const char columns[] = "ratio:2 off:i params:0 params_share:4 flops_share:4";
+    hl_shapes         shapes    = hl_shapes_of(s->model, s->options.n_ctx);
+    hl_sheet         *table     = NULL;
+    hl_status         status    = hl_sheet_new(
+                   &table, "savings", "The most that taking these heads out can save, by shapes", columns);
 
     if (status == HL_OK)
         hl_sheet_fact_real(table, "context", (double)s->options.n_ctx);
