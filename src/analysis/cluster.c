@@ -43,7 +43,7 @@ void hl_distances(float *out, const double *points, int64_t n, int64_t d)
 typedef struct ward {
     float   *squared; /* (n, n) between groups; a group is known by one of its points */
     int64_t *sizes;   /* (n) 0: joined to another */
-    int64_t *chain;   /* (n) */
+    int64_t *chain;   /* (n + 1) */
     int64_t  n;
 } ward;
 
@@ -126,12 +126,12 @@ static int compare_merges(const void *left, const void *right)
 
 hl_status hl_ward(hl_merge *out, const float *distances, int64_t n)
 {
-    hl_status status = HL_OK;
-    ward      w      = { .n = n };
+    HL_FREED float   *squared = NULL;
+    HL_FREED int64_t *places  = NULL; /* sizes, then the chain */
 
-    HL_TRY(HL_ALLOC(&w.squared, (size_t)n * (size_t)n));
-    HL_TRY(HL_ALLOC(&w.sizes, (size_t)n));
-    HL_TRY(HL_ALLOC(&w.chain, (size_t)n + 1));
+    HL_NEED(HL_ALLOC(&squared, (size_t)n * (size_t)n));
+    HL_NEED(HL_ALLOC(&places, 2 * (size_t)n + 1));
+    ward w = { .squared = squared, .sizes = places, .chain = places + n, .n = n };
     for (int64_t i = 0; i < n * n; i++)
         w.squared[i] = distances[i] * distances[i];
     for (int64_t i = 0; i < n; i++)
@@ -139,12 +139,7 @@ hl_status hl_ward(hl_merge *out, const float *distances, int64_t n)
     join_all(out, &w);
     if (n > 1)
         qsort(out, (size_t)(n - 1), sizeof *out, compare_merges);
-
-done:
-    hl_free(w.squared);
-    hl_free(w.sizes);
-    hl_free(w.chain);
-    return status;
+    return HL_OK;
 }
 
 /* The point that stands for i's group so far. */
@@ -159,11 +154,10 @@ static int32_t root_of(int32_t *parents, int32_t i)
 
 hl_status hl_cut(int32_t *labels, const hl_merge *merges, int64_t n, int64_t n_groups)
 {
-    hl_status status  = HL_OK;
-    int32_t  *parents = NULL;
-    int32_t   n_named = 0;
+    HL_FREED int32_t *parents = NULL;
+    int32_t           n_named = 0;
 
-    HL_TRY(HL_ALLOC(&parents, (size_t)n));
+    HL_NEED(HL_ALLOC(&parents, (size_t)n));
     for (int64_t i = 0; i < n; i++)
         parents[i] = (int32_t)i;
     for (int64_t i = 0; i < n - n_groups; i++) {
@@ -176,10 +170,7 @@ hl_status hl_cut(int32_t *labels, const hl_merge *merges, int64_t n, int64_t n_g
         int32_t root = root_of(parents, (int32_t)i);
         labels[i]    = root == i ? n_named++ : labels[root];
     }
-
-done:
-    hl_free(parents);
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ judging */
@@ -208,26 +199,21 @@ static double width_of(const float *row, const int32_t *labels, const int64_t *s
 hl_status hl_silhouette(double *out, const float *distances, const int32_t *labels, int64_t n,
                         int64_t n_groups)
 {
-    hl_status status = HL_OK;
-    int64_t  *sizes  = NULL;
-    double   *sums   = NULL;
-    double    total  = 0.0;
+    HL_FREED int64_t *sizes = NULL;
+    HL_FREED double  *sums  = NULL;
+    double            total = 0.0;
 
     *out = NAN;
     if (n_groups < 2)
         return HL_OK;
-    HL_TRY(HL_ALLOC_ZEROED(&sizes, (size_t)n_groups));
-    HL_TRY(HL_ALLOC(&sums, (size_t)n_groups));
+    HL_NEED(HL_ALLOC_ZEROED(&sizes, (size_t)n_groups));
+    HL_NEED(HL_ALLOC(&sums, (size_t)n_groups));
     for (int64_t i = 0; i < n; i++)
         sizes[labels[i]]++;
     for (int64_t i = 0; i < n; i++)
         total += width_of(distances + i * n, labels, sizes, sums, i, n, n_groups);
     *out = total / (double)n;
-
-done:
-    hl_free(sizes);
-    hl_free(sums);
-    return status;
+    return HL_OK;
 }
 
 static double pairs_of(double count)
@@ -246,14 +232,13 @@ static int32_t count_labels(const int32_t *labels, int64_t n)
 
 hl_status hl_adjusted_rand(double *out, const int32_t *a, const int32_t *b, int64_t n)
 {
-    hl_status status = HL_OK;
-    int32_t   n_a    = count_labels(a, n);
-    int32_t   n_b    = count_labels(b, n);
-    double   *both   = NULL; /* (n_a, n_b), then the sums of its rows and of its columns */
-    double    joint = 0.0, in_a = 0.0, in_b = 0.0;
+    int32_t          n_a   = count_labels(a, n);
+    int32_t          n_b   = count_labels(b, n);
+    HL_FREED double *both  = NULL; /* (n_a, n_b), then the sums of its rows and of its columns */
+    double           joint = 0.0, in_a = 0.0, in_b = 0.0;
 
     *out = NAN;
-    HL_TRY(HL_ALLOC_ZEROED(&both, (size_t)n_a * (size_t)n_b + (size_t)n_a + (size_t)n_b));
+    HL_NEED(HL_ALLOC_ZEROED(&both, (size_t)n_a * (size_t)n_b + (size_t)n_a + (size_t)n_b));
     double *sums_a = both + (int64_t)n_a * n_b;
     double *sums_b = sums_a + n_a;
     for (int64_t i = 0; i < n; i++) {
@@ -271,88 +256,59 @@ hl_status hl_adjusted_rand(double *out, const int32_t *a, const int32_t *b, int6
     double most   = 0.5 * (in_a + in_b);
     /* Both divisions trivial in the same way: they agree. */
     *out = most > chance ? (joint - chance) / (most - chance) : 1.0;
-
-done:
-    hl_free(both);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- stability */
 
-typedef struct trial {
-    int64_t  *order;     /* (n) of which the first n_kept count */
-    float    *distances; /* (n_kept, n_kept) */
-    hl_merge *merges;
-    int32_t  *labels; /* (n_kept) anew */
-    int32_t  *known;  /* (n_kept) as they were */
-    int64_t   n_kept;
-} trial;
-
-static hl_status trial_new(trial *t, int64_t n)
+/* The first n_kept of `order` (n) become points drawn at random. */
+static void draw_points(int64_t *order, int64_t n, int64_t n_kept, hl_random *random)
 {
-    size_t kept = (size_t)t->n_kept;
-
-    HL_NEED(HL_ALLOC(&t->order, (size_t)n));
-    HL_NEED(HL_ALLOC(&t->distances, kept * kept));
-    HL_NEED(HL_ALLOC(&t->merges, kept));
-    HL_NEED(HL_ALLOC(&t->labels, kept));
-    HL_NEED(HL_ALLOC(&t->known, kept));
-    for (int64_t i = 0; i < n; i++)
-        t->order[i] = i;
-    return HL_OK;
-}
-
-static void trial_free(trial *t)
-{
-    hl_free(t->order);
-    hl_free(t->distances);
-    hl_free(t->merges);
-    hl_free(t->labels);
-    hl_free(t->known);
-}
-
-static void choose_points(trial *t, const float *distances, const int32_t *labels, int64_t n,
-                          hl_random *random)
-{
-    for (int64_t i = 0; i < t->n_kept; i++) {
+    for (int64_t i = 0; i < n_kept; i++) {
         int64_t j    = i + hl_random_below(random, n - i);
-        int64_t held = t->order[i];
-        t->order[i]  = t->order[j];
-        t->order[j]  = held;
-        t->known[i]  = labels[t->order[i]];
-    }
-    for (int64_t i = 0; i < t->n_kept; i++) {
-        for (int64_t j = 0; j < t->n_kept; j++)
-            t->distances[i * t->n_kept + j] = distances[t->order[i] * n + t->order[j]];
+        int64_t held = order[i];
+        order[i]     = order[j];
+        order[j]     = held;
     }
 }
 
 hl_status hl_cluster_stability(hl_stability *out, const float *distances, const int32_t *labels,
                                int64_t n, int64_t n_groups, int64_t n_trials, uint64_t seed)
 {
-    hl_status status = HL_OK;
-    hl_random random = { seed };
-    trial     t      = { .n_kept = (int64_t)(TRIAL_SHARE * (double)n) };
-    double    sum = 0.0, least = 1.0;
+    hl_random          random = { seed };
+    int64_t            n_kept = (int64_t)(TRIAL_SHARE * (double)n);
+    HL_FREED int64_t  *order  = NULL; /* (n) of which the first n_kept count */
+    HL_FREED float    *kept   = NULL; /* (n_kept, n_kept) distances */
+    HL_FREED hl_merge *merges = NULL;
+    HL_FREED int32_t  *found  = NULL; /* (2, n_kept) labels anew, and as they were */
+    double             sum = 0.0, least = 1.0;
 
     *out = (hl_stability){ NAN, NAN };
-    if (t.n_kept < n_groups)
+    if (n_kept < n_groups)
         return HL_OK;
-    HL_TRY(trial_new(&t, n));
-    for (int64_t i = 0; i < n_trials; i++) {
+    HL_NEED(HL_ALLOC(&order, (size_t)n));
+    HL_NEED(HL_ALLOC(&kept, (size_t)n_kept * (size_t)n_kept));
+    HL_NEED(HL_ALLOC(&merges, (size_t)n_kept));
+    HL_NEED(HL_ALLOC(&found, 2 * (size_t)n_kept));
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    for (int64_t trial = 0; trial < n_trials; trial++) {
         double agreement = NAN;
-        choose_points(&t, distances, labels, n, &random);
-        HL_TRY(hl_ward(t.merges, t.distances, t.n_kept));
-        HL_TRY(hl_cut(t.labels, t.merges, t.n_kept, n_groups));
-        HL_TRY(hl_adjusted_rand(&agreement, t.labels, t.known, t.n_kept));
+
+        draw_points(order, n, n_kept, &random);
+        for (int64_t i = 0; i < n_kept; i++) {
+            found[n_kept + i] = labels[order[i]];
+            for (int64_t j = 0; j < n_kept; j++)
+                kept[i * n_kept + j] = distances[order[i] * n + order[j]];
+        }
+        HL_NEED(hl_ward(merges, kept, n_kept));
+        HL_NEED(hl_cut(found, merges, n_kept, n_groups));
+        HL_NEED(hl_adjusted_rand(&agreement, found, found + n_kept, n_kept));
         sum += agreement;
         least = fmin(least, agreement);
     }
     *out = (hl_stability){ sum / (double)n_trials, least };
-
-done:
-    trial_free(&t);
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- pairs */
@@ -368,7 +324,6 @@ done:
 
 typedef struct matching {
     const double *cost;
-    int64_t       n_rows;
     int64_t       n_columns;
     double       *row_price;    /* (n_rows) */
     double       *column_price; /* (n_columns) */
@@ -447,15 +402,21 @@ static void add_row(matching *m, int64_t row)
 
 hl_status hl_assign(int64_t *out, const double *cost, int64_t n_rows, int64_t n_columns)
 {
-    hl_status status = HL_OK;
-    matching  m      = { .cost = cost, .n_rows = n_rows, .n_columns = n_columns };
+    HL_FREED double  *prices  = NULL; /* of rows, of columns; then distances */
+    HL_FREED int64_t *places  = NULL; /* rows of columns; then where ways come from */
+    HL_FREED bool    *reached = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&m.row_price, (size_t)n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&m.column_price, (size_t)n_columns));
-    HL_TRY(HL_ALLOC(&m.row_of, (size_t)n_columns));
-    HL_TRY(HL_ALLOC(&m.distance, (size_t)n_columns));
-    HL_TRY(HL_ALLOC(&m.from, (size_t)n_columns));
-    HL_TRY(HL_ALLOC(&m.reached, (size_t)n_columns));
+    HL_NEED(HL_ALLOC_ZEROED(&prices, (size_t)(n_rows + 2 * n_columns)));
+    HL_NEED(HL_ALLOC(&places, 2 * (size_t)n_columns));
+    HL_NEED(HL_ALLOC(&reached, (size_t)n_columns));
+    matching m = { .cost         = cost,
+                   .n_columns    = n_columns,
+                   .row_price    = prices,
+                   .column_price = prices + n_rows,
+                   .distance     = prices + n_rows + n_columns,
+                   .row_of       = places,
+                   .from         = places + n_columns,
+                   .reached      = reached };
     for (int64_t column = 0; column < n_columns; column++)
         m.row_of[column] = -1;
     for (int64_t row = 0; row < n_rows; row++)
@@ -464,13 +425,5 @@ hl_status hl_assign(int64_t *out, const double *cost, int64_t n_rows, int64_t n_
         if (m.row_of[column] >= 0)
             out[m.row_of[column]] = column;
     }
-
-done:
-    hl_free(m.row_price);
-    hl_free(m.column_price);
-    hl_free(m.row_of);
-    hl_free(m.distance);
-    hl_free(m.from);
-    hl_free(m.reached);
-    return status;
+    return HL_OK;
 }

@@ -77,19 +77,16 @@ hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, 
     return HL_OK;
 }
 
-static int compare_places(const hl_shown_by *a, const hl_shown_by *b)
-{
-    if (a->layer != b->layer)
-        return a->layer < b->layer ? -1 : 1;
-    return (a->head > b->head) - (a->head < b->head);
-}
-
 int hl_shown_by_compare(const void *left, const void *right)
 {
     const hl_shown_by *a = left;
     const hl_shown_by *b = right;
 
-    return a->value != b->value ? (a->value < b->value ? -1 : 1) : compare_places(a, b);
+    if (a->value != b->value)
+        return a->value < b->value ? -1 : 1;
+    if (a->layer != b->layer)
+        return a->layer < b->layer ? -1 : 1;
+    return (a->head > b->head) - (a->head < b->head);
 }
 
 static int compare_falling(const void *left, const void *right)
@@ -97,7 +94,7 @@ static int compare_falling(const void *left, const void *right)
     const hl_shown_by *a = left;
     const hl_shown_by *b = right;
 
-    return a->value != b->value ? (a->value > b->value ? -1 : 1) : compare_places(a, b);
+    return a->value != b->value ? (a->value > b->value ? -1 : 1) : hl_shown_by_compare(left, right);
 }
 
 void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first)
@@ -234,13 +231,12 @@ static void drop_repeats(hl_diagnosis *result)
 /* The screen: the layer whose heads have the most equal entropies. */
 static hl_status add_screen(hl_examination *e)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_profile_n_heads(e->profile);
-    double   *fair    = NULL;
-    double    least   = NAN;
-    int64_t   where   = -1;
+    int64_t          n_heads = hl_profile_n_heads(e->profile);
+    HL_FREED double *fair    = NULL;
+    double           least   = NAN;
+    int64_t          where   = -1;
 
-    HL_TRY(hl_grid_means(&fair, e->profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_means(&fair, e->profile, HL_Q_FAIR));
     for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
         double spread = sqrt(hl_variance(fair + layer * n_heads, n_heads));
         if (!isnan(spread) && (where < 0 || spread < least)) {
@@ -252,15 +248,11 @@ static hl_status add_screen(hl_examination *e)
         hl_text_addf(&e->against,
                      "Screen: the heads of layer %lld differ least, by %.4f in fair entropy. ",
                      (long long)where, least);
-
-done:
-    hl_free(fair);
-    return status;
+    return HL_OK;
 }
 
 static hl_status diagnose_redundancy(hl_examination *e)
 {
-    hl_status     status = HL_OK;
     hl_diagnosis *result = e->result;
     pair_count    pairs;
 
@@ -277,29 +269,26 @@ static hl_status diagnose_redundancy(hl_examination *e)
                      "Not counted: %lld pair%s alike only in resting on the first key. ",
                      (long long)pairs.n_sinks, pairs.n_sinks == 1 ? "" : "s");
     result->value = pairs.most;
-    if (pairs.n_measured == 0) {
-        status = hl_examination_not_run(e, "sampled rows of two heads of a layer",
-                                        "measure the model itself: rows are sampled as it runs");
-        return status;
-    }
+    if (pairs.n_measured == 0)
+        return hl_examination_not_run(e, "sampled rows of two heads of a layer",
+                                      "measure the model itself: rows are sampled as it runs");
     hl_shown_by_sort(result, true);
     drop_repeats(result);
     if (pairs.n_redundant == 0) {
         hl_text_addf(&e->finding, "the most alike of %lld pairs: %.3f", (long long)pairs.n_measured,
                      pairs.most);
-        return status;
+        return HL_OK;
     }
     result->verdict = HL_VERDICT_FOUND;
     ask_for_ablation(e);
     hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- inactive */
 
 static hl_status diagnose_inactive(hl_examination *e)
 {
-    hl_status     status     = HL_OK;
     hl_diagnosis *result     = e->result;
     int64_t       n_measured = 0;
 
@@ -318,11 +307,9 @@ static hl_status diagnose_inactive(hl_examination *e)
             HL_NEED(hl_shown_by_add(result, layer, head, norm));
     }
     hl_shown_by_sort(result, false);
-    if (n_measured == 0) {
-        status = hl_examination_not_run(e, "the norms of what heads write",
-                                        "measure the model itself: maps alone do not have them");
-        return status;
-    }
+    if (n_measured == 0)
+        return hl_examination_not_run(e, "the norms of what heads write",
+                                      "measure the model itself: maps alone do not have them");
     hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
                  (long long)result->n_heads, (long long)n_measured, result->value);
     if (result->n_heads > 0) {
@@ -331,7 +318,7 @@ static hl_status diagnose_inactive(hl_examination *e)
                                   "ablation is not measured.");
         ask_for_ablation(e);
     }
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- sinks */
@@ -345,17 +332,14 @@ static double entropy_elsewhere(const hl_examination *e)
     for (int64_t i = 0; i < e->result->n_heads; i++) {
         double median = hl_profile_quantile(e->profile, e->result->heads[i].layer,
                                             e->result->heads[i].head, HL_HIST_NOSINK, 0.5);
-        if (!isnan(median)) {
-            sum += median;
-            count++;
-        }
+        sum += isnan(median) ? 0.0 : median;
+        count += !isnan(median);
     }
     return count > 0 ? sum / (double)count : NAN;
 }
 
 static hl_status diagnose_sinks(hl_examination *e)
 {
-    hl_status     status = HL_OK;
     hl_diagnosis *result = e->result;
 
     result->threshold = hl_limit(e, HL_T_SINK_MASS);
@@ -369,11 +353,9 @@ static hl_status diagnose_sinks(hl_examination *e)
             HL_NEED(hl_shown_by_add(result, layer, head, first));
     }
     hl_shown_by_sort(result, true);
-    if (isnan(result->value)) {
-        status = hl_examination_not_run(e, "rows that see the first key, and none was counted",
-                                        "measure the model on a longer text");
-        return status;
-    }
+    if (isnan(result->value))
+        return hl_examination_not_run(e, "rows that see the first key, and none was counted",
+                                      "measure the model on a longer text");
     hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
                  (long long)e->n_counted, result->value);
     if (result->n_heads > 0) {
@@ -383,7 +365,7 @@ static hl_status diagnose_sinks(hl_examination *e)
                      "normalised entropy is %.2f.",
                      entropy_elsewhere(e));
     }
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- broken */
@@ -458,15 +440,12 @@ static const struct {
       "In training: an entropy regulariser (the backward pass gives its gradient), spectral "
       "reparametrisation or QK-norm, a lower learning rate. At inference: a higher attention "
       "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
-      "next "
-      "token and leaves attention as it is.",
+      "next token and leaves attention as it is.",
       hl_diagnose_collapse, false },
     { "entropic-overload", "literature", "Jha and Reagen 2024",
       "Norms before the blocks (pre-norm, RMSNorm); check that gradients reach the queries and "
-      "keys; "
-      "leave documents of high perplexity out of the data (headlight eval --per-document lists "
-      "them); "
-      "check that the text is of the domain that the model knows.",
+      "keys; leave documents of high perplexity out of the data (headlight eval --per-document "
+      "lists them); check that the text is of the domain that the model knows.",
       hl_diagnose_overload, false },
     { "attention-locking", "heuristic", "",
       "A sliding window that keeps the first token, scaled RoPE frequencies, or dropping old keys "
@@ -486,8 +465,7 @@ static const struct {
 
 static hl_status examine(hl_diagnosis *result, size_t which, const hl_examination *frame)
 {
-    hl_status      status = HL_OK;
-    hl_examination e      = *frame;
+    hl_examination e = *frame;
 
     *result = (hl_diagnosis){
         .name       = diagnoses[which].name,
@@ -499,18 +477,14 @@ static hl_status examine(hl_diagnosis *result, size_t which, const hl_examinatio
         .threshold  = NAN,
     };
     e.result = result;
-    status   = diagnoses[which].examine(&e);
-    /* All four are finished in any case, since finishing releases what failed. */
-    hl_status rule    = hl_text_finish(&result->rule, &e.rule);
-    hl_status finding = hl_text_finish(&result->finding, &e.finding);
-    hl_status against = hl_text_finish(&result->against, &e.against);
-    hl_status measure = hl_text_finish(&result->measure, &e.measure);
-    HL_NEED(status);
-    HL_NEED(rule);
-    HL_NEED(finding);
-    HL_NEED(against);
-    HL_NEED(measure);
-    return status;
+    /* All four texts are finished in any case, since finishing releases what failed. */
+    const hl_status ends[] = { diagnoses[which].examine(&e), hl_text_finish(&result->rule, &e.rule),
+                               hl_text_finish(&result->finding, &e.finding),
+                               hl_text_finish(&result->against, &e.against),
+                               hl_text_finish(&result->measure, &e.measure) };
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        HL_NEED(ends[i]);
+    return HL_OK;
 }
 
 static void release(hl_diagnosis *item)
@@ -524,9 +498,7 @@ static void release(hl_diagnosis *item)
 
 void hl_diagnoses_free(hl_diagnoses *found)
 {
-    if (found == NULL)
-        return;
-    for (int i = 0; i < HL_N_DIAGNOSES; i++)
+    for (int i = 0; found != NULL && i < HL_N_DIAGNOSES; i++)
         release(&found->items[i]);
     hl_free(found);
 }
@@ -534,36 +506,30 @@ void hl_diagnoses_free(hl_diagnoses *found)
 hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile, const hl_profile *before,
                       const hl_thresholds *thresholds)
 {
-    hl_status      status = HL_OK;
-    hl_diagnoses  *found  = NULL;
-    hl_examination frame  = { .profile = profile, .before = before, .thresholds = thresholds };
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
+    hl_examination frame = { .profile = profile, .before = before, .thresholds = thresholds };
 
     *out = NULL;
     count_heads(&frame);
-    HL_TRY(HL_ALLOC_ZEROED(&found, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&found, 1));
     for (size_t i = 0; i < HL_N_DIAGNOSES; i++)
-        HL_TRY(examine(&found->items[i], i, &frame));
-    *out  = found;
-    found = NULL;
-
-done:
-    hl_diagnoses_free(found);
-    return status;
+        HL_NEED(examine(&found->items[i], i, &frame));
+    *out = hl_taken(&found);
+    return HL_OK;
 }
 
 hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
                             const hl_thresholds *thresholds)
 {
-    hl_examination frame  = { .trace = trace, .thresholds = thresholds };
-    hl_status      status = HL_OK;
+    hl_examination frame = { .trace = trace, .thresholds = thresholds };
 
-    for (size_t i = 0; i < HL_N_DIAGNOSES && status == HL_OK; i++) {
+    for (size_t i = 0; i < HL_N_DIAGNOSES; i++) {
         if (diagnoses[i].examine != hl_diagnose_locking)
             continue;
         release(&found->items[i]);
-        status = examine(&found->items[i], i, &frame);
+        HL_NEED(examine(&found->items[i], i, &frame));
     }
-    return status;
+    return HL_OK;
 }
 
 const char *hl_diagnosis_name(size_t index)

@@ -103,7 +103,6 @@ static void explain_collapse(hl_examination *e, double fall)
 
 hl_status hl_diagnose_collapse(hl_examination *e)
 {
-    hl_status     status = HL_OK;
     hl_diagnosis *result = e->result;
     double        fall   = NAN;
 
@@ -117,10 +116,8 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     if (e->before != NULL)
         HL_NEED(find_fall(&fall, e));
     result->threshold = hl_limit(e, HL_T_COLLAPSE_SHARE);
-    if (e->n_counted == 0 || e->n_broken > e->n_counted) {
-        status = hl_examination_no_rows(e);
-        return status;
-    }
+    if (e->n_counted == 0 || e->n_broken > e->n_counted)
+        return hl_examination_no_rows(e);
     hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
     bool many     = result->value > result->threshold;
@@ -132,7 +129,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
         result->value     = fall;
         result->threshold = hl_limit(e, HL_T_COLLAPSE_FALL);
     }
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- overload */
@@ -159,13 +156,12 @@ static double change_of(const double *values, int64_t n_sequences, int64_t size,
 static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_examination *e,
                                  const hl_profile *profile)
 {
-    hl_status status      = HL_OK;
-    int64_t   n_sequences = hl_profile_n_sequences(profile);
-    int64_t   n_heads     = hl_profile_n_heads(profile);
-    double   *values      = NULL;
+    int64_t          n_sequences = hl_profile_n_sequences(profile);
+    int64_t          n_heads     = hl_profile_n_heads(profile);
+    HL_FREED double *values      = NULL;
 
     *known = false;
-    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_FAIR));
     HL_EACH_HEAD(profile, layer, head)
     {
         double median = hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5);
@@ -176,13 +172,10 @@ static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_exa
         if (median >= hl_limit(e, HL_T_OVERLOAD_ENTROPY) &&
             hl_head_is_sound(profile, layer, head) &&
             !(change >= hl_limit(e, HL_T_OVERLOAD_CHANGE)))
-            HL_TRY(hl_shown_by_add(result, layer, head, median));
+            HL_NEED(hl_shown_by_add(result, layer, head, median));
     }
     hl_shown_by_sort(result, true);
-
-done:
-    hl_free(values);
-    return status;
+    return HL_OK;
 }
 
 /* The share of the same heads in the profile to compare with. */
@@ -205,7 +198,6 @@ static hl_status compare_overload(hl_examination *e)
 
 hl_status hl_diagnose_overload(hl_examination *e)
 {
-    hl_status     status = HL_OK;
     hl_diagnosis *result = e->result;
     bool          known  = false;
 
@@ -216,10 +208,8 @@ hl_status hl_diagnose_overload(hl_examination *e)
                  hl_limit(e, HL_T_OVERLOAD_CHANGE));
     HL_NEED(list_overloaded(result, &known, e, e->profile));
     result->threshold = hl_limit(e, HL_T_OVERLOAD_SHARE);
-    if (e->n_counted == 0 || e->n_broken > e->n_counted) {
-        status = hl_examination_no_rows(e);
-        return status;
-    }
+    if (e->n_counted == 0 || e->n_broken > e->n_counted)
+        return hl_examination_no_rows(e);
     hl_examination_say_broken(e, &e->against);
     result->value = (double)result->n_heads / (double)e->n_counted;
     if (result->value > result->threshold)
@@ -236,7 +226,7 @@ hl_status hl_diagnose_overload(hl_examination *e)
                      "give headlight diagnose a second profile, of the same text and of "
                      "weights of the same shapes drawn at random");
     }
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ locking */
@@ -312,6 +302,13 @@ typedef struct decoded {
     int64_t  n_generated;
 } decoded;
 
+static void free_decoded(decoded *text)
+{
+    hl_free(text->entropy);
+    hl_free(text->change);
+    hl_free(text->tokens);
+}
+
 static hl_status read_decoded(decoded *out, const hl_trace *trace)
 {
     size_t n = (size_t)hl_trace_n_tokens(trace);
@@ -365,11 +362,8 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
     hl_locking found;
     char       needs[96], how[96];
     int64_t    length = (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW);
-    hl_status  status =
-        hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds));
     if (text->n_tokens < 2 * length) {
         snprintf(needs, sizeof needs, "%lld generated tokens, and the trace has %lld",
                  (long long)(2 * length + 1), (long long)text->n_generated);
@@ -384,8 +378,8 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
                      (long long)found.n_windows, e->result->value);
         if (e->result->value < e->result->threshold) {
             hl_text_addf(&e->finding, ", but its entropy moves, or no window before it moved");
-            e->result->value =
-                NAN; /* another part of the rule decided: this number would mislead */
+            /* Another part of the rule decided: this number would mislead. */
+            e->result->value = NAN;
         }
         return HL_OK;
     }
@@ -400,8 +394,7 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
 
 hl_status hl_diagnose_locking(hl_examination *e)
 {
-    hl_status status = HL_OK;
-    decoded   text   = { 0 };
+    HL_SCOPED(free_decoded) decoded text = { 0 };
 
     hl_text_addf(
         &e->rule,
@@ -423,14 +416,8 @@ hl_status hl_diagnose_locking(hl_examination *e)
             (long long)n_tokens);
         return hl_examination_not_run(e, needs, how);
     }
-    HL_TRY(read_decoded(&text, e->trace));
-    HL_TRY(find_locked(e, &text));
-
-done:
-    hl_free(text.entropy);
-    hl_free(text.change);
-    hl_free(text.tokens);
-    return status;
+    HL_NEED(read_decoded(&text, e->trace));
+    return find_locked(e, &text);
 }
 
 /* --------------------------------------------------------------------- flat */
@@ -468,17 +455,15 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
 
 hl_status hl_diagnose_flat(hl_examination *e)
 {
-    hl_status         status = HL_OK;
-    hl_layer_profile *layers = NULL;
-    double            errors = hl_limit(e, HL_T_FLAT_ERRORS);
+    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
+    double                                             errors = hl_limit(e, HL_T_FLAT_ERRORS);
 
     hl_text_addf(&e->rule,
                  "the layers' mean fair entropies range over less than %g standard errors", errors);
-    HL_TRY(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
+    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
-        hl_layer_profile_free(layers);
-        layers = NULL;
-        HL_TRY(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));
+        hl_layer_profile_free(hl_taken(&layers));
+        HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));
     }
     e->result->value     = layers->shape.range;
     e->result->threshold = errors * layers->shape.error;
@@ -488,14 +473,10 @@ hl_status hl_diagnose_flat(hl_examination *e)
         if (hl_profile_n_sequences(e->profile) < 2)
             snprintf(needs, sizeof needs, "at least 2 windows of text, and the profile has %lld",
                      (long long)hl_profile_n_sequences(e->profile));
-        status = hl_examination_not_run(
+        return hl_examination_not_run(
             e, needs, "measure the model on a longer text, or with a shorter --context");
-        goto done;
     }
     e->result->verdict = layers->shape.flat ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     explain_flat(e, &layers->shape);
-
-done:
-    hl_layer_profile_free(layers);
-    return status;
+    return HL_OK;
 }

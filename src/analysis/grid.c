@@ -18,15 +18,30 @@ const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t h
     return room;
 }
 
+double hl_head_number_of(const hl_profile *profile, int64_t layer, int64_t head,
+                         hl_head_number number)
+{
+    switch (number.from) {
+    case HL_FROM_ROWS:
+        return hl_profile_mean(profile, layer, head, (hl_quantity)number.which);
+    case HL_FROM_PATTERN:
+    case HL_FROM_PATTERN_NOSINK:
+        return hl_profile_pattern(profile, layer, head, (hl_pattern_metric)number.which,
+                                  number.from == HL_FROM_PATTERN_NOSINK)
+            .mean;
+    case HL_FROM_PROBE:
+        return hl_profile_probe(profile, layer, head, (hl_probe)number.which);
+    default:
+        return hl_profile_output_norm(profile, layer, head);
+    }
+}
+
 hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity quantity)
 {
-    int64_t   size    = hl_grid_size(profile);
-    int64_t   n_heads = hl_profile_n_heads(profile);
-    hl_status status  = HL_ALLOC(out, (size_t)size);
+    int64_t n_heads = hl_profile_n_heads(profile);
 
-    if (status != HL_OK)
-        return status;
-    for (int64_t i = 0; i < size; i++)
+    HL_NEED(HL_ALLOC(out, (size_t)hl_grid_size(profile)));
+    for (int64_t i = 0; i < hl_grid_size(profile); i++)
         (*out)[i] = hl_grid_has(profile, i)
                         ? hl_profile_mean(profile, i / n_heads, i % n_heads, quantity)
                         : NAN;
@@ -35,13 +50,11 @@ hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity qua
 
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity)
 {
-    int64_t   size        = hl_grid_size(profile);
-    int64_t   n_heads     = hl_profile_n_heads(profile);
-    int64_t   n_sequences = hl_profile_n_sequences(profile);
-    hl_status status      = HL_ALLOC(out, (size_t)size * (size_t)n_sequences);
+    int64_t size        = hl_grid_size(profile);
+    int64_t n_heads     = hl_profile_n_heads(profile);
+    int64_t n_sequences = hl_profile_n_sequences(profile);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(out, (size_t)size * (size_t)n_sequences));
     for (int64_t sequence = 0; sequence < n_sequences; sequence++) {
         for (int64_t i = 0; i < size; i++)
             (*out)[sequence * size + i] =
@@ -55,32 +68,23 @@ hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity
 hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity,
                             uint64_t seed)
 {
-    hl_status status      = HL_OK;
-    int64_t   size        = hl_grid_size(profile);
-    int64_t   n_sequences = hl_profile_n_sequences(profile);
-    double   *values      = NULL;
-    double   *draws       = NULL;
+    int64_t               size        = hl_grid_size(profile);
+    int64_t               n_sequences = hl_profile_n_sequences(profile);
+    HL_FREED hl_interval *found       = NULL;
+    HL_FREED double      *values = NULL, *draws = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC(out, (size_t)size));
-    for (int64_t i = 0; i < size; i++)
-        (*out)[i] = (hl_interval){ NAN, NAN, NAN };
-    if (n_sequences < 2)
-        goto done;
-    HL_TRY(hl_grid_sequences(&values, profile, quantity));
-    HL_TRY(HL_ALLOC(&draws, (size_t)size * HL_RESAMPLES));
-    HL_TRY(hl_bootstrap_means(draws, values, n_sequences, size, HL_RESAMPLES, seed));
-    for (int64_t i = 0; i < size; i++)
-        (*out)[i] = hl_bootstrap_interval(draws + i * HL_RESAMPLES, HL_RESAMPLES, 0.95);
-
-done:
-    hl_free(values);
-    hl_free(draws);
-    if (status != HL_OK) {
-        hl_free(*out);
-        *out = NULL;
+    HL_NEED(HL_ALLOC(&found, (size_t)size));
+    if (n_sequences >= 2) {
+        HL_NEED(hl_grid_sequences(&values, profile, quantity));
+        HL_NEED(hl_bootstrap_draws(&draws, values, n_sequences, size, seed));
     }
-    return status;
+    for (int64_t i = 0; i < size; i++)
+        found[i] = draws == NULL
+                       ? hl_no_interval
+                       : hl_bootstrap_interval(draws + i * HL_RESAMPLES, HL_RESAMPLES, 0.95);
+    *out = hl_taken(&found);
+    return HL_OK;
 }
 
 double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
@@ -110,59 +114,36 @@ void hl_layer_profile_free(hl_layer_profile *layers)
 {
     if (layers == NULL)
         return;
-    hl_free(layers->means);
-    hl_free(layers->lows);
-    hl_free(layers->highs);
-    hl_free(layers->errors);
+    hl_free(layers->means); /* all four */
     hl_free(layers);
 }
 
-/* (n_sequences, n_layers): each sequence's mean over the heads of a layer. */
-static hl_status layer_sequences(double **out, const hl_profile *profile, hl_quantity quantity)
-{
-    hl_status status  = HL_OK;
-    int64_t   n_heads = hl_profile_n_heads(profile);
-    int64_t   n_means = hl_profile_n_sequences(profile) * hl_profile_n_layers(profile);
-    double   *values  = NULL;
-
-    HL_TRY(hl_grid_sequences(&values, profile, quantity));
-    HL_TRY(HL_ALLOC(out, (size_t)n_means));
-    for (int64_t i = 0; i < n_means; i++)
-        (*out)[i] = hl_mean(values + i * n_heads, n_heads);
-
-done:
-    hl_free(values);
-    return status;
-}
-
+/* values (n_sequences, n_layers): each sequence's mean over the heads of a layer, drawn anew. */
 static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile *profile,
                                       hl_quantity quantity, uint64_t seed)
 {
-    hl_status status      = HL_OK;
-    int64_t   n_layers    = layers->n_layers;
-    int64_t   n_sequences = hl_profile_n_sequences(profile);
-    double   *values      = NULL;
-    double   *draws       = NULL;
+    int64_t          n_layers    = layers->n_layers;
+    int64_t          n_heads     = hl_profile_n_heads(profile);
+    int64_t          n_sequences = hl_profile_n_sequences(profile);
+    HL_FREED double *heads = NULL, *values = NULL, *draws = NULL;
 
-    for (int64_t layer = 0; layer < n_layers; layer++)
-        layers->lows[layer] = layers->highs[layer] = layers->errors[layer] = NAN;
-    if (n_sequences < 2)
-        return HL_OK;
-    HL_TRY(layer_sequences(&values, profile, quantity));
-    HL_TRY(HL_ALLOC(&draws, (size_t)n_layers * HL_RESAMPLES));
-    HL_TRY(hl_bootstrap_means(draws, values, n_sequences, n_layers, HL_RESAMPLES, seed));
+    if (n_sequences >= 2) {
+        HL_NEED(hl_grid_sequences(&heads, profile, quantity));
+        HL_NEED(HL_ALLOC(&values, (size_t)(n_sequences * n_layers)));
+        for (int64_t i = 0; i < n_sequences * n_layers; i++)
+            values[i] = hl_mean(heads + i * n_heads, n_heads);
+        HL_NEED(hl_bootstrap_draws(&draws, values, n_sequences, n_layers, seed));
+    }
     for (int64_t layer = 0; layer < n_layers; layer++) {
-        hl_interval interval =
-            hl_bootstrap_interval(draws + layer * HL_RESAMPLES, HL_RESAMPLES, 0.95);
+        hl_interval interval = hl_no_interval;
+
+        if (draws != NULL)
+            interval = hl_bootstrap_interval(draws + layer * HL_RESAMPLES, HL_RESAMPLES, 0.95);
         layers->lows[layer]   = interval.low;
         layers->highs[layer]  = interval.high;
         layers->errors[layer] = interval.error;
     }
-
-done:
-    hl_free(values);
-    hl_free(draws);
-    return status;
+    return HL_OK;
 }
 
 static void find_range(hl_layer_shape *shape, const double *means, int64_t n_layers)
@@ -184,12 +165,11 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
 
 static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
 {
-    hl_status       status   = HL_OK;
-    int64_t         n_layers = layers->n_layers;
-    hl_layer_shape *shape    = &layers->shape;
-    double         *work     = NULL; /* (2, n_layers): depths, squared errors */
+    int64_t          n_layers = layers->n_layers;
+    hl_layer_shape  *shape    = &layers->shape;
+    HL_FREED double *work     = NULL; /* (2, n_layers): depths, squared errors */
 
-    HL_TRY(HL_ALLOC(&work, 2 * (size_t)n_layers));
+    HL_NEED(HL_ALLOC(&work, 2 * (size_t)n_layers));
     for (int64_t layer = 0; layer < n_layers; layer++) {
         work[layer]            = n_layers > 1 ? (double)layer / (double)(n_layers - 1) : 0.0;
         work[n_layers + layer] = layers->errors[layer] * layers->errors[layer];
@@ -197,43 +177,32 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
     find_range(shape, layers->means, n_layers);
     shape->error     = sqrt(hl_mean(work + n_layers, n_layers));
     shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
-    HL_TRY(hl_spearman(&shape->spearman, work, layers->means, n_layers));
     /* One layer has no profile to be flat. */
     shape->flat = n_layers > 1 && shape->range < flat_errors * shape->error;
-
-done:
-    hl_free(work);
-    return status;
+    return hl_spearman(&shape->spearman, work, layers->means, n_layers);
 }
 
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
                                hl_quantity quantity, double flat_errors, uint64_t seed)
 {
-    hl_status         status   = HL_OK;
-    int64_t           n_layers = hl_profile_n_layers(profile);
-    int64_t           n_heads  = hl_profile_n_heads(profile);
-    hl_layer_profile *layers   = NULL;
-    double           *means    = NULL;
+    int64_t n_layers = hl_profile_n_layers(profile), n_heads = hl_profile_n_heads(profile);
+    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
+    HL_FREED double                                   *means  = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&layers, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&layers, 1));
+    HL_NEED(HL_ALLOC(&layers->means, 4 * (size_t)n_layers));
     layers->n_layers = n_layers;
-    HL_TRY(HL_ALLOC(&layers->means, (size_t)n_layers));
-    HL_TRY(HL_ALLOC(&layers->lows, (size_t)n_layers));
-    HL_TRY(HL_ALLOC(&layers->highs, (size_t)n_layers));
-    HL_TRY(HL_ALLOC(&layers->errors, (size_t)n_layers));
-    HL_TRY(hl_grid_means(&means, profile, quantity));
+    layers->lows     = layers->means + n_layers;
+    layers->highs    = layers->lows + n_layers;
+    layers->errors   = layers->highs + n_layers;
+    HL_NEED(hl_grid_means(&means, profile, quantity));
     for (int64_t layer = 0; layer < n_layers; layer++)
         layers->means[layer] = hl_mean(means + layer * n_heads, n_heads);
-    HL_TRY(fill_layer_intervals(layers, profile, quantity, seed));
-    HL_TRY(find_shape(layers, flat_errors));
-    *out   = layers;
-    layers = NULL;
-
-done:
-    hl_layer_profile_free(layers);
-    hl_free(means);
-    return status;
+    HL_NEED(fill_layer_intervals(layers, profile, quantity, seed));
+    HL_NEED(find_shape(layers, flat_errors));
+    *out = hl_taken(&layers);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- positions */
@@ -289,54 +258,37 @@ static void read_sequences(double *values, const hl_profile *profile, hl_quantit
     }
 }
 
-static int64_t sequences_with_rows(const double *values, int64_t n_sequences, int64_t n_buckets,
-                                   int64_t bucket)
-{
-    int64_t count = 0;
-
-    for (int64_t sequence = 0; sequence < n_sequences; sequence++)
-        count += values[2 * (sequence * n_buckets + bucket) + 1] > 0.0;
-    return count;
-}
-
-/* sums, rows (HL_RESAMPLES): what each draw has of one bucket. */
-static hl_interval interval_of_bucket(double *sums, const double *rows)
-{
-    for (int64_t draw = 0; draw < HL_RESAMPLES; draw++)
-        sums[draw] = rows[draw] > 0.0 ? sums[draw] / rows[draw] : NAN;
-    return hl_bootstrap_interval(sums, HL_RESAMPLES, 0.95);
-}
-
+/* A bucket that fewer than two sequences reach has no interval. */
 static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile *profile,
                                       hl_quantity quantity, uint64_t seed)
 {
-    hl_status status    = HL_OK;
-    int64_t   n         = hl_profile_n_sequences(profile);
-    int64_t   n_columns = 2 * curve->n_buckets;
-    double   *values    = NULL; /* (n, n_buckets, 2) */
-    double   *draws     = NULL; /* (n_buckets, 2, HL_RESAMPLES) */
+    int64_t          n         = hl_profile_n_sequences(profile);
+    int64_t          n_columns = 2 * curve->n_buckets;
+    HL_FREED double *values    = NULL; /* (n, n_buckets, 2) */
+    HL_FREED double *draws     = NULL; /* (n_buckets, 2, HL_RESAMPLES) */
 
     if (n < 2)
         return HL_OK;
-    HL_TRY(HL_ALLOC(&values, (size_t)(n * n_columns)));
-    HL_TRY(HL_ALLOC(&draws, (size_t)n_columns * HL_RESAMPLES));
+    HL_NEED(HL_ALLOC(&values, (size_t)(n * n_columns)));
     read_sequences(values, profile, quantity);
-    HL_TRY(hl_bootstrap_means(draws, values, n, n_columns, HL_RESAMPLES, seed));
+    HL_NEED(hl_bootstrap_draws(&draws, values, n, n_columns, seed));
     for (int64_t bucket = 0; bucket < curve->n_buckets; bucket++) {
-        double *sums = draws + 2 * bucket * HL_RESAMPLES;
+        double *sums     = draws + 2 * bucket * HL_RESAMPLES;
+        double *rows     = sums + HL_RESAMPLES;
+        int64_t n_having = 0; /* sequences with rows in it */
 
-        if (sequences_with_rows(values, n, curve->n_buckets, bucket) < 2)
+        for (int64_t sequence = 0; sequence < n; sequence++)
+            n_having += values[sequence * n_columns + 2 * bucket + 1] > 0.0;
+        if (n_having < 2)
             continue;
-        hl_interval interval = interval_of_bucket(sums, sums + HL_RESAMPLES);
+        for (int64_t draw = 0; draw < HL_RESAMPLES; draw++)
+            sums[draw] = rows[draw] > 0.0 ? sums[draw] / rows[draw] : NAN;
+        hl_interval interval = hl_bootstrap_interval(sums, HL_RESAMPLES, 0.95);
         curve->lows[bucket]  = interval.low;
         curve->highs[bucket] = interval.high;
         curve->has_intervals = true;
     }
-
-done:
-    hl_free(values);
-    hl_free(draws);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
@@ -354,29 +306,21 @@ hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profi
 
 hl_status hl_level_of(hl_level *out, const hl_profile *profile)
 {
-    hl_status status = HL_OK;
-    int64_t   size   = hl_grid_size(profile);
-    int64_t   count  = hl_profile_n_sequences(profile);
-    double   *values = NULL; /* (count, size) */
-    double   *levels = NULL; /* (count) */
-    double   *work   = NULL; /* (count) */
+    int64_t          size   = hl_grid_size(profile);
+    int64_t          count  = hl_profile_n_sequences(profile);
+    HL_FREED double *values = NULL; /* (count, size) */
+    HL_FREED double *levels = NULL; /* (2, count) and room to sort them in */
 
-    HL_TRY(hl_grid_sequences(&values, profile, HL_Q_FAIR));
-    HL_TRY(HL_ALLOC(&levels, (size_t)count));
-    HL_TRY(HL_ALLOC(&work, (size_t)count));
+    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_NEED(HL_ALLOC(&levels, 2 * (size_t)count));
     for (int64_t i = 0; i < count; i++)
         levels[i] = hl_mean(values + i * size, size);
-    hl_robust spread = hl_robust_spread(levels, count, work);
+    hl_robust spread = hl_robust_spread(levels, count, levels + count);
     *out             = (hl_level){ .n_sequences = count,
                                    .mean        = hl_mean(levels, count),
                                    .median      = spread.median,
                                    .sigma       = spread.sigma };
-
-done:
-    hl_free(values);
-    hl_free(levels);
-    hl_free(work);
-    return status;
+    return HL_OK;
 }
 
 double hl_level_fall(const hl_level *before, const hl_level *now)

@@ -16,6 +16,21 @@ enum { HL_HEAD_NAME_BYTES = 48 };
 /* "L5H3"; returns `room`. */
 const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t head);
 
+/* A number of a head, by where a profile holds it. */
+typedef enum hl_number_from {
+    HL_FROM_ROWS,           /* hl_profile_mean of an hl_quantity */
+    HL_FROM_PATTERN,        /* the mean of an hl_pattern_metric */
+    HL_FROM_PATTERN_NOSINK, /* the same without the first key */
+    HL_FROM_PROBE,          /* an hl_probe */
+    HL_FROM_OUTPUT,         /* the output norm */
+} hl_number_from;
+typedef struct hl_head_number {
+    hl_number_from from;
+    int            which;
+} hl_head_number;
+double hl_head_number_of(const hl_profile *profile, int64_t layer, int64_t head,
+                         hl_head_number number);
+
 /* Runs through the heads that there are. */
 #define HL_EACH_HEAD(profile, layer, head)                                                         \
     for (int64_t layer = 0; (layer) < hl_profile_n_layers(profile); (layer)++)                     \
@@ -78,7 +93,7 @@ typedef struct hl_layer_profile {
     double        *means; /* (n_layers) over heads, of the heads' means */
     double        *lows;  /* (n_layers) 95% interval, as below; NaN with fewer than two sequences */
     double        *highs;
-    double        *errors;
+    double        *errors; /* these three lie behind the means */
     hl_layer_shape shape;
 } hl_layer_profile;
 

@@ -13,74 +13,49 @@ enum { N_GROUPS = 3, N_TRIALS = 20, LEAST_HEADS = 6 };
 
 /* ------------------------------------------------------------------ by rule */
 
-static double mean_of(const hl_profile *profile, int64_t layer, int64_t head, hl_quantity quantity)
-{
-    return hl_profile_moments(profile, layer, head, quantity).mean;
-}
-
-static double induction(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return hl_profile_probe(profile, layer, head, HL_PROBE_INDUCTION);
-}
-
-static double previous(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return mean_of(profile, layer, head, HL_Q_PREVIOUS);
-}
-
-static double self(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return mean_of(profile, layer, head, HL_Q_SELF);
-}
-
-static double first(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return mean_of(profile, layer, head, HL_Q_FIRST);
-}
-
-static double band(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return hl_profile_pattern(profile, layer, head, HL_PM_BAND, true).mean;
-}
-
-/* The share of attention that neither nearness nor the first key explains; 0 for a head that
- * spreads it over many keys. */
-static double focused_content(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    double median = hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5);
-
-    if (!(median < 0.5))
-        return 0.0;
-    return hl_profile_pattern(profile, layer, head, HL_PM_CONTENT, true).mean;
-}
-
-static double fair(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return mean_of(profile, layer, head, HL_Q_FAIR);
-}
-
 static const struct rule {
-    hl_head_kind kind;
-    double (*value)(const hl_profile *profile, int64_t layer, int64_t head);
-    double      threshold; /* the value is at least this */
-    const char *text;
+    hl_head_kind   kind;
+    hl_head_number number;
+    double         threshold; /* the number is at least this */
+    const char    *text;
 } rules[] = {
-    { HL_HEAD_INDUCTION, induction, 0.4, "induction score on a repeated random sequence" },
-    { HL_HEAD_PREVIOUS, previous, 0.4, "mean attention to the token before" },
-    { HL_HEAD_SELF, self, 0.4, "mean attention to the token itself" },
-    { HL_HEAD_SINK, first, 0.3, "mean attention to the first token" },
-    { HL_HEAD_LOCAL, band, 0.5, "mass on the last five keys, key 0 aside" },
-    { HL_HEAD_SPECIALIST, focused_content, 0.5, "content mass of a sharp head (median under 0.5)" },
-    { HL_HEAD_GLOBAL, fair, 0.7, "fair entropy" },
+    { HL_HEAD_INDUCTION,
+      { HL_FROM_PROBE, HL_PROBE_INDUCTION },
+      0.4,
+      "induction score on a repeated random sequence" },
+    { HL_HEAD_PREVIOUS,
+      { HL_FROM_ROWS, HL_Q_PREVIOUS },
+      0.4,
+      "mean attention to the token before" },
+    { HL_HEAD_SELF, { HL_FROM_ROWS, HL_Q_SELF }, 0.4, "mean attention to the token itself" },
+    { HL_HEAD_SINK, { HL_FROM_ROWS, HL_Q_FIRST }, 0.3, "mean attention to the first token" },
+    { HL_HEAD_LOCAL,
+      { HL_FROM_PATTERN_NOSINK, HL_PM_BAND },
+      0.5,
+      "mass on the last five keys, key 0 aside" },
+    /* The share of attention that neither nearness nor the first key explains. */
+    { HL_HEAD_SPECIALIST,
+      { HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT },
+      0.5,
+      "content mass of a sharp head (median under 0.5)" },
+    { HL_HEAD_GLOBAL, { HL_FROM_ROWS, HL_Q_FAIR }, 0.7, "fair entropy" },
 };
+
+/* Does the head look at few keys? */
+static bool is_sharp(const hl_profile *profile, int64_t layer, int64_t head)
+{
+    return hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5) < 0.5;
+}
 
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
 {
     if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
         return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN) };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        double value = rules[i].value(profile, layer, head);
+        double value = hl_head_number_of(profile, layer, head, rules[i].number);
 
+        if (rules[i].kind == HL_HEAD_SPECIALIST && !is_sharp(profile, layer, head))
+            continue;
         if (value >= rules[i].threshold) /* not where it is NaN: not measured */
             return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
     }
@@ -196,11 +171,9 @@ static void fill_features(features *f)
 /* (n_heads, n_columns), each group's columns scaled so that the groups weigh the same. */
 static hl_status make_points(double **out, const features *f)
 {
-    hl_status status = HL_ALLOC(out, (size_t)(f->n_heads * f->n_columns));
-    int64_t   column = 0;
+    int64_t column = 0;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(out, (size_t)(f->n_heads * f->n_columns)));
     for (int group = 0; group < N_GROUPS; group++) {
         for (int64_t k = 0; k < f->n_of[group]; k++, column++) {
             for (int64_t i = 0; i < f->n_heads; i++)
@@ -256,29 +229,23 @@ static void find_medoids(hl_head_clusters *clusters, const float *distances)
 
 static hl_status divide(hl_head_clusters *clusters, const double *points, uint64_t seed)
 {
-    hl_status status    = HL_OK;
-    int64_t   n         = clusters->n_heads;
-    float    *distances = NULL;
-    hl_merge *merges    = NULL;
-    int32_t  *work      = NULL;
+    int64_t            n         = clusters->n_heads;
+    HL_FREED float    *distances = NULL;
+    HL_FREED hl_merge *merges    = NULL;
+    HL_FREED int32_t  *work      = NULL;
 
-    HL_TRY(HL_ALLOC(&distances, (size_t)(n * n)));
-    HL_TRY(HL_ALLOC(&merges, (size_t)n));
-    HL_TRY(HL_ALLOC(&work, (size_t)n));
+    HL_NEED(HL_ALLOC(&distances, (size_t)(n * n)));
+    HL_NEED(HL_ALLOC(&merges, (size_t)n));
+    HL_NEED(HL_ALLOC(&work, (size_t)n));
     hl_distances(distances, points, n, clusters->n_features);
     if (n >= LEAST_HEADS && clusters->n_features > 0) {
-        HL_TRY(hl_ward(merges, distances, n));
-        HL_TRY(choose_division(clusters, distances, merges, work));
-        HL_TRY(hl_cluster_stability(&clusters->stability, distances, clusters->labels, n,
-                                    clusters->n_clusters, N_TRIALS, seed));
+        HL_NEED(hl_ward(merges, distances, n));
+        HL_NEED(choose_division(clusters, distances, merges, work));
+        HL_NEED(hl_cluster_stability(&clusters->stability, distances, clusters->labels, n,
+                                     clusters->n_clusters, N_TRIALS, seed));
     }
     find_medoids(clusters, distances);
-
-done:
-    hl_free(distances);
-    hl_free(merges);
-    hl_free(work);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------- by likeness: the whole */
@@ -312,30 +279,21 @@ static hl_status find_heads(hl_head_clusters *clusters, const hl_profile *profil
 
 hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile, uint64_t seed)
 {
-    hl_status         status   = HL_OK;
-    hl_head_clusters *clusters = NULL;
-    features          f        = { .profile = profile };
-    double           *points   = NULL;
+    HL_CLOSED(hl_head_clusters_free) hl_head_clusters *clusters = NULL;
+    HL_FREED double                                   *columns = NULL, *points = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&clusters, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&clusters, 1));
     clusters->silhouette = NAN;
     clusters->stability  = (hl_stability){ NAN, NAN };
-    HL_TRY(find_heads(clusters, profile));
-    f.places  = clusters->places;
-    f.n_heads = clusters->n_heads;
-    HL_TRY(HL_ALLOC(&f.columns, (size_t)(most_columns(profile) * f.n_heads)));
+    HL_NEED(find_heads(clusters, profile));
+    HL_NEED(HL_ALLOC(&columns, (size_t)(most_columns(profile) * clusters->n_heads)));
+    features f = { profile, clusters->places, clusters->n_heads, columns, 0, { 0 } };
     fill_features(&f);
-    HL_TRY(make_points(&points, &f));
+    HL_NEED(make_points(&points, &f));
     clusters->n_features = f.n_columns;
     clusters->n_clusters = f.n_heads > 0;
-    HL_TRY(divide(clusters, points, seed));
-    *out     = clusters;
-    clusters = NULL;
-
-done:
-    hl_head_clusters_free(clusters);
-    hl_free(f.columns);
-    hl_free(points);
-    return status;
+    HL_NEED(divide(clusters, points, seed));
+    *out = hl_taken(&clusters);
+    return HL_OK;
 }

@@ -297,34 +297,27 @@ static hl_estimate estimate(double value, double *draws)
 
 static hl_status estimate_all(hl_judgement *out, judging *j)
 {
-    hl_status status   = HL_OK;
-    double   *draws[2] = { NULL, NULL }; /* of log-probability, and of a signal */
-    hl_cases  cases    = { .is_positive = j->is_wrong,
-                           .groups      = j->groups,
-                           .count       = j->count,
-                           .n_groups    = out->over_traces ? (int64_t)j->n_traces : j->count };
+    double   draws[2][HL_RESAMPLES]; /* of log-probability, and of a signal */
+    hl_cases cases = { .is_positive = j->is_wrong,
+                       .groups      = j->groups,
+                       .count       = j->count,
+                       .n_groups    = out->over_traces ? (int64_t)j->n_traces : j->count };
 
     for (int64_t i = 0; i < j->count; i++)
         j->groups[i] = out->over_traces ? j->texts[i] : i;
-    for (int i = 0; i < 2; i++)
-        HL_TRY(HL_ALLOC(&draws[i], HL_RESAMPLES));
     for (int s = 0; s < HL_N_SIGNALS; s++) {
         double value = NAN, baseline = out->auroc[HL_SIGNAL_LOGPROB].value;
 
-        HL_TRY(hl_auroc(&value, j->signals[s], &cases));
-        HL_TRY(hl_auroc_draws(draws[0], j->signals[HL_SIGNAL_LOGPROB], &cases, HL_RESAMPLES,
-                              j->options.seed));
-        HL_TRY(hl_auroc_draws(draws[1], j->signals[s], &cases, HL_RESAMPLES, j->options.seed));
+        HL_NEED(hl_auroc(&value, j->signals[s], &cases));
+        HL_NEED(hl_auroc_draws(draws[0], j->signals[HL_SIGNAL_LOGPROB], &cases, HL_RESAMPLES,
+                               j->options.seed));
+        HL_NEED(hl_auroc_draws(draws[1], j->signals[s], &cases, HL_RESAMPLES, j->options.seed));
         for (int i = 0; i < HL_RESAMPLES; i++)
             draws[0][i] = draws[1][i] - draws[0][i];
         out->auroc[s] = estimate(value, draws[1]);
         out->gain[s]  = estimate(s == HL_SIGNAL_LOGPROB ? 0.0 : value - baseline, draws[0]);
     }
-
-done:
-    hl_free(draws[0]);
-    hl_free(draws[1]);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- whole */
@@ -346,42 +339,41 @@ static hl_status check_traces(const judging *j)
     return HL_OK;
 }
 
+/* Numbers lie in one block, places in another, kinds in a third. */
 static hl_status allocate(judging *j)
 {
-    size_t n = (size_t)j->labels->count;
-    size_t d = (size_t)j->n_cells + 2;
+    size_t n = (size_t)j->labels->count, d = (size_t)j->n_cells + 2;
 
-    for (int i = 0; i < HL_N_SIGNALS; i++)
-        HL_NEED(HL_ALLOC(&j->signals[i], n));
-    HL_NEED(hl_alloc((void **)&j->heads, n, d * sizeof *j->heads));
-    HL_NEED(hl_alloc((void **)&j->features, n, d * sizeof *j->features));
-    HL_NEED(HL_ALLOC(&j->is_wrong, n));
-    HL_NEED(HL_ALLOC(&j->kinds, n));
-    HL_NEED(HL_ALLOC(&j->texts, n));
-    HL_NEED(HL_ALLOC(&j->groups, n));
-    HL_NEED(HL_ALLOC(&j->folds, n));
-    HL_NEED(HL_ALLOC(&j->means, d));
-    HL_NEED(HL_ALLOC(&j->spreads, d));
-    HL_NEED(HL_ALLOC(&j->weights, d));
-    return HL_ALLOC(&j->row, d);
+    HL_NEED(hl_alloc((void **)&j->heads, n + 2, 2 * d * sizeof *j->heads));
+    HL_NEED(HL_ALLOC(&j->signals[0], n * HL_N_SIGNALS));
+    HL_NEED(HL_ALLOC(&j->texts, 3 * n));
+    HL_NEED(HL_ALLOC(&j->is_wrong, 2 * n));
+    j->features = j->heads + n * d;
+    j->means    = j->features + n * d;
+    j->spreads  = j->means + d;
+    j->weights  = j->spreads + d;
+    j->row      = j->weights + d;
+    for (size_t i = 1; i < HL_N_SIGNALS; i++)
+        j->signals[i] = j->signals[0] + i * n;
+    j->groups = j->texts + n;
+    j->folds  = j->groups + n;
+    j->kinds  = j->is_wrong + n;
+    return HL_OK;
 }
 
 static void release(judging *j)
 {
-    void *blocks[] = { j->heads, j->features, j->is_wrong, j->kinds,   j->texts, j->groups,
-                       j->folds, j->means,    j->spreads,  j->weights, j->row };
-
-    for (int i = 0; i < HL_N_SIGNALS; i++)
-        hl_free(j->signals[i]);
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        hl_free(blocks[i]);
+    hl_free(j->heads);
+    hl_free(j->signals[0]);
+    hl_free(j->texts);
+    hl_free(j->is_wrong);
 }
 
 hl_status hl_judge(hl_judgement *out, const hl_trace *const *traces, const char *const *names,
                    size_t n_traces, const hl_labels *labels, const hl_judge_options *options)
 {
-    hl_status status = HL_OK;
-    judging   j      = { .traces = traces, .names = names, .n_traces = n_traces, .labels = labels };
+    HL_SCOPED(release)
+    judging j = { .traces = traces, .names = names, .n_traces = n_traces, .labels = labels };
 
     *out = (hl_judgement){ .n_traces = (int64_t)n_traces, .over_traces = n_traces >= MIN_TEXTS };
     if (options != NULL)
@@ -393,14 +385,10 @@ hl_status hl_judge(hl_judgement *out, const hl_trace *const *traces, const char 
                        "judge: %lld folds and a penalty of %g, wanted 2 to 1000 "
                        "and more than 0",
                        (long long)j.options.n_folds, j.options.l2);
-    HL_TRY(check_traces(&j));
+    HL_NEED(check_traces(&j));
     j.n_cells = hl_trace_n_layers(traces[0]) * hl_trace_n_heads(traces[0]);
-    HL_TRY(allocate(&j));
-    HL_TRY(gather(out, &j));
-    HL_TRY(judge_models(out, &j));
-    HL_TRY(estimate_all(out, &j));
-
-done:
-    release(&j);
-    return status;
+    HL_NEED(allocate(&j));
+    HL_NEED(gather(out, &j));
+    HL_NEED(judge_models(out, &j));
+    return estimate_all(out, &j);
 }

@@ -72,22 +72,17 @@ static hl_status read_label(hl_label *label, const json_t *object, const char *w
 
 static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, int64_t line)
 {
-    hl_status status = HL_OK;
-    json_t   *object = NULL;
-    hl_label  label  = { .line = line };
-    char      where[512];
+    char where[512];
 
+    /* A label that cannot be read is released with the others. */
+    HL_NEED(HL_GROW(&labels->items, &labels->capacity, (size_t)labels->count, 1));
+    hl_label    *label  = &labels->items[labels->count++];
+    json_auto_t *object = NULL;
+
+    *label = (hl_label){ .line = line };
     snprintf(where, sizeof where, "%.400s:%lld", labels->where, (long long)line);
-    HL_TRY(hl_json_parse(&object, text, n_bytes, where));
-    HL_TRY(read_label(&label, object, where));
-    HL_TRY(HL_GROW(&labels->items, &labels->capacity, (size_t)labels->count, 1));
-    labels->items[labels->count++] = label;
-    label.trace                    = NULL;
-
-done:
-    hl_free(label.trace);
-    json_decref(object);
-    return status;
+    HL_NEED(hl_json_parse(&object, text, n_bytes, where));
+    return read_label(label, object, where);
 }
 
 static bool is_blank(const char *text, size_t n_bytes)
@@ -99,41 +94,33 @@ static bool is_blank(const char *text, size_t n_bytes)
     return at == n_bytes;
 }
 
+HL_CLOSES(hl_labels_free, hl_labels)
+
 hl_status hl_labels_parse(hl_labels **out, const char *bytes, size_t n_bytes, const char *where)
 {
-    hl_status  status = HL_OK;
-    hl_labels *labels = NULL;
-    int64_t    line   = 1;
+    HL_CLOSED(hl_labels_free) hl_labels *labels = NULL;
+    int64_t                              line   = 1;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&labels, 1));
-    HL_TRY(hl_strdup(&labels->where, where));
+    HL_NEED(HL_ALLOC_ZEROED(&labels, 1));
+    HL_NEED(hl_strdup(&labels->where, where));
     for (size_t at = 0; at < n_bytes; line++) {
         const char *found  = memchr(bytes + at, '\n', n_bytes - at);
         size_t      length = found != NULL ? (size_t)(found - bytes) - at : n_bytes - at;
 
         if (!is_blank(bytes + at, length))
-            HL_TRY(add_line(labels, bytes + at, length, line));
+            HL_NEED(add_line(labels, bytes + at, length, line));
         at += length + 1;
     }
-    *out   = labels;
-    labels = NULL;
-
-done:
-    hl_labels_free(labels);
-    return status;
+    *out = hl_taken(&labels);
+    return HL_OK;
 }
 
 hl_status hl_labels_load(hl_labels **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_labels_parse(out, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_labels_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }

@@ -111,10 +111,9 @@ static int64_t end_of_ties(const ranked *items, int64_t first, int64_t count)
 
 hl_status hl_ranks(double *out, const double *values, int64_t count)
 {
-    hl_status status = HL_OK;
-    ranked   *items  = NULL;
+    HL_FREED ranked *items = NULL;
 
-    HL_TRY(HL_ALLOC(&items, (size_t)count));
+    HL_NEED(HL_ALLOC(&items, (size_t)count));
     for (int64_t i = 0; i < count; i++)
         items[i] = (ranked){ values[i], i };
     qsort(items, (size_t)count, sizeof *items, compare_ranked);
@@ -124,10 +123,7 @@ hl_status hl_ranks(double *out, const double *values, int64_t count)
         for (int64_t i = first; i < end; i++)
             out[items[i].place] = isnan(items[i].value) ? NAN : rank;
     }
-
-done:
-    hl_free(items);
-    return status;
+    return HL_OK;
 }
 
 /* Of the pairs without a NaN; NaN of fewer than two, or of a constant. */
@@ -158,24 +154,20 @@ static double pearson(const double *x, const double *y, int64_t count)
 
 hl_status hl_spearman(double *out, const double *x, const double *y, int64_t count)
 {
-    hl_status status = HL_OK;
-    double   *work   = NULL; /* (4, count): x and y of whole pairs, and their ranks */
+    HL_FREED double *work = NULL; /* (4, count): x and y of whole pairs, and their ranks */
 
     *out = NAN;
-    HL_TRY(HL_ALLOC(&work, 4 * (size_t)count));
+    HL_NEED(HL_ALLOC(&work, 4 * (size_t)count));
     /* A NaN on one side must not take a rank on the other. */
     for (int64_t i = 0; i < count; i++) {
         bool whole      = !isnan(x[i]) && !isnan(y[i]);
         work[i]         = whole ? x[i] : NAN;
         work[count + i] = whole ? y[i] : NAN;
     }
-    HL_TRY(hl_ranks(work + 2 * count, work, count));
-    HL_TRY(hl_ranks(work + 3 * count, work + count, count));
+    HL_NEED(hl_ranks(work + 2 * count, work, count));
+    HL_NEED(hl_ranks(work + 3 * count, work + count, count));
     *out = pearson(work + 2 * count, work + 3 * count, count);
-
-done:
-    hl_free(work);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- parabola */
@@ -330,11 +322,10 @@ double hl_histogram_divergence(const int64_t *p, const int64_t *q)
 
 hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
 {
-    hl_status status  = HL_OK;
-    ranked   *items   = NULL;
-    int64_t   n_tests = 0;
+    HL_FREED ranked *items   = NULL;
+    int64_t          n_tests = 0;
 
-    HL_TRY(HL_ALLOC(&items, (size_t)count));
+    HL_NEED(HL_ALLOC(&items, (size_t)count));
     for (int64_t i = 0; i < count; i++) {
         out[i] = NAN;
         if (!isnan(p_values[i]))
@@ -347,10 +338,7 @@ hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
         rate                = fmin(rate, items[i].value * (double)n_tests / (double)(i + 1));
         out[items[i].place] = rate;
     }
-
-done:
-    hl_free(items);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- bootstrap */
@@ -390,24 +378,19 @@ static void means_of_draw(double *sums, const double *values, const int64_t *tim
 hl_status hl_bootstrap_means(double *out, const double *values, int64_t n_units, int64_t n_columns,
                              int64_t n_resamples, uint64_t seed)
 {
-    hl_status status = HL_OK;
-    hl_random random = { seed };
-    int64_t  *times  = NULL;
-    double   *sums   = NULL;
+    hl_random         random = { seed };
+    HL_FREED int64_t *times  = NULL;
+    HL_FREED double  *sums   = NULL;
 
-    HL_TRY(HL_ALLOC(&times, (size_t)n_units));
-    HL_TRY(HL_ALLOC(&sums, 2 * (size_t)n_columns));
+    HL_NEED(HL_ALLOC(&times, (size_t)n_units));
+    HL_NEED(HL_ALLOC(&sums, 2 * (size_t)n_columns));
     for (int64_t resample = 0; resample < n_resamples; resample++) {
         draw(times, n_units, &random);
         means_of_draw(sums, values, times, n_units, n_columns);
         for (int64_t column = 0; column < n_columns; column++)
             out[column * n_resamples + resample] = sums[column];
     }
-
-done:
-    hl_free(times);
-    hl_free(sums);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_bootstrap_draws(double **out, const double *values, int64_t n_units, int64_t n_columns,

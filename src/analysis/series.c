@@ -185,19 +185,15 @@ static hl_status begin(hl_series *series, const hl_profile *profile, const hl_se
 static hl_status read_heads(float **out, double *mean, const hl_profile *profile,
                             hl_quantity quantity)
 {
-    hl_status status = HL_OK;
-    int64_t   size   = hl_grid_size(profile);
-    double   *means  = NULL;
+    int64_t          size  = hl_grid_size(profile);
+    HL_FREED double *means = NULL;
 
-    HL_TRY(hl_grid_means(&means, profile, quantity));
-    HL_TRY(HL_ALLOC(out, (size_t)size));
+    HL_NEED(hl_grid_means(&means, profile, quantity));
+    HL_NEED(HL_ALLOC(out, (size_t)size));
     for (int64_t i = 0; i < size; i++)
         (*out)[i] = (float)means[i];
     *mean = hl_mean(means, size);
-
-done:
-    hl_free(means);
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_diagnoses(hl_series_point *point, const hl_profile *profile,

@@ -33,17 +33,6 @@ static int by_score(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-static hl_status sort_cases(scored **out, const double *scores, int64_t count)
-{
-    hl_status status = HL_ALLOC(out, (size_t)count);
-
-    for (int64_t i = 0; i < count && status == HL_OK; i++)
-        (*out)[i] = (scored){ scores[i], i };
-    if (status == HL_OK)
-        qsort(*out, (size_t)count, sizeof **out, by_score);
-    return status;
-}
-
 /* times (n_groups): how often each group counts. */
 static double area(const scored *sorted, const hl_cases *cases, const int64_t *times)
 {
@@ -66,45 +55,36 @@ static double area(const scored *sorted, const hl_cases *cases, const int64_t *t
     return n_positive > 0.0 && below > 0.0 ? pairs / (n_positive * below) : NAN;
 }
 
+/* random NULL: every group counts once. */
+static hl_status areas(double *out, const double *scores, const hl_cases *cases, int64_t n_draws,
+                       hl_random *random)
+{
+    HL_FREED scored  *sorted = NULL;
+    HL_FREED int64_t *times  = NULL;
+
+    HL_NEED(HL_ALLOC(&sorted, (size_t)cases->count));
+    HL_NEED(HL_ALLOC(&times, (size_t)cases->n_groups));
+    for (int64_t i = 0; i < cases->count; i++)
+        sorted[i] = (scored){ scores[i], i };
+    qsort(sorted, (size_t)cases->count, sizeof *sorted, by_score);
+    for (int64_t draw = 0; draw < n_draws; draw++) {
+        memset(times, 0, (size_t)cases->n_groups * sizeof *times);
+        for (int64_t i = 0; i < cases->n_groups; i++)
+            times[random != NULL ? hl_random_below(random, cases->n_groups) : i]++;
+        out[draw] = area(sorted, cases, times);
+    }
+    return HL_OK;
+}
+
 hl_status hl_auroc(double *out, const double *scores, const hl_cases *cases)
 {
-    hl_status status = HL_OK;
-    scored   *sorted = NULL;
-    int64_t  *times  = NULL;
-
-    HL_TRY(sort_cases(&sorted, scores, cases->count));
-    HL_TRY(HL_ALLOC(&times, (size_t)cases->n_groups));
-    for (int64_t i = 0; i < cases->n_groups; i++)
-        times[i] = 1;
-    *out = area(sorted, cases, times);
-
-done:
-    hl_free(times);
-    hl_free(sorted);
-    return status;
+    return areas(out, scores, cases, 1, NULL);
 }
 
 hl_status hl_auroc_draws(double *out, const double *scores, const hl_cases *cases, int64_t n_draws,
                          uint64_t seed)
 {
-    hl_status status = HL_OK;
-    scored   *sorted = NULL;
-    int64_t  *times  = NULL;
-    hl_random random = { seed };
-
-    HL_TRY(sort_cases(&sorted, scores, cases->count));
-    HL_TRY(HL_ALLOC(&times, (size_t)cases->n_groups));
-    for (int64_t draw = 0; draw < n_draws; draw++) {
-        memset(times, 0, (size_t)cases->n_groups * sizeof *times);
-        for (int64_t i = 0; i < cases->n_groups; i++)
-            times[hl_random_below(&random, cases->n_groups)]++;
-        out[draw] = area(sorted, cases, times);
-    }
-
-done:
-    hl_free(times);
-    hl_free(sorted);
-    return status;
+    return areas(out, scores, cases, n_draws, &(hl_random){ seed });
 }
 
 /* ----------------------------------------------------------- logistic model */
@@ -248,23 +228,21 @@ static bool walk(problem *q, double *w)
 hl_status hl_logistic_fit(double *weights, const double *x, const uint8_t *is_positive,
                           int64_t n_cases, int64_t n_features, double l2)
 {
-    hl_status status    = HL_OK;
-    problem   q         = { .x = x, .y = is_positive, .n = n_cases, .d = n_features, .l2 = l2 };
-    double  **vectors[] = { &q.gradient, &q.step, &q.residual, &q.direction, &q.product, &q.trial };
+    size_t           size = (size_t)n_features + 1;
+    HL_FREED double *room = NULL; /* (n_cases), and six vectors */
+    problem          q    = { .x = x, .y = is_positive, .n = n_cases, .d = n_features, .l2 = l2 };
+    double **vectors[] = { &q.gradient, &q.step, &q.residual, &q.direction, &q.product, &q.trial };
+    enum { N_VECTORS = sizeof vectors / sizeof *vectors };
 
-    memset(weights, 0, ((size_t)n_features + 1) * sizeof *weights);
-    HL_TRY(HL_ALLOC(&q.p, (size_t)n_cases));
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        HL_TRY(HL_ALLOC(vectors[i], (size_t)n_features + 1));
+    memset(weights, 0, size * sizeof *weights);
+    HL_NEED(HL_ALLOC(&room, (size_t)n_cases + N_VECTORS * size));
+    q.p = room;
+    for (size_t i = 0; i < N_VECTORS; i++)
+        *vectors[i] = room + (size_t)n_cases + i * size;
     for (int i = 0; i < MAX_STEPS && find_gradient(&q, weights) > SMALL_GRADIENT; i++) {
         solve(&q);
         if (!walk(&q, weights))
             break;
     }
-
-done:
-    hl_free(q.p);
-    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
-        hl_free(*vectors[i]);
-    return status;
+    return HL_OK;
 }
