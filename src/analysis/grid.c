@@ -18,19 +18,19 @@ const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t h
     return room;
 }
 
-double hl_head_number_of(const hl_profile *profile, int64_t layer, int64_t head,
-                         hl_head_number number)
+double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
+                      int which)
 {
-    switch (number.from) {
+    switch (from) {
     case HL_FROM_ROWS:
-        return hl_profile_mean(profile, layer, head, (hl_quantity)number.which);
+        return hl_profile_mean(profile, layer, head, (hl_quantity)which);
     case HL_FROM_PATTERN:
     case HL_FROM_PATTERN_NOSINK:
-        return hl_profile_pattern(profile, layer, head, (hl_pattern_metric)number.which,
-                                  number.from == HL_FROM_PATTERN_NOSINK)
+        return hl_profile_pattern(profile, layer, head, (hl_pattern_metric)which,
+                                  from == HL_FROM_PATTERN_NOSINK)
             .mean;
     case HL_FROM_PROBE:
-        return hl_profile_probe(profile, layer, head, (hl_probe)number.which);
+        return hl_profile_probe(profile, layer, head, (hl_probe)which);
     default:
         return hl_profile_output_norm(profile, layer, head);
     }

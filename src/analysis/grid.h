@@ -24,12 +24,8 @@ typedef enum hl_number_from {
     HL_FROM_PROBE,          /* an hl_probe */
     HL_FROM_OUTPUT,         /* the output norm */
 } hl_number_from;
-typedef struct hl_head_number {
-    hl_number_from from;
-    int            which;
-} hl_head_number;
-double hl_head_number_of(const hl_profile *profile, int64_t layer, int64_t head,
-                         hl_head_number number);
+double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
+                      int which);
 
 /* Runs through the heads that there are. */
 #define HL_EACH_HEAD(profile, layer, head)                                                         \

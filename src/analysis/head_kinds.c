@@ -15,30 +15,22 @@ enum { N_GROUPS = 3, N_TRIALS = 20, LEAST_HEADS = 6 };
 
 static const struct rule {
     hl_head_kind   kind;
-    hl_head_number number;
+    hl_number_from from;
+    int            which;
     double         threshold; /* the number is at least this */
     const char    *text;
 } rules[] = {
-    { HL_HEAD_INDUCTION,
-      { HL_FROM_PROBE, HL_PROBE_INDUCTION },
-      0.4,
+    { HL_HEAD_INDUCTION, HL_FROM_PROBE, HL_PROBE_INDUCTION, 0.4,
       "induction score on a repeated random sequence" },
-    { HL_HEAD_PREVIOUS,
-      { HL_FROM_ROWS, HL_Q_PREVIOUS },
-      0.4,
-      "mean attention to the token before" },
-    { HL_HEAD_SELF, { HL_FROM_ROWS, HL_Q_SELF }, 0.4, "mean attention to the token itself" },
-    { HL_HEAD_SINK, { HL_FROM_ROWS, HL_Q_FIRST }, 0.3, "mean attention to the first token" },
-    { HL_HEAD_LOCAL,
-      { HL_FROM_PATTERN_NOSINK, HL_PM_BAND },
-      0.5,
+    { HL_HEAD_PREVIOUS, HL_FROM_ROWS, HL_Q_PREVIOUS, 0.4, "mean attention to the token before" },
+    { HL_HEAD_SELF, HL_FROM_ROWS, HL_Q_SELF, 0.4, "mean attention to the token itself" },
+    { HL_HEAD_SINK, HL_FROM_ROWS, HL_Q_FIRST, 0.3, "mean attention to the first token" },
+    { HL_HEAD_LOCAL, HL_FROM_PATTERN_NOSINK, HL_PM_BAND, 0.5,
       "mass on the last five keys, key 0 aside" },
     /* The share of attention that neither nearness nor the first key explains. */
-    { HL_HEAD_SPECIALIST,
-      { HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT },
-      0.5,
+    { HL_HEAD_SPECIALIST, HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT, 0.5,
       "content mass of a sharp head (median under 0.5)" },
-    { HL_HEAD_GLOBAL, { HL_FROM_ROWS, HL_Q_FAIR }, 0.7, "fair entropy" },
+    { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_FAIR, 0.7, "fair entropy" },
 };
 
 /* Does the head look at few keys? */
@@ -52,7 +44,7 @@ hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t h
     if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
         return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN) };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        double value = hl_head_number_of(profile, layer, head, rules[i].number);
+        double value = hl_head_number(profile, layer, head, rules[i].from, rules[i].which);
 
         if (rules[i].kind == HL_HEAD_SPECIALIST && !is_sharp(profile, layer, head))
             continue;
