@@ -21,29 +21,24 @@ void hl_canvas_fail(hl_canvas *canvas, hl_status status)
 
 hl_status hl_canvas_open(hl_canvas **out, hl_format format, double dpi)
 {
-    static const hl_backend *const backends[] = { &hl_backend_svg, &hl_backend_png,
-                                                  &hl_backend_pdf };
-    hl_status                      status     = HL_OK;
-    hl_canvas                     *canvas     = NULL;
+    static const hl_backend *const        backends[] = { &hl_backend_svg, &hl_backend_png,
+                                                         &hl_backend_pdf };
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas     = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&canvas, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&canvas, 1));
     canvas->backend = backends[format];
     canvas->dpi     = dpi;
-    HL_TRY(hl_typesetter_open(&canvas->typesetter));
-    *out   = canvas;
-    canvas = NULL;
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_typesetter_open(&canvas->typesetter));
+    *out = hl_taken(&canvas);
+    return HL_OK;
 }
 
 void hl_canvas_close(hl_canvas *canvas)
 {
     if (canvas == NULL)
         return;
-    if (canvas->started)
+    if (canvas->started && canvas->backend->stop != NULL)
         canvas->backend->stop(canvas);
     for (size_t i = 0; i < canvas->n_texts; i++)
         hl_free(canvas->texts[i].text);
@@ -184,13 +179,13 @@ void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_str
 
 void hl_canvas_begin(hl_canvas *canvas, const char *title)
 {
-    if (can_draw(canvas))
+    if (can_draw(canvas) && canvas->backend->begin != NULL)
         canvas->backend->begin(canvas, title);
 }
 
 void hl_canvas_end(hl_canvas *canvas)
 {
-    if (can_draw(canvas))
+    if (can_draw(canvas) && canvas->backend->end != NULL)
         canvas->backend->end(canvas);
 }
 
@@ -211,6 +206,33 @@ void hl_canvas_cells(hl_canvas *canvas, const hl_cell_grid *grid)
 {
     if (can_draw(canvas) && grid->n_across > 0 && grid->n_down > 0)
         canvas->backend->cells(canvas, grid);
+}
+
+typedef struct ramp {
+    hl_map map;
+    int    n_steps;
+    bool   upwards;
+} ramp;
+
+static bool ramp_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const ramp *r    = context;
+    double      last = r->n_steps - 1.0;
+
+    *out = hl_map_colour(r->map, r->upwards ? 1.0 - (double)down / last : (double)across / last);
+    return true;
+}
+
+void hl_canvas_ramp(hl_canvas *canvas, hl_box box, hl_map map, int n_steps, bool upwards)
+{
+    ramp         r    = { map, n_steps, upwards };
+    hl_cell_grid grid = { .box      = box,
+                          .n_across = upwards ? 1 : n_steps,
+                          .n_down   = upwards ? n_steps : 1,
+                          .colour   = ramp_colour,
+                          .context  = &r };
+
+    hl_canvas_cells(canvas, &grid);
 }
 
 /* ----------------------------------------------------------------------------- text */

@@ -1,12 +1,11 @@
 /* canvas.h - one way to draw, whatever the file is to be.
  *
- *     HL_TRY(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
+ *     HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
+ *     HL_NEED(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
  *     hl_canvas_page(canvas, 480.0, 320.0, white);      once, before anything is drawn
  *     hl_canvas_rectangle(canvas, box, blue);
  *     hl_canvas_text(canvas, (hl_point){ 240, 20 }, "Layers", &style);
- *     HL_TRY(hl_canvas_write(canvas, "figure.svg"));
- *   done:
- *     hl_canvas_close(canvas);
+ *     HL_NEED(hl_canvas_write(canvas, "figure.svg"));
  *
  * Lengths are points, 1/72 inch; x goes right and y down from the upper left corner.
  * A canvas keeps its first error and turns later calls into nothing; write reports it.
@@ -14,6 +13,7 @@
 #ifndef HL_RENDER_CANVAS_H
 #define HL_RENDER_CANVAS_H
 
+#include "base/memory.h"
 #include "headlight/render.h"
 #include "render/palette.h"
 
@@ -49,6 +49,7 @@ void      hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colo
 /* To a temporary name, then renamed. */
 hl_status hl_canvas_write(hl_canvas *canvas, const char *path);
 void      hl_canvas_close(hl_canvas *canvas);
+HL_CLOSES(hl_canvas_close, hl_canvas)
 
 /* ---------------------------------------------------------------------- shapes */
 
@@ -70,18 +71,20 @@ void hl_canvas_end(hl_canvas *canvas);
 
 /* A grid of coloured cells: the bulk of most pictures, which SVG writes compactly. */
 typedef struct hl_cell_grid {
-    hl_box           box;
-    int64_t          n_across;
-    int64_t          n_down;
-    double           gap;     /* between cells */
-    const hl_colour *colours; /* (n_down, n_across) */
-    const bool      *drawn;   /* (n_down, n_across) false: left out; NULL: all are */
-    /* Writes the title of a cell, "" for none. */
+    hl_box  box;
+    int64_t n_across;
+    int64_t n_down;
+    double  gap; /* between cells */
+    /* The colour of a cell; false: it is left out. */
+    bool (*colour)(hl_colour *out, const void *context, int64_t across, int64_t down);
+    /* Writes the title of a cell, "" for none; NULL: none has one. */
     void (*title)(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down);
     const void *context;
 } hl_cell_grid;
 
 void hl_canvas_cells(hl_canvas *canvas, const hl_cell_grid *grid);
+/* A map's colours in `n_steps`, rising to the right or upwards. */
+void hl_canvas_ramp(hl_canvas *canvas, hl_box box, hl_map map, int n_steps, bool upwards);
 /* Where a cell is, without the gap. */
 hl_box hl_cell_box(const hl_cell_grid *grid, int64_t across, int64_t down);
 

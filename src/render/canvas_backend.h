@@ -40,6 +40,7 @@ int64_t hl_typesetter_unknown(const hl_typesetter *typesetter);
 
 /* --------------------------------------------------------------------- formats */
 
+/* Those that a format has no use for are NULL: begin with end, and stop. */
 typedef struct hl_backend {
     void (*start)(hl_canvas *canvas);
     void (*rectangle)(hl_canvas *canvas, hl_box box, hl_colour fill);

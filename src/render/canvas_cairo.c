@@ -24,14 +24,10 @@ void hl_typesetter_close(hl_typesetter *typesetter)
 {
     if (typesetter == NULL)
         return;
-    if (typesetter->font != NULL)
-        pango_font_description_free(typesetter->font);
-    if (typesetter->layout != NULL)
-        g_object_unref(typesetter->layout);
-    if (typesetter->context != NULL)
-        g_object_unref(typesetter->context);
-    if (typesetter->fonts != NULL)
-        g_object_unref(typesetter->fonts);
+    pango_font_description_free(typesetter->font); /* takes NULL */
+    g_clear_object(&typesetter->layout);
+    g_clear_object(&typesetter->context);
+    g_clear_object(&typesetter->fonts);
     hl_free(typesetter);
 }
 
@@ -60,23 +56,14 @@ static void lay_out(hl_typesetter *typesetter, const char *text, double size, bo
     g_free(valid);
 }
 
-/* One missing font has another in its place; where there is none, pango would draw boxes. */
-static hl_status check_fonts(hl_typesetter *typesetter)
-{
-    lay_out(typesetter, "A", 10.0, false);
-    if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
-        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
-                                     "fonts-liberation for example");
-    return HL_OK;
-}
+HL_CLOSES(hl_typesetter_close, hl_typesetter)
 
 hl_status hl_typesetter_open(hl_typesetter **out)
 {
-    hl_status      status     = HL_OK;
-    hl_typesetter *typesetter = NULL;
+    HL_CLOSED(hl_typesetter_close) hl_typesetter *typesetter = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&typesetter, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&typesetter, 1));
     /* A map of our own: the default one belongs to its thread. */
     typesetter->fonts = pango_cairo_font_map_new();
     pango_cairo_font_map_set_resolution(PANGO_CAIRO_FONT_MAP(typesetter->fonts), 72.0);
@@ -86,13 +73,13 @@ hl_status hl_typesetter_open(hl_typesetter **out)
     typesetter->font   = pango_font_description_new();
     pango_font_description_set_family_static(typesetter->font, HL_FONT_FAMILIES);
     pango_layout_set_single_paragraph_mode(typesetter->layout, TRUE);
-    HL_TRY(check_fonts(typesetter));
-    *out       = typesetter;
-    typesetter = NULL;
-
-done:
-    hl_typesetter_close(typesetter);
-    return status;
+    /* One missing font has another in its place; where there is none, pango would draw boxes. */
+    lay_out(typesetter, "A", 10.0, false);
+    if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
+        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
+                                     "fonts-liberation for example");
+    *out = hl_taken(&typesetter);
+    return HL_OK;
 }
 
 hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *text, double size,
@@ -334,11 +321,14 @@ static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
     cairo_clip(cairo);
     cairo_set_antialias(cairo, CAIRO_ANTIALIAS_NONE);
     for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
-        hl_box box = hl_cell_box(grid, i % grid->n_across, i / grid->n_across);
+        int64_t   across = i % grid->n_across, down = i / grid->n_across;
+        hl_box    box = hl_cell_box(grid, across, down);
+        hl_colour colour;
+
         box.width += under;
         box.height += under;
-        if (grid->drawn == NULL || grid->drawn[i])
-            rectangle(canvas, box, grid->colours[i]);
+        if (grid->colour(&colour, grid->context, across, down))
+            rectangle(canvas, box, colour);
     }
     cairo_restore(cairo);
 }
@@ -361,20 +351,9 @@ static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_te
     cairo_new_path(cairo);
 }
 
-static void begin(hl_canvas *canvas, const char *title)
-{
-    (void)canvas;
-    (void)title;
-}
-
-static void end(hl_canvas *canvas)
-{
-    (void)canvas;
-}
-
 const hl_backend hl_backend_png = {
-    start_png, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, stop,
+    start_png, rectangle, polygon, polyline, segments, text, NULL, NULL, cells, finish, stop,
 };
 const hl_backend hl_backend_pdf = {
-    start_pdf, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, stop,
+    start_pdf, rectangle, polygon, polyline, segments, text, NULL, NULL, cells, finish, stop,
 };

@@ -20,42 +20,29 @@
 
 /* ------------------------------------------------------------------------ pieces */
 
-/* Two decimals at most and no zeros behind them, whatever the locale: "3", "-0.25". */
-static void put_number(hl_text *output, double number)
+enum { NUMBER_BYTES = 40 };
+
+/* Two decimals at most and no zeros behind them, whatever the locale: "3", "-0.25"; returns `out`. */
+static const char *write_number(char out[NUMBER_BYTES], double number)
 {
     long long hundredths = llround(fmin(fmax(number, -1e9), 1e9) * 100.0);
     long long size       = hundredths < 0 ? -hundredths : hundredths;
-    char      text[40];
-    int       n_bytes = snprintf(text, sizeof text, "%s%lld.%02lld", hundredths < 0 ? "-" : "",
-                                 size / 100, size % 100);
+    int       n_bytes    = snprintf(out, NUMBER_BYTES, "%s%lld.%02lld", hundredths < 0 ? "-" : "",
+                                    size / 100, size % 100);
 
-    while (text[n_bytes - 1] == '0')
+    while (out[n_bytes - 1] == '0')
         n_bytes--;
-    if (text[n_bytes - 1] == '.')
+    if (out[n_bytes - 1] == '.')
         n_bytes--;
-    hl_text_add(output, text, (size_t)n_bytes);
+    out[n_bytes] = '\0';
+    return out;
 }
 
-/* One character, which ends before `end`. */
-static void add_character(hl_text *output, const char *text, size_t n_bytes)
-{
-    switch (n_bytes == 1 ? *text : 0) {
-    case '&':
-        hl_text_add(output, "&amp;", 5);
-        break;
-    case '<':
-        hl_text_add(output, "&lt;", 4);
-        break;
-    case '>':
-        hl_text_add(output, "&gt;", 4);
-        break;
-    case '"':
-        hl_text_add(output, "&quot;", 6);
-        break;
-    default:
-        hl_text_add(output, text, n_bytes);
-    }
-}
+/* For %s; N is good until the end of the block. */
+#define N(number) write_number((char[NUMBER_BYTES]){ 0 }, number)
+/* "#%02x%02x%02x" of a colour. */
+#define RGB           "#%02x%02x%02x"
+#define PARTS(colour) (colour).red, (colour).green, (colour).blue
 
 /* XML 1.0 has no other control characters, and neither U+FFFE nor U+FFFF. */
 static bool is_xml(const char *text, size_t n_bytes)
@@ -69,56 +56,37 @@ static bool is_xml(const char *text, size_t n_bytes)
 /* Text as XML has it; what XML cannot hold becomes U+FFFD. */
 static void put_escaped(hl_text *output, const char *text)
 {
-    size_t left = strlen(text);
+    static const char *const escapes[] = { "&amp;", "&lt;", "&gt;", "&quot;" };
+    static const char        escaped[] = "&<>\"";
 
-    while (left > 0) {
-        size_t n_bytes = hl_utf8_length(text, left);
-        size_t step    = n_bytes > 0 ? n_bytes : 1;
-        if (is_xml(text, n_bytes))
-            add_character(output, text, n_bytes);
-        else
+    for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
+        size_t      n_bytes = hl_utf8_length(text, left);
+        const char *sign    = strchr(escaped, *text);
+
+        step = n_bytes > 0 ? n_bytes : 1;
+        if (!is_xml(text, n_bytes))
             hl_text_add(output, "\xef\xbf\xbd", 3);
-        text += step;
-        left -= step;
+        else if (sign != NULL)
+            hl_text_addf(output, "%s", escapes[sign - escaped]);
+        else
+            hl_text_add(output, text, n_bytes);
     }
 }
 
-static void put(hl_canvas *canvas, const char *name, double number)
+static void put_points(hl_canvas *canvas, const hl_point *points, int64_t n_points, int64_t n_each)
 {
-    hl_text_addf(&canvas->output, " %s=\"", name);
-    put_number(&canvas->output, number);
-    hl_text_addf(&canvas->output, "\"");
-}
-
-static void put_colour(hl_canvas *canvas, const char *name, hl_colour colour)
-{
-    hl_text_addf(&canvas->output, " %s=\"#%02x%02x%02x\"", name, colour.red, colour.green,
-                 colour.blue);
+    hl_text_addf(&canvas->output, "<path d=\"");
+    for (int64_t i = 0; i < n_points; i++)
+        hl_text_addf(&canvas->output, "%c%s %s", i % n_each == 0 ? 'M' : 'L', N(points[i].x),
+                     N(points[i].y));
 }
 
 static void put_stroke(hl_canvas *canvas, const hl_stroke *stroke)
 {
-    hl_text_addf(&canvas->output, " fill=\"none\"");
-    put_colour(canvas, "stroke", stroke->colour);
-    put(canvas, "stroke-width", stroke->width);
+    hl_text_addf(&canvas->output, "\" fill=\"none\" stroke=\"" RGB "\" stroke-width=\"%s\"",
+                 PARTS(stroke->colour), N(stroke->width));
     if (stroke->dash > 0.0)
-        put(canvas, "stroke-dasharray", stroke->dash);
-}
-
-static void put_point(hl_canvas *canvas, char command, hl_point point)
-{
-    hl_text_addf(&canvas->output, "%c", command);
-    put_number(&canvas->output, point.x);
-    hl_text_addf(&canvas->output, " ");
-    put_number(&canvas->output, point.y);
-}
-
-static void put_path(hl_canvas *canvas, const hl_point *points, int64_t n_points, bool closed)
-{
-    hl_text_addf(&canvas->output, "<path d=\"");
-    for (int64_t i = 0; i < n_points; i++)
-        put_point(canvas, i == 0 ? 'M' : 'L', points[i]);
-    hl_text_addf(&canvas->output, closed ? "z\"" : "\"");
+        hl_text_addf(&canvas->output, " stroke-dasharray=\"%s\"", N(stroke->dash));
 }
 
 static void put_title(hl_canvas *canvas, const char *title)
@@ -132,40 +100,32 @@ static void put_title(hl_canvas *canvas, const char *title)
 
 static void start(hl_canvas *canvas)
 {
-    hl_text_addf(&canvas->output, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-                                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"");
-    put_number(&canvas->output, canvas->width);
-    hl_text_addf(&canvas->output, "pt\" height=\"");
-    put_number(&canvas->output, canvas->height);
-    hl_text_addf(&canvas->output, "pt\" viewBox=\"0 0 ");
-    put_number(&canvas->output, canvas->width);
-    hl_text_addf(&canvas->output, " ");
-    put_number(&canvas->output, canvas->height);
-    hl_text_addf(&canvas->output, "\" font-family=\"%s\">\n", HL_FONT_FAMILIES);
+    hl_text_addf(&canvas->output,
+                 "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%spt\" height=\"%spt\" "
+                 "viewBox=\"0 0 %s %s\" font-family=\"%s\">\n",
+                 N(canvas->width), N(canvas->height), N(canvas->width), N(canvas->height),
+                 HL_FONT_FAMILIES);
 }
 
 static void rectangle(hl_canvas *canvas, hl_box box, hl_colour fill)
 {
-    hl_text_addf(&canvas->output, "<rect");
-    put(canvas, "x", box.x);
-    put(canvas, "y", box.y);
-    put(canvas, "width", box.width);
-    put(canvas, "height", box.height);
-    put_colour(canvas, "fill", fill);
-    hl_text_addf(&canvas->output, "/>\n");
+    hl_text_addf(&canvas->output,
+                 "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" fill=\"" RGB "\"/>\n",
+                 N(box.x), N(box.y), N(box.width), N(box.height), PARTS(fill));
 }
 
 static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill)
 {
-    put_path(canvas, points, n_points, true);
-    put_colour(canvas, "fill", fill);
-    hl_text_addf(&canvas->output, "/>\n");
+    put_points(canvas, points, n_points, n_points);
+    hl_text_addf(&canvas->output, "z\" fill=\"" RGB "\"/>\n", PARTS(fill));
 }
 
 static void polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points, bool closed,
                      const hl_stroke *stroke)
 {
-    put_path(canvas, points, n_points, closed);
+    put_points(canvas, points, n_points, n_points);
+    hl_text_addf(&canvas->output, closed ? "z" : "");
     put_stroke(canvas, stroke);
     hl_text_addf(&canvas->output, " stroke-linejoin=\"round\"/>\n");
 }
@@ -173,10 +133,7 @@ static void polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points
 static void segments(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
                      const hl_stroke *stroke)
 {
-    hl_text_addf(&canvas->output, "<path d=\"");
-    for (int64_t i = 0; i < 2 * n_segments; i++)
-        put_point(canvas, i % 2 == 0 ? 'M' : 'L', points[i]);
-    hl_text_addf(&canvas->output, "\"");
+    put_points(canvas, points, 2 * n_segments, 2);
     put_stroke(canvas, stroke);
     hl_text_addf(&canvas->output, "/>\n");
 }
@@ -185,19 +142,12 @@ static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_te
 {
     static const char *const anchors[] = { "", " text-anchor=\"middle\"", " text-anchor=\"end\"" };
 
-    hl_text_addf(&canvas->output, "<text");
-    put(canvas, "x", at.x);
-    put(canvas, "y", at.y);
-    put(canvas, "font-size", style->size);
-    put_colour(canvas, "fill", style->colour);
-    hl_text_addf(&canvas->output, "%s%s", anchors[style->anchor],
+    hl_text_addf(&canvas->output, "<text x=\"%s\" y=\"%s\" font-size=\"%s\" fill=\"" RGB "\"%s%s",
+                 N(at.x), N(at.y), N(style->size), PARTS(style->colour), anchors[style->anchor],
                  style->bold ? " font-weight=\"bold\"" : "");
-    if (style->degrees != 0.0) {
-        hl_text_addf(&canvas->output, " transform=\"rotate(");
-        put_number(&canvas->output, -style->degrees);
-        put_point(canvas, ' ', at);
-        hl_text_addf(&canvas->output, ")\"");
-    }
+    if (style->degrees != 0.0)
+        hl_text_addf(&canvas->output, " transform=\"rotate(%s %s %s)\"", N(-style->degrees),
+                     N(at.x), N(at.y));
     hl_text_addf(&canvas->output, ">");
     put_escaped(&canvas->output, string);
     hl_text_addf(&canvas->output, "</text>\n");
@@ -237,8 +187,8 @@ static int64_t sort_cells(sorted_cell *out, const hl_cell_grid *grid)
     int64_t n_cells = 0;
 
     for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
-        hl_colour c = grid->colours[i];
-        if (grid->drawn == NULL || grid->drawn[i])
+        hl_colour c;
+        if (grid->colour(&c, grid->context, i % grid->n_across, i / grid->n_across))
             out[n_cells++] =
                 (sorted_cell){ (uint32_t)c.red << 16 | (uint32_t)c.green << 8 | c.blue, i };
     }
@@ -264,23 +214,10 @@ static void put_matrix(hl_canvas *canvas, const hl_cell_grid *grid)
                  grid->gap > 0.0 ? "" : " shape-rendering=\"crispEdges\"");
 }
 
-static void put_cell(hl_canvas *canvas, const hl_cell_grid *grid, int64_t place)
+/* How wide a cell is, its gap left out. */
+static double cell_width(const hl_cell_grid *grid)
 {
-    int64_t across = place % grid->n_across, down = place / grid->n_across;
-    char    title[128] = "";
-
-    put_point(canvas, 'M', (hl_point){ (double)across, (double)down });
-    hl_text_addf(&canvas->output, "h");
-    put_number(&canvas->output, 1.0 - grid->gap * (double)grid->n_across / grid->box.width);
-    grid->title(title, sizeof title, grid->context, across, down);
-    hl_text_addf(&canvas->output, "\"");
-    if (title[0] == '\0') {
-        hl_text_addf(&canvas->output, "/>");
-        return;
-    }
-    hl_text_addf(&canvas->output, ">");
-    put_title(canvas, title);
-    hl_text_addf(&canvas->output, "</path>");
+    return 1.0 - grid->gap * (double)grid->n_across / grid->box.width;
 }
 
 /* How many cells from sorted[first] on are of one colour, side by side and without a gap. */
@@ -300,7 +237,6 @@ static int64_t run_length(const sorted_cell *sorted, int64_t n_cells, int64_t fi
 static void put_plain_cells(hl_canvas *canvas, const hl_cell_grid *grid, const sorted_cell *sorted,
                             int64_t n_cells)
 {
-    double  width = 1.0 - grid->gap * (double)grid->n_across / grid->box.width;
     int64_t run;
 
     for (int64_t i = 0; i < n_cells; i += run) {
@@ -309,9 +245,8 @@ static void put_plain_cells(hl_canvas *canvas, const hl_cell_grid *grid, const s
         if (i == 0 || sorted[i].colour != sorted[i - 1].colour)
             hl_text_addf(&canvas->output, "%s<path stroke=\"#%06x\" d=\"", i > 0 ? "\"/>\n" : "",
                          sorted[i].colour);
-        hl_text_addf(&canvas->output, "M%lld %lldh", (long long)(place % grid->n_across),
-                     (long long)(place / grid->n_across));
-        put_number(&canvas->output, (double)(run - 1) + width);
+        hl_text_addf(&canvas->output, "M%lld %lldh%s", (long long)(place % grid->n_across),
+                     (long long)(place / grid->n_across), N((double)(run - 1) + cell_width(grid)));
     }
     hl_text_addf(&canvas->output, n_cells > 0 ? "\"/>\n</g>\n" : "</g>\n");
 }
@@ -320,19 +255,27 @@ static void put_titled_cells(hl_canvas *canvas, const hl_cell_grid *grid, const 
                              int64_t n_cells)
 {
     for (int64_t i = 0; i < n_cells; i++) {
+        int64_t across = sorted[i].place % grid->n_across, down = sorted[i].place / grid->n_across;
+        char    title[128] = "";
+
         if (i == 0 || sorted[i].colour != sorted[i - 1].colour)
             hl_text_addf(&canvas->output, "%s<g stroke=\"#%06x\">", i > 0 ? "</g>\n" : "",
                          sorted[i].colour);
-        hl_text_addf(&canvas->output, "<path d=\"");
-        put_cell(canvas, grid, sorted[i].place);
+        grid->title(title, sizeof title, grid->context, across, down);
+        hl_text_addf(&canvas->output, "<path d=\"M%lld %lldh%s\"%s>", (long long)across,
+                     (long long)down, N(cell_width(grid)), title[0] == '\0' ? "/" : "");
+        if (title[0] == '\0')
+            continue;
+        put_title(canvas, title);
+        hl_text_addf(&canvas->output, "</path>");
     }
     hl_text_addf(&canvas->output, n_cells > 0 ? "</g>\n</g>\n" : "</g>\n");
 }
 
 static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
 {
-    sorted_cell *sorted = NULL;
-    hl_status    status = HL_ALLOC(&sorted, (size_t)(grid->n_across * grid->n_down));
+    HL_FREED sorted_cell *sorted = NULL;
+    hl_status             status = HL_ALLOC(&sorted, (size_t)(grid->n_across * grid->n_down));
 
     hl_canvas_fail(canvas, status);
     if (status != HL_OK)
@@ -343,7 +286,6 @@ static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
         put_titled_cells(canvas, grid, sorted, n_cells);
     else
         put_plain_cells(canvas, grid, sorted, n_cells);
-    hl_free(sorted);
 }
 
 static void finish(hl_canvas *canvas)
@@ -351,11 +293,6 @@ static void finish(hl_canvas *canvas)
     hl_text_addf(&canvas->output, "</svg>\n");
 }
 
-static void stop(hl_canvas *canvas)
-{
-    (void)canvas;
-}
-
 const hl_backend hl_backend_svg = {
-    start, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, stop,
+    start, rectangle, polygon, polyline, segments, text, begin, end, cells, finish, NULL,
 };

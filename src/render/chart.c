@@ -1,22 +1,33 @@
 /* chart.c - frames with axes, and marks, lines, bands, dots and bars in them.
  *
- * A chart's x is a number, a plot's the place in a row; below a plot over layers there can be a strip
- * with the diagnoses that hold there. */
+ * Below a row of layers there can be a strip with the diagnoses that hold there. */
 #include "render/chart.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/diagnose.h"
 #include "base/memory.h"
 #include "base/status.h"
 
 /* --------------------------------------------------------------- charts: points */
 
+hl_status hl_chart_room(hl_chart *chart, int64_t n)
+{
+    return HL_ALLOC(&chart->points, 2 * (size_t)n);
+}
+
+void hl_chart_free(hl_chart *chart)
+{
+    hl_free(chart->points);
+}
+
 hl_point hl_chart_point(const hl_chart *chart, double x, double y)
 {
     return (hl_point){
-        chart->box.x + chart->box.width * hl_axis_share(&chart->x, x),
+        chart->n > 0 ? chart->box.x + chart->box.width * (x + 0.5) / (double)chart->n
+                     : chart->box.x + chart->box.width * hl_axis_share(&chart->x, x),
         chart->box.y + chart->box.height * (1.0 - hl_axis_share(&chart->y, y)),
     };
 }
@@ -39,8 +50,11 @@ void hl_chart_grid(const hl_chart *chart)
 
     for (int64_t i = 0; i <= chart->y.n_steps; i++) {
         double y = hl_chart_point(chart, chart->x.low, hl_axis_tick(&chart->y, i)).y;
-        hl_canvas_line(canvas, (hl_point){ box.x, y }, (hl_point){ box.x + box.width, y }, &grid);
+        hl_canvas_line(canvas, (hl_point){ box.x, y }, (hl_point){ box.x + box.width, y },
+                       chart->n > 0 && i == 0 ? &axis : &grid);
     }
+    if (chart->n > 0)
+        return;
     for (int64_t i = 0; i <= chart->x.n_steps; i++) {
         double x = hl_chart_point(chart, hl_axis_tick(&chart->x, i), chart->y.low).x;
         hl_canvas_line(canvas, (hl_point){ x, bottom }, (hl_point){ x, bottom + 3.0 }, &axis);
@@ -106,6 +120,58 @@ void hl_chart_label_x(const hl_chart *chart, const char *name)
 
 /* ---------------------------------------------------------------- charts: marks */
 
+/* The end of the run of points that begins at `first`; `other` is a second y, or NULL. */
+static int64_t run_end(const hl_chart *chart, const double *x, const double *y, const double *other,
+                       int64_t first, int64_t n)
+{
+    int64_t end = first;
+
+    while (end < n && hl_chart_has(chart, x != NULL ? x[end] : 0.0, y[end]) &&
+           (other == NULL || hl_chart_has(chart, x != NULL ? x[end] : 0.0, other[end])))
+        end++;
+    return end;
+}
+
+void hl_chart_line(hl_chart *chart, const double *x, const double *y, int64_t n,
+                   const hl_stroke *stroke)
+{
+    for (int64_t first = 0; first < n; first++) {
+        int64_t end = run_end(chart, x, y, NULL, first, n);
+        for (int64_t i = first; i < end; i++)
+            chart->points[i - first] = hl_chart_point(chart, x != NULL ? x[i] : (double)i, y[i]);
+        hl_canvas_polyline(chart->figure->canvas, chart->points, end - first, stroke);
+        first = end;
+    }
+}
+
+void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const double *highs,
+                   int64_t n, hl_colour colour)
+{
+    hl_point *points = chart->points;
+
+    for (int64_t first = 0; lows != NULL && first < n; first++) {
+        int64_t end    = run_end(chart, x, lows, highs, first, n);
+        int64_t length = end - first;
+        for (int64_t i = 0; i < length; i++) {
+            double at                  = x != NULL ? x[first + i] : (double)(first + i);
+            points[i]                  = hl_chart_point(chart, at, highs[first + i]);
+            points[2 * length - 1 - i] = hl_chart_point(chart, at, lows[first + i]);
+        }
+        hl_canvas_polygon(chart->figure->canvas, points, 2 * length, colour);
+        if (length == 1) /* a band has no width there: a short upright line */
+            hl_canvas_line(chart->figure->canvas, points[0], points[1],
+                           &(hl_stroke){ colour, 6.0, 0.0 });
+        first = end;
+    }
+}
+
+void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_colour colour)
+{
+    if (!isnan(y))
+        hl_canvas_mark(chart->figure->canvas, hl_chart_point(chart, x, y), HL_MARK_CIRCLE, radius,
+                       colour);
+}
+
 /* Circles are octagons: at such sizes the same. */
 void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_colour colour)
 {
@@ -159,20 +225,16 @@ static void fill_row(hl_diagnosis_marks *marks, const hl_diagnosis *diagnosis,
 
 hl_status hl_diagnosis_marks_read(hl_diagnosis_marks *out, const hl_profile *profile)
 {
-    hl_status     status = HL_OK;
-    hl_diagnoses *found  = NULL;
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
 
     *out = (hl_diagnosis_marks){ .n_layers = hl_profile_n_layers(profile) };
-    HL_TRY(HL_ALLOC(&out->shares, (size_t)out->n_layers * HL_N_DIAGNOSES));
-    HL_TRY(hl_diagnose(&found, profile, NULL, NULL));
+    HL_NEED(HL_ALLOC(&out->shares, (size_t)out->n_layers * HL_N_DIAGNOSES));
+    HL_NEED(hl_diagnose(&found, profile, NULL, NULL));
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         if (found->items[i].verdict == HL_VERDICT_FOUND)
             fill_row(out, &found->items[i], profile);
     }
-
-done:
-    hl_diagnoses_free(found);
-    return status;
+    return HL_OK;
 }
 
 void hl_diagnosis_marks_free(hl_diagnosis_marks *marks)
@@ -210,55 +272,29 @@ void hl_diagnosis_marks_say(char *out, size_t n_bytes, const hl_diagnosis_marks 
 #define MARKS_ABOVE 5.0  /* between it and the diagnoses */
 #define MARKS_LINE  9.0
 
-/* ------------------------------------------------------------------ plots: axes */
+/* --------------------------------------------------------------------- rows: axes */
 
-double hl_plot_x(const hl_plot *plot, int64_t index)
+static void label_things(const hl_chart *chart, const hl_row_words *words)
 {
-    return plot->box.x + plot->box.width * ((double)index + 0.5) / (double)plot->n;
-}
-
-double hl_plot_y(const hl_plot *plot, double value)
-{
-    return plot->box.y + plot->box.height * (1.0 - hl_axis_share(&plot->y, value));
-}
-
-static void label_y(hl_plot *plot, double left, const char *name)
-{
-    hl_figure    *figure = plot->figure;
-    hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
-    hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
-    char          room[HL_NUMBER_BYTES];
-
-    for (int64_t i = 0; i <= plot->y.n_steps; i++) {
-        double tick = hl_axis_tick(&plot->y, i);
-        hl_canvas_text(figure->canvas, (hl_point){ plot->box.x - 5.0, hl_plot_y(plot, tick) },
-                       hl_axis_label(room, &plot->y, tick), &small);
-    }
-    normal.degrees = 90.0;
-    hl_canvas_text(figure->canvas,
-                   (hl_point){ left + HL_TEXT_NORMAL, plot->box.y + plot->box.height / 2.0 }, name,
-                   &normal);
-}
-
-static void label_x(hl_plot *plot, const hl_plot_words *words)
-{
-    hl_figure    *figure = plot->figure;
+    hl_figure    *figure = chart->figure;
     hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
-    double        bottom = plot->box.y + plot->box.height;
+    double        bottom = chart->box.y + chart->box.height;
     double        widest = 0.0;
 
-    for (int64_t i = 0; i < plot->n; i++)
+    for (int64_t i = 0; i < chart->n; i++)
         widest = fmax(widest, hl_canvas_text_width(figure->canvas, words->labels[i], &small));
-    int64_t every = hl_label_every(plot->box.width / (double)plot->n, widest + 5.0);
-    for (int64_t i = 0; i < plot->n; i += every)
-        hl_canvas_text(figure->canvas, (hl_point){ hl_plot_x(plot, i), bottom + 5.0 },
+    int64_t every = hl_label_every(chart->box.width / (double)chart->n, widest + 5.0);
+    for (int64_t i = 0; i < chart->n; i += every)
+        hl_canvas_text(figure->canvas,
+                       (hl_point){ hl_chart_point(chart, (double)i, 0.0).x, bottom + 5.0 },
                        words->labels[i], &small);
-    hl_canvas_text(figure->canvas, (hl_point){ plot->box.x + plot->box.width / 2.0, bottom + 18.0 },
+    hl_canvas_text(figure->canvas,
+                   (hl_point){ chart->box.x + chart->box.width / 2.0, bottom + 18.0 },
                    words->x_name, &normal);
 }
 
-/* ------------------------------------------------ plots: the strip of diagnoses */
+/* -------------------------------------------------- rows: the strip of diagnoses */
 
 static double strip_height(const hl_diagnosis_marks *marks)
 {
@@ -277,17 +313,17 @@ static double strip_names(const hl_figure *figure, const hl_diagnosis_marks *mar
 }
 
 /* The more heads of a layer show it, the stronger the mark. */
-static void draw_strip(hl_plot *plot, const hl_diagnosis_marks *marks)
+static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
 {
-    const hl_theme_colours *theme  = plot->figure->theme;
-    hl_canvas              *canvas = plot->figure->canvas;
-    hl_text_style           style = hl_figure_small(plot->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double                  width = fmin(0.72 * plot->box.width / (double)plot->n, 40.0);
-    char                    title[96];
+    const hl_theme_colours *theme  = chart->figure->theme;
+    hl_canvas              *canvas = chart->figure->canvas;
+    hl_text_style style = hl_figure_small(chart->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double        width = fmin(0.72 * chart->box.width / (double)chart->n, 40.0);
+    char          title[96];
 
     for (int i = 0; marks != NULL && i < marks->n_rows; i++) {
-        double y = plot->box.y + plot->box.height + MARKS_ABOVE + MARKS_LINE * (i + 0.5);
-        for (int64_t layer = 0; layer < plot->n; layer++) {
+        double y = chart->box.y + chart->box.height + MARKS_ABOVE + MARKS_LINE * (i + 0.5);
+        for (int64_t layer = 0; layer < chart->n; layer++) {
             double share = marks->shares[i * marks->n_layers + layer];
             if (share <= 0.0)
                 continue;
@@ -295,132 +331,54 @@ static void draw_strip(hl_plot *plot, const hl_diagnosis_marks *marks)
                      100.0 * share, (long long)layer);
             hl_canvas_begin(canvas, title);
             hl_canvas_rectangle(
-                canvas, (hl_box){ hl_plot_x(plot, layer) - width / 2.0, y - 2.5, width, 5.0 },
+                canvas,
+                (hl_box){ hl_chart_point(chart, (double)layer, 0.0).x - width / 2.0, y - 2.5, width,
+                          5.0 },
                 hl_mix(theme->background, theme->series[1], 0.25 + 0.75 * fmin(share, 1.0)));
             hl_canvas_end(canvas);
         }
-        hl_canvas_text(canvas, (hl_point){ plot->box.x + plot->box.width + 6.0, y },
+        hl_canvas_text(canvas, (hl_point){ chart->box.x + chart->box.width + 6.0, y },
                        marks->names[i], &style);
     }
 }
 
-hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words)
+hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *words)
 {
-    hl_figure *figure = plot->figure;
-    double     left   = HL_TEXT_NORMAL + 6.0 + hl_figure_label_width(figure, &plot->y) + 5.0;
+    hl_figure *figure = chart->figure;
+    double     left   = hl_chart_left(chart);
     double     right  = strip_names(figure, words->marks);
     double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
     double     below  = strip_height(words->marks);
-    hl_status  status = HL_ALLOC(&plot->points, 2 * (size_t)plot->n);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_chart_room(chart, chart->n));
     hl_box box = hl_figure_begin(figure, above + height + below + HL_INDICES_HEIGHT, words->what);
-    plot->box  = (hl_box){ box.x + left, box.y + above, box.width - left - right, height };
-    label_y(plot, box.x, words->y_name);
-    draw_strip(plot, words->marks);
-    hl_box whole = plot->box;
+    chart->box = (hl_box){ box.x + left, box.y + above, box.width - left - right, height };
+    hl_chart_label_y(chart, words->y_name);
+    draw_strip(chart, words->marks);
+    hl_box whole = chart->box;
     whole.height += below;
     if (words->labels != NULL)
-        label_x(plot, words);
+        label_things(chart, words);
     else
-        hl_figure_indices_across(figure, whole, plot->n, words->x_name);
+        hl_figure_indices_across(figure, whole, chart->n, words->x_name);
     return HL_OK;
 }
 
-void hl_plot_end(hl_plot *plot)
+void hl_chart_bars(hl_chart *chart, const double *values, hl_colour colour)
 {
-    hl_free(plot->points);
-    plot->points = NULL;
-}
-
-void hl_plot_grid(hl_plot *plot)
-{
-    hl_canvas *canvas = plot->figure->canvas;
-    hl_stroke  axis   = hl_figure_axis_stroke(plot->figure);
-    hl_stroke  grid   = { plot->figure->theme->grid, 0.5, 0.0 };
-    double     right  = plot->box.x + plot->box.width;
-
-    for (int64_t i = 0; i <= plot->y.n_steps; i++) {
-        double y = hl_plot_y(plot, hl_axis_tick(&plot->y, i));
-        hl_canvas_line(canvas, (hl_point){ plot->box.x, y }, (hl_point){ right, y },
-                       i == 0 ? &axis : &grid);
-    }
-}
-
-/* ----------------------------------------------------------------- plots: marks */
-
-/* The end of the run of numbers that begins at `first`. */
-static int64_t run_end(const double *values, int64_t first, int64_t n)
-{
-    int64_t end = first;
-
-    while (end < n && !isnan(values[end]))
-        end++;
-    return end;
-}
-
-static void band_run(hl_plot *plot, const double *lows, const double *highs, int64_t first,
-                     int64_t end, hl_colour colour)
-{
-    int64_t n = end - first;
-
-    for (int64_t i = 0; i < n; i++) {
-        double x                    = hl_plot_x(plot, first + i);
-        plot->points[i]             = (hl_point){ x, hl_plot_y(plot, highs[first + i]) };
-        plot->points[2 * n - 1 - i] = (hl_point){ x, hl_plot_y(plot, lows[first + i]) };
-    }
-    hl_canvas_polygon(plot->figure->canvas, plot->points, 2 * n, colour);
-    if (n == 1) /* a band has no width there: a short upright line */
-        hl_canvas_line(plot->figure->canvas, plot->points[0], plot->points[1],
-                       &(hl_stroke){ colour, 6.0, 0.0 });
-}
-
-void hl_plot_band(hl_plot *plot, const double *lows, const double *highs, hl_colour colour)
-{
-    for (int64_t first = 0; first < plot->n; first++) {
-        int64_t end = run_end(lows, first, plot->n);
-        if (end > first)
-            band_run(plot, lows, highs, first, end, colour);
-        first = end;
-    }
-}
-
-void hl_plot_line(hl_plot *plot, const double *values, const hl_stroke *stroke)
-{
-    for (int64_t first = 0; first < plot->n; first++) {
-        int64_t end = run_end(values, first, plot->n);
-        for (int64_t i = first; i < end; i++)
-            plot->points[i - first] = (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, values[i]) };
-        hl_canvas_polyline(plot->figure->canvas, plot->points, end - first, stroke);
-        first = end;
-    }
-}
-
-void hl_plot_bars(hl_plot *plot, const double *values, hl_colour colour)
-{
-    hl_stroke stroke = { colour, fmin(0.72 * plot->box.width / (double)plot->n, 40.0), 0.0 };
+    hl_stroke stroke = { colour, fmin(0.72 * chart->box.width / (double)chart->n, 40.0), 0.0 };
     int64_t   n_bars = 0;
 
-    for (int64_t i = 0; i < plot->n; i++) {
+    for (int64_t i = 0; i < chart->n; i++) {
         if (isnan(values[i]))
             continue;
-        plot->points[2 * n_bars] = (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, 0.0) };
-        plot->points[2 * n_bars++ + 1] =
-            (hl_point){ hl_plot_x(plot, i), hl_plot_y(plot, values[i]) };
+        chart->points[2 * n_bars]       = hl_chart_point(chart, (double)i, 0.0);
+        chart->points[2 * n_bars++ + 1] = hl_chart_point(chart, (double)i, values[i]);
     }
-    hl_canvas_segments(plot->figure->canvas, plot->points, n_bars, &stroke);
+    hl_canvas_segments(chart->figure->canvas, chart->points, n_bars, &stroke);
 }
 
-void hl_plot_dot(hl_plot *plot, int64_t index, double value, double radius, hl_colour colour)
-{
-    if (!isnan(value))
-        hl_canvas_mark(plot->figure->canvas,
-                       (hl_point){ hl_plot_x(plot, index), hl_plot_y(plot, value) }, HL_MARK_CIRCLE,
-                       radius, colour);
-}
-
-/* ------------------------------------------------------------------ plots: keys */
+/* ------------------------------------------------------------------------- keys */
 
 void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_keys)
 {
@@ -442,8 +400,8 @@ void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_ke
     }
 }
 
-void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys)
+void hl_chart_keys(const hl_chart *chart, const hl_key *keys, int n_keys)
 {
-    hl_figure_keys(plot->figure, (hl_point){ plot->box.x, plot->box.y - KEYS_HEIGHT + 5.0 }, keys,
-                   n_keys);
+    hl_figure_keys(chart->figure, (hl_point){ chart->box.x, chart->box.y - KEYS_HEIGHT + 5.0 },
+                   keys, n_keys);
 }

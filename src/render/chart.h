@@ -1,22 +1,21 @@
-/* chart.h - frames and what is drawn in them: charts, plots, diagnoses.
+/* chart.h - frames and what is drawn in them: lines, bands, dots and bars; diagnoses below.
  *
- * A chart has two axes of numbers:
+ * The y of a chart is an axis of numbers; its x is one, too, or things in a row (layers, positions),
+ * of which it is the number:
  *
- *     hl_chart chart = { figure, hl_axis_within(0, 0.9, 5), hl_axis_log(12, 4000, 5), box };
+ *     hl_chart chart = { figure, 0, hl_axis_within(0, 0.9, 5), hl_axis_log(12, 4000, 5), box };
  *     hl_chart_grid(&chart);
  *     hl_chart_label_y(&chart, "Perplexity");
  *     hl_chart_label_x(&chart, "Heads removed");
  *     hl_canvas_mark(canvas, hl_chart_point(&chart, 0.3, 24.0), HL_MARK_CIRCLE, 2.4, colour);
  *
- * A plot has lines, bands, dots and bars over things that stand in a row: layers, positions.
+ *     HL_SCOPED(hl_chart_free) hl_chart row = { .figure = figure, .n = n_layers, .y = axis };
+ *     HL_NEED(hl_chart_begin(&row, 200.0, &words));
+ *     hl_chart_band(&row, NULL, lows, highs, n_layers, colour);
+ *     hl_chart_grid(&row);                        bands lie under it, the rest above
+ *     hl_chart_line(&row, NULL, means, n_layers, &stroke);
  *
- *     hl_plot plot = { figure, n_layers, axis };
- *     HL_TRY(hl_plot_begin(&plot, 200.0, &words));
- *     hl_plot_band(&plot, lows, highs, colour);
- *     hl_plot_grid(&plot);                        bands lie under it, the rest above
- *     hl_plot_line(&plot, means, &stroke);
- *
- * NaN is a gap.  Memory for points is the plot's, from begin to end. */
+ * NaN is a gap. */
 #ifndef HL_RENDER_CHART_H
 #define HL_RENDER_CHART_H
 
@@ -26,17 +25,29 @@
 
 typedef struct hl_chart {
     hl_figure *figure;
-    hl_axis    x;
+    int64_t    n; /* things in a row; 0: x is a number */
+    hl_axis    x; /* of numbers */
     hl_axis    y;
     hl_box     box;
+    hl_point  *points; /* room for lines and bands, of hl_chart_room */
 } hl_chart;
+
+/* Room for lines and bands of at most n points. */
+hl_status hl_chart_room(hl_chart *chart, int64_t n);
+void      hl_chart_free(hl_chart *chart);
 
 /* Where a point is; and is it finite, and does a logarithmic axis have a place for it? */
 hl_point hl_chart_point(const hl_chart *chart, double x, double y);
 bool     hl_chart_has(const hl_chart *chart, double x, double y);
 
-/* Lines at the ticks of y, and the axes. */
+/* Lines at the ticks of y, and the axes; of a row the lowest line is the axis. */
 void hl_chart_grid(const hl_chart *chart);
+/* x (n) NULL: the numbers of the row's things. */
+void hl_chart_line(hl_chart *chart, const double *x, const double *y, int64_t n,
+                   const hl_stroke *stroke);
+void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const double *highs,
+                   int64_t n, hl_colour colour);
+void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_colour colour);
 /* Labels at the ticks; the name may be NULL.  They take hl_chart_left of room left of the box, and
  * HL_INDICES_HEIGHT below it. */
 void   hl_chart_label_x(const hl_chart *chart, const char *name);
@@ -58,11 +69,9 @@ void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius,
 
 /* What is wrong with a model, where in a figure it shows.
  *
- *     hl_diagnosis_marks marks = { 0 };
- *     HL_TRY(hl_diagnosis_marks_read(&marks, figure->profile));
- *     ... hl_plot_words.marks = &marks ...
- *   done:
- *     hl_diagnosis_marks_free(&marks); */
+ *     HL_SCOPED(hl_diagnosis_marks_free) hl_diagnosis_marks marks = { 0 };
+ *     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
+ *     ... hl_row_words.marks = &marks ... */
 typedef struct hl_diagnosis_marks {
     int64_t     n_layers;
     int         n_rows;                  /* diagnoses that hold */
@@ -79,47 +88,31 @@ bool hl_diagnosis_marks_has(const hl_diagnosis_marks *marks, const char *name);
 /* "Diagnoses: sink-heads (12 heads)." for captions; "" if there is none. */
 void hl_diagnosis_marks_say(char *out, size_t n_bytes, const hl_diagnosis_marks *marks);
 
-/* ----------------------------------------------------------------------- plots */
+/* ------------------------------------------------------------------------ rows */
 
-typedef struct hl_plot {
-    hl_figure *figure;
-    int64_t    n; /* things in a row */
-    hl_axis    y;
-    hl_box     box;    /* set by begin */
-    hl_point  *points; /* (2 n) */
-} hl_plot;
-
-/* labels (n) under the things; NULL: their numbers. */
-typedef struct hl_plot_words {
+/* What is said around a row of things. */
+typedef struct hl_row_words {
     const char        *x_name;
     const char        *y_name;
-    const char *const *labels;
-    const char        *what;  /* for the caption */
-    bool               keyed; /* there will be keys above the frame */
+    const char *const *labels; /* (n) under the things; NULL: their numbers */
+    const char        *what;   /* for the caption */
+    bool               keyed;  /* there will be keys above the frame */
     /* Diagnoses, in a strip below the frame; NULL: none.  The things are layers. */
     const hl_diagnosis_marks *marks;
-} hl_plot_words;
+} hl_row_words;
 
-hl_status hl_plot_begin(hl_plot *plot, double height, const hl_plot_words *words);
-void      hl_plot_end(hl_plot *plot);
+/* The page of a figure that is one row, with its labels; room for points, too. */
+hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *words);
+void      hl_chart_bars(hl_chart *chart, const double *values, hl_colour colour);
 
-double hl_plot_x(const hl_plot *plot, int64_t index);
-double hl_plot_y(const hl_plot *plot, double value);
-
-void hl_plot_band(hl_plot *plot, const double *lows, const double *highs, hl_colour colour);
-void hl_plot_grid(hl_plot *plot);
-void hl_plot_line(hl_plot *plot, const double *values, const hl_stroke *stroke);
-void hl_plot_bars(hl_plot *plot, const double *values, hl_colour colour);
-void hl_plot_dot(hl_plot *plot, int64_t index, double value, double radius, hl_colour colour);
-
-/* A key above the plot, entry after entry: a sample of the line, band or dot, and its name. */
+/* A key above the frame, entry after entry: a sample of the line, band or dot, and its name. */
 typedef enum hl_key_kind { HL_KEY_LINE = 0, HL_KEY_BAND, HL_KEY_DOT } hl_key_kind;
 typedef struct hl_key {
     hl_key_kind kind;
     hl_colour   colour;
     const char *name;
 } hl_key;
-void hl_plot_keys(hl_plot *plot, const hl_key *keys, int n_keys);
+void hl_chart_keys(const hl_chart *chart, const hl_key *keys, int n_keys);
 /* The same, beginning anywhere. */
 void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_keys);
 

@@ -11,14 +11,12 @@
 
 /* ------------------------------------------------------------------------ the table */
 
-typedef struct figure_entry {
+static const struct {
     const char *name;
     const char *summary;
     const char *title;
     hl_status (*draw)(hl_figure *figure);
-} figure_entry;
-
-static const figure_entry figures[] = {
+} figures[] = {
     { "heatmap", "every head: layers across, heads up, dark is focused",
       "Attention entropy of every head", hl_figure_heatmap },
     { "layers", "the layer profile, with 95% intervals and all heads", "Entropy by layer",
@@ -42,21 +40,10 @@ const char *hl_figure_summary(size_t index)
     return index < N_FIGURES ? figures[index].summary : NULL;
 }
 
-static const figure_entry *find_figure(const char *name)
-{
-    for (size_t i = 0; i < N_FIGURES; i++) {
-        if (strcmp(figures[i].name, name) == 0)
-            return &figures[i];
-    }
-    return NULL;
-}
-
 /* -------------------------------------------------------------------------- hl_draw */
 
 static hl_status complete_options(hl_draw_options *out, const hl_draw_options *options)
 {
-    hl_status status = HL_OK;
-
     *out = options != NULL ? *options : (hl_draw_options){ 0 };
     if (out->width == 0.0)
         out->width = 480.0;
@@ -65,8 +52,8 @@ static hl_status complete_options(hl_draw_options *out, const hl_draw_options *o
     HL_NEED(hl_check_number("width", out->width, 240.0, 2000.0));
     HL_NEED(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
     if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
-        status = hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
-    return status;
+        return hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
+    return HL_OK;
 }
 
 hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
@@ -81,14 +68,16 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
                          const hl_draw_options *options)
 {
-    const figure_entry *entry = find_figure(name);
-    hl_figure           figure;
+    hl_figure figure;
 
-    if (entry == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
-    HL_NEED(hl_figure_open(&figure, canvas, entry->title, options));
-    figure.profile = profile;
-    return entry->draw(&figure);
+    for (size_t i = 0; i < N_FIGURES; i++) {
+        if (strcmp(figures[i].name, name) != 0)
+            continue;
+        HL_NEED(hl_figure_open(&figure, canvas, figures[i].title, options));
+        figure.profile = profile;
+        return figures[i].draw(&figure);
+    }
+    return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
 }
 
 static hl_status format_of(hl_format *out, const char *path)
@@ -119,16 +108,11 @@ hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_opti
 hl_status hl_draw(const hl_profile *profile, const char *figure, const char *path,
                   const hl_draw_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_canvas *canvas = NULL;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
 
-    HL_TRY(hl_figure_canvas(&canvas, path, options));
-    HL_TRY(hl_figure_draw(canvas, profile, figure, options));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, options));
+    HL_NEED(hl_figure_draw(canvas, profile, figure, options));
+    return hl_canvas_write(canvas, path);
 }
 
 /* ------------------------------------------------------------- page, title, caption */
@@ -456,42 +440,47 @@ double hl_figure_colour_bar_width(const hl_figure *figure, const hl_axis *axis)
     return BAR_WIDTH + 5.0 + hl_figure_label_width(figure, axis) + 5.0 + HL_TEXT_NORMAL;
 }
 
-/* The map's colours, the last one on top. */
-static void draw_ramp(hl_figure *figure, hl_box box, hl_map map)
+void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map)
 {
-    enum { N_STEPS = 64 };
-    hl_colour colours[N_STEPS];
+    hl_stroke stroke = hl_figure_axis_stroke(figure);
 
-    for (int i = 0; i < N_STEPS; i++)
-        colours[i] = hl_map_colour(map, 1.0 - i / (N_STEPS - 1.0));
-    hl_cell_grid ramp = { .box = box, .n_across = 1, .n_down = N_STEPS, .colours = colours };
-    hl_canvas_cells(figure->canvas, &ramp);
+    box.width = BAR_WIDTH;
+    hl_canvas_ramp(figure->canvas, box, map, 64, true);
+    /* An end of the ramp may be as dark, or as light, as the page. */
+    hl_canvas_outline(figure->canvas, box, &stroke);
+}
+
+void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char *label)
+{
+    hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    hl_stroke     stroke = hl_figure_axis_stroke(figure);
+    double        y      = box.y + box.height * (1.0 - share);
+
+    hl_canvas_line(figure->canvas, (hl_point){ box.x + BAR_WIDTH, y },
+                   (hl_point){ box.x + BAR_WIDTH + 2.5, y }, &stroke);
+    hl_canvas_text(figure->canvas, (hl_point){ box.x + BAR_WIDTH + 5.0, y }, label, &small);
+}
+
+void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name)
+{
+    hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
+
+    normal.degrees = 90.0;
+    hl_canvas_text(figure->canvas, (hl_point){ box.x + width, box.y + box.height / 2.0 }, name,
+                   &normal);
 }
 
 void hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
                           const char *name)
 {
-    hl_text_style small  = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
-    hl_stroke     stroke = hl_figure_axis_stroke(figure);
-    char          room[HL_NUMBER_BYTES];
+    char room[HL_NUMBER_BYTES];
     /* Labels stand at the ticks, of which there may be too many for a short bar. */
     int64_t every = hl_label_every(box.height / (double)axis->n_steps, HL_TEXT_SMALL + 2.0);
 
-    /* An end of the ramp may be as dark, or as light, as the page. */
-    draw_ramp(figure, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, map);
-    hl_canvas_outline(figure->canvas, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, &stroke);
+    hl_figure_bar_frame(figure, box, map);
     for (int64_t i = 0; i <= axis->n_steps; i += every) {
         double tick = hl_axis_tick(axis, i);
-        double y    = box.y + box.height * (1.0 - hl_axis_share(axis, tick));
-        hl_canvas_line(figure->canvas, (hl_point){ box.x + BAR_WIDTH, y },
-                       (hl_point){ box.x + BAR_WIDTH + 2.5, y }, &stroke);
-        hl_canvas_text(figure->canvas, (hl_point){ box.x + BAR_WIDTH + 5.0, y },
-                       hl_axis_label(room, axis, tick), &small);
+        hl_figure_bar_tick(figure, box, hl_axis_share(axis, tick), hl_axis_label(room, axis, tick));
     }
-    normal.degrees = 90.0;
-    hl_canvas_text(
-        figure->canvas,
-        (hl_point){ box.x + hl_figure_colour_bar_width(figure, axis), box.y + box.height / 2.0 },
-        name, &normal);
+    hl_figure_bar_name(figure, box, hl_figure_colour_bar_width(figure, axis), name);
 }

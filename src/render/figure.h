@@ -3,7 +3,7 @@
  * A figure is a function from a profile to a drawing.  It knows how high it will be once
  * it has its numbers; hl_figure_begin then makes the page around it:
  *
- *     HL_TRY(hl_grid_means(&values, figure->profile, figure->quantity));
+ *     HL_NEED(hl_grid_means(&values, figure->profile, hl_figure_quantity(figure)));
  *     hl_box box = hl_figure_begin(figure, height, "What is seen.");
  *     ... draws within the box, on figure->canvas
  *
@@ -78,6 +78,12 @@ double hl_figure_colour_bar_width(const hl_figure *figure, const hl_axis *axis);
 void   hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
                             const char *name);
 
+/* The parts of a bar whose ticks need not be even: the ramp, a tick at a share of its height, and the
+ * name, `width` to the right of the box. */
+void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map);
+void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char *label);
+void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name);
+
 /* Labels 0 ... n - 1 under (or left of) things that share the box' width (or height, counted from
  * below) evenly; thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
@@ -92,7 +98,7 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *l
 
 /* On a figure without a profile. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
-hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_curves.c */
+hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
 /* Its width is what hl_comparison_width says, where the options have none. */
 hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2], /* figure_compare.c */
                                const hl_comparison *found);

@@ -45,34 +45,25 @@ enum { N_SHADES = 16 };
 /* ------------------------------------------------------------ small maps: metrics */
 
 static const struct {
-    const char *name;
-    const char *widest;
-    const char *meaning;
+    const char    *name;
+    const char    *widest;
+    const char    *meaning;
+    hl_number_from from;
+    int            which;
 } metrics[HL_BLOCK_METRICS] = {
-    { "H", "H 0.00", "H mean entropy (nats)" },
-    { "D0", "D0 .00", "D0 mean weight of a token on itself" },
-    { "sink", "sink .00", "sink that on the first token" },
-    { "peak", "peak .00", "peak the mean of the rows' largest" },
+    { "H", "H 0.00", "H mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "D0", "D0 .00", "D0 mean weight of a token on itself", HL_FROM_PATTERN, HL_PM_DIAGONAL },
+    { "sink", "sink .00", "sink that on the first token", HL_FROM_PATTERN, HL_PM_SINK },
+    { "peak", "peak .00", "peak the mean of the rows' largest", HL_FROM_ROWS, HL_Q_PEAK },
 };
 
-static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, int metric)
-{
-    switch (metric) {
-    case 0:
-        return hl_profile_mean(profile, layer, head, HL_Q_ENTROPY);
-    case 1:
-        return hl_profile_pattern(profile, layer, head, HL_PM_DIAGONAL, false).mean;
-    case 2:
-        return hl_profile_pattern(profile, layer, head, HL_PM_SINK, false).mean;
-    default:
-        return hl_profile_mean(profile, layer, head, HL_Q_PEAK);
-    }
-}
-
 /* "H 1.23", "D0 .45", "sink 1"; a dash for what was not measured. */
-static void write_metric(char *out, size_t n_bytes, int metric, double value)
+static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, int64_t layer,
+                         int64_t head, int metric)
 {
-    char number[HL_NUMBER_BYTES] = "\u2013";
+    char   number[HL_NUMBER_BYTES] = "\u2013";
+    double value = hl_head_number(block->side->profile, layer, head, metrics[metric].from,
+                                  metrics[metric].which);
 
     if (!isnan(value))
         snprintf(number, sizeof number, "%.2f", value);
@@ -179,16 +170,22 @@ static hl_colour shade_of(const hl_figure *figure, double weight)
     return hl_map_colour(hl_figure_blues(figure), floor(sqrt(weight) * N_SHADES + 0.5) / N_SHADES);
 }
 
-/* What is as good as nothing is left as the ground. */
-static void shade_map(hl_colour *colours, bool *drawn, const hl_figure *figure, const float *values,
-                      int64_t n_cells)
-{
-    hl_colour ground = shade_of(figure, 0.0);
+/* The pattern of one head: (n_tokens, n_tokens). */
+typedef struct small_map {
+    const hl_figure *figure;
+    const float     *values;
+    int64_t          n_tokens;
+    hl_colour        ground;
+} small_map;
 
-    for (int64_t i = 0; i < n_cells; i++) {
-        colours[i] = shade_of(figure, isnan(values[i]) ? 0.0 : (double)values[i]);
-        drawn[i]   = colours[i].red != ground.red || colours[i].blue != ground.blue;
-    }
+/* What is as good as nothing is left as the ground. */
+static bool map_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const small_map *map   = context;
+    double           value = (double)map->values[down * map->n_tokens + across];
+
+    *out = shade_of(map->figure, isnan(value) ? 0.0 : value);
+    return out->red != map->ground.red || out->blue != map->ground.blue;
 }
 
 static void draw_metrics(const hl_map_block *block, int64_t layer, int64_t head, hl_point at)
@@ -200,8 +197,7 @@ static void draw_metrics(const hl_map_block *block, int64_t layer, int64_t head,
     for (int line = 0; line < HL_BLOCK_LINES; line++) {
         double x = at.x;
         for (int i = 0; i < block->lines[line]; i++, next++) {
-            write_metric(text, sizeof text, next,
-                         metric_of(block->side->profile, layer, head, next));
+            write_metric(text, sizeof text, block, layer, head, next);
             hl_canvas_text(block->figure->canvas,
                            (hl_point){ x, at.y + LINE_HEIGHT * (line + 1.0) - 0.5 }, text, &style);
             x += metric_width(block->figure, next) + WORD_GAP;
@@ -216,89 +212,65 @@ static void write_title(char *out, size_t n_bytes, const hl_map_block *block, in
     int  used = snprintf(out, n_bytes, "%s %s", block->side->name, hl_head_name(name, layer, head));
 
     for (int i = 0; i < HL_BLOCK_METRICS && used >= 0 && (size_t)used < n_bytes; i++) {
-        write_metric(text, sizeof text, i, metric_of(block->side->profile, layer, head, i));
+        write_metric(text, sizeof text, block, layer, head, i);
         used += snprintf(out + used, n_bytes - (size_t)used, ", %s", text);
     }
 }
 
-static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_point at,
-                     const hl_cell_grid *cells)
+static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_point at)
 {
-    hl_canvas    *canvas = block->figure->canvas;
-    hl_stroke     frame  = { block->figure->theme->grid, 0.4, 0.0 };
-    hl_text_style style  = name_style(block->figure);
-    hl_cell_grid  grid   = *cells;
-    char          name[HL_HEAD_NAME_BYTES], title[256];
+    const hl_patterns *patterns = block->side->patterns;
+    int64_t            n        = patterns->n_tokens;
+    hl_canvas         *canvas   = block->figure->canvas;
+    hl_stroke          frame    = { block->figure->theme->grid, 0.4, 0.0 };
+    hl_text_style      style    = name_style(block->figure);
+    hl_box             box      = { at.x, at.y + name_height(block), block->map, block->map };
+    small_map map = { block->figure, patterns->values + (layer * patterns->n_heads + head) * n * n,
+                      n, shade_of(block->figure, 0.0) };
+    hl_cell_grid grid = { box, n, n, 0.0, map_colour, NULL, &map };
+    char         name[HL_HEAD_NAME_BYTES], title[256];
 
     write_title(title, sizeof title, block, layer, head);
     style.colour = block->figure->theme->text;
     if (block->named)
         hl_canvas_text(canvas, (hl_point){ at.x, at.y + NAME_HEIGHT - 2.0 },
                        hl_head_name(name, layer, head), &style);
-    grid.box = (hl_box){ at.x, at.y + name_height(block), block->map, block->map };
     hl_canvas_begin(canvas, title);
-    hl_canvas_rectangle(canvas, grid.box, shade_of(block->figure, 0.0));
+    hl_canvas_rectangle(canvas, box, map.ground);
     hl_canvas_cells(canvas, &grid);
-    hl_canvas_outline(canvas, grid.box, &frame);
+    hl_canvas_outline(canvas, box, &frame);
     hl_canvas_end(canvas);
-    draw_metrics(block, layer, head, (hl_point){ at.x, grid.box.y + block->map });
+    draw_metrics(block, layer, head, (hl_point){ at.x, box.y + block->map });
 }
 
-static void draw_name(const hl_map_block *block, hl_point at)
+/* In bold letters, smaller where they would need more than the room. */
+static void heading(const hl_figure *figure, hl_point at, const char *text, double room)
 {
-    hl_text_style style = hl_figure_normal(block->figure, HL_ANCHOR_START, HL_STAND_TOP);
+    hl_text_style style = hl_figure_normal(figure, HL_ANCHOR_START, HL_STAND_TOP);
 
     style.bold   = true;
-    double width = hl_canvas_text_width(block->figure->canvas, block->side->name, &style);
-    double room  = 0.6 * hl_figure_inner_width(block->figure);
+    double width = hl_canvas_text_width(figure->canvas, text, &style);
     if (width > room)
         style.size *= room / width;
-    hl_canvas_text(block->figure->canvas, at, block->side->name, &style);
+    hl_canvas_text(figure->canvas, at, text, &style);
 }
 
-static hl_status draw_block(const hl_map_block *block, hl_point at)
+static void draw_block(const hl_map_block *block, hl_point at)
 {
-    hl_status          status   = HL_OK;
-    const hl_patterns *patterns = block->side->patterns;
-    int64_t            n_cells  = patterns->n_tokens * patterns->n_tokens;
-    hl_colour         *colours  = NULL;
-    bool              *drawn    = NULL;
-
-    HL_TRY(HL_ALLOC(&colours, (size_t)n_cells));
-    HL_TRY(HL_ALLOC(&drawn, (size_t)n_cells));
-    hl_cell_grid cells = { .n_across = patterns->n_tokens,
-                           .n_down   = patterns->n_tokens,
-                           .colours  = colours,
-                           .drawn    = drawn };
-    draw_name(block, at);
+    heading(block->figure, at, block->side->name, 0.6 * hl_figure_inner_width(block->figure));
     HL_EACH_HEAD(block->side->profile, layer, head)
-    {
-        hl_point corner = { at.x + block->step * (double)head,
-                            at.y + BLOCK_TITLE + block->down * (double)layer };
-        shade_map(colours, drawn, block->figure,
-                  patterns->values + (layer * patterns->n_heads + head) * n_cells, n_cells);
-        draw_map(block, layer, head, corner, &cells);
-    }
-
-done:
-    hl_free(colours);
-    hl_free(drawn);
-    return status;
+    draw_map(block, layer, head,
+             (hl_point){ at.x + block->step * (double)head,
+                         at.y + BLOCK_TITLE + block->down * (double)layer });
 }
 
 /* A ramp of the shades with its ends named, that ends at the right of `right`. */
 static void draw_key(hl_figure *figure, hl_point right)
 {
     hl_text_style style = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
-    hl_colour     colours[N_SHADES];
-    hl_cell_grid  ramp = { .box      = { right.x - 80.0, right.y, 72.0, 7.0 },
-                           .n_across = N_SHADES,
-                           .n_down   = 1,
-                           .colours  = colours };
 
-    for (int i = 0; i < N_SHADES; i++)
-        colours[i] = hl_map_colour(hl_figure_blues(figure), (double)i / (N_SHADES - 1));
-    hl_canvas_cells(figure->canvas, &ramp);
+    hl_canvas_ramp(figure->canvas, (hl_box){ right.x - 80.0, right.y, 72.0, 7.0 },
+                   hl_figure_blues(figure), N_SHADES, false);
     hl_canvas_text(figure->canvas, (hl_point){ right.x, right.y + 3.5 }, "1", &style);
     hl_canvas_text(figure->canvas, (hl_point){ right.x - 84.0, right.y + 3.5 }, "attention 0",
                    &style);
@@ -314,10 +286,8 @@ typedef struct compare_figure {
     int64_t              n_heads;
     double              *values[3];   /* (n_layers, n_heads) normalised entropy of A, B; B - A */
     bool                *significant; /* (n_layers, n_heads) */
-    hl_colour           *colours;     /* (n_heads, n_layers) */
-    bool                *drawn;
-    hl_axis              scale;      /* of entropy */
-    hl_axis              difference; /* as far below 0 as above */
+    hl_axis              scale;       /* of entropy */
+    hl_axis              difference;  /* as far below 0 as above */
     hl_map_block         blocks[2];
 } compare_figure;
 
@@ -375,8 +345,6 @@ static hl_status read_values(compare_figure *f)
         HL_NEED(hl_grid_means(&f->values[i], f->sides[i].profile, HL_Q_FAIR));
     HL_NEED(HL_ALLOC(&f->values[2], size));
     HL_NEED(HL_ALLOC(&f->significant, size));
-    HL_NEED(HL_ALLOC(&f->colours, size));
-    HL_NEED(HL_ALLOC(&f->drawn, size));
     read_heads(f);
     for (size_t i = 0; i < size; i++)
         most = fmax(most, fabs(f->values[2][i])); /* passes NaN over */
@@ -387,20 +355,36 @@ static hl_status read_values(compare_figure *f)
 
 /* --------------------------------------------------------------------------- heatmaps */
 
+/* Layers across, heads up, as in the heatmap. */
 typedef struct panel {
     const compare_figure *f;
     const double         *values;
     const char           *what; /* for titles */
+    hl_map                map;
+    const hl_axis        *axis;
 } panel;
+
+static double panel_value(const panel *p, int64_t across, int64_t down)
+{
+    return p->values[across * p->f->n_heads + p->f->n_heads - 1 - down];
+}
+
+static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const panel *p     = context;
+    double       value = panel_value(p, across, down);
+
+    *out = hl_map_colour(p->map, hl_axis_share(p->axis, value));
+    return !isnan(value);
+}
 
 static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
 {
-    const panel *p     = context;
-    int64_t      head  = p->f->n_heads - 1 - down;
-    double       value = p->values[across * p->f->n_heads + head];
+    const panel *p = context;
     char         name[HL_HEAD_NAME_BYTES];
 
-    snprintf(out, n_bytes, "%s %s%.3f", hl_head_name(name, across, head), p->what, value);
+    snprintf(out, n_bytes, "%s %s%.3f", hl_head_name(name, across, p->f->n_heads - 1 - down),
+             p->what, panel_value(p, across, down));
 }
 
 static double panel_height(const compare_figure *f, double width)
@@ -408,21 +392,14 @@ static double panel_height(const compare_figure *f, double width)
     return fmin(fmax(width / (double)f->n_layers * (double)f->n_heads, 60.0), fmax(width, 60.0));
 }
 
-/* Layers across, heads up, as in the heatmap. */
-static void draw_panel(compare_figure *f, const panel *p, hl_box box, hl_map map,
-                       const hl_axis *axis)
+static void draw_panel(const panel *p, hl_box box)
 {
-    hl_cell_grid grid  = { box, f->n_layers, f->n_heads, 0.0, f->colours, f->drawn, cell_title, p };
-    hl_stroke    frame = hl_figure_axis_stroke(f->figure);
+    hl_canvas   *canvas = p->f->figure->canvas;
+    hl_cell_grid grid   = { box, p->f->n_layers, p->f->n_heads, 0.0, cell_colour, cell_title, p };
+    hl_stroke    frame  = hl_figure_axis_stroke(p->f->figure);
 
-    for (int64_t i = 0; i < f->n_layers * f->n_heads; i++) {
-        int64_t layer = i % f->n_layers, head = f->n_heads - 1 - i / f->n_layers;
-        double  value = p->values[layer * f->n_heads + head];
-        f->drawn[i]   = !isnan(value);
-        f->colours[i] = hl_map_colour(map, f->drawn[i] ? hl_axis_share(axis, value) : 0.0);
-    }
-    hl_canvas_cells(f->figure->canvas, &grid);
-    hl_canvas_outline(f->figure->canvas, box, &frame);
+    hl_canvas_cells(canvas, &grid);
+    hl_canvas_outline(canvas, box, &frame);
 }
 
 static void draw_significant(const compare_figure *f, hl_box box)
@@ -438,17 +415,6 @@ static void draw_significant(const compare_figure *f, hl_box box)
             hl_canvas_mark(f->figure->canvas, at, HL_MARK_CIRCLE, radius,
                            (hl_colour){ 28, 30, 36 });
     }
-}
-
-static void heading(const compare_figure *f, hl_point at, const char *text, double room)
-{
-    hl_text_style style = hl_figure_normal(f->figure, HL_ANCHOR_START, HL_STAND_TOP);
-
-    style.bold   = true;
-    double width = hl_canvas_text_width(f->figure->canvas, text, &style);
-    if (width > room)
-        style.size *= room / width;
-    hl_canvas_text(f->figure->canvas, at, text, &style);
 }
 
 /* ------------------------------------------------------- A and B without patterns */
@@ -474,10 +440,10 @@ static void draw_pair(compare_figure *f, hl_point at)
     double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads, NULL);
 
     for (int i = 0; i < 2; i++) {
-        panel  p   = { f, f->values[i], i == 0 ? "A " : "B " };
+        panel  p   = { f, f->values[i], i == 0 ? "A " : "B ", HL_MAP_ENTROPY, &f->scale };
         hl_box box = { left + i * (width + PART_GAP), at.y + HEADING, width, height };
-        draw_panel(f, &p, box, HL_MAP_ENTROPY, &f->scale);
-        heading(f, (hl_point){ box.x, at.y }, f->sides[i].name, width);
+        draw_panel(&p, box);
+        heading(f->figure, (hl_point){ box.x, at.y }, f->sides[i].name, width);
         hl_figure_indices_across(f->figure, box, f->n_layers, "Layer");
         if (i == 0)
             hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
@@ -618,16 +584,16 @@ static void draw_strip(compare_figure *f, hl_point at)
     double height = panel_height(f, width);
     double left   = at.x + hl_figure_indices_width(f->figure, f->n_heads, NULL);
     double top    = at.y + HEADING;
-    panel  p      = { f, f->values[2], "B \u2212 A " };
+    panel  p      = { f, f->values[2], "B \u2212 A ", HL_MAP_DIFFERENCE, &f->difference };
     hl_box box    = { left, top + LAYERS_HEIGHT + LAYERS_GAP, width, height };
     double bar    = left + width + BAR_GAP;
     char   text[128];
 
     snprintf(text, sizeof text, "B \u2212 A: %lld of %lld heads differ",
              (long long)f->found->n_significant, (long long)f->found->n_heads);
-    heading(f, (hl_point){ left, at.y }, text, width);
+    heading(f->figure, (hl_point){ left, at.y }, text, width);
     draw_layers(f, (hl_box){ left, top, width, LAYERS_HEIGHT });
-    draw_panel(f, &p, box, HL_MAP_DIFFERENCE, &f->difference);
+    draw_panel(&p, box);
     draw_significant(f, box);
     hl_figure_indices_across(f->figure, box, f->n_layers, "Layer");
     hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
@@ -686,7 +652,7 @@ static double plan_maps(compare_figure *f)
                          : 2.0 * f->blocks[0].height + PART_GAP / 2.0;
 }
 
-static hl_status draw_maps(const compare_figure *f, hl_box box)
+static void draw_maps(const compare_figure *f, hl_box box)
 {
     double   down   = are_beside(f) ? KEY_HEIGHT : 0.0;
     hl_point first  = { box.x, box.y + down };
@@ -694,13 +660,12 @@ static hl_status draw_maps(const compare_figure *f, hl_box box)
                           ? (hl_point){ box.x + (box.width + PART_GAP) / 2.0, first.y }
                           : (hl_point){ box.x, first.y + f->blocks[0].height + PART_GAP / 2.0 };
 
-    HL_NEED(draw_block(&f->blocks[0], first));
-    HL_NEED(draw_block(&f->blocks[1], second));
+    draw_block(&f->blocks[0], first);
+    draw_block(&f->blocks[1], second);
     draw_key(f->figure, (hl_point){ box.x + box.width, box.y });
-    return HL_OK;
 }
 
-static hl_status draw(compare_figure *f)
+static void draw(compare_figure *f)
 {
     bool   mapped = f->sides[0].patterns != NULL;
     double above  = mapped ? plan_maps(f) : pair_height(f);
@@ -709,32 +674,33 @@ static hl_status draw(compare_figure *f)
     describe(what, sizeof what, f);
     hl_box box = hl_figure_begin(f->figure, above + PART_GAP + strip_height(f), what);
     if (mapped)
-        HL_NEED(draw_maps(f, box));
+        draw_maps(f, box);
     else
         draw_pair(f, (hl_point){ box.x, box.y });
     draw_strip(f, (hl_point){ box.x, box.y + above + PART_GAP });
-    return HL_OK;
+}
+
+static void free_figure(compare_figure *f)
+{
+    for (int i = 0; i < 3; i++)
+        hl_free(f->values[i]);
+    hl_free(f->significant);
 }
 
 hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2],
                                const hl_comparison *found)
 {
-    hl_status      status = HL_OK;
-    compare_figure f      = { .figure = figure, .sides = sides, .found = found };
+    HL_SCOPED(free_figure)
+    compare_figure f = { .figure   = figure,
+                         .sides    = sides,
+                         .found    = found,
+                         .n_layers = hl_profile_n_layers(sides[0].profile),
+                         .n_heads  = hl_profile_n_heads(sides[0].profile) };
 
-    HL_TRY(check_sides(sides));
-    f.n_layers = hl_profile_n_layers(sides[0].profile);
-    f.n_heads  = hl_profile_n_heads(sides[0].profile);
-    HL_TRY(read_values(&f));
-    HL_TRY(draw(&f));
-
-done:
-    for (int i = 0; i < 3; i++)
-        hl_free(f.values[i]);
-    hl_free(f.significant);
-    hl_free(f.colours);
-    hl_free(f.drawn);
-    return status;
+    HL_NEED(check_sides(sides));
+    HL_NEED(read_values(&f));
+    draw(&f);
+    return HL_OK;
 }
 
 double hl_comparison_width(const hl_compared *side)
@@ -748,20 +714,15 @@ double hl_comparison_width(const hl_compared *side)
 hl_status hl_draw_comparison(const hl_compared *a, const hl_compared *b, const hl_comparison *found,
                              const char *path, const hl_draw_options *options)
 {
-    hl_status         status   = HL_OK;
-    hl_canvas        *canvas   = NULL;
-    const hl_compared sides[2] = { *a, *b };
-    hl_draw_options   wide     = options != NULL ? *options : (hl_draw_options){ 0 };
-    hl_figure         figure;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas   = NULL;
+    const hl_compared                     sides[2] = { *a, *b };
+    hl_draw_options wide = options != NULL ? *options : (hl_draw_options){ 0 };
+    hl_figure       figure;
 
     if (wide.width == 0.0)
         wide.width = hl_comparison_width(a);
-    HL_TRY(hl_figure_canvas(&canvas, path, &wide));
-    HL_TRY(hl_figure_open(&figure, canvas, "Attention of two models", &wide));
-    HL_TRY(hl_figure_comparison(&figure, sides, found));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, &wide));
+    HL_NEED(hl_figure_open(&figure, canvas, "Attention of two models", &wide));
+    HL_NEED(hl_figure_comparison(&figure, sides, found));
+    return hl_canvas_write(canvas, path);
 }

@@ -35,7 +35,6 @@ typedef struct curve_figure {
     hl_figure       *figure;
     const hl_curves *curves;
     hl_chart         chart;
-    hl_point        *points; /* (2 * the most points of a curve) */
     end_label       *ends;   /* (n_curves) */
     double          *wanted; /* (n_curves) where their names would stand */
     int64_t          n_ends;
@@ -127,24 +126,6 @@ static hl_colour curve_colour(const curve_figure *f, int64_t index)
                : f->figure->theme->axis;
 }
 
-/* Cuts a name until it fits, with an ellipsis for what is gone. */
-static void shorten(char out[NAME_BYTES], const hl_figure *figure, const char *name, double most)
-{
-    hl_text_style style = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    size_t        kept  = strlen(name);
-
-    snprintf(out, NAME_BYTES, "%s", name);
-    while ((kept >= NAME_BYTES || hl_canvas_text_width(figure->canvas, out, &style) > most) &&
-           kept > 1) {
-        if (kept > NAME_BYTES - 4)
-            kept = NAME_BYTES - 4;
-        do /* whole characters of UTF-8 */
-            kept--;
-        while (kept > 1 && ((unsigned char)name[kept] & 0xc0U) == 0x80U);
-        snprintf(out, NAME_BYTES, "%.*s\u2026", (int)kept, name);
-    }
-}
-
 static double name_width(curve_figure *f)
 {
     hl_text_style style  = hl_figure_small(f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
@@ -152,7 +133,8 @@ static double name_width(curve_figure *f)
     double        widest = 0.0;
 
     for (int64_t i = 0; i < f->curves->n_curves; i++) {
-        shorten(f->ends[i].name, f->figure, f->curves->curves[i].name, most);
+        hl_figure_copy(f->ends[i].name, NAME_BYTES, f->curves->curves[i].name);
+        hl_figure_shorten(f->figure, f->ends[i].name, NAME_BYTES, most, &style);
         widest = fmax(widest, hl_canvas_text_width(f->figure->canvas, f->ends[i].name, &style));
     }
     return widest;
@@ -244,48 +226,6 @@ static void draw_names(const curve_figure *f)
 
 /* --------------------------------------------------------------------------- drawing */
 
-/* The end of the run of points that begins at `first`; `other` is a second y, or NULL. */
-static int64_t run_end(const curve_figure *f, const hl_curve *curve, const double *y,
-                       const double *other, int64_t first)
-{
-    int64_t end = first;
-
-    while (end < curve->n && hl_chart_has(&f->chart, curve->x[end], y[end]) &&
-           (other == NULL || hl_chart_has(&f->chart, curve->x[end], other[end])))
-        end++;
-    return end;
-}
-
-static void draw_band(curve_figure *f, const hl_curve *curve, const double *low, const double *high,
-                      hl_colour colour)
-{
-    for (int64_t first = 0; low != NULL && first < curve->n; first++) {
-        int64_t end = run_end(f, curve, low, high, first);
-        int64_t n   = end - first;
-        for (int64_t i = 0; i < n; i++) {
-            double x                 = curve->x[first + i];
-            f->points[i]             = hl_chart_point(&f->chart, x, high[first + i]);
-            f->points[2 * n - 1 - i] = hl_chart_point(&f->chart, x, low[first + i]);
-        }
-        hl_canvas_polygon(f->figure->canvas, f->points, 2 * n, colour);
-        if (n == 1) /* a band has no width there: a short upright line */
-            hl_canvas_line(f->figure->canvas, f->points[0], f->points[1],
-                           &(hl_stroke){ colour, 6.0, 0.0 });
-        first = end;
-    }
-}
-
-static void draw_line(curve_figure *f, const hl_curve *curve, const hl_stroke *stroke)
-{
-    for (int64_t first = 0; first < curve->n; first++) {
-        int64_t end = run_end(f, curve, curve->y, NULL, first);
-        for (int64_t i = first; i < end; i++)
-            f->points[i - first] = hl_chart_point(&f->chart, curve->x[i], curve->y[i]);
-        hl_canvas_polyline(f->figure->canvas, f->points, end - first, stroke);
-        first = end;
-    }
-}
-
 static void draw_marks(curve_figure *f, int64_t index)
 {
     const hl_curve *curve  = &f->curves->curves[index];
@@ -312,14 +252,18 @@ static void draw_curve(curve_figure *f, int64_t index)
     hl_stroke       stroke = { curve_colour(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4,
                          level ? 3.0 : 0.0 };
 
-    draw_line(f, curve, &stroke);
+    hl_chart_line(&f->chart, curve->x, curve->y, curve->n, &stroke);
     if (!level && curve->n <= MARKED_MOST)
         draw_marks(f, index);
 }
 
-static hl_colour band_colour(const curve_figure *f, int64_t index, double share)
+static void draw_band(curve_figure *f, int64_t index, const double *low, const double *high,
+                      double share)
 {
-    return hl_mix(f->figure->theme->background, curve_colour(f, index), share);
+    const hl_curve *curve = &f->curves->curves[index];
+
+    hl_chart_band(&f->chart, curve->x, low, high, curve->n,
+                  hl_mix(f->figure->theme->background, curve_colour(f, index), share));
 }
 
 /* All pale bands lie under all dark ones, those under the grid, and lines above. */
@@ -328,10 +272,9 @@ static void draw_curves(curve_figure *f)
     const hl_curve *curves = f->curves->curves;
 
     for (int64_t i = 0; i < f->curves->n_curves; i++)
-        draw_band(f, &curves[i], curves[i].low, curves[i].high, band_colour(f, i, 0.16));
+        draw_band(f, i, curves[i].low, curves[i].high, 0.16);
     for (int64_t i = 0; i < f->curves->n_curves; i++)
-        draw_band(f, &curves[i], curves[i].inner_low, curves[i].inner_high,
-                  band_colour(f, i, 0.34));
+        draw_band(f, i, curves[i].inner_low, curves[i].inner_high, 0.34);
     hl_chart_grid(&f->chart);
     for (int64_t i = 0; i < f->curves->n_curves; i++)
         draw_curve(f, i);
@@ -369,53 +312,43 @@ static void lay_out(curve_figure *f)
     hl_figure_keys(f->figure, (hl_point){ f->chart.box.x, box.y + 5.0 }, keys, n_keys);
 }
 
-static hl_status allocate(curve_figure *f)
+static void free_figure(curve_figure *f)
 {
-    int64_t most = 0;
-
-    for (int64_t i = 0; i < f->curves->n_curves; i++)
-        most = f->curves->curves[i].n > most ? f->curves->curves[i].n : most;
-    HL_NEED(HL_ALLOC(&f->points, 2 * (size_t)most));
-    HL_NEED(HL_ALLOC(&f->ends, (size_t)f->curves->n_curves));
-    return HL_ALLOC(&f->wanted, (size_t)f->curves->n_curves);
+    hl_chart_free(&f->chart);
+    hl_free(f->ends);
+    hl_free(f->wanted);
 }
 
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves)
 {
-    hl_status    status = HL_OK;
-    curve_figure f      = { .figure = figure, .curves = curves };
+    HL_SCOPED(free_figure)
+    curve_figure f    = { .figure = figure, .curves = curves, .chart = { .figure = figure } };
+    int64_t      most = 0;
 
-    f.chart.figure = figure;
     if (curves->n_curves < 1)
         return hl_fail(HL_BAD_ARGUMENT, "no curve to draw");
-    HL_TRY(read_ranges(&f));
-    HL_TRY(allocate(&f));
+    HL_NEED(read_ranges(&f));
+    for (int64_t i = 0; i < curves->n_curves; i++)
+        most = curves->curves[i].n > most ? curves->curves[i].n : most;
+    HL_NEED(hl_chart_room(&f.chart, most));
+    HL_NEED(HL_ALLOC(&f.ends, (size_t)curves->n_curves));
+    HL_NEED(HL_ALLOC(&f.wanted, (size_t)curves->n_curves));
     lay_out(&f);
     draw_curves(&f);
     find_ends(&f);
     draw_names(&f);
     hl_chart_label_x(&f.chart, curves->x_name);
     hl_chart_label_y(&f.chart, curves->y_name);
-
-done:
-    hl_free(f.points);
-    hl_free(f.ends);
-    hl_free(f.wanted);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_draw_curves(const hl_curves *curves, const char *path, const hl_draw_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_canvas *canvas = NULL;
-    hl_figure  figure;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
+    hl_figure                             figure;
 
-    HL_TRY(hl_figure_canvas(&canvas, path, options));
-    HL_TRY(hl_figure_open(&figure, canvas, curves->title, options));
-    HL_TRY(hl_figure_curves(&figure, curves));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, options));
+    HL_NEED(hl_figure_open(&figure, canvas, curves->title, options));
+    HL_NEED(hl_figure_curves(&figure, curves));
+    return hl_canvas_write(canvas, path);
 }

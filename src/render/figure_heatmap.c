@@ -122,7 +122,6 @@ static void mark_silent(head_marks *marks, const hl_profile *profile)
 static hl_status order_heads(double **out, const hl_figure *figure)
 {
     const hl_profile *profile = figure->profile;
-    hl_status         status  = HL_OK;
     bool              any     = false;
 
     if (figure->options.candidates_by_entropy)
@@ -136,19 +135,18 @@ static hl_status order_heads(double **out, const hl_figure *figure)
         any                                                = any || !isnan(norm);
     }
     if (!any)
-        status = hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
-                                       "hold: measure again, name the heads, or take them by "
-                                       "entropy");
-    return status;
+        return hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
+                                     "hold: measure again, name the heads, or take them by "
+                                     "entropy");
+    return HL_OK;
 }
 
 /* The first of them among heads that are still there; the first of equal ones. */
 static hl_status mark_first(head_marks *marks, const hl_figure *figure)
 {
-    hl_status status = HL_OK;
-    double   *values = NULL;
+    HL_FREED double *values = NULL;
 
-    HL_TRY(order_heads(&values, figure));
+    HL_NEED(order_heads(&values, figure));
     for (int64_t rank = 0; rank < figure->options.n_candidates; rank++) {
         int64_t best = -1;
         for (int64_t i = 0; i < hl_grid_size(figure->profile); i++) {
@@ -160,10 +158,7 @@ static hl_status mark_first(head_marks *marks, const hl_figure *figure)
             break;
         mark_candidate(marks, best);
     }
-
-done:
-    hl_free(values);
-    return status;
+    return HL_OK;
 }
 
 /* What the figure's options name, in its profile.  HL_BAD_ARGUMENT for heads that it lacks. */
@@ -184,24 +179,14 @@ static hl_status read_marks(head_marks *out, const hl_figure *figure)
     return HL_OK;
 }
 
-static void free_marks(head_marks *marks)
-{
-    hl_free(marks->pruned);
-    hl_free(marks->ranks);
-    *marks = (head_marks){ 0 };
-}
-
 /* ------------------------------------------------------------------- the figure */
 
 typedef struct heatmap {
     hl_figure *figure;
     int64_t    n_layers;
     int64_t    n_heads;
-    double    *values;  /* (n_layers, n_heads) in the figure's unit; NaN: not measured */
-    hl_colour *colours; /* (n_heads, n_layers) from above */
-    bool      *drawn;   /* (n_heads, n_layers) */
-    double    *means;   /* (n_layers) then (n_heads) */
-    double    *column;  /* (n_layers) of one head */
+    double    *values; /* (n_layers, n_heads) in the figure's unit; NaN: not measured */
+    double    *means;  /* (n_layers) then (n_heads) */
     hl_axis    axis;
     hl_box     grid;
     double     gap;
@@ -227,7 +212,7 @@ static hl_colour class_colour(int class)
     return hl_map_colour(HL_MAP_ENTROPY, class / (N_CLASSES - 1.0));
 }
 
-static hl_colour cell_colour(const heatmap *map, double value)
+static hl_colour colour_of(const heatmap *map, double value)
 {
     if (map->figure->options.scale == HL_SCALE_CLASSES)
         return class_colour(class_of(value));
@@ -235,15 +220,15 @@ static hl_colour cell_colour(const heatmap *map, double value)
 }
 
 /* The grid has head 0 below, cells are listed from above. */
-static void fill_cells(heatmap *map)
+static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
 {
-    for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
-        int64_t layer   = i % map->n_layers;
-        int64_t head    = map->n_heads - 1 - i / map->n_layers;
-        double  value   = value_of(map, layer, head);
-        map->drawn[i]   = !isnan(value);
-        map->colours[i] = map->drawn[i] ? cell_colour(map, value) : (hl_colour){ 0 };
-    }
+    const heatmap *map   = context;
+    double         value = value_of(map, across, map->n_heads - 1 - down);
+
+    if (isnan(value))
+        return false;
+    *out = colour_of(map, value);
+    return true;
 }
 
 static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
@@ -263,22 +248,14 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
 
 /* --------------------------------------------------------------------------- numbers */
 
-static hl_status allocate(heatmap *map)
-{
-    size_t size = (size_t)(map->n_layers * map->n_heads);
-
-    HL_NEED(HL_ALLOC(&map->colours, size));
-    HL_NEED(HL_ALLOC(&map->drawn, size));
-    HL_NEED(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
-    return HL_ALLOC(&map->column, (size_t)map->n_layers);
-}
-
 static hl_status read_values(heatmap *map)
 {
-    int64_t n_cells = map->n_layers * map->n_heads;
+    int64_t          n_cells = map->n_layers * map->n_heads;
+    HL_FREED double *column  = NULL; /* (n_layers) of one head */
 
     HL_NEED(hl_grid_means(&map->values, map->figure->profile, hl_figure_quantity(map->figure)));
-    HL_NEED(allocate(map));
+    HL_NEED(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
+    HL_NEED(HL_ALLOC(&column, (size_t)map->n_layers));
     for (int64_t i = 0; i < n_cells; i++)
         map->values[i] *= hl_figure_factor(map->figure);
     HL_NEED(hl_figure_scale(&map->axis, map->figure, map->values, n_cells));
@@ -286,10 +263,9 @@ static hl_status read_values(heatmap *map)
         map->means[layer] = hl_mean(map->values + layer * map->n_heads, map->n_heads);
     for (int64_t head = 0; head < map->n_heads; head++) {
         for (int64_t layer = 0; layer < map->n_layers; layer++)
-            map->column[layer] = value_of(map, layer, head);
-        map->means[map->n_layers + head] = hl_mean(map->column, map->n_layers);
+            column[layer] = value_of(map, layer, head);
+        map->means[map->n_layers + head] = hl_mean(column, map->n_layers);
     }
-    fill_cells(map);
     return HL_OK;
 }
 
@@ -339,14 +315,19 @@ static bool has_hatched(const heatmap *map)
     return false;
 }
 
+static hl_cell_grid grid_of(const heatmap *map)
+{
+    return (hl_cell_grid){ map->grid,   map->n_layers, map->n_heads, map->gap,
+                           cell_colour, cell_title,    map };
+}
+
 /* The frame tells focused heads from what is behind them where that is dark, too. */
 static void draw_grid(heatmap *map)
 {
     hl_canvas   *canvas = map->figure->canvas;
     hl_stroke    frame  = hl_figure_axis_stroke(map->figure);
     hl_stroke    hatch  = { map->figure->theme->hatch, 0.6, 0.0 };
-    hl_cell_grid grid   = { map->grid,    map->n_layers, map->n_heads, map->gap,
-                            map->colours, map->drawn,    cell_title,   map };
+    hl_cell_grid grid   = grid_of(map);
 
     hl_canvas_cells(canvas, &grid);
     hl_canvas_outline(canvas, map->grid, &frame);
@@ -355,7 +336,8 @@ static void draw_grid(heatmap *map)
         hl_box  box = hl_cell_box(&grid, layer, i / map->n_layers);
         char    name[HL_HEAD_NAME_BYTES];
 
-        if (map->drawn[i] || head >= hl_profile_heads_of(map->figure->profile, layer))
+        if (!isnan(value_of(map, layer, head)) ||
+            head >= hl_profile_heads_of(map->figure->profile, layer))
             continue;
         hl_head_name(name, layer, head);
         strncat(name, " not measured", sizeof name - strlen(name) - 1);
@@ -404,33 +386,33 @@ static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cel
 
 static void draw_marks(heatmap *map)
 {
-    hl_cell_grid grid = {
-        .box = map->grid, .n_across = map->n_layers, .n_down = map->n_heads, .gap = map->gap
-    };
+    hl_cell_grid grid = grid_of(map);
 
     for (int64_t i = 0; i < map->n_layers * map->n_heads; i++) {
         int64_t layer = i % map->n_layers, down = i / map->n_layers;
         int64_t place = layer * map->n_heads + map->n_heads - 1 - down;
         hl_box  box   = hl_cell_box(&grid, layer, down);
-        if (map->marks.pruned[place] && map->drawn[i])
+
+        if (isnan(map->values[place]))
+            continue;
+        if (map->marks.pruned[place])
             draw_pruned(map, box);
-        if (map->marks.ranks[place] > 0 && map->drawn[i])
-            draw_candidate(map, box, map->marks.ranks[place], map->colours[i]);
+        if (map->marks.ranks[place] > 0)
+            draw_candidate(map, box, map->marks.ranks[place], colour_of(map, map->values[place]));
     }
 }
 
 /* Bars as thick strokes: one path for all. */
 static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool upright)
 {
-    hl_status status = HL_OK;
-    hl_point *ends   = NULL;
-    hl_box    grid   = map->grid;
-    double    each   = (upright ? grid.width : grid.height) / (double)n;
-    int64_t   n_bars = 0;
-    hl_stroke stroke = { map->figure->theme->bar,
-                         each - fmax(map->gap, each > 3.0 ? 0.15 * each : 0.0), 0.0 };
+    HL_FREED hl_point *ends   = NULL;
+    hl_box             grid   = map->grid;
+    double             each   = (upright ? grid.width : grid.height) / (double)n;
+    int64_t            n_bars = 0;
+    hl_stroke          stroke = { map->figure->theme->bar,
+                                  each - fmax(map->gap, each > 3.0 ? 0.15 * each : 0.0), 0.0 };
 
-    HL_TRY(HL_ALLOC(&ends, 2 * (size_t)n));
+    HL_NEED(HL_ALLOC(&ends, 2 * (size_t)n));
     for (int64_t i = 0; i < n; i++) {
         double length = BARS * hl_axis_share(&map->axis, means[i]);
         double middle = ((double)i + 0.5) * each;
@@ -444,10 +426,7 @@ static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool up
             upright ? (hl_point){ from.x, from.y - length } : (hl_point){ from.x + length, from.y };
     }
     hl_canvas_segments(map->figure->canvas, ends, n_bars, &stroke);
-
-done:
-    hl_free(ends);
-    return status;
+    return HL_OK;
 }
 
 /* The lines that bars stand on, their scales and names. */
@@ -552,24 +531,23 @@ static hl_status draw(heatmap *map)
     return HL_OK;
 }
 
+static void free_map(heatmap *map)
+{
+    hl_free(map->values);
+    hl_free(map->means);
+    hl_free(map->marks.pruned);
+    hl_free(map->marks.ranks);
+}
+
 hl_status hl_figure_heatmap(hl_figure *figure)
 {
-    hl_status status = HL_OK;
-    heatmap   map    = { .figure   = figure,
-                         .n_layers = hl_profile_n_layers(figure->profile),
-                         .n_heads  = hl_profile_n_heads(figure->profile) };
+    HL_SCOPED(free_map)
+    heatmap map = { .figure   = figure,
+                    .n_layers = hl_profile_n_layers(figure->profile),
+                    .n_heads  = hl_profile_n_heads(figure->profile) };
 
-    HL_TRY(read_values(&map));
-    HL_TRY(read_marks(&map.marks, figure));
+    HL_NEED(read_values(&map));
+    HL_NEED(read_marks(&map.marks, figure));
     lay_out(&map);
-    HL_TRY(draw(&map));
-
-done:
-    hl_free(map.values);
-    hl_free(map.colours);
-    hl_free(map.drawn);
-    hl_free(map.means);
-    hl_free(map.column);
-    free_marks(&map.marks);
-    return status;
+    return draw(&map);
 }

@@ -108,6 +108,15 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
              (double)view->entropy[place]);
 }
 
+static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const lens_panel *panel   = context;
+    double            entropy = (double)panel->owner->view->entropy[place_of(panel, across, down)];
+
+    *out = hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(&panel->owner->axis, entropy));
+    return !isnan(entropy);
+}
+
 /* The guess, framed if it is right: bold alone would not be seen on a comma. */
 static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_colour behind)
 {
@@ -129,24 +138,20 @@ static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_co
                           &(hl_stroke){ style.colour, 0.8, 0.0 });
 }
 
-static void draw_cells(const lens_panel *panel, hl_colour *colours, bool *drawn)
+static void draw_cells(const lens_panel *panel)
 {
     const lens_figure *f     = panel->owner;
     hl_stroke          hatch = { f->figure.theme->hatch, 0.6, 0.0 };
-    hl_cell_grid grid = { panel->box, panel->n, f->n_rows, 0.8, colours, drawn, cell_title, panel };
+    hl_cell_grid grid = { panel->box, panel->n, f->n_rows, 0.8, cell_colour, cell_title, panel };
 
-    for (int64_t i = 0; i < panel->n * f->n_rows; i++) {
-        double entropy = (double)f->view->entropy[place_of(panel, i % panel->n, i / panel->n)];
-        drawn[i]       = !isnan(entropy);
-        colours[i] = drawn[i] ? hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(&f->axis, entropy))
-                              : f->figure.theme->background;
-    }
     hl_canvas_cells(f->figure.canvas, &grid);
     for (int64_t i = 0; i < panel->n * f->n_rows; i++) {
-        hl_box  box   = hl_cell_box(&grid, i % panel->n, i / panel->n);
-        int64_t place = place_of(panel, i % panel->n, i / panel->n);
-        if (drawn[i]) {
-            draw_guess(panel, box, place, colours[i]);
+        int64_t   across = i % panel->n, down = i / panel->n;
+        hl_box    box = hl_cell_box(&grid, across, down);
+        hl_colour colour;
+
+        if (cell_colour(&colour, panel, across, down)) {
+            draw_guess(panel, box, place_of(panel, across, down), colour);
             continue;
         }
         hl_canvas_begin(f->figure.canvas, "not a number");
@@ -178,28 +183,18 @@ static void draw_inputs(const lens_panel *panel)
     }
 }
 
-static hl_status draw_panel(lens_figure *f, int64_t index, hl_box page)
+static void draw_panel(lens_figure *f, int64_t index, hl_box page)
 {
-    hl_status  status  = HL_OK;
-    hl_colour *colours = NULL;
-    bool      *drawn   = NULL;
-    lens_panel panel   = { .owner = f, .first = index * f->n_across };
-    double     top     = page.y + (double)index * (panel_height(f) + PANEL_GAP);
+    lens_panel panel = { .owner = f, .first = index * f->n_across };
+    double     top   = page.y + (double)index * (panel_height(f) + PANEL_GAP);
 
     panel.n   = f->view->n_tokens - panel.first < f->n_across ? f->view->n_tokens - panel.first
                                                               : f->n_across;
     panel.box = (hl_box){ page.x + f->left, top, f->width * (double)panel.n,
                           ROW_HEIGHT * (double)f->n_rows };
-    HL_TRY(HL_ALLOC(&colours, (size_t)(panel.n * f->n_rows)));
-    HL_TRY(HL_ALLOC(&drawn, (size_t)(panel.n * f->n_rows)));
-    draw_cells(&panel, colours, drawn);
+    draw_cells(&panel);
     draw_inputs(&panel);
     hl_figure_indices_up(&f->figure, panel.box, f->n_rows, "emb", "Layer");
-
-done:
-    hl_free(colours);
-    hl_free(drawn);
-    return status;
 }
 
 /* ------------------------------------------------------------------------ the figure */
@@ -224,7 +219,7 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
              (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
 }
 
-static hl_status draw(lens_figure *f)
+static void draw(lens_figure *f)
 {
     hl_text_style name   = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     double        height = whole_height(f, f->n_panels);
@@ -235,14 +230,13 @@ static hl_status draw(lens_figure *f)
     write_caption(caption, f);
     hl_box page = hl_figure_begin(&f->figure, fmax(height, bar + AXIS_NAME), caption);
     for (int64_t i = 0; i < f->n_panels; i++)
-        HL_NEED(draw_panel(f, i, page));
+        draw_panel(f, i, page);
     hl_canvas_text(f->figure.canvas,
                    (hl_point){ page.x + f->left + across / 2.0, page.y + height - AXIS_NAME + 4.0 },
                    "Token that was read", &name);
     hl_figure_colour_bar(&f->figure,
                          (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
                          HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
-    return HL_OK;
 }
 
 hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
@@ -255,19 +249,15 @@ hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
     /* All that is possible, whatever was seen: figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
     HL_NEED(lay_out(&f));
-    return draw(&f);
+    draw(&f);
+    return HL_OK;
 }
 
 hl_status hl_draw_lens(const hl_lens_view *view, const char *path, const hl_draw_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_canvas *canvas = NULL;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
 
-    HL_TRY(hl_figure_canvas(&canvas, path, options));
-    HL_TRY(hl_lens_figure_draw(canvas, view, options));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, options));
+    HL_NEED(hl_lens_figure_draw(canvas, view, options));
+    return hl_canvas_write(canvas, path);
 }

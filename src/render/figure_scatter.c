@@ -161,16 +161,11 @@ hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter)
 hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
                           const hl_draw_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_canvas *canvas = NULL;
-    hl_figure  figure;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
+    hl_figure                             figure;
 
-    HL_TRY(hl_figure_canvas(&canvas, path, options));
-    HL_TRY(hl_figure_open(&figure, canvas, scatter->title, options));
-    HL_TRY(hl_figure_scatter(&figure, scatter));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, options));
+    HL_NEED(hl_figure_open(&figure, canvas, scatter->title, options));
+    HL_NEED(hl_figure_scatter(&figure, scatter));
+    return hl_canvas_write(canvas, path);
 }

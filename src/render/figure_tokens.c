@@ -28,7 +28,6 @@ enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 #define MAP_LEAST   72.0
 #define BARS_LEAST  150.0 /* two colour bars, one above the other */
 #define BARS_MOST   330.0
-#define BAR_WIDTH   9.0
 #define BAR_LABELS  14.0 /* from its left to its labels */
 #define BAR_GAP     22.0
 #define BELOW       26.0 /* between map and what is zoomed */
@@ -128,37 +127,29 @@ static double cell_size(const token_panel *panel)
     return panel->box.width / (double)panel->cells->n;
 }
 
-static void draw_row_labels(const token_panel *panel)
+typedef enum label_side { LABELS_LEFT, LABELS_ABOVE, LABELS_BELOW } label_side;
+
+static void draw_labels(const token_panel *panel, label_side side)
 {
+    hl_box  box   = panel->box;
     double  cell  = cell_size(panel);
     int64_t every = label_every(cell);
     char    room[LABEL_BYTES];
 
     for (int64_t i = 0; i < panel->cells->n; i += every) {
-        hl_text_style style = label_style(panel, cell, is_marked(panel, i));
-        label_of(room, panel, i, every, &style);
-        hl_canvas_text(
-            panel->figure->canvas,
-            (hl_point){ panel->box.x - LABEL_GAP, panel->box.y + ((double)i + 0.5) * cell }, room,
-            &style);
-    }
-}
+        hl_text_style style  = label_style(panel, cell, is_marked(panel, i));
+        double        middle = ((double)i + 0.5) * cell;
+        hl_point      at     = { box.x - LABEL_GAP, box.y + middle };
 
-/* Above the map, or below it. */
-static void draw_column_labels(const token_panel *panel, bool above)
-{
-    double  cell  = cell_size(panel);
-    int64_t every = label_every(cell);
-    double  y     = above ? panel->box.y - LABEL_GAP : panel->box.y + panel->box.height + LABEL_GAP;
-    char    room[LABEL_BYTES];
-
-    for (int64_t i = 0; i < panel->cells->n; i += every) {
-        hl_text_style style = label_style(panel, cell, is_marked(panel, i));
-        style.degrees       = 90.0;
-        style.anchor        = above ? HL_ANCHOR_START : HL_ANCHOR_END;
+        if (side != LABELS_LEFT) {
+            at =
+                (hl_point){ box.x + middle, side == LABELS_ABOVE ? box.y - LABEL_GAP
+                                                                 : box.y + box.height + LABEL_GAP };
+            style.degrees = 90.0;
+            style.anchor  = side == LABELS_ABOVE ? HL_ANCHOR_START : HL_ANCHOR_END;
+        }
         label_of(room, panel, i, every, &style);
-        hl_canvas_text(panel->figure->canvas,
-                       (hl_point){ panel->box.x + ((double)i + 0.5) * cell, y }, room, &style);
+        hl_canvas_text(panel->figure->canvas, at, room, &style);
     }
 }
 
@@ -178,7 +169,7 @@ static void name_cell(char *out, size_t n_bytes, const hl_token_cells *cells, in
 
 static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
 {
-    const hl_token_cells *cells = context;
+    const hl_token_cells *cells = ((const token_panel *)context)->cells;
     char                  who[64], whom[64];
 
     name_cell(who, sizeof who, cells, down);
@@ -189,7 +180,7 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
 static void strip_title(char *out, size_t n_bytes, const void *context, int64_t across,
                         int64_t down)
 {
-    const hl_token_cells *cells = context;
+    const hl_token_cells *cells = ((const token_panel *)context)->cells;
     char                  who[64];
 
     (void)across;
@@ -198,18 +189,15 @@ static void strip_title(char *out, size_t n_bytes, const void *context, int64_t 
 }
 
 /* What is not a number is not a shade either: it is crossed out. */
-static void hatch_missing(const token_panel *panel, const hl_cell_grid *grid, bool *missing)
+static void hatch_cell(const token_panel *panel, const hl_cell_grid *grid, int64_t across,
+                       int64_t down)
 {
     hl_stroke hatch = { panel->figure->theme->hatch, 0.6, 0.0 };
+    hl_box    box   = hl_cell_box(grid, across, down);
 
-    for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
-        if (!missing[i])
-            continue;
-        hl_box box = hl_cell_box(grid, i % grid->n_across, i / grid->n_across);
-        hl_canvas_begin(panel->figure->canvas, "not a number");
-        hl_canvas_hatch(panel->figure->canvas, box, fmin(3.0, box.height / 2.0), &hatch);
-        hl_canvas_end(panel->figure->canvas);
-    }
+    hl_canvas_begin(panel->figure->canvas, "not a number");
+    hl_canvas_hatch(panel->figure->canvas, box, fmin(3.0, box.height / 2.0), &hatch);
+    hl_canvas_end(panel->figure->canvas);
 }
 
 static double gap_of(double cell)
@@ -217,48 +205,57 @@ static double gap_of(double cell)
     return cell >= 6.0 ? fmin(1.0, cell * 0.06) : 0.0;
 }
 
-static void draw_map(const token_panel *panel, hl_colour *colours, bool *drawn, bool *missing)
+static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const token_panel *panel = context;
+    double             value = hl_token_cells_at(panel->cells, down, across);
+
+    if (!hl_token_cells_has(panel->cells, down, across) || isnan(value))
+        return false;
+    *out = hl_map_colour(hl_figure_blues(panel->figure), hl_attention_share(panel->scale, value));
+    return true;
+}
+
+static void draw_map(const token_panel *panel)
 {
     const hl_token_cells *cells = panel->cells;
     int64_t               n     = cells->n;
-    hl_cell_grid grid = { panel->box, n, n, gap_of(cell_size(panel)), colours, drawn, NULL, cells };
+    hl_cell_grid grid = { panel->box, n, n, gap_of(cell_size(panel)), cell_colour, NULL, panel };
 
-    for (int64_t i = 0; i < n * n; i++) {
-        double value = cells->values[i];
-        bool   seen  = hl_token_cells_has(cells, i / n, i % n);
-
-        drawn[i]   = seen && !isnan(value);
-        missing[i] = seen && isnan(value);
-        colours[i] = drawn[i] ? hl_map_colour(hl_figure_blues(panel->figure),
-                                              hl_attention_share(panel->scale, value))
-                              : (hl_colour){ 0 };
-    }
     if (n * n <= MOST_TITLES)
         grid.title = cell_title;
     hl_canvas_cells(panel->figure->canvas, &grid);
-    hatch_missing(panel, &grid, missing);
+    for (int64_t i = 0; i < n * n; i++) {
+        if (hl_token_cells_has(cells, i / n, i % n) && isnan(cells->values[i]))
+            hatch_cell(panel, &grid, i % n, i / n);
+    }
 }
 
-static void draw_strip(const token_panel *panel, hl_colour *colours, bool *drawn, bool *missing)
+static bool strip_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+{
+    const token_panel *panel = context;
+    double             value = panel->cells->entropy[down];
+
+    (void)across;
+    *out = hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(panel->entropy, value));
+    return !isnan(value);
+}
+
+static void draw_strip(const token_panel *panel)
 {
     const hl_token_cells *cells = panel->cells;
     double                gap   = gap_of(cell_size(panel));
     /* The gap of cells is on all sides: wider by it, the strip has none at its own. */
     hl_box       box   = { panel->box.x + panel->box.width + STRIP_GAP - gap / 2.0, panel->box.y,
                            panel->strip + gap, panel->box.height };
-    hl_cell_grid grid  = { box, 1, cells->n, gap, colours, drawn, strip_title, cells };
+    hl_cell_grid grid  = { box, 1, cells->n, gap, strip_colour, strip_title, panel };
     hl_stroke    frame = { panel->figure->theme->axis, 0.5, 0.0 }; /* the map's middle is pale */
 
-    for (int64_t i = 0; i < cells->n; i++) {
-        double value = cells->entropy[i];
-        drawn[i]     = !isnan(value);
-        missing[i]   = !drawn[i];
-        colours[i]   = drawn[i]
-                           ? hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(panel->entropy, value))
-                           : (hl_colour){ 0 };
-    }
     hl_canvas_cells(panel->figure->canvas, &grid);
-    hatch_missing(panel, &grid, missing);
+    for (int64_t i = 0; i < cells->n; i++) {
+        if (isnan(cells->entropy[i]))
+            hatch_cell(panel, &grid, 0, i);
+    }
     hl_canvas_outline(panel->figure->canvas,
                       (hl_box){ box.x + gap / 2.0, box.y, panel->strip, box.height }, &frame);
 }
@@ -278,27 +275,12 @@ static void outline(const token_panel *panel)
         hl_canvas_outline(panel->figure->canvas, box, &stroke);
 }
 
-static hl_status draw_panel(const token_panel *panel)
+static void draw_panel(const token_panel *panel)
 {
-    hl_status  status  = HL_OK;
-    size_t     size    = (size_t)(panel->cells->n * panel->cells->n);
-    hl_colour *colours = NULL;
-    bool      *drawn   = NULL;
-    bool      *missing = NULL;
-
-    HL_TRY(HL_ALLOC(&colours, size));
-    HL_TRY(HL_ALLOC(&drawn, size));
-    HL_TRY(HL_ALLOC(&missing, size));
-    draw_map(panel, colours, drawn, missing);
+    draw_map(panel);
     if (panel->strip > 0.0)
-        draw_strip(panel, colours, drawn, missing);
+        draw_strip(panel);
     outline(panel);
-
-done:
-    hl_free(colours);
-    hl_free(drawn);
-    hl_free(missing);
-    return status;
 }
 
 /* --------------------------------------------------------------------- the figure */
@@ -409,38 +391,19 @@ static double bars_width(const token_figure *f)
            HL_TEXT_NORMAL;
 }
 
-static void draw_ramp(token_figure *f, hl_box box, hl_map map)
-{
-    enum { N_STEPS = 64 };
-    hl_colour    colours[N_STEPS];
-    hl_cell_grid ramp = { .box = box, .n_across = 1, .n_down = N_STEPS, .colours = colours };
-
-    for (int i = 0; i < N_STEPS; i++)
-        colours[i] = hl_map_colour(map, 1.0 - i / (N_STEPS - 1.0));
-    hl_canvas_cells(f->figure.canvas, &ramp);
-}
-
 static void draw_bar(token_figure *f, hl_box box, const bar *b)
 {
-    hl_text_style small  = hl_figure_small(&f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    hl_text_style normal = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
-    hl_stroke     stroke = hl_figure_axis_stroke(&f->figure);
-    double        last   = INFINITY; /* where the label below is */
+    double last = INFINITY; /* where the label below is */
 
-    draw_ramp(f, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, b->map);
-    hl_canvas_outline(f->figure.canvas, (hl_box){ box.x, box.y, BAR_WIDTH, box.height }, &stroke);
+    hl_figure_bar_frame(&f->figure, box, b->map);
     for (int i = 0; i < b->n_ticks; i++) {
         double y = box.y + box.height * (1.0 - b->shares[i]);
         if (last - y < HL_TEXT_SMALL + 2.0)
             continue;
         last = y;
-        hl_canvas_line(f->figure.canvas, (hl_point){ box.x + BAR_WIDTH, y },
-                       (hl_point){ box.x + BAR_WIDTH + 2.5, y }, &stroke);
-        hl_canvas_text(f->figure.canvas, (hl_point){ box.x + BAR_LABELS, y }, b->labels[i], &small);
+        hl_figure_bar_tick(&f->figure, box, b->shares[i], b->labels[i]);
     }
-    normal.degrees = 90.0;
-    hl_canvas_text(f->figure.canvas, (hl_point){ box.x + bars_width(f), box.y + box.height / 2.0 },
-                   b->name, &normal);
+    hl_figure_bar_name(&f->figure, box, bars_width(f), b->name);
 }
 
 static void draw_bars(token_figure *f)
@@ -634,7 +597,7 @@ static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
     hl_canvas_text(f->figure.canvas, (hl_point){ at.x + f->inset_side, at.y + 0.5 }, mean, &small);
 }
 
-static hl_status draw_insets(token_figure *f, hl_box page)
+static void draw_insets(token_figure *f, hl_box page)
 {
     double across = f->inset_side + STRIP_GAP + INSET_STRIP + INSET_GAP;
     double down   = INSET_NAME + f->inset_side + INSET_GAP;
@@ -646,10 +609,9 @@ static hl_status draw_insets(token_figure *f, hl_box page)
         double      y     = page.y + f->inset_y + down * (double)row;
 
         panel.box = (hl_box){ x, y + INSET_NAME, f->inset_side, f->inset_side };
-        HL_NEED(draw_panel(&panel));
+        draw_panel(&panel);
         name_inset(f, &f->view->maps[1 + i], (hl_point){ x, y });
     }
-    return HL_OK;
 }
 
 static hl_status draw_notes(token_figure *f)
@@ -731,55 +693,50 @@ static hl_status draw(token_figure *f)
     hl_box page = hl_figure_begin(&f->figure, height, caption);
     move(&f->main.box, page);
     move(&f->zoom.box, page);
-    HL_NEED(draw_panel(&f->main));
-    draw_row_labels(&f->main);
-    draw_column_labels(&f->main, true);
+    draw_panel(&f->main);
+    draw_labels(&f->main, LABELS_LEFT);
+    draw_labels(&f->main, LABELS_ABOVE);
     draw_axis_names(f);
     draw_bars(f);
-    HL_NEED(draw_insets(f, page));
+    draw_insets(f, page);
     if (f->zoomed.n > 0) {
-        HL_NEED(draw_panel(&f->zoom));
-        draw_row_labels(&f->zoom);
-        draw_column_labels(&f->zoom, false);
+        draw_panel(&f->zoom);
+        draw_labels(&f->zoom, LABELS_LEFT);
+        draw_labels(&f->zoom, LABELS_BELOW);
         draw_zoom_lines(f);
     }
     return draw_notes(f);
 }
 
+static void free_figure(token_figure *f)
+{
+    hl_token_cells_free(&f->whole);
+    hl_token_cells_free(&f->zoomed);
+    for (int64_t i = 0; i < f->n_insets; i++)
+        hl_token_cells_free(&f->insets[i]);
+    hl_free(f->insets);
+}
+
 hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
                                const hl_token_figure *options)
 {
-    hl_status    status = HL_OK;
-    token_figure f      = { .view = view };
-    char         title[HL_VIEW_NAME_BYTES + 16];
+    HL_SCOPED(free_figure) token_figure f = { .view = view };
+    char                                title[HL_VIEW_NAME_BYTES + 16];
 
     f.options = options != NULL ? *options : (hl_token_figure){ 0 };
     snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
-    HL_TRY(hl_figure_open(&f.figure, canvas, title, &f.options.draw));
-    HL_TRY(check_options(&f));
-    HL_TRY(make_cells(&f));
-    HL_TRY(draw(&f));
-
-done:
-    hl_token_cells_free(&f.whole);
-    hl_token_cells_free(&f.zoomed);
-    for (int64_t i = 0; i < f.n_insets; i++)
-        hl_token_cells_free(&f.insets[i]);
-    hl_free(f.insets);
-    return status;
+    HL_NEED(hl_figure_open(&f.figure, canvas, title, &f.options.draw));
+    HL_NEED(check_options(&f));
+    HL_NEED(make_cells(&f));
+    return draw(&f);
 }
 
 hl_status hl_draw_tokens(const hl_token_view *view, const char *path,
                          const hl_token_figure *options)
 {
-    hl_status  status = HL_OK;
-    hl_canvas *canvas = NULL;
+    HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
 
-    HL_TRY(hl_figure_canvas(&canvas, path, options != NULL ? &options->draw : NULL));
-    HL_TRY(hl_token_figure_draw(canvas, view, options));
-    HL_TRY(hl_canvas_write(canvas, path));
-
-done:
-    hl_canvas_close(canvas);
-    return status;
+    HL_NEED(hl_figure_canvas(&canvas, path, options != NULL ? &options->draw : NULL));
+    HL_NEED(hl_token_figure_draw(canvas, view, options));
+    return hl_canvas_write(canvas, path);
 }

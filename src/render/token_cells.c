@@ -61,27 +61,21 @@ static void fill_row(hl_token_cells *cells, const hl_token_map *map, int64_t row
 hl_status hl_token_cells_new(hl_token_cells *out, const hl_token_view *view,
                              const hl_token_map *map, int64_t begin, int64_t end, int64_t most)
 {
-    hl_status status = HL_OK;
-    int64_t   bin    = (end - begin + most - 1) / most;
+    int64_t bin = (end - begin + most - 1) / most;
 
     *out = (hl_token_cells){
         .view = view, .begin = begin, .end = end, .bin = bin, .n = (end - begin + bin - 1) / bin
     };
-    HL_TRY(HL_ALLOC_ZEROED(&out->values, (size_t)(out->n * out->n)));
-    HL_TRY(HL_ALLOC_ZEROED(&out->entropy, (size_t)out->n));
+    HL_NEED(HL_ALLOC_ZEROED(&out->values, (size_t)((out->n + 1) * out->n)));
+    out->entropy = out->values + out->n * out->n;
     for (int64_t row = 0; row < out->n; row++)
         fill_row(out, map, row);
-
-done:
-    if (status != HL_OK)
-        hl_token_cells_free(out);
-    return status;
+    return HL_OK;
 }
 
 void hl_token_cells_free(hl_token_cells *cells)
 {
     hl_free(cells->values);
-    hl_free(cells->entropy);
     *cells = (hl_token_cells){ 0 };
 }
 

@@ -16,7 +16,7 @@ typedef struct hl_token_cells {
     int64_t              bin;     /* tokens of a cell, each way; the last may have fewer */
     int64_t              n;       /* cells each way */
     double              *values;  /* (n, n) who looks, at whom; NaN is kept */
-    double              *entropy; /* (n) of rows; the mean of a cell's */
+    double              *entropy; /* (n) of rows; the mean of a cell's; behind the values */
 } hl_token_cells;
 
 /* At most `most` cells each way. */
