@@ -173,6 +173,7 @@ static void types_and_diagnoses_are_told(void **state)
     hl_diagnoses     *found   = NULL;
     const int64_t     shape[] = { M_LAYERS, M_HEADS };
     double           *index   = decode(at(first, "types.index"), shape, 2);
+    int               n_verdicts[3] = { 0 };
     (void)state;
 
     assert_ok(hl_analyse(&types, profile, "head-types", NULL));
@@ -188,6 +189,12 @@ static void types_and_diagnoses_are_told(void **state)
         assert_string_equal(json_string_value(at(item, "finding")), found->items[i].finding);
         assert_int_equal(json_is_true(at(item, "fired")),
                          found->items[i].verdict == HL_VERDICT_FOUND);
+        assert_int_equal(json_is_true(at(item, "ran")),
+                         found->items[i].verdict != HL_VERDICT_NOT_RUN);
+        assert_int_equal(json_is_true(at(item, "below")), found->items[i].below);
+        assert_string_equal(json_string_value(at(item, "verdict")),
+                            hl_verdict_name(found->items[i].verdict));
+        n_verdicts[found->items[i].verdict]++;
         assert_int_equal(json_array_size(at(item, "heads")), found->items[i].n_heads);
         if (strcmp(found->items[i].name, "sink-heads") == 0) {
             assert_true(json_is_true(at(item, "fired")));
@@ -196,6 +203,8 @@ static void types_and_diagnoses_are_told(void **state)
             assert_int_equal(json_integer_value(at(item, "layers.0")), 2);
         }
     }
+    for (int verdict = HL_VERDICT_NOT_FOUND; verdict <= HL_VERDICT_NOT_RUN; verdict++)
+        assert_true(n_verdicts[verdict] > 0); /* the profile has checks of each kind */
     hl_diagnoses_free(found);
     hl_sheet_free(types);
 

@@ -27,7 +27,7 @@ static const char *title_of(char out[64], const char *name)
     return out;
 }
 
-/* What is present is serious if the model suffers from it; the rest tells what can be taken out. */
+/* What was found is serious if the model suffers from it; the rest says what can be removed. */
 static const char *severity_of(const hl_diagnosis *item)
 {
     static const char *const serious[] = { "entropy-collapse", "entropic-overload",
@@ -72,9 +72,7 @@ static json_t *diagnosis_json(hl_report_out *out, const hl_diagnosis *item, int6
 
     hl_report_set(out, object, "name", hl_report_text(item->name));
     hl_report_set(out, object, "title", hl_report_text(title_of(title, item->name)));
-    /* The words that pages of earlier reports know; `fired` and `ran` say the same. */
-    static const char *const words[] = { "absent", "present", "not measured" };
-    hl_report_set(out, object, "verdict", hl_report_text(words[item->verdict]));
+    hl_report_set(out, object, "verdict", hl_report_text(hl_verdict_name(item->verdict)));
     hl_report_set(out, object, "fired", json_boolean(item->verdict == HL_VERDICT_FOUND));
     hl_report_set(out, object, "ran", json_boolean(item->verdict != HL_VERDICT_NOT_RUN));
     hl_report_set(out, object, "below", json_boolean(item->below));

@@ -88,6 +88,10 @@ export function realReport() {
     return real;
 }
 
+/* What a report holds. */
+export const dataOf = (path) =>
+    JSON.parse(/id="headlight-data">(.*?)<\/script>/s.exec(readFileSync(path, "utf8"))[1]);
+
 export function sampleReport(name, options) {
     const path = join(folder, `${name}.html`);
     if (!existsSync(path)) writeFileSync(path, fillPage(sampleData(options)));

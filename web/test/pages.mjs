@@ -1,9 +1,20 @@
 /* pages.mjs - what a reader does with a report: by mouse and by keyboard, in all sizes and themes. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { cellOf, folder, fragmentOf, openFile, realReport, sampleReport, settled, sound } from "./drive.mjs";
-import { PAGE } from "./sample.mjs";
-import { test } from "./tap.mjs";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import {
+    cellOf,
+    dataOf,
+    folder,
+    fragmentOf,
+    openFile,
+    realReport,
+    sampleReport,
+    settled,
+    sound,
+} from "./drive.mjs";
+import { fillPage, PAGE, sampleData } from "./sample.mjs";
+import { Skip, test } from "./tap.mjs";
 
 /* What stands there when the page has come to rest. */
 async function textOf(page, selector) {
@@ -29,7 +40,7 @@ async function byMouse(browser, options) {
     assert.match(await fragmentOf(page), /unit=normalised.*sink=out/);
     await page.getByRole("button", { name: "demo-sparse" }).click();
     await page.getByRole("tab", { name: /Diagnosis/ }).click();
-    const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
+    const chip = page.locator(".diagnosis.found .chips button[data-head]").first();
     const head = await chip.getAttribute("data-head");
     await chip.click();
     assert.ok((await title(page)).startsWith(head), `the diagnosis leads to ${head}`);
@@ -75,7 +86,7 @@ async function byKeyboard(browser, options) {
         i++
     )
         await press("ArrowRight");
-    const chip = page.locator(".diagnosis.present .chips button[data-head]").first();
+    const chip = page.locator(".diagnosis.found .chips button[data-head]").first();
     const head = await chip.getAttribute("data-head");
     await tabTo(page, chip);
     await press("Enter");
@@ -190,6 +201,162 @@ async function otherTheme(browser) {
     await check();
 }
 
+/* Rows of the lens carry the numbers that layers have everywhere: the embedding, then 0 to L - 1; and
+ * the word that a row shows is the one that the report has for that layer. */
+async function lensRows(browser) {
+    const { lens, profiles } = dataOf(realReport());
+    const layers = profiles[0].model.layers;
+    const { page, check } = await openFile(browser, realReport(), { fragment: "#tab=lens" });
+    const names = await page.locator("#lens [role=rowheader]").allInnerTexts();
+    assert.deepEqual(names.reverse(), ["emb", ...Array.from({ length: layers }, (_, i) => String(i))]);
+    for (const [row, name] of [
+        "embedding",
+        "layer 0",
+        ...Array(layers - 2),
+        `layer ${layers - 1}`,
+    ].entries()) {
+        if (!name) continue;
+        const cell = page.locator(`#lens [role=row][aria-rowindex="${row + 1}"] [aria-colindex="3"]`);
+        await cell.hover();
+        const said = await textOf(page, ".readout");
+        assert.ok(said.startsWith(`${name}, at `), said);
+        const word = lens.strings[lens.top[row][2]];
+        assert.equal((await cell.innerText()).trim(), word.trim(), `row ${row}`);
+    }
+    await page.getByRole("button", { name: "Table" }).first().click();
+    const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("dialog").getByRole("button", { name: "JSON" }).click(),
+    ]);
+    await download.saveAs(`${folder}/lens.json`);
+    const rows = JSON.parse(readFileSync(`${folder}/lens.json`, "utf8"));
+    assert.deepEqual(
+        [...new Set(rows.map((row) => row.layer))],
+        ["embedding", ...Array.from({ length: layers }, (_, i) => i)],
+    );
+    await check();
+}
+
+/* Checks that found something, that found nothing and that did not run stand apart, each in its group,
+ * and what is said beside a bar agrees with the side of the threshold on which it ends. */
+async function threeGroups(browser, path, profile) {
+    const { page, check } = await openFile(browser, path, { fragment: `#tab=diagnosis&profile=${profile}` });
+    const { diagnoses, name } = dataOf(path).profiles[profile];
+    const groups = { found: [], "not found": [], "not run": [] };
+    for (const one of diagnoses) groups[one.verdict].push(one.title);
+    assert.ok(
+        Object.values(groups).every((group) => group.length),
+        JSON.stringify(groups),
+    );
+    const shown = {
+        found: await page.locator(".diagnoses > .diagnosis h2").allInnerTexts(),
+        "not found": await page
+            .getByRole("region", { name: "Not found" })
+            .locator("summary b")
+            .allInnerTexts(),
+        "not run": await page.getByRole("region", { name: "Not run" }).locator("summary b").allInnerTexts(),
+    };
+    for (const name of Object.keys(groups)) assert.deepEqual(shown[name].sort(), groups[name].sort(), name);
+    for (const [region, word] of [
+        ["Not found", "not found"],
+        ["Not run", "not run"],
+    ])
+        for (const badge of await page
+            .getByRole("region", { name: region })
+            .locator(".badge")
+            .allInnerTexts())
+            assert.equal(badge, word);
+    assert.equal(
+        await textOf(page, ".lead"),
+        `${groups.found.length} finding${groups.found.length > 1 ? "s" : ""} in ${name.replace(/\.\w+$/, "")}: ` +
+            `${groups["not found"].length} checks passed, ${groups["not run"].length} not run.?`,
+    );
+    assert.equal(
+        Number(await page.locator("#tab-diagnosis .badge").innerText()),
+        groups.found.length,
+        "the tab counts findings alone",
+    );
+    /* Every check says on which side it finds something, and none is found on the other side. */
+    for (const one of diagnoses.filter((one) => one.ran && one.value !== null && one.threshold !== null)) {
+        const card =
+            one.verdict === "found"
+                ? page.locator(".diagnosis.found", { hasText: one.title })
+                : page.locator("details", { hasText: one.title });
+        const line = await card.locator(".against").evaluate((node) => node.textContent);
+        assert.match(line, one.below ? /; found below / : /; found above /, one.title);
+        const [bar, mark, side] = await card.locator(".meter").evaluate((node) =>
+            ["i", "u", "s"].map((name) => {
+                const { style } = node.querySelector(name);
+                return { width: parseFloat(style.width), left: parseFloat(style.left) };
+            }),
+        );
+        if (one.value !== one.threshold && one.fired)
+            assert.equal(bar.width < mark.left, one.below, `${one.title}: ${bar.width}, ${mark.left}`);
+        assert.equal(side.left, one.below ? 0 : mark.left, one.title);
+    }
+    await check();
+}
+
+/* A report with checks of all kinds, found below a threshold and above one. */
+function checksReport() {
+    const data = sampleData({ layers: 2, heads: 3, tokens: 0 });
+    const verdicts = { found: [true, true], "not found": [false, true], "not run": [false, false] };
+    const made = [
+        ["Low and found", "found", true, 0.2, 0.5],
+        ["High and found", "found", false, 0.7, 0.5],
+        ["Low and good", "not found", false, 0.2, 0.5],
+        ["High and good", "not found", true, 0.7, 0.5],
+        ["Never asked", "not run", true, null, 0.5],
+    ];
+    data.profiles[0].diagnoses = made.map(([title, verdict, below, value, threshold]) => {
+        const [fired, ran] = verdicts[verdict];
+        return { name: title, title, verdict, fired, ran, below, value, threshold, heads: [] };
+    });
+    const path = `${folder}/checks.html`;
+    writeFileSync(path, fillPage(data));
+    return path;
+}
+
+/* One type, one color: in either model, whatever the numbers of heads, and the C library's. */
+async function typeColors(browser) {
+    const program = process.env.HEADLIGHT_PALETTE ?? "";
+    if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
+    const wanted = {};
+    for (const line of execFileSync(program, { encoding: "utf8" }).split("\n")) {
+        const [word, type, ...parts] = line.split(" ");
+        if (word !== "type") continue;
+        wanted[type] = [0, 3].map((at) => `rgb(${parts.slice(at, at + 3).join(", ")})`);
+    }
+    const orders = new Set();
+    for (const [at, theme] of ["light", "dark"].entries()) {
+        const { page, check } = await openFile(browser, realReport(), { theme });
+        for (const model of ["demo", "demo-sparse"]) {
+            await page.getByRole("button", { name: model, exact: true }).click();
+            await settled(page);
+            const seen = await page
+                .locator(".types .chips button")
+                .evaluateAll((nodes) =>
+                    nodes.map((node) => [
+                        node.firstElementChild.nextSibling.textContent.trim(),
+                        getComputedStyle(node.querySelector(".dot")).backgroundColor,
+                    ]),
+                );
+            const bars = await page
+                .locator(".types .stack i")
+                .evaluateAll((nodes) => nodes.map((node) => getComputedStyle(node).backgroundColor));
+            assert.ok(seen.length >= 3, `${seen}`);
+            for (const [type, color] of seen) assert.equal(color, wanted[type][at], `${type} of ${model}`);
+            assert.deepEqual(
+                bars,
+                seen.map(([, color]) => color),
+            );
+            orders.add(seen.map(([type]) => type).join());
+        }
+        await check();
+    }
+    assert.equal(orders.size, 2, "the two models have their types in other orders");
+}
+
 export function pages(browser) {
     for (const width of [1280, 390])
         for (const theme of ["light", "dark"]) {
@@ -204,6 +371,10 @@ export function pages(browser) {
     test("every number as a table, as CSV and as JSON; definitions", () => tables(browser));
     test("a view that was sent opens as it was", () => sentView(browser));
     test("the theme can be changed, and all follows", () => otherTheme(browser));
+    test("rows of the lens are numbered as layers are", () => lensRows(browser));
+    test("checks found, not found and not run stand apart", () => threeGroups(browser, realReport(), 1));
+    test("... those found below a threshold, too", () => threeGroups(browser, checksReport(), 0));
+    test("one type of heads, one color, in every model and theme", () => typeColors(browser));
     test("a page without data says so", () => emptyPage(browser));
     test("a report with little in it shows what there is", () => smallParts(browser));
 }

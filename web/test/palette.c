@@ -1,5 +1,5 @@
-/* palette.c - every level of every map, the colors of lines in both themes, and the types of heads in
- * the order of their colors, one per line: the page must have the same. */
+/* palette.c - every level of every map, the colors of lines, and the colors of types of heads in both
+ * themes, one per line: the page must have the same. */
 #include <stdio.h>
 
 #include "analysis/head_kinds.h"
@@ -31,7 +31,12 @@ int main(void)
         printf("series %d %d %d %d %d %d %d\n", i, light.red, light.green, light.blue, dark.red,
                dark.green, dark.blue);
     }
-    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
-        printf("type %d %s\n", kind, hl_head_kind_name((hl_head_kind)kind));
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
+        hl_colour light = hl_head_kind_colour(HL_THEME_LIGHT, kind);
+        hl_colour dark  = hl_head_kind_colour(HL_THEME_DARK, kind);
+
+        printf("type %s %d %d %d %d %d %d\n", hl_head_kind_name((hl_head_kind)kind), light.red,
+               light.green, light.blue, dark.red, dark.green, dark.blue);
+    }
     return 0;
 }

@@ -30,6 +30,14 @@ const u8 = (shape, bytes, extra = {}) => ({
 
 const TYPES = ["induction", "previous", "self", "sink", "local", "specialist", "global", "mixed"];
 const fill = (n, make) => Array.from({ length: n }, (_, i) => make(i));
+/* A colour for every type: a gray of its own. */
+const hues = (lightness) =>
+    TYPES.map((_, i) => {
+        const byte = Math.round(255 * (lightness - 0.04 * i))
+            .toString(16)
+            .padStart(2, "0");
+        return `#${byte}${byte}${byte}`;
+    });
 
 function profileOf(layers, heads, seed, name) {
     const draw = random(seed);
@@ -94,7 +102,11 @@ function profileOf(layers, heads, seed, name) {
             },
         },
         layers: layersOf(H, layers, heads),
-        types: { names: TYPES, index: u8([layers, heads], type) },
+        types: {
+            names: TYPES,
+            index: u8([layers, heads], type),
+            colors: { light: hues(0.4), dark: hues(0.7) },
+        },
         type_rules: TYPES.map((one) => `The ${one} rule holds: its mean is above the threshold.`),
         histogram: {
             of: "Hhat",
@@ -132,8 +144,10 @@ function profileOf(layers, heads, seed, name) {
         diagnoses: [
             {
                 name: "sink-heads",
-                severity: "present",
+                severity: "notice",
                 fired: true,
+                ran: true,
+                below: false,
                 title: "Sink heads",
                 rule: "more than 0.3 on the first key in most rows",
                 value: 0.41,
@@ -148,7 +162,9 @@ function profileOf(layers, heads, seed, name) {
             {
                 name: "entropy-collapse",
                 fired: false,
-                severity: "absent",
+                ran: true,
+                below: false,
+                severity: "none",
                 rule: "more than half of the heads under 0.05",
                 value: 0.03,
                 threshold: 0.5,

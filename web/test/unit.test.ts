@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { axisAround, shareOf, tickText, ticksOf } from "../src/base/axis";
 import { number, parseHead, percent, signed, visible } from "../src/base/format";
-import { HEAD_TYPES, isLight, levelsOf, typeColour, mapColour, type MapName } from "../src/base/palette";
+import { isLight, levelsOf, mapColour, type MapName } from "../src/base/palette";
 import { bytesOf, halfToNumber, shapeOf, values } from "../src/data/arrays";
 import { rowOf, TokenView } from "../src/data/attention";
 import { Profile } from "../src/data/profile";
@@ -108,7 +108,7 @@ function colours({ test, Skip }: Tap) {
             );
         }
     });
-    test("lines have the C library's colours in both themes, and types of heads their order", () => {
+    test("lines have the C library's colours in both themes", () => {
         const program = process.env.HEADLIGHT_PALETTE ?? "";
         if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
         const css = readFileSync(`${process.env.HEADLIGHT_WEB}/src/style/theme.css`, "utf8");
@@ -121,18 +121,6 @@ function colours({ test, Skip }: Tap) {
             assert.deepEqual(inCss[i], [i, ...parts.slice(0, 3)]);
             assert.deepEqual(inCss[8 + i], [i, ...parts.slice(3)]);
         }
-        const types = printed(program).filter((line) => line.startsWith("type "));
-        assert.deepEqual(
-            HEAD_TYPES,
-            types.map((line) => line.split(" ")[2]),
-        );
-    });
-    test("a type has one colour, however often it comes", () => {
-        const theme = { series: ["a", "b", "c", "d", "e", "f", "g", "h"], bar: "grey" };
-        assert.deepEqual(
-            ["induction", "sink", "mixed", "unknown", "other"].map((type) => typeColour(type, theme)),
-            ["a", "d", "h", "grey", "grey"],
-        );
     });
     test("shares outside of 0 to 1 are the ends", () => {
         assert.deepEqual(mapColour("entropy", -1), mapColour("entropy", 0));
@@ -210,11 +198,14 @@ const profileOf = () =>
                     [0, 1],
                     [1, 1],
                 ],
+                colors: { light: ["#111111", "#222222"], dark: ["#eeeeee", "#dddddd"] },
             },
             type_rules: ["first key", "band"],
             diagnoses: [
-                { name: "sink-heads", verdict: "present", heads: [{ layer: 0, head: 1, value: 0.5 }] },
-                { name: "x", fired: false, heads: [[1, 0]] },
+                { name: "sink-heads", fired: true, ran: true, heads: [{ layer: 0, head: 1, value: 0.5 }] },
+                { name: "x", fired: false, ran: true, heads: [[1, 0]] },
+                { name: "y", fired: false, ran: false, severity: "none", heads: [[1, 1]] },
+                { name: "z", verdict: "present", severity: "serious", heads: [[1, 1]] },
             ],
         } as never,
         0,
@@ -240,14 +231,24 @@ function data({ test }: Tap) {
         assert.equal(profileOf().has(1, 0), true);
         assert.equal(profileOf().has(-1, 0), false);
     });
-    test("types, rules, diagnoses in either form", () => {
+    test("types and their rules; a type has the colour that the report gives its name", () => {
         const profile = profileOf();
         assert.deepEqual([profile.types![0], profile.rule(1)], ["sink", "band"]);
         assert.deepEqual(
-            profile.diagnoses.map((d) => [d.present, d.heads[0].layer]),
+            (["light", "dark"] as const).flatMap((theme) =>
+                ["sink", "local", "other"].map((type) => profile.typeColor(type, theme)),
+            ),
+            ["#111111", "#222222", "", "#eeeeee", "#dddddd", ""],
+        );
+    });
+    test("checks: found and run as `fired` and `ran` say, heads in either form", () => {
+        assert.deepEqual(
+            profileOf().diagnoses.map((d) => [d.name, d.fired, d.ran, d.heads[0].layer]),
             [
-                [true, 0],
-                [false, 1],
+                ["sink-heads", true, true, 0],
+                ["x", false, true, 1],
+                ["y", false, false, 1],
+                ["z", false, false, 1],
             ],
         );
     });

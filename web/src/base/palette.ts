@@ -78,23 +78,6 @@ export const pixelsOf = (map: MapName): Uint32Array =>
         ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0,
     );
 
-/* Types of heads in the order of hl_head_kind: a type has the series colour of its place, whatever the
- * model, and the last one, of heads that were not measured, none. */
-export const HEAD_TYPES = [
-    "induction",
-    "previous",
-    "self",
-    "sink",
-    "local",
-    "specialist",
-    "global",
-    "mixed",
-    "unknown",
-];
-
-export const typeColour = (type: string, { series, bar }: { series: string[]; bar: string }): string =>
-    series[HEAD_TYPES.indexOf(type)] ?? bar;
-
 /* Is dark text easier to read on it than light?  Black and white contrast alike at luminance 0.179. */
 export function isLight([red, green, blue]: Rgb): boolean {
     const linear = [red, green, blue].map((byte) => {

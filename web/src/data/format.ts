@@ -13,8 +13,9 @@ export interface Definition {
 export interface RawDiagnosis {
     name: string;
     severity?: string;
-    fired?: boolean;
-    verdict?: string;
+    fired?: boolean; /* it was found */
+    ran?: boolean; /* the check ran */
+    below?: boolean; /* found where value is below threshold, else above */
     title?: string;
     finding?: string;
     rule?: string;
@@ -45,7 +46,14 @@ export interface RawProfile {
     means: Record<string, ArrayLike>;
     intervals?: Record<string, { low: ArrayLike; high: ArrayLike }>;
     layers?: Record<string, ArrayLike>;
-    types?: string[] | { names: string[]; index: ArrayLike; value?: ArrayLike };
+    types?:
+        | string[]
+        | {
+              names: string[];
+              index: ArrayLike;
+              value?: ArrayLike;
+              colors?: { light: string[]; dark: string[] }; /* of each name */
+          };
     type_rules?: string[];
     histogram?: RawHistogram;
     histogram_nosink?: RawHistogram;

@@ -2,6 +2,7 @@
 import { number } from "../base/format";
 import { values, shapeOf, type ArrayLike } from "./arrays";
 import type { RawDiagnosis, RawProfile } from "./format";
+import type { Theme } from "./quantity";
 
 export interface Twin {
     layer: number;
@@ -11,8 +12,8 @@ export interface Twin {
 
 export interface Diagnosis extends Omit<RawDiagnosis, "heads"> {
     heads: { layer: number; head: number; value?: number }[];
-    present: boolean;
-    measured: boolean;
+    fired: boolean;
+    ran: boolean;
 }
 
 export interface Curves {
@@ -98,6 +99,13 @@ export class Profile {
         );
     }
 
+    /* A type has one color in each theme, whatever the model; "": none was sent. */
+    typeColor(type: string, theme: Theme): string {
+        const types = this.raw.types;
+        if (!types || Array.isArray(types)) return "";
+        return types.colors?.[theme][types.names.indexOf(type)] ?? "";
+    }
+
     /* Why a head has its type: what the rule looks at, and how much of that it has. */
     rule(index: number): string {
         const rules = this.raw.type_rules;
@@ -156,11 +164,10 @@ export class Profile {
 }
 
 function diagnosisOf(raw: RawDiagnosis): Diagnosis {
-    const verdict = raw.verdict ?? raw.severity ?? "";
     return {
         ...raw,
-        present: raw.fired ?? verdict === "present",
-        measured: !/not.measured|unknown/.test(verdict),
+        fired: raw.fired ?? false,
+        ran: raw.ran ?? false,
         heads: (raw.heads ?? []).map((head) =>
             Array.isArray(head) ? { layer: head[0], head: head[1] } : head,
         ),

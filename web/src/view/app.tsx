@@ -219,7 +219,7 @@ function Tabs() {
     const { store, state } = useStore();
     const tabs = tabsOf(store.source);
     const list = useRef<HTMLDivElement>(null);
-    const findings = store.profile?.diagnoses.filter((diagnosis) => diagnosis.present).length ?? 0;
+    const findings = store.profile?.diagnoses.filter((diagnosis) => diagnosis.fired).length ?? 0;
     const key = (event: KeyboardEvent) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
         if (!step) return;

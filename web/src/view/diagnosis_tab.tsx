@@ -26,10 +26,10 @@ export function DiagnosisTab({
         });
     const all = profile.diagnoses;
     const found = all
-        .filter((one) => one.present)
+        .filter((one) => one.fired)
         .sort((a, b) => Number(b.severity === "serious") - Number(a.severity === "serious"));
-    const passed = all.filter((one) => !one.present && one.measured);
-    const notRun = all.filter((one) => !one.present && !one.measured);
+    const passed = all.filter((one) => !one.fired && one.ran);
+    const notRun = all.filter((one) => !one.fired && !one.ran);
     if (!all.length) return <Nothing title="This profile brings no checks" />;
     return (
         <>
@@ -57,7 +57,7 @@ function Checks({ title, checks, go }: { title: string; checks: Diagnosis[]; go:
         <section class="panel asked" aria-label={title}>
             <h2>{title}</h2>
             {checks.map((one) => (
-                <details key={one.name} class={one.measured ? "absent" : "unmeasured"}>
+                <details key={one.name} class={stateOf(one)}>
                     <summary>
                         <b>{titleOf(one)}</b>
                         <span>{findingOf(one)}</span>
@@ -74,12 +74,12 @@ const titleOf = (d: Diagnosis) =>
     (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) =>
         c.toUpperCase(),
     );
+const stateOf = (d: Diagnosis) => (d.fired ? "found" : d.ran ? "not-found" : "not-run");
 const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
 const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
 
 function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?: boolean }) {
-    const state = d.present ? "present" : d.measured ? "absent" : "unmeasured";
-    const word = { present: "found", absent: "not found", unmeasured: "not run" }[state];
+    const state = stateOf(d);
     const kind = kindOf(d);
     const finding = findingOf(d);
     return (
@@ -87,7 +87,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
             {bare ? null : (
                 <header>
                     <h2>{titleOf(d)}</h2>
-                    <span class="badge">{word}</span>
+                    <span class="badge">{state.replace("-", " ")}</span>
                 </header>
             )}
             {finding ? <p class="finding">{finding}</p> : null}
@@ -103,7 +103,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
                     ) : null}
                 </p>
             ) : null}
-            <Against value={d.value} threshold={d.threshold} />
+            <Against diagnosis={d} />
             <Heads diagnosis={d} go={go} />
             {d.layers?.length ? (
                 <p>
@@ -115,33 +115,38 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
                     <b>Against it</b> {d.counter || d.against}
                 </p>
             ) : null}
-            {d.mitigation && d.present ? (
+            {d.mitigation && d.fired ? (
                 <p>
                     <b>What helps</b> {d.mitigation}
                 </p>
             ) : null}
             {d.measure ? (
                 <p>
-                    <b>{d.measured ? "To confirm it" : "To run it"}</b> <code>{d.measure}</code>
+                    <b>{d.ran ? "To confirm it" : "To run it"}</b> <code>{d.measure}</code>
                 </p>
             ) : null}
         </article>
     );
 }
 
-/* Value and threshold on one line. */
-function Against({ value, threshold }: { value?: number | null; threshold?: number | null }) {
+/* Value and threshold on one line, with the side of the threshold on which the check finds something. */
+function Against({ diagnosis: { value, threshold, below } }: { diagnosis: Diagnosis }) {
     if (value === null || value === undefined || threshold === null || threshold === undefined) return null;
     const top = Math.max(Math.abs(value), Math.abs(threshold), 1e-9) * 1.2;
     const share = (x: number) => `${(100 * Math.abs(x)) / top}%`;
     return (
         <div class="against">
             <span class="meter" aria-hidden="true">
+                <s
+                    style={
+                        below ? { left: 0, width: share(threshold) } : { left: share(threshold), right: 0 }
+                    }
+                />
                 <i style={{ width: share(value) }} />
                 <u style={{ left: share(threshold) }} />
             </span>
             <span>
-                value <b>{number(value)}</b>, threshold {number(threshold)}
+                value <b>{number(value)}</b>; found {below ? "below" : "above"} {number(threshold)}
             </span>
         </div>
     );

@@ -1,7 +1,6 @@
 /* heads_tab.tsx - the first thing seen: every head, what kinds there are, the chosen one. */
 import { useMemo, useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
-import { typeColour } from "../base/palette";
 import { extent } from "../data/arrays";
 import {
     keyOf,
@@ -144,7 +143,6 @@ function Extremes({ profile, quantity }: { profile: Profile; quantity: Quantity 
 
 function Types({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
-    const colours = coloursOf(state.theme);
     const counts = useMemo(() => {
         const all = new Map<string, number>();
         profile.types?.forEach((type, i) => {
@@ -167,7 +165,7 @@ function Types({ profile }: { profile: Profile }) {
                         key={type}
                         style={{
                             flexGrow: n,
-                            background: typeColour(type, colours),
+                            background: profile.typeColor(type, state.theme),
                             opacity: state.type && state.type !== type ? 0.25 : 1,
                         }}
                     />
@@ -180,7 +178,7 @@ function Types({ profile }: { profile: Profile }) {
                         type="button"
                         aria-pressed={state.type === type}
                         onClick={() => store.set({ type: state.type === type ? "" : type })}>
-                        <i class="dot" style={{ background: typeColour(type, colours) }} />
+                        <i class="dot" style={{ background: profile.typeColor(type, state.theme) }} />
                         {type} <b>{n}</b>
                     </button>
                 ))}
