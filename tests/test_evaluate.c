@@ -456,6 +456,52 @@ static void a_device_takes_what_fits(void **state)
     remove_folder(folder);
 }
 
+/* Down to one window at a time; where not even that fits, the session's refusal is handed on. */
+static void one_window_may_not_fit(void **state)
+{
+    enum { LENGTH = 64, N_WINDOWS = 8, N_HALVINGS = 4 }; /* batches of 8, 4, 2 and 1 */
+    const int64_t       n_tokens         = (int64_t)N_WINDOWS * LENGTH;
+    const char         *folder           = new_folder();
+    hl_model           *model            = open_model(LLAMA);
+    hl_corpus          *corpus           = open_documents(model, folder, &n_tokens, 1);
+    hl_evaluate_options options          = { .windows = { .context = LENGTH } };
+    hl_evaluation      *all              = NULL;
+    int                 seen[N_HALVINGS] = { 0 }, n_refused = 0;
+    (void)state;
+
+    assert_ok(hl_device_select("host"));
+    assert_ok(hl_evaluate(&all, model, corpus, NULL, 0, &options));
+    double wanted = hl_evaluation_total(all, -1).nll;
+    for (size_t room = (size_t)12 << 20; room > (size_t)256 << 10; room -= room / 32) {
+        hl_evaluation *found = NULL;
+
+        hl_memory_limit(hl_memory_held() + room);
+        hl_status status = hl_evaluate(&found, model, corpus, NULL, 0, &options);
+        hl_memory_limit(0);
+        for (int i = 0; found != NULL && i < N_HALVINGS; i++)
+            seen[i] += found->n_layers_run == all->n_layers_run << i;
+        if (found != NULL) {
+            assert_ok(status);
+            assert_true(fabs(hl_evaluation_total(found, -1).nll - wanted) <= 1e-5 * wanted);
+        } else if (status == HL_LIMIT) {
+            n_refused++;
+            assert_non_null(strstr(hl_error_message(), "memory"));
+        } else {
+            assert_int_equal(status, HL_NO_MEMORY);
+            assert_int_equal(n_refused, 0); /* what was refused once is refused with less */
+        }
+        hl_evaluation_free(found);
+    }
+    assert_ok(hl_device_select(NULL));
+    for (int i = 0; i < N_HALVINGS; i++)
+        assert_true(seen[i] > 0);
+    assert_true(n_refused > 0);
+    hl_evaluation_free(all);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +514,7 @@ int main(void)
         cmocka_unit_test(a_device_says_the_same),
         cmocka_unit_test(a_device_chooses_its_batch),
         cmocka_unit_test(a_device_takes_what_fits),
+        cmocka_unit_test(one_window_may_not_fit),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,10 @@
 #include "support.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -257,6 +260,143 @@ static void the_background_keeps_its_threads(void **state)
 #endif
 }
 
+/* ------------------------------------------------------------------ busy machines */
+
+#ifdef __linux__
+
+/* What the kernel says of threads that wait for a core, as the library reads it: this program's open
+ * stands before the C library's. */
+typedef enum kernel {
+    KERNEL_AS_IT_IS,
+    KERNEL_SILENT,
+    KERNEL_EMPTY,
+    KERNEL_STEADY,
+    KERNEL_BUSY
+} kernel;
+
+static _Atomic int     kernel_says;
+static _Atomic int     n_asked;
+static _Atomic int64_t n_waits; /* seconds that a busy kernel has reported */
+
+static int open_made(const char *text)
+{
+    int ends[2];
+
+    if (pipe(ends) != 0)
+        return -1;
+    if (write(ends[1], text, strlen(text)) < 0) {
+        close(ends[0]);
+        ends[0] = -1;
+    }
+    close(ends[1]);
+    return ends[0];
+}
+
+static int open_schedstat(int says)
+{
+    char text[96] = "";
+
+    atomic_fetch_add(&n_asked, 1);
+    if (says == KERNEL_SILENT) {
+        errno = ENOENT;
+        return -1;
+    }
+    if (says == KERNEL_STEADY)
+        return open_made("5000000000 5000000000 7\n");
+    if (says == KERNEL_BUSY)
+        snprintf(text, sizeof text, "5000000000 %lld000000000 7\n",
+                 (long long)atomic_fetch_add(&n_waits, 1));
+    return open_made(text);
+}
+
+int open(const char *path, int flags, ...)
+{
+    int     says = atomic_load(&kernel_says);
+    mode_t  mode = 0;
+    va_list rest;
+
+    if (says != KERNEL_AS_IT_IS && strcmp(path, "/proc/thread-self/schedstat") == 0)
+        return open_schedstat(says);
+    va_start(rest, flags);
+    if ((flags & O_CREAT) != 0)
+        mode = va_arg(rest, mode_t);
+    va_end(rest);
+    return openat(AT_FDCWD, path, flags, mode);
+}
+
+typedef struct long_wait {
+    _Atomic bool is_begun;
+    double       seconds; /* the caller's processor time when it began to wait */
+} long_wait;
+
+static double processor_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The other thread takes two milliseconds, for which the caller has nothing to do. */
+static void keep_waiting(void *context, int64_t first, int64_t end, int member)
+{
+    long_wait *w = context;
+    (void)first;
+    (void)end;
+
+    if (member != 0) {
+        atomic_store(&w->is_begun, true);
+        usleep(2000);
+        return;
+    }
+    while (!atomic_load(&w->is_begun))
+        usleep(50);
+    w->seconds = processor_seconds();
+}
+
+/* How many of 40 waits the caller spent looking, 200 us or more of processor time, and not asleep. */
+static int patient_waits(int says)
+{
+    int n = 0;
+
+    atomic_store(&kernel_says, says);
+    atomic_store(&n_asked, 0);
+    for (int i = 0; i < 80; i++) {
+        long_wait w = { 0 };
+
+        hl_parallel(2, 2, 1, keep_waiting, &w);
+        n += i >= 40 &&
+             processor_seconds() - w.seconds > 200e-6; /* the first are for the kernel's word */
+    }
+    assert_true(atomic_load(&n_asked) > 0);
+    atomic_store(&kernel_says, KERNEL_AS_IT_IS);
+    return n;
+}
+
+/* Waiting threads look for a while where the machine is idle, and where nobody can say whether it is; they
+ * sleep where others want the cores. */
+static void the_kernel_says_who_waits(void **state)
+{
+    static const kernel ways[] = { KERNEL_SILENT, KERNEL_STEADY, KERNEL_EMPTY, KERNEL_STEADY };
+    struct timespec     calm   = { 0, 600000000 };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        atomic_store(&kernel_says, KERNEL_SILENT);
+        nanosleep(&calm, NULL); /* what was before is forgotten */
+        int n = patient_waits(ways[i]);
+        if (n < 10)
+            fail_msg("%d of 40 waits were patient, way %d", n, (int)i);
+    }
+    int n = patient_waits(KERNEL_BUSY);
+    if (n > 10)
+        fail_msg("%d of 40 waits were patient on a busy machine", n);
+    nanosleep(&calm, NULL);
+    assert_true(patient_waits(KERNEL_SILENT) >= 10);
+}
+
+#endif
+
 static void a_forked_child_has_threads_of_its_own(void **state)
 {
     int status = 0;
@@ -288,6 +428,9 @@ int main(void)
         cmocka_unit_test(callers_beside_each_other),
         cmocka_unit_test(no_threads_are_granted),
         cmocka_unit_test(the_background_keeps_its_threads),
+#ifdef __linux__
+        cmocka_unit_test(the_kernel_says_who_waits),
+#endif
         cmocka_unit_test(a_forked_child_has_threads_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
