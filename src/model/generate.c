@@ -4,26 +4,22 @@
  *
  * A token is fed late, so that the last one costs no pass, and a context of N holds
  * N + 1 tokens with the one that nobody has to read. */
+#include "model/generate.h"
+
 #include <math.h>
 
-#include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
-#include "model/pick.h"
 #include "model/session.h"
 
 struct hl_generator {
-    hl_session         *session;
-    hl_generate_options options;
-    hl_sampler         *sampler;
-    hl_tap              tap;      /* ours, around options.tap */
-    int64_t             n_tokens; /* generated since the last prompt, and */
-    int64_t             n_since;  /* since something was inserted; as far back as one can go */
-    int64_t             waiting;  /* the last token, not fed yet; -1: none */
-    bool                has_prompt;
-    hl_stop             stop;
-    double              entropy_sum; /* over the heads of the last row */
-    int64_t             n_heads;
+    hl_session  *session;
+    hl_draft     draft;
+    hl_tap       tap;     /* ours, around that of the options */
+    hl_generated next;    /* the token that the last row leads to, as far as it is known */
+    int64_t      n_since; /* drawn since something was inserted: as far back as one can go */
+    int64_t      waiting; /* the last token, not fed yet; -1: none */
+    bool         has_prompt;
 };
 
 const char *hl_stop_name(hl_stop stop)
@@ -36,34 +32,101 @@ const char *hl_stop_name(hl_stop stop)
     return stop >= HL_STOP_NONE && stop <= HL_STOP_SPIKE ? names[stop] : "?";
 }
 
+/* --------------------------------------------------------------------- drafts */
+
+hl_status hl_draft_open(hl_draft *out, const hl_session *session,
+                        const hl_generate_options *options)
+{
+    *out = (hl_draft){ .config  = session->config,
+                       .options = *options,
+                       .n_ctx   = session->options.n_ctx };
+    return hl_sampler_new(&out->sampler, session->config->d_vocab, &options->sample);
+}
+
+hl_status hl_draft_accept(hl_draft *draft, const int64_t *tokens, int64_t n_tokens)
+{
+    for (int64_t i = 0; i < n_tokens; i++)
+        HL_NEED(hl_sampler_accept(draft->sampler, tokens[i]));
+    return HL_OK;
+}
+
+void hl_draft_watch(hl_generated *token, const hl_layer_rows *rows, int64_t sequence, int64_t row)
+{
+    for (int64_t head = 0; head < rows->n_heads; head++)
+        token->attention_entropy +=
+            (double)rows->rows->entropy[(sequence * rows->n_heads + head) * rows->n_rows + row];
+}
+
+void hl_draft_describe(hl_generated *token, const hl_config *config, const hl_pick *pick)
+{
+    int64_t n_heads = 0;
+
+    for (int64_t layer = 0; layer < config->n_layers; layer++)
+        n_heads += config->layers[layer].n_heads;
+    token->id         = pick->token;
+    token->logprob    = pick->logprob;
+    token->entropy    = pick->row.entropy;
+    token->varentropy = pick->row.varentropy;
+    if (n_heads > 0)
+        token->attention_entropy /= (double)n_heads;
+}
+
+static bool is_among(const int64_t *ids, int n_ids, int64_t token)
+{
+    for (int i = 0; i < n_ids; i++) {
+        if (ids[i] == token)
+            return true;
+    }
+    return false;
+}
+
+static hl_stop find_stop(const hl_draft *draft, int64_t token, int64_t n_fed)
+{
+    const hl_generate_options *options = &draft->options;
+    const hl_generation       *known   = &draft->config->generation;
+
+    if (!options->ignore_end && (is_among(known->eos_ids, known->n_eos_ids, token) ||
+                                 is_among(options->end_ids, options->n_end_ids, token)))
+        return HL_STOP_END;
+    if (draft->n_drawn == options->max_tokens)
+        return HL_STOP_LENGTH;
+    return n_fed == draft->n_ctx ? HL_STOP_CONTEXT : HL_STOP_NONE;
+}
+
+hl_status hl_draft_draw(hl_generated *token, hl_draft *draft, hl_pick *pick, int64_t n_fed)
+{
+    HL_NEED(hl_pick_token(pick));
+    HL_NEED(hl_sampler_accept(draft->sampler, pick->token));
+    draft->n_drawn++;
+    draft->stop = find_stop(draft, pick->token, n_fed);
+    hl_draft_describe(token, draft->config, pick);
+    token->stop = draft->stop;
+    return HL_OK;
+}
+
 /* ------------------------------------------------------------------------ tap */
 
-/* Adds up the entropies of the chunk's last row; the last chunk is the one that stays. */
+/* Of each chunk the last row is watched; that of the last chunk is the one that stays. */
 static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 {
     hl_generator *generator = context;
-    const hl_tap *other     = generator->options.tap;
+    const hl_tap *other     = generator->draft.options.tap;
 
-    if (rows->layer == 0) {
-        generator->entropy_sum = 0.0;
-        generator->n_heads     = 0;
-    }
-    for (int64_t head = 0; head < rows->n_heads; head++)
-        generator->entropy_sum +=
-            (double)rows->rows->entropy[head * rows->n_rows + rows->lengths[0] - 1];
-    generator->n_heads += rows->n_heads;
+    if (rows->layer == 0)
+        generator->next = (hl_generated){ 0 };
+    hl_draft_watch(&generator->next, rows, 0, rows->lengths[0] - 1);
     return other != NULL && other->layer != NULL ? other->layer(other->context, rows) : HL_OK;
 }
 
 static hl_status watch_final(void *context, const hl_final_rows *rows)
 {
-    const hl_tap *other = ((const hl_generator *)context)->options.tap;
+    const hl_tap *other = ((const hl_generator *)context)->draft.options.tap;
     return other->final(other->context, rows);
 }
 
 static void make_tap(hl_generator *generator)
 {
-    const hl_tap *other = generator->options.tap;
+    const hl_tap *other = generator->draft.options.tap;
 
     if (other != NULL)
         generator->tap = *other;
@@ -93,35 +156,29 @@ static hl_status check_session(const hl_session *session)
 hl_status hl_generator_open(hl_generator **out, hl_session *session,
                             const hl_generate_options *options)
 {
-    hl_status     status    = HL_OK;
-    hl_generator *generator = NULL;
+    HL_CLOSED(hl_generator_close) hl_generator *generator = NULL;
+    hl_generate_options                         defaults  = { 0 };
 
-    *out = NULL;
-    HL_TRY(check_session(session));
-    HL_TRY(HL_ALLOC_ZEROED(&generator, 1));
-    if (options != NULL)
-        generator->options = *options;
-    if (generator->options.max_tokens < 0)
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "generate: max_tokens is %lld, wanted 0 or more",
-                       (long long)generator->options.max_tokens));
+    *out    = NULL;
+    options = options != NULL ? options : &defaults;
+    HL_NEED(check_session(session));
+    if (options->max_tokens < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "generate: max_tokens is %lld, wanted 0 or more",
+                       (long long)options->max_tokens);
+    HL_NEED(HL_ALLOC_ZEROED(&generator, 1));
     generator->session = session;
     generator->waiting = -1;
+    HL_NEED(hl_draft_open(&generator->draft, session, options));
     make_tap(generator);
-    HL_TRY(
-        hl_sampler_new(&generator->sampler, session->config->d_vocab, &generator->options.sample));
-    *out      = generator;
-    generator = NULL;
-
-done:
-    hl_generator_close(generator);
-    return status;
+    *out = hl_taken(&generator);
+    return HL_OK;
 }
 
 void hl_generator_close(hl_generator *generator)
 {
     if (generator == NULL)
         return;
-    hl_sampler_free(generator->sampler);
+    hl_sampler_free(generator->draft.sampler);
     hl_free(generator);
 }
 
@@ -129,12 +186,13 @@ void hl_generator_close(hl_generator *generator)
 
 static hl_status feed(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
-    hl_feed what = { .tokens     = tokens,
-                     .n_tokens   = n_tokens,
-                     .gates      = generator->options.gates,
-                     .segments   = generator->options.segments,
-                     .n_segments = generator->options.n_segments,
-                     .tap        = &generator->tap };
+    const hl_generate_options *options = &generator->draft.options;
+    hl_feed                    what    = { .tokens     = tokens,
+                                           .n_tokens   = n_tokens,
+                                           .gates      = options->gates,
+                                           .segments   = options->segments,
+                                           .n_segments = options->n_segments,
+                                           .tap        = &generator->tap };
 
     return hl_session_feed(generator->session, &what);
 }
@@ -143,16 +201,21 @@ static hl_status feed_waiting(hl_generator *generator)
 {
     if (generator->waiting < 0)
         return HL_OK;
-    hl_status status = feed(generator, &generator->waiting, 1);
-    if (status == HL_OK)
-        generator->waiting = -1;
-    return status;
+    HL_NEED(feed(generator, &generator->waiting, 1));
+    generator->waiting = -1;
+    return HL_OK;
+}
+
+/* Tokens of the text, the one that waits among them. */
+static int64_t text_length(const hl_generator *generator)
+{
+    return generator->session->length[0] + (generator->waiting >= 0 ? 1 : 0);
 }
 
 static hl_status check_room(const hl_generator *generator, int64_t n_tokens)
 {
-    int64_t n_ctx = generator->session->options.n_ctx;
-    int64_t room  = n_ctx - generator->session->length[0] - (generator->waiting >= 0 ? 1 : 0);
+    int64_t n_ctx = generator->draft.n_ctx;
+    int64_t room  = n_ctx - text_length(generator);
 
     if (n_tokens <= room)
         return HL_OK;
@@ -169,26 +232,18 @@ hl_status hl_generator_insert(hl_generator *generator, const int64_t *tokens, in
     HL_NEED(check_room(generator, n_tokens));
     HL_NEED(feed_waiting(generator));
     HL_NEED(feed(generator, tokens, n_tokens));
-    for (int64_t i = 0; i < n_tokens; i++)
-        HL_NEED(hl_sampler_accept(generator->sampler, tokens[i]));
+    HL_NEED(hl_draft_accept(&generator->draft, tokens, n_tokens));
     generator->has_prompt = true;
     generator->n_since    = 0;
-    generator->stop       = HL_STOP_NONE;
+    generator->draft.stop = HL_STOP_NONE;
     return HL_OK;
 }
 
 hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
 {
-    hl_status status = hl_generator_insert(generator, tokens, n_tokens);
-
-    if (status == HL_OK)
-        generator->n_tokens = 0;
-    return status;
-}
-
-static int64_t text_length(const hl_generator *generator)
-{
-    return generator->session->length[0] + (generator->waiting >= 0 ? 1 : 0);
+    HL_NEED(hl_generator_insert(generator, tokens, n_tokens));
+    generator->draft.n_drawn = 0;
+    return HL_OK;
 }
 
 hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, int64_t n_tokens)
@@ -203,72 +258,34 @@ hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, in
     /* The last token is fed again, for its logits. */
     HL_NEED(hl_session_rewind(generator->session, 0, n_tokens - 1));
     generator->waiting = tokens[n_tokens - 1];
-    generator->n_tokens -= n_back;
     generator->n_since -= n_back;
-    generator->stop = HL_STOP_NONE;
-    hl_sampler_forget(generator->sampler);
-    for (int64_t i = 0; i < n_tokens; i++)
-        HL_NEED(hl_sampler_accept(generator->sampler, tokens[i]));
-    return HL_OK;
-}
-
-static bool is_end(const hl_generator *generator, int64_t token)
-{
-    const hl_generation       *known   = &generator->session->config->generation;
-    const hl_generate_options *options = &generator->options;
-
-    return !options->ignore_end && hl_ends_text(known, options->end_ids, options->n_end_ids, token);
-}
-
-static hl_stop find_stop(const hl_generator *generator, int64_t token)
-{
-    const hl_session *session = generator->session;
-
-    if (is_end(generator, token))
-        return HL_STOP_END;
-    if (generator->n_tokens == generator->options.max_tokens)
-        return HL_STOP_LENGTH;
-    if (session->length[0] == session->options.n_ctx)
-        return HL_STOP_CONTEXT;
-    return HL_STOP_NONE;
-}
-
-static hl_generated describe(const hl_generator *generator, const hl_pick *pick)
-{
-    return (hl_generated){
-        .id         = pick->token,
-        .logprob    = pick->logprob,
-        .entropy    = pick->row.entropy,
-        .varentropy = pick->row.varentropy,
-        .attention_entropy =
-            generator->n_heads > 0 ? generator->entropy_sum / (double)generator->n_heads : 0.0,
-        .stop = generator->stop,
-    };
+    generator->draft.n_drawn -= n_back;
+    generator->draft.stop = HL_STOP_NONE;
+    hl_sampler_forget(generator->draft.sampler);
+    return hl_draft_accept(&generator->draft, tokens, n_tokens);
 }
 
 hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
 {
-    hl_pick pick = { .sampler = generator->sampler };
+    hl_pick pick = { .sampler = generator->draft.sampler };
 
     *out = (hl_generated){ .id = -1 };
-    if (!generator->has_prompt || generator->stop != HL_STOP_NONE)
+    if (!generator->has_prompt || generator->draft.stop != HL_STOP_NONE)
         return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
                        generator->has_prompt ? "the text has ended" : "no prompt yet");
     HL_NEED(feed_waiting(generator));
     /* Before the logits, which are NaN as well then: this is where it began. */
-    if (!isfinite(generator->entropy_sum))
+    if (!isfinite(generator->next.attention_entropy))
         return hl_fail(
             HL_BAD_INPUT,
             "%s: attention is not finite: after %lld tokens the entropies of the last row "
             "are NaN (headlight measure and diagnose say in which heads)",
             generator->session->model->path, (long long)generator->session->length[0]);
     HL_NEED(hl_session_look(generator->session, &pick, 1));
-    HL_NEED(hl_pick_token(&pick));
-    HL_NEED(hl_sampler_accept(generator->sampler, pick.token));
-    generator->n_tokens++;
+    HL_NEED(
+        hl_draft_draw(&generator->next, &generator->draft, &pick, generator->session->length[0]));
     generator->n_since++;
     generator->waiting = pick.token;
-    generator->stop    = find_stop(generator, pick.token);
-    *out               = describe(generator, &pick);
+    *out               = generator->next;
     return HL_OK;
 }

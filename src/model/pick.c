@@ -43,17 +43,3 @@ hl_status hl_pick_token(hl_pick *pick)
     pick->logprob = (double)logit - result->lse;
     return HL_OK;
 }
-
-static bool is_among(const int64_t *ids, int n_ids, int64_t token)
-{
-    for (int i = 0; i < n_ids; i++) {
-        if (ids[i] == token)
-            return true;
-    }
-    return false;
-}
-
-bool hl_ends_text(const hl_generation *known, const int64_t *ids, int n_ids, int64_t token)
-{
-    return is_among(known->eos_ids, known->n_eos_ids, token) || is_among(ids, n_ids, token);
-}

@@ -37,7 +37,4 @@ hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n);
 /* HL_BAD_INPUT, naming the token, where a logit is NaN or +inf. */
 hl_status hl_pick_token(hl_pick *pick);
 
-/* Does a text end with this token, one that the model names or one of `ids`? */
-bool hl_ends_text(const hl_generation *known, const int64_t *ids, int n_ids, int64_t token);
-
 #endif

@@ -210,6 +210,19 @@ static hl_status make_condition(pthread_cond_t *condition)
     return failed != 0 ? hl_fail(HL_NO_MEMORY, "job: no condition variable") : HL_OK;
 }
 
+static hl_status open_draft(hl_job *job)
+{
+    const hl_job_options *options  = &job->options;
+    hl_generate_options   generate = { .sample     = options->sample,
+                                       .max_tokens = options->max_tokens,
+                                       .ignore_end = options->ignore_end,
+                                       .end_ids    = options->end_ids,
+                                       .n_end_ids  = options->n_end_ids };
+
+    HL_NEED(hl_draft_open(&job->draft, job->engine->session, &generate));
+    return hl_draft_accept(&job->draft, options->tokens, options->n_tokens);
+}
+
 static hl_status job_new(hl_job **out, hl_engine *engine, const hl_job_options *options)
 {
     hl_status status = HL_OK;
@@ -227,9 +240,7 @@ static hl_status job_new(hl_job **out, hl_engine *engine, const hl_job_options *
     job->slot   = -1;
     HL_TRY(copy_options(job, options, engine->config));
     HL_TRY(make_events(job));
-    HL_TRY(hl_sampler_new(&job->sampler, engine->config->d_vocab, &options->sample));
-    for (int64_t i = 0; i < options->n_tokens; i++)
-        HL_TRY(hl_sampler_accept(job->sampler, options->tokens[i]));
+    HL_TRY(open_draft(job));
     *out = job;
     job  = NULL;
 
@@ -243,7 +254,7 @@ void hl_job_destroy(hl_job *job)
     if (job == NULL)
         return;
     pthread_cond_destroy(&job->news);
-    hl_sampler_free(job->sampler);
+    hl_sampler_free(job->draft.sampler);
     hl_free(job->tokens);
     hl_free(job->kinds);
     hl_free(job->end_ids);

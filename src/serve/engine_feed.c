@@ -218,9 +218,7 @@ static void watch_row(const hl_engine *engine, const hl_job *job, const hl_layer
 
     if (slot == NULL)
         return;
-    for (int64_t head = 0; head < rows->n_heads; head++)
-        slot->event.token.attention_entropy +=
-            (double)rows->rows->entropy[(sequence * rows->n_heads + head) * rows->n_rows + row];
+    hl_draft_watch(&slot->event.token, rows, sequence, row);
     keep_values(engine, job, slot, rows, sequence, row);
     if (rows->n_patterns > 0)
         keep_patterns(job, slot, rows, sequence, pattern);
@@ -262,35 +260,16 @@ static void find_top(hl_event_slot *slot, const float *logits, int64_t d_vocab, 
     slot->event.n_top = n;
 }
 
-/* The token, and how sure the model was; after the last layer. */
-static void finish_event(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
-                         const hl_pick *said)
-{
-    int64_t n_heads = 0;
-
-    for (int64_t layer = 0; layer < engine->config->n_layers; layer++)
-        n_heads += engine->config->layers[layer].n_heads;
-    slot->event.token.id         = said->token;
-    slot->event.token.logprob    = said->logprob;
-    slot->event.token.entropy    = said->row.entropy;
-    slot->event.token.varentropy = said->row.varentropy;
-    slot->event.token.stop       = job->stop;
-    if (n_heads > 0)
-        slot->event.token.attention_entropy /= (double)n_heads;
-    if (said->logits != NULL)
-        find_top(slot, said->logits, engine->config->d_vocab, said->row.lse, job->options.n_top);
-}
-
-/* The same of a token that was not drawn. */
+/* A token of the prompt: it is known, not drawn. */
 static void finish_known(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
                          int64_t token, const float *logits)
 {
-    hl_pick said = { .logits = logits,
-                     .token  = token,
-                     .row    = hl_logits_read(logits, engine->config->d_vocab) };
+    int64_t d_vocab = engine->config->d_vocab;
+    hl_pick said    = { .token = token, .row = hl_logits_read(logits, d_vocab) };
 
     said.logprob = (double)logits[token] - said.row.lse;
-    finish_event(engine, job, slot, &said);
+    hl_draft_describe(&slot->event.token, engine->config, &said);
+    find_top(slot, logits, d_vocab, said.row.lse, job->options.n_top);
 }
 
 /* The logits of a prompt's rows, where each of them makes an event. */
@@ -310,18 +289,6 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
 }
 
 /* --------------------------------------------------------------------- drawing */
-
-static hl_stop find_stop(const hl_engine *engine, const hl_job *job, int64_t token)
-{
-    const hl_generation *known = &engine->config->generation;
-
-    if (!job->options.ignore_end &&
-        hl_ends_text(known, job->end_ids, job->options.n_end_ids, token))
-        return HL_STOP_END;
-    if (job->n_drawn == job->options.max_tokens)
-        return HL_STOP_LENGTH;
-    return job->n_fed == engine->options.n_ctx ? HL_STOP_CONTEXT : HL_STOP_NONE;
-}
 
 /* A session names a broken tensor once; whoever fails later for its sake hears of it, too. */
 static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
@@ -346,10 +313,9 @@ static hl_event_slot *due_event(const hl_job *job)
 /* The next token of a job, by any thread. */
 static void draw(hl_engine *engine, int64_t index)
 {
-    hl_job        *job    = engine->fed[index];
-    hl_pick       *drawn  = &engine->picks[index];
-    hl_event_slot *slot   = due_event(job);
-    hl_status      status = HL_OK;
+    hl_job        *job   = engine->fed[index];
+    hl_pick       *drawn = &engine->picks[index];
+    hl_event_slot *slot  = due_event(job);
 
     if (job->fault == HL_OK)
         job->n_fed += job->n_feed;
@@ -357,15 +323,14 @@ static void draw(hl_engine *engine, int64_t index)
         job->n_reached = job->n_fed;
     if (slot == NULL)
         return;
-    HL_TRY(hl_pick_token(drawn));
-    HL_TRY(hl_sampler_accept(job->sampler, drawn->token));
-    job->tokens[job->options.n_tokens + job->n_drawn++] = drawn->token;
-    job->stop                                           = find_stop(engine, job, drawn->token);
-    finish_event(engine, job, slot, drawn);
-
-done:
-    if (status != HL_OK)
+    hl_status status = hl_draft_draw(&slot->event.token, &job->draft, drawn, job->n_fed);
+    if (status != HL_OK) {
         fail_job(engine, job, status);
+        return;
+    }
+    job->tokens[job->options.n_tokens + job->draft.n_drawn - 1] = drawn->token;
+    if (drawn->logits != NULL)
+        find_top(slot, drawn->logits, engine->config->d_vocab, drawn->row.lse, job->options.n_top);
 }
 
 static void draw_some(void *context, int64_t first, int64_t end, int member)
@@ -385,7 +350,7 @@ static void draw_all(hl_engine *engine)
         hl_job *job = engine->fed[i];
 
         engine->picks[i] = (hl_pick){ .sequence     = job->slot,
-                                      .sampler      = job->sampler,
+                                      .sampler      = job->draft.sampler,
                                       .wants_logits = job->options.n_top > 0 };
         n += due_event(job) != NULL ? 1 : 0;
     }

@@ -14,7 +14,7 @@
 
 #include <pthread.h>
 
-#include "model/pick.h"
+#include "model/generate.h"
 #include "model/session.h"
 #include "serve/engine.h"
 
@@ -42,15 +42,13 @@ struct hl_job {
     int64_t       *end_ids;
     float         *gates; /* or NULL */
     hl_head       *pattern_heads;
-    hl_sampler    *sampler;
+    hl_draft       draft;
 
     /* The worker's. */
     int64_t   slot;
-    int64_t   n_fed;     /* tokens of the text in the slot's sequence */
-    int64_t   n_reached; /* the largest n_fed so far: after a pause the tokens up to here are fed
+    int64_t   n_fed;        /* tokens of the text in the slot's sequence */
+    int64_t   n_reached;    /* the largest n_fed so far: after a pause the tokens up to here are fed
                           * again, and neither make events nor draw */
-    int64_t   n_drawn;   /* tokens drawn; they follow the prompt in `tokens` */
-    hl_stop   stop;
     int64_t   n_feed;       /* tokens of this turn's feed, */
     int64_t   first_event;  /* the place of the first event that it completes, */
     int64_t   n_completed;  /* how many it does, */

@@ -48,20 +48,20 @@ static void end_job(hl_engine *engine, hl_job *job)
 
 static bool is_complete(const hl_job *job)
 {
-    return job->fault != HL_OK || job->is_cancelled || job->stop != HL_STOP_NONE ||
+    return job->fault != HL_OK || job->is_cancelled || job->draft.stop != HL_STOP_NONE ||
            (job->options.prompt_only && !hl_engine_has_prompt(job));
 }
 
 /* What a turn made of a job; under the mutex. */
 static void count_turn(hl_engine *engine, hl_job *job)
 {
-    int64_t n_new = job->n_drawn - job->n_counted;
+    int64_t n_new = job->draft.n_drawn - job->n_counted;
 
     job->n_ready += job->n_completed;
     job->n_completed = 0;
     if (n_new > 0 && job->drawn_first == 0.0)
         job->drawn_first = hl_clock_seconds();
-    job->n_counted = job->n_drawn;
+    job->n_counted = job->draft.n_drawn;
     engine->counts.n_generated_tokens += n_new;
     if (is_complete(job))
         end_job(engine, job);
