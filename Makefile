@@ -66,7 +66,7 @@ FLAGS_avx512          := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512v
 
 # -------------------------------------------------------------------- sources
 
-FOLDERS := base formats kernels tokenize stats model measure analysis prune render serve
+FOLDERS := base formats kernels tokenize stats model measure analysis generate prune render serve
 SOURCES := $(sort $(foreach folder,$(FOLDERS),$(wildcard src/$(folder)/*.c)))
 ifdef KERNELS_ONLY
 SOURCES := $(filter-out %/json.c %/gemm.c %/linear.c,$(filter src/base/% src/kernels/%,$(SOURCES)))

@@ -20,9 +20,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "generate/engine.h"
 #include "gpt2_files.h"
 #include "series.h"
-#include "serve/engine.h"
 
 enum { MAX_CLIENTS = 64 };
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "serve/engine.h"
+#include "generate/engine.h"
 
 #define LLAMA "tests/data/families/llama3"
 #define NEOX  "tests/data/families/gpt_neox"

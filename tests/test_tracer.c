@@ -7,7 +7,7 @@
 
 #include "analysis/random.h"
 #include "formats/safetensors.h"
-#include "measure/tracer.h"
+#include "generate/tracer.h"
 #include "stats/profile_add.h"
 #include "stats/trace_parts.h"
 #include "tokenize/unicode.h"

@@ -2,8 +2,8 @@
 #ifndef HL_SERVE_METRICS_H
 #define HL_SERVE_METRICS_H
 
+#include "generate/engine.h"
 #include "headlight/base.h"
-#include "serve/engine.h"
 #include "serve/http.h"
 
 typedef struct hl_metrics hl_metrics;

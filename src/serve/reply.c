@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "measure/tracer.h"
+#include "generate/tracer.h"
 #include "model/model.h"
 
 /* Rows that see fewer keys are neither learned nor scored, as hl_tracer has it. */

@@ -11,9 +11,9 @@
 #define HL_SERVE_REPLY_H
 
 #include "base/json.h"
+#include "generate/engine.h"
 #include "headlight/model.h"
 #include "headlight/tokenizer.h"
-#include "serve/engine.h"
 #include "serve/texts.h"
 #include "serve/wire.h"
 

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
+#include "generate/engine.h"
 #include "headlight/serve.h"
-#include "serve/engine.h"
 #include "serve/http.h"
 #include "serve/looking.h"
 #include "serve/metrics.h"

@@ -9,8 +9,8 @@
 #define HL_SERVE_WIRE_H
 
 #include "base/json.h"
+#include "generate/engine.h"
 #include "headlight/prune.h"
-#include "serve/engine.h"
 
 enum {
     HL_WIRE_MAX_STOPS   = 16,

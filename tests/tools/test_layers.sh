@@ -22,7 +22,7 @@ objects() { # fragment file line...
     ! judge "$@" >"$scratch/opinion" && grep -qF "$fragment" "$scratch/opinion"
 }
 
-check "system headers anywhere" judge src/base/a.c '#include <stdio.h>' '#include "headlight.h"'
+check "system headers anywhere" judge src/base/a.c '#include <stdio.h>' '#include "headlight/base.h"'
 check "own folder" judge src/base/a.c '#include "base/b.h"'
 check "a lower folder" judge src/kernels/a.c '#include "base/b.h"'
 check "serve may use prune" judge src/serve/a.c '#include "prune/b.h"'

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "base/threads.h"
-#include "measure/tracer.h"
-#include "serve/engine_parts.h"
+#include "generate/engine_parts.h"
+#include "generate/tracer.h"
 
 /* ----------------------------------------------------------------------- slots */
 

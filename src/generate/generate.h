@@ -3,10 +3,10 @@
  *     feed  ->  of each layer: hl_draft_watch  ->  hl_session_look  ->  of each text: hl_draft_draw
  *
  * hl_generator (generate.c) goes round it with one text, whenever its caller asks for a token; the
- * engine (serve/engine_feed.c) with all texts that have a slot.  So a seed gives the same tokens,
+ * engine (engine_feed.c) with all texts that have a slot.  So a seed gives the same tokens,
  * numbers and ends in both. */
-#ifndef HL_MODEL_GENERATE_H
-#define HL_MODEL_GENERATE_H
+#ifndef HL_GENERATE_GENERATE_H
+#define HL_GENERATE_GENERATE_H
 
 #include "base/memory.h"
 #include "model/config.h"

@@ -1,6 +1,6 @@
 /* tracer.h - what is kept of a text that is being generated; hl_tracer is in headlight.h. */
-#ifndef HL_MEASURE_TRACER_H
-#define HL_MEASURE_TRACER_H
+#ifndef HL_GENERATE_TRACER_H
+#define HL_GENERATE_TRACER_H
 
 #include "headlight/trace.h"
 #include "model/config.h"

@@ -28,8 +28,8 @@
  *
  * All calls may come from any thread but the worker's, unless it says otherwise; of one job
  * only one thread may wait at a time. */
-#ifndef HL_SERVE_ENGINE_H
-#define HL_SERVE_ENGINE_H
+#ifndef HL_GENERATE_ENGINE_H
+#define HL_GENERATE_ENGINE_H
 
 #include "headlight/prune.h"
 

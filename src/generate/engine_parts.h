@@ -9,14 +9,14 @@
  *
  * A row leads to the token after it.  So a feed of the tokens [s, s + n) completes the events
  * of the tokens s + 1 to s + n, of which the last may have to be drawn first. */
-#ifndef HL_SERVE_ENGINE_PARTS_H
-#define HL_SERVE_ENGINE_PARTS_H
+#ifndef HL_GENERATE_ENGINE_PARTS_H
+#define HL_GENERATE_ENGINE_PARTS_H
 
 #include <pthread.h>
 
-#include "model/generate.h"
+#include "generate/engine.h"
+#include "generate/generate.h"
 #include "model/session.h"
-#include "serve/engine.h"
 
 /* ---------------------------------------------------------------------- jobs */
 

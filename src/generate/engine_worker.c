@@ -9,7 +9,7 @@
  * they want, under the mutex, and wake it. */
 #include "base/machine.h"
 #include "base/status.h"
-#include "serve/engine_parts.h"
+#include "generate/engine_parts.h"
 
 /* Seconds that a job may be without room for events while others wait for its slot.  They are
  * counted from when it got the slot on, so that a reader who takes an event now and then does not

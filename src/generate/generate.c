@@ -4,7 +4,7 @@
  *
  * A token is fed late, so that the last one costs no pass, and a context of N holds
  * N + 1 tokens with the one that nobody has to read. */
-#include "model/generate.h"
+#include "generate/generate.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * All memory is taken when a job is made.  The worker fills places behind the last event without
  * holding the mutex, as nobody else touches them, and then counts them in; whoever takes
  * events lets go of one by asking for the next. */
-#include "serve/engine.h"
+#include "generate/engine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "generate/engine_parts.h"
 #include "model/model.h"
-#include "serve/engine_parts.h"
 
 enum {
     DEFAULT_SLOTS  = 8,

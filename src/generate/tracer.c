@@ -10,7 +10,7 @@
  *
  * The row before each generated token is also looked at whole, and compared with the one before
  * (stats/trace_parts.h). */
-#include "measure/tracer.h"
+#include "generate/tracer.h"
 
 #include <math.h>
 #include <string.h>
