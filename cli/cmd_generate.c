@@ -29,7 +29,7 @@ typedef struct generate_result {
     double      seconds; /* of all tokens; the first needs no pass of its own */
     hl_stop     stop;
     json_t     *tokens; /* an array, or NULL */
-    json_t     *events; /* what a watch did, or NULL; borrowed */
+    json_t     *events; /* what was done of spikes, or NULL; borrowed */
     char       *text;   /* all that was shown, for JSON */
     size_t      n_text;
     size_t      text_capacity;
@@ -45,7 +45,7 @@ typedef struct generate_request {
     const char       *system;
     const char       *cache;
     const char       *activations;
-    hl_watch_options  watch;
+    hl_spike_request  spikes;
     hl_sample_options sample;
     hl_option_list    stops;
     int64_t           max_tokens;
@@ -75,6 +75,7 @@ typedef struct generation {
     int                     n_end_ids;
     hl_session             *session;
     hl_watch               *watch; /* NULL: nobody watches */
+    hl_spike_notes          notes;
     hl_monitor              monitor;
     bool                    is_monitored; /* somebody looks at a screen */
     held_token              held[MAX_RESAMPLE_BACK + 1];
@@ -207,9 +208,10 @@ static void print_stats(const generate_result *result)
 
 /* ----------------------------------------------------------------- the request */
 
-static int check_request(const generate_request *request, const hl_usage *usage)
+static int check_request(generate_request *request, const hl_usage *usage)
 {
-    int n_arguments = request->arguments.count;
+    int         n_arguments = request->arguments.count;
+    const char *problem     = hl_spike_check(&request->spikes, request->sample.temperature);
 
     if (n_arguments == 0)
         return hl_options_refuse(usage, "no model given");
@@ -220,9 +222,8 @@ static int check_request(const generate_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
     if (request->raw && (request->chat || request->system != NULL))
         return hl_options_refuse(usage, "--raw excludes --chat and --system");
-    if (hl_watch_check(&request->watch, request->sample.temperature) != NULL)
-        return hl_options_refuse(usage, "%s",
-                                 hl_watch_check(&request->watch, request->sample.temperature));
+    if (problem != NULL)
+        return hl_options_refuse(usage, "%s", problem);
     for (int i = 0; i < request->stops.count; i++) {
         if (request->stops.items[i][0] == '\0')
             return hl_options_refuse(usage, "--stop: an empty text would stop at once");
@@ -253,7 +254,7 @@ static const char ABOUT[] =
 
 static void set_defaults(generate_request *request)
 {
-    request->watch       = hl_watch_defaults();
+    request->spikes      = hl_spike_defaults();
     request->max_tokens  = 128;
     request->cache       = "f32";
     request->activations = "exact";
@@ -262,7 +263,8 @@ static void set_defaults(generate_request *request)
 static int parse_request(generate_request *request, int argc, char **argv)
 {
     hl_sample_options *sample    = &request->sample;
-    hl_watch_options  *watch     = &request->watch;
+    hl_spike_request  *spikes    = &request->spikes;
+    hl_watch_options  *watch     = &spikes->options;
     const hl_option    options[] = {
            { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
              "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
@@ -298,11 +300,11 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "what quantised weights are multiplied with (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this one instead of the model's own", 0, 0 },
-           { "trace", 0, HL_OPTION_TEXT, &watch->trace_path, "FILE",
+           { "trace", 0, HL_OPTION_TEXT, &spikes->trace_path, "FILE",
              "what was seen of all heads, token by token, to FILE", 0, 0 },
-           { "exact-rows", 0, HL_OPTION_FLAG, &watch->exact_rows, NULL,
+           { "exact-rows", 0, HL_OPTION_FLAG, &spikes->exact_rows, NULL,
              "in the trace, rows to the bit as measure has them", 0, 0 },
-           { "on-spike", 0, HL_OPTION_CHOICE, &watch->on_spike, "warn|stop|resample|exec",
+           { "on-spike", 0, HL_OPTION_CHOICE, &spikes->on_spike, "warn|stop|resample|exec",
              "what to do where attention is suddenly diffuse", 0, 0 },
            { "spike-threshold", 0, HL_OPTION_NUMBER, &watch->threshold, "Z",
              "a spike is a score above Z (3)", -1000, 1000 },
@@ -310,12 +312,12 @@ static int parse_request(generate_request *request, int argc, char **argv)
              "draw again from N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
            { "resample-max", 0, HL_OPTION_INT, &watch->resample_max, "K",
              "and do so at most K times for a spike (3)", 1, 1000 },
-           { "exec", 0, HL_OPTION_TEXT, &watch->command, "COMMAND",
+           { "exec", 0, HL_OPTION_TEXT, &spikes->command, "COMMAND",
              "gets the text as JSON and prints context for it", 0, 0 },
-           { "exec-timeout", 0, HL_OPTION_NUMBER, &watch->seconds, "S",
+           { "exec-timeout", 0, HL_OPTION_NUMBER, &spikes->seconds, "S",
              "kill COMMAND after S seconds (10)", 0, 3600 },
-           { "exec-max", 0, HL_OPTION_INT, &watch->exec_max, "N", "call COMMAND at most N times (8)",
-             1, 1 << 20 },
+           { "exec-max", 0, HL_OPTION_INT, &watch->ask_max, "N", "call COMMAND at most N times (8)", 1,
+             1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
              "plain text on a terminal, too", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
@@ -334,8 +336,8 @@ static int parse_request(generate_request *request, int argc, char **argv)
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    sample->seed = (uint64_t)request->common.seed;
-    watch->quiet = request->common.quiet || request->common.json;
+    sample->seed  = (uint64_t)request->common.seed;
+    spikes->quiet = request->common.quiet || request->common.json;
     return check_request(request, &usage);
 }
 
@@ -395,7 +397,7 @@ static int64_t choose_context(const generation *g)
     int64_t most   = hl_model_get_info(g->prompt.model)->n_ctx;
     int64_t needed = g->prompt.n_tokens + g->request->max_tokens;
 
-    if (hl_watch_action(&g->request->watch) == HL_ON_SPIKE_EXEC)
+    if (g->request->spikes.options.on_spike == HL_ON_SPIKE_ASK)
         needed += EXEC_ROOM;
     if (g->request->n_ctx != 0)
         return g->request->n_ctx;
@@ -406,8 +408,8 @@ static int64_t choose_context(const generation *g)
 
 static bool wants_watch(const generation *g)
 {
-    return g->is_monitored || g->request->watch.trace_path != NULL ||
-           g->request->watch.on_spike != NULL;
+    return g->is_monitored || g->request->spikes.trace_path != NULL ||
+           g->request->spikes.on_spike != NULL;
 }
 
 /* The session is open: it knows how long its context is. */
@@ -418,10 +420,10 @@ static hl_status open_watch(generation *g, hl_generate_options *options)
     hl_status          status  = hl_session_measure(&memory, g->prompt.model, &session);
 
     if (status == HL_OK)
-        status = hl_watch_open(&g->watch, g->prompt.model, g->prompt.tokenizer, memory.n_ctx,
-                               &g->request->watch);
+        status = hl_spike_open(&g->watch, &g->notes, &g->request->spikes, g->prompt.model,
+                               g->prompt.tokenizer, memory.n_ctx);
     if (status == HL_OK)
-        hl_watch_tap(options, g->watch);
+        hl_watch_generator(options, g->watch);
     return status;
 }
 
@@ -448,7 +450,7 @@ static int open_generation(generation *g)
              .n_threads = (int32_t)request->common.n_threads,
     };
     if (wants_watch(g))
-        hl_watch_wants(&session);
+        hl_watch_session(&session);
     hl_generate_options options = { .sample     = request->sample,
                                     .max_tokens = request->max_tokens,
                                     .ignore_end = request->ignore_end,
@@ -547,9 +549,9 @@ static int release(generation *g, int64_t n_kept)
 /* What the watch says of a token, and what becomes of it. */
 static int watch_token(generation *g, const hl_generated *token)
 {
-    const hl_watch_options *options = &g->request->watch;
-    const hl_trace         *trace   = hl_watch_trace(g->watch);
-    int64_t n_kept = hl_watch_action(options) == HL_ON_SPIKE_RESAMPLE ? options->resample_back : 0;
+    const hl_watch_options *options = &g->request->spikes.options;
+    const hl_trace         *trace   = hl_tracer_trace(hl_watch_tracer(g->watch));
+    int64_t    n_kept  = options->on_spike == HL_ON_SPIKE_RESAMPLE ? options->resample_back : 0;
     hl_watched watched = { 0 };
 
     if (g->is_monitored && g->result.n_tokens == 0 && g->n_held == 0)
@@ -558,20 +560,21 @@ static int watch_token(generation *g, const hl_generated *token)
     hl_status status = hl_watch_add(&watched, g->watch, token);
     if (status != HL_OK)
         return fail(status);
+    hl_spike_tell(&g->notes, &watched);
     if (watched.n_back > 0) {
         g->n_held -= watched.n_back - 1;
     } else {
         g->held[g->n_held++] =
             (held_token){ .token = *token,
-                          .spike = hl_trace_describe(trace, last).spike,
+                          .spike = watched.z,
                           .look  = hl_monitor_look(&g->monitor, trace, last, options->threshold) };
     }
     bool ends = watched.ends || (watched.n_back == 0 && token->stop != HL_STOP_NONE);
     int  code = release(g, ends ? 0 : n_kept);
     if (watched.ends && g->result.stop == HL_STOP_NONE)
         g->result.stop = HL_STOP_SPIKE;
-    if (code == HL_EXIT_OK && watched.inserted != NULL && g->is_monitored)
-        code = put_given(g, watched.inserted, strlen(watched.inserted));
+    if (code == HL_EXIT_OK && watched.n_inserted_tokens > 0 && g->is_monitored)
+        code = put_given(g, watched.inserted, watched.n_inserted_bytes);
     return code;
 }
 
@@ -655,36 +658,37 @@ static void end_text(generation *g)
     int64_t n_spikes   = g->watch != NULL ? hl_watch_n_spikes(g->watch, &n_entities) : 0;
 
     if (g->is_monitored)
-        hl_monitor_finish(&g->monitor, g->request->watch.threshold, n_spikes, n_entities);
+        hl_monitor_finish(&g->monitor, g->request->spikes.options.threshold, n_spikes, n_entities);
     else
         printf("\n");
     fflush(stdout);
     if (g->watch != NULL)
-        hl_watch_finish(g->watch);
+        hl_spike_finish(&g->notes);
 }
 
 static hl_status write_trace(generation *g)
 {
-    const hl_watch_options *options = &g->request->watch;
+    const hl_spike_request *request = &g->request->spikes;
+    hl_tracer              *tracer  = hl_watch_tracer(g->watch);
     hl_status               status  = HL_OK;
 
-    if (options->exact_rows)
-        status = hl_watch_retrace(g->watch, g->prompt.model, NULL,
-                                  (int32_t)g->request->common.n_threads);
-    return status == HL_OK ? hl_trace_write(hl_watch_trace(g->watch), options->trace_path) : status;
+    if (request->exact_rows)
+        status =
+            hl_tracer_retrace(tracer, g->prompt.model, NULL, (int32_t)g->request->common.n_threads);
+    return status == HL_OK ? hl_trace_write(hl_tracer_trace(tracer), request->trace_path) : status;
 }
 
 static int finish(generation *g)
 {
     const generate_request *request = g->request;
 
-    if (request->watch.trace_path != NULL) {
+    if (request->spikes.trace_path != NULL) {
         hl_status status = write_trace(g);
         if (status != HL_OK)
             return fail(status);
     }
-    if (g->watch != NULL && request->watch.on_spike != NULL)
-        g->result.events = hl_watch_events(g->watch);
+    if (g->watch != NULL && request->spikes.on_spike != NULL)
+        g->result.events = g->notes.events;
     if (g->prompt.is_chat) {
         g->result.chat_format = hl_chat_format_name(g->prompt.chat_format);
         g->result.chat_known  = g->prompt.chat_known;
@@ -709,6 +713,7 @@ static void close_generation(generation *g)
     hl_decode_stream_close(g->stream);
     hl_generator_close(g->generator);
     hl_watch_close(g->watch);
+    hl_spike_close(&g->notes);
     hl_monitor_free(&g->monitor);
     hl_session_close(g->session);
     hl_opened_prompt_close(&g->prompt);

@@ -42,6 +42,7 @@
 #include "headlight/measure.h"    /* from a model and a text to a profile; on many machines */
 #include "headlight/view.h"       /* one prompt: who looks at whom, layer by layer */
 #include "headlight/analysis.h"   /* tables, analyses, diagnoses and comparisons of profiles */
+#include "headlight/watch.h"      /* stepping in while a text is generated */
 #include "headlight/series.h"     /* a training run, checkpoint by checkpoint */
 #include "headlight/prune.h"      /* gates, rankings of heads, and which to take out */
 #include "headlight/sweep.h"      /* what switching heads off costs, over many settings */

@@ -84,6 +84,16 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
     }
 }
 
+double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given)
+{
+    if (row == NULL || position < HL_FAIR_KEYS - 1)
+        return NAN;
+    if (!is_given)
+        return hl_spikes_score(spikes, row);
+    hl_spikes_learn(spikes, row);
+    return NAN;
+}
+
 /* ----------------------------------------------- names and numbers in a text */
 
 /* No dictionary and no grammar: the first word of a sentence counts as a name, and a name
@@ -159,9 +169,6 @@ bool hl_begins_entity(const char *text, size_t begin, size_t end)
 }
 
 /* ------------------------------------------------------------------ a tracer */
-
-/* Rows that see fewer keys say little of how a head looks around (metrics.md). */
-#define FAIR_KEYS 16
 
 struct hl_tracer {
     const hl_config  *config;
@@ -423,16 +430,11 @@ hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8
     return HL_OK;
 }
 
-static void learn_prompt(hl_tracer *tracer)
+/* The score of the row that led to an entry. */
+static double score(hl_tracer *tracer, int64_t entry, bool is_given)
 {
-    int64_t first = FAIR_KEYS - 1 + tracer->offset;
-
-    for (int64_t i = tracer->learn > first ? tracer->learn : first; i < tracer->learn_to; i++) {
-        const float *row = hl_trace_at(tracer->trace, i, HL_TRACE_NORMALISED);
-        if (row != NULL)
-            hl_spikes_learn(tracer->spikes, row);
-    }
-    tracer->learn_to = 0;
+    return hl_trace_spike(tracer->spikes, hl_trace_at(tracer->trace, entry, HL_TRACE_NORMALISED),
+                          entry - tracer->offset, is_given);
 }
 
 hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
@@ -440,15 +442,15 @@ hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
     hl_trace *trace = tracer->trace;
     int64_t   entry = trace->n_tokens;
 
-    learn_prompt(tracer);
+    for (int64_t i = tracer->learn; i < tracer->learn_to; i++)
+        (void)score(tracer, i, true);
+    tracer->learn_to = 0;
     HL_NEED(reserve(tracer, entry + 1));
     HL_NEED(push_token(tracer, token->id, HL_KIND_GENERATED));
     trace->numbers[HL_TRACE_LOGPROB][entry]    = token->logprob;
     trace->numbers[HL_TRACE_VOCABULARY][entry] = token->entropy;
     trace->numbers[HL_TRACE_VARENTROPY][entry] = token->varentropy;
-    if (entry - tracer->offset >= FAIR_KEYS - 1)
-        trace->numbers[HL_TRACE_SPIKE][entry] =
-            hl_spikes_score(tracer->spikes, hl_trace_at(trace, entry, HL_TRACE_NORMALISED));
+    trace->numbers[HL_TRACE_SPIKE][entry]      = score(tracer, entry, false);
     return HL_OK;
 }
 

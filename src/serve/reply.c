@@ -12,9 +12,6 @@
 #include "generate/tracer.h"
 #include "model/model.h"
 
-/* Rows that see fewer keys are neither learned nor scored, as hl_tracer has it. */
-#define FAIR_KEYS 16
-
 struct hl_reply {
     hl_reply_options  options;
     hl_decode_stream *stream;
@@ -193,19 +190,6 @@ static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
 
 /* ------------------------------------------------------------------- headlight's numbers */
 
-static double spike_of(hl_reply *reply, const hl_job_event *event)
-{
-    const hl_model_info *info = hl_model_get_info(reply->options.model);
-    const float *row = hl_job_event_rows(event, HL_TRACE_NORMALISED, info->n_layers, info->n_heads);
-
-    if (row == NULL || event->position < FAIR_KEYS)
-        return (double)NAN;
-    if (!event->from_prompt)
-        return hl_spikes_score(reply->spikes, row);
-    hl_spikes_learn(reply->spikes, row);
-    return (double)NAN;
-}
-
 /* One over ln n', of the keys other than key 0 that the row before the event's token sees. */
 static double nosink_scale(const hl_config *config, int64_t layer, const hl_job_event *event)
 {
@@ -275,12 +259,15 @@ static json_t *pattern_values(const hl_reply *reply, const hl_job_event *event)
 
 static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
 {
-    double                 spike   = spike_of(reply, event);
+    const hl_config       *config  = reply->options.model->config;
     const hl_wire_request *request = reply->options.request;
     const hl_generated    *token   = &event->token;
     char                  *piece   = NULL;
     size_t                 n_bytes = 0;
     hl_status              status  = HL_OK;
+    const float           *row =
+        hl_job_event_rows(event, HL_TRACE_NORMALISED, config->n_layers, config->n_heads);
+    double spike = hl_trace_spike(reply->spikes, row, event->position - 1, event->from_prompt);
 
     if (event->from_prompt && !request->with_prompt)
         return HL_OK;
