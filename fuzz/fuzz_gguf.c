@@ -33,13 +33,13 @@ static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_
     for (size_t i = 0; i < array->count && i < n_most; i++) {
         int64_t       number = 0;
         double        real   = 0.0;
-        hl_gguf_text  text;
+        hl_bytes      text;
         hl_gguf_array inner;
 
         (void)hl_gguf_array_int(&number, array, i);
         (void)hl_gguf_array_float(&real, array, i);
         if (hl_gguf_array_text(&text, array, i))
-            PROMISE((size_t)(end - (const uint8_t *)text.bytes) >= text.n_bytes);
+            PROMISE((size_t)(end - (const uint8_t *)text.data) >= text.n_bytes);
         if (hl_gguf_array_array(&inner, array, i))
             read_array(&inner, end, n_most / 4);
     }
@@ -52,7 +52,7 @@ static void check_value(const hl_gguf *file, const hl_gguf_value *value, const u
     double        real    = 0.0;
     bool          yes     = false;
     size_t        n_bytes = 0;
-    hl_gguf_text  text    = { "", 0 };
+    hl_bytes      text    = { "", 0 };
     hl_gguf_array array   = { .count = 0 };
 
     PROMISE(hl_gguf_find_value(file, value->key) == value);
@@ -63,7 +63,7 @@ static void check_value(const hl_gguf *file, const hl_gguf_value *value, const u
     (void)hl_gguf_get_bool(&yes, file, value->key);
     (void)hl_gguf_get_ints(pair, 2, file, value->key);
     if (hl_gguf_get_text(&text, file, value->key) == HL_OK)
-        PROMISE(!hl_gguf_text_is(text, "llama") || text.n_bytes == 5);
+        PROMISE(!hl_bytes_equal(text, "llama") || text.n_bytes == 5);
     (void)hl_gguf_get_array(&array, file, value->key);
     read_array(&array, end, 64);
 }

@@ -34,16 +34,16 @@ static const hl_gguf_type scalars[] = { HL_GGUF_U8,  HL_GGUF_I8,  HL_GGUF_U16, H
 
 static void add_value(hl_gguf_writer *writer, const char *key, made_value *value, choices *from)
 {
-    int32_t      items[MAX_ITEMS];
-    hl_gguf_text texts[MAX_ITEMS];
-    int64_t      kind = choose(from, 0, 5);
+    int32_t  items[MAX_ITEMS];
+    hl_bytes texts[MAX_ITEMS];
+    int64_t  kind = choose(from, 0, 5);
 
     *value         = (made_value){ .number = choose(from, 0, 127), .real = choose_noise(from) };
     value->count   = (size_t)choose(from, 0, MAX_ITEMS);
     value->text[0] = (char)choose(from, 0, 255);
     for (size_t i = 0; i < MAX_ITEMS; i++) {
         items[i] = (int32_t)value->number + (int32_t)i;
-        texts[i] = (hl_gguf_text){ value->text, i % 2 };
+        texts[i] = (hl_bytes){ value->text, i % 2 };
     }
     switch (kind) {
     case 0:
@@ -101,30 +101,30 @@ static void check_array(const hl_gguf *file, const char *key, const made_value *
 
     PROMISE(hl_gguf_get_array(&array, file, key) == HL_OK && array.count == value->count);
     for (size_t i = 0; i < array.count; i++) {
-        int64_t      number = 0;
-        hl_gguf_text text   = { "", 0 };
+        int64_t  number = 0;
+        hl_bytes text   = { "", 0 };
 
         if (value->number >= 0)
             PROMISE(hl_gguf_array_int(&number, &array, i) && number == value->number + (int64_t)i);
         else
             PROMISE(hl_gguf_array_text(&text, &array, i) && text.n_bytes == i % 2 &&
-                    (text.n_bytes == 0 || text.bytes[0] == value->text[0]));
+                    (text.n_bytes == 0 || text.data[0] == value->text[0]));
     }
 }
 
 static void check_value(const hl_gguf *file, const char *key, const made_value *value)
 {
-    int64_t      number = 0;
-    double       real   = 0.0;
-    bool         yes    = false;
-    hl_gguf_text text   = { "", 0 };
+    int64_t  number = 0;
+    double   real   = 0.0;
+    bool     yes    = false;
+    hl_bytes text   = { "", 0 };
 
     PROMISE(hl_gguf_find_value(file, key) != NULL);
     PROMISE(hl_gguf_find_value(file, key)->type == value->type);
     if (value->type == HL_GGUF_ARRAY) {
         check_array(file, key, value);
     } else if (value->type == HL_GGUF_TEXT) {
-        PROMISE(hl_gguf_get_text(&text, file, key) == HL_OK && hl_gguf_text_is(text, value->text));
+        PROMISE(hl_gguf_get_text(&text, file, key) == HL_OK && hl_bytes_equal(text, value->text));
     } else if (value->type == HL_GGUF_BOOL) {
         PROMISE(hl_gguf_get_bool(&yes, file, key) == HL_OK && yes == (value->number % 2 == 1));
     } else if (value->type == HL_GGUF_F32 || value->type == HL_GGUF_F64) {

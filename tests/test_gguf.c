@@ -82,11 +82,11 @@ static void values_of_every_type_are_read(void **state)
     assert_true(real == 0.25);
     assert_ok(hl_gguf_get_bool(&yes, file, "bool"));
     assert_true(yes);
-    hl_gguf_text text = { 0 };
+    hl_bytes text = { 0 };
     assert_ok(hl_gguf_get_text(&text, file, "text"));
-    assert_true(hl_gguf_text_is(text, "llama"));
-    assert_false(hl_gguf_text_is(text, "llam"));
-    assert_false(hl_gguf_text_is(text, "llamas"));
+    assert_true(hl_bytes_equal(text, "llama"));
+    assert_false(hl_bytes_equal(text, "llam"));
+    assert_false(hl_bytes_equal(text, "llamas"));
     assert_string_equal(hl_gguf_value_at(file, 0)->key, "u8");
     assert_null(hl_gguf_value_at(file, 14));
     hl_gguf_close(file);
@@ -99,7 +99,7 @@ static void arrays_are_read(void **state)
     image         made   = whole_image();
     hl_gguf      *file   = accept_image(&made);
     hl_gguf_array array  = { 0 };
-    hl_gguf_text  text   = { 0 };
+    hl_bytes      text   = { 0 };
     int64_t       number = 0, layers[3] = { 0 };
     double        real = 0.0;
 
@@ -111,8 +111,8 @@ static void arrays_are_read(void **state)
     assert_false(hl_gguf_array_text(&text, &array, 0));
     assert_false(hl_gguf_array_array(&array, &array, 0));
     assert_ok(hl_gguf_get_array(&array, file, "words"));
-    assert_true(hl_gguf_array_text(&text, &array, 2) && hl_gguf_text_is(text, "three"));
-    assert_true(hl_gguf_array_text(&text, &array, 1) && hl_gguf_text_is(text, ""));
+    assert_true(hl_gguf_array_text(&text, &array, 2) && hl_bytes_equal(text, "three"));
+    assert_true(hl_gguf_array_text(&text, &array, 1) && hl_bytes_equal(text, ""));
     assert_false(hl_gguf_array_text(&text, &array, 3));
     assert_false(hl_gguf_array_int(&number, &array, 0));
 
@@ -136,7 +136,7 @@ static void missing_keys_leave_the_default(void **state)
     int64_t       number = 7;
     double        real   = 7.0;
     bool          yes    = true;
-    hl_gguf_text  text   = { "seven", 5 };
+    hl_bytes      text   = { "seven", 5 };
     hl_gguf_array array  = { .count = 7 };
 
     assert_ok(hl_gguf_get_int(&number, file, "none"));
@@ -233,7 +233,7 @@ static void nested_arrays_are_read(void **state)
 {
     (void)state;
     hl_gguf_array outer = { 0 }, inner = { 0 };
-    hl_gguf_text  text = { 0 };
+    hl_bytes      text = { 0 };
     image         file = start_image(0, 1);
 
     put_key(&file, "nested", HL_GGUF_ARRAY); /* [[], ["a", "bc"]] */
@@ -249,7 +249,7 @@ static void nested_arrays_are_read(void **state)
     assert_ok(hl_gguf_get_array(&outer, parsed, "nested"));
     assert_true(hl_gguf_array_array(&inner, &outer, 0) && inner.count == 0);
     assert_true(hl_gguf_array_array(&inner, &outer, 1) && inner.count == 2);
-    assert_true(hl_gguf_array_text(&text, &inner, 1) && hl_gguf_text_is(text, "bc"));
+    assert_true(hl_gguf_array_text(&text, &inner, 1) && hl_bytes_equal(text, "bc"));
     assert_false(hl_gguf_array_array(&inner, &outer, 2));
     hl_gguf_close(parsed);
 }

@@ -69,7 +69,7 @@ static void check_file(const char *path)
 {
     hl_gguf      *file  = NULL;
     hl_gguf_array words = { 0 };
-    hl_gguf_text  text  = { 0 };
+    hl_bytes      text  = { 0 };
 
     assert_ok(hl_gguf_open(&file, path));
     assert_non_null(hl_gguf_find(file, "token_embd.weight"));

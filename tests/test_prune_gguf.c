@@ -46,10 +46,10 @@ static const char *family_path(const char *name)
 
 static void check_architecture(const hl_model *model, const char *wanted)
 {
-    hl_gguf_text name = { 0 };
+    hl_bytes name = { 0 };
 
     assert_ok(hl_gguf_get_text(&name, hl_tensors_gguf(model->tensors), "general.architecture"));
-    assert_true(hl_gguf_text_is(name, wanted));
+    assert_true(hl_bytes_equal(name, wanted));
 }
 
 /* In f32 the same numbers, wherever they came from: a folder or a GGUF file. */

@@ -149,14 +149,14 @@ static void qwen2(void **state)
 static void check_texts(const hl_gguf *file, const char *key, const hl_bytes *texts, size_t count)
 {
     hl_gguf_array array = { 0 };
-    hl_gguf_text  text  = { 0 };
+    hl_bytes      text  = { 0 };
 
     assert_ok(hl_gguf_get_array(&array, file, key));
     assert_int_equal(array.count, count);
     for (size_t i = 0; i < count; i++) {
         assert_true(hl_gguf_array_text(&text, &array, i));
         assert_int_equal(text.n_bytes, texts[i].n_bytes);
-        assert_memory_equal(text.bytes, texts[i].data, text.n_bytes);
+        assert_memory_equal(text.data, texts[i].data, text.n_bytes);
     }
 }
 
@@ -178,19 +178,19 @@ static void check_converted(const char *from, const char *converted)
     hl_tokenizer    *tokenizer = open_tokenizer(from);
     hl_gguf         *file      = NULL;
     hl_vocab_export *vocab     = NULL;
-    hl_gguf_text     text      = { 0 };
+    hl_bytes         text      = { 0 };
 
     assert_ok(hl_gguf_open(&file, converted));
     assert_ok(hl_vocab_export_new(&vocab, tokenizer, tokenizer->vocab.n_ids));
     const hl_vocab_source *source = hl_vocab_export_source(vocab);
     assert_ok(hl_gguf_get_text(&text, file, PREFIX "model"));
-    assert_true(hl_gguf_text_is(text, source->model));
+    assert_true(hl_bytes_equal(text, source->model));
     check_texts(file, PREFIX "tokens", source->tokens, source->n_tokens);
     check_types(file, source);
     if (source->n_merges > 0) {
         check_texts(file, PREFIX "merges", source->merges, source->n_merges);
         assert_ok(hl_gguf_get_text(&text, file, PREFIX "pre"));
-        assert_true(hl_gguf_text_is(text, source->pre));
+        assert_true(hl_bytes_equal(text, source->pre));
     }
     hl_vocab_export_free(vocab);
     hl_gguf_close(file);

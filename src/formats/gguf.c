@@ -32,6 +32,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/utf8.h"
 
 #define MAX_DEPTH        8          /* of arrays in arrays; one is the usual depth */
 #define MAX_KEY          65535      /* bytes */
@@ -57,24 +58,20 @@ struct hl_gguf {
 static const struct {
     const char *name;
     size_t      n_bytes; /* 0: it says itself */
+    char        kind;    /* 'u'nsigned or signed 'i'nteger, or something else */
 } types[HL_GGUF_N_TYPES] = {
-    [HL_GGUF_U8] = { "a u8", 1 },     [HL_GGUF_I8] = { "an i8", 1 },
-    [HL_GGUF_U16] = { "a u16", 2 },   [HL_GGUF_I16] = { "an i16", 2 },
-    [HL_GGUF_U32] = { "a u32", 4 },   [HL_GGUF_I32] = { "an i32", 4 },
-    [HL_GGUF_F32] = { "an f32", 4 },  [HL_GGUF_BOOL] = { "a boolean", 1 },
-    [HL_GGUF_TEXT] = { "a text", 0 }, [HL_GGUF_ARRAY] = { "an array", 0 },
-    [HL_GGUF_U64] = { "a u64", 8 },   [HL_GGUF_I64] = { "an i64", 8 },
-    [HL_GGUF_F64] = { "an f64", 8 },
+    [HL_GGUF_U8] = { "a u8", 1, 'u' },     [HL_GGUF_I8] = { "an i8", 1, 'i' },
+    [HL_GGUF_U16] = { "a u16", 2, 'u' },   [HL_GGUF_I16] = { "an i16", 2, 'i' },
+    [HL_GGUF_U32] = { "a u32", 4, 'u' },   [HL_GGUF_I32] = { "an i32", 4, 'i' },
+    [HL_GGUF_F32] = { "an f32", 4, 'f' },  [HL_GGUF_BOOL] = { "a boolean", 1, 'b' },
+    [HL_GGUF_TEXT] = { "a text", 0, 't' }, [HL_GGUF_ARRAY] = { "an array", 0, 'a' },
+    [HL_GGUF_U64] = { "a u64", 8, 'u' },   [HL_GGUF_I64] = { "an i64", 8, 'i' },
+    [HL_GGUF_F64] = { "an f64", 8, 'f' },
 };
 
 size_t hl_gguf_type_bytes(hl_gguf_type type)
 {
     return (unsigned)type < HL_GGUF_N_TYPES ? types[type].n_bytes : 0;
-}
-
-bool hl_gguf_text_is(hl_gguf_text text, const char *word)
-{
-    return text.n_bytes == strlen(word) && memcmp(text.bytes, word, text.n_bytes) == 0;
 }
 
 /* ------------------------------------------------------------------- cursor */
@@ -102,72 +99,52 @@ static hl_status take(const uint8_t **out, cursor *c, uint64_t n_bytes)
     return HL_OK;
 }
 
+static hl_status take_number(void *out, cursor *c, size_t n_bytes)
+{
+    const uint8_t *bytes = NULL;
+
+    HL_NEED(take(&bytes, c, n_bytes));
+    memcpy(out, bytes, n_bytes);
+    return HL_OK;
+}
+
 static hl_status take_u32(uint32_t *out, cursor *c)
 {
-    const uint8_t *bytes  = NULL;
-    hl_status      status = take(&bytes, c, sizeof *out);
-
-    if (status == HL_OK)
-        memcpy(out, bytes, sizeof *out);
-    return status;
+    return take_number(out, c, sizeof *out);
 }
 
 static hl_status take_u64(uint64_t *out, cursor *c)
 {
-    const uint8_t *bytes  = NULL;
-    hl_status      status = take(&bytes, c, sizeof *out);
-
-    if (status == HL_OK)
-        memcpy(out, bytes, sizeof *out);
-    return status;
+    return take_number(out, c, sizeof *out);
 }
 
-static hl_status take_text(hl_gguf_text *out, cursor *c)
+static hl_status take_text(hl_bytes *out, cursor *c)
 {
     const uint8_t *bytes   = NULL;
     uint64_t       n_bytes = 0;
 
     HL_NEED(take_u64(&n_bytes, c));
     HL_NEED(take(&bytes, c, n_bytes));
-    *out = (hl_gguf_text){ (const char *)bytes, (size_t)n_bytes };
+    *out = (hl_bytes){ (const char *)bytes, (size_t)n_bytes };
     return HL_OK;
 }
 
-/* How many bytes a UTF-8 character takes; 0 where there is none, and for NUL. */
-static size_t utf8_character(const uint8_t *p, size_t n_left)
-{
-    static const uint32_t least[5] = { 0, 1, 0x80, 0x800, 0x10000 };
-    size_t                length   = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    uint32_t              code     = length == 1 ? p[0] : p[0] & (0x7fU >> length);
-
-    if (length > n_left || (p[0] >= 0x80 && p[0] < 0xc0) || p[0] >= 0xf8)
-        return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (p[i] & 0x3f);
-    }
-    bool is_surrogate = code >= 0xd800 && code < 0xe000;
-    return code < least[length] || code > 0x10ffff || is_surrogate ? 0 : length;
-}
-
 /* A key or the name of a tensor: not empty, not too long, UTF-8 without NUL. */
-static hl_status take_name(char **out, cursor *c, size_t max_bytes, const char *what)
+static hl_status take_name(const char **out, cursor *c, size_t max_bytes, const char *what)
 {
-    hl_gguf_text text   = { 0 };
-    hl_status    status = take_text(&text, c);
+    hl_bytes text = { NULL, 0 };
+    char    *copy = NULL;
 
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", what);
+    HL_NEED(hl_fail_within(take_text(&text, c), "%s", what));
     if (text.n_bytes == 0 || text.n_bytes > max_bytes)
         return hl_fail(HL_BAD_INPUT, "%s has %zu bytes, wanted 1 to %zu", what, text.n_bytes,
                        max_bytes);
-    for (size_t at = 0, length; at < text.n_bytes; at += length) {
-        length = utf8_character((const uint8_t *)text.bytes + at, text.n_bytes - at);
-        if (length == 0)
-            return hl_fail(HL_BAD_INPUT, "%s is not valid UTF-8", what);
-    }
-    return hl_strndup(out, text.bytes, text.n_bytes);
+    if (hl_utf8_find_bad(text.data, text.n_bytes) < text.n_bytes ||
+        memchr(text.data, '\0', text.n_bytes) != NULL)
+        return hl_fail(HL_BAD_INPUT, "%s is not valid UTF-8", what);
+    HL_NEED(hl_strndup(&copy, text.data, text.n_bytes));
+    *out = copy;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- metadata */
@@ -178,7 +155,7 @@ static hl_status skip_array(cursor *c, int depth, uint64_t **starts);
 static hl_status skip_value(cursor *c, uint32_t type, int depth)
 {
     const uint8_t *bytes = NULL;
-    hl_gguf_text   text;
+    hl_bytes       text;
 
     if (type == HL_GGUF_TEXT)
         return take_text(&text, c);
@@ -245,31 +222,23 @@ hl_status hl_gguf_measure(size_t *out, hl_gguf_type type, const uint8_t *bytes, 
     return status;
 }
 
+/* Behind its key.  What it allocates is the value's also on failure: the file frees it. */
 static hl_status read_value(hl_gguf_value *value, cursor *c)
 {
-    hl_status status = HL_OK;
     uint32_t  type   = 0;
-    char     *key    = NULL;
     uint64_t *starts = NULL;
 
-    HL_TRY(take_name(&key, c, MAX_KEY, "a key"));
-    value->key = key;
-    HL_TRY(take_u32(&type, c));
-    size_t begin  = c->at;
-    status        = type == HL_GGUF_ARRAY ? skip_array(c, 0, &starts) : skip_value(c, type, 0);
-    value->starts = starts; /* kept also on failure: the file frees it */
-    if (status == HL_OK) {
-        value->type    = (hl_gguf_type)type;
-        value->bytes   = c->bytes + begin;
-        value->n_bytes = c->at - begin;
-        if (type == HL_GGUF_BOOL && value->bytes[0] > 1)
-            status = hl_fail(HL_BAD_INPUT, "a boolean of %d", value->bytes[0]);
-    }
-
-done:
-    if (status != HL_OK && value->key != NULL)
-        return hl_fail_within(status, "key '%s'", value->key);
-    return status;
+    HL_NEED(take_u32(&type, c));
+    value->type      = (hl_gguf_type)type;
+    value->bytes     = c->bytes + c->at;
+    size_t    begin  = c->at;
+    hl_status status = type == HL_GGUF_ARRAY ? skip_array(c, 0, &starts) : skip_value(c, type, 0);
+    value->starts    = starts;
+    value->n_bytes   = c->at - begin;
+    HL_NEED(status);
+    if (type == HL_GGUF_BOOL && value->bytes[0] > 1)
+        return hl_fail(HL_BAD_INPUT, "a boolean of %d", value->bytes[0]);
+    return HL_OK;
 }
 
 static int compare_keys(const void *left, const void *right)
@@ -283,8 +252,11 @@ static hl_status read_values(hl_gguf *file, cursor *c, uint64_t n_values)
 {
     HL_NEED(HL_ALLOC_ZEROED(&file->values, (size_t)n_values));
     HL_NEED(HL_ALLOC(&file->by_key, (size_t)n_values));
-    for (uint64_t i = 0; i < n_values; i++)
-        HL_NEED(read_value(&file->values[file->n_values++], c));
+    for (uint64_t i = 0; i < n_values; i++) {
+        hl_gguf_value *value = &file->values[file->n_values++];
+        HL_NEED(take_name(&value->key, c, MAX_KEY, "a key"));
+        HL_NEED(hl_fail_within(read_value(value, c), "key '%s'", value->key));
+    }
     for (size_t i = 0; i < file->n_values; i++)
         file->by_key[i] = &file->values[i];
     qsort(file->by_key, file->n_values, sizeof *file->by_key, compare_keys);
@@ -335,28 +307,19 @@ static hl_status read_shape(hl_tensor *tensor, cursor *c)
     return HL_OK;
 }
 
-/* Everything but the place, which is not known before the last info is read; the
+/* Everything but the name and the place, which is not known before the last info is read; the
  * offset waits in *offset. */
 static hl_status read_info(hl_tensor *tensor, uint64_t *offset, cursor *c)
 {
-    hl_status status = HL_OK;
-    uint32_t  type   = 0;
-    char     *name   = NULL;
+    uint32_t type = 0;
 
-    HL_TRY(take_name(&name, c, HL_GGUF_MAX_NAME, "the name of a tensor"));
-    tensor->name = name;
-    HL_TRY(read_shape(tensor, c));
-    HL_TRY(take_u32(&type, c));
-    HL_TRY(take_u64(offset, c));
+    HL_NEED(read_shape(tensor, c));
+    HL_NEED(take_u32(&type, c));
+    HL_NEED(take_u64(offset, c));
     if (!hl_dtype_from_ggml(&tensor->dtype, type))
-        HL_TRY(
-            hl_fail(HL_UNSUPPORTED, "its type %u (%s) is not read here", type, foreign_type(type)));
-    HL_TRY(hl_tensor_bytes(&tensor->n_bytes, tensor));
-
-done:
-    if (status != HL_OK && tensor->name != NULL)
-        return hl_fail_within(status, "tensor '%s'", tensor->name);
-    return status;
+        return hl_fail(HL_UNSUPPORTED, "its type %u (%s) is not read here", type,
+                       foreign_type(type));
+    return hl_tensor_bytes(&tensor->n_bytes, tensor);
 }
 
 static hl_status place(hl_tensor *tensor, uint64_t offset, const uint8_t *data, size_t n_data,
@@ -384,13 +347,6 @@ static int compare_places(const void *left, const void *right)
     return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes); /* empty ones first */
 }
 
-static int compare_names(const void *left, const void *right)
-{
-    const hl_tensor *const *a = left;
-    const hl_tensor *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
-}
-
 /* by_name in the order of the data for a moment, then as it is called. */
 static hl_status check_places_and_names(hl_gguf *file)
 {
@@ -402,7 +358,7 @@ static hl_status check_places_and_names(hl_gguf *file)
         if ((const char *)one->data + one->n_bytes > (const char *)next->data)
             return hl_fail(HL_BAD_INPUT, "tensor '%s' overlaps tensor '%s'", next->name, one->name);
     }
-    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
+    hl_tensors_sort(file->by_name, file->n_tensors);
     for (size_t i = 1; i < file->n_tensors; i++) {
         if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
             return hl_fail(HL_BAD_INPUT, "tensor '%s' is there twice", file->by_name[i]->name);
@@ -434,8 +390,11 @@ static hl_status read_tensors(hl_gguf *file, cursor *c, uint64_t n_tensors)
     HL_NEED(HL_ALLOC_ZEROED(&file->tensors, (size_t)n_tensors));
     HL_NEED(HL_ALLOC(&file->by_name, (size_t)n_tensors));
     HL_NEED(HL_ALLOC(&offsets, (size_t)n_tensors));
-    for (uint64_t i = 0; i < n_tensors; i++)
-        HL_NEED(read_info(&file->tensors[file->n_tensors++], &offsets[i], c));
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        hl_tensor *tensor = &file->tensors[file->n_tensors++];
+        HL_NEED(take_name(&tensor->name, c, HL_GGUF_MAX_NAME, "the name of a tensor"));
+        HL_NEED(hl_fail_within(read_info(tensor, &offsets[i], c), "tensor '%s'", tensor->name));
+    }
 
     HL_NEED(read_alignment(&alignment, file));
     size_t padding = (alignment - c->at % alignment) % alignment;
@@ -484,28 +443,27 @@ static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tenso
     return HL_OK;
 }
 
+static hl_status parse(hl_gguf *file, const uint8_t *bytes, size_t n_bytes)
+{
+    cursor   c         = { .bytes = bytes, .n_bytes = n_bytes };
+    uint64_t n_values  = 0;
+    uint64_t n_tensors = 0;
+
+    HL_NEED(read_start(file, &n_values, &n_tensors, &c));
+    HL_NEED(read_values(file, &c, n_values));
+    return read_tensors(file, &c, n_tensors);
+}
+
 hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where)
 {
-    hl_status status    = HL_OK;
-    hl_gguf  *file      = NULL;
-    cursor    c         = { .bytes = bytes, .n_bytes = n_bytes };
-    uint64_t  n_values  = 0;
-    uint64_t  n_tensors = 0;
+    HL_CLOSED(hl_gguf_close) hl_gguf *file = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
-    HL_TRY(hl_strdup(&file->where, where));
-    HL_TRY(read_start(file, &n_values, &n_tensors, &c));
-    HL_TRY(read_values(file, &c, n_values));
-    HL_TRY(read_tensors(file, &c, n_tensors));
-    *out = file;
-    file = NULL;
-
-done:
-    hl_gguf_close(file);
-    if (status != HL_OK)
-        hl_fail_within(status, "%s", where);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&file, 1));
+    HL_NEED(hl_strdup(&file->where, where));
+    HL_NEED(hl_fail_within(parse(file, bytes, n_bytes), "%s", where));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 hl_status hl_gguf_open(hl_gguf **out, const char *path)
@@ -563,11 +521,7 @@ const hl_tensor *hl_gguf_at(const hl_gguf *file, size_t index)
 
 const hl_tensor *hl_gguf_find(const hl_gguf *file, const char *name)
 {
-    hl_tensor               wanted = { .name = name };
-    const hl_tensor        *key    = &wanted;
-    const hl_tensor *const *found =
-        bsearch(&key, file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
-    return found != NULL ? *found : NULL;
+    return hl_tensors_among(file->by_name, file->n_tensors, name);
 }
 
 size_t hl_gguf_n_values(const hl_gguf *file)
@@ -591,49 +545,21 @@ const hl_gguf_value *hl_gguf_find_value(const hl_gguf *file, const char *key)
 
 /* ----------------------------------------------------- numbers of any type */
 
-#define LOAD(type, bytes)                                                                          \
-    type x;                                                                                        \
-    memcpy(&x, bytes, sizeof x)
-
 /* False for what is no integer, and for a u64 that is too large. */
 static bool load_int(int64_t *out, hl_gguf_type type, const uint8_t *bytes)
 {
-    switch (type) {
-    case HL_GGUF_U8:
-        *out = bytes[0];
-        return true;
-    case HL_GGUF_I8:
-        *out = bytes[0] < 128 ? bytes[0] : bytes[0] - 256;
-        return true;
-    case HL_GGUF_U16: {
-        LOAD(uint16_t, bytes);
-        *out = x;
-        return true;
-    }
-    case HL_GGUF_I16: {
-        LOAD(int16_t, bytes);
-        *out = x;
-        return true;
-    }
-    case HL_GGUF_U32: {
-        LOAD(uint32_t, bytes);
-        *out = x;
-        return true;
-    }
-    case HL_GGUF_I32: {
-        LOAD(int32_t, bytes);
-        *out = x;
-        return true;
-    }
-    case HL_GGUF_U64:
-    case HL_GGUF_I64: {
-        LOAD(int64_t, bytes);
-        *out = x;
-        return type == HL_GGUF_I64 || x >= 0;
-    }
-    default:
+    uint64_t bits    = 0;
+    size_t   n_bytes = types[type].n_bytes;
+    char     kind    = types[type].kind;
+
+    if (kind != 'u' && kind != 'i')
         return false;
-    }
+    memcpy(&bits, bytes, n_bytes);
+    uint64_t sign = UINT64_C(1) << (8 * n_bytes - 1);
+    if (kind == 'i') /* as far below 0 as the bits are beyond the sign */
+        bits = (bits ^ sign) - sign;
+    *out = (int64_t)bits;
+    return kind == 'i' || *out >= 0;
 }
 
 /* An integer, or a boolean as 0 or 1. */
@@ -648,28 +574,28 @@ static bool load_int_or_bool(int64_t *out, hl_gguf_type type, const uint8_t *byt
 static bool load_float(double *out, hl_gguf_type type, const uint8_t *bytes)
 {
     int64_t integer = 0;
+    float   narrow  = 0.0f;
 
-    if (type == HL_GGUF_F32) {
-        LOAD(float, bytes);
-        *out = (double)x;
-        return true;
-    }
     if (type == HL_GGUF_F64) {
-        LOAD(double, bytes);
-        *out = x;
-        return true;
+        memcpy(out, bytes, sizeof *out);
+    } else if (type == HL_GGUF_F32) {
+        memcpy(&narrow, bytes, sizeof narrow);
+        *out = (double)narrow;
+    } else {
+        if (!load_int(&integer, type, bytes))
+            return false;
+        *out = (double)integer;
     }
-    if (!load_int(&integer, type, bytes))
-        return false;
-    *out = (double)integer;
     return true;
 }
 
 /* A text begins with its length. */
-static hl_gguf_text load_text(const uint8_t *bytes)
+static hl_bytes load_text(const uint8_t *bytes)
 {
-    LOAD(uint64_t, bytes);
-    return (hl_gguf_text){ (const char *)bytes + sizeof x, (size_t)x };
+    uint64_t length;
+
+    memcpy(&length, bytes, sizeof length);
+    return (hl_bytes){ (const char *)bytes + sizeof length, (size_t)length };
 }
 
 static hl_gguf_array load_array(const uint8_t *bytes, const uint64_t *starts)
@@ -722,39 +648,41 @@ hl_status hl_gguf_get_float(double *out, const hl_gguf *file, const char *key)
     return HL_OK;
 }
 
+/* The value of that type; NULL if the key is missing. */
+static hl_status find_typed(const hl_gguf_value **out, const hl_gguf *file, const char *key,
+                            hl_gguf_type type)
+{
+    *out = hl_gguf_find_value(file, key);
+    return *out == NULL || (*out)->type == type ? HL_OK : wrong_type(file, *out, types[type].name);
+}
+
 hl_status hl_gguf_get_bool(bool *out, const hl_gguf *file, const char *key)
 {
-    const hl_gguf_value *value = hl_gguf_find_value(file, key);
+    const hl_gguf_value *value = NULL;
 
-    if (value == NULL)
-        return HL_OK;
-    if (value->type != HL_GGUF_BOOL)
-        return wrong_type(file, value, "a boolean");
-    *out = value->bytes[0] != 0;
+    HL_NEED(find_typed(&value, file, key, HL_GGUF_BOOL));
+    if (value != NULL)
+        *out = value->bytes[0] != 0;
     return HL_OK;
 }
 
-hl_status hl_gguf_get_text(hl_gguf_text *out, const hl_gguf *file, const char *key)
+hl_status hl_gguf_get_text(hl_bytes *out, const hl_gguf *file, const char *key)
 {
-    const hl_gguf_value *value = hl_gguf_find_value(file, key);
+    const hl_gguf_value *value = NULL;
 
-    if (value == NULL)
-        return HL_OK;
-    if (value->type != HL_GGUF_TEXT)
-        return wrong_type(file, value, "a text");
-    *out = load_text(value->bytes);
+    HL_NEED(find_typed(&value, file, key, HL_GGUF_TEXT));
+    if (value != NULL)
+        *out = load_text(value->bytes);
     return HL_OK;
 }
 
 hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key)
 {
-    const hl_gguf_value *value = hl_gguf_find_value(file, key);
+    const hl_gguf_value *value = NULL;
 
-    if (value == NULL)
-        return HL_OK;
-    if (value->type != HL_GGUF_ARRAY)
-        return wrong_type(file, value, "an array");
-    *out = load_array(value->bytes, value->starts);
+    HL_NEED(find_typed(&value, file, key, HL_GGUF_ARRAY));
+    if (value != NULL)
+        *out = load_array(value->bytes, value->starts);
     return HL_OK;
 }
 
@@ -824,7 +752,7 @@ bool hl_gguf_array_float(double *out, const hl_gguf_array *array, size_t index)
     return index < array->count && load_float(out, array->type, element(array, index));
 }
 
-bool hl_gguf_array_text(hl_gguf_text *out, const hl_gguf_array *array, size_t index)
+bool hl_gguf_array_text(hl_bytes *out, const hl_gguf_array *array, size_t index)
 {
     if (index >= array->count || array->type != HL_GGUF_TEXT)
         return false;

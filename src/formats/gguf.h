@@ -1,14 +1,13 @@
 /* gguf.h - reading and writing GGUF files, the format of llama.cpp.
  *
- *     hl_gguf     *file     = NULL;
- *     int64_t      n_layers = 0;
- *     hl_gguf_text family   = { 0 };
- *     HL_TRY(hl_gguf_open(&file, "model.gguf"));
- *     HL_TRY(hl_gguf_get_text(&family, file, "general.architecture"));
- *     HL_TRY(hl_gguf_get_int(&n_layers, file, "llama.block_count"));
+ *     int64_t                           n_layers = 0;
+ *     hl_bytes                          family   = { 0 };
+ *     HL_CLOSED(hl_gguf_close) hl_gguf *file     = NULL;
+ *
+ *     HL_NEED(hl_gguf_open(&file, "model.gguf"));
+ *     HL_NEED(hl_gguf_get_text(&family, file, "general.architecture"));
+ *     HL_NEED(hl_gguf_get_int(&n_layers, file, "llama.block_count"));
  *     const hl_tensor *embedding = hl_gguf_find(file, "token_embd.weight");
- *   done:
- *     hl_gguf_close(file);
  *
  * The file is mapped: texts, arrays and tensors are borrowed from the mapping.
  * Every count, size and offset is checked when the file is opened.  Shapes are
@@ -16,7 +15,7 @@
 #ifndef HL_FORMATS_GGUF_H
 #define HL_FORMATS_GGUF_H
 
-#include "base/memory.h"
+#include "base/buffer.h"
 #include "formats/tensors.h"
 #include "headlight/base.h"
 
@@ -46,14 +45,6 @@ typedef enum hl_gguf_type {
     HL_GGUF_F64,
     HL_GGUF_N_TYPES
 } hl_gguf_type;
-
-/* Any bytes, most often UTF-8; no NUL ends them. */
-typedef struct hl_gguf_text {
-    const char *bytes;
-    size_t      n_bytes;
-} hl_gguf_text;
-
-bool hl_gguf_text_is(hl_gguf_text text, const char *word);
 
 /* An array of the metadata; elements are read with the calls below. */
 typedef struct hl_gguf_array {
@@ -105,7 +96,7 @@ const hl_gguf_value *hl_gguf_find_value(const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_int(int64_t *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_float(double *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_bool(bool *out, const hl_gguf *file, const char *key);
-hl_status hl_gguf_get_text(hl_gguf_text *out, const hl_gguf *file, const char *key);
+hl_status hl_gguf_get_text(hl_bytes *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key);
 /* For what is one number or one a layer: an integer (or boolean) for all of
  * out (count), or an array of exactly so many. */
@@ -115,7 +106,7 @@ hl_status hl_gguf_get_ints(int64_t *out, size_t count, const hl_gguf *file, cons
  * integers 0 and 1.  Constant time, but for what is inside an inner array. */
 bool hl_gguf_array_int(int64_t *out, const hl_gguf_array *array, size_t index);
 bool hl_gguf_array_float(double *out, const hl_gguf_array *array, size_t index);
-bool hl_gguf_array_text(hl_gguf_text *out, const hl_gguf_array *array, size_t index);
+bool hl_gguf_array_text(hl_bytes *out, const hl_gguf_array *array, size_t index);
 bool hl_gguf_array_array(hl_gguf_array *out, const hl_gguf_array *array, size_t index);
 
 /* Bytes of one value of this type, 0 for texts and arrays. */
@@ -144,7 +135,7 @@ void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text)
 /* Elements as C stores them: int32_t for HL_GGUF_I32, and so on. */
 void hl_gguf_add_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
                          const void *elements, size_t count);
-void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_text *texts,
+void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_bytes *texts,
                        size_t count);
 /* As stored in a file: for copying, and for arrays of arrays. */
 void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value);

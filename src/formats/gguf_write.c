@@ -53,31 +53,25 @@ void hl_gguf_writer_free(hl_gguf_writer *writer)
 static hl_status append_value(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
                               uint8_t *bytes, size_t n_bytes)
 {
-    hl_status status   = HL_OK;
-    char     *key_copy = NULL;
+    HL_FREED uint8_t *held     = bytes;
+    char             *key_copy = NULL;
 
-    HL_TRY(HL_GROW(&writer->values, &writer->value_capacity, writer->n_values, 1));
-    HL_TRY(hl_strdup(&key_copy, key));
-    writer->values[writer->n_values++] =
-        (hl_gguf_value){ .key = key_copy, .type = type, .bytes = bytes, .n_bytes = n_bytes };
-    bytes = NULL;
-
-done:
-    hl_free(bytes);
-    return status;
+    HL_NEED(HL_GROW(&writer->values, &writer->value_capacity, writer->n_values, 1));
+    HL_NEED(hl_strdup(&key_copy, key));
+    writer->values[writer->n_values++] = (hl_gguf_value){
+        .key = key_copy, .type = type, .bytes = hl_taken(&held), .n_bytes = n_bytes
+    };
+    return HL_OK;
 }
 
-static void add_copy(hl_gguf_writer *writer, const char *key, hl_gguf_type type, const void *bytes,
-                     size_t n_bytes)
+static hl_status append_copy(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
+                             const void *bytes, size_t n_bytes)
 {
-    uint8_t  *copy   = NULL;
-    hl_status status = HL_ALLOC(&copy, n_bytes);
+    uint8_t *copy = NULL;
 
-    if (status == HL_OK) {
-        memcpy(copy, bytes, n_bytes);
-        status = append_value(writer, key, type, copy, n_bytes);
-    }
-    hl_keep_error(&writer->error, status);
+    HL_NEED(HL_ALLOC(&copy, n_bytes));
+    memcpy(copy, bytes, n_bytes);
+    return append_value(writer, key, type, copy, n_bytes);
 }
 
 /* Does the value fit the type?  If so its lowest bytes are what is stored. */
@@ -107,30 +101,29 @@ void hl_gguf_add_int(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
 
     if (writer->error.status != HL_OK)
         return;
-    if (!fits(type, value)) {
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_BAD_ARGUMENT, "key '%s': %lld does not fit type %d", key,
-                              (long long)value, (int)type));
-        return;
-    }
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)((uint64_t)value >> (8 * i));
-    add_copy(writer, key, type, bytes, hl_gguf_type_bytes(type));
+    hl_keep_error(&writer->error,
+                  fits(type, value)
+                      ? append_copy(writer, key, type, bytes, hl_gguf_type_bytes(type))
+                      : hl_fail(HL_BAD_ARGUMENT, "key '%s': %lld does not fit type %d", key,
+                                (long long)value, (int)type));
 }
 
 void hl_gguf_add_float(hl_gguf_writer *writer, const char *key, hl_gguf_type type, double value)
 {
-    float narrow = (float)value;
+    float     narrow = (float)value;
+    hl_status status = writer->error.status;
 
-    if (writer->error.status != HL_OK)
+    if (status != HL_OK)
         return;
     if (type == HL_GGUF_F32)
-        add_copy(writer, key, type, &narrow, sizeof narrow);
+        status = append_copy(writer, key, type, &narrow, sizeof narrow);
     else if (type == HL_GGUF_F64)
-        add_copy(writer, key, type, &value, sizeof value);
+        status = append_copy(writer, key, type, &value, sizeof value);
     else
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_BAD_ARGUMENT, "key '%s': type %d is not a float", key, (int)type));
+        status = hl_fail(HL_BAD_ARGUMENT, "key '%s': type %d is not a float", key, (int)type);
+    hl_keep_error(&writer->error, status);
 }
 
 void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value)
@@ -138,94 +131,90 @@ void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value)
     uint8_t byte = value;
 
     if (writer->error.status == HL_OK)
-        add_copy(writer, key, HL_GGUF_BOOL, &byte, 1);
+        hl_keep_error(&writer->error, append_copy(writer, key, HL_GGUF_BOOL, &byte, 1));
 }
 
 /* Stores a text as the file does and returns what is behind it. */
-static uint8_t *put_text(uint8_t *at, hl_gguf_text text)
+static uint8_t *put_text(uint8_t *at, hl_bytes text)
 {
     uint64_t length = text.n_bytes;
 
     memcpy(at, &length, sizeof length);
     if (length > 0)
-        memcpy(at + sizeof length, text.bytes, length);
+        memcpy(at + sizeof length, text.data, length);
     return at + sizeof length + length;
+}
+
+static hl_status append_text(hl_gguf_writer *writer, const char *key, hl_bytes text)
+{
+    uint8_t *bytes = NULL;
+
+    HL_NEED(HL_ALLOC(&bytes, sizeof(uint64_t) + text.n_bytes));
+    put_text(bytes, text);
+    return append_value(writer, key, HL_GGUF_TEXT, bytes, sizeof(uint64_t) + text.n_bytes);
 }
 
 void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text)
 {
-    hl_status    status = HL_OK;
-    hl_gguf_text stored = { text, strlen(text) };
-    uint8_t     *bytes  = NULL;
-
-    if (writer->error.status != HL_OK)
-        return;
-    HL_TRY(HL_ALLOC(&bytes, sizeof(uint64_t) + stored.n_bytes));
-    put_text(bytes, stored);
-    HL_TRY(append_value(writer, key, HL_GGUF_TEXT, bytes, sizeof(uint64_t) + stored.n_bytes));
-
-done:
-    hl_keep_error(&writer->error, status);
+    if (writer->error.status == HL_OK)
+        hl_keep_error(&writer->error, append_text(writer, key, (hl_bytes){ text, strlen(text) }));
 }
 
 /* *out gets the array's header and room for its elements behind it. */
 static hl_status new_array(uint8_t **out, hl_gguf_type type, uint64_t count, size_t n_bytes)
 {
-    uint32_t  number = (uint32_t)type;
-    size_t    total  = 0;
-    hl_status status = HL_OK;
+    uint32_t number = (uint32_t)type;
+    size_t   total  = 0;
 
     if (!hl_size_add(&total, n_bytes, sizeof number + sizeof count))
         return hl_fail(HL_BAD_ARGUMENT, "an array of %zu bytes", n_bytes);
-    status = HL_ALLOC(out, total);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(out, total));
     memcpy(*out, &number, sizeof number);
     memcpy(*out + sizeof number, &count, sizeof count);
     return HL_OK;
 }
 
+static hl_status append_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
+                                const void *elements, size_t count)
+{
+    size_t   n_bytes = 0;
+    uint8_t *bytes   = NULL;
+
+    if (hl_gguf_type_bytes(type) == 0 ||
+        !hl_size_multiply(&n_bytes, count, hl_gguf_type_bytes(type)))
+        return hl_fail(HL_BAD_ARGUMENT, "key '%s': %zu elements of type %d", key, count, (int)type);
+    HL_NEED(new_array(&bytes, type, count, n_bytes));
+    if (n_bytes > 0)
+        memcpy(bytes + ARRAY_HEADER, elements, n_bytes);
+    return append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes);
+}
+
 void hl_gguf_add_numbers(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
                          const void *elements, size_t count)
 {
-    hl_status status  = HL_OK;
-    size_t    n_bytes = 0;
-    uint8_t  *bytes   = NULL;
-
-    if (writer->error.status != HL_OK)
-        return;
-    if (hl_gguf_type_bytes(type) == 0 ||
-        !hl_size_multiply(&n_bytes, count, hl_gguf_type_bytes(type)))
-        HL_TRY(
-            hl_fail(HL_BAD_ARGUMENT, "key '%s': %zu elements of type %d", key, count, (int)type));
-    HL_TRY(new_array(&bytes, type, count, n_bytes));
-    if (n_bytes > 0)
-        memcpy(bytes + ARRAY_HEADER, elements, n_bytes);
-    HL_TRY(append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes));
-
-done:
-    hl_keep_error(&writer->error, status);
+    if (writer->error.status == HL_OK)
+        hl_keep_error(&writer->error, append_numbers(writer, key, type, elements, count));
 }
 
-void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_gguf_text *texts,
-                       size_t count)
+static hl_status append_texts(hl_gguf_writer *writer, const char *key, const hl_bytes *texts,
+                              size_t count)
 {
-    hl_status status  = HL_OK;
-    size_t    n_bytes = 0;
-    uint8_t  *bytes   = NULL;
+    size_t   n_bytes = 0;
+    uint8_t *bytes   = NULL;
 
-    if (writer->error.status != HL_OK)
-        return;
     for (size_t i = 0; i < count; i++)
         n_bytes += sizeof(uint64_t) + texts[i].n_bytes; /* they are in memory: no overflow */
-    HL_TRY(new_array(&bytes, HL_GGUF_TEXT, count, n_bytes));
+    HL_NEED(new_array(&bytes, HL_GGUF_TEXT, count, n_bytes));
     uint8_t *at = bytes + ARRAY_HEADER;
     for (size_t i = 0; i < count; i++)
         at = put_text(at, texts[i]);
-    HL_TRY(append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes));
+    return append_value(writer, key, HL_GGUF_ARRAY, bytes, ARRAY_HEADER + n_bytes);
+}
 
-done:
-    hl_keep_error(&writer->error, status);
+void hl_gguf_add_texts(hl_gguf_writer *writer, const char *key, const hl_bytes *texts, size_t count)
+{
+    if (writer->error.status == HL_OK)
+        hl_keep_error(&writer->error, append_texts(writer, key, texts, count));
 }
 
 void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value)
@@ -238,9 +227,10 @@ void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value)
     if (status == HL_OK && n_bytes != value->n_bytes)
         status = hl_fail(HL_BAD_INPUT, "%zu bytes, the value has %zu", value->n_bytes, n_bytes);
     if (status != HL_OK)
-        hl_keep_error(&writer->error, hl_fail_within(HL_BAD_ARGUMENT, "key '%s'", value->key));
+        status = hl_fail_within(HL_BAD_ARGUMENT, "key '%s'", value->key);
     else
-        add_copy(writer, value->key, value->type, value->bytes, value->n_bytes);
+        status = append_copy(writer, value->key, value->type, value->bytes, value->n_bytes);
+    hl_keep_error(&writer->error, status);
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -266,23 +256,24 @@ static hl_status check_tensor(const hl_tensor *tensor)
     return HL_OK;
 }
 
-void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
+static hl_status append_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
 {
-    hl_status status = HL_OK;
-    char     *name   = NULL;
+    char *name = NULL;
 
-    if (writer->error.status != HL_OK)
-        return;
-    HL_TRY(check_tensor(tensor));
-    HL_TRY(HL_GROW(&writer->tensors, &writer->tensor_capacity, writer->n_tensors, 1));
-    HL_TRY(hl_strdup(&name, tensor->name));
+    HL_NEED(check_tensor(tensor));
+    HL_NEED(HL_GROW(&writer->tensors, &writer->tensor_capacity, writer->n_tensors, 1));
+    HL_NEED(hl_strdup(&name, tensor->name));
     writer->tensors[writer->n_tensors]      = *tensor;
     writer->tensors[writer->n_tensors].name = name;
     writer->n_tensors++;
+    return HL_OK;
+}
 
-done:
-    if (status != HL_OK)
-        hl_keep_error(&writer->error, hl_fail_within(status, "tensor '%s'", tensor->name));
+void hl_gguf_add_tensor(hl_gguf_writer *writer, const hl_tensor *tensor)
+{
+    if (writer->error.status == HL_OK)
+        hl_keep_error(&writer->error,
+                      hl_fail_within(append_tensor(writer, tensor), "tensor '%s'", tensor->name));
 }
 
 /* ------------------------------------------------------------------ writing */
@@ -408,17 +399,12 @@ static size_t write_header(hl_writer *file, const hl_gguf_writer *writer, size_t
 
 hl_status hl_gguf_write(hl_gguf_writer *writer, const char *path)
 {
-    hl_status  status    = HL_OK;
     hl_writer *file      = NULL;
     size_t     alignment = 0;
 
-    if (writer->error.status != HL_OK)
-        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
-    status = check_names(writer);
-    if (status == HL_OK)
-        status = find_alignment(&alignment, writer);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", path);
+    HL_NEED(hl_fail_within(hl_fail_kept(&writer->error), "%s", path));
+    HL_NEED(hl_fail_within(check_names(writer), "%s", path));
+    HL_NEED(hl_fail_within(find_alignment(&alignment, writer), "%s", path));
     HL_NEED(hl_writer_open(&file, path));
     size_t n_header = write_header(file, writer, alignment);
     write_padding(file, padding_of(n_header, alignment));
@@ -426,6 +412,5 @@ hl_status hl_gguf_write(hl_gguf_writer *writer, const char *path)
         hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
         write_padding(file, padding_of(writer->tensors[i].n_bytes, alignment));
     }
-    HL_NEED(hl_writer_finish(file));
-    return status;
+    return hl_writer_finish(file);
 }

@@ -247,13 +247,6 @@ static void add_tensor(hl_llama2c *file, const tensor_segment *segment, int64_t 
     tensor->shape[tensor->n_dims++] = size_of(&file->config, segment->columns);
 }
 
-static int compare_names(const void *left, const void *right)
-{
-    const hl_tensor *const *a = left;
-    const hl_tensor *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
-}
-
 static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
 {
     size_t n_most = 9 * (size_t)file->config.n_layers + 3;
@@ -272,7 +265,7 @@ static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
     }
     for (size_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
-    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
+    hl_tensors_sort(file->by_name, file->n_tensors);
     return HL_OK;
 }
 
@@ -289,26 +282,25 @@ bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes)
            total_bytes(&config, INT64_MAX) == n_bytes - begin;
 }
 
+static hl_status parse(hl_llama2c *file, const uint8_t *bytes, size_t n_bytes)
+{
+    size_t begin = 0;
+
+    HL_NEED(read_config(&file->config, &begin, bytes, n_bytes));
+    HL_NEED(check_total(&file->config, n_bytes - begin));
+    return list_tensors(file, bytes + begin);
+}
+
 hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_bytes,
                            const char *where)
 {
-    hl_status   status = HL_OK;
-    hl_llama2c *file   = NULL;
-    size_t      begin  = 0;
+    HL_CLOSED(hl_llama2c_close) hl_llama2c *file = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
-    HL_TRY(read_config(&file->config, &begin, bytes, n_bytes));
-    HL_TRY(check_total(&file->config, n_bytes - begin));
-    HL_TRY(list_tensors(file, bytes + begin));
-    *out = file;
-    file = NULL;
-
-done:
-    hl_llama2c_close(file);
-    if (status != HL_OK)
-        hl_fail_within(status, "%s", where);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&file, 1));
+    HL_NEED(hl_fail_within(parse(file, bytes, n_bytes), "%s", where));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 hl_status hl_llama2c_open(hl_llama2c **out, const char *path)
@@ -351,11 +343,7 @@ const hl_tensor *hl_llama2c_at(const hl_llama2c *file, size_t index)
 
 const hl_tensor *hl_llama2c_find(const hl_llama2c *file, const char *name)
 {
-    hl_tensor               wanted = { .name = name };
-    const hl_tensor        *key    = &wanted;
-    const hl_tensor *const *found =
-        bsearch(&key, file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
-    return found != NULL ? *found : NULL;
+    return hl_tensors_among(file->by_name, file->n_tensors, name);
 }
 
 /* ---------------------------------------------------------------- tokenizer.bin
@@ -408,37 +396,36 @@ static hl_status read_pieces(hl_llama2c_piece *pieces, size_t *n_pieces, const u
     for (size_t at = TOKENIZER_HEADER; at < n_bytes; (*n_pieces)++) {
         if (*n_pieces == MAX_PIECES)
             return hl_fail(HL_BAD_INPUT, "more than %d pieces", MAX_PIECES);
-        hl_status status = read_piece(&piece, &at, bytes, n_bytes, longest);
-        if (status != HL_OK)
-            return hl_fail_within(status, "piece %zu", *n_pieces);
+        HL_NEED(hl_fail_within(read_piece(&piece, &at, bytes, n_bytes, longest), "piece %zu",
+                               *n_pieces));
         if (pieces != NULL)
             pieces[*n_pieces] = piece;
     }
     return HL_OK;
 }
 
+static hl_status parse_tokenizer(hl_llama2c_tokenizer *tokenizer, const uint8_t *bytes,
+                                 size_t n_bytes)
+{
+    size_t n_pieces = 0;
+
+    if (n_bytes < TOKENIZER_HEADER + PIECE_BYTES)
+        return hl_fail(HL_BAD_INPUT, "%zu bytes, not a llama2.c tokenizer", n_bytes);
+    HL_NEED(read_pieces(NULL, &n_pieces, bytes, n_bytes));
+    HL_NEED(HL_ALLOC(&tokenizer->pieces, n_pieces));
+    return read_pieces(tokenizer->pieces, &tokenizer->n_pieces, bytes, n_bytes);
+}
+
 hl_status hl_llama2c_tokenizer_parse(hl_llama2c_tokenizer **out, const uint8_t *bytes,
                                      size_t n_bytes, const char *where)
 {
-    hl_status             status    = HL_OK;
-    hl_llama2c_tokenizer *tokenizer = NULL;
-    size_t                n_pieces  = 0;
+    HL_CLOSED(hl_llama2c_tokenizer_close) hl_llama2c_tokenizer *tokenizer = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&tokenizer, 1));
-    if (n_bytes < TOKENIZER_HEADER + PIECE_BYTES)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%zu bytes, not a llama2.c tokenizer", n_bytes));
-    HL_TRY(read_pieces(NULL, &n_pieces, bytes, n_bytes));
-    HL_TRY(HL_ALLOC(&tokenizer->pieces, n_pieces));
-    HL_TRY(read_pieces(tokenizer->pieces, &tokenizer->n_pieces, bytes, n_bytes));
-    *out      = tokenizer;
-    tokenizer = NULL;
-
-done:
-    hl_llama2c_tokenizer_close(tokenizer);
-    if (status != HL_OK)
-        hl_fail_within(status, "%s", where);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&tokenizer, 1));
+    HL_NEED(hl_fail_within(parse_tokenizer(tokenizer, bytes, n_bytes), "%s", where));
+    *out = hl_taken(&tokenizer);
+    return HL_OK;
 }
 
 hl_status hl_llama2c_tokenizer_open(hl_llama2c_tokenizer **out, const char *path)

@@ -116,9 +116,8 @@ static hl_status read_shape(hl_tensor *tensor, const json_t *entry)
                        HL_MAX_TENSOR_DIMS);
 
     tensor->n_dims = (int)json_array_size(shape);
-    for (int i = 0; i < tensor->n_dims; i++) {
+    for (int i = 0; i < tensor->n_dims; i++)
         HL_NEED(get_natural(&tensor->shape[i], shape, (size_t)i, "shape"));
-    }
     return HL_OK;
 }
 
@@ -147,23 +146,14 @@ static hl_status read_place(hl_tensor *tensor, const json_t *entry, const uint8_
     return HL_OK;
 }
 
-static hl_status read_tensor(hl_tensor *tensor, const char *name, const json_t *entry,
-                             const uint8_t *data, size_t n_data, const char *where)
+static hl_status read_tensor(hl_tensor *tensor, const json_t *entry, const uint8_t *data,
+                             size_t n_data)
 {
-    hl_status status = HL_OK;
-
-    tensor->name = name;
     if (!json_is_object(entry))
-        status = hl_fail(HL_BAD_INPUT, "not described by an object");
-    if (status == HL_OK)
-        status = read_dtype(tensor, entry);
-    if (status == HL_OK)
-        status = read_shape(tensor, entry);
-    if (status == HL_OK)
-        status = read_place(tensor, entry, data, n_data);
-    if (status != HL_OK)
-        hl_fail_within(status, "%s: tensor '%s'", where, name);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "not described by an object");
+    HL_NEED(read_dtype(tensor, entry));
+    HL_NEED(read_shape(tensor, entry));
+    return read_place(tensor, entry, data, n_data);
 }
 
 /* ------------------------------------------------------------- all tensors */
@@ -180,13 +170,6 @@ static int compare_place(const void *left, const void *right)
     if (a->n_bytes != b->n_bytes)
         return a->n_bytes < b->n_bytes ? -1 : 1;
     return strcmp(a->name, b->name);
-}
-
-static int compare_name(const void *left, const void *right)
-{
-    const hl_tensor *const *a = left;
-    const hl_tensor *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
 }
 
 /* Sorted by place, each tensor must begin where the one before it ended, and
@@ -222,13 +205,15 @@ static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t 
         if (strcmp(name, HL_SAFETENSORS_METADATA) == 0)
             continue;
         hl_tensor *tensor = &file->tensors[file->n_tensors++];
-        HL_NEED(read_tensor(tensor, name, entry, data, n_data, file->where));
+        tensor->name      = name;
+        HL_NEED(hl_fail_within(read_tensor(tensor, entry, data, n_data), "%s: tensor '%s'",
+                               file->where, name));
     }
     qsort(file->tensors, file->n_tensors, sizeof *file->tensors, compare_place);
     HL_NEED(check_cover(file, data, n_data));
     for (size_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
-    qsort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_name);
+    hl_tensors_sort(file->by_name, file->n_tensors);
     return HL_OK;
 }
 
@@ -293,11 +278,7 @@ const hl_tensor *hl_safetensors_at(const hl_safetensors *file, size_t index)
 
 const hl_tensor *hl_safetensors_find(const hl_safetensors *file, const char *name)
 {
-    hl_tensor               wanted = { .name = name };
-    const hl_tensor        *key    = &wanted;
-    const hl_tensor *const *found =
-        bsearch(&key, file->by_name, file->n_tensors, sizeof *file->by_name, compare_name);
-    return found != NULL ? *found : NULL;
+    return hl_tensors_among(file->by_name, file->n_tensors, name);
 }
 
 const char *hl_safetensors_metadata(const hl_safetensors *file, const char *key)
@@ -383,16 +364,17 @@ static hl_status append(hl_safetensors_writer *writer, const hl_tensor *tensor)
 
 void hl_safetensors_add(hl_safetensors_writer *writer, const hl_tensor *tensor)
 {
-    if (writer->error.status != HL_OK)
+    hl_status status = writer->error.status;
+
+    if (status != HL_OK)
         return;
-    hl_status status;
-    if (tensor->name == NULL || strcmp(tensor->name, HL_SAFETENSORS_METADATA) == 0)
-        status = hl_fail(HL_BAD_ARGUMENT, "a tensor cannot be called %s",
-                         tensor->name != NULL ? tensor->name : "NULL");
+    if (tensor->name == NULL)
+        status = hl_fail(HL_BAD_ARGUMENT, "a tensor cannot be called NULL");
+    else if (strcmp(tensor->name, HL_SAFETENSORS_METADATA) == 0)
+        status = hl_fail(HL_BAD_ARGUMENT, "tensor '%s': a tensor cannot be called %s", tensor->name,
+                         tensor->name);
     else
-        status = append(writer, tensor);
-    if (status != HL_OK && tensor->name != NULL)
-        hl_fail_within(status, "tensor '%s'", tensor->name);
+        status = hl_fail_within(append(writer, tensor), "tensor '%s'", tensor->name);
     hl_keep_error(&writer->error, status);
 }
 
@@ -405,15 +387,14 @@ void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key,
 {
     if (writer->error.status != HL_OK)
         return;
+    hl_status status = HL_OK;
     if (json_object_get(writer->metadata, key) != NULL)
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_BAD_ARGUMENT, "metadata '%s' was already added", key));
+        status = hl_fail(HL_BAD_ARGUMENT, "metadata '%s' was already added", key);
     else if (!is_utf8(key) || !is_utf8(value))
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_BAD_ARGUMENT, "metadata '%s' is not valid UTF-8", key));
+        status = hl_fail(HL_BAD_ARGUMENT, "metadata '%s' is not valid UTF-8", key);
     else if (json_object_set_new(writer->metadata, key, json_string(value)) != 0)
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_NO_MEMORY, "out of memory for metadata '%s'", key));
+        status = hl_fail(HL_NO_MEMORY, "out of memory for metadata '%s'", key);
+    hl_keep_error(&writer->error, status);
 }
 
 /* ------------------------------------------------------- writing: the file */
@@ -435,12 +416,9 @@ static int compare_order(const void *left, const void *right)
 static json_t *describe(const hl_tensor *tensor, size_t begin)
 {
     json_t *shape = json_array();
-    for (int i = 0; shape != NULL && i < tensor->n_dims; i++) {
-        if (json_array_append_new(shape, json_integer(tensor->shape[i])) != 0) {
-            json_decref(shape);
-            shape = NULL;
-        }
-    }
+
+    for (int i = 0; i < tensor->n_dims; i++)
+        hl_json_add(&shape, json_integer(tensor->shape[i]));
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", hl_dtype_name(tensor->dtype), "shape", shape,
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->n_bytes));
 }
@@ -482,65 +460,43 @@ static size_t write_header(hl_writer *file, const char *text, size_t n_text)
     return sizeof length + n_text + n_padding;
 }
 
-/* The header as text; the caller releases it with hl_free. */
-static hl_status header_text(char **out, const hl_safetensors_writer *writer)
-{
-    json_t *header = json_object();
-
-    hl_status status = build_header(header, writer);
-    if (status == HL_OK)
-        *out = hl_json_dump(header, JSON_COMPACT);
-    if (status == HL_OK && *out == NULL)
-        status = hl_fail(HL_NO_MEMORY, "out of memory for the header");
-    json_decref(header);
-    return status;
-}
-
 /* Sorts the tensors and writes the header to the file; `path` names it in messages. */
 static hl_status begin_file(hl_writer *file, hl_safetensors_writer *writer, const char *path)
 {
-    hl_status status = HL_OK;
-    char     *text   = NULL;
+    HL_CLOSED(json_decref) json_t *header = json_object();
+    HL_FREED char                 *text   = NULL;
 
     if (writer->n_tensors > 0)
         qsort(writer->tensors, writer->n_tensors, sizeof *writer->tensors, compare_order);
-    status = header_text(&text, writer);
-    if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", path));
+    HL_NEED(hl_fail_within(build_header(header, writer), "%s", path));
+    text = hl_json_dump(header, JSON_COMPACT);
+    if (text == NULL)
+        return hl_fail(HL_NO_MEMORY, "%s: out of memory for the header", path);
     size_t n_text = strlen(text);
     if (n_text > HL_SAFETENSORS_MAX_HEADER - HEADER_ALIGNMENT)
-        HL_TRY(hl_fail(HL_LIMIT, "%s: a header of %zu bytes, at most %d", path, n_text,
-                       HL_SAFETENSORS_MAX_HEADER));
+        return hl_fail(HL_LIMIT, "%s: a header of %zu bytes, at most %d", path, n_text,
+                       HL_SAFETENSORS_MAX_HEADER);
     writer->n_header = write_header(file, text, n_text);
-
-done:
-    hl_free(text);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_safetensors_begin_in(hl_writer *file, hl_safetensors_writer *writer, const char *path)
 {
-    hl_status status = HL_OK;
-
-    if (writer->error.status != HL_OK)
-        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
+    HL_NEED(hl_fail_within(hl_fail_kept(&writer->error), "%s", path));
     HL_NEED(begin_file(file, writer, path));
     hl_writer_reserve(file, hl_safetensors_offset(writer, NULL));
-    HL_NEED(hl_writer_check(file));
-    return status;
+    return hl_writer_check(file);
 }
 
 hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, const char *path)
 {
-    hl_status status = hl_writer_open(out, path);
+    HL_CLOSED(hl_writer_abandon) hl_writer *file = NULL;
 
-    if (status == HL_OK)
-        status = hl_safetensors_begin_in(*out, writer, path);
-    if (status != HL_OK) {
-        hl_writer_abandon(*out);
-        *out = NULL;
-    }
-    return status;
+    *out = NULL;
+    HL_NEED(hl_writer_open(&file, path));
+    HL_NEED(hl_safetensors_begin_in(file, writer, path));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 /* The end of the file for a name that is not there. */
@@ -568,21 +524,13 @@ static hl_status check_data(const hl_safetensors_writer *writer)
 
 hl_status hl_safetensors_write(hl_safetensors_writer *writer, const char *path)
 {
-    hl_writer *file = NULL;
+    HL_CLOSED(hl_writer_abandon) hl_writer *file = NULL;
 
-    if (writer->error.status != HL_OK)
-        return hl_fail_within(hl_fail_kept(&writer->error), "%s", path);
-    hl_status status = check_data(writer);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", path);
-    status = hl_writer_open(&file, path);
-    if (status == HL_OK)
-        status = begin_file(file, writer, path);
-    if (status != HL_OK) {
-        hl_writer_abandon(file);
-        return status;
-    }
+    HL_NEED(hl_fail_within(hl_fail_kept(&writer->error), "%s", path));
+    HL_NEED(hl_fail_within(check_data(writer), "%s", path));
+    HL_NEED(hl_writer_open(&file, path));
+    HL_NEED(begin_file(file, writer, path));
     for (size_t i = 0; i < writer->n_tensors; i++)
         hl_writer_write(file, writer->tensors[i].data, writer->tensors[i].n_bytes);
-    return hl_writer_finish(file);
+    return hl_writer_finish(hl_taken(&file));
 }

@@ -68,11 +68,9 @@ static hl_status multiply_out(size_t *out, const hl_tensor *tensor, size_t unit)
 /* Elements may be smaller than a byte, but a tensor ends on one. */
 static hl_status bytes_of_elements(size_t *out, const hl_tensor *tensor)
 {
-    size_t    n_bits = 0;
-    hl_status status = multiply_out(&n_bits, tensor, hl_dtype_bits(tensor->dtype));
+    size_t n_bits = 0;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(multiply_out(&n_bits, tensor, hl_dtype_bits(tensor->dtype)));
     if (n_bits % 8 != 0)
         return hl_fail(HL_BAD_INPUT, "%zu bits of %s do not fill whole bytes", n_bits,
                        hl_dtype_name(tensor->dtype));
@@ -86,11 +84,9 @@ static hl_status bytes_of_blocks(size_t *out, const hl_tensor *tensor)
 {
     hl_dtype_block block   = hl_dtype_block_of(tensor->dtype);
     size_t         n_four  = 0;
-    hl_status      status  = multiply_out(&n_four, tensor, 4);
     int64_t        n_inner = tensor->n_dims > 0 ? tensor->shape[tensor->n_dims - 1] : 1;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(multiply_out(&n_four, tensor, 4));
     if ((uint64_t)n_inner % block.n_values != 0)
         return hl_fail(HL_BAD_INPUT, "rows of %lld elements are not a multiple of %s's %zu",
                        (long long)n_inner, hl_dtype_name(tensor->dtype), block.n_values);
@@ -105,6 +101,30 @@ hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor)
     if (hl_dtype_bits(tensor->dtype) == 0)
         return hl_fail(HL_BAD_INPUT, "%d is not a dtype", (int)tensor->dtype);
     return bytes_of_elements(out, tensor);
+}
+
+/* ------------------------------------------------------------------ by name */
+
+static int compare_names(const void *left, const void *right)
+{
+    const hl_tensor *const *a = left;
+    const hl_tensor *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+void hl_tensors_sort(const hl_tensor **by_name, size_t count)
+{
+    if (count > 0)
+        qsort((void *)by_name, count, sizeof *by_name, compare_names);
+}
+
+const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count, const char *name)
+{
+    const hl_tensor         wanted = { .name = name };
+    const hl_tensor        *key    = &wanted;
+    const hl_tensor *const *found =
+        bsearch(&key, (const void *)by_name, count, sizeof *by_name, compare_names);
+    return found != NULL ? *found : NULL;
 }
 
 /* -------------------------------------------------------- those of a model */
@@ -174,24 +194,15 @@ static hl_status add_tensor(hl_tensors *tensors, const hl_tensor *tensor)
     return HL_OK;
 }
 
-static int compare_names(const void *left, const void *right)
-{
-    const hl_tensor *const *a = left;
-    const hl_tensor *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
-}
-
 /* When all files have given theirs. */
 static hl_status sort_tensors(hl_tensors *tensors, const char *where)
 {
     size_t count = tensors->n_tensors;
 
     HL_NEED(HL_ALLOC(&tensors->by_name, count));
-    if (count > 0) {
-        memcpy((void *)tensors->by_name, (const void *)tensors->tensors,
-               count * sizeof *tensors->by_name);
-        qsort((void *)tensors->by_name, count, sizeof *tensors->by_name, compare_names);
-    }
+    for (size_t i = 0; i < count; i++)
+        tensors->by_name[i] = tensors->tensors[i];
+    hl_tensors_sort(tensors->by_name, count);
     for (size_t i = 1; i < count; i++) {
         if (strcmp(tensors->by_name[i - 1]->name, tensors->by_name[i]->name) == 0)
             return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is in two of its files", where,
@@ -238,35 +249,30 @@ static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, cons
         if (n_kept == 0 || strcmp(names[n_kept - 1], names[i]) != 0)
             names[n_kept++] = names[i];
     }
-    *out   = names;
+    *out   = hl_taken(&names);
     *n_out = n_kept;
-    names  = NULL;
     return HL_OK;
 }
 
 static hl_status add_shard(hl_tensors *tensors, const char *name, const json_t *map,
                            const char *where)
 {
-    hl_status        status = HL_OK;
-    char            *path   = NULL;
-    hl_safetensors **shard  = &tensors->shards[tensors->n_files];
+    hl_safetensors **shard = &tensors->shards[tensors->n_files];
+    HL_FREED char   *path  = NULL;
 
-    HL_TRY(hl_path_join(&path, tensors->folder, name));
-    status = hl_safetensors_open(shard, path);
+    HL_NEED(hl_path_join(&path, tensors->folder, name));
+    hl_status status = hl_safetensors_open(shard, path);
     if (status == HL_NOT_FOUND)
-        status = hl_fail(HL_NOT_FOUND, "%s: shard %s is missing", where, name);
-    HL_TRY(status);
+        return hl_fail(HL_NOT_FOUND, "%s: shard %s is missing", where, name);
+    HL_NEED(status);
     tensors->n_files++;
     for (size_t i = 0; i < hl_safetensors_count(*shard); i++) {
         const hl_tensor *tensor = hl_safetensors_at(*shard, i);
         const char      *mapped = json_string_value(json_object_get(map, tensor->name));
         if (mapped != NULL && strcmp(mapped, name) == 0)
-            HL_TRY(add_tensor(tensors, tensor));
+            HL_NEED(add_tensor(tensors, tensor));
     }
-
-done:
-    hl_free(path);
-    return status;
+    return HL_OK;
 }
 
 /* Is every tensor of the map where it should be? */
@@ -329,22 +335,15 @@ static hl_status open_safetensors(hl_tensors *tensors, const char *path)
 
 static hl_status open_folder(hl_tensors *tensors)
 {
-    hl_status status = HL_OK;
-    char     *path   = NULL;
+    HL_FREED char *single = NULL;
+    HL_FREED char *index  = NULL;
 
-    HL_TRY(hl_foreign_check_folder(tensors->folder));
-    HL_TRY(hl_path_join(&path, tensors->folder, SINGLE_FILE));
-    if (exists(path)) {
-        HL_TRY(open_single(tensors, path));
-        goto done;
-    }
-    hl_free(path);
-    HL_TRY(hl_path_join(&path, tensors->folder, INDEX_FILE));
-    HL_TRY(exists(path) ? open_index(tensors, path) : hl_foreign_explain_folder(tensors->folder));
-
-done:
-    hl_free(path);
-    return status;
+    HL_NEED(hl_foreign_check_folder(tensors->folder));
+    HL_NEED(hl_path_join(&single, tensors->folder, SINGLE_FILE));
+    HL_NEED(hl_path_join(&index, tensors->folder, INDEX_FILE));
+    if (exists(single))
+        return open_single(tensors, single);
+    return exists(index) ? open_index(tensors, index) : hl_foreign_explain_folder(tensors->folder);
 }
 
 /* --------------------------------------------------------------------- GGUF */
@@ -376,46 +375,39 @@ static hl_status check_part(const hl_gguf *part, int number, int count)
 
 static hl_status open_parts(hl_tensors *tensors, const char *path, size_t n_prefix, int count)
 {
-    hl_status status = HL_OK;
-    size_t    room   = strlen(path) + 1;
-    char     *name   = NULL;
+    size_t         room = strlen(path) + 1;
+    HL_FREED char *name = NULL;
 
-    HL_TRY(HL_ALLOC(&name, room));
-    HL_TRY(HL_ALLOC_ZEROED(&tensors->parts, (size_t)count));
+    HL_NEED(HL_ALLOC(&name, room));
+    HL_NEED(HL_ALLOC_ZEROED(&tensors->parts, (size_t)count));
     for (int i = 0; i < count; i++) {
         snprintf(name, room, "%.*s-%05d-of-%05d.gguf", (int)n_prefix, path, i + 1, count);
-        status = add_part(tensors, name);
+        hl_status status = add_part(tensors, name);
         if (status == HL_NOT_FOUND)
-            status = hl_fail(HL_NOT_FOUND, "%s: part %s is missing", path, hl_path_name(name));
-        HL_TRY(status);
-        HL_TRY(check_part(tensors->parts[i], i, count));
+            return hl_fail(HL_NOT_FOUND, "%s: part %s is missing", path, hl_path_name(name));
+        HL_NEED(status);
+        HL_NEED(check_part(tensors->parts[i], i, count));
     }
     int64_t n_wanted = (int64_t)tensors->n_tensors;
-    HL_TRY(hl_gguf_get_int(&n_wanted, tensors->parts[0], "split.tensors.count"));
+    HL_NEED(hl_gguf_get_int(&n_wanted, tensors->parts[0], "split.tensors.count"));
     if (n_wanted != (int64_t)tensors->n_tensors)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: split.tensors.count is %lld, the parts hold %zu", path,
-                       (long long)n_wanted, tensors->n_tensors));
-
-done:
-    hl_free(name);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "%s: split.tensors.count is %lld, the parts hold %zu", path,
+                       (long long)n_wanted, tensors->n_tensors);
+    return HL_OK;
 }
 
 /* The number of parts that a file says it is one of; 1 if it does not say. */
 static hl_status count_parts(int64_t *out, const char *path)
 {
-    hl_gguf  *file   = NULL;
-    hl_status status = hl_gguf_open(&file, path);
+    HL_CLOSED(hl_gguf_close) hl_gguf *file = NULL;
 
     *out = 1;
-    if (status != HL_OK)
-        return status;
-    status = hl_gguf_get_int(out, file, "split.count");
-    if (status == HL_OK && (*out < 0 || *out > MAX_PARTS))
-        status = hl_fail(HL_BAD_INPUT, "%s: split.count is %lld, at most %d", path, (long long)*out,
-                         MAX_PARTS);
-    hl_gguf_close(file);
-    return status;
+    HL_NEED(hl_gguf_open(&file, path));
+    HL_NEED(hl_gguf_get_int(out, file, "split.count"));
+    if (*out < 0 || *out > MAX_PARTS)
+        return hl_fail(HL_BAD_INPUT, "%s: split.count is %lld, at most %d", path, (long long)*out,
+                       MAX_PARTS);
+    return HL_OK;
 }
 
 static hl_status open_gguf(hl_tensors *tensors, const char *path)
@@ -473,12 +465,10 @@ static bool looks_like_safetensors(const uint8_t *bytes, size_t n_bytes)
 
 static hl_status look_inside(content *out, const char *path)
 {
-    hl_file   file   = { 0 };
-    hl_status status = hl_file_map(&file, path);
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = CONTENT_UNKNOWN;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_file_map(&file, path));
     if (file.n_bytes >= 4 && memcmp(file.bytes, "GGUF", 4) == 0)
         *out = CONTENT_GGUF;
     else if (looks_like_safetensors(file.bytes, file.n_bytes))
@@ -486,9 +476,8 @@ static hl_status look_inside(content *out, const char *path)
     else if (hl_llama2c_recognise(file.bytes, file.n_bytes))
         *out = CONTENT_LLAMA2C;
     else
-        status = hl_foreign_check_file(path, file.bytes, file.n_bytes);
-    hl_file_unmap(&file);
-    return status;
+        return hl_foreign_check_file(path, file.bytes, file.n_bytes);
+    return HL_OK;
 }
 
 static hl_status open_file(hl_tensors *tensors, const char *path)
@@ -517,7 +506,6 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
                        "%s: not a model: neither safetensors nor GGUF nor a llama2.c checkpoint",
                        path);
     }
-    return HL_OK;
 }
 
 hl_status hl_tensors_open(hl_tensors **out, const char *path)
@@ -596,12 +584,7 @@ const char *hl_tensors_file_of(const hl_tensors *tensors, const hl_tensor *tenso
 
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name)
 {
-    hl_tensor               wanted = { .name = name };
-    const hl_tensor        *key    = &wanted;
-    const hl_tensor *const *found =
-        bsearch(&key, (const void *)tensors->by_name, tensors->n_tensors, sizeof *tensors->by_name,
-                compare_names);
-    return found != NULL ? *found : NULL;
+    return hl_tensors_among(tensors->by_name, tensors->n_tensors, name);
 }
 
 const struct hl_gguf *hl_tensors_gguf(const hl_tensors *tensors)

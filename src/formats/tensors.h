@@ -1,10 +1,8 @@
 /* tensors.h - named arrays, and all those of a model, whatever files hold them.
  *
- *     hl_tensors *weights = NULL;
- *     HL_TRY(hl_tensors_open(&weights, path));
+ *     HL_CLOSED(hl_tensors_close) hl_tensors *weights = NULL;
+ *     HL_NEED(hl_tensors_open(&weights, path));
  *     const hl_tensor *embedding = hl_tensors_find(weights, "model.embed_tokens.weight");
- *   done:
- *     hl_tensors_close(weights);
  *
  * The path may be
  *
@@ -41,6 +39,10 @@ int64_t hl_tensor_count(const hl_tensor *tensor);
 /* The number of bytes that dtype and shape ask for; HL_BAD_INPUT if they are
  * impossible, overflow, end inside a byte, or a row ends inside a block. */
 hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
+
+/* Tensors by name: pointers (count) that are sorted, and what is found among them; NULL: nothing. */
+void             hl_tensors_sort(const hl_tensor **by_name, size_t count);
+const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count, const char *name);
 
 /* --------------------------------------------------------- those of a model */
 

@@ -685,16 +685,16 @@ done:
 hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors)
 {
     char             architecture[HL_MAX_FIELD_TEXT] = "";
-    hl_gguf_text     text                            = { 0 };
+    hl_bytes         text                            = { 0 };
     const hl_family *family                          = NULL;
 
     *out = NULL;
     HL_NEED(hl_gguf_get_text(&text, file, "general.architecture"));
-    if (text.bytes == NULL)
+    if (text.data == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: 'general.architecture' is missing", hl_gguf_where(file));
     snprintf(architecture, sizeof architecture, "%.*s",
              (int)(text.n_bytes < sizeof architecture ? text.n_bytes : sizeof architecture - 1),
-             text.bytes);
+             text.data);
     HL_NEED(hl_family_of_architecture(&family, architecture, hl_gguf_where(file)));
 
     hl_fields fields = {

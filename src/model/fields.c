@@ -77,7 +77,7 @@ static void look_up_json(value *out, const json_t *object, const char *keys)
 static void take_gguf(value *out, const hl_gguf *file)
 {
     const hl_gguf_value *stored = hl_gguf_find_value(file, out->key);
-    hl_gguf_text         text   = { 0 };
+    hl_bytes             text   = { 0 };
     bool                 truth  = false;
 
     if (stored == NULL)
@@ -97,7 +97,7 @@ static void take_gguf(value *out, const hl_gguf *file)
     case HL_GGUF_TEXT:
         if (hl_gguf_get_text(&text, file, out->key) == HL_OK)
             out->kind = TEXT;
-        out->text   = text.bytes;
+        out->text   = text.data;
         out->n_text = text.n_bytes;
         break;
     case HL_GGUF_ARRAY:

@@ -16,15 +16,12 @@
 
 hl_status hl_added_add(hl_added *added, hl_added_token token)
 {
-    char *content = NULL;
-
     if (token.content.n_bytes == 0)
         return HL_OK; /* would match everywhere */
     if (added->count >= MAX_ADDED)
         return hl_fail(HL_BAD_INPUT, "more than %d added tokens", MAX_ADDED);
     HL_NEED(HL_GROW(&added->items, &added->capacity, added->count, 1));
-    HL_NEED(hl_strndup(&content, token.content.data, token.content.n_bytes));
-    token.content.data           = content;
+    HL_NEED(hl_bytes_copy(&token.content, token.content.data, token.content.n_bytes));
     added->items[added->count++] = token;
     return HL_OK;
 }
@@ -47,16 +44,16 @@ static hl_status normalize_contents(hl_added *added, const hl_normalizer *normal
     hl_matcher_set_budget(matcher, &budget);
     for (size_t i = 0; i < added->count; i++) {
         hl_added_token *token = &added->items[i];
-        char           *copy  = NULL;
+        hl_bytes        copy;
         if (!token->normalized)
             continue;
         HL_TRY(
             hl_mapped_text_from_bytes(&text, &given, token->content.data, token->content.n_bytes));
         HL_TRY(hl_normalizer_run(&text, normalizer, builders, matcher));
         HL_TRY(hl_budget_hand_on(&budget, text.n_bytes));
-        HL_TRY(hl_strndup(&copy, text.bytes, text.n_bytes));
-        hl_free((void *)token->content.data);
-        token->content = (hl_bytes){ copy, text.n_bytes };
+        HL_TRY(hl_bytes_copy(&copy, text.bytes, text.n_bytes));
+        hl_bytes_free(&token->content);
+        token->content = copy;
     }
 
 done:
@@ -64,7 +61,7 @@ done:
     hl_mapped_text_builder_free(&builders[0]);
     hl_mapped_text_builder_free(&builders[1]);
     hl_matcher_free(matcher);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "added_tokens");
+    return hl_fail_within(status, "added_tokens");
 }
 
 hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer)
@@ -84,7 +81,7 @@ hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer)
 void hl_added_free(hl_added *added)
 {
     for (size_t i = 0; i < added->count; i++)
-        hl_free((void *)added->items[i].content.data);
+        hl_bytes_free(&added->items[i].content);
     hl_free(added->items);
     hl_prefixes_free(&added->as_given);
     hl_prefixes_free(&added->after_normalizing);
@@ -178,10 +175,9 @@ static hl_status add_stretch(hl_stretches *out, size_t begin, size_t end, int it
 {
     if (begin == end)
         return HL_OK;
-    hl_status status = HL_GROW(&out->items, &out->capacity, out->count, 1);
-    if (status == HL_OK)
-        out->items[out->count++] = (hl_stretch){ { begin, end }, item };
-    return status;
+    HL_NEED(HL_GROW(&out->items, &out->capacity, out->count, 1));
+    out->items[out->count++] = (hl_stretch){ { begin, end }, item };
+    return HL_OK;
 }
 
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,

@@ -167,24 +167,6 @@ static hl_status copy_literal(hl_buffer *out, size_t *n_bytes, const char *text)
     return hl_buffer_append(out, mark, 1);
 }
 
-/* Copies text with one letter in place of the standard system message, wherever it stands. */
-static hl_status hide_standard(hl_buffer *out, hl_bytes text, hl_bytes standard)
-{
-    size_t done = 0;
-
-    while (standard.n_bytes > 0) {
-        const char *found =
-            hl_find_bytes(text.data + done, text.n_bytes - done, standard.data, standard.n_bytes);
-        if (found == NULL)
-            break;
-        size_t at = (size_t)(found - text.data);
-        HL_NEED(hl_buffer_append(out, text.data + done, at - done));
-        HL_NEED(hl_buffer_append(out, "S", 1));
-        done = at + standard.n_bytes;
-    }
-    return hl_buffer_append(out, text.data + done, text.n_bytes - done);
-}
-
 /* A template as its hash sees it: the ends of lines at the very end are dropped, and inside {{ }} and
  * {% %} spaces stand only between names, and strings in single quotes.  What stands outside is output,
  * and stays. */
@@ -229,19 +211,21 @@ static hl_status hash_template(uint64_t *out, const char *template)
 
     *out = 0;
     HL_NEED(normalize(&text, template));
-    HL_NEED(hide_standard(&hidden, hl_buffer_bytes(&text), find_standard_system(template)));
+    /* One letter stands in place of the standard system message, wherever it stands. */
+    HL_NEED(hl_search_replace(
+        &hidden,
+        (hl_search){ .needle = find_standard_system(template), .text = hl_buffer_bytes(&text) },
+        (hl_bytes){ "S", 1 }));
     *out = hl_hash(hl_buffer_bytes(&hidden).data, hidden.n_bytes, 0);
     return HL_OK;
 }
 
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text)
 {
-    const chat_style *style  = recognise(text);
-    uint64_t          hash   = 0;
-    hl_status         status = hash_template(&hash, text);
+    const chat_style *style = recognise(text);
+    uint64_t          hash  = 0;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hash_template(&hash, text));
     hl_free(tokenizer->chat_template);
     tokenizer->chat_format = style != NULL ? style->format : HL_CHAT_PLAIN;
     tokenizer->chat_known  = false;
@@ -272,11 +256,10 @@ const char *hl_chat_format_name(hl_chat_format format)
 
 typedef struct chat_writer {
     hl_chat            *chat;
-    hl_buffer           text;
+    hl_text             text; /* keeps the first error, also of parts */
     size_t              parts_capacity;
     const hl_tokenizer *tokenizer;
     const chat_style   *style;
-    hl_status           status; /* the first error */
 } chat_writer;
 
 /* Appends bytes; a part grows as long as the role stays the same. */
@@ -285,17 +268,16 @@ static void put_bytes(chat_writer *w, hl_chat_role role, hl_bytes bytes)
     hl_chat *chat  = w->chat;
     size_t   begin = w->text.n_bytes;
 
-    if (w->status != HL_OK || bytes.n_bytes == 0)
-        return;
-    w->status = hl_buffer_append(&w->text, bytes.data, bytes.n_bytes);
-    if (w->status != HL_OK)
+    if (bytes.n_bytes > 0)
+        hl_text_add(&w->text, bytes.data, bytes.n_bytes);
+    if (w->text.status != HL_OK || bytes.n_bytes == 0)
         return;
     if (chat->n_parts > 0 && chat->parts[chat->n_parts - 1].role == role) {
         chat->parts[chat->n_parts - 1].span.end = w->text.n_bytes;
         return;
     }
-    w->status = HL_GROW(&chat->parts, &w->parts_capacity, chat->n_parts, 1);
-    if (w->status == HL_OK)
+    w->text.status = HL_GROW(&chat->parts, &w->parts_capacity, chat->n_parts, 1);
+    if (w->text.status == HL_OK)
         chat->parts[chat->n_parts++] = (hl_chat_part){ role, { begin, w->text.n_bytes } };
 }
 
@@ -442,6 +424,8 @@ static void put_messages(chat_writer *w, const hl_chat_message *messages, size_t
 
 /* ------------------------------------------------------------------ rendering */
 
+HL_CLOSES(hl_chat_free, hl_chat)
+
 static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer,
                                       hl_chat_format wanted)
 {
@@ -456,45 +440,29 @@ static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer
     return find_style(format);
 }
 
-/* The text becomes the chat's, with a NUL behind it. */
-static void finish_text(chat_writer *w)
-{
-    if (w->status == HL_OK)
-        w->status = hl_buffer_append(&w->text, "", 1);
-    if (w->status != HL_OK)
-        return;
-    w->chat->text    = w->text.data;
-    w->chat->n_bytes = w->text.n_bytes - 1;
-    w->text          = (hl_buffer){ 0 };
-}
-
 hl_status hl_chat_render(hl_chat **out, const hl_tokenizer *tokenizer,
                          const hl_chat_message *messages, size_t n_messages,
                          const hl_chat_options *options)
 {
-    hl_status       status = HL_OK;
-    hl_chat_options chosen = options != NULL ? *options : (hl_chat_options){ 0 };
-    chat_writer     w      = { .tokenizer = tokenizer };
+    hl_chat_options                  chosen = options != NULL ? *options : (hl_chat_options){ 0 };
+    chat_writer                      w      = { .tokenizer = tokenizer };
+    HL_CLOSED(hl_chat_free) hl_chat *chat   = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&w.chat, 1));
-    w.style = choose_style(&w.chat->known, tokenizer, chosen.format);
+    HL_NEED(HL_ALLOC_ZEROED(&chat, 1));
+    w.chat  = chat;
+    w.style = choose_style(&chat->known, tokenizer, chosen.format);
     if (w.style == NULL)
-        HL_TRY(hl_fail(HL_BAD_ARGUMENT, "no chat format %d", (int)chosen.format));
-    w.chat->format = w.style->format;
+        return hl_fail(HL_BAD_ARGUMENT, "no chat format %d", (int)chosen.format);
+    chat->format = w.style->format;
     put_start(&w, n_messages == 0 || role_of(messages[0].role) == HL_ROLE_SYSTEM);
     put_messages(&w, messages, n_messages);
     if (!chosen.no_prompt && w.style->format != HL_CHAT_MISTRAL)
         put_opening(&w, "assistant");
-    finish_text(&w);
-    HL_TRY(w.status);
-    *out   = w.chat;
-    w.chat = NULL;
-
-done:
-    hl_buffer_free(&w.text);
-    hl_chat_free(w.chat);
-    return status;
+    chat->n_bytes = w.text.n_bytes;
+    HL_NEED(hl_text_finish(&chat->text, &w.text));
+    *out = hl_taken(&chat);
+    return HL_OK;
 }
 
 void hl_chat_free(hl_chat *chat)

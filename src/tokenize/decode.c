@@ -70,23 +70,9 @@ static bool same(hl_bytes a, hl_bytes b)
 
 /* -------------------------------------------------------------- replacing */
 
-static hl_status replace(hl_buffer *out, hl_search search, hl_bytes by)
-{
-    const char *text = search.text.data;
-    size_t      at   = 0;
-
-    while (hl_search_next(&search)) {
-        HL_NEED(hl_buffer_append(out, text + at, search.match.begin - at));
-        HL_NEED(hl_buffer_append(out, by.data, by.n_bytes));
-        at = search.match.end;
-    }
-    HL_NEED(search.status);
-    return hl_buffer_append(out, text + at, search.text.n_bytes - at);
-}
-
 static hl_status replace_literal(hl_buffer *out, hl_bytes text, hl_bytes needle, hl_bytes by)
 {
-    return replace(out, (hl_search){ .needle = needle, .text = text }, by);
+    return hl_search_replace(out, (hl_search){ .needle = needle, .text = text }, by);
 }
 
 /* Patterns match UTF-8 only: other bytes stay as they are. */
@@ -97,7 +83,7 @@ static hl_status replace_pattern(hl_buffer *out, hl_bytes text, const hl_decode_
 
     if (hl_utf8_find_bad(text.data, text.n_bytes) < text.n_bytes)
         return hl_buffer_append(out, text.data, text.n_bytes);
-    return replace(out, search, step->other);
+    return hl_search_replace(out, search, step->other);
 }
 
 /* English as it is written: no spaces before punctuation and contractions. */

@@ -398,6 +398,20 @@ bool hl_search_next(hl_search *s)
     return true;
 }
 
+hl_status hl_search_replace(hl_buffer *out, hl_search search, hl_bytes by)
+{
+    const char *text = search.text.data;
+    size_t      at   = 0;
+
+    while (hl_search_next(&search)) {
+        HL_NEED(hl_buffer_append(out, text + at, search.match.begin - at));
+        HL_NEED(hl_buffer_append(out, by.data, by.n_bytes));
+        at = search.match.end;
+    }
+    HL_NEED(search.status);
+    return hl_buffer_append(out, text + at, search.text.n_bytes - at);
+}
+
 const char *hl_matcher_mark(const hl_matcher *matcher)
 {
     PCRE2_SPTR mark = pcre2_get_mark(matcher->data);

@@ -54,6 +54,8 @@ typedef struct hl_search {
 } hl_search;
 
 bool hl_search_next(hl_search *search);
+/* Appends the text with every match replaced. */
+hl_status hl_search_replace(hl_buffer *out, hl_search search, hl_bytes by);
 /* The name of the last (*MARK:name) that the last match passed; "" if none. */
 const char *hl_matcher_mark(const hl_matcher *matcher);
 

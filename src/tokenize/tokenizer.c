@@ -215,8 +215,6 @@ static void return_workspace(const hl_tokenizer *tokenizer, hl_workspace *work)
 {
     hl_tokenizer *shared = (hl_tokenizer *)tokenizer;
 
-    if (work == NULL)
-        return;
     pthread_mutex_lock(&shared->lock);
     work->next   = shared->idle;
     shared->idle = work;
@@ -227,23 +225,19 @@ static void return_workspace(const hl_tokenizer *tokenizer, hl_workspace *work)
 
 hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where)
 {
-    hl_status status = HL_ALLOC_ZEROED(out, 1);
-    if (status == HL_OK)
-        status = hl_strdup(&(*out)->where, where);
-    if (status != HL_OK) {
-        hl_free(*out);
-        *out = NULL;
-        return status;
-    }
-    for (int i = 0; i < HL_SPECIAL_COUNT; i++)
-        (*out)->special[i] = -1;
-    (*out)->chat_format = HL_CHAT_PLAIN;
-    if (pthread_mutex_init(&(*out)->lock, NULL) != 0) {
-        hl_free((*out)->where);
-        hl_free(*out);
-        *out = NULL;
+    HL_FREED hl_tokenizer *tokenizer = NULL;
+    HL_FREED char         *name      = NULL;
+
+    *out = NULL;
+    HL_NEED(HL_ALLOC_ZEROED(&tokenizer, 1));
+    HL_NEED(hl_strdup(&name, where));
+    if (pthread_mutex_init(&tokenizer->lock, NULL) != 0)
         return hl_fail(HL_NO_MEMORY, "out of memory for a lock");
-    }
+    for (int i = 0; i < HL_SPECIAL_COUNT; i++)
+        tokenizer->special[i] = -1;
+    tokenizer->chat_format = HL_CHAT_PLAIN;
+    tokenizer->where       = hl_taken(&name);
+    *out                   = hl_taken(&tokenizer);
     return HL_OK;
 }
 
@@ -262,7 +256,7 @@ void hl_tokenizer_close(hl_tokenizer *tokenizer)
     hl_pretokenizer_free(&tokenizer->pretokenizer);
     hl_bpe_free(tokenizer->bpe);
     hl_unigram_free(tokenizer->unigram);
-    hl_free((void *)tokenizer->wordpiece.prefix.data);
+    hl_bytes_free(&tokenizer->wordpiece.prefix);
     hl_decoder_free(&tokenizer->decoder);
     hl_free(tokenizer->chat_template);
     hl_free(tokenizer->where);
@@ -290,8 +284,8 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
 
     if (unknown >= 0 && (size_t)unknown < tokenizer->vocab.n_ids)
         tokenizer->vocab.pieces[unknown].type = HL_TOKEN_UNKNOWN;
-    hl_status status = hl_added_finish(&tokenizer->added, &tokenizer->normalizer);
-    return status == HL_OK ? HL_OK : hl_fail_within(status, "%s", tokenizer->where);
+    return hl_fail_within(hl_added_finish(&tokenizer->added, &tokenizer->normalizer), "%s",
+                          tokenizer->where);
 }
 
 /* -------------------------------------------------------------------- encoding */
@@ -381,6 +375,15 @@ static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, 
     return HL_OK;
 }
 
+/* An added token that was found in the text. */
+static hl_status add_found(hl_workspace *work, const hl_added *added, const hl_mapped_text *text,
+                           hl_stretch stretch)
+{
+    hl_span span = hl_mapped_text_origin(text, stretch.span.begin, stretch.span.end);
+
+    return hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end);
+}
+
 /* Text in which the tokens that are found as given have been found. */
 static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer,
                                 hl_mapped_text text, const hl_added_filter *filter)
@@ -392,13 +395,11 @@ static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenize
                            &work->budget));
     for (size_t i = 0; i < work->normalized.count; i++) {
         hl_stretch stretch = work->normalized.items[i];
-        if (stretch.item < 0) {
+        if (stretch.item >= 0)
+            HL_NEED(add_found(work, added, &text, stretch));
+        else
             HL_NEED(encode_text(work, tokenizer,
                                 hl_mapped_text_slice(&text, stretch.span.begin, stretch.span.end)));
-            continue;
-        }
-        hl_span span = hl_mapped_text_origin(&text, stretch.span.begin, stretch.span.end);
-        HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
     return HL_OK;
 }
@@ -414,14 +415,12 @@ static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer,
     HL_NEED(hl_added_split(&work->as_given, added, &added->as_given, &text, filter, &work->budget));
     for (size_t i = 0; i < work->as_given.count; i++) {
         hl_stretch stretch = work->as_given.items[i];
-        if (stretch.item < 0) {
+        if (stretch.item >= 0)
+            HL_NEED(add_found(work, added, &text, stretch));
+        else
             HL_NEED(encode_stretch(
                 work, tokenizer, hl_mapped_text_slice(&text, stretch.span.begin, stretch.span.end),
                 filter));
-            continue;
-        }
-        hl_span span = hl_mapped_text_origin(&text, stretch.span.begin, stretch.span.end);
-        HL_NEED(hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end));
     }
     hl_postprocessor_trim(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);
     return HL_OK;
@@ -465,18 +464,16 @@ hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *to
                                        const hl_encode_options *options,
                                        const hl_added_filter   *filter)
 {
-    hl_status     status = HL_OK;
-    hl_workspace *work   = NULL;
+    hl_workspace *work = NULL;
 
     *out = NULL;
-    HL_TRY(take_workspace(&work, tokenizer));
-    work->budget = hl_budget_begin(n_bytes, options->stop, options->context);
-    status       = encode_input(work, tokenizer, text, n_bytes, filter);
+    HL_NEED(take_workspace(&work, tokenizer));
+    work->budget     = hl_budget_begin(n_bytes, options->stop, options->context);
+    hl_status status = encode_input(work, tokenizer, text, n_bytes, filter);
     if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", tokenizer->where));
-    HL_TRY(make_encoding(out, tokenizer, &work->result, options->add_special));
-
-done:
+        hl_fail_within(status, "%s", tokenizer->where);
+    else
+        status = make_encoding(out, tokenizer, &work->result, options->add_special);
     return_workspace(tokenizer, work);
     return status;
 }
@@ -506,35 +503,28 @@ void hl_encoding_free(hl_encoding *encoding)
 hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *tokenizer,
                               const int32_t *ids, size_t n_ids, const hl_decode_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_strings pieces = { 0 };
-    hl_buffer  text   = { 0 };
-    bool       skip   = options != NULL && options->skip_special;
+    bool                                  skip   = options != NULL && options->skip_special;
+    HL_SCOPED(hl_strings_free) hl_strings pieces = { 0 };
+    HL_SCOPED(hl_buffer_free) hl_buffer   text   = { 0 };
 
     *out     = NULL;
     *n_bytes = 0;
     for (size_t i = 0; i < n_ids; i++) {
         hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, ids[i]);
         if (spelling.data == NULL)
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: token %zu: the vocabulary has no id %d",
-                           tokenizer->where, i, ids[i]));
+            return hl_fail(HL_BAD_INPUT, "%s: token %zu: the vocabulary has no id %d",
+                           tokenizer->where, i, ids[i]);
         if (!skip || !tokenizer->vocab.pieces[ids[i]].special)
-            HL_TRY(hl_strings_add(&pieces, spelling));
+            HL_NEED(hl_strings_add(&pieces, spelling));
     }
     hl_budget budget = hl_budget_begin(pieces.bytes.n_bytes, NULL, NULL);
-    status           = hl_decoder_run(&text, &tokenizer->decoder, &pieces, &budget);
-    if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", tokenizer->where));
+    HL_NEED(hl_fail_within(hl_decoder_run(&text, &tokenizer->decoder, &pieces, &budget), "%s",
+                           tokenizer->where));
     text.most = 0;
-    HL_TRY(hl_buffer_append(&text, "", 1)); /* the terminator */
-    *out     = text.data;
+    HL_NEED(hl_buffer_append(&text, "", 1)); /* the terminator */
     *n_bytes = text.n_bytes - 1;
-    text     = (hl_buffer){ 0 };
-
-done:
-    hl_strings_free(&pieces);
-    hl_buffer_free(&text);
-    return status;
+    *out     = hl_taken(&text.data);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- questions */

@@ -10,6 +10,7 @@
  *     tokenizer.ggml.add_bos_token    and add_eos_token, add_space_prefix,
  *                                     remove_extra_whitespaces
  *     tokenizer.chat_template                                                     */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -50,19 +51,16 @@ static void free_lists(lists *all)
 /* A terminated copy of a text; NULL if the key is missing. */
 static hl_status copy_text(char **out, const hl_gguf *file, const char *key)
 {
-    hl_gguf_text text   = { 0 };
-    hl_status    status = hl_gguf_get_text(&text, file, key);
+    hl_bytes text = { 0 };
 
-    if (status != HL_OK || text.bytes == NULL)
-        return status;
-    return hl_strndup(out, text.bytes, text.n_bytes);
+    HL_NEED(hl_gguf_get_text(&text, file, key));
+    return text.data != NULL ? hl_strndup(out, text.data, text.n_bytes) : HL_OK;
 }
 
 /* An array of texts; NULL and 0 if the key is missing. */
 static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, const char *key)
 {
     hl_gguf_array array = { 0 };
-    hl_gguf_text  text  = { 0 };
 
     *count = 0;
     HL_NEED(hl_gguf_get_array(&array, file, key));
@@ -70,10 +68,9 @@ static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, 
         return HL_OK;
     HL_NEED(HL_ALLOC(out, array.count));
     for (size_t i = 0; i < array.count; i++) {
-        if (!hl_gguf_array_text(&text, &array, i))
+        if (!hl_gguf_array_text(&(*out)[i], &array, i))
             return hl_fail(HL_BAD_INPUT, "%s: '%s' is not an array of texts", hl_gguf_where(file),
                            key);
-        (*out)[i] = (hl_bytes){ text.bytes, text.n_bytes };
     }
     *count = array.count;
     return HL_OK;
@@ -83,11 +80,11 @@ static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, 
 static hl_status get_numbers(hl_gguf_array *out, const hl_gguf *file, const char *key,
                              size_t wanted)
 {
-    hl_status status = hl_gguf_get_array(out, file, key);
-    if (status == HL_OK && out->count != 0 && out->count != wanted)
+    HL_NEED(hl_gguf_get_array(out, file, key));
+    if (out->count != 0 && out->count != wanted)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' has %zu elements, wanted %zu", hl_gguf_where(file),
                        key, out->count, wanted);
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_scores(float **out, const hl_gguf *file, size_t n_tokens)
@@ -148,46 +145,54 @@ static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_ggu
 
 /* ------------------------------------------------------------------- settings */
 
+static const char *const special_keys[HL_SPECIAL_COUNT] = {
+    [HL_SPECIAL_BOS]  = PREFIX "bos_token_id",
+    [HL_SPECIAL_EOS]  = PREFIX "eos_token_id",
+    [HL_SPECIAL_UNK]  = PREFIX "unknown_token_id",
+    [HL_SPECIAL_SEP]  = PREFIX "seperator_token_id", /* sic */
+    [HL_SPECIAL_PAD]  = PREFIX "padding_token_id",
+    [HL_SPECIAL_CLS]  = PREFIX "cls_token_id",
+    [HL_SPECIAL_MASK] = PREFIX "mask_token_id",
+    [HL_SPECIAL_EOT]  = PREFIX "eot_token_id",
+};
+
+/* Flags that may be missing: -1. */
+static const struct {
+    const char *key;
+    size_t      at; /* of an int in hl_vocab_source */
+} choices[] = {
+    { PREFIX "add_bos_token", offsetof(hl_vocab_source, add_bos) },
+    { PREFIX "add_eos_token", offsetof(hl_vocab_source, add_eos) },
+    { PREFIX "add_space_prefix", offsetof(hl_vocab_source, add_space_prefix) },
+    { PREFIX "remove_extra_whitespaces", offsetof(hl_vocab_source, remove_extra_spaces) },
+};
+
+#define N_CHOICES (sizeof choices / sizeof *choices)
+
 static hl_status read_special(hl_vocab_source *source, const hl_gguf *file)
 {
-    static const struct {
-        const char *key;
-        hl_special  which;
-    } keys[] = {
-        { PREFIX "bos_token_id", HL_SPECIAL_BOS },
-        { PREFIX "eos_token_id", HL_SPECIAL_EOS },
-        { PREFIX "unknown_token_id", HL_SPECIAL_UNK },
-        { PREFIX "seperator_token_id", HL_SPECIAL_SEP }, /* sic */
-        { PREFIX "padding_token_id", HL_SPECIAL_PAD },
-        { PREFIX "cls_token_id", HL_SPECIAL_CLS },
-        { PREFIX "mask_token_id", HL_SPECIAL_MASK },
-        { PREFIX "eot_token_id", HL_SPECIAL_EOT },
-    };
-
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (int i = 0; i < HL_SPECIAL_COUNT; i++) {
         int64_t id = -1;
-        HL_NEED(hl_gguf_get_int(&id, file, keys[i].key));
+        HL_NEED(hl_gguf_get_int(&id, file, special_keys[i]));
         /* Some converters store 2^32 - 1 for "none". */
         bool none = id < 0 || id == UINT32_MAX;
         if (!none && id >= (int64_t)source->n_tokens)
             return hl_fail(HL_BAD_INPUT, "%s: '%s' is %lld, but there are %zu tokens",
-                           hl_gguf_where(file), keys[i].key, (long long)id, source->n_tokens);
-        source->special[keys[i].which] = none ? -1 : (int32_t)id;
+                           hl_gguf_where(file), special_keys[i], (long long)id, source->n_tokens);
+        source->special[i] = none ? -1 : (int32_t)id;
     }
     return HL_OK;
 }
 
-static hl_status read_choice(int *out, const hl_gguf *file, const char *key)
+static hl_status read_choices(hl_vocab_source *source, const hl_gguf *file)
 {
-    bool      value  = false;
-    hl_status status = HL_OK;
-
-    if (hl_gguf_find_value(file, key) == NULL)
-        return HL_OK;
-    status = hl_gguf_get_bool(&value, file, key);
-    if (status == HL_OK)
-        *out = value;
-    return status;
+    for (size_t i = 0; i < N_CHOICES; i++) {
+        bool value = false;
+        HL_NEED(hl_gguf_get_bool(&value, file, choices[i].key));
+        if (hl_gguf_find_value(file, choices[i].key) != NULL)
+            *(int *)(void *)((char *)source + choices[i].at) = value;
+    }
+    return HL_OK;
 }
 
 /* What llama.cpp assumes of a file that does not say. */
@@ -238,35 +243,22 @@ static hl_status read_source(hl_vocab_source *source, lists *all, const hl_gguf 
     source->where         = hl_gguf_where(file);
     HL_NEED(read_special(source, file));
     assume_special(source);
-    HL_NEED(read_choice(&source->add_bos, file, PREFIX "add_bos_token"));
-    HL_NEED(read_choice(&source->add_eos, file, PREFIX "add_eos_token"));
-    HL_NEED(read_choice(&source->add_space_prefix, file, PREFIX "add_space_prefix"));
-    HL_NEED(read_choice(&source->remove_extra_spaces, file, PREFIX "remove_extra_whitespaces"));
+    HL_NEED(read_choices(source, file));
     HL_NEED(hl_gguf_get_bool(&lowercase, file, PREFIX "normalizer.lowercase"));
     source->keep_case = !lowercase;
     return HL_OK;
 }
 
-hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const hl_gguf *file)
-{
-    hl_vocab_source             source = hl_vocab_source_empty();
-    HL_SCOPED(free_lists) lists all    = { 0 };
-
-    *out = NULL;
-    HL_NEED(read_source(&source, &all, file));
-    return hl_tokenizer_from_source(out, &source);
-}
-
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path)
 {
-    hl_gguf  *file   = NULL;
-    hl_status status = hl_gguf_open(&file, path);
+    hl_vocab_source                   source = hl_vocab_source_empty();
+    HL_SCOPED(free_lists) lists       all    = { 0 };
+    HL_CLOSED(hl_gguf_close) hl_gguf *file   = NULL;
 
     *out = NULL;
-    if (status == HL_OK)
-        status = hl_tokenizer_from_gguf(out, file);
-    hl_gguf_close(file);
-    return status;
+    HL_NEED(hl_gguf_open(&file, path));
+    HL_NEED(read_source(&source, &all, file));
+    return hl_tokenizer_from_source(out, &source);
 }
 
 /* ----------------------------------------------------------------- writing */
@@ -290,7 +282,7 @@ static hl_status append_piece(hl_buffer *out, const hl_vocab_source *source, siz
 /* All pieces in one buffer, and where each of them lies once it has stopped growing. */
 static hl_status add_tokens(hl_gguf_writer *writer, const hl_vocab_source *source)
 {
-    HL_FREED hl_gguf_text              *texts  = NULL;
+    HL_FREED hl_bytes                  *texts  = NULL;
     HL_FREED size_t                    *starts = NULL;
     HL_SCOPED(hl_buffer_free) hl_buffer bytes  = { 0 };
 
@@ -302,50 +294,10 @@ static hl_status add_tokens(hl_gguf_writer *writer, const hl_vocab_source *sourc
     }
     starts[source->n_tokens] = bytes.n_bytes;
     for (size_t id = 0; id < source->n_tokens; id++)
-        texts[id] = (hl_gguf_text){ hl_buffer_bytes(&bytes).data + starts[id],
-                                    starts[id + 1] - starts[id] };
+        texts[id] =
+            (hl_bytes){ hl_buffer_bytes(&bytes).data + starts[id], starts[id + 1] - starts[id] };
     hl_gguf_add_texts(writer, PREFIX "tokens", texts, source->n_tokens);
     return HL_OK;
-}
-
-static hl_status add_merges(hl_gguf_writer *writer, const hl_vocab_source *source)
-{
-    hl_gguf_text *texts = NULL;
-
-    if (source->n_merges == 0)
-        return HL_OK;
-    hl_status status = HL_ALLOC(&texts, source->n_merges);
-    for (size_t i = 0; status == HL_OK && i < source->n_merges; i++)
-        texts[i] = (hl_gguf_text){ source->merges[i].data, source->merges[i].n_bytes };
-    if (status == HL_OK)
-        hl_gguf_add_texts(writer, PREFIX "merges", texts, source->n_merges);
-    hl_free(texts);
-    return status;
-}
-
-static void add_special(hl_gguf_writer *writer, const hl_vocab_source *source)
-{
-    static const char *const keys[HL_SPECIAL_COUNT] = {
-        [HL_SPECIAL_BOS]  = PREFIX "bos_token_id",
-        [HL_SPECIAL_EOS]  = PREFIX "eos_token_id",
-        [HL_SPECIAL_UNK]  = PREFIX "unknown_token_id",
-        [HL_SPECIAL_SEP]  = PREFIX "seperator_token_id", /* sic */
-        [HL_SPECIAL_PAD]  = PREFIX "padding_token_id",
-        [HL_SPECIAL_CLS]  = PREFIX "cls_token_id",
-        [HL_SPECIAL_MASK] = PREFIX "mask_token_id",
-        [HL_SPECIAL_EOT]  = PREFIX "eot_token_id",
-    };
-
-    for (int i = 0; i < HL_SPECIAL_COUNT; i++) {
-        if (source->special[i] >= 0)
-            hl_gguf_add_int(writer, keys[i], HL_GGUF_U32, source->special[i]);
-    }
-}
-
-static void add_choice(hl_gguf_writer *writer, const char *key, int choice)
-{
-    if (choice >= 0)
-        hl_gguf_add_bool(writer, key, choice > 0);
 }
 
 hl_status hl_gguf_add_vocab(hl_gguf_writer *writer, const hl_vocab_source *source)
@@ -359,12 +311,17 @@ hl_status hl_gguf_add_vocab(hl_gguf_writer *writer, const hl_vocab_source *sourc
     if (source->types != NULL)
         hl_gguf_add_numbers(writer, PREFIX "token_type", HL_GGUF_I32, source->types,
                             source->n_tokens);
-    HL_NEED(add_merges(writer, source));
-    add_special(writer, source);
-    add_choice(writer, PREFIX "add_bos_token", source->add_bos);
-    add_choice(writer, PREFIX "add_eos_token", source->add_eos);
-    add_choice(writer, PREFIX "add_space_prefix", source->add_space_prefix);
-    add_choice(writer, PREFIX "remove_extra_whitespaces", source->remove_extra_spaces);
+    if (source->n_merges > 0)
+        hl_gguf_add_texts(writer, PREFIX "merges", source->merges, source->n_merges);
+    for (int i = 0; i < HL_SPECIAL_COUNT; i++) {
+        if (source->special[i] >= 0)
+            hl_gguf_add_int(writer, special_keys[i], HL_GGUF_U32, source->special[i]);
+    }
+    for (size_t i = 0; i < N_CHOICES; i++) {
+        int choice = *(const int *)(const void *)((const char *)source + choices[i].at);
+        if (choice >= 0)
+            hl_gguf_add_bool(writer, choices[i].key, choice > 0);
+    }
     if (source->keep_case)
         hl_gguf_add_bool(writer, PREFIX "normalizer.lowercase", false);
     if (source->charsmap.n_bytes > 0)

@@ -94,12 +94,9 @@ const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *all)
 
 hl_status hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path)
 {
-    hl_llama2c_vocab *vocab  = NULL;
-    hl_status         status = hl_llama2c_vocab_open(&vocab, path);
+    HL_CLOSED(hl_llama2c_vocab_close) hl_llama2c_vocab *vocab = NULL;
 
     *out = NULL;
-    if (status == HL_OK)
-        status = hl_tokenizer_from_source(out, &vocab->source);
-    hl_llama2c_vocab_close(vocab);
-    return status;
+    HL_NEED(hl_llama2c_vocab_open(&vocab, path));
+    return hl_tokenizer_from_source(out, &vocab->source);
 }

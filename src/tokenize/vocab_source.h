@@ -92,7 +92,6 @@ hl_status hl_tokenizer_open_vocab_text(hl_tokenizer **out, const char *path, con
 
 /* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
 struct hl_gguf;
-hl_status hl_tokenizer_from_gguf(hl_tokenizer **out, const struct hl_gguf *file);
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
 
 /* The other way: a vocabulary as metadata of a GGUF file, and all that another file has
