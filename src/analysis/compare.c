@@ -497,8 +497,6 @@ void hl_comparison_free(hl_comparison *comparison)
     hl_free(comparison);
 }
 
-HL_CLOSES(hl_comparison_free, hl_comparison)
-
 static hl_status find_shared(two_profiles *two)
 {
     int64_t n_a = hl_profile_n_sequences(two->a);

@@ -15,6 +15,7 @@
 #include "headlight/analysis.h"
 
 HL_CLOSES(hl_sheet_free, hl_sheet)
+HL_CLOSES(hl_comparison_free, hl_comparison)
 
 /* Columns are "NAME:TYPE NAME:TYPE ...", where the type is t (text), i (integer), b (boolean) or, of a
  * real number, how many decimals it has in text; CSV and JSON have all digits.  Name and title are

@@ -25,48 +25,6 @@ bool hl_report_check(hl_report_out *out, hl_status status)
     return out->status == HL_OK;
 }
 
-static void out_of_memory(hl_report_out *out)
-{
-    if (out->status == HL_OK)
-        out->status = hl_fail(HL_NO_MEMORY, "no memory for the report");
-}
-
-/* -------------------------------------------------------------- pieces: objects */
-
-/* A new value, or NULL after a failure. */
-static json_t *made(hl_report_out *out, json_t *value)
-{
-    if (value == NULL)
-        out_of_memory(out);
-    if (out->status == HL_OK)
-        return value;
-    json_decref(value);
-    return NULL;
-}
-
-json_t *hl_report_object(hl_report_out *out)
-{
-    return made(out, json_object());
-}
-
-json_t *hl_report_list(hl_report_out *out)
-{
-    return made(out, json_array());
-}
-
-/* jansson takes the value over in any case, and NULL for a failure. */
-void hl_report_set(hl_report_out *out, json_t *object, const char *key, json_t *value)
-{
-    if (json_object_set_new(object, key, value) != 0)
-        out_of_memory(out);
-}
-
-void hl_report_append(hl_report_out *out, json_t *list, json_t *value)
-{
-    if (json_array_append_new(list, value) != 0)
-        out_of_memory(out);
-}
-
 /* -------------------------------------------------------------------------- values */
 
 json_t *hl_report_text(const char *text)
@@ -79,12 +37,12 @@ json_t *hl_report_head(int64_t layer, int64_t head)
     return json_pack("[I, I]", (json_int_t)layer, (json_int_t)head);
 }
 
-json_t *hl_report_numbers(hl_report_out *out, const double *values, int64_t n)
+json_t *hl_report_numbers(const double *values, int64_t n)
 {
-    json_t *list = hl_report_list(out);
+    json_t *list = json_array();
 
     for (int64_t i = 0; i < n; i++)
-        hl_report_append(out, list, hl_json_number(values[i]));
+        hl_json_add(&list, hl_json_number(values[i]));
     return list;
 }
 
@@ -110,17 +68,6 @@ static size_t encode_base64(char *text, const uint8_t *bytes, size_t n_bytes)
     return used;
 }
 
-static json_t *base64(hl_report_out *out, const uint8_t *bytes, size_t n_bytes)
-{
-    char   *text   = NULL;
-    json_t *string = NULL;
-
-    if (hl_report_check(out, hl_alloc((void **)&text, n_bytes / 3 + 1, 4)))
-        string = made(out, json_stringn_nocheck(text, encode_base64(text, bytes, n_bytes)));
-    hl_free(text);
-    return string;
-}
-
 static int64_t count_of(int n_dims, const int64_t *shape)
 {
     int64_t count = 1;
@@ -134,28 +81,23 @@ static int64_t count_of(int n_dims, const int64_t *shape)
 static json_t *packed(hl_report_out *out, const char *dtype, const uint8_t *bytes,
                       size_t n_bytes_each, int n_dims, const int64_t *shape)
 {
-    json_t *array = hl_report_object(out);
-    json_t *sizes = hl_report_list(out);
+    HL_FREED char *text    = NULL;
+    size_t         n_bytes = (size_t)count_of(n_dims, shape) * n_bytes_each;
+    json_t        *sizes   = json_array();
 
     for (int i = 0; i < n_dims; i++)
-        hl_report_append(out, sizes, json_integer((json_int_t)shape[i]));
-    hl_report_set(out, array, "dtype", json_string(dtype));
-    hl_report_set(out, array, "shape", sizes);
-    hl_report_set(out, array, "data",
-                  base64(out, bytes, (size_t)count_of(n_dims, shape) * n_bytes_each));
-    return array;
+        hl_json_add(&sizes, json_integer((json_int_t)shape[i]));
+    if (!hl_report_check(out, hl_alloc((void **)&text, n_bytes / 3 + 1, 4))) {
+        json_decref(sizes);
+        return NULL;
+    }
+    return json_pack("{s:s, s:o, s:o}", "dtype", dtype, "shape", sizes, "data",
+                     json_stringn_nocheck(text, encode_base64(text, bytes, n_bytes)));
 }
 
 json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, const int64_t *shape)
 {
     return packed(out, "u8", bytes, 1, n_dims, shape);
-}
-
-/* Little endian, whatever the machine is. */
-static void put_bits(uint8_t *bytes, uint32_t bits, size_t n_bytes)
-{
-    for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (uint8_t)(bits >> 8 * i);
 }
 
 static uint32_t bits_of(float value)
@@ -166,57 +108,51 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
+/* Floats of four bytes or of two, little endian whatever the machine is. */
+static json_t *floats(hl_report_out *out, const char *dtype, size_t size, const double *values,
+                      int n_dims, const int64_t *shape)
+{
+    int64_t           n     = count_of(n_dims, shape);
+    HL_FREED uint8_t *bytes = NULL;
+
+    if (!hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, size)))
+        return NULL;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = size == 4 ? bits_of((float)values[i]) : hl_f32_to_f16((float)values[i]);
+        for (size_t part = 0; part < size; part++)
+            bytes[(size_t)i * size + part] = (uint8_t)(bits >> 8 * part);
+    }
+    return packed(out, dtype, bytes, size, n_dims, shape);
+}
+
 json_t *hl_report_f32(hl_report_out *out, const double *values, int n_dims, const int64_t *shape)
 {
-    int64_t  n     = count_of(n_dims, shape);
-    uint8_t *bytes = NULL;
-    json_t  *array = NULL;
-
-    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 4))) {
-        for (int64_t i = 0; i < n; i++)
-            put_bits(bytes + 4 * i, bits_of((float)values[i]), 4);
-        array = packed(out, "f32", bytes, 4, n_dims, shape);
-    }
-    hl_free(bytes);
-    return array;
+    return floats(out, "f32", 4, values, n_dims, shape);
 }
 
 json_t *hl_report_f16(hl_report_out *out, const double *values, int n_dims, const int64_t *shape)
 {
-    int64_t  n     = count_of(n_dims, shape);
-    uint8_t *bytes = NULL;
-    json_t  *array = NULL;
-
-    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 2))) {
-        for (int64_t i = 0; i < n; i++)
-            put_bits(bytes + 2 * i, hl_f32_to_f16((float)values[i]), 2);
-        array = packed(out, "f16", bytes, 2, n_dims, shape);
-    }
-    hl_free(bytes);
-    return array;
+    return floats(out, "f16", 2, values, n_dims, shape);
 }
-
-enum { STEPS = 254, NO_VALUE = 255 };
 
 json_t *hl_report_u8(hl_report_out *out, const double *values, int n_dims, const int64_t *shape,
                      double low, double high)
 {
-    int64_t  n     = count_of(n_dims, shape);
-    uint8_t *bytes = NULL;
-    json_t  *array = NULL;
-    double   scale = high > low ? (high - low) / STEPS : 1.0;
+    enum { STEPS = 254, NO_VALUE = 255 };
+    int64_t           n     = count_of(n_dims, shape);
+    double            scale = high > low ? (high - low) / STEPS : 1.0;
+    HL_FREED uint8_t *bytes = NULL;
 
-    if (hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, 1))) {
-        for (int64_t i = 0; i < n; i++) {
-            double raw = fmin(fmax((values[i] - low) / scale, 0.0), STEPS);
-            bytes[i]   = isnan(values[i]) ? NO_VALUE : (uint8_t)lround(raw);
-        }
-        array = packed(out, "u8", bytes, 1, n_dims, shape);
-        hl_report_set(out, array, "scale", json_real(scale));
-        hl_report_set(out, array, "offset", json_real(low));
-        hl_report_set(out, array, "nan", json_true());
+    if (!hl_report_check(out, HL_ALLOC(&bytes, (size_t)n)))
+        return NULL;
+    for (int64_t i = 0; i < n; i++) {
+        double raw = fmin(fmax((values[i] - low) / scale, 0.0), STEPS);
+        bytes[i]   = isnan(values[i]) ? NO_VALUE : (uint8_t)lround(raw);
     }
-    hl_free(bytes);
+    json_t *array = packed(out, "u8", bytes, 1, n_dims, shape);
+    hl_json_put(&array, "scale", json_real(scale));
+    hl_json_put(&array, "offset", json_real(low));
+    hl_json_put(&array, "nan", json_true());
     return array;
 }
 
@@ -261,45 +197,45 @@ static hl_status check_parts(const hl_report *report)
 
 /* ------------------------------------------------------------------------- the data */
 
-static json_t *definitions_json(hl_report_out *out)
+static json_t *definitions_json(void)
 {
-    json_t *all = hl_report_object(out);
+    json_t *all = json_object();
 
     for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
         const hl_definition *entry = hl_definition_at(i);
 
         if (entry->key != NULL)
-            hl_report_set(out, all, entry->key,
-                          json_pack("{s:s, s:s, s:s}", "name", entry->title, "unit", entry->unit,
-                                    "text", entry->text));
+            hl_json_put(&all, entry->key,
+                        json_pack("{s:s, s:s, s:s}", "name", entry->title, "unit", entry->unit,
+                                  "text", entry->text));
     }
     return all;
 }
 
 static json_t *data_json(hl_report_out *out, const hl_report *report)
 {
-    json_t *root     = hl_report_object(out);
-    json_t *profiles = hl_report_list(out);
+    json_t *root     = json_object();
+    json_t *profiles = json_array();
     double threshold = report->spike_threshold > 0.0 ? report->spike_threshold : HL_SPIKE_THRESHOLD;
 
-    hl_report_set(out, root, "format", json_string("headlight.report/1"));
-    hl_report_set(out, root, "version", json_string(hl_version()));
+    hl_json_put(&root, "format", json_string("headlight.report/1"));
+    hl_json_put(&root, "version", json_string(hl_version()));
     if (report->title != NULL)
-        hl_report_set(out, root, "title", hl_report_text(report->title));
-    hl_report_set(out, root, "definitions", definitions_json(out));
+        hl_json_put(&root, "title", hl_report_text(report->title));
+    hl_json_put(&root, "definitions", definitions_json());
     for (int64_t i = 0; i < report->n_profiles && out->status == HL_OK; i++)
-        hl_report_append(out, profiles, hl_report_profile_json(out, report, i));
-    hl_report_set(out, root, "profiles", profiles);
+        hl_json_add(&profiles, hl_report_profile_json(out, report, i));
+    hl_json_put(&root, "profiles", profiles);
     if (report->maps != NULL)
-        hl_report_set(out, root, "tokens", hl_report_tokens_json(out, report->maps));
+        hl_json_put(&root, "tokens", hl_report_tokens_json(out, report->maps));
     if (report->lens != NULL)
-        hl_report_set(out, root, "lens", hl_report_lens_json(out, report->lens));
+        hl_json_put(&root, "lens", hl_report_lens_json(out, report->lens));
     if (report->trace != NULL)
-        hl_report_set(out, root, "trace", hl_report_trace_json(out, report->trace, threshold));
+        hl_json_put(&root, "trace", hl_report_trace_json(out, report->trace, threshold));
     if (report->compare_path != NULL || report->n_profiles > 1)
-        hl_report_set(out, root, "compare", hl_report_compare_json(out, report));
+        hl_json_put(&root, "compare", hl_report_compare_json(out, report));
     if (report->sweep_path != NULL)
-        hl_report_set(out, root, "sweep", hl_report_sweep_json(out, report));
+        hl_json_put(&root, "sweep", hl_report_sweep_json(out, report));
     return root;
 }
 
@@ -345,11 +281,11 @@ static hl_status write_page(const json_t *data, const char *path)
 
 hl_status hl_report_write(const hl_report *report, const char *path)
 {
-    hl_report_out out  = { check_parts(report) };
-    json_t       *data = out.status == HL_OK ? data_json(&out, report) : NULL;
+    hl_report_out out = { check_parts(report) };
 
-    if (out.status == HL_OK)
-        out.status = write_page(data, path);
-    json_decref(data);
-    return out.status;
+    HL_NEED(out.status);
+    json_auto_t *data = data_json(&out, report);
+    HL_NEED(out.status);
+    return data != NULL ? write_page(data, path)
+                        : hl_fail(HL_NO_MEMORY, "no memory for the report");
 }

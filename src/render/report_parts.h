@@ -2,13 +2,14 @@
  * and texts as JSON.
  *
  *     hl_report_out out = { 0 };
- *     json_t *means = hl_report_object(&out);
- *     hl_report_set(&out, means, "H", hl_report_f32(&out, values, 2, (int64_t[]){ 8, 8 }));
- *     ... out.status ...
+ *     json_t *means = json_object();
+ *     hl_json_put(&means, "H", hl_report_f32(&out, values, 2, (int64_t[]){ 8, 8 }));
+ *     ... out.status, and is `means` still there? ...
  *     json_decref(means);
  *
- * What fails is remembered in `out`: later calls do nothing and give NULL, so that the caller looks
- * once, at the end.  doc/report.md says what the arrays look like. */
+ * What fails is remembered in `out`, and gives NULL, as memory that ran out does; hl_json_put makes
+ * NULL of what that would be part of, so that the caller looks once, at the end.  doc/report.md says
+ * what the arrays look like. */
 #ifndef HL_RENDER_REPORT_PARTS_H
 #define HL_RENDER_REPORT_PARTS_H
 
@@ -24,18 +25,14 @@ typedef struct hl_report_out {
 /* Keeps the first failure; true while there was none. */
 bool hl_report_check(hl_report_out *out, hl_status status);
 
-/* New references, NULL after a failure.  `set` and `append` take the value over. */
-json_t *hl_report_object(hl_report_out *out);
-json_t *hl_report_list(hl_report_out *out);
-void    hl_report_set(hl_report_out *out, json_t *object, const char *key, json_t *value);
-void    hl_report_append(hl_report_out *out, json_t *list, json_t *value);
+/* All values are new references, NULL after a failure. */
 
 /* Any bytes that end with NUL; NULL is null. */
 json_t *hl_report_text(const char *text);
 /* [L, H] */
 json_t *hl_report_head(int64_t layer, int64_t head);
 /* A plain list of numbers. */
-json_t *hl_report_numbers(hl_report_out *out, const double *values, int64_t n);
+json_t *hl_report_numbers(const double *values, int64_t n);
 
 /* Packed arrays of the values; shape (n_dims).  f16: to 11 bits.  u8: evenly from low to high in 254
  * steps, NaN where there is none, to within (high - low) / 508. */

@@ -42,65 +42,60 @@ static const char *severity_of(const hl_diagnosis *item)
     return "notice";
 }
 
-static void set_heads(hl_report_out *out, json_t *object, const hl_diagnosis *item,
-                      int64_t n_layers)
+static json_t *heads_json(const hl_diagnosis *item)
 {
-    json_t *heads  = hl_report_list(out);
-    json_t *layers = hl_report_list(out);
+    json_t *heads = json_array();
 
     for (int64_t i = 0; i < item->n_heads; i++)
-        hl_report_append(out, heads,
-                         json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
-                                   "head", (json_int_t)item->heads[i].head, "value",
-                                   hl_json_number(item->heads[i].value)));
+        hl_json_add(&heads, json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
+                                      "head", (json_int_t)item->heads[i].head, "value",
+                                      hl_json_number(item->heads[i].value)));
+    return heads;
+}
+
+/* The layers of these heads, each once. */
+static json_t *found_layers_json(const hl_diagnosis *item, int64_t n_layers)
+{
+    json_t *layers = json_array();
+
     for (int64_t layer = 0; layer < n_layers; layer++) {
         bool has = false;
 
         for (int64_t i = 0; i < item->n_heads; i++)
             has = has || item->heads[i].layer == layer;
         if (has)
-            hl_report_append(out, layers, json_integer(layer));
+            hl_json_add(&layers, json_integer(layer));
     }
-    hl_report_set(out, object, "heads", heads);
-    hl_report_set(out, object, "layers", layers);
+    return layers;
 }
 
-static json_t *diagnosis_json(hl_report_out *out, const hl_diagnosis *item, int64_t n_layers)
+static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
 {
-    json_t *object = hl_report_object(out);
-    char    title[64];
+    char title[64];
 
-    hl_report_set(out, object, "name", hl_report_text(item->name));
-    hl_report_set(out, object, "title", hl_report_text(title_of(title, item->name)));
-    hl_report_set(out, object, "verdict", hl_report_text(hl_verdict_name(item->verdict)));
-    hl_report_set(out, object, "fired", json_boolean(item->verdict == HL_VERDICT_FOUND));
-    hl_report_set(out, object, "ran", json_boolean(item->verdict != HL_VERDICT_NOT_RUN));
-    hl_report_set(out, object, "below", json_boolean(item->below));
-    hl_report_set(out, object, "severity", hl_report_text(severity_of(item)));
-    hl_report_set(out, object, "finding", hl_report_text(item->finding));
-    hl_report_set(out, object, "rule", hl_report_text(item->rule));
-    hl_report_set(out, object, "value", hl_json_number(item->value));
-    hl_report_set(out, object, "threshold", hl_json_number(item->threshold));
-    hl_report_set(out, object, "evidence", hl_report_text(item->evidence));
-    hl_report_set(out, object, "source", hl_report_text(item->source));
-    hl_report_set(out, object, "counter", hl_report_text(item->against));
-    hl_report_set(out, object, "mitigation", hl_report_text(item->mitigation));
-    hl_report_set(out, object, "measure", hl_report_text(item->measure));
-    set_heads(out, object, item, n_layers);
-    return object;
+    return json_pack(
+        "{s:o, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "name", hl_report_text(item->name), "title", hl_report_text(title_of(title, item->name)),
+        "verdict", hl_verdict_name(item->verdict), "fired", item->verdict == HL_VERDICT_FOUND,
+        "ran", item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity",
+        severity_of(item), "finding", hl_report_text(item->finding), "rule",
+        hl_report_text(item->rule), "value", hl_json_number(item->value), "threshold",
+        hl_json_number(item->threshold), "evidence", hl_report_text(item->evidence), "source",
+        hl_report_text(item->source), "counter", hl_report_text(item->against), "mitigation",
+        hl_report_text(item->mitigation), "measure", hl_report_text(item->measure), "heads",
+        heads_json(item), "layers", found_layers_json(item, n_layers));
 }
 
 static json_t *diagnoses_json(hl_report_out *out, const hl_profile *profile, const hl_trace *trace)
 {
-    hl_diagnoses *found = NULL;
-    json_t       *list  = hl_report_list(out);
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
+    json_t                                    *list  = json_array();
 
     if (hl_report_check(out, hl_diagnose(&found, profile, NULL, NULL)) && trace != NULL)
         hl_report_check(out, hl_diagnose_trace(found, trace, NULL));
     for (int i = 0; out->status == HL_OK && i < HL_N_DIAGNOSES; i++)
-        hl_report_append(out, list,
-                         diagnosis_json(out, &found->items[i], hl_profile_n_layers(profile)));
-    hl_diagnoses_free(found);
+        hl_json_add(&list, diagnosis_json(&found->items[i], hl_profile_n_layers(profile)));
     return list;
 }
 
@@ -108,30 +103,30 @@ enum { N_TWINS = 3 };
 
 /* ----------------------------------------------------------------------------- heads */
 
-typedef enum source { QUANTITY, PATTERN, PROBE, OUTPUT_NORM, BROKEN, BINNED } source;
+/* Numbers with one value a head, patterns without key 0; BROKEN and BINNED have their own sources. */
+enum { BROKEN = HL_FROM_OUTPUT + 1, BINNED };
 
-/* Numbers with one value a head. */
 static const struct mean {
     const char *key;
-    source      from;
-    int         which; /* hl_quantity, hl_pattern_metric (without key 0), hl_probe, hl_histogram */
+    int         from; /* hl_number_from, or one of these */
+    int         which;
 } means[] = {
-    { "H", QUANTITY, HL_Q_ENTROPY },
-    { "Hhat", QUANTITY, HL_Q_FAIR },
-    { "H2", QUANTITY, HL_Q_RENYI2 },
-    { "V", QUANTITY, HL_Q_VARENTROPY },
-    { "peak", QUANTITY, HL_Q_PEAK },
-    { "self", QUANTITY, HL_Q_SELF },
-    { "previous", QUANTITY, HL_Q_PREVIOUS },
-    { "first", QUANTITY, HL_Q_FIRST },
-    { "H_nosink", QUANTITY, HL_Q_NOSINK },
+    { "H", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "Hhat", HL_FROM_ROWS, HL_Q_FAIR },
+    { "H2", HL_FROM_ROWS, HL_Q_RENYI2 },
+    { "V", HL_FROM_ROWS, HL_Q_VARENTROPY },
+    { "peak", HL_FROM_ROWS, HL_Q_PEAK },
+    { "self", HL_FROM_ROWS, HL_Q_SELF },
+    { "previous", HL_FROM_ROWS, HL_Q_PREVIOUS },
+    { "first", HL_FROM_ROWS, HL_Q_FIRST },
+    { "H_nosink", HL_FROM_ROWS, HL_Q_NOSINK },
     { "Hhat_nosink", BINNED, HL_HIST_NOSINK },
-    { "output_norm", OUTPUT_NORM, 0 },
-    { "band", PATTERN, HL_PM_BAND },
-    { "content", PATTERN, HL_PM_CONTENT },
-    { "k90", PATTERN, HL_PM_K90 },
-    { "induction", PROBE, HL_PROBE_INDUCTION },
-    { "duplicate", PROBE, HL_PROBE_DUPLICATE },
+    { "output_norm", HL_FROM_OUTPUT, 0 },
+    { "band", HL_FROM_PATTERN_NOSINK, HL_PM_BAND },
+    { "content", HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT },
+    { "k90", HL_FROM_PATTERN_NOSINK, HL_PM_K90 },
+    { "induction", HL_FROM_PROBE, HL_PROBE_INDUCTION },
+    { "duplicate", HL_FROM_PROBE, HL_PROBE_DUPLICATE },
     { "broken", BROKEN, 0 },
 };
 
@@ -151,20 +146,11 @@ static double binned_mean(const int64_t *counts)
 static double value_of(const struct mean *mean, const hl_profile *profile, int64_t layer,
                        int64_t head)
 {
-    switch (mean->from) {
-    case QUANTITY:
-        return hl_profile_mean(profile, layer, head, (hl_quantity)mean->which);
-    case PATTERN:
-        return hl_profile_pattern(profile, layer, head, (hl_pattern_metric)mean->which, true).mean;
-    case PROBE:
-        return hl_profile_probe(profile, layer, head, (hl_probe)mean->which);
-    case OUTPUT_NORM:
-        return hl_profile_output_norm(profile, layer, head);
-    case BROKEN:
+    if (mean->from == BROKEN)
         return (double)hl_profile_broken(profile, layer, head);
-    default:
+    if (mean->from == BINNED)
         return binned_mean(hl_profile_histogram(profile, layer, head, (hl_histogram)mean->which));
-    }
+    return hl_head_number(profile, layer, head, (hl_number_from)mean->from, mean->which);
 }
 
 /* (n_layers, n_heads, n_last) numbers, NaN for heads that a layer lacks; NULL after a failure. */
@@ -184,67 +170,49 @@ static double *new_grid(hl_report_out *out, const hl_profile *profile, int64_t n
 
 static json_t *means_json(hl_report_out *out, const hl_profile *profile)
 {
-    json_t       *all      = hl_report_object(out);
-    const int64_t shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
-    double       *grid     = new_grid(out, profile, 1);
+    json_t          *all      = json_object();
+    const int64_t    shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
+    HL_FREED double *grid     = new_grid(out, profile, 1);
 
     for (size_t i = 0; grid != NULL && i < sizeof means / sizeof *means; i++) {
         HL_EACH_HEAD(profile, layer, head)
         grid[layer * shape[1] + head] = value_of(&means[i], profile, layer, head);
-        hl_report_set(out, all, means[i].key, hl_report_f32(out, grid, 2, shape));
+        hl_json_put(&all, means[i].key, hl_report_f32(out, grid, 2, shape));
     }
-    hl_free(grid);
     return all;
 }
 
 static json_t *interval_json(hl_report_out *out, const hl_profile *profile, hl_quantity quantity,
                              uint64_t seed)
 {
-    hl_interval  *found    = NULL;
-    const int64_t shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
-    json_t       *both     = hl_report_object(out);
-    double       *grid     = new_grid(out, profile, 1);
+    const int64_t         shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
+    HL_FREED hl_interval *found    = NULL;
+    HL_FREED double      *grid     = new_grid(out, profile, 1);
 
-    if (hl_report_check(out, hl_grid_intervals(&found, profile, quantity, seed))) {
-        for (int64_t i = 0; i < hl_grid_size(profile); i++)
-            grid[i] = found[i].low;
-        hl_report_set(out, both, "low", hl_report_f32(out, grid, 2, shape));
-        for (int64_t i = 0; i < hl_grid_size(profile); i++)
-            grid[i] = found[i].high;
-        hl_report_set(out, both, "high", hl_report_f32(out, grid, 2, shape));
-    }
-    hl_free(found);
-    hl_free(grid);
-    return both;
-}
-
-/* Absent where a bootstrap has nothing to draw from. */
-static void set_intervals(hl_report_out *out, json_t *object, const hl_profile *profile,
-                          uint64_t seed)
-{
-    if (hl_profile_n_sequences(profile) < 2)
-        return;
-    json_t *all = hl_report_object(out);
-    hl_report_set(out, all, "H", interval_json(out, profile, HL_Q_ENTROPY, seed));
-    hl_report_set(out, all, "Hhat", interval_json(out, profile, HL_Q_FAIR, seed));
-    hl_report_set(out, object, "intervals", all);
+    if (!hl_report_check(out, hl_grid_intervals(&found, profile, quantity, seed)))
+        return NULL;
+    for (int64_t i = 0; i < hl_grid_size(profile); i++)
+        grid[i] = found[i].low;
+    json_t *low = hl_report_f32(out, grid, 2, shape);
+    for (int64_t i = 0; i < hl_grid_size(profile); i++)
+        grid[i] = found[i].high;
+    return json_pack("{s:o, s:o}", "low", low, "high", hl_report_f32(out, grid, 2, shape));
 }
 
 /* ---------------------------------------------------------------------------- layers */
 
 /* A quantity's means over heads with their intervals, under these names. */
-static void set_layer_means(hl_report_out *out, json_t *layers, const hl_profile *profile,
+static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profile *profile,
                             hl_quantity quantity, const char *const names[3], uint64_t seed)
 {
-    hl_layer_profile *found = NULL;
-    double            flat  = hl_threshold_of(NULL, HL_T_FLAT_ERRORS);
+    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *found = NULL;
+    double flat = hl_threshold_of(NULL, HL_T_FLAT_ERRORS);
 
-    if (hl_report_check(out, hl_layer_profile_new(&found, profile, quantity, flat, seed))) {
-        hl_report_set(out, layers, names[0], hl_report_numbers(out, found->means, found->n_layers));
-        hl_report_set(out, layers, names[1], hl_report_numbers(out, found->lows, found->n_layers));
-        hl_report_set(out, layers, names[2], hl_report_numbers(out, found->highs, found->n_layers));
-    }
-    hl_layer_profile_free(found);
+    if (!hl_report_check(out, hl_layer_profile_new(&found, profile, quantity, flat, seed)))
+        return;
+    hl_json_put(layers, names[0], hl_report_numbers(found->means, found->n_layers));
+    hl_json_put(layers, names[1], hl_report_numbers(found->lows, found->n_layers));
+    hl_json_put(layers, names[2], hl_report_numbers(found->highs, found->n_layers));
 }
 
 static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64_t seed)
@@ -253,26 +221,22 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
     static const char *const fair[]    = { "Hhat", "Hhat_low", "Hhat_high" };
     static const char *const nosink[]  = { "H_nosink", "H_nosink_low", "H_nosink_high" };
 
-    int64_t n_heads   = hl_profile_n_heads(profile);
-    json_t *layers    = hl_report_object(out);
-    json_t *variance  = hl_report_list(out);
-    json_t *influence = hl_report_list(out);
-    double *grid      = NULL;
+    int64_t          n_heads   = hl_profile_n_heads(profile);
+    json_t          *layers    = json_object();
+    json_t          *variance  = json_array();
+    json_t          *influence = json_array();
+    HL_FREED double *grid      = NULL;
 
-    set_layer_means(out, layers, profile, HL_Q_ENTROPY, entropy, seed);
-    set_layer_means(out, layers, profile, HL_Q_FAIR, fair, seed);
-    set_layer_means(out, layers, profile, HL_Q_NOSINK, nosink, seed);
-    if (hl_report_check(out, hl_grid_means(&grid, profile, HL_Q_ENTROPY))) {
-        for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
-            hl_report_append(out, variance,
-                             hl_json_number(hl_variance(grid + layer * n_heads, n_heads)));
-            hl_report_append(out, influence,
-                             hl_json_number(hl_profile_block_influence(profile, layer)));
-        }
+    put_layer_means(out, &layers, profile, HL_Q_ENTROPY, entropy, seed);
+    put_layer_means(out, &layers, profile, HL_Q_FAIR, fair, seed);
+    put_layer_means(out, &layers, profile, HL_Q_NOSINK, nosink, seed);
+    hl_report_check(out, hl_grid_means(&grid, profile, HL_Q_ENTROPY));
+    for (int64_t i = 0; out->status == HL_OK && i < hl_profile_n_layers(profile); i++) {
+        hl_json_add(&variance, hl_json_number(hl_variance(grid + i * n_heads, n_heads)));
+        hl_json_add(&influence, hl_json_number(hl_profile_block_influence(profile, i)));
     }
-    hl_report_set(out, layers, "variance", variance);
-    hl_report_set(out, layers, "influence", influence);
-    hl_free(grid);
+    hl_json_put(&layers, "variance", variance);
+    hl_json_put(&layers, "influence", influence);
     return layers;
 }
 
@@ -280,41 +244,35 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
 
 /* By theme, a color for each name: the page and the figures agree, and a type has its color however
  * many heads it has. */
-static json_t *type_colors(hl_report_out *out)
+static json_t *type_colors(void)
 {
     static const char *const themes[] = { [HL_THEME_LIGHT] = "light", [HL_THEME_DARK] = "dark" };
-    json_t                  *colors   = hl_report_object(out);
+    json_t                  *colors   = json_object();
 
     for (int theme = HL_THEME_LIGHT; theme <= HL_THEME_DARK; theme++) {
-        json_t *list = hl_report_list(out);
+        json_t *list = json_array();
 
         for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
             hl_colour color = hl_head_kind_colour((hl_theme)theme, kind);
             char      text[8];
 
             snprintf(text, sizeof text, "#%02x%02x%02x", color.red, color.green, color.blue);
-            hl_report_append(out, list, hl_report_text(text));
+            hl_json_add(&list, hl_report_text(text));
         }
-        hl_report_set(out, colors, themes[theme], list);
+        hl_json_put(&colors, themes[theme], list);
     }
     return colors;
 }
 
-static void set_types(hl_report_out *out, json_t *object, const hl_profile *profile)
+static json_t *types_json(hl_report_out *out, const hl_profile *profile)
 {
-    const int64_t shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
-    json_t       *types    = hl_report_object(out);
-    json_t       *names    = hl_report_list(out);
-    json_t       *rules    = hl_report_list(out);
-    double       *values   = new_grid(out, profile, 1);
-    uint8_t      *index    = NULL;
+    const int64_t     shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
+    json_t           *types    = json_object();
+    json_t           *names    = json_array();
+    HL_FREED double  *values   = new_grid(out, profile, 1);
+    HL_FREED uint8_t *index    = NULL;
 
-    hl_report_check(out, HL_ALLOC(&index, (size_t)hl_grid_size(profile)));
-    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
-        hl_report_append(out, names, hl_report_text(hl_head_kind_name((hl_head_kind)kind)));
-        hl_report_append(out, rules, hl_report_text(hl_head_kind_rule((hl_head_kind)kind)));
-    }
-    if (out->status == HL_OK) {
+    if (hl_report_check(out, HL_ALLOC(&index, (size_t)hl_grid_size(profile)))) {
         memset(index, HL_HEAD_UNKNOWN, (size_t)hl_grid_size(profile));
         HL_EACH_HEAD(profile, layer, head)
         {
@@ -322,15 +280,23 @@ static void set_types(hl_report_out *out, json_t *object, const hl_profile *prof
             index[layer * shape[1] + head]  = (uint8_t)type.kind;
             values[layer * shape[1] + head] = type.value;
         }
-        hl_report_set(out, types, "index", hl_report_bytes(out, index, 2, shape));
-        hl_report_set(out, types, "value", hl_report_f16(out, values, 2, shape));
+        hl_json_put(&types, "index", hl_report_bytes(out, index, 2, shape));
+        hl_json_put(&types, "value", hl_report_f16(out, values, 2, shape));
     }
-    hl_report_set(out, types, "names", names);
-    hl_report_set(out, types, "colors", type_colors(out));
-    hl_report_set(out, object, "types", types);
-    hl_report_set(out, object, "type_rules", rules);
-    hl_free(values);
-    hl_free(index);
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
+        hl_json_add(&names, hl_report_text(hl_head_kind_name((hl_head_kind)kind)));
+    hl_json_put(&types, "names", names);
+    hl_json_put(&types, "colors", type_colors());
+    return types;
+}
+
+static json_t *rules_json(void)
+{
+    json_t *rules = json_array();
+
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
+        hl_json_add(&rules, hl_report_text(hl_head_kind_rule((hl_head_kind)kind)));
+    return rules;
 }
 
 /* ------------------------------------------------------------------- distributions */
@@ -350,15 +316,15 @@ static int64_t scale_counts(uint8_t *out, const int64_t *counts)
 static json_t *histogram_json(hl_report_out *out, const hl_profile *profile, hl_histogram which,
                               const char *of)
 {
-    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile),
-                               HL_N_BINS };
-    json_t       *object   = hl_report_object(out);
-    json_t       *edges    = hl_report_list(out);
-    double       *most     = new_grid(out, profile, 1);
-    uint8_t      *counts   = NULL;
+    const int64_t     shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile),
+                                   HL_N_BINS };
+    json_t           *object   = json_object();
+    json_t           *edges    = json_array();
+    HL_FREED double  *most     = new_grid(out, profile, 1);
+    HL_FREED uint8_t *counts   = NULL;
 
     for (int bin = 0; bin <= HL_N_BINS; bin++)
-        hl_report_append(out, edges, json_real((double)bin / HL_N_BINS));
+        hl_json_add(&edges, json_real((double)bin / HL_N_BINS));
     hl_report_check(out, HL_ALLOC_ZEROED(&counts, (size_t)(hl_grid_size(profile) * HL_N_BINS)));
     if (out->status == HL_OK) {
         HL_EACH_HEAD(profile, layer, head)
@@ -367,13 +333,11 @@ static json_t *histogram_json(hl_report_out *out, const hl_profile *profile, hl_
             most[place]   = (double)scale_counts(counts + place * HL_N_BINS,
                                                  hl_profile_histogram(profile, layer, head, which));
         }
-        hl_report_set(out, object, "of", hl_report_text(of));
-        hl_report_set(out, object, "counts", hl_report_bytes(out, counts, 3, shape));
-        hl_report_set(out, object, "max", hl_report_f32(out, most, 2, shape));
+        hl_json_put(&object, "of", hl_report_text(of));
+        hl_json_put(&object, "counts", hl_report_bytes(out, counts, 3, shape));
+        hl_json_put(&object, "max", hl_report_f32(out, most, 2, shape));
     }
-    hl_report_set(out, object, "edges", edges);
-    hl_free(most);
-    hl_free(counts);
+    hl_json_put(&object, "edges", edges);
     return object;
 }
 
@@ -385,39 +349,38 @@ typedef hl_moments (*moments_by)(const hl_profile *profile, int64_t layer, int64
 static json_t *entropies_json(hl_report_out *out, const hl_profile *profile, int64_t n,
                               moments_by by, const char *name, json_t *kinds)
 {
-    const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), n };
-    json_t       *object   = hl_report_object(out);
-    double       *grid     = new_grid(out, profile, n);
+    const int64_t    shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), n };
+    json_t          *object   = json_object();
+    HL_FREED double *grid     = new_grid(out, profile, n);
 
     if (grid != NULL) {
         HL_EACH_HEAD(profile, layer, head)
         for (int64_t kind = 0; kind < n; kind++)
             grid[(layer * shape[1] + head) * n + kind] =
                 by(profile, layer, head, kind, HL_Q_ENTROPY).mean;
-        hl_report_set(out, object, "H", hl_report_f16(out, grid, 3, shape));
+        hl_json_put(&object, "H", hl_report_f16(out, grid, 3, shape));
     }
-    hl_report_set(out, object, name, kinds);
-    hl_free(grid);
+    hl_json_put(&object, name, kinds);
     return object;
 }
 
 static json_t *positions_json(hl_report_out *out, const hl_profile *profile)
 {
     int64_t n_buckets = hl_profile_n_buckets(profile);
-    json_t *edges     = hl_report_list(out);
+    json_t *edges     = json_array();
 
     for (int64_t bucket = 0; bucket <= n_buckets; bucket++)
-        hl_report_append(out, edges, json_integer((INT64_C(1) << bucket) - 1));
+        hl_json_add(&edges, json_integer((INT64_C(1) << bucket) - 1));
     return entropies_json(out, profile, n_buckets, hl_profile_by_position, "edges", edges);
 }
 
 static json_t *token_types_json(hl_report_out *out, const hl_profile *profile)
 {
     int64_t n_types = hl_profile_n_types(profile);
-    json_t *names   = hl_report_list(out);
+    json_t *names   = json_array();
 
     for (int64_t type = 0; type < n_types; type++)
-        hl_report_append(out, names, hl_report_text(hl_profile_type_name(profile, type)));
+        hl_json_add(&names, hl_report_text(hl_profile_type_name(profile, type)));
     return entropies_json(out, profile, n_types, hl_profile_by_type, "names", names);
 }
 
@@ -453,9 +416,9 @@ static void find_twins(double *heads, double *similarities, const hl_profile *pr
 static json_t *twins_json(hl_report_out *out, const hl_profile *profile)
 {
     const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), N_TWINS };
-    json_t       *twins    = hl_report_object(out);
-    double       *heads    = new_grid(out, profile, N_TWINS);
-    double       *alike    = new_grid(out, profile, N_TWINS);
+    json_t       *twins    = json_object();
+    HL_FREED double *heads = new_grid(out, profile, N_TWINS);
+    HL_FREED double *alike = new_grid(out, profile, N_TWINS);
 
     if (out->status == HL_OK) {
         HL_EACH_HEAD(profile, layer, head)
@@ -463,11 +426,9 @@ static json_t *twins_json(hl_report_out *out, const hl_profile *profile)
             int64_t place = (layer * shape[1] + head) * N_TWINS;
             find_twins(heads + place, alike + place, profile, layer, head);
         }
-        hl_report_set(out, twins, "head", hl_report_f16(out, heads, 3, shape));
-        hl_report_set(out, twins, "similarity", hl_report_f16(out, alike, 3, shape));
+        hl_json_put(&twins, "head", hl_report_f16(out, heads, 3, shape));
+        hl_json_put(&twins, "similarity", hl_report_f16(out, alike, 3, shape));
     }
-    hl_free(heads);
-    hl_free(alike);
     return twins;
 }
 
@@ -485,30 +446,30 @@ static json_t *setting_json(const hl_profile *profile, const char *key)
     return hl_report_text(text);
 }
 
-static json_t *model_json(hl_report_out *out, const hl_profile *profile, const hl_model_info *info)
+static json_t *model_json(const hl_profile *profile, const hl_model_info *info)
 {
-    json_t *model = hl_report_object(out);
+    json_t *model =
+        json_pack("{s:I, s:I, s:o, s:o, s:o}", "layers", (json_int_t)hl_profile_n_layers(profile),
+                  "heads", (json_int_t)hl_profile_n_heads(profile), "family",
+                  hl_report_text(hl_profile_setting(profile, "family")), "dtype",
+                  hl_report_text(hl_profile_setting(profile, "dtype")), "hash",
+                  hl_report_text(hl_profile_setting(profile, "model")));
 
-    hl_report_set(out, model, "layers", json_integer(hl_profile_n_layers(profile)));
-    hl_report_set(out, model, "heads", json_integer(hl_profile_n_heads(profile)));
-    hl_report_set(out, model, "family", hl_report_text(hl_profile_setting(profile, "family")));
-    hl_report_set(out, model, "dtype", hl_report_text(hl_profile_setting(profile, "dtype")));
-    hl_report_set(out, model, "hash", hl_report_text(hl_profile_setting(profile, "model")));
     if (info != NULL) {
-        hl_report_set(out, model, "kv_heads", json_integer(info->n_kv_heads));
-        hl_report_set(out, model, "d_model", json_integer(info->d_model));
-        hl_report_set(out, model, "context", json_integer(info->n_ctx));
-        hl_report_set(out, model, "params", json_integer(info->n_params));
+        hl_json_put(&model, "kv_heads", json_integer(info->n_kv_heads));
+        hl_json_put(&model, "d_model", json_integer(info->d_model));
+        hl_json_put(&model, "context", json_integer(info->n_ctx));
+        hl_json_put(&model, "params", json_integer(info->n_params));
     }
     return model;
 }
 
-static json_t *corpus_json(hl_report_out *out, const hl_profile *profile)
+static json_t *corpus_json(const hl_profile *profile)
 {
     static const char *const settings[] = { "context",  "stride", "seed",     "samples",
                                             "adjusted", "gates",  "tokenizer" };
 
-    json_t *corpus = hl_report_object(out);
+    json_t *corpus = json_object();
     int64_t rows   = 0;
 
     HL_EACH_HEAD(profile, layer, head)
@@ -516,58 +477,69 @@ static json_t *corpus_json(hl_report_out *out, const hl_profile *profile)
         int64_t count = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count;
         rows          = count > rows ? count : rows;
     }
-    hl_report_set(out, corpus, "tokens", json_integer(hl_profile_n_tokens(profile)));
-    hl_report_set(out, corpus, "sequences", json_integer(hl_profile_all_sequences(profile)));
-    hl_report_set(out, corpus, "rows", json_integer(rows));
+    hl_json_put(&corpus, "tokens", json_integer(hl_profile_n_tokens(profile)));
+    hl_json_put(&corpus, "sequences", json_integer(hl_profile_all_sequences(profile)));
+    hl_json_put(&corpus, "rows", json_integer(rows));
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         if (hl_profile_setting(profile, settings[i]) != NULL)
-            hl_report_set(out, corpus, settings[i], setting_json(profile, settings[i]));
+            hl_json_put(&corpus, settings[i], setting_json(profile, settings[i]));
     }
     if (hl_profile_nll(profile).count > 0)
-        hl_report_set(out, corpus, "nll", hl_json_number(hl_profile_nll(profile).mean));
+        hl_json_put(&corpus, "nll", hl_json_number(hl_profile_nll(profile).mean));
     return corpus;
 }
 
 /* Heads that write nothing: off, or as good as. */
-static json_t *off_json(hl_report_out *out, const hl_profile *profile)
+static json_t *off_json(const hl_profile *profile)
 {
-    json_t *off = hl_report_list(out);
+    json_t *off = json_array();
 
     HL_EACH_HEAD(profile, layer, head)
     {
         if (hl_profile_output_norm(profile, layer, head) == 0.0)
-            hl_report_append(out, off, hl_report_head(layer, head));
+            hl_json_add(&off, hl_report_head(layer, head));
     }
     return off;
+}
+
+/* Absent where a bootstrap has nothing to draw from. */
+static void put_intervals(hl_report_out *out, json_t **object, const hl_profile *profile,
+                          uint64_t seed)
+{
+    if (hl_profile_n_sequences(profile) < 2)
+        return;
+    json_t *all = json_object();
+    hl_json_put(&all, "H", interval_json(out, profile, HL_Q_ENTROPY, seed));
+    hl_json_put(&all, "Hhat", interval_json(out, profile, HL_Q_FAIR, seed));
+    hl_json_put(object, "intervals", all);
 }
 
 json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index)
 {
     const hl_report_profile *about   = &report->profiles[index];
     const hl_profile        *profile = about->profile;
-    json_t                  *object  = hl_report_object(out);
-    json_t                  *n_heads = hl_report_list(out);
+    json_t                  *object  = json_object();
+    json_t                  *n_heads = json_array();
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++)
-        hl_report_append(out, n_heads, json_integer(hl_profile_heads_of(profile, layer)));
-    hl_report_set(out, object, "name", hl_report_text(about->name));
-    hl_report_set(out, object, "model",
-                  model_json(out, profile, index == 0 ? report->model : NULL));
-    hl_report_set(out, object, "corpus", corpus_json(out, profile));
-    hl_report_set(out, object, "n_heads", n_heads);
-    hl_report_set(out, object, "means", means_json(out, profile));
-    set_intervals(out, object, profile, report->seed);
-    hl_report_set(out, object, "layers", layers_json(out, profile, report->seed));
-    set_types(out, object, profile);
-    hl_report_set(out, object, "histogram",
-                  histogram_json(out, profile, HL_HIST_NORMALISED, "Hhat"));
-    hl_report_set(out, object, "histogram_nosink",
-                  histogram_json(out, profile, HL_HIST_NOSINK, "Hhat_nosink"));
-    hl_report_set(out, object, "positions", positions_json(out, profile));
-    hl_report_set(out, object, "token_types", token_types_json(out, profile));
-    hl_report_set(out, object, "twins", twins_json(out, profile));
-    hl_report_set(out, object, "off", off_json(out, profile));
-    hl_report_set(out, object, "diagnoses",
-                  diagnoses_json(out, profile, index == 0 ? report->trace : NULL));
+        hl_json_add(&n_heads, json_integer(hl_profile_heads_of(profile, layer)));
+    hl_json_put(&object, "name", hl_report_text(about->name));
+    hl_json_put(&object, "model", model_json(profile, index == 0 ? report->model : NULL));
+    hl_json_put(&object, "corpus", corpus_json(profile));
+    hl_json_put(&object, "n_heads", n_heads);
+    hl_json_put(&object, "means", means_json(out, profile));
+    put_intervals(out, &object, profile, report->seed);
+    hl_json_put(&object, "layers", layers_json(out, profile, report->seed));
+    hl_json_put(&object, "types", types_json(out, profile));
+    hl_json_put(&object, "type_rules", rules_json());
+    hl_json_put(&object, "histogram", histogram_json(out, profile, HL_HIST_NORMALISED, "Hhat"));
+    hl_json_put(&object, "histogram_nosink",
+                histogram_json(out, profile, HL_HIST_NOSINK, "Hhat_nosink"));
+    hl_json_put(&object, "positions", positions_json(out, profile));
+    hl_json_put(&object, "token_types", token_types_json(out, profile));
+    hl_json_put(&object, "twins", twins_json(out, profile));
+    hl_json_put(&object, "off", off_json(profile));
+    hl_json_put(&object, "diagnoses",
+                diagnoses_json(out, profile, index == 0 ? report->trace : NULL));
     return object;
 }

@@ -28,21 +28,17 @@ static json_t *pack_rows(hl_report_out *out, const double *values, const int64_t
 
 /* ------------------------------------------------------------------------- token view */
 
-static void set_tokens(hl_report_out *out, json_t *object, const hl_view_token *tokens, int64_t n)
+/* {"texts": [...], "kinds": [...], "ids": [...]}: an object to which the rest is added. */
+static json_t *tokens_json(const hl_view_token *tokens, int64_t n)
 {
-    json_t *texts = hl_report_list(out);
-    json_t *kinds = hl_report_list(out);
-    json_t *ids   = hl_report_list(out);
+    json_t *texts = json_array(), *kinds = json_array(), *ids = json_array();
 
     for (int64_t i = 0; i < n; i++) {
-        hl_report_append(out, texts, hl_report_text(tokens[i].text));
-        hl_report_append(out, kinds,
-                         json_integer(tokens[i].is_marked ? HL_KIND_SPECIAL : HL_KIND_PROMPT));
-        hl_report_append(out, ids, json_integer(tokens[i].id));
+        hl_json_add(&texts, hl_report_text(tokens[i].text));
+        hl_json_add(&kinds, json_integer(tokens[i].is_marked ? HL_KIND_SPECIAL : HL_KIND_PROMPT));
+        hl_json_add(&ids, json_integer(tokens[i].id));
     }
-    hl_report_set(out, object, "texts", texts);
-    hl_report_set(out, object, "kinds", kinds);
-    hl_report_set(out, object, "ids", ids);
+    return json_pack("{s:o, s:o, s:o}", "texts", texts, "kinds", kinds, "ids", ids);
 }
 
 /* Floats as the doubles that arrays are made of; NULL after a failure. */
@@ -60,12 +56,12 @@ static double *widen(hl_report_out *out, const float *values, int64_t n)
 }
 
 /* Entropies of all rows, and their mean over heads. */
-static void set_rows(hl_report_out *out, json_t *object, const hl_prompt_maps *maps)
+static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *maps)
 {
-    const int64_t shape[3] = { maps->n_layers, maps->n_heads, maps->n_tokens };
-    int64_t       n_heads  = maps->n_layers * maps->n_heads;
-    double       *all      = widen(out, maps->entropy, n_heads * maps->n_tokens);
-    json_t       *mean     = hl_report_list(out);
+    const int64_t    shape[3] = { maps->n_layers, maps->n_heads, maps->n_tokens };
+    int64_t          n_heads  = maps->n_layers * maps->n_heads;
+    HL_FREED double *all      = widen(out, maps->entropy, n_heads * maps->n_tokens);
+    json_t          *mean     = json_array();
 
     for (int64_t token = 0; all != NULL && token < maps->n_tokens; token++) {
         double  sum   = 0.0;
@@ -76,24 +72,21 @@ static void set_rows(hl_report_out *out, json_t *object, const hl_prompt_maps *m
             sum += isnan(value) ? 0.0 : value;
             count += !isnan(value);
         }
-        hl_report_append(out, mean, hl_json_number(sum / (double)count));
+        hl_json_add(&mean, hl_json_number(sum / (double)count));
     }
     json_t *rows =
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
     if (rows != NULL)
-        hl_report_set(out, object, "H", rows);
-    hl_report_set(out, object, "mean_H", mean);
-    hl_free(all);
+        hl_json_put(object, "H", rows);
+    hl_json_put(object, "mean_H", mean);
 }
 
 static json_t *peaks_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t first, int64_t n)
 {
-    const int64_t shape[2] = { n, maps->n_tokens };
-    double       *wide     = widen(out, maps->peaks + first * maps->n_tokens, n * maps->n_tokens);
-    json_t       *array    = wide != NULL ? hl_report_f16(out, wide, 2, shape) : NULL;
+    const int64_t    shape[2] = { n, maps->n_tokens };
+    HL_FREED double *wide = widen(out, maps->peaks + first * maps->n_tokens, n * maps->n_tokens);
 
-    hl_free(wide);
-    return array;
+    return wide != NULL ? hl_report_f16(out, wide, 2, shape) : NULL;
 }
 
 /* The maps of single heads: those behind the mean, which is the first if it is there. */
@@ -101,36 +94,35 @@ static json_t *maps_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t
 {
     int64_t       n        = maps->n_maps - first;
     const int64_t shape[2] = { n, maps->n_cells };
-    json_t       *object   = hl_report_object(out);
-    json_t       *heads    = hl_report_list(out);
+    json_t       *object   = json_object();
+    json_t       *heads    = json_array();
 
     for (int64_t i = first; i < maps->n_maps; i++)
-        hl_report_append(out, heads, hl_report_head(maps->heads[i].layer, maps->heads[i].head));
-    hl_report_set(out, object, "heads", heads);
-    hl_report_set(out, object, "packed", json_string(maps->is_causal ? "triangle" : "square"));
-    hl_report_set(out, object, "data",
-                  hl_report_bytes(out, maps->cells + first * maps->n_cells, 2, shape));
-    hl_report_set(out, object, "row_peak", peaks_json(out, maps, first, n));
+        hl_json_add(&heads, hl_report_head(maps->heads[i].layer, maps->heads[i].head));
+    hl_json_put(&object, "heads", heads);
+    hl_json_put(&object, "packed", json_string(maps->is_causal ? "triangle" : "square"));
+    hl_json_put(&object, "data",
+                hl_report_bytes(out, maps->cells + first * maps->n_cells, 2, shape));
+    hl_json_put(&object, "row_peak", peaks_json(out, maps, first, n));
     return object;
 }
 
 json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps)
 {
-    json_t *object = hl_report_object(out);
+    json_t *object = tokens_json(maps->tokens, maps->n_tokens);
     bool    mean   = maps->n_maps > 0 && maps->heads[0].layer < 0;
 
-    set_tokens(out, object, maps->tokens, maps->n_tokens);
-    set_rows(out, object, maps);
+    put_rows(out, &object, maps);
     if (mean) {
         const int64_t square[2] = { maps->n_tokens, maps->n_tokens };
 
-        hl_report_set(out, object, "mean",
-                      hl_report_bytes(out, maps->cells, maps->is_causal ? 1 : 2,
-                                      maps->is_causal ? &maps->n_cells : square));
-        hl_report_set(out, object, "mean_peak", peaks_json(out, maps, 0, 1));
+        hl_json_put(&object, "mean",
+                    hl_report_bytes(out, maps->cells, maps->is_causal ? 1 : 2,
+                                    maps->is_causal ? &maps->n_cells : square));
+        hl_json_put(&object, "mean_peak", peaks_json(out, maps, 0, 1));
     }
     if (maps->n_maps > mean)
-        hl_report_set(out, object, "maps", maps_json(out, maps, mean));
+        hl_json_put(&object, "maps", maps_json(out, maps, mean));
     return object;
 }
 
@@ -162,165 +154,128 @@ static const char **distinct_texts(hl_report_out *out, int64_t *n, const hl_lens
     return texts;
 }
 
-/* For every layer the places of its guesses among the texts. */
-static json_t *top_json(hl_report_out *out, const hl_lens_view *lens, const char **texts, int64_t n)
+/* The texts, and for every layer the places of its guesses among them. */
+static void put_guesses(hl_report_out *out, json_t **object, const hl_lens_view *lens)
 {
-    json_t *layers = hl_report_list(out);
+    int64_t               n       = 0;
+    HL_FREED const char **texts   = distinct_texts(out, &n, lens);
+    json_t               *strings = json_array(), *layers = json_array();
 
-    for (int64_t row = 0; row <= lens->n_layers; row++) {
-        json_t *places = hl_report_list(out);
+    for (int64_t row = 0; texts != NULL && row <= lens->n_layers; row++) {
+        json_t *places = json_array();
 
         for (int64_t i = 0; i < lens->n_tokens; i++) {
             const char  *text = lens->guesses[row * lens->n_tokens + i].text;
             const char **at   = bsearch(&text, texts, (size_t)n, sizeof *texts, compare_texts);
-            hl_report_append(out, places, json_integer(at - texts));
+            hl_json_add(&places, json_integer(at - texts));
         }
-        hl_report_append(out, layers, places);
+        hl_json_add(&layers, places);
     }
-    return layers;
-}
-
-static void set_guesses(hl_report_out *out, json_t *object, const hl_lens_view *lens)
-{
-    int64_t      n       = 0;
-    const char **texts   = distinct_texts(out, &n, lens);
-    json_t      *strings = hl_report_list(out);
-
     for (int64_t i = 0; i < n; i++)
-        hl_report_append(out, strings, hl_report_text(texts[i]));
-    if (texts != NULL)
-        hl_report_set(out, object, "top", top_json(out, lens, texts, n));
-    hl_report_set(out, object, "strings", strings);
-    hl_free(texts);
+        hl_json_add(&strings, hl_report_text(texts[i]));
+    hl_json_put(object, "top", layers);
+    hl_json_put(object, "strings", strings);
 }
 
 /* 1 where the guess is the token that follows. */
 static json_t *hits_json(hl_report_out *out, const hl_lens_view *lens, const int64_t shape[2])
 {
-    uint8_t *hits = NULL;
-    json_t  *list = NULL;
+    HL_FREED uint8_t *hits = NULL;
 
-    if (hl_report_check(out, HL_ALLOC(&hits, (size_t)(shape[0] * shape[1])))) {
-        for (int64_t i = 0; i < shape[0] * shape[1]; i++)
-            hits[i] = lens->guesses[i].is_marked;
-        list = hl_report_bytes(out, hits, 2, shape);
-    }
-    hl_free(hits);
-    return list;
+    if (!hl_report_check(out, HL_ALLOC(&hits, (size_t)(shape[0] * shape[1]))))
+        return NULL;
+    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+        hits[i] = lens->guesses[i].is_marked;
+    return hl_report_bytes(out, hits, 2, shape);
 }
 
 json_t *hl_report_lens_json(hl_report_out *out, const hl_lens_view *lens)
 {
-    const int64_t shape[2] = { lens->n_layers + 1, lens->n_tokens };
-    json_t       *object   = hl_report_object(out);
-    double       *entropy  = widen(out, lens->entropy, shape[0] * shape[1]);
+    const int64_t    shape[2] = { lens->n_layers + 1, lens->n_tokens };
+    json_t          *object   = tokens_json(lens->tokens, lens->n_tokens);
+    HL_FREED double *entropy  = widen(out, lens->entropy, shape[0] * shape[1]);
 
-    set_tokens(out, object, lens->tokens, lens->n_tokens);
-    set_guesses(out, object, lens);
-    hl_report_set(out, object, "first", json_integer(lens->first));
-    hl_report_set(out, object, "d_vocab", json_integer(lens->d_vocab));
-    hl_report_set(out, object, "hits", hits_json(out, lens, shape));
+    put_guesses(out, &object, lens);
+    hl_json_put(&object, "first", json_integer(lens->first));
+    hl_json_put(&object, "d_vocab", json_integer(lens->d_vocab));
+    hl_json_put(&object, "hits", hits_json(out, lens, shape));
     if (entropy != NULL)
-        hl_report_set(out, object, "entropy", hl_report_f16(out, entropy, 2, shape));
-    hl_free(entropy);
+        hl_json_put(&object, "entropy", hl_report_f16(out, entropy, 2, shape));
     return object;
 }
 
 /* -------------------------------------------------------------------------- trace */
 
-static void set_texts(hl_report_out *out, json_t *object, const hl_trace *trace)
+/* What is known of every token, and which of them are spikes. */
+static json_t *traced_json(const hl_trace *trace, double threshold)
 {
-    json_t *texts = hl_report_list(out);
-    json_t *kinds = hl_report_list(out);
-    json_t *ids   = hl_report_list(out);
+    enum { TEXTS, KINDS, IDS, ENTROPY, VARENTROPY, LOGPROB, SPIKE, SPIKES, N_LISTS };
+    static const char *const names[N_LISTS] = { "texts",      "kinds",   "ids",   "vocab_entropy",
+                                                "varentropy", "logprob", "spike", "spikes" };
+    json_t                  *lists[N_LISTS];
+    json_t                  *object = json_object();
 
+    for (int i = 0; i < N_LISTS; i++)
+        lists[i] = json_array();
     for (int64_t i = 0; i < hl_trace_n_tokens(trace); i++) {
         hl_traced_token about = hl_trace_describe(trace, i);
+        hl_generated    token = hl_trace_token(trace, i);
 
-        hl_report_append(out, texts,
-                         hl_json_text(about.n_bytes > 0 ? about.text : "", about.n_bytes));
-        hl_report_append(out, kinds, json_integer(about.kind));
-        hl_report_append(out, ids, json_integer(hl_trace_token(trace, i).id));
+        hl_json_add(&lists[TEXTS],
+                    hl_json_text(about.n_bytes > 0 ? about.text : "", about.n_bytes));
+        hl_json_add(&lists[KINDS], json_integer(about.kind));
+        hl_json_add(&lists[IDS], json_integer(token.id));
+        hl_json_add(&lists[ENTROPY], hl_json_number(token.entropy));
+        hl_json_add(&lists[VARENTROPY], hl_json_number(token.varentropy));
+        hl_json_add(&lists[LOGPROB], hl_json_number(token.logprob));
+        hl_json_add(&lists[SPIKE], hl_json_number(about.spike));
+        if (about.spike > threshold)
+            hl_json_add(&lists[SPIKES], json_integer(i));
     }
-    hl_report_set(out, object, "texts", texts);
-    hl_report_set(out, object, "kinds", kinds);
-    hl_report_set(out, object, "ids", ids);
-}
-
-/* What is known of every token, and which of them are spikes. */
-static void set_numbers(hl_report_out *out, json_t *object, const hl_trace *trace, double threshold)
-{
-    json_t *entropy    = hl_report_list(out);
-    json_t *varentropy = hl_report_list(out);
-    json_t *logprob    = hl_report_list(out);
-    json_t *spike      = hl_report_list(out);
-    json_t *spikes     = hl_report_list(out);
-
-    for (int64_t i = 0; i < hl_trace_n_tokens(trace); i++) {
-        hl_generated token = hl_trace_token(trace, i);
-        double       score = hl_trace_describe(trace, i).spike;
-
-        hl_report_append(out, entropy, hl_json_number(token.entropy));
-        hl_report_append(out, varentropy, hl_json_number(token.varentropy));
-        hl_report_append(out, logprob, hl_json_number(token.logprob));
-        hl_report_append(out, spike, hl_json_number(score));
-        if (score > threshold)
-            hl_report_append(out, spikes, json_integer(i));
-    }
-    hl_report_set(out, object, "vocab_entropy", entropy);
-    hl_report_set(out, object, "varentropy", varentropy);
-    hl_report_set(out, object, "logprob", logprob);
-    hl_report_set(out, object, "spike", spike);
-    hl_report_set(out, object, "spikes", spikes);
-    hl_report_set(out, object, "spike_threshold", json_real(threshold));
+    for (int i = 0; i < N_LISTS; i++)
+        hl_json_put(&object, names[i], lists[i]);
+    hl_json_put(&object, "spike_threshold", json_real(threshold));
+    return object;
 }
 
 /* (n_layers, n_tokens) means over a layer's heads. */
 static json_t *layers_json(hl_report_out *out, const hl_trace *trace, hl_trace_rows which)
 {
-    const int64_t shape[2] = { hl_trace_n_layers(trace), hl_trace_n_tokens(trace) };
-    double       *means    = NULL;
-    json_t       *array    = NULL;
+    const int64_t    shape[2] = { hl_trace_n_layers(trace), hl_trace_n_tokens(trace) };
+    HL_FREED double *means    = NULL;
 
-    if (hl_report_check(out, HL_ALLOC(&means, (size_t)(shape[0] * shape[1])))) {
-        for (int64_t i = 0; i < shape[0] * shape[1]; i++)
-            means[i] = hl_trace_layer_mean(trace, i % shape[1], i / shape[1], which);
-        array = hl_report_f16(out, means, 2, shape);
-    }
-    hl_free(means);
-    return array;
+    if (!hl_report_check(out, HL_ALLOC(&means, (size_t)(shape[0] * shape[1]))))
+        return NULL;
+    for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+        means[i] = hl_trace_layer_mean(trace, i % shape[1], i / shape[1], which);
+    return hl_report_f16(out, means, 2, shape);
 }
 
 /* (n_layers, n_heads, n_tokens): files have tokens first. */
 static json_t *rows_json(hl_report_out *out, const hl_trace *trace, hl_trace_rows which)
 {
-    const int64_t shape[3] = { hl_trace_n_layers(trace), hl_trace_n_heads(trace),
-                               hl_trace_n_tokens(trace) };
-    size_t        size     = (size_t)(shape[0] * shape[1] * shape[2]);
-    double       *rows     = NULL;
-    json_t       *array    = NULL;
+    const int64_t    shape[3] = { hl_trace_n_layers(trace), hl_trace_n_heads(trace),
+                                  hl_trace_n_tokens(trace) };
+    size_t           size     = (size_t)(shape[0] * shape[1] * shape[2]);
+    HL_FREED double *rows     = NULL;
 
-    if (size <= 4 * (size_t)MOST_ROWS && hl_report_check(out, HL_ALLOC(&rows, size))) {
-        for (int64_t i = 0; i < (int64_t)size; i++) {
-            int64_t head = i / shape[2];
-            rows[i] = hl_trace_row(trace, i % shape[2], head / shape[1], head % shape[1], which);
-        }
-        array = pack_rows(out, rows, shape, log((double)shape[2] + 1.0));
+    if (size > 4 * (size_t)MOST_ROWS || !hl_report_check(out, HL_ALLOC(&rows, size)))
+        return NULL;
+    for (int64_t i = 0; i < (int64_t)size; i++) {
+        int64_t head = i / shape[2];
+        rows[i]      = hl_trace_row(trace, i % shape[2], head / shape[1], head % shape[1], which);
     }
-    hl_free(rows);
-    return array;
+    return pack_rows(out, rows, shape, log((double)shape[2] + 1.0));
 }
 
 json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double threshold)
 {
-    json_t *object = hl_report_object(out);
+    json_t *object = traced_json(trace, threshold);
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
-    set_texts(out, object, trace);
-    set_numbers(out, object, trace, threshold);
-    hl_report_set(out, object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
-    hl_report_set(out, object, "layer_Hhat", layers_json(out, trace, HL_TRACE_NORMALISED));
+    hl_json_put(&object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
+    hl_json_put(&object, "layer_Hhat", layers_json(out, trace, HL_TRACE_NORMALISED));
     if (rows != NULL)
-        hl_report_set(out, object, "H", rows);
+        hl_json_put(&object, "H", rows);
     return object;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/sheet.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "render/report_parts.h"
@@ -18,8 +19,7 @@ enum { MOST_DIFFERENCES = 512 };
 /* A row that names a layer or a head must name one that there is. */
 static hl_status check_row(const json_t *row, const hl_profile *profile, const char *where)
 {
-    int64_t   layer = 0, head = 0;
-    hl_status status = HL_OK;
+    int64_t layer = 0, head = 0;
 
     if (json_is_integer(json_object_get(row, "layer")))
         HL_NEED(hl_json_get_int(&layer, row, "layer", where));
@@ -27,11 +27,11 @@ static hl_status check_row(const json_t *row, const hl_profile *profile, const c
         HL_NEED(hl_json_get_int(&head, row, "head", where));
     if (profile != NULL && (layer < 0 || layer >= hl_profile_n_layers(profile) || head < 0 ||
                             head >= hl_profile_n_heads(profile)))
-        status = hl_fail(HL_BAD_INPUT,
-                         "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
-                         (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
-                         (long long)hl_profile_n_heads(profile));
-    return status;
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
+                       (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
+                       (long long)hl_profile_n_heads(profile));
+    return HL_OK;
 }
 
 static hl_status check_table(const json_t *table, const char *name, const hl_profile *profile,
@@ -48,9 +48,7 @@ static hl_status check_table(const json_t *table, const char *name, const hl_pro
         snprintf(where, sizeof where, "%.400s: tables.%.40s.rows[%zu]", path, name, i);
         if (!json_is_object(row))
             return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", where, hl_json_kind(row));
-        hl_status status = check_row(row, profile, where);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(check_row(row, profile, where));
     }
     return HL_OK;
 }
@@ -66,33 +64,21 @@ static hl_status check_tables(json_t *root, const char *wanted, const hl_profile
     if (!json_is_object(tables) || json_object_get(tables, wanted) == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: has no tables.%s: not what 'headlight %s --json' prints",
                        path, wanted, command);
-    json_object_foreach(tables, name, table) {
-        hl_status status = check_table(table, name, profile, path);
-        if (status != HL_OK)
-            return status;
-    }
+    json_object_foreach(tables, name, table)
+        HL_NEED(check_table(table, name, profile, path));
     return HL_OK;
 }
 
 /* ------------------------------------------------------------------------- reading */
 
-static json_t *read_tables(hl_report_out *out, const char *path, const char *wanted,
-                           const hl_profile *profile, const char *command)
+static hl_status read_tables(json_t **out, const char *path, const char *wanted,
+                             const hl_profile *profile, const char *command)
 {
-    hl_file   file   = { 0 };
-    json_t   *root   = NULL;
-    hl_status status = HL_OK;
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_json_parse(&root, (const char *)file.bytes, file.n_bytes, path));
-    HL_TRY(check_tables(root, wanted, profile, path, command));
-
-done:
-    hl_file_unmap(&file);
-    if (hl_report_check(out, status))
-        return root;
-    json_decref(root);
-    return NULL;
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path));
+    return check_tables(*out, wanted, profile, path, command);
 }
 
 static const hl_profile *first_profile(const hl_report *report)
@@ -102,55 +88,54 @@ static const hl_profile *first_profile(const hl_report *report)
 
 json_t *hl_report_sweep_json(hl_report_out *out, const hl_report *report)
 {
-    return read_tables(out, report->sweep_path, "points", first_profile(report), "sweep");
-}
+    json_t *root = NULL;
 
-/* The first two profiles, as `headlight compare --json` has it. */
-static json_t *compare(hl_report_out *out, const hl_report *report)
-{
-    const hl_report_profile *a      = &report->profiles[0];
-    const hl_report_profile *b      = &report->profiles[1];
-    hl_analysis_options      how    = { .seed = report->seed };
-    hl_comparison           *found  = NULL;
-    char                    *text   = NULL;
-    json_t                  *root   = NULL;
-    hl_status                status = HL_OK;
-
-    HL_TRY(hl_compare(&found, a->profile, b->profile, &how));
-    HL_TRY(hl_comparison_render(&text, found, a->name, b->name));
-    HL_TRY(hl_json_parse(&root, text, strlen(text), "comparison"));
-    if (found->n_heads > MOST_DIFFERENCES)
-        json_object_del(json_object_get(root, "tables"), "differences");
-
-done:
-    hl_free(text);
-    hl_comparison_free(found);
-    hl_report_check(out, status);
+    hl_report_check(
+        out, read_tables(&root, report->sweep_path, "points", first_profile(report), "sweep"));
     return root;
 }
 
-/* A file's "a" and "b", or what the profiles are called. */
-static void set_names(hl_report_out *out, json_t *root, const hl_report *report)
+/* The first two profiles, as `headlight compare --json` has it. */
+static hl_status compare(json_t **out, const hl_report *report)
 {
-    json_t *names = hl_report_list(out);
+    const hl_report_profile                     *a     = &report->profiles[0];
+    const hl_report_profile                     *b     = &report->profiles[1];
+    hl_analysis_options                          how   = { .seed = report->seed };
+    HL_FREED char                               *text  = NULL;
+    HL_CLOSED(hl_comparison_free) hl_comparison *found = NULL;
+
+    HL_NEED(hl_compare(&found, a->profile, b->profile, &how));
+    HL_NEED(hl_comparison_render(&text, found, a->name, b->name));
+    HL_NEED(hl_json_parse(out, text, strlen(text), "comparison"));
+    if (found->n_heads > MOST_DIFFERENCES)
+        json_object_del(json_object_get(*out, "tables"), "differences");
+    return HL_OK;
+}
+
+/* A file's "a" and "b", or what the profiles are called. */
+static void put_names(json_t **root, const hl_report *report)
+{
+    json_t *names = json_array();
 
     for (int i = 0; i < 2; i++) {
-        const json_t *side = json_object_get(root, i == 0 ? "a" : "b");
+        const json_t *side = json_object_get(*root, i == 0 ? "a" : "b");
 
-        hl_report_append(out, names,
-                         report->n_profiles == 2
-                             ? hl_report_text(report->profiles[i].name)
-                             : hl_report_text(json_is_string(side) ? json_string_value(side) : ""));
+        hl_json_add(&names,
+                    report->n_profiles == 2
+                        ? hl_report_text(report->profiles[i].name)
+                        : hl_report_text(json_is_string(side) ? json_string_value(side) : ""));
     }
-    hl_report_set(out, root, "names", names);
+    hl_json_put(root, "names", names);
 }
 
 json_t *hl_report_compare_json(hl_report_out *out, const hl_report *report)
 {
-    json_t *root = report->compare_path != NULL ? read_tables(out, report->compare_path, "heads",
-                                                              first_profile(report), "compare")
-                                                : compare(out, report);
+    json_t *root = NULL;
 
-    set_names(out, root, report);
+    if (hl_report_check(out, report->compare_path != NULL
+                                 ? read_tables(&root, report->compare_path, "heads",
+                                               first_profile(report), "compare")
+                                 : compare(&root, report)))
+        put_names(&root, report);
     return root;
 }
