@@ -106,16 +106,11 @@ static void drop(hl_series *series, const char *name)
 
 hl_status hl_series_put(hl_series *series, hl_series_point *point)
 {
-    hl_status status = HL_OK;
-
-    HL_TRY(HL_GROW(&series->points, &series->capacity, (size_t)series->n_points, 1));
+    HL_NEED(HL_GROW(&series->points, &series->capacity, (size_t)series->n_points, 1));
     drop(series, point->name);
     series->points[series->n_points++] = *point;
     *point                             = (hl_series_point){ 0 };
-
-done:
-    hl_series_point_release(point);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------- of the same kind */
@@ -199,20 +194,15 @@ static hl_status read_heads(float **out, double *mean, const hl_profile *profile
 static hl_status read_diagnoses(hl_series_point *point, const hl_profile *profile,
                                 const hl_thresholds *thresholds)
 {
-    hl_status     status = HL_OK;
-    hl_diagnoses *found  = NULL;
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
 
-    HL_TRY(hl_diagnose(&found, profile, NULL, thresholds));
+    HL_NEED(hl_diagnose(&found, profile, NULL, thresholds));
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        point->verdicts[i]      = found->items[i].verdict;
-        point->values[i]        = found->items[i].value;
-        point->findings[i]      = found->items[i].finding;
-        found->items[i].finding = NULL;
+        point->verdicts[i] = found->items[i].verdict;
+        point->values[i]   = found->items[i].value;
+        point->findings[i] = hl_taken(&found->items[i].finding);
     }
-
-done:
-    hl_diagnoses_free(found);
-    return status;
+    return HL_OK;
 }
 
 static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
@@ -322,20 +312,15 @@ static hl_status check_entry(const hl_series_entry *entry)
 hl_status hl_series_add(hl_series *series, const hl_profile *profile, const hl_series_entry *entry,
                         const hl_series_options *options)
 {
-    hl_status            status     = HL_OK;
-    hl_series_point      point      = { 0 };
+    HL_SCOPED(hl_series_point_release) hl_series_point point = { 0 };
     const hl_thresholds *thresholds = options != NULL ? options->thresholds : NULL;
     int64_t n_back = options != NULL && options->n_back > 0 ? options->n_back : DEFAULT_BACK;
 
-    HL_TRY(check_entry(entry));
+    HL_NEED(check_entry(entry));
     if (series->n_points == 0)
-        HL_TRY(begin(series, profile, entry));
-    HL_TRY(check_same(series, profile, entry));
-    HL_TRY(read_profile(&point, profile, entry, thresholds));
-    HL_TRY(find_fall(&point, series, n_back, hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL)));
-    HL_TRY(hl_series_put(series, &point));
-
-done:
-    hl_series_point_release(&point);
-    return status;
+        HL_NEED(begin(series, profile, entry));
+    HL_NEED(check_same(series, profile, entry));
+    HL_NEED(read_profile(&point, profile, entry, thresholds));
+    HL_NEED(find_fall(&point, series, n_back, hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL)));
+    return hl_series_put(series, &point);
 }

@@ -6,6 +6,7 @@
  * claims. */
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,29 @@
 
 #define FORMAT "headlight series 1"
 
+/* A point's numbers, in the order in which they are written. */
+static const struct {
+    const char *key;
+    size_t      place; /* in hl_series_point */
+    bool        is_whole;
+    int64_t     least; /* of a whole number */
+} fields[] = {
+    { "step", offsetof(hl_series_point, step), true, 0 },
+    { "bytes", offsetof(hl_series_point, n_bytes), true, 0 },
+    { "modified", offsetof(hl_series_point, modified), true, INT64_MIN },
+    { "tokens", offsetof(hl_series_point, n_tokens), true, 0 },
+    { "entropy", offsetof(hl_series_point, entropy), false, 0 },
+    { "fair", offsetof(hl_series_point, fair), false, 0 },
+    { "loss", offsetof(hl_series_point, nll), false, 0 },
+    { "sequences", offsetof(hl_series_point, n_sequences), true, 0 },
+    { "level", offsetof(hl_series_point, level), false, 0 },
+    { "median", offsetof(hl_series_point, median), false, 0 },
+    { "sigma", offsetof(hl_series_point, sigma), false, 0 },
+    { "fall", offsetof(hl_series_point, fall), false, 0 },
+    { "since", offsetof(hl_series_point, since), true, -1 },
+};
+enum { N_FIELDS = sizeof fields / sizeof *fields };
+
 /* ------------------------------------------------------------------ writing */
 
 static void render_number(hl_text *text, const char *name, double value)
@@ -32,15 +56,13 @@ static void render_number(hl_text *text, const char *name, double value)
 /* In quotation marks; NULL is null. */
 static void render_string(hl_text *text, const char *bytes)
 {
-    json_t *value  = bytes != NULL ? hl_json_text(bytes, strlen(bytes)) : json_null();
-    char   *quoted = hl_json_dump(value, JSON_ENCODE_ANY);
+    json_auto_t   *value  = bytes != NULL ? hl_json_text(bytes, strlen(bytes)) : json_null();
+    HL_FREED char *quoted = hl_json_dump(value, JSON_ENCODE_ANY);
 
     if (quoted != NULL)
         hl_text_add(text, quoted, strlen(quoted));
     else if (text->status == HL_OK)
         text->status = hl_fail(HL_NO_MEMORY, "out of memory");
-    hl_free(quoted);
-    json_decref(value);
 }
 
 static void render_heads(hl_text *text, const char *name, const hl_series *series,
@@ -74,19 +96,14 @@ static void render_point(hl_text *text, const hl_series *series, const hl_series
 {
     hl_text_addf(text, "{\"name\": ");
     render_string(text, point->name);
-    hl_text_addf(text,
-                 ", \"step\": %" PRId64 ", \"bytes\": %" PRId64 ", \"modified\": %" PRId64
-                 ", \"tokens\": %" PRId64,
-                 point->step, point->n_bytes, point->modified, point->n_tokens);
-    render_number(text, "entropy", point->entropy);
-    render_number(text, "fair", point->fair);
-    render_number(text, "loss", point->nll);
-    hl_text_addf(text, ", \"sequences\": %" PRId64, point->n_sequences);
-    render_number(text, "level", point->level);
-    render_number(text, "median", point->median);
-    render_number(text, "sigma", point->sigma);
-    render_number(text, "fall", point->fall);
-    hl_text_addf(text, ", \"since\": %" PRId64, point->since);
+    for (int i = 0; i < N_FIELDS; i++) {
+        const void *value = (const char *)point + fields[i].place;
+
+        if (fields[i].is_whole)
+            hl_text_addf(text, ", \"%s\": %" PRId64, fields[i].key, *(const int64_t *)value);
+        else
+            render_number(text, fields[i].key, *(const double *)value);
+    }
     render_diagnoses(text, point);
     render_heads(text, "heads_entropy", series, point->heads_entropy);
     render_heads(text, "heads_fair", series, point->heads_fair);
@@ -105,7 +122,7 @@ static void render_beginning(hl_text *text, const hl_series *series)
         hl_text_addf(text, "%s\"%s\": ", i > 0 ? ", " : "", hl_series_settings[i]);
         render_string(text, series->settings[i]);
     }
-    hl_text_addf(text, "}}\n");
+    hl_text_addf(text, "}}");
 }
 
 hl_status hl_series_render(char **out, const hl_series *series, int64_t index)
@@ -123,37 +140,31 @@ hl_status hl_series_render(char **out, const hl_series *series, int64_t index)
 /* A line at a time: a long series need not be in memory twice. */
 static hl_status write_lines(hl_writer *writer, const hl_series *series)
 {
-    hl_text text = { 0 };
-    char   *line = NULL;
-
-    render_beginning(&text, series);
     for (int64_t i = -1; i < series->n_points; i++) {
-        if (i >= 0) {
-            text = (hl_text){ 0 };
+        HL_SCOPED(hl_text_free) hl_text text = { 0 };
+
+        if (i < 0)
+            render_beginning(&text, series);
+        else
             render_point(&text, series, &series->points[i]);
-            hl_text_addf(&text, "\n");
-        }
-        HL_NEED(hl_text_finish(&line, &text));
-        hl_writer_write(writer, line, strlen(line));
-        hl_free(line);
-        line = NULL;
+        hl_text_addf(&text, "\n");
+        HL_NEED(text.status);
+        hl_writer_write(writer, text.bytes, text.n_bytes);
     }
     return HL_OK;
 }
 
 hl_status hl_series_write(const hl_series *series, const char *path)
 {
-    hl_status  status = HL_OK;
     hl_writer *writer = NULL;
 
     if (series->n_points == 0)
         return hl_fail(HL_BAD_ARGUMENT, "%s: a series without a point", path);
     HL_NEED(hl_writer_open(&writer, path));
-    status = write_lines(writer, series);
-    if (status != HL_OK)
-        hl_writer_abandon(writer);
-    else
-        status = hl_writer_finish(writer);
+    hl_status status = write_lines(writer, series);
+    if (status == HL_OK)
+        return hl_writer_finish(writer);
+    hl_writer_abandon(writer);
     return status;
 }
 
@@ -191,30 +202,24 @@ static hl_status get_number(double *out, const json_t *line, const char *key, co
 /* A copy; null or missing is NULL. */
 static hl_status get_string(char **out, const json_t *line, const char *key, const lines *l)
 {
-    const char *text   = NULL;
-    hl_status   status = hl_json_get_string(&text, line, key, l->text.place);
+    const char *text = NULL;
 
-    if (status == HL_OK && text != NULL)
-        status = hl_strdup(out, text);
-    return status;
+    HL_NEED(hl_json_get_string(&text, line, key, l->text.place));
+    return text != NULL ? hl_strdup(out, text) : HL_OK;
 }
 
 /* -------------------------------------------------- reading: the first line */
 
 static hl_status parse_text_hash(uint64_t *out, const json_t *line, const lines *l)
 {
-    const char *text   = NULL;
-    char       *end    = NULL;
-    hl_status   status = hl_json_get_string(&text, line, "text", l->text.place);
+    const char *text = NULL;
 
-    if (status != HL_OK)
-        return status;
-    if (text != NULL && strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16) {
-        *out = strtoull(text, &end, 16);
-        return HL_OK;
-    }
-    return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
-                   l->text.place, text != NULL ? text : "");
+    HL_NEED(hl_json_get_string(&text, line, "text", l->text.place));
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
+                       l->text.place, text != NULL ? text : "");
+    *out = strtoull(text, NULL, 16);
+    return HL_OK;
 }
 
 static hl_status parse_beginning(lines *l, const json_t *line)
@@ -276,16 +281,15 @@ static hl_status parse_verdict(hl_verdict *out, const json_t *item, const lines 
     /* The words of series that earlier versions wrote. */
     static const char *const before[] = { "absent", "present", "not measured" };
     const char              *name     = NULL;
-    hl_status                status   = hl_json_get_string(&name, item, "verdict", l->text.place);
 
+    HL_NEED(hl_json_get_string(&name, item, "verdict", l->text.place));
     for (int i = HL_VERDICT_NOT_FOUND; i <= HL_VERDICT_NOT_RUN && name != NULL; i++) {
         *out = (hl_verdict)i;
         if (strcmp(name, hl_verdict_name(*out)) == 0 || strcmp(name, before[i]) == 0)
             return HL_OK;
     }
-    return status != HL_OK ? status
-                           : hl_fail(HL_BAD_INPUT, "%s: no verdict is called '%.40s'",
-                                     l->text.place, name != NULL ? name : "");
+    return hl_fail(HL_BAD_INPUT, "%s: no verdict is called '%.40s'", l->text.place,
+                   name != NULL ? name : "");
 }
 
 static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, const lines *l)
@@ -309,82 +313,61 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
 
 static hl_status parse_numbers(hl_series_point *point, const json_t *line, const lines *l)
 {
-    HL_NEED(get_count(&point->step, line, "step", 0, INT64_MAX, l));
-    HL_NEED(get_count(&point->n_bytes, line, "bytes", 0, INT64_MAX, l));
-    HL_NEED(get_count(&point->modified, line, "modified", INT64_MIN, INT64_MAX, l));
-    HL_NEED(get_count(&point->n_tokens, line, "tokens", 0, INT64_MAX, l));
-    HL_NEED(get_count(&point->n_sequences, line, "sequences", 0, INT64_MAX, l));
-    HL_NEED(get_count(&point->since, line, "since", -1, INT64_MAX, l));
-    HL_NEED(get_number(&point->entropy, line, "entropy", l));
-    HL_NEED(get_number(&point->fair, line, "fair", l));
-    HL_NEED(get_number(&point->nll, line, "loss", l));
-    HL_NEED(get_number(&point->level, line, "level", l));
-    HL_NEED(get_number(&point->median, line, "median", l));
-    HL_NEED(get_number(&point->sigma, line, "sigma", l));
-    return get_number(&point->fall, line, "fall", l);
+    for (int i = 0; i < N_FIELDS; i++) {
+        void *value = (char *)point + fields[i].place;
+
+        if (fields[i].is_whole)
+            HL_NEED(get_count(value, line, fields[i].key, fields[i].least, INT64_MAX, l));
+        else
+            HL_NEED(get_number(value, line, fields[i].key, l));
+    }
+    return HL_OK;
 }
 
 static hl_status parse_point(lines *l, const json_t *line)
 {
-    hl_status       status = HL_OK;
-    hl_series_point point  = { 0 };
+    HL_SCOPED(hl_series_point_release) hl_series_point point = { 0 };
 
-    HL_TRY(get_string(&point.name, line, "name", l));
-    if (point.name == NULL || point.name[0] == '\0') {
-        status = hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
-        goto done;
-    }
-    if (hl_series_find(l->series, point.name) != NULL) {
-        status = hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
-        goto done;
-    }
-    HL_TRY(parse_numbers(&point, line, l));
-    HL_TRY(parse_diagnoses(&point, line, l));
-    HL_TRY(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
-    HL_TRY(parse_heads(&point.heads_fair, line, "heads_fair", l));
-    HL_TRY(hl_series_put(l->series, &point));
-
-done:
-    hl_series_point_release(&point);
-    return status;
+    HL_NEED(get_string(&point.name, line, "name", l));
+    if (point.name == NULL || point.name[0] == '\0')
+        return hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
+    if (hl_series_find(l->series, point.name) != NULL)
+        return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
+    HL_NEED(parse_numbers(&point, line, l));
+    HL_NEED(parse_diagnoses(&point, line, l));
+    HL_NEED(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
+    HL_NEED(parse_heads(&point.heads_fair, line, "heads_fair", l));
+    return hl_series_put(l->series, &point);
 }
 
 /* ------------------------------------------------------- reading: the whole */
 
+HL_CLOSES(hl_series_free, hl_series)
+
 hl_status hl_series_parse(hl_series **out, const char *text, size_t n_bytes, const char *where)
 {
-    hl_status status = HL_OK;
-    json_t   *line   = NULL;
-    lines     l      = { .text = { .at = text, .end = text + n_bytes, .where = where } };
+    HL_CLOSED(hl_series_free) hl_series *series = NULL;
+    lines l = { .text = { .at = text, .end = text + n_bytes, .where = where } };
 
     *out = NULL;
-    HL_TRY(hl_series_new(&l.series));
-    HL_TRY(hl_json_lines_next(&line, &l.text));
-    HL_TRY(parse_beginning(&l, line));
-    while (l.text.at < l.text.end) {
-        json_decref(line);
-        HL_TRY(hl_json_lines_next(&line, &l.text));
-        HL_TRY(parse_point(&l, line));
-    }
-    *out     = l.series;
-    l.series = NULL;
+    HL_NEED(hl_series_new(&series));
+    l.series = series;
+    do {
+        json_auto_t *line  = NULL;
+        bool         first = l.text.at == text;
 
-done:
-    json_decref(line);
-    hl_series_free(l.series);
-    return status;
+        HL_NEED(hl_json_lines_next(&line, &l.text));
+        HL_NEED(first ? parse_beginning(&l, line) : parse_point(&l, line));
+    } while (l.text.at < l.text.end);
+    *out = hl_taken(&series);
+    return HL_OK;
 }
 
 hl_status hl_series_load(hl_series **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
     *out = NULL;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_series_parse(out, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_series_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }

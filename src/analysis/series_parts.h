@@ -20,8 +20,8 @@ struct hl_series {
 
 /* Releases what the point holds, not the point. */
 void hl_series_point_release(hl_series_point *point);
-/* Puts a point behind the others and takes what it holds over, also where this fails.  One that
- * has its name goes. */
+/* Puts a point behind the others and takes what it holds over; where this fails, the point keeps it.
+ * One that has its name goes. */
 hl_status hl_series_put(hl_series *series, hl_series_point *point);
 
 #endif

@@ -130,22 +130,21 @@ static void put_doubles(hl_text *out, unsigned field, const double *values, int 
 
 /* ---------------------------------------------------------------------- summary */
 
-/* Numbers of one step. */
-typedef struct step_summary {
-    hl_text values; /* messages, one behind the other */
-} step_summary;
-
-static void summary_scalar(step_summary *summary, const char *tag, double value)
+/* A summary is the values of one step, messages one behind the other.  What was not measured is left
+ * out: TensorBoard would draw NaN. */
+static void add_scalar(hl_text *summary, const char *tag, double value)
 {
     hl_text  message = { 0 };
     float    narrow  = (float)value;
     uint32_t bits;
 
+    if (isnan(value))
+        return;
     memcpy(&bits, &narrow, sizeof bits);
     put_bytes(&message, 1, tag, strlen(tag));
     put_key(&message, 2, FIXED32);
     put_fixed(&message, bits, 4);
-    put_message(&summary->values, 1, &message);
+    put_message(summary, 1, &message);
 }
 
 typedef struct histogram {
@@ -191,8 +190,7 @@ static void fill_bins(histogram *h, const float *values, int64_t n)
 }
 
 /* Of the values that are finite; without any nothing is added. */
-static void summary_histogram(step_summary *summary, const char *tag, const float *values,
-                              int64_t n)
+static void add_histogram(hl_text *summary, const char *tag, const float *values, int64_t n)
 {
     hl_text   message = { 0 }, fields = { 0 };
     histogram h;
@@ -201,16 +199,14 @@ static void summary_histogram(step_summary *summary, const char *tag, const floa
     if (h.count == 0)
         return;
     fill_bins(&h, values, n);
-    put_double_field(&fields, 1, h.min);
-    put_double_field(&fields, 2, h.max);
-    put_double_field(&fields, 3, (double)h.count);
-    put_double_field(&fields, 4, h.sum);
-    put_double_field(&fields, 5, h.squares);
+    const double sums[] = { h.min, h.max, (double)h.count, h.sum, h.squares };
+    for (unsigned i = 0; i < sizeof sums / sizeof *sums; i++)
+        put_double_field(&fields, i + 1, sums[i]);
     put_doubles(&fields, 6, h.limits, N_BINS);
     put_doubles(&fields, 7, h.counts, N_BINS);
     put_bytes(&message, 1, tag, strlen(tag));
     put_message(&message, 5, &fields);
-    put_message(&summary->values, 1, &message);
+    put_message(summary, 1, &message);
 }
 
 /* ---------------------------------------------------------------------- records */
@@ -218,42 +214,16 @@ static void summary_histogram(step_summary *summary, const char *tag, const floa
 /* Releases the event. */
 static void put_record(hl_text *file, hl_text *event)
 {
-    uint8_t length[8];
+    size_t begin = file->n_bytes;
 
-    if (event->status == HL_OK) {
-        for (int i = 0; i < 8; i++)
-            length[i] = (uint8_t)((uint64_t)event->n_bytes >> 8 * i);
-        hl_text_add(file, length, sizeof length);
-        put_fixed(file, masked(length, sizeof length), 4);
-        hl_text_add(file, event->bytes, event->n_bytes);
-        put_fixed(file, masked(event->bytes, event->n_bytes), 4);
-    } else if (file->status == HL_OK) {
+    if (file->status == HL_OK)
         file->status = event->status;
-    }
+    put_fixed(file, event->n_bytes, 8);
+    if (file->status == HL_OK)
+        put_fixed(file, masked(file->bytes + begin, 8), 4);
+    hl_text_add(file, event->bytes, event->n_bytes);
+    put_fixed(file, masked(event->bytes, event->n_bytes), 4);
     hl_text_free(event);
-}
-
-/* The record that every file begins with. */
-static void events_begin(hl_text *file)
-{
-    static const char version[] = "brain.Event:2";
-    hl_text           event     = { 0 };
-
-    put_double_field(&event, 1, 0.0);
-    put_bytes(&event, 3, version, sizeof version - 1);
-    put_record(file, &event);
-}
-
-/* Adds a summary and releases it; seconds: since 1970. */
-static void events_add(hl_text *file, double seconds, int64_t step, step_summary *summary)
-{
-    hl_text event = { 0 };
-
-    put_double_field(&event, 1, seconds);
-    put_key(&event, 2, VARINT);
-    put_varint(&event, (uint64_t)step);
-    put_message(&event, 5, &summary->values);
-    put_record(file, &event);
 }
 
 /* --------------------------------------------------------------------- a series */
@@ -264,14 +234,7 @@ enum { TAG_BYTES = 80 };
 
 /* ------------------------------------------------------------- a series: points */
 
-/* What was not measured is left out: TensorBoard would draw NaN. */
-static void add_scalar(step_summary *summary, const char *tag, double value)
-{
-    if (!isnan(value))
-        summary_scalar(summary, tag, value);
-}
-
-static void add_heads(step_summary *summary, const hl_series *series, const hl_series_point *point)
+static void add_heads(hl_text *summary, const hl_series *series, const hl_series_point *point)
 {
     int64_t n_heads = hl_series_n_heads(series);
     int64_t size    = hl_series_n_layers(series) * n_heads;
@@ -281,13 +244,13 @@ static void add_heads(step_summary *summary, const hl_series *series, const hl_s
         snprintf(tag, sizeof tag, "entropy/L%" PRId64 "H%" PRId64, i / n_heads, i % n_heads);
         add_scalar(summary, tag, (double)point->heads_entropy[i]);
     }
-    summary_histogram(summary, "entropy", point->heads_entropy, size);
+    add_histogram(summary, "entropy", point->heads_entropy, size);
 }
 
 static void add_point(hl_text *file, const hl_series *series, const hl_series_point *point)
 {
-    step_summary summary = { 0 };
-    char         tag[TAG_BYTES];
+    hl_text summary = { 0 }, event = { 0 };
+    char    tag[TAG_BYTES];
 
     add_scalar(&summary, "loss", point->nll);
     add_scalar(&summary, "entropy/mean", point->entropy);
@@ -299,7 +262,11 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
             add_scalar(&summary, tag, point->verdicts[i] == HL_VERDICT_FOUND ? 1.0 : 0.0);
     }
     add_heads(&summary, series, point);
-    events_add(file, 1e-9 * (double)point->modified, point->step, &summary);
+    put_double_field(&event, 1, 1e-9 * (double)point->modified); /* seconds since 1970 */
+    put_key(&event, 2, VARINT);
+    put_varint(&event, (uint64_t)point->step);
+    put_message(&event, 5, &summary);
+    put_record(file, &event);
 }
 
 /* ----------------------------------------------------------- a series: its file */
@@ -307,8 +274,8 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
 /* How many bytes of the series a file has; SIZE_MAX if it has others. */
 static hl_status count_written(size_t *out, const char *path, const hl_text *wanted)
 {
-    hl_file   file   = { 0 };
-    hl_status status = hl_file_map(&file, path);
+    HL_SCOPED(hl_file_unmap) hl_file file   = { 0 };
+    hl_status                        status = hl_file_map(&file, path);
 
     *out = SIZE_MAX;
     if (status == HL_NOT_FOUND)
@@ -316,7 +283,6 @@ static hl_status count_written(size_t *out, const char *path, const hl_text *wan
     if (status == HL_OK && file.n_bytes <= wanted->n_bytes &&
         memcmp(file.bytes, wanted->bytes, file.n_bytes) == 0)
         *out = file.n_bytes;
-    hl_file_unmap(&file);
     return status;
 }
 
@@ -341,48 +307,36 @@ static hl_status append(const char *path, const char *bytes, size_t n_bytes)
     return status;
 }
 
-static hl_status write_anew(const char *path, const hl_text *wanted)
+static hl_status update(const char *path, const hl_text *wanted)
 {
-    hl_writer *writer = NULL;
-    hl_status  status = hl_writer_open(&writer, path);
+    hl_writer *writer    = NULL;
+    size_t     n_written = 0;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(count_written(&n_written, path, wanted));
+    if (n_written == wanted->n_bytes)
+        return HL_OK;
+    if (n_written != SIZE_MAX)
+        return append(path, wanted->bytes + n_written, wanted->n_bytes - n_written);
+    HL_NEED(hl_writer_open(&writer, path));
     hl_writer_write(writer, wanted->bytes, wanted->n_bytes);
     return hl_writer_finish(writer);
 }
 
-static hl_status update(const char *path, const hl_text *wanted)
-{
-    size_t    n_written = 0;
-    hl_status status    = count_written(&n_written, path, wanted);
-
-    if (status != HL_OK)
-        return status;
-    if (n_written == SIZE_MAX)
-        return write_anew(path, wanted);
-    return n_written < wanted->n_bytes
-               ? append(path, wanted->bytes + n_written, wanted->n_bytes - n_written)
-               : HL_OK;
-}
-
 hl_status hl_series_write_events(const hl_series *series, const char *folder)
 {
-    hl_status status = HL_OK;
-    hl_text   file   = { 0 };
-    char     *path   = NULL;
+    static const char version[] = "brain.Event:2"; /* in the record that every file begins with */
+    HL_SCOPED(hl_text_free) hl_text file  = { 0 };
+    HL_FREED char                  *path  = NULL;
+    hl_text                         event = { 0 };
 
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return hl_fail(HL_IO, "%s: %s", folder, strerror(errno));
-    HL_TRY(hl_path_join(&path, folder, FILE_NAME));
-    events_begin(&file);
+    HL_NEED(hl_path_join(&path, folder, FILE_NAME));
+    put_double_field(&event, 1, 0.0);
+    put_bytes(&event, 3, version, sizeof version - 1);
+    put_record(&file, &event);
     for (int64_t i = 0; i < hl_series_n_points(series); i++)
         add_point(&file, series, hl_series_at(series, i));
-    HL_TRY(file.status);
-    HL_TRY(update(path, &file));
-
-done:
-    hl_text_free(&file);
-    hl_free(path);
-    return status;
+    HL_NEED(file.status);
+    return update(path, &file);
 }
