@@ -294,6 +294,10 @@ $(BUILD)/tests/test_%: $(BUILD)/obj/tests/test_%.o $(call objects,$(TEST_SHARED)
 $(BUILD)/tests/test_cli_%: $(BUILD)/obj/tests/test_cli_%.o $(call objects,$(filter-out cli/main.c,$(CLI_SOURCES))) $(LIBRARY)
 	$(call link,$(TEST_LIBS))
 
+# Files that change while they are read, and a kernel that says other things than this one.
+$(BUILD)/tests/test_cli_input: TEST_LIBS += -Wl,--wrap=fread
+$(BUILD)/tests/test_threads: TEST_LIBS += -Wl,--wrap=open
+
 # The program's own allocations can fail, too.
 $(BUILD)/tests/test_cli_faults: TEST_LIBS += $(foreach name,malloc calloc realloc,-Wl$(comma)--wrap=$(name))
 

@@ -469,6 +469,146 @@ static void memory_does_not_grow_with_the_text(void **state)
         fail_msg("%ld KiB more for ten times the text", grown);
 }
 
+/* ------------------------------------------------------- files that change while in use */
+
+enum { LONG_BYTES = 3 << 18 }; /* more than two pieces */
+
+static void put_long(const char *name)
+{
+    char *text = malloc(LONG_BYTES);
+
+    assert_non_null(text);
+    for (size_t i = 0; i < LONG_BYTES; i++)
+        text[i] = "a cat sat on the mat. "[i % 22];
+    write_file(here(name), text, LONG_BYTES);
+    free(text);
+}
+
+/* Begins to read a document, lets `change` have the file, and goes on; the number of tokens. */
+static hl_status read_changing(size_t *out, const char *name, void (*change)(const char *path))
+{
+    hl_corpus       *corpus = open_input(here(name));
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+
+    *out = 0;
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
+    assert_ok(hl_token_reader_start(reader, 0));
+    assert_ok(hl_token_reader_next(&piece, reader));
+    assert_true(piece.n_tokens > 0);
+    if (change != NULL)
+        change(here(name));
+    hl_status status = HL_OK;
+    while (status == HL_OK && piece.n_tokens > 0) {
+        *out += piece.n_tokens;
+        status = hl_token_reader_next(&piece, reader);
+    }
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+    return status;
+}
+
+static void append(const char *path)
+{
+    FILE *file = fopen(path, "a");
+
+    assert_non_null(file);
+    for (int i = 0; i < 100000; i++)
+        fputs("and more ", file);
+    fclose(file);
+}
+
+static void cut(const char *path)
+{
+    assert_int_equal(truncate(path, LONG_BYTES / 2), 0);
+}
+
+static void empty(const char *path)
+{
+    assert_int_equal(truncate(path, 0), 0);
+}
+
+static void spoil(const char *path)
+{
+    FILE *file = fopen(path, "r+");
+
+    assert_non_null(file);
+    assert_int_equal(fseek(file, LONG_BYTES - 100, SEEK_SET), 0);
+    fputs("\xff\xfe", file);
+    fclose(file);
+}
+
+/* What is appended while a text is read is not part of it: it ends where it ended when it was opened. */
+static void a_text_that_grows_ends_where_it_did(void **state)
+{
+    size_t wanted = 0, seen = 0;
+    (void)state;
+
+    put_long("a.txt");
+    assert_ok(read_changing(&wanted, "a.txt", NULL));
+    assert_ok(read_changing(&seen, "a.txt", append));
+    assert_int_equal(seen, wanted);
+    assert_ok(read_changing(&seen, "a.txt", NULL)); /* the next corpus sees it */
+    assert_true(seen > wanted);
+    put("b.jsonl", "{\"text\": \"one\"}\n");
+    hl_corpus *corpus = open_input(here("b.jsonl"));
+    append(here("b.jsonl"));
+    assert_tokens(corpus, 0, "one");
+    assert_int_equal(hl_corpus_get_info(corpus)->n_documents, 1);
+    hl_corpus_close(corpus);
+}
+
+/* A text that was cut, or is no longer text, is refused by name: half of one is not measured in silence. */
+static void a_text_that_shrinks_is_refused(void **state)
+{
+    size_t n_tokens = 0;
+    (void)state;
+
+    put_long("a.txt");
+    assert_fails(HL_BAD_INPUT, ", it had 786432: it shrank while in use",
+                 read_changing(&n_tokens, "a.txt", cut));
+    put_long("a.txt");
+    assert_fails(HL_BAD_INPUT, "it shrank while in use", read_changing(&n_tokens, "a.txt", empty));
+    put_long("a.txt");
+    assert_fails(HL_BAD_INPUT, "a.txt: byte 786332 is no longer UTF-8: it changed while in use",
+                 read_changing(&n_tokens, "a.txt", spoil));
+}
+
+/* ------------------------------------------------------------------------ stopping */
+
+static bool stops_later(void *context)
+{
+    return --*(int *)context < 0;
+}
+
+/* Reads a document of a corpus that is stopped after so many questions. */
+static hl_status read_stopped(const char *name, int n_questions)
+{
+    hl_corpus *corpus =
+        open_with((hl_corpus_options){ .stop = stops_later, .context = &n_questions }, here(name));
+    hl_token_reader *reader = NULL;
+    hl_token_piece   piece;
+
+    assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
+    hl_status status = hl_token_reader_start(reader, 0);
+    do {
+        if (status == HL_OK)
+            status = hl_token_reader_next(&piece, reader);
+    } while (status == HL_OK && piece.n_tokens > 0);
+    hl_token_reader_close(reader);
+    hl_corpus_close(corpus);
+    return status;
+}
+
+static void a_corpus_can_be_stopped(void **state)
+{
+    (void)state;
+    put_long("a.txt");
+    assert_fails(HL_CANCELLED, "", read_stopped("a.txt", 0));
+    assert_fails(HL_CANCELLED, "", read_stopped("a.txt", 20));
+    assert_ok(read_stopped("a.txt", INT32_MAX));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +630,9 @@ int main(void)
         TEST(ids_of_a_golden_file),
         TEST(a_sample_does_not_depend_on_order),
         TEST(memory_does_not_grow_with_the_text),
+        TEST(a_text_that_grows_ends_where_it_did),
+        TEST(a_text_that_shrinks_is_refused),
+        TEST(a_corpus_can_be_stopped),
     };
     return RUN_GROUP(tests);
 }

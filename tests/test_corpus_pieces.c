@@ -13,7 +13,8 @@ static void compare(const hl_tokenizer *tokenizer, const hl_text_input *input, c
     hl_text_piece   piece  = { 0 };
     size_t          n      = 0;
 
-    assert_ok(hl_text_pieces_new(&pieces, tokenizer, false, n_bytes, n_overlap));
+    assert_ok(
+        hl_text_pieces_new(&pieces, tokenizer, &(hl_encode_options){ 0 }, n_bytes, n_overlap));
     for (int round = 0; round < 2; round++) { /* the second time with everything in use before */
         hl_text_pieces_start(pieces, input);
         *n_pieces = 0;
@@ -157,7 +158,7 @@ static void what_is_not_utf8_is_refused(void **state)
     hl_text_piece   piece     = { 0 };
     hl_text_input   input     = { .memory = "ab\xff", .n_bytes = 3 };
 
-    assert_ok(hl_text_pieces_new(&pieces, tokenizer, false, 64, 16));
+    assert_ok(hl_text_pieces_new(&pieces, tokenizer, &(hl_encode_options){ 0 }, 64, 16));
     hl_text_pieces_start(pieces, &input);
     assert_fails(HL_BAD_INPUT, "byte 2 is no longer UTF-8", hl_text_pieces_next(&piece, pieces));
     hl_text_pieces_free(pieces);

@@ -264,8 +264,8 @@ static void the_background_keeps_its_threads(void **state)
 
 #ifdef __linux__
 
-/* What the kernel says of threads that wait for a core, as the library reads it: this program's open
- * stands before the C library's. */
+/* What the kernel says of threads that wait for a core, as the library reads it: its open is this
+ * file's (--wrap, in the Makefile). */
 typedef enum kernel {
     KERNEL_AS_IT_IS,
     KERNEL_SILENT,
@@ -309,7 +309,10 @@ static int open_schedstat(int says)
     return open_made(text);
 }
 
-int open(const char *path, int flags, ...)
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+int __wrap_open(const char *path, int flags, ...)
 {
     int     says = atomic_load(&kernel_says);
     mode_t  mode = 0;
@@ -321,7 +324,7 @@ int open(const char *path, int flags, ...)
     if ((flags & O_CREAT) != 0)
         mode = va_arg(rest, mode_t);
     va_end(rest);
-    return openat(AT_FDCWD, path, flags, mode);
+    return __real_open(path, flags, mode);
 }
 
 typedef struct long_wait {

@@ -65,6 +65,9 @@ typedef struct hl_corpus_options {
     int64_t  n_sample;
     uint64_t seed;
     bool     plain; /* special tokens spelled out in the text are ordinary text */
+    /* Ends whatever tokenizes the corpus, in the middle of a text, on whichever thread. */
+    hl_stop_callback stop;    /* NULL: nobody does */
+    void            *context; /* of stop */
 } hl_corpus_options;
 
 /* What kind of text a token is part of; names[type] of hl_corpus_info.  The first two are

@@ -249,7 +249,7 @@ class CorpusOptions(c.Structure):
     _fields_ = [("inputs", c.POINTER(Text)), ("n_inputs", Size), ("format", c.c_int),
                 *_fields(Text, "field", "token_ids"), ("types", c.POINTER(Text)),
                 ("n_types", Size), ("n_sample", c.c_int64), ("seed", c.c_uint64),
-                ("plain", c.c_bool)]
+                ("plain", c.c_bool), *_fields(c.c_void_p, "stop", "context")]
 
 
 class WindowOptions(c.Structure):

@@ -139,7 +139,9 @@ static void sum_up(hl_corpus *corpus)
 
 static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options)
 {
-    corpus->plain = options->plain;
+    corpus->encoding = (hl_encode_options){ .plain   = options->plain,
+                                            .stop    = options->stop,
+                                            .context = options->context };
     if (options->field != NULL)
         HL_NEED(hl_strdup(&corpus->field, options->field));
     HL_NEED(hl_types_open(&corpus->types, options->types, options->n_types));

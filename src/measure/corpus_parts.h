@@ -241,8 +241,8 @@ struct hl_corpus {
     bool                has_ids;   /* documents are token ids ...  */
     bool                has_table; /* ... and rows of this:        */
     hl_id_table         table;
-    char               *field; /* NULL: the usual ones */
-    bool                plain;
+    char               *field;    /* NULL: the usual ones */
+    hl_encode_options   encoding; /* of its texts */
     hl_corpus_info      info;
 };
 

@@ -37,14 +37,14 @@ struct hl_text_pieces {
     bool                started; /* the first piece is there */
 };
 
-hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer, bool plain,
-                             size_t n_bytes, size_t n_overlap)
+hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer,
+                             const hl_encode_options *options, size_t n_bytes, size_t n_overlap)
 {
     hl_status status = HL_ALLOC_ZEROED(out, 1);
 
     if (status == HL_OK)
         **out = (hl_text_pieces){ .tokenizer   = tokenizer,
-                                  .options     = { .plain = plain },
+                                  .options     = *options,
                                   .piece_bytes = n_bytes,
                                   .n_overlap   = n_overlap };
     return status;

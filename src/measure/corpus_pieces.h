@@ -43,8 +43,8 @@ typedef struct hl_text_pieces hl_text_pieces;
 
 /* Borrows the tokenizer.  n_bytes: of a piece, HL_PIECE_BYTES but in tests; it overlaps the
  * next by n_overlap, at most half of it. */
-hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer, bool plain,
-                             size_t n_bytes, size_t n_overlap);
+hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer,
+                             const hl_encode_options *options, size_t n_bytes, size_t n_overlap);
 void      hl_text_pieces_free(hl_text_pieces *pieces);
 
 /* Begins another text, which must stay as it is until its last piece. */

@@ -54,8 +54,8 @@ hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, h
     reader->way    = around;
     HL_TRY(hl_matcher_new(&reader->matcher));
     if (corpus->tokenizer != NULL)
-        HL_TRY(hl_text_pieces_new(&reader->pieces, corpus->tokenizer, corpus->plain, HL_PIECE_BYTES,
-                                  HL_PIECE_OVERLAP));
+        HL_TRY(hl_text_pieces_new(&reader->pieces, corpus->tokenizer, &corpus->encoding,
+                                  HL_PIECE_BYTES, HL_PIECE_OVERLAP));
     *out   = reader;
     reader = NULL;
 
@@ -309,11 +309,13 @@ static hl_status next_chat(hl_token_reader *reader)
     hl_chat                 *chat    = NULL;
     hl_encoding             *coded   = NULL;
     hl_chat_options          options = { .no_prompt = true };
+    hl_encode_options        encode  = corpus->encoding;
 
+    encode.plain  = false; /* a template spells its own tokens out */
     reader->state = READER_END;
     HL_TRY(hl_chat_render(&chat, corpus->tokenizer, reader->record.messages,
                           reader->record.n_messages, &options));
-    HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat, NULL));
+    HL_TRY(hl_chat_encode(&coded, corpus->tokenizer, chat, &encode));
     HL_TRY(clear_output(reader, coded->n_tokens));
     HL_TRY(mark_text(reader, chat->text, chat->n_bytes, 0));
     for (size_t i = skip_beginning(reader, coded); i < coded->n_tokens; i++) {

@@ -28,7 +28,7 @@ static hl_status measure(hl_profile **out, hl_look *look, const json_t *input)
                                    .progress  = stop_if_gone,
                                    .context   = look };
 
-    HL_TRY(hl_served_texts_open(&texts, server, input));
+    HL_TRY(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_TRY(hl_measure(out, server->model, server->tokenizer, texts.corpus, &options));
 
 done:

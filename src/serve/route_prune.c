@@ -112,7 +112,7 @@ static hl_status take_evidence(hl_evidence *out, hl_look *look, const rank_reque
 
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS) == 0)
         return HL_OK;
-    hl_status status = hl_served_texts_open(&texts, look->server, request->input);
+    hl_status status = hl_served_texts_open(&texts, server, request->input, look->exchange);
     if (status == HL_OK)
         status =
             hl_evidence_take(out, request->ranker, server->model, server->tokenizer, texts.corpus,
@@ -263,18 +263,19 @@ static hl_status go_on_share(void *context, double share, int64_t n_tokens)
 }
 
 /* How many tokens a text has, at most what its first bytes have. */
-static hl_status count_tokens(int64_t *count, const hl_server *server, const json_t *text)
+static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t *text)
 {
-    const char  *bytes    = json_string_value(text);
-    size_t       n        = json_string_length(text);
-    hl_encoding *encoding = NULL;
+    const char       *bytes    = json_string_value(text);
+    size_t            n        = json_string_length(text);
+    hl_encode_options options  = hl_served_encoding(look->exchange);
+    hl_encoding      *encoding = NULL;
 
     if (bytes == NULL)
         return HL_OK; /* hl_served_texts_open refuses it */
     n = n < COUNTED_BYTES ? n : COUNTED_BYTES;
     while (n > 0 && n < json_string_length(text) && ((unsigned char)bytes[n] & 0xC0) == 0x80)
         n--; /* not inside a character */
-    hl_status status = hl_tokenizer_encode(&encoding, server->tokenizer, bytes, n, NULL);
+    hl_status status = hl_tokenizer_encode(&encoding, look->server->tokenizer, bytes, n, &options);
     if (status == HL_OK)
         *count += (int64_t)encoding->n_tokens;
     hl_encoding_free(encoding);
@@ -290,9 +291,9 @@ static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input
     int64_t n    = 0;
 
     if (!json_is_array(input))
-        HL_NEED(count_tokens(&n, look->server, input));
+        HL_NEED(count_tokens(&n, look, input));
     for (size_t i = 0; i < json_array_size(input) && n < EVALUATE_TOKENS; i++)
-        HL_NEED(count_tokens(&n, look->server, json_array_get(input, i)));
+        HL_NEED(count_tokens(&n, look, json_array_get(input, i)));
     if (n < LEAST_TOKENS)
         return hl_fail(HL_BAD_INPUT,
                        "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
@@ -332,7 +333,7 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
                                     .progress     = go_on_share,
                                     .context      = look };
 
-    HL_TRY(hl_served_texts_open(&texts, server, input));
+    HL_TRY(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_TRY(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
         status = hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");

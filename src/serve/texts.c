@@ -72,11 +72,9 @@ static bool is_gone(void *exchange)
     return hl_exchange_is_gone(exchange);
 }
 
-/* A client that is gone stops the work on its text. */
-static hl_encode_options encode_options(const hl_prompt_reader *reader)
+hl_encode_options hl_served_encoding(hl_exchange *exchange)
 {
-    return (hl_encode_options){ .stop    = reader->exchange != NULL ? is_gone : NULL,
-                                .context = reader->exchange };
+    return (hl_encode_options){ .stop = exchange != NULL ? is_gone : NULL, .context = exchange };
 }
 
 /* A text that the tokenizer gives up on is bad input: HL_LIMIT stands for the context here. */
@@ -90,7 +88,7 @@ static hl_status keep_text(hl_served_prompt *out, const char *text, size_t n_byt
 {
     hl_status         status   = HL_OK;
     hl_encoding      *encoding = NULL;
-    hl_encode_options options  = encode_options(reader);
+    hl_encode_options options  = hl_served_encoding(reader->exchange);
 
     options.add_special = true;
     HL_TRY(too_much(hl_tokenizer_encode(&encoding, reader->tokenizer, text, n_bytes, &options)));
@@ -148,7 +146,7 @@ static hl_status encode_messages(hl_served_prompt *out, const hl_chat_message *m
     hl_status         status   = HL_OK;
     hl_chat          *chat     = NULL;
     hl_encoding      *encoding = NULL;
-    hl_encode_options options  = encode_options(reader);
+    hl_encode_options options  = hl_served_encoding(reader->exchange);
 
     HL_TRY(hl_chat_render(&chat, reader->tokenizer, messages, n, NULL));
     HL_TRY(too_much(hl_chat_encode(&encoding, reader->tokenizer, chat, &options)));
@@ -289,10 +287,15 @@ static hl_status keep_texts(hl_served_texts *out, const json_t *input)
     return status;
 }
 
-hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, const json_t *input)
+hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, const json_t *input,
+                               hl_exchange *exchange)
 {
     const char       *path    = out->path;
-    hl_corpus_options options = { .inputs = &path, .n_inputs = 1, .format = HL_TEXT_JSONL };
+    hl_corpus_options options = { .inputs   = &path,
+                                  .n_inputs = 1,
+                                  .format   = HL_TEXT_JSONL,
+                                  .stop     = is_gone,
+                                  .context  = exchange };
     hl_status         status  = keep_texts(out, input);
 
     if (status == HL_OK)

@@ -9,6 +9,9 @@
 #include "serve/server.h"
 #include "serve/wire.h"
 
+/* How a text is tokenized for a client: until it is gone.  NULL: nobody, who cannot leave. */
+hl_encode_options hl_served_encoding(hl_exchange *exchange);
+
 /* ------------------------------------------------------------------- prompts */
 
 /* A completion's prompt is a text, token ids, or an array of either; a chat's messages are one
@@ -44,7 +47,8 @@ void      hl_served_prompts_release(hl_served_prompts *prompts);
 /* The texts of a request as a corpus.
  *
  *     hl_served_texts texts = { 0 };
- *     status = hl_served_texts_open(&texts, server, json_object_get(root, "input"));
+ *     status = hl_served_texts_open(&texts, server, json_object_get(root, "input"),
+ *                                   exchange);
  *     ... texts.corpus ...
  *     hl_served_texts_close(&texts);
  *
@@ -58,8 +62,10 @@ typedef struct hl_served_texts {
     hl_corpus *corpus;
 } hl_served_texts;
 
-/* A text or an array of 1 to HL_SERVED_MAX_TEXTS.  To be closed whatever it said. */
-hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, const json_t *input);
+/* A text or an array of 1 to HL_SERVED_MAX_TEXTS.  When the client of the exchange is gone, whoever
+ * tokenizes them stops.  To be closed whatever it said. */
+hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, const json_t *input,
+                               hl_exchange *exchange);
 void      hl_served_texts_close(hl_served_texts *texts);
 
 #endif

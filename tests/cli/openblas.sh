@@ -8,6 +8,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 plan 10
+read -ra compiler <<<"${CC:-gcc}" # may be two words, as "ccache gcc"
 
 mkdir "$scratch/blas"
 cat >"$scratch/blas.c" <<'END'
@@ -74,7 +75,7 @@ __attribute__((destructor)) static void say(void)
     fclose(file);
 }
 END
-"${CC:-gcc}" -std=c17 -O2 -shared -fPIC -o "$scratch/blas/libopenblas.so.0" "$scratch/blas.c" || exit 1
+"${compiler[@]}" -std=c17 -O2 -shared -fPIC -o "$scratch/blas/libopenblas.so.0" "$scratch/blas.c" || exit 1
 cp "$scratch/blas/libopenblas.so.0" "$scratch/blas/libopenblas.so"
 
 head -c 2000 models/text/alice.txt >"$scratch/text"
@@ -114,7 +115,7 @@ seen=$(LD_LIBRARY_PATH=$scratch/blas loss)
 result "a library that cannot be opened: another of its names, or none, and the same loss" "$(close_to "$seen" "$wanted")"
 printf 'int nothing;\n' >"$scratch/nothing.c"
 for name in "$scratch"/blas/*; do
-    "${CC:-gcc}" -shared -fPIC -o "$name" "$scratch/nothing.c" || exit 1
+    "${compiler[@]}" -shared -fPIC -o "$name" "$scratch/nothing.c" || exit 1
 done
 seen=$(LD_LIBRARY_PATH=$scratch/blas loss)
 result "a library without products: the same loss" "$(close_to "$seen" "$wanted")"

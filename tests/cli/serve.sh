@@ -5,7 +5,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
-plan 11
+plan 12
 
 run serve
 expect_line "a model is needed" 2 'wanted one model, got 0'
@@ -42,4 +42,5 @@ check_script "views beside texts" beside.py
 check_script "hostile clients" hostile.py
 check_script "a good client beside 40 that never read" stalled.py
 check_script "limits of the system and per client" limits.py
+check_script "work ends when its client goes" cancelled.py
 finish

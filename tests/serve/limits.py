@@ -47,10 +47,10 @@ def closed_log():
     equal(server.process.wait(timeout=20), 0)
 
 
-def begin(server, source="127.0.0.1", token=None):
+def begin(server, source="127.0.0.1", token=None, to="127.0.0.1", body=None):
     """A request that is under way when this returns."""
-    data = json.dumps(LONG).encode()
-    made = socket.create_connection(("127.0.0.1", server.port), 20, source_address=(source, 0))
+    data = json.dumps(body or LONG).encode()
+    made = socket.create_connection((to, server.port), 20, source_address=(source, 0))
     made.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
                   "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
                   % ("Authorization: Bearer %s\r\n" % token if token else "", len(data))).encode()
@@ -75,6 +75,56 @@ def per_peer():
     assert b"2 requests from this address are under way, at most 2" in refused, refused
     assert b"Retry-After: 1" in refused, refused
     equal(status_and_body(begin(server, "127.0.0.2"))[0], 200)
+    equal(server.close(), 0)
+
+
+def own_address():
+    """An address of this machine that others see; None: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+            address = probe.getsockname()[0]
+        except OSError:
+            return None
+    return None if address.startswith("127.") else address
+
+
+def others():
+    """Where nobody says how many, another address gets half of all requests, and this machine all."""
+    address = own_address()
+    if address is None:
+        print("# SKIP this machine has no address but its own")
+        return
+    server = Server("--host", "0.0.0.0", "--token", "sesame", "--slots", "1", "--queue", "1",
+                    "--stall-timeout", "600")  # 18 at work
+    server.token = "sesame"
+    loud = dict(LONG, stream=True, headlight={"rows": ["entropy", "normalised", "renyi2", "nosink"]})
+    far, near = [], []
+
+    def ask(n_asked, source, to):
+        """One more text that nobody reads: it has the slot, and those before it are parked."""
+        made = begin(server, source, "sesame", to, loud)
+        assert server.wait_for("texts_parked_total", n_asked - 1), n_asked
+        return made
+
+    for n in range(1, 10):
+        far.append(ask(n, address, address))
+    equal(server.metric("requests_working"), 9)
+    for _ in range(3):
+        status, data = status_and_body(begin(server, address, "sesame", address))
+        equal(status, 429)
+        assert b"9 requests from this address are under way, at most 9" in data, data
+    for made in far[:5]:
+        made.close()
+    assert server.wait_for("requests_working", 4)
+    for n in range(10, 24):  # of 18, this machine may have all
+        near.append(ask(n, "127.0.0.2", "127.0.0.1"))
+    equal(server.metric("requests_working"), 18)
+    near.pop(0).close()
+    assert server.wait_for("requests_working", 17)
+    equal(status_and_body(begin(server, address, "sesame", address))[0], 200)
+    for made in far + near:
+        made.close()
     equal(server.close(), 0)
 
 
@@ -138,6 +188,6 @@ def no_more_threads():
     equal(server.close(), 0)
 
 
-for test in [few_files, closed_log, per_peer, per_token, few_threads, no_more_threads]:
+for test in [few_files, closed_log, per_peer, others, per_token, few_threads, no_more_threads]:
     tap.run(test.__doc__.splitlines()[0].rstrip(".:"), test)
 tap.finish()

@@ -75,6 +75,16 @@ async function slowLine(target) {
     };
 }
 
+/* A test with such a line, which ends with it, however that went: nothing keeps the process. */
+async function overSlowLine(browser, url, body) {
+    const line = await slowLine(url);
+    try {
+        await body(browser, line);
+    } finally {
+        line.end();
+    }
+}
+
 const TALE =
     "He said that it was so, and that it had been so for as long as he could say. She went to the door and " +
     "looked at the garden, where nobody had been that day. He said that it was so, and she went to the door.";
@@ -449,8 +459,7 @@ async function byKeyboard(browser, url) {
     await check();
 }
 
-async function stopping(browser, url) {
-    const line = await slowLine(url);
+async function stopping(browser, line) {
     const { page, check } = await start(browser, line.url);
     await generate(page, "Once upon a time", 400);
     await page.waitForFunction(() => document.querySelectorAll("#live-text [data-token]").length > 8);
@@ -459,12 +468,10 @@ async function stopping(browser, url) {
     const n = await page.locator("#live-text [data-token]").count();
     assert.ok(n < 400, `${n} tokens`);
     await check();
-    line.end();
 }
 
 /* The line is cut in the middle of a text, and when it is mended the text goes on where it was. */
-async function losing(browser, url) {
-    const line = await slowLine(url);
+async function losing(browser, line) {
     const { page, check } = await start(browser, line.url);
     await generate(page, "Once upon a time", 200);
     await page.waitForFunction(() => document.querySelectorAll("#live-text [data-token]").length > 8);
@@ -480,7 +487,6 @@ async function losing(browser, url) {
         "what there was is still there, and more",
     );
     await check(/ERR_|network/i);
-    line.end();
 }
 
 async function tokenWanted(browser) {
@@ -513,8 +519,8 @@ else {
     test("normalised rows without the sink", () => withoutSink(browser, url));
     test("a measurement is refused", () => refusedStudy(browser, url));
     test("by keyboard alone", () => byKeyboard(browser, url));
-    test("a text is stopped", () => stopping(browser, url));
-    test("the connection is lost, and found again", () => losing(browser, url));
+    test("a text is stopped", () => overSlowLine(browser, url, stopping));
+    test("the connection is lost, and found again", () => overSlowLine(browser, url, losing));
     test("a server with a token asks for it", () => tokenWanted(browser));
     try {
         await run();

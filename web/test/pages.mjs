@@ -266,6 +266,17 @@ async function threeGroups(browser, path, profile) {
             .locator(".badge")
             .allInnerTexts())
             assert.equal(badge, word);
+    for (const [region, state] of [
+        ["Not found", "not-found"],
+        ["Not run", "not-run"],
+    ])
+        assert.deepEqual(
+            await page
+                .getByRole("region", { name: region })
+                .locator("details")
+                .evaluateAll((nodes) => [...new Set(nodes.map((node) => node.className))]),
+            [state],
+        );
     assert.equal(
         await textOf(page, ".lead"),
         `${groups.found.length} finding${groups.found.length > 1 ? "s" : ""} in ${name.replace(/\.\w+$/, "")}: ` +
