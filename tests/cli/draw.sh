@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 31
+plan 33
 
 profile=$scratch/demo.profile
 "$HEADLIGHT" measure models/demo models/text/alice.txt -o "$profile" --context 64 --max-tokens 512 \
@@ -100,6 +100,13 @@ result "one page with its fonts in it" \
 run compare "$profile" "$profile" -o "$scratch/same.svg" --quiet --theme dark
 expect "two profiles are drawn" 0 </dev/null
 result "no head differs from itself" "$(grep -qF '0 of 64 heads differ' "$scratch/same.svg" && echo yes)"
+# What a process that was killed left of a figure goes with the next one; what is not ours stays.
+: >"$scratch/.old.pdf.abcdef.headlight.tmp"
+: >"$scratch/.old.pdf.abcdef.tmp"
+run draw "$profile" -o "$scratch/new.pdf" --quiet
+result "a leftover is removed by the next PDF" \
+    "$([ "$status" -eq 0 ] && [ -s "$scratch/new.pdf" ] && [ ! -e "$scratch/.old.pdf.abcdef.headlight.tmp" ] && echo yes)"
+result "and nothing else" "$([ -e "$scratch/.old.pdf.abcdef.tmp" ] && echo yes)"
 run compare "$profile" "$profile" --prompt Alice -o "$scratch/x.svg"
 expect_line "a prompt needs models" 2 'needs -o FILE and --text'
 

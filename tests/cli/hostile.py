@@ -47,6 +47,9 @@ def problem_of(raw, lines_may_begin=False):
         return "%r in %r" % (bad.group(), text[max(0, bad.start() - 60) : bad.end() + 20])
     if "\rOWNED" in text or (not lines_may_begin and re.search(r"^OWNED", text, re.M)):
         return "a line that is not the program's in %r" % text[-300:]
+    twice = re.search(r"^headlight (\w+): \1: .*", text, re.M)
+    if twice:
+        return "a name that is said twice: %r" % twice.group()
     return None
 
 

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 models=tests/data/families
-plan 26
+plan 27
 
 run info $models/llama3
 # How much a session holds is tests/test_session_memory.c's.
@@ -107,6 +107,7 @@ cp $models/phi3/model.safetensors "$scratch/model"
 sed 's/"model_type": "phi3"/"model_type": "mamba"/' $models/phi3/config.json >"$scratch/model/config.json"
 run info "$scratch/model"
 expect_line "an unknown family" 3 "config.json: model_type 'mamba' is not a family that headlight knows: bert, bloom, "
+expect_line "what can be done then" 3 "measure --attn"
 
 sed 's/"intermediate_size": 128/"intermediate_size": 96/' $models/phi3/config.json >"$scratch/model/config.json"
 run info "$scratch/model"

@@ -7,7 +7,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 39
+plan 44
 
 text=$scratch/text.txt
 head -c 2600 models/text/alice.txt >"$text"
@@ -204,4 +204,31 @@ run diagnose --try "$scratch/bos" "$text" -c 48 --special document
 expect_line "diagnose --try takes it" 0 .
 run prune "$scratch/bos" --count 2 --text "$text" --mean -c 48 -o "$scratch/pruned"
 expect_line "prune --mean" 0 .
+
+# A prompt is a window of its own: it begins as the template says, and so does the trace that judge reads.
+for command in tokens lens; do
+    run $command "$scratch/bos" 'He said' --json
+    result "$command: a prompt begins with <bos>" "$([ "$status" -eq 0 ] && python3 -c '
+import json, sys
+tokens = json.load(open(sys.argv[1]))["tokens"]
+print("yes" if [token["id"] for token in tokens][0] == 0 and [token.get("marked", False) for token in tokens] ==
+      [True] + [False] * (len(tokens) - 1) else "no")' "$scratch/out")"
+done
+run generate "$scratch/bos" 'He said' -n 3 --trace "$scratch/trace.jsonl" --quiet
+result "generate, for judge: the trace begins with it, and no text" "$(sed -n 2p "$scratch/trace.jsonl" |
+    grep -q '^{"id": 0, "kind": "special", "text": ""' && [ "$(sed -n '3,$p' "$scratch/trace.jsonl" | grep -c '"special"')" = 0 ] && echo yes)"
+# watch measures windows as measure does.
+mkdir "$scratch/runs"
+cp -rL "$scratch/bos" "$scratch/runs/checkpoint-10"
+run watch "$scratch/runs" "$text" --series "$scratch/series" --once -c 48
+expect_line "watch" 0 '^ +10 '
+run measure "$scratch/bos" "$text" -o "$scratch/watched.p" -c 48 --quiet
+"$HEADLIGHT" show --table layers --json "$scratch/watched.p" >"$scratch/layers"
+result "watch: the entropy is that of measure, and the series says which windows" "$(python3 -c '
+import json, sys
+head, point = map(json.loads, open(sys.argv[1]))
+rows = json.load(open(sys.argv[2]))["rows"]
+mean = sum(row["entropy"] for row in rows) / len(rows)
+print("yes" if abs(point["entropy"] - mean) < 1e-9 and head["settings"]["special"] == "window" else (point["entropy"], mean))
+' "$scratch/series" "$scratch/layers")"
 finish
