@@ -127,11 +127,11 @@ static void test_distances(void **state)
 }
 
 /* The third pattern of four keeps its first keys and sees a window: nothing between. */
-static void leave_gap(hl_seen_keys *keys, int64_t row, int64_t n_keys)
+static void leave_gap(hl_visible_keys *keys, int64_t row, int64_t n_keys)
 {
     if (row % 4 == 2) {
-        keys->gap     = 3;
-        keys->gap_end = n_keys / 2;
+        keys->kept  = 3;
+        keys->begin = n_keys / 2;
     }
 }
 
@@ -141,13 +141,13 @@ static twin twin_weights(int64_t n, int64_t n_keys)
     float *p = malloc((size_t)(n * n_keys) * sizeof *p);
 
     for (int64_t row = 0; row < n; row++) {
-        double       sum  = 0.0;
-        hl_seen_keys keys = { 0, n_keys, 0, 0 };
+        double          sum  = 0.0;
+        hl_visible_keys keys = { 0, 0, n_keys };
 
         leave_gap(&keys, row, n_keys);
         for (int64_t key = 0; key < n_keys; key++) {
             float weight          = expf((float)(row % 9) * random_value());
-            p[row * n_keys + key] = hl_seen_has(keys, key) ? weight : 0.0f;
+            p[row * n_keys + key] = hl_visible_has(keys, key) ? weight : 0.0f;
             sum += (double)p[row * n_keys + key];
         }
         for (int64_t key = 0; key < n_keys; key++)

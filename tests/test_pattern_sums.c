@@ -15,18 +15,18 @@ static double uniform(void)
     return (double)(state >> 11) * 0x1p-53;
 }
 
-/* Weights that fall off by `sharpness`, 0 in the gap, with a sum of 1; key 0 has its share. */
-static void make_row(float *p, hl_seen_keys keys, double sharpness)
+/* Weights that fall off by `sharpness`, 0 where keys are hidden, with a sum of 1; key 0 has its share. */
+static void make_row(float *p, hl_visible_keys keys, double sharpness)
 {
     double sum = 0.0;
 
     memset(p, 0, MOST_KEYS * sizeof *p);
-    for (int64_t key = keys.begin; key < keys.end; key++) {
-        if (hl_seen_has(keys, key))
+    for (int64_t key = 0; key < keys.end; key++) {
+        if (hl_visible_has(keys, key))
             p[key] = (float)exp(-sharpness * uniform());
         sum += (double)p[key];
     }
-    for (int64_t key = keys.begin; key < keys.end; key++)
+    for (int64_t key = 0; key < keys.end; key++)
         p[key] = (float)((double)p[key] / sum);
 }
 
@@ -68,8 +68,9 @@ static void check_row(const float *p, const hl_pattern_place *place)
 {
     static float    scratch[MOST_KEYS];
     hl_pattern_sums sums;
-    hl_seen_keys    keys  = place->keys;
-    int64_t         begin = keys.begin == 0 ? 1 : keys.begin;
+    hl_visible_keys keys  = place->keys;
+    int64_t         first = hl_visible_from(keys, 0);
+    int64_t         begin = first == 0 ? 1 : first;
     double          total = 0.0;
     int64_t         top   = begin;
 
@@ -81,14 +82,14 @@ static void check_row(const float *p, const hl_pattern_place *place)
     assert_true(fabs(sums.total - total) < 1e-12);
     assert_int_equal(sums.top, top);
     assert_true(sums.peak == p[top]);
-    assert_true(sums.first == (keys.begin == 0 ? p[0] : 0.0f));
-    assert_int_equal(sums.k90[0], plain_k90(p, keys.begin, keys.end));
+    assert_true(sums.first == (first == 0 ? p[0] : 0.0f));
+    assert_int_equal(sums.k90[0], plain_k90(p, first, keys.end));
     assert_int_equal(sums.k90[1], plain_k90(p, begin, keys.end));
-    assert_int_equal(sums.n_edges[0], plain_edges(p, keys.begin, keys.end, 1.0));
+    assert_int_equal(sums.n_edges[0], plain_edges(p, first, keys.end, 1.0));
     assert_int_equal(sums.n_edges[1], plain_edges(p, begin, keys.end, total));
     for (int i = 0; i <= 2 * HL_BAND; i++) {
         int64_t key = place->position - HL_BAND + i;
-        assert_true(sums.near_by[i] == (hl_seen_has(keys, key) ? p[key] : 0.0f));
+        assert_true(sums.near_by[i] == (hl_visible_has(keys, key) ? p[key] : 0.0f));
     }
 }
 
@@ -104,8 +105,8 @@ static void test_rows(void **unused)
         if (i % 3 == 1) /* a window */
             place.keys.begin = (int64_t)(uniform() * (double)(n - 2));
         if (i % 3 == 2) { /* and kept keys before it */
-            place.keys.gap     = n / 4;
-            place.keys.gap_end = n / 2;
+            place.keys.kept  = n / 4;
+            place.keys.begin = n / 2;
         }
         make_row(p, place.keys, i % 7 * 4.0);
         check_row(p, &place);

@@ -518,13 +518,13 @@ static void format_1_is_read(void **state)
 enum { N_KEYS = 40 };
 
 /* A row of probabilities, 0 where keys are not seen; some of it may be a sink's. */
-static void draw_row(float p[N_KEYS], hl_seen_keys seen, hl_random *random)
+static void draw_row(float p[N_KEYS], hl_visible_keys seen, hl_random *random)
 {
     double sum = 0.0;
 
     for (int key = 0; key < N_KEYS; key++) {
         double u = (double)(hl_random_next(random) >> 11) * 0x1p-53;
-        p[key]   = hl_seen_has(seen, key) ? (float)(u * u * u) : 0.0f;
+        p[key]   = hl_visible_has(seen, key) ? (float)(u * u * u) : 0.0f;
         sum += (double)p[key];
     }
     for (int key = 0; key < N_KEYS; key++)
@@ -532,12 +532,13 @@ static void draw_row(float p[N_KEYS], hl_seen_keys seen, hl_random *random)
 }
 
 /* The definition: half the distance over keys that both see, all else being one outcome. */
-static double change_by_key(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before)
+static double change_by_key(const float *p, const float *q, hl_visible_keys now,
+                            hl_visible_keys before)
 {
     double apart = 0.0, p_rest = 1.0, q_rest = 1.0;
 
     for (int key = 0; key < N_KEYS; key++) {
-        if (!hl_seen_has(now, key) || !hl_seen_has(before, key))
+        if (!hl_visible_has(now, key) || !hl_visible_has(before, key))
             continue;
         apart += fabs((double)p[key] - (double)q[key]);
         p_rest -= (double)p[key];
@@ -558,9 +559,9 @@ static void change_is_that_of_keys_both_see(void **state)
                                      .window_left = window,
                                      .window_sink = sink };
             for (int64_t position = 1; position < N_KEYS; position++) {
-                hl_seen_keys now    = hl_profile_seen(&mask, position, position + 1);
-                hl_seen_keys before = hl_profile_seen(&mask, position - 1, position);
-                float        p[N_KEYS], q[N_KEYS];
+                hl_visible_keys now    = hl_profile_seen(&mask, position, position + 1);
+                hl_visible_keys before = hl_profile_seen(&mask, position - 1, position);
+                float           p[N_KEYS], q[N_KEYS];
 
                 draw_row(p, now, &random);
                 draw_row(q, before, &random);

@@ -26,7 +26,7 @@
 
 /* ---------------------------------------------------------- numbers of a row */
 
-hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position)
+hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position)
 {
     const hl_layer_config *at   = &config->layers[layer];
     hl_profile_mask        mask = { .is_causal   = true,
@@ -64,12 +64,12 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
                        int64_t row)
 {
     const hl_attention_result *from = rows->rows;
-    hl_seen_keys seen    = hl_trace_seen(config, rows->layer, rows->start[sequence] + row);
-    int64_t      n_keys  = hl_seen_count(seen);
-    bool         others  = n_keys > (seen.begin == 0 ? 1 : 0);
-    int64_t      n_heads = rows->n_heads;
-    int64_t      stride  = rows->n_rows;
-    int64_t      at      = sequence * n_heads * stride + row;
+    hl_visible_keys seen    = hl_trace_seen(config, rows->layer, rows->start[sequence] + row);
+    int64_t         n_keys  = hl_visible_count(seen);
+    bool            others  = n_keys > (hl_visible_has(seen, 0) ? 1 : 0);
+    int64_t         n_heads = rows->n_heads;
+    int64_t         stride  = rows->n_rows;
+    int64_t         at      = sequence * n_heads * stride + row;
 
     put(out[HL_TRACE_ENTROPY], from->entropy + at, n_heads, stride);
     put_shares(out[HL_TRACE_NORMALISED], from->entropy + at, n_heads, stride,
@@ -194,9 +194,9 @@ struct hl_tracer {
  * before it or, after going back, from the one in its place. */
 static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
-    hl_seen_keys now    = hl_trace_seen(tracer->config, rows->layer, tracer->whole);
-    hl_seen_keys before = hl_trace_seen(tracer->config, rows->layer, tracer->last);
-    bool         known =
+    hl_visible_keys now    = hl_trace_seen(tracer->config, rows->layer, tracer->whole);
+    hl_visible_keys before = hl_trace_seen(tracer->config, rows->layer, tracer->last);
+    bool            known =
         tracer->last >= 0 && tracer->whole - tracer->last <= 1 && tracer->whole >= tracer->last;
 
     for (int64_t head = 0; head < rows->n_heads; head++) {

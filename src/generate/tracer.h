@@ -7,7 +7,7 @@
 #include "stats/profile_add.h"
 
 /* The keys that a position sees in a layer. */
-hl_seen_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);
+hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);
 
 /* The last logarithm that was asked for: one layer after the other wants the same. */
 typedef struct hl_trace_log {

@@ -6,6 +6,7 @@
 #ifndef HL_KERNELS_ATTENTION_H
 #define HL_KERNELS_ATTENTION_H
 
+#include "base/visible.h"
 #include "headlight/attention.h"
 
 /* Keys [begin, end); empty when begin == end. */
@@ -13,25 +14,6 @@ typedef struct hl_key_range {
     int64_t begin;
     int64_t end;
 } hl_key_range;
-
-/* The keys that a row sees: [begin, end), and the first ones, [0, kept), where a window
- * leaves them open.  kept < begin, or it is 0: what touches is one interval. */
-typedef struct hl_visible_keys {
-    int64_t kept;
-    int64_t begin;
-    int64_t end;
-} hl_visible_keys;
-
-static inline bool hl_visible_has(hl_visible_keys keys, int64_t key)
-{
-    return key < keys.end && (key >= keys.begin || (key >= 0 && key < keys.kept));
-}
-
-/* The first of them from `key` on; not below end when there is none. */
-static inline int64_t hl_visible_from(hl_visible_keys keys, int64_t key)
-{
-    return key < keys.kept || key >= keys.begin ? key : keys.begin;
-}
 
 static inline int64_t hl_attention_key_length(const hl_attention *p, int64_t batch)
 {
@@ -50,20 +32,14 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
 static inline hl_visible_keys hl_attention_visible(const hl_attention *p, int64_t batch,
                                                    int64_t position)
 {
-    int64_t begin = 0;
-    int64_t end   = hl_attention_key_length(p, batch);
+    bool     is_causal = (p->flags & HL_ATTENTION_CAUSAL) != 0;
+    hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink };
 
-    if ((p->flags & HL_ATTENTION_CAUSAL) != 0 && end > position + 1)
-        end = position + 1;
-    if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0 && end > position + p->window_right + 1)
-        end = position + p->window_right + 1;
-    if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0 && begin < position - p->window_left)
-        begin = position - p->window_left;
-
-    int64_t kept = p->window_sink < end ? p->window_sink : end;
-    if (begin >= end) /* the window has moved past the last key */
-        return (hl_visible_keys){ 0, 0, kept > 0 ? kept : 0 };
-    return begin <= kept ? (hl_visible_keys){ 0, 0, end } : (hl_visible_keys){ kept, begin, end };
+    if ((p->flags & HL_ATTENTION_WINDOW_LEFT) != 0)
+        reach.window_left = p->window_left;
+    if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0 && !is_causal)
+        reach.window_right = p->window_right;
+    return hl_visible_join(hl_reach_keys(&reach, hl_attention_key_length(p, batch), position));
 }
 
 /* The first element of row (batch, head, row), in units of elements. */

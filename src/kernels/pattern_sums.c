@@ -163,7 +163,7 @@ static void look_near(hl_pattern_sums *out, const float *p, const hl_pattern_pla
 {
     for (int i = 0; i <= 2 * HL_BAND; i++) {
         int64_t key     = place->position - HL_BAND + i;
-        out->near_by[i] = hl_seen_has(place->keys, key) ? p[key] : 0.0f;
+        out->near_by[i] = hl_visible_has(place->keys, key) ? p[key] : 0.0f;
     }
 }
 
@@ -171,37 +171,39 @@ static void look_near(hl_pattern_sums *out, const float *p, const hl_pattern_pla
 static void count_keys(hl_pattern_sums *out, const float *p, const hl_pattern_place *place,
                        float *scratch)
 {
-    hl_seen_keys keys  = place->keys;
-    int64_t      begin = keys.begin == 0 ? 1 : keys.begin;
-    double       total = out->total;
-    size_table   sizes;
+    int64_t    first = hl_visible_from(place->keys, 0);
+    int64_t    begin = first == 0 ? 1 : first;
+    int64_t    end   = place->keys.end;
+    double     total = out->total;
+    size_table sizes;
 
     memset(&sizes, 0, sizeof sizes);
-    for (int64_t key = begin; key < keys.end; key++)
+    for (int64_t key = begin; key < end; key++)
         add_size(&sizes, p[key]);
-    out->n_edges[1] = count_edges(p, begin, keys.end, 1.0 / total);
-    out->k90[1]     = (int32_t)largest_of_sizes(&sizes, p + begin, keys.end - begin,
-                                                HL_KEPT_SHARE * total, scratch);
-    if (keys.begin == 0) {
+    out->n_edges[1] = count_edges(p, begin, end, 1.0 / total);
+    out->k90[1] =
+        (int32_t)largest_of_sizes(&sizes, p + begin, end - begin, HL_KEPT_SHARE * total, scratch);
+    if (first == 0) {
         add_size(&sizes, p[0]);
         total += (double)p[0];
     }
-    out->n_edges[0] = count_edges(p, keys.begin, keys.end, 1.0);
-    out->k90[0]     = (int32_t)largest_of_sizes(&sizes, p + keys.begin, keys.end - keys.begin,
-                                                HL_KEPT_SHARE * total, scratch);
+    out->n_edges[0] = count_edges(p, first, end, 1.0);
+    out->k90[0] =
+        (int32_t)largest_of_sizes(&sizes, p + first, end - first, HL_KEPT_SHARE * total, scratch);
 }
 
 void hl_pattern_sum(hl_pattern_sums *out, const float *p, const hl_pattern_place *place,
                     float *scratch)
 {
-    hl_seen_keys keys  = place->keys;
-    int64_t      begin = keys.begin == 0 ? 1 : keys.begin;
+    int64_t first = hl_visible_from(place->keys, 0);
+    int64_t begin = first == 0 ? 1 : first;
+    int64_t end   = place->keys.end;
 
-    *out = (hl_pattern_sums){ .first = keys.begin == 0 ? p[0] : 0.0f };
-    add_up(out, p + begin, keys.end - begin); /* with the gap, which changes no sum */
+    *out = (hl_pattern_sums){ .first = first == 0 ? p[0] : 0.0f };
+    add_up(out, p + begin, end - begin); /* hidden keys among them weigh 0 */
     if (!isfinite(out->total + (double)out->first))
         return;
-    out->top  = (int32_t)find_top(p, begin, keys.end);
+    out->top  = (int32_t)find_top(p, begin, end);
     out->peak = p[out->top];
     look_near(out, p, place);
     count_keys(out, p, place, scratch);

@@ -7,8 +7,7 @@
 #ifndef HL_KERNELS_PATTERN_SUMS_H
 #define HL_KERNELS_PATTERN_SUMS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/visible.h"
 
 /* A band is so many keys on either side of the row's own. */
 #define HL_BAND 4
@@ -19,29 +18,10 @@
 /* k90: how many of the largest weights make up this share of all. */
 #define HL_KEPT_SHARE 0.9
 
-/* The keys [begin, end) that a position sees, but for [gap, gap_end): what lies between the
- * first keys, where they are kept, and the window.  Whole rows are 0 there. */
-typedef struct hl_seen_keys {
-    int64_t begin;
-    int64_t end;
-    int64_t gap;
-    int64_t gap_end;
-} hl_seen_keys;
-
-static inline int64_t hl_seen_count(hl_seen_keys keys)
-{
-    return keys.end - keys.begin - (keys.gap_end - keys.gap);
-}
-
-static inline bool hl_seen_has(hl_seen_keys keys, int64_t key)
-{
-    return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
-}
-
 /* Where a row stands and what it sees; no keys: it is not looked at. */
 typedef struct hl_pattern_place {
-    hl_seen_keys keys;
-    int64_t      position;
+    hl_visible_keys keys;
+    int64_t         position;
 } hl_pattern_place;
 
 /* Pairs are of the whole row, and of the keys but key 0 as a whole of their own. */
@@ -56,7 +36,7 @@ typedef struct hl_pattern_sums {
     int32_t k90[2];
 } hl_pattern_sums;
 
-/* p: a weight a key, from key 0 on, 0 in the gap.  Where total is not finite, pairs are 0.
+/* p: a weight a key, from key 0 on, 0 where it is not seen.  Where total is not finite, pairs are 0.
  * scratch has room for keys.end weights. */
 void hl_pattern_sum(hl_pattern_sums *out, const float *p, const hl_pattern_place *place,
                     float *scratch);

@@ -195,8 +195,8 @@ static double nosink_scale(const hl_config *config, int64_t layer, const hl_job_
 {
     if (event->position == 0)
         return (double)NAN;
-    hl_seen_keys seen = hl_trace_seen(config, layer, event->position - 1);
-    int64_t      n    = hl_seen_count(seen) - (hl_seen_has(seen, 0) ? 1 : 0);
+    hl_visible_keys seen = hl_trace_seen(config, layer, event->position - 1);
+    int64_t         n    = hl_visible_count(seen) - (hl_visible_has(seen, 0) ? 1 : 0);
 
     return n >= 2 ? 1.0 / log((double)n) : (double)NAN;
 }

@@ -45,22 +45,16 @@ void hl_profile_flight_free(hl_profile_flight *flight)
 
 /* ----------------------------------------------------------- plans: visible */
 
-hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
+hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
 {
-    hl_seen_keys keys = { .end = n_keys };
+    hl_reach reach = { HL_REACH_ALL, mask->is_causal ? 0 : HL_REACH_ALL, 0 };
 
-    if (mask->is_causal && keys.end > position + 1)
-        keys.end = position + 1;
-    if (mask->has_window && keys.begin < position - mask->window_left)
-        keys.begin = position - mask->window_left;
-    if (mask->has_window && !mask->is_causal && keys.end > position + mask->window_right + 1)
-        keys.end = position + mask->window_right + 1;
-    if (mask->has_window && mask->window_sink > 0 && keys.begin > 0) {
-        keys.gap_end = keys.begin;
-        keys.gap     = mask->window_sink < keys.begin ? mask->window_sink : keys.begin;
-        keys.begin   = 0;
+    if (mask->has_window) {
+        reach.window_left  = mask->window_left;
+        reach.window_right = mask->is_causal ? 0 : mask->window_right;
+        reach.window_sink  = mask->window_sink;
     }
-    return keys;
+    return hl_visible_join(hl_reach_keys(&reach, n_keys, position));
 }
 
 static uint8_t bucket_of(int64_t position)
@@ -68,18 +62,18 @@ static uint8_t bucket_of(int64_t position)
     return (uint8_t)(63 - __builtin_clzll((uint64_t)position + 1));
 }
 
-static uint32_t defined_for(hl_seen_keys keys, int64_t n, int64_t n_other, int64_t position)
+static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, int64_t position)
 {
     uint32_t defined =
         1U << HL_Q_ENTROPY | 1U << HL_Q_RENYI2 | 1U << HL_Q_VARENTROPY | 1U << HL_Q_PEAK;
 
     if (n >= HL_FAIR_KEYS)
         defined |= 1U << HL_Q_FAIR;
-    if (hl_seen_has(keys, position))
+    if (hl_visible_has(keys, position))
         defined |= 1U << HL_Q_SELF;
-    if (hl_seen_has(keys, position - 1))
+    if (hl_visible_has(keys, position - 1))
         defined |= 1U << HL_Q_PREVIOUS;
-    if (keys.begin == 0)
+    if (hl_visible_has(keys, 0))
         defined |= 1U << HL_Q_FIRST;
     if (n_other >= 1)
         defined |= 1U << HL_Q_NOSINK;
@@ -96,20 +90,20 @@ typedef struct key_counts {
     int64_t n_other;
 } key_counts;
 
-static key_counts count_keys(const hl_profile_mask *mask, hl_seen_keys keys)
+static key_counts count_keys(const hl_profile_mask *mask, hl_visible_keys keys)
 {
-    int64_t n_keys = hl_seen_count(keys);
+    int64_t n_keys = hl_visible_count(keys);
 
     return (key_counts){ .n       = n_keys + (mask->has_sink ? 1 : 0),
-                         .n_other = n_keys - (keys.begin == 0 ? 1 : 0) };
+                         .n_other = n_keys - (hl_visible_has(keys, 0) ? 1 : 0) };
 }
 
 hl_row_defined hl_profile_row_defined(const hl_profile_mask *mask, int64_t position, int64_t n_keys)
 {
-    hl_seen_keys keys   = hl_profile_seen(mask, position, n_keys);
-    key_counts   counts = count_keys(mask, keys);
+    hl_visible_keys keys   = hl_profile_seen(mask, position, n_keys);
+    key_counts      counts = count_keys(mask, keys);
 
-    if (hl_seen_count(keys) < 1)
+    if (hl_visible_count(keys) < 1)
         return (hl_row_defined){ 0 };
     return (hl_row_defined){
         .bits      = defined_for(keys, counts.n, counts.n_other, position),
@@ -162,10 +156,10 @@ static hl_row_run plan_row(const hl_profile_flight *flight, const hl_profile_mas
 {
     const hl_profile_batch *batch  = flight->batch;
     const hl_row_plans     *plans  = &flight->plans;
-    hl_seen_keys            keys   = hl_profile_seen(mask, position, batch->lengths[sequence]);
+    hl_visible_keys         keys   = hl_profile_seen(mask, position, batch->lengths[sequence]);
     key_counts              counts = count_keys(mask, keys);
 
-    if (hl_seen_count(keys) < 1 || position < batch->first_row[sequence])
+    if (hl_visible_count(keys) < 1 || position < batch->first_row[sequence])
         return (hl_row_run){ 0 };
     plans->log_n[at]         = flight->logs[counts.n];
     plans->inverse[at]       = inverse_log(flight, counts.n);

@@ -94,8 +94,8 @@ typedef struct hl_profile_flight {
 void hl_profile_flight_free(hl_profile_flight *flight);
 
 /* Which rows of a layer count, and what they see. */
-hl_status    hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
-                             const hl_profile_mask *mask);
-hl_seen_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
+hl_status       hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
+                                const hl_profile_mask *mask);
+hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);
 
 #endif

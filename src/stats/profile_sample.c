@@ -29,7 +29,7 @@
 /* A row with key 0, or the others as a whole of their own. */
 typedef struct pattern_row {
     const hl_pattern_sums *sums;
-    hl_seen_keys           keys;
+    hl_visible_keys        keys;
     int64_t                position;
     bool                   has_sink;
     bool                   nosink;
@@ -58,7 +58,6 @@ static pattern_row others_of(const hl_sampled_row *sample, const hl_pattern_sums
                         .top      = sums->top,
                         .peak     = sums->peak };
 
-    row.keys.begin = row.keys.begin == 0 ? 1 : row.keys.begin;
     return row;
 }
 
@@ -69,8 +68,7 @@ static pattern_row whole_of(const hl_sampled_row *sample, const hl_pattern_sums 
     double      first = (double)sums->first;
 
     row.nosink = false;
-    row.keys   = sample->place.keys;
-    if (row.keys.begin > 0)
+    if (!hl_visible_has(row.keys, 0))
         return row;
     row.total += first;
     row.squares += first * first;
@@ -90,7 +88,12 @@ static void set(pattern_values *out, hl_pattern_metric metric, double value)
 
 static bool sees(const pattern_row *row, int64_t key)
 {
-    return hl_seen_has(row->keys, key);
+    return hl_visible_has(row->keys, key) && !(row->nosink && key == 0);
+}
+
+static int64_t count_keys(const pattern_row *row)
+{
+    return hl_visible_count(row->keys) - (row->nosink && hl_visible_has(row->keys, 0) ? 1 : 0);
 }
 
 static float near_by(const pattern_row *row, int64_t key)
@@ -110,7 +113,7 @@ static double band_mass(const pattern_row *row)
 /* Of all keys; p is scaled so that the row sums to 1. */
 static void whole_row(pattern_values *out, const pattern_row *row, double scale)
 {
-    double  n       = (double)hl_seen_count(row->keys);
+    double  n       = (double)count_keys(row);
     double  rest    = row->has_sink ? fmax(1.0 - row->total, 0.0) : 0.0;
     double  squares = row->squares * scale * scale + (scale == 1.0 ? rest * rest : 0.0);
     double  n_all   = n + (row->has_sink && scale == 1.0 ? 1.0 : 0.0);
@@ -130,12 +133,12 @@ static pattern_values metrics_of(const pattern_row *row)
 {
     pattern_values out     = { { 0 }, 0 };
     int64_t        i       = row->position;
-    bool           to_zero = !row->nosink && row->keys.begin == 0;
+    bool           to_zero = sees(row, 0);
     double         scale   = row->nosink ? 1.0 / row->total : 1.0;
     double         sink    = to_zero ? (double)row->sums->first : 0.0;
     double         band    = band_mass(row) * scale;
 
-    if (hl_seen_count(row->keys) < 2 || !(row->total > 0.0))
+    if (count_keys(row) < 2 || !(row->total > 0.0))
         return out;
     if (sees(row, i))
         set(&out, HL_PM_DIAGONAL, (double)near_by(row, i) * scale);
@@ -207,11 +210,11 @@ static double add_sample(const hl_profile *profile, const hl_sampled_row *sample
 }
 
 /* Half the sum of |a - b|, in eight sums so that it can be vectors. */
-static double total_variation(const float *a, const float *b, hl_seen_keys keys)
+static double total_variation(const float *a, const float *b, hl_visible_keys keys)
 {
     float   parts[8] = { 0 };
     double  sum      = 0.0;
-    int64_t key      = keys.begin;
+    int64_t key      = hl_visible_from(keys, 0);
 
     for (; key + 8 <= keys.end; key += 8) {
         for (int i = 0; i < 8; i++)
@@ -277,7 +280,7 @@ static hl_pattern_place place_row(const hl_profile_batch *batch, const hl_layer_
     if (row < 0 || row >= rows->lengths[sequence] || place.position < batch->first_row[sequence])
         return nowhere;
     place.keys = hl_profile_seen(mask, place.position, batch->lengths[sequence]);
-    return hl_seen_count(place.keys) >= 2 ? place : nowhere;
+    return hl_visible_count(place.keys) >= 2 ? place : nowhere;
 }
 
 /* The rows of a layer that are looked at; out (n_batch * n_patterns) gets them. */

@@ -238,18 +238,13 @@ static double sum_of_four(const double *parts)
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-double hl_row_change(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before)
+double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_visible_keys before)
 {
-    hl_seen_keys both = now.gap_end > before.gap_end ? now : before; /* gaps begin at one key */
-    difference   sums = { { 0 }, { 0 } };
+    hl_visible_keys both = now.begin > before.begin ? now : before; /* both keep the same keys */
+    difference      sums = { { 0 }, { 0 } };
 
-    both.begin = now.begin > before.begin ? now.begin : before.begin;
-    both.end   = now.end < before.end ? now.end : before.end;
-    if (both.gap < both.gap_end) {
-        add_keys(&sums, p, q, both.begin, both.gap);
-        add_keys(&sums, p, q, both.gap_end, both.end);
-    } else {
-        add_keys(&sums, p, q, both.begin, both.end);
-    }
+    both.end = now.end < before.end ? now.end : before.end;
+    add_keys(&sums, p, q, 0, both.kept);
+    add_keys(&sums, p, q, both.begin, both.end);
     return fmin(0.5 * (sum_of_four(sums.apart) + fabs(sum_of_four(sums.moved))), 1.0);
 }

@@ -61,6 +61,6 @@ hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes
  * that both rows see; all else (a new key, one that left the window, a learned sink) counts as one
  * outcome together, so that change lies between 0 and 1.  p and q are whole rows, from key 0 on, of
  * one head, whose mask is the same for both. */
-double hl_row_change(const float *p, const float *q, hl_seen_keys now, hl_seen_keys before);
+double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_visible_keys before);
 
 #endif

@@ -42,7 +42,7 @@ __device__ __forceinline__ int last_key_block(const problem &p, int start, int l
 
 __device__ __forceinline__ int first_key_block(const problem &p, int start, int block)
 {
-    return max(0, start + block * BLOCK_ROWS - p.window_left) / BLOCK_KEYS;
+    return hl_reach_begin(&p, start + block * BLOCK_ROWS) / BLOCK_KEYS;
 }
 
 /* An item: a block of keys, and the blocks of rows [first, end) that see it. */

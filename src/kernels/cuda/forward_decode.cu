@@ -65,15 +65,15 @@ struct decode_tile {
         batch     = index / n_tiles / p.n_kv_heads;
 
         int start = query_start(p, batch);
-        int end   = max(0, min(key_length(p, batch), start + p.n_queries + p.window_right));
-        int begin = min(max(0, start - p.window_left), end);
-        int kept  = max(0, min(p.window_sink, end));
+        int end   = max(0, hl_reach_end(&p, key_length(p, batch), start + p.n_queries - 1));
+        int begin = min(hl_reach_begin(&p, start), end);
+        int kept  = hl_reach_kept(&p, end);
         first     = begin / DECODE_KEYS;
         n_kept    = min((kept + DECODE_KEYS - 1) / DECODE_KEYS, first);
         n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
 
         whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 stands aside */
-        whole_end = min(min(key_length(p, batch), start + p.window_right + 1), plain_end(p, start));
+        whole_end = min(hl_reach_end(&p, key_length(p, batch), start), plain_end(p, start));
     }
 
     __device__ int head(const problem &p, int row) const

@@ -247,7 +247,7 @@ template <typename S> struct hopper_consumer {
 
 #pragma unroll
         for (int row = 0; row < 2; row++, position += 8) {
-            view[row].end   = min(tile.length, position + p.window_right + 1) - before;
+            view[row].end   = hl_reach_end(&p, tile.length, position) - before;
             view[row].begin = position - p.window_left - before;
             view[row].kept  = p.window_sink - before;
         }
@@ -387,13 +387,13 @@ template <typename S> struct hopper_consumer {
          * `begin` on from their start; the same as visits. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
-        int                   end = max(0, min(tile.length, first + p.window_right + 1)) / S::KEYS;
+        int                   end = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
         int                   above = tile.n_kept + max(0, end - tile.begin);
         int                   below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
         int                   visit = tile.n_visits() - 2;
 
         if constexpr (S::WINDOWED) {
-            int begin = (max(0, first + 63 - p.window_left) + S::KEYS - 1) / S::KEYS;
+            int begin = (hl_reach_begin(&p, first + 63) + S::KEYS - 1) / S::KEYS;
             below     = max(below, tile.n_kept + max(0, begin - tile.begin));
         }
         reset();

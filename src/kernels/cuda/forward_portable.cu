@@ -141,11 +141,11 @@ __global__ static void __launch_bounds__(THREADS)
     int length        = key_length(p, block.batch);
     int first         = query_start(p, block.batch) + block.first_row;
     int last          = first + min(TILE_ROWS, p.n_queries - block.first_row) - 1;
-    int end           = max(0, min(length, last + p.window_right + 1));
-    int begin         = min(max(0, first - p.window_left), end);
-    int kept          = max(0, min(p.window_sink, end));
-    block.whole_begin = max(0, last - p.window_left);
-    block.whole_end   = min(min(length, first + p.window_right + 1), plain_end(p, first));
+    int end           = max(0, hl_reach_end(&p, length, last));
+    int begin         = min(hl_reach_begin(&p, first), end);
+    int kept          = hl_reach_kept(&p, end);
+    block.whole_begin = hl_reach_begin(&p, last);
+    block.whole_end   = min(hl_reach_end(&p, length, first), plain_end(p, first));
     block.run(begin / TILE_KEYS, (end + TILE_KEYS - 1) / TILE_KEYS,
               (kept + TILE_KEYS - 1) / TILE_KEYS);
     block.finish(0);

@@ -177,7 +177,7 @@ __global__ static void __launch_bounds__(SEGMENT_THREADS)
     load_tile<SEGMENT_ROWS, SEGMENT_THREADS, T, DIM>(shared.q, p.q, row_offset(p.q, batch, head, 0),
                                                      first_row, p.n_queries, p.d_head, wide.q);
     int last = query_start(p, batch) + first_row + SEGMENT_ROWS - 1;
-    int end  = max(0, min(length, last + p.window_right + 1));
+    int end  = max(0, hl_reach_end(&p, length, last));
     for (int first_key = 0; first_key < end; first_key += SEGMENT_KEYS) {
         float products[SEGMENT_KEYS / 8][4];
 

@@ -123,13 +123,13 @@ __device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_
     tile.length    = key_length(p, tile.batch);
 
     int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
-    int n_keys    = min(tile.length, tile.start + last_row + p.window_right + 1);
+    int n_keys    = hl_reach_end(&p, tile.length, tile.start + last_row);
     tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
     tile.begin = tile.n_kept = 0;
     if constexpr (S::WINDOWED) {
         tile.begin =
-            min(max(0, tile.start + tile.first_row - p.window_left) / S::KEYS, tile.n_blocks - 1);
-        tile.n_kept = min((max(0, min(p.window_sink, n_keys)) + S::KEYS - 1) / S::KEYS, tile.begin);
+            min(hl_reach_begin(&p, tile.start + tile.first_row) / S::KEYS, tile.n_blocks - 1);
+        tile.n_kept = min((hl_reach_kept(&p, n_keys) + S::KEYS - 1) / S::KEYS, tile.begin);
     }
     return tile;
 }

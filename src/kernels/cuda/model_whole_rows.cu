@@ -153,7 +153,7 @@ template <bool SHORT> struct row_part {
     float        kept[SHORT ? KEPT : 1];
 
     __device__ row_part(const float *row, const hl_pattern_place &place)
-        : p(row), begin((place.keys.begin == 0 ? 1 : place.keys.begin) + threadIdx.x % 32),
+        : p(row), begin((HL_KEYS_HAVE(place.keys, 0) ? 1 : place.keys.begin) + threadIdx.x % 32),
           end(place.keys.end)
     {
 #pragma unroll
@@ -264,9 +264,9 @@ __device__ static void count_keys(hl_pattern_sums &out, const row_part<SHORT> &r
     out.k90[1]     = largest_for(row, 0.0f, most, HL_KEPT_SHARE * out.total);
 }
 
-__device__ static bool sees(const hl_seen_keys &keys, int64_t key)
+__device__ static bool sees(const hl_visible_keys &keys, int64_t key)
 {
-    return key >= keys.begin && key < keys.end && (key < keys.gap || key >= keys.gap_end);
+    return HL_KEYS_HAVE(keys, key);
 }
 
 template <bool SHORT>
@@ -274,7 +274,7 @@ __device__ static void sum_row(hl_pattern_sums &out, const float *p, const hl_pa
 {
     row_part<SHORT> row(p, place);
 
-    out.first = place.keys.begin == 0 ? p[0] : 0.0f;
+    out.first = HL_KEYS_HAVE(place.keys, 0) ? p[0] : 0.0f;
     add_up(out, row);
     if (isfinite(out.total + out.first)) {
         for (int i = 0; i <= 2 * HL_BAND; i++) {

@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "base/visible.h"
 #include "headlight/attention.h"
 
 namespace headlight
@@ -57,26 +58,17 @@ __device__ __forceinline__ int query_start(const problem &p, int batch)
     return static_cast<int>(start < -FURTHEST ? -FURTHEST : (start > FURTHEST ? FURTHEST : start));
 }
 
-/* The keys a row sees: [begin, end) and the first ones, [0, kept). */
-struct visible_keys {
-    int kept, begin, end;
-
+/* What a row sees, or some row of several. */
+struct visible_keys : hl_keys<int> {
     __device__ __forceinline__ bool has(int key) const
     {
-        return key >= 0 && key < end && (key >= begin || key < kept);
+        return HL_KEYS_HAVE(*this, key);
     }
 };
 
 __device__ __forceinline__ visible_keys visible(const problem &p, int length, int position)
 {
-    int end   = min(length, position + p.window_right + 1);
-    int begin = max(0, position - p.window_left);
-    int kept  = min(p.window_sink, end);
-
-    end = max(end, 0);
-    if (begin >= end) /* the window has moved past the last key */
-        return { 0, 0, max(kept, 0) };
-    return { max(kept, 0), begin, end };
+    return { hl_reach_keys(&p, length, position) };
 }
 
 /* The larger of two, NaN if one of them is: fmaxf would drop it, and with it the one sign that a
