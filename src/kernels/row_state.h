@@ -15,97 +15,107 @@
  * merge by moving both to the larger maximum and adding; that is how tiles,
  * split-key decoding and a learned sink are put together.
  *
- * This file is the definition, in double precision.  The vector kernels keep
- * the same five sums for many rows at once (attention_panel.h), as the CUDA
- * kernel does: change this file first, then them. */
+ * This file is the definition, in double precision; the plain CUDA kernels compile it, too.  The vector
+ * kernels (attention_panel.h) and the fast CUDA kernels keep the same five sums for many rows at once:
+ * change this file first, then them. */
 #ifndef HL_KERNELS_ROW_STATE_H
 #define HL_KERNELS_ROW_STATE_H
 
 #include <math.h>
 
+#include "base/visible.h"
+
+/* A row that has seen no key has a max of -inf and is 0 otherwise; C++ starts with one. */
+#ifdef __cplusplus
+#define HL_STARTS(value) = value
+#else
+#define HL_STARTS(value)
+#endif
+
 typedef struct hl_row_state {
-    double max;
-    double sum;
-    double dot;
-    double collision;
-    double spread;
+    double max       HL_STARTS(-INFINITY);
+    double sum       HL_STARTS(0.0);
+    double dot       HL_STARTS(0.0);
+    double collision HL_STARTS(0.0);
+    double spread    HL_STARTS(0.0);
 } hl_row_state;
 
-/* A row that has seen no key. */
-static inline hl_row_state hl_row_state_empty(void)
+HL_HOST_DEVICE hl_row_state hl_row_state_empty(void)
 {
-    return (hl_row_state){ .max = -INFINITY };
+    hl_row_state row = { -INFINITY, 0.0, 0.0, 0.0, 0.0 };
+
+    return row;
 }
 
 /* Express the row relative to another maximum, at least as large. */
-static inline hl_row_state hl_row_state_rescale(hl_row_state row, double new_max)
+HL_HOST_DEVICE hl_row_state hl_row_state_rescale(hl_row_state row, double new_max)
 {
-    double shift = row.max - new_max; /* <= 0 */
-    double scale = exp(shift);
+    double       shift = row.max - new_max; /* <= 0 */
+    double       scale = exp(shift);
+    hl_row_state moved = hl_row_state_empty();
 
+    moved.max = new_max;
     /* An empty row has max = -inf, and -inf - -inf would be NaN; weights that
      * vanish would give 0 * inf.  A row of NaN stays one. */
     if (row.sum == 0.0 || (scale == 0.0 && !isnan(row.sum)))
-        return (hl_row_state){ .max = new_max };
-    return (hl_row_state){
-        .max       = new_max,
-        .sum       = scale * row.sum,
-        .dot       = scale * (row.dot + shift * row.sum),
-        .collision = scale * scale * row.collision,
-        .spread    = scale * (row.spread + 2.0 * shift * row.dot + shift * shift * row.sum),
-    };
+        return moved;
+    moved.sum       = scale * row.sum;
+    moved.dot       = scale * (row.dot + shift * row.sum);
+    moved.collision = scale * scale * row.collision;
+    moved.spread    = scale * (row.spread + 2.0 * shift * row.dot + shift * shift * row.sum);
+    return moved;
 }
 
 /* The state of two disjoint sets of keys together. */
-static inline hl_row_state hl_row_state_merge(hl_row_state a, hl_row_state b)
+HL_HOST_DEVICE hl_row_state hl_row_state_merge(hl_row_state a, hl_row_state b)
 {
     double max = fmax(a.max, b.max);
-    a          = hl_row_state_rescale(a, max);
-    b          = hl_row_state_rescale(b, max);
-    return (hl_row_state){
-        .max       = max,
-        .sum       = a.sum + b.sum,
-        .dot       = a.dot + b.dot,
-        .collision = a.collision + b.collision,
-        .spread    = a.spread + b.spread,
-    };
+
+    a = hl_row_state_rescale(a, max);
+    b = hl_row_state_rescale(b, max);
+    a.sum += b.sum;
+    a.dot += b.dot;
+    a.collision += b.collision;
+    a.spread += b.spread;
+    return a;
 }
 
 /* Add one score.  A hidden score (-inf) is skipped, not added: its weight is 0,
  * but 0 * -inf is NaN. */
-static inline hl_row_state hl_row_state_push(hl_row_state row, double score)
+HL_HOST_DEVICE hl_row_state hl_row_state_push(hl_row_state row, double score)
 {
+    hl_row_state one = { score, 1.0, 0.0, 1.0, 0.0 };
+
     if (score == -INFINITY)
         return row;
-    return hl_row_state_merge(row, (hl_row_state){ .max = score, .sum = 1.0, .collision = 1.0 });
+    return hl_row_state_merge(row, one);
 }
 
 /* ------------------------------------------------------ what the sums give
  * For a row that has seen no key, lse is -inf and the rest are 0.  A score of NaN or
  * of +inf makes all of them NaN, whatever came before it or after. */
 
-static inline double hl_row_state_lse(hl_row_state row)
+HL_HOST_DEVICE double hl_row_state_lse(hl_row_state row)
 {
     return row.sum == 0.0 ? -INFINITY : row.max + log(row.sum);
 }
 
-static inline double hl_row_state_entropy(hl_row_state row)
+HL_HOST_DEVICE double hl_row_state_entropy(hl_row_state row)
 {
     return row.sum == 0.0 ? 0.0 : log(row.sum) - row.dot / row.sum;
 }
 
-static inline double hl_row_state_renyi2(hl_row_state row)
+HL_HOST_DEVICE double hl_row_state_renyi2(hl_row_state row)
 {
     return row.sum == 0.0 ? 0.0 : 2.0 * log(row.sum) - log(row.collision);
 }
 
-static inline double hl_row_state_varentropy(hl_row_state row)
+HL_HOST_DEVICE double hl_row_state_varentropy(hl_row_state row)
 {
-    if (row.sum == 0.0)
-        return 0.0;
     double mean     = row.dot / row.sum;
     double variance = row.spread / row.sum - mean * mean;
-    return variance < 0.0 ? 0.0 : variance; /* rounding */
+
+    return row.sum == 0.0 || variance < 0.0 ? 0.0 : variance; /* below 0 by rounding; NaN stays */
 }
 
 #endif

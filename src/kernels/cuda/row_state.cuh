@@ -1,56 +1,24 @@
-/* row_state.cuh - kernels/row_state.h for the device: the same five sums, the same rules. */
+/* row_state.cuh - kernels/row_state.h on the device, and the states of a warp's lanes together. */
 #ifndef HL_CUDA_ROW_STATE_CUH
 #define HL_CUDA_ROW_STATE_CUH
 
-#include <math.h>
+#include "kernels/row_state.h"
 
 namespace headlight
 {
 
-struct row_state {
-    double max = -INFINITY, sum = 0, dot = 0, collision = 0, spread = 0;
-
-    /* Relative to another maximum, at least as large. */
+struct row_state : hl_row_state {
     __device__ row_state rescaled(double new_max) const
     {
-        double    shift = max - new_max;
-        double    scale = exp(shift);
-        row_state row;
-
-        row.max = new_max;
-        /* -inf - -inf is NaN, and so is 0 * inf; but a row of NaN stays one. */
-        if (sum == 0.0 || (scale == 0.0 && !isnan(sum)))
-            return row;
-        row.sum       = scale * sum;
-        row.dot       = scale * (dot + shift * sum);
-        row.collision = scale * scale * collision;
-        row.spread    = scale * (spread + 2.0 * shift * dot + shift * shift * sum);
-        return row;
+        return { hl_row_state_rescale(*this, new_max) };
     }
-
-    /* Two disjoint sets of keys together. */
     __device__ row_state merged(const row_state &other) const
     {
-        double    most = fmax(max, other.max);
-        row_state a = rescaled(most), b = other.rescaled(most);
-
-        a.sum += b.sum;
-        a.dot += b.dot;
-        a.collision += b.collision;
-        a.spread += b.spread;
-        return a;
+        return { hl_row_state_merge(*this, other) };
     }
-
-    /* With one more score; a hidden one (-inf) is skipped. */
     __device__ row_state pushed(double score) const
     {
-        row_state one;
-
-        if (score == -INFINITY)
-            return *this;
-        one.max = score;
-        one.sum = one.collision = 1.0;
-        return merged(one);
+        return { hl_row_state_push(*this, score) };
     }
 
     /* The state of all lanes of a warp together, in every lane. */
@@ -76,21 +44,19 @@ struct row_state {
     }
     __device__ double lse() const
     {
-        return blind() ? -INFINITY : max + log(sum);
+        return hl_row_state_lse(*this);
     }
     __device__ double entropy() const
     {
-        return blind() ? 0.0 : log(sum) - dot / sum;
+        return hl_row_state_entropy(*this);
     }
     __device__ double renyi2() const
     {
-        return blind() ? 0.0 : 2.0 * log(sum) - log(collision);
+        return hl_row_state_renyi2(*this);
     }
     __device__ double varentropy() const
     {
-        double mean     = dot / sum;
-        double variance = spread / sum - mean * mean;
-        return blind() || variance < 0.0 ? 0.0 : variance; /* fmax would drop NaN */
+        return hl_row_state_varentropy(*this);
     }
 };
 
