@@ -11,13 +11,12 @@
 
 #include "kernels/quant.h"
 #include "kernels/quant_blocks.h"
-#include "kernels/quant_grids.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* ------------------------------------------------------------ small pieces */
 
-INLINE float half(const uint8_t *p)
+INLINE float f16_at(const uint8_t *p)
 {
     return _cvtsh_ss(hl_read_u16(p));
 }
@@ -122,7 +121,7 @@ static void loop_f16(float *y, const uint8_t *b, size_t n_values)
     for (; n_values >= 8; n_values -= 8, y += 8, b += 16)
         _mm256_storeu_ps(y, _mm256_cvtph_ps(load16(b)));
     for (; n_values > 0; n_values--, y++, b += 2)
-        *y = half(b);
+        *y = f16_at(b);
 }
 
 static void loop_bf16(float *y, const uint8_t *b, size_t n_values)
@@ -141,58 +140,39 @@ static void loop_bf16(float *y, const uint8_t *b, size_t n_values)
 
 INLINE void decode_q4_0(float *y, const uint8_t *b)
 {
-    scale32(y, minus(nibbles(b + 2), 8), half(b));
+    scale32(y, minus(nibbles(b + 2), 8), f16_at(b));
 }
 
 INLINE void decode_q4_1(float *y, const uint8_t *b)
 {
-    affine32(y, nibbles(b + 4), half(b), half(b + 2));
+    affine32(y, nibbles(b + 4), f16_at(b), f16_at(b + 2));
 }
 
 INLINE void decode_q5_0(float *y, const uint8_t *b)
 {
     __m256i fifth = spread_bits(hl_read_u32(b + 2), 16);
 
-    scale32(y, minus(_mm256_or_si256(nibbles(b + 6), fifth), 16), half(b));
+    scale32(y, minus(_mm256_or_si256(nibbles(b + 6), fifth), 16), f16_at(b));
 }
 
 INLINE void decode_q5_1(float *y, const uint8_t *b)
 {
     __m256i fifth = spread_bits(hl_read_u32(b + 4), 16);
 
-    affine32(y, _mm256_or_si256(nibbles(b + 8), fifth), half(b), half(b + 2));
+    affine32(y, _mm256_or_si256(nibbles(b + 8), fifth), f16_at(b), f16_at(b + 2));
 }
 
 INLINE void decode_q8_0(float *y, const uint8_t *b)
 {
-    scale32(y, load32(b + 2), half(b));
-}
-
-/* What 32 codes stand for in a book of 16. */
-INLINE __m256i look_up(const int8_t book[16], __m256i codes)
-{
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load16((const uint8_t *)book)), codes);
-}
-
-static const int8_t iq4_values[16] = HL_IQ4_VALUES;
-static const int8_t fp4_values[16] = HL_FP4_VALUES;
-
-INLINE void decode_iq4_nl(float *y, const uint8_t *b)
-{
-    scale32(y, look_up(iq4_values, nibbles(b + 2)), half(b));
-}
-
-INLINE void decode_mxfp4(float *y, const uint8_t *b)
-{
-    scale32(y, look_up(fp4_values, nibbles(b + 1)), hl_e8m0_half(b[0]));
+    scale32(y, load32(b + 2), f16_at(b));
 }
 
 /* ----------------------------------------------------- 256 values a block */
 
 INLINE void decode_q2_k(float *y, const uint8_t *b)
 {
-    float d    = half(b + 80);
-    float dmin = half(b + 82);
+    float d    = f16_at(b + 80);
+    float dmin = f16_at(b + 82);
 
     for (int s = 0; s < 8; s++) {
         __m256i q     = bits_of(load32(b + 16 + s / 4 * 32), s % 4 * 2, 3);
@@ -207,7 +187,7 @@ INLINE void decode_q2_k(float *y, const uint8_t *b)
 
 INLINE void decode_q3_k(float *y, const uint8_t *b)
 {
-    float   d     = half(b + 108);
+    float   d     = f16_at(b + 108);
     __m256i hmask = load32(b);
     int8_t  scales[16];
 
@@ -223,7 +203,7 @@ INLINE void decode_q3_k(float *y, const uint8_t *b)
 
 INLINE void decode_tq2_0(float *y, const uint8_t *b)
 {
-    float d = half(b + 64);
+    float d = f16_at(b + 64);
 
     for (int s = 0; s < 8; s++)
         scale32(y + 32 * s, minus(bits_of(load32(b + s / 4 * 32), s % 4 * 2, 3), 1), d);
@@ -231,8 +211,8 @@ INLINE void decode_tq2_0(float *y, const uint8_t *b)
 
 INLINE void decode_q4_k(float *y, const uint8_t *b)
 {
-    float   d    = half(b);
-    float   dmin = half(b + 2);
+    float   d    = f16_at(b);
+    float   dmin = f16_at(b + 2);
     uint8_t scales[8], minima[8];
 
     hl_unpack_k_scales(scales, minima, b + 4);
@@ -244,8 +224,8 @@ INLINE void decode_q4_k(float *y, const uint8_t *b)
 
 INLINE void decode_q5_k(float *y, const uint8_t *b)
 {
-    float   d    = half(b);
-    float   dmin = half(b + 2);
+    float   d    = f16_at(b);
+    float   dmin = f16_at(b + 2);
     __m256i qh   = load32(b + 16);
     uint8_t scales[8], minima[8];
 
@@ -260,7 +240,7 @@ INLINE void decode_q5_k(float *y, const uint8_t *b)
 INLINE void decode_q6_k(float *y, const uint8_t *b)
 {
     const int8_t *scales = (const int8_t *)(b + 192);
-    float         d      = half(b + 208);
+    float         d      = f16_at(b + 208);
 
     for (int s = 0; s < 8; s++) {
         __m256i low  = bits_of(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4, 15);
@@ -269,19 +249,6 @@ INLINE void decode_q6_k(float *y, const uint8_t *b)
 
         scale16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)scales[2 * s]);
         scale16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)scales[2 * s + 1]);
-    }
-}
-
-INLINE void decode_iq4_xs(float *y, const uint8_t *b)
-{
-    float    d        = half(b);
-    uint16_t scales_h = hl_read_u16(b + 2);
-
-    for (int s = 0; s < 8; s++) {
-        int low  = b[4 + s / 2] >> (s % 2 * 4) & 15;
-        int high = scales_h >> (2 * s) & 3;
-        scale32(y + 32 * s, look_up(iq4_values, nibbles(b + 8 + 16 * s)),
-                d * (float)((low | high << 4) - 32));
     }
 }
 
@@ -303,7 +270,7 @@ INLINE __m128i digits16(__m256i words, int power_of_3)
 INLINE void decode_tq1_0(float *y, const uint8_t *b)
 {
     static const int powers_of_3[5] = { 1, 3, 9, 27, 81 };
-    float            d              = half(b + 52);
+    float            d              = f16_at(b + 52);
     __m256i          words[3];
 
     for (int i = 0; i < 3; i++)
@@ -339,107 +306,46 @@ INLINE __m256 entry8(uint16_t entry, __m256 book)
     return _mm256_permutevar_ps(book, _mm256_srlv_epi32(_mm256_set1_epi32(entry), shifts));
 }
 
+INLINE void store_entry(float *y, __m256 values, uint32_t signs, float scale)
+{
+    _mm256_storeu_ps(y, apply_signs(_mm256_mul_ps(_mm256_set1_ps(scale), values), signs));
+}
+
+INLINE void decode_entry8(float *y, uint16_t entry, uint8_t signs, float scale)
+{
+    store_entry(y, entry8(entry, _mm256_setr_ps(8, 25, 43, 0, 8, 25, 43, 0)), signs, scale);
+}
+
 /* Twice four values of 3 bits.  This permute looks at the lowest three. */
-INLINE __m256 entry4x2(uint16_t first, uint16_t second, __m256 book)
+INLINE void decode_entry4x2(float *y, uint16_t first, uint16_t second, const float book[8],
+                            uint8_t signs, float scale)
 {
     const __m256i shifts = _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21);
-    __m256i       both   = _mm256_set1_epi32(first | second << 12);
+    __m256i       both   = _mm256_srlv_epi32(_mm256_set1_epi32(first | second << 12), shifts);
 
-    return _mm256_permutevar8x32_ps(book, _mm256_srlv_epi32(both, shifts));
+    store_entry(y, _mm256_permutevar8x32_ps(_mm256_loadu_ps(book), both), signs, scale);
 }
+
+/* 32 codes into a book of 16. */
+INLINE void decode_nibbles(float *y, const uint8_t *qs, const int8_t book[16], float d)
+{
+    __m256i values = _mm256_broadcastsi128_si256(load16((const uint8_t *)book));
+
+    scale32(y, _mm256_shuffle_epi8(values, nibbles(qs)), d);
+}
+
+#define HL_DECODER       INLINE
+#define HL_DECODER_TABLE static const
+#include "kernels/quant_books.h"
 
 INLINE __m256 iq1_book(void)
 {
     return _mm256_setr_ps(-1, 0, 1, 0, -1, 0, 1, 0);
 }
 
-INLINE __m256 iq2_book(void)
-{
-    return _mm256_setr_ps(8, 25, 43, 0, 8, 25, 43, 0);
-}
-
-INLINE void store_entry(float *y, __m256 values, uint32_t signs, float scale)
-{
-    _mm256_storeu_ps(y, apply_signs(_mm256_mul_ps(_mm256_set1_ps(scale), values), signs));
-}
-
-INLINE void decode_iq2_xxs(float *y, const uint8_t *b)
-{
-    float d = half(b);
-
-    for (int s = 0; s < 8; s++) {
-        const uint8_t *codes = b + 2 + 8 * s;
-        uint32_t       rest  = hl_read_u32(codes + 4);
-        float          scale = d * (0.5f + (float)(rest >> 28)) * 0.25f;
-
-        for (int k = 0; k < 4; k++)
-            store_entry(y + 32 * s + 8 * k, entry8(hl_grid_iq2_xxs[codes[k]], iq2_book()),
-                        hl_even_signs(rest >> (7 * k) & 127), scale);
-    }
-}
-
-INLINE void decode_iq2_xs(float *y, const uint8_t *b)
-{
-    float d = half(b);
-
-    for (int k = 0; k < 32; k++) {
-        uint16_t q     = hl_read_u16(b + 2 + 2 * k);
-        int      sc    = b[66 + k / 4] >> (k / 2 % 2 * 4) & 15;
-        float    scale = d * (0.5f + (float)sc) * 0.25f;
-        store_entry(y + 8 * k, entry8(hl_grid_iq2_xs[q & 511], iq2_book()), hl_even_signs(q >> 9),
-                    scale);
-    }
-}
-
-INLINE void decode_iq2_s(float *y, const uint8_t *b)
-{
-    float          d  = half(b);
-    const uint8_t *qh = b + 66;
-
-    for (int k = 0; k < 32; k++) {
-        int   code  = b[2 + k] | (qh[k / 4] >> (k % 4 * 2) & 3) << 8;
-        int   sc    = b[74 + k / 4] >> (k / 2 % 2 * 4) & 15;
-        float scale = d * (0.5f + (float)sc) * 0.25f;
-        store_entry(y + 8 * k, entry8(hl_grid_iq2_s[code], iq2_book()), b[34 + k], scale);
-    }
-}
-
-INLINE void decode_iq3_xxs(float *y, const uint8_t *b)
-{
-    const __m256 book = _mm256_setr_ps(4, 12, 20, 28, 36, 44, 52, 62);
-    float        d    = half(b);
-
-    for (int s = 0; s < 8; s++) {
-        uint32_t rest  = hl_read_u32(b + 66 + 4 * s);
-        float    scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
-
-        for (int k = 0; k < 4; k++) {
-            const uint8_t *codes = b + 2 + 8 * s + 2 * k;
-            __m256 values = entry4x2(hl_grid_iq3_xxs[codes[0]], hl_grid_iq3_xxs[codes[1]], book);
-            store_entry(y + 32 * s + 8 * k, values, hl_even_signs(rest >> (7 * k) & 127), scale);
-        }
-    }
-}
-
-INLINE void decode_iq3_s(float *y, const uint8_t *b)
-{
-    const __m256   book = _mm256_setr_ps(1, 3, 5, 7, 9, 11, 13, 15);
-    float          d    = half(b);
-    const uint8_t *qs   = b + 2;
-
-    for (int k = 0; k < 32; k++) {
-        int    high   = b[66 + k / 4] >> (k % 4 * 2);
-        int    first  = qs[2 * k] | (high & 1) << 8;
-        int    second = qs[2 * k + 1] | (high >> 1 & 1) << 8;
-        int    sc     = b[106 + k / 8] >> (k / 4 % 2 * 4) & 15;
-        __m256 values = entry4x2(hl_grid_iq3_s[first], hl_grid_iq3_s[second], book);
-        store_entry(y + 8 * k, values, b[74 + k], d * (float)(1 + 2 * sc));
-    }
-}
-
 INLINE void decode_iq1_s(float *y, const uint8_t *b)
 {
-    float d = half(b);
+    float d = f16_at(b);
 
     for (int k = 0; k < 32; k++) {
         uint16_t qh    = hl_read_u16(b + 34 + k / 4 * 2);
@@ -473,7 +379,7 @@ INLINE void decode_q1_0(float *y, const uint8_t *b)
 {
     const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i sign = _mm256_set1_epi32(INT32_MIN);
-    __m256        d    = _mm256_set1_ps(half(b));
+    __m256        d    = _mm256_set1_ps(f16_at(b));
 
     for (int k = 0; k < 16; k++) {
         __m256i set   = _mm256_and_si256(_mm256_set1_epi32(b[2 + k]), bits);
@@ -485,7 +391,7 @@ INLINE void decode_q1_0(float *y, const uint8_t *b)
 INLINE void decode_q2_0(float *y, const uint8_t *b)
 {
     const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
-    __m256        d      = _mm256_set1_ps(half(b));
+    __m256        d      = _mm256_set1_ps(f16_at(b));
 
     for (int k = 0; k < 8; k++) {
         __m256i codes = _mm256_srlv_epi32(_mm256_set1_epi32(hl_read_u16(b + 2 + 2 * k)), shifts);

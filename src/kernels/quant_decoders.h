@@ -149,19 +149,6 @@ HL_DECODER void decode_nibbles(float *y, const uint8_t qs[16], const int8_t book
     }
 }
 
-HL_DECODER_TABLE int8_t iq4_values[16] = HL_IQ4_VALUES;
-HL_DECODER_TABLE int8_t fp4_values[16] = HL_FP4_VALUES;
-
-HL_DECODER void decode_iq4_nl(float *y, const uint8_t *b)
-{
-    decode_nibbles(y, b + 2, iq4_values, f16_at(b));
-}
-
-HL_DECODER void decode_mxfp4(float *y, const uint8_t *b)
-{
-    decode_nibbles(y, b + 1, fp4_values, hl_e8m0_half(b[0]));
-}
-
 /* ------------------------------------------------- 256 values a block
  *
  * Two bits a value, in Q2_K, Q3_K, TQ2_0 and on top of Q6_K: 32 bytes hold 128
@@ -265,22 +252,6 @@ HL_DECODER void decode_q6_k(float *y, const uint8_t *b)
     }
 }
 
-/* Two high bits of each scale in scales_h, four low ones in scales_l; nibbles
- * as in a 32-value block. */
-HL_DECODER void decode_iq4_xs(float *y, const uint8_t *b)
-{
-    float          d        = f16_at(b);
-    uint16_t       scales_h = hl_read_u16(b + 2);
-    const uint8_t *scales_l = b + 4;
-    const uint8_t *qs       = b + 8;
-
-    for (int s = 0; s < 8; s++) {
-        int low  = scales_l[s / 2] >> (s % 2 * 4) & 15;
-        int high = scales_h >> (2 * s) & 3;
-        decode_nibbles(y + 32 * s, qs + 16 * s, iq4_values, d * (float)((low | high << 4) - 32));
-    }
-}
-
 /* ---------------------------------------------------------- three values
  *
  * TQ1_0 keeps five digits of base 3 in a byte, as a fraction of 256: the next
@@ -311,9 +282,7 @@ HL_DECODER void decode_tq1_0(float *y, const uint8_t *b)
 
 /* ------------------------------------------------------------- codebooks */
 
-HL_DECODER_TABLE float iq2_values[4]     = { 8.0f, 25.0f, 43.0f, 0.0f };
-HL_DECODER_TABLE float iq3_xxs_values[8] = { 4, 12, 20, 28, 36, 44, 52, 62 };
-HL_DECODER_TABLE float iq3_s_values[8]   = { 1, 3, 5, 7, 9, 11, 13, 15 };
+HL_DECODER_TABLE float iq2_values[4] = { 8.0f, 25.0f, 43.0f, 0.0f };
 
 /* Eight values of 2 bits; bit j of signs makes value j negative. */
 HL_DECODER void decode_entry8(float *y, uint16_t entry, uint8_t signs, float scale)
@@ -333,91 +302,6 @@ HL_DECODER void decode_entry4x2(float *y, uint16_t first, uint16_t second, const
     for (int j = 0; j < 8; j++) {
         float value = scale * book[entry >> (3 * j) & 7];
         y[j]        = signs >> j & 1 ? -value : value;
-    }
-}
-
-/* Four codes, then four times seven sign bits under a scale of 4 bits. */
-HL_DECODER void decode_iq2_xxs(float *y, const uint8_t *b)
-{
-    float d = f16_at(b);
-
-    for (int s = 0; s < 8; s++) {
-        const uint8_t *codes = b + 2 + 8 * s;
-        uint32_t       rest  = hl_read_u32(codes + 4);
-        float          scale = d * (0.5f + (float)(rest >> 28)) * 0.25f;
-
-        for (int k = 0; k < 4; k++)
-            decode_entry8(y + 32 * s + 8 * k, hl_grid_iq2_xxs[codes[k]],
-                          hl_even_signs(rest >> (7 * k) & 127), scale);
-    }
-}
-
-/* Nine bits of code under seven of signs. */
-HL_DECODER void decode_iq2_xs(float *y, const uint8_t *b)
-{
-    float          d      = f16_at(b);
-    const uint8_t *scales = b + 66; /* nibbles, of 16 values each */
-
-    for (int k = 0; k < 32; k++) {
-        uint16_t q     = hl_read_u16(b + 2 + 2 * k);
-        int      sc    = scales[k / 4] >> (k / 2 % 2 * 4) & 15;
-        float    scale = d * (0.5f + (float)sc) * 0.25f;
-        decode_entry8(y + 8 * k, hl_grid_iq2_xs[q & 511], hl_even_signs(q >> 9), scale);
-    }
-}
-
-/* Ten bits of code, two of them in qh. */
-HL_DECODER void decode_iq2_s(float *y, const uint8_t *b)
-{
-    float          d      = f16_at(b);
-    const uint8_t *qs     = b + 2;
-    const uint8_t *signs  = b + 34;
-    const uint8_t *qh     = b + 66;
-    const uint8_t *scales = b + 74;
-
-    for (int k = 0; k < 32; k++) {
-        int   code  = qs[k] | (qh[k / 4] >> (k % 4 * 2) & 3) << 8;
-        int   sc    = scales[k / 4] >> (k / 2 % 2 * 4) & 15;
-        float scale = d * (0.5f + (float)sc) * 0.25f;
-        decode_entry8(y + 8 * k, hl_grid_iq2_s[code], signs[k], scale);
-    }
-}
-
-HL_DECODER void decode_iq3_xxs(float *y, const uint8_t *b)
-{
-    float          d  = f16_at(b);
-    const uint8_t *qs = b + 2;
-
-    for (int s = 0; s < 8; s++) {
-        uint32_t rest  = hl_read_u32(b + 66 + 4 * s);
-        float    scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
-
-        for (int k = 0; k < 4; k++) {
-            const uint8_t *codes = qs + 8 * s + 2 * k;
-            decode_entry4x2(y + 32 * s + 8 * k, hl_grid_iq3_xxs[codes[0]],
-                            hl_grid_iq3_xxs[codes[1]], iq3_xxs_values,
-                            hl_even_signs(rest >> (7 * k) & 127), scale);
-        }
-    }
-}
-
-/* Nine bits of code, one of them in qh; scales are 1, 3, 5 ... 31. */
-HL_DECODER void decode_iq3_s(float *y, const uint8_t *b)
-{
-    float          d      = f16_at(b);
-    const uint8_t *qs     = b + 2;
-    const uint8_t *qh     = b + 66;
-    const uint8_t *signs  = b + 74;
-    const uint8_t *scales = b + 106;
-
-    for (int k = 0; k < 32; k++) {
-        int   high   = qh[k / 4] >> (k % 4 * 2); /* two codes, a bit each */
-        int   first  = qs[2 * k] | (high & 1) << 8;
-        int   second = qs[2 * k + 1] | (high >> 1 & 1) << 8;
-        int   sc     = scales[k / 8] >> (k / 4 % 2 * 4) & 15;
-        float scale  = d * (float)(1 + 2 * sc);
-        decode_entry4x2(y + 8 * k, hl_grid_iq3_s[first], hl_grid_iq3_s[second], iq3_s_values,
-                        signs[k], scale);
     }
 }
 
@@ -462,5 +346,7 @@ HL_DECODER void decode_iq1_m(float *y, const uint8_t *b)
         }
     }
 }
+
+#include "kernels/quant_books.h" /* the other codebooks, written with these */
 
 #endif
