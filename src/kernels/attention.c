@@ -208,8 +208,8 @@ static hl_status complete_rows(hl_rows *rows, extents *covered, int64_t n_batch,
 {
     int64_t span;
 
-    if (n_batch == 0 || shape.n_rows == 0)
-        return HL_OK;
+    if (n_batch == 0 || shape.n_rows == 0 || (shape.written && rows->data == NULL))
+        return HL_OK; /* no rows, or a result that nobody wants */
     if (rows->data == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "attention: %s.data is NULL", shape.name);
     if (!is_float(rows->dtype))
@@ -304,9 +304,8 @@ hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *
 
     HL_NEED(complete_problem(&p, &covered));
     covered.n_inputs = covered.n_items;
-    if (r.out.data != NULL)
-        HL_NEED(complete_rows(&r.out, &covered, p.n_batch,
-                              (rows_shape){ "out", p.n_heads, p.n_queries, p.d_value, true }));
+    HL_NEED(complete_rows(&r.out, &covered, p.n_batch,
+                          (rows_shape){ "out", p.n_heads, p.n_queries, p.d_value, true }));
     if (r.segment_mass != NULL)
         HL_NEED(check_segments(&p));
     add_statistics(&covered, &r, &p);
@@ -345,15 +344,12 @@ static hl_status complete_upstream(hl_attention_upstream *u, const hl_attention 
 static hl_status complete_gradient(hl_attention_gradient *g, const hl_attention *p,
                                    extents *covered)
 {
-    if (g->dq.data != NULL)
-        HL_NEED(complete_rows(&g->dq, covered, p->n_batch,
-                              (rows_shape){ "dq", p->n_heads, p->n_queries, p->d_head, true }));
-    if (g->dk.data != NULL)
-        HL_NEED(complete_rows(&g->dk, covered, p->n_batch,
-                              (rows_shape){ "dk", p->n_kv_heads, p->n_keys, p->d_head, true }));
-    if (g->dv.data != NULL)
-        HL_NEED(complete_rows(&g->dv, covered, p->n_batch,
-                              (rows_shape){ "dv", p->n_kv_heads, p->n_keys, p->d_value, true }));
+    HL_NEED(complete_rows(&g->dq, covered, p->n_batch,
+                          (rows_shape){ "dq", p->n_heads, p->n_queries, p->d_head, true }));
+    HL_NEED(complete_rows(&g->dk, covered, p->n_batch,
+                          (rows_shape){ "dk", p->n_kv_heads, p->n_keys, p->d_head, true }));
+    HL_NEED(complete_rows(&g->dv, covered, p->n_batch,
+                          (rows_shape){ "dv", p->n_kv_heads, p->n_keys, p->d_value, true }));
     extents_add_floats(covered, "dgates", g->dgates, p->n_heads);
     extents_add_floats(covered, "dsinks", g->dsinks, p->n_heads);
     return HL_OK;

@@ -231,37 +231,17 @@ static void panel_backward(const backward_job *job, const backward_space *space,
 
 /* -------------------------------------------------------- one block, one tile */
 
-/* target (n, width) += block (n, n_rows) rows (n_rows, width). */
-static void add_to_keys(float *target, const float *block, const float *rows, int64_t n,
-                        int64_t n_rows, int64_t width)
+/* A product that is added to c, both of rows of `width` and (k, width) of b. */
+static matrix_product add_to(float *c, const float *block, const float *b, int64_t k, int64_t width)
 {
-    matrix_product product = {
-        .c        = target,
-        .c_stride = padded(width),
-        .a        = block,
-        .a_stride = BLOCK_ROWS,
-        .b        = rows,
-        .b_stride = padded(width),
-        .k        = n_rows,
-        .add      = true,
-    };
-    multiply(&product, n, width);
-}
-
-/* dq (n_rows, d_head) += ds' k. */
-static void add_to_queries(const backward_space *space, int64_t n, int64_t n_rows, int64_t width)
-{
-    matrix_product product = {
-        .c        = space->dq,
-        .c_stride = padded(width),
-        .a        = space->ds,
-        .a_stride = BLOCK_ROWS,
-        .b        = space->k,
-        .b_stride = padded(width),
-        .k        = n,
-        .add      = true,
-    };
-    multiply_transposed(&product, n_rows, width);
+    return (matrix_product){ .c        = c,
+                             .c_stride = padded(width),
+                             .a        = block,
+                             .a_stride = BLOCK_ROWS,
+                             .b        = b,
+                             .b_stride = padded(width),
+                             .k        = k,
+                             .add      = true };
 }
 
 static void load_tile(float *out, const hl_rows *rows, const kv_head *h, int64_t key, int64_t n,
@@ -286,14 +266,20 @@ static void tile_backward(const backward_job *job, const backward_space *space, 
     load_tile(space->v, &p->v, h, keys.begin, n, p->d_value);
     for (int64_t i = 0; i < n_panels; i++)
         panel_backward(job, space, h, i, keys.begin, n);
-    if (job->gradient->dv.data != NULL && job->upstream->grad_out.data != NULL)
-        add_to_keys(space->dv + at * padded(p->d_value), space->weights, space->grad_rows, n,
-                    n_rows, p->d_value);
-    if (job->gradient->dk.data != NULL)
-        add_to_keys(space->dk + at * padded(p->d_head), space->ds, space->q_rows, n, n_rows,
-                    p->d_head);
-    if (job->gradient->dq.data != NULL)
-        add_to_queries(space, n, n_rows, p->d_head);
+    if (job->gradient->dv.data != NULL && job->upstream->grad_out.data != NULL) {
+        matrix_product dv = add_to(space->dv + at * padded(p->d_value), space->weights,
+                                   space->grad_rows, n_rows, p->d_value);
+        multiply(&dv, n, p->d_value);
+    }
+    if (job->gradient->dk.data != NULL) {
+        matrix_product dk =
+            add_to(space->dk + at * padded(p->d_head), space->ds, space->q_rows, n_rows, p->d_head);
+        multiply(&dk, n, p->d_head);
+    }
+    if (job->gradient->dq.data != NULL) {
+        matrix_product dq = add_to(space->dq, space->ds, space->k, n, p->d_head);
+        multiply_transposed(&dq, n_rows, p->d_head);
+    }
 }
 
 /* ---------------------------------------------------------- one block of rows */
@@ -371,15 +357,10 @@ static void chunk_backward(const backward_job *job, const backward_space *space,
 {
     const hl_attention *p     = job->problem;
     int64_t             chunk = index % job->n_chunks;
-    kv_head             h     = {
-                        .problem = p,
-                        .batch   = index / job->n_chunks / p->n_kv_heads,
-                        .head    = index / job->n_chunks % p->n_kv_heads,
-                        .group   = p->n_heads / p->n_kv_heads,
-    };
-    int64_t      begin = chunk * job->chunk_keys;
-    int64_t      end   = begin + job->chunk_keys;
-    hl_key_range keys  = { begin < p->n_keys ? begin : p->n_keys,
+    kv_head             h     = kv_head_at(p, index / job->n_chunks);
+    int64_t             begin = chunk * job->chunk_keys;
+    int64_t             end   = begin + job->chunk_keys;
+    hl_key_range        keys  = { begin < p->n_keys ? begin : p->n_keys,
                           end < p->n_keys ? end : p->n_keys };
     size_t n = (size_t)(keys.end - keys.begin);
 
@@ -521,24 +502,26 @@ static void backward_run(backward_job *job)
     reduce_heads(job->gradient->dsinks, job->dsinks, job);
 }
 
+static void backward_free(backward_job *job)
+{
+    hl_free(job->dq_parts);
+    hl_free(job->dsinks);
+    hl_free(job->dgates);
+    hl_free(job->threads);
+    hl_free(job->memory);
+}
+
 static hl_status attention_backward(const hl_attention_gradient *gradient,
                                     const hl_attention          *problem,
                                     const hl_attention_upstream *upstream)
 {
-    hl_status    status = HL_OK;
-    backward_job job    = { .problem = problem, .upstream = upstream, .gradient = gradient };
+    HL_SCOPED(backward_free)
+    backward_job job = { .problem = problem, .upstream = upstream, .gradient = gradient };
 
     backward_plan(&job);
-    HL_TRY(backward_allocate(&job));
+    HL_NEED(backward_allocate(&job));
     backward_run(&job);
-
-done:
-    hl_free(job.dq_parts);
-    hl_free(job.dsinks);
-    hl_free(job.dgates);
-    hl_free(job.threads);
-    hl_free(job.memory);
-    return status;
+    return HL_OK;
 }
 
 #endif

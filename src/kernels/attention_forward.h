@@ -40,34 +40,27 @@ typedef struct workspace {
     float *v;      /* (TILE_KEYS, padded d_value), the same            */
 } workspace;
 
+/* What a thread does with its workspace: block, chunk or K/V head number `index`. */
+typedef struct forward_job forward_job;
+typedef void forward_step(const forward_job *job, const workspace *space, int64_t index);
+
 /* The whole operation. */
-typedef struct forward_job {
+struct forward_job {
     const hl_attention        *problem;
     const hl_attention_result *result;
     void (*absorb)(panel *w, float *s, int64_t key, int64_t n);
-    bool       want_neighbours;
-    bool       want_nosink;
-    int64_t    n_panels;  /* of a block                    */
-    int64_t    n_blocks;  /* of a K/V head                 */
-    int64_t    n_chunks;  /* of a K/V head; 1: not split   */
-    workspace *threads;   /* (n_threads)                   */
-    void      *memory;    /* for all of them               */
-    uint8_t   *small;     /* (SMALL_JOB) the caller's, for jobs that need no more */
-    panel     *parts;     /* (K/V heads, n_chunks), split only */
-    float     *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value) */
-} forward_job;
-
-static kv_head job_kv_head(const forward_job *job, int64_t index)
-{
-    const hl_attention *p = job->problem;
-
-    return (kv_head){
-        .problem = p,
-        .batch   = index / p->n_kv_heads,
-        .head    = index % p->n_kv_heads,
-        .group   = p->n_heads / p->n_kv_heads,
-    };
-}
+    bool          want_neighbours;
+    bool          want_nosink;
+    int64_t       n_panels;  /* of a block                    */
+    int64_t       n_blocks;  /* of a K/V head                 */
+    int64_t       n_chunks;  /* of a K/V head; 1: not split   */
+    workspace    *threads;   /* (n_threads)                   */
+    void         *memory;    /* for all of them               */
+    uint8_t      *small;     /* (SMALL_JOB) the caller's, for jobs that need no more */
+    panel        *parts;     /* (K/V heads, n_chunks), split only */
+    float        *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value) */
+    forward_step *step;      /* under way */
+};
 
 /* ------------------------------------------------------------------- a tile */
 
@@ -96,17 +89,15 @@ static void tile_load(kv_tile *t, const workspace *space, const kv_head *h, hl_k
 static void panel_accumulate(const panel *w, float *out, int64_t out_stride, const float *weights,
                              const float *v, int64_t v_stride, int64_t n, int64_t width)
 {
-    matrix_product product = {
-        .c        = out,
-        .c_stride = out_stride,
-        .a        = weights,
-        .a_stride = LANES,
-        .b        = v,
-        .b_stride = v_stride,
-        .k        = n,
-        .scale    = w->carry,
-    };
-    multiply_transposed(&product, w->n_rows, width);
+    multiply_transposed(&(matrix_product){ .c        = out,
+                                           .c_stride = out_stride,
+                                           .a        = weights,
+                                           .a_stride = LANES,
+                                           .b        = v,
+                                           .b_stride = v_stride,
+                                           .k        = n,
+                                           .scale    = w->carry },
+                        w->n_rows, width);
 }
 
 /* One panel against what it sees of one tile. */
@@ -286,7 +277,7 @@ static void block_finish(const forward_job *job, const workspace *space, const k
 static void block_forward(const forward_job *job, const workspace *space, int64_t index)
 {
     /* Later rows see more keys: start with those, for the sake of balance. */
-    kv_head h        = job_kv_head(job, index / job->n_blocks);
+    kv_head h        = kv_head_at(job->problem, index / job->n_blocks);
     int64_t block    = job->n_blocks - 1 - index % job->n_blocks;
     int64_t row      = block * job->n_panels * LANES;
     int64_t left     = (kv_head_rows(&h) - row + LANES - 1) / LANES;
@@ -301,7 +292,7 @@ static void block_forward(const forward_job *job, const workspace *space, int64_
 
 static void chunk_forward(const forward_job *job, const workspace *space, int64_t index)
 {
-    kv_head h     = job_kv_head(job, index / job->n_chunks);
+    kv_head h     = kv_head_at(job->problem, index / job->n_chunks);
     int64_t first = index % job->n_chunks * CHUNK_KEYS + 1;
     size_t  size  = (size_t)(LANES * padded(job->problem->d_value));
 
@@ -325,7 +316,7 @@ static void merge_output(float *out, const panel *into, const float *part, const
 
 static void chunks_finish(const forward_job *job, const workspace *space, int64_t index)
 {
-    kv_head h      = job_kv_head(job, index);
+    kv_head h      = kv_head_at(job->problem, index);
     int64_t stride = padded(job->problem->d_value);
 
     block_open(job, space, &h, 0, 1);
@@ -412,60 +403,51 @@ static hl_status job_allocate(forward_job *job)
     return HL_OK;
 }
 
-static void blocks_forward(void *context, int64_t first, int64_t end, int member)
+static void job_work(void *context, int64_t first, int64_t end, int member)
 {
     const forward_job *job = context;
 
     for (int64_t i = first; i < end; i++)
-        block_forward(job, &job->threads[member], i);
+        job->step(job, &job->threads[member], i);
 }
 
-static void chunks_forward(void *context, int64_t first, int64_t end, int member)
+/* Every thread takes its share of `count` steps. */
+static void job_share(forward_job *job, int64_t count, forward_step *step)
 {
-    const forward_job *job = context;
-
-    for (int64_t i = first; i < end; i++)
-        chunk_forward(job, &job->threads[member], i);
-}
-
-static void heads_finish(void *context, int64_t first, int64_t end, int member)
-{
-    const forward_job *job = context;
-
-    for (int64_t i = first; i < end; i++)
-        chunks_finish(job, &job->threads[member], i);
+    job->step = step;
+    hl_parallel(job->problem->n_threads, count, 1, job_work, job);
 }
 
 static void job_run(forward_job *job)
 {
-    int     n_threads = job->problem->n_threads;
-    int64_t n_heads   = job->problem->n_batch * job->problem->n_kv_heads;
+    int64_t n_heads = job->problem->n_batch * job->problem->n_kv_heads;
 
     if (job->n_chunks == 1) {
-        hl_parallel(n_threads, n_heads * job->n_blocks, 1, blocks_forward, job);
+        job_share(job, n_heads * job->n_blocks, block_forward);
         return;
     }
-    hl_parallel(n_threads, n_heads * job->n_chunks, 1, chunks_forward, job);
-    hl_parallel(n_threads, n_heads, 1, heads_finish, job);
+    job_share(job, n_heads * job->n_chunks, chunk_forward);
+    job_share(job, n_heads, chunks_finish);
+}
+
+static void job_free(forward_job *job)
+{
+    hl_free(job->parts_out);
+    hl_free(job->parts);
+    hl_free(job->memory);
 }
 
 static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
 {
-    hl_status   status = HL_OK;
-    forward_job job    = { .problem = problem, .result = result };
+    HL_SCOPED(job_free) forward_job job = { .problem = problem, .result = result };
     /* Decoding calls us so often that a malloc shows. */
     _Alignas(HL_ALIGNMENT) uint8_t small[SMALL_JOB];
 
     job.small = small;
     job_plan(&job);
-    HL_TRY(job_allocate(&job));
+    HL_NEED(job_allocate(&job));
     job_run(&job);
-
-done:
-    hl_free(job.parts_out);
-    hl_free(job.parts);
-    hl_free(job.memory);
-    return status;
+    return HL_OK;
 }
 
 #endif

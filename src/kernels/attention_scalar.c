@@ -437,21 +437,17 @@ static void kv_heads_backward(void *context, int64_t first, int64_t end, int mem
 static hl_status attention_backward(const hl_attention_gradient *gradient, const hl_attention *p,
                                     const hl_attention_upstream *upstream)
 {
-    hl_status    status = HL_OK;
-    size_t       width  = (size_t)(p->n_keys * p->d_head + p->n_keys * p->d_value);
-    size_t       n_rows = (size_t)(p->n_batch * p->n_heads);
-    backward_job job    = { gradient, p, upstream, NULL, NULL };
+    size_t           width   = (size_t)(p->n_keys * p->d_head + p->n_keys * p->d_value);
+    size_t           n_rows  = (size_t)(p->n_batch * p->n_heads);
+    HL_FREED double *scratch = NULL, *heads = NULL;
 
-    HL_TRY(HL_ALLOC(&job.scratch, (size_t)p->n_threads * width));
-    HL_TRY(HL_ALLOC_ZEROED(&job.heads, 2 * n_rows));
-    hl_parallel(p->n_threads, p->n_batch * p->n_kv_heads, 1, kv_heads_backward, &job);
-    reduce_batches(gradient->dgates, job.heads, p);
-    reduce_batches(gradient->dsinks, job.heads + n_rows, p);
-
-done:
-    hl_free(job.heads);
-    hl_free(job.scratch);
-    return status;
+    HL_NEED(HL_ALLOC(&scratch, (size_t)p->n_threads * width));
+    HL_NEED(HL_ALLOC_ZEROED(&heads, 2 * n_rows));
+    hl_parallel(p->n_threads, p->n_batch * p->n_kv_heads, 1, kv_heads_backward,
+                &(backward_job){ gradient, p, upstream, scratch, heads });
+    reduce_batches(gradient->dgates, heads, p);
+    reduce_batches(gradient->dsinks, heads + n_rows, p);
+    return HL_OK;
 }
 
 const hl_kernels hl_kernels_scalar = {

@@ -26,6 +26,12 @@ typedef struct kv_head {
     int64_t             group; /* query heads that share it */
 } kv_head;
 
+/* Of all sequences' K/V heads, number `index`. */
+static inline kv_head kv_head_at(const hl_attention *p, int64_t index)
+{
+    return (kv_head){ p, index / p->n_kv_heads, index % p->n_kv_heads, p->n_heads / p->n_kv_heads };
+}
+
 static inline int64_t kv_head_rows(const kv_head *h)
 {
     return h->group * h->problem->n_queries;

@@ -85,29 +85,20 @@ HL_INLINE void tile_columns(const matrix_product *p, int64_t m, int64_t column, 
     for (; row + TILE_ROWS <= m; row += TILE_ROWS)
         tile_block(p, row, column, TILE_ROWS, v, transposed);
     switch (m - row) {
+#define LEFT_OVER(n)                                                                               \
+    case n:                                                                                        \
+        tile_block(p, row, column, n, v, transposed);                                              \
+        break;
 #if TILE_ROWS > 6
-    case 7:
-        tile_block(p, row, column, 7, v, transposed);
-        break;
-    case 6:
-        tile_block(p, row, column, 6, v, transposed);
-        break;
+        LEFT_OVER(7)
+        LEFT_OVER(6)
 #endif
-    case 5:
-        tile_block(p, row, column, 5, v, transposed);
-        break;
-    case 4:
-        tile_block(p, row, column, 4, v, transposed);
-        break;
-    case 3:
-        tile_block(p, row, column, 3, v, transposed);
-        break;
-    case 2:
-        tile_block(p, row, column, 2, v, transposed);
-        break;
-    case 1:
-        tile_block(p, row, column, 1, v, transposed);
-        break;
+        LEFT_OVER(5)
+        LEFT_OVER(4)
+        LEFT_OVER(3)
+        LEFT_OVER(2)
+        LEFT_OVER(1)
+#undef LEFT_OVER
     default:
         break;
     }

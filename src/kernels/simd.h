@@ -192,11 +192,6 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                         _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-HL_INLINE void store_f16x4(float out[4], uint64_t halves)
-{
-    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
-}
-
 HL_INLINE vi vi_load_u8(const uint8_t *p)
 {
     return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
@@ -251,11 +246,6 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
                      _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
-HL_INLINE void store_f16x4(float out[4], uint64_t halves)
-{
-    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
-}
-
 HL_INLINE vi vi_load_u8(const uint8_t *p)
 {
     return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
@@ -264,28 +254,6 @@ HL_INLINE vi vi_load_u8(const uint8_t *p)
 HL_INLINE vi vi_load_s8(const uint8_t *p)
 {
     return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
-
-typedef vi vm;
-
-HL_INLINE vm vm_greater(vf a, vf b)
-{
-    return a > b;
-}
-
-HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
-{
-    return vi_select(mask, yes, no);
-}
-
-HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
-{
-    return vi_select(mask, vi_set(yes), no);
-}
-
-HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
-{
-    return vf_select(mask, yes, no);
 }
 
 #else /* NEON */
@@ -309,11 +277,6 @@ HL_INLINE void vf_store_f16(uint16_t *p, vf a)
     vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(a)));
 }
 
-HL_INLINE void store_f16x4(float out[4], uint64_t halves)
-{
-    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
-}
-
 HL_INLINE vi vi_load_u8(const uint8_t *p)
 {
     uint32_t word;
@@ -330,6 +293,18 @@ HL_INLINE vi vi_load_s8(const uint8_t *p)
     return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
 
+#endif
+
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
+{
+#ifdef __AVX2__
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
+#else
+    vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
+#endif
+}
+
+#ifndef __AVX512F__
 typedef vi vm;
 
 HL_INLINE vm vm_greater(vf a, vf b)
@@ -351,7 +326,6 @@ HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
 {
     return vf_select(mask, yes, no);
 }
-
 #endif
 
 #endif
