@@ -6,6 +6,7 @@
 #include "command.h"
 #include "evidence.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
 #include "shared_options.h"
@@ -34,19 +35,6 @@ typedef struct compared {
 } compared;
 
 /* ---------------------------------------------------------------------- text */
-
-static int print_whole(const hl_sheet *table, hl_sheet_format format)
-{
-    char     *text   = NULL;
-    hl_status status = hl_sheet_render(&text, table, format);
-
-    if (status == HL_OK)
-        hl_put_sheet(text, format);
-    else
-        hl_complain("compare", "%s", hl_explain(status));
-    hl_free(text);
-    return hl_exit_for(status);
-}
 
 static void print_kind(const compare_command *command, const hl_comparison *found)
 {
@@ -83,11 +71,11 @@ static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_t
 
 static void print_head(const hl_sheet *heads, int64_t row)
 {
-    char name[48];
+    char name[HL_HEAD_LABEL_BYTES];
 
-    snprintf(name, sizeof name, "L%.0fH%.0f", hl_cell_number(heads, row, "layer"),
-             hl_cell_number(heads, row, "head"));
-    printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n", name,
+    printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n",
+           hl_head_label(name, (int64_t)hl_cell_number(heads, row, "layer"),
+                         (int64_t)hl_cell_number(heads, row, "head")),
            hl_cell_number(heads, row, "fair_a"), hl_cell_number(heads, row, "fair_b"),
            hl_cell_number(heads, row, "difference"), hl_cell_number(heads, row, "low"),
            hl_cell_number(heads, row, "high"), hl_cell_number(heads, row, "q"),
@@ -130,52 +118,43 @@ static void print_rows(const hl_sheet *rows)
            hl_sheet_fact(rows, "moved"));
 }
 
-static int print_screen(const compare_command *command, const hl_comparison *found)
+static hl_status print_screen(const compare_command *command, const hl_comparison *found)
 {
+    const hl_sheet *tables[] = { found->ranks, found->metrics, found->layers };
+
     print_kind(command, found);
-    int code = print_whole(found->ranks, HL_SHEET_TEXT);
-    printf("\n");
-    if (code == HL_EXIT_OK)
-        code = print_whole(found->metrics, HL_SHEET_TEXT);
-    printf("\n");
-    if (code == HL_EXIT_OK)
-        code = print_whole(found->layers, HL_SHEET_TEXT);
-    printf("\n");
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        HL_NEED(hl_print_sheet(tables[i], HL_SHEET_TEXT));
+        printf("\n");
+    }
     print_heads(found);
     print_matching(found->matching);
     print_rows(found->rows);
-    return code;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- JSON */
 
-static int print_json(const compare_command *command, const hl_comparison *found)
+static hl_status print_json(const compare_command *command, const hl_comparison *found)
 {
-    char     *text = NULL;
-    hl_status status =
-        hl_comparison_render(&text, found, command->paths.items[0], command->paths.items[1]);
+    HL_HELD(hl_free) char *text = NULL;
 
-    if (status == HL_OK)
-        hl_put_json_text(text);
-    else
-        hl_complain("compare", "%s", hl_explain(status));
-    printf("%s", status == HL_OK ? "\n" : "");
-    hl_free(text);
-    return hl_exit_for(status);
+    HL_NEED(hl_comparison_render(&text, found, command->paths.items[0], command->paths.items[1]));
+    hl_put_json_text(text);
+    printf("\n");
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- the command */
 
-static int report(const compare_command *command, const hl_comparison *found)
+static hl_status report(const compare_command *command, const hl_comparison *found)
 {
     if (command->table != NULL)
-        return print_whole(hl_comparison_table(found, command->table), command->csv ? HL_SHEET_CSV
-                                                                       : command->common.json
-                                                                           ? HL_SHEET_JSON
-                                                                           : HL_SHEET_TEXT);
+        return hl_print_sheet(hl_comparison_table(found, command->table),
+                              hl_sheet_format_of(command->csv, command->common.json));
     if (command->common.json)
         return print_json(command, found);
-    return command->common.quiet ? HL_EXIT_OK : print_screen(command, found);
+    return command->common.quiet ? HL_OK : print_screen(command, found);
 }
 
 /* A or B: a profile to read, or a model to measure. */
@@ -201,157 +180,86 @@ static hl_status open_side(compared *out, const compare_command *command, int si
     return hl_quick_measure(&out->profile, &quick);
 }
 
-/* The last part of a path; returns `out`. */
-static const char *name_of(char *out, size_t n_bytes, const char *path)
-{
-    size_t end = strlen(path);
-
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    snprintf(out, n_bytes, "%.*s", (int)(end - begin), path + begin);
-    return out;
-}
-
 static hl_status draw(const compare_command *command, const compared sides[2],
                       const hl_comparison *found)
 {
-    char            names[2][128], titles[2][160];
+    char            titles[2][160];
     hl_compared     both[2];
-    hl_draw_options options = hl_draw_options_of(&command->drawing);
+    hl_draw_options how = command->drawing.how;
 
     for (int i = 0; i < 2; i++) {
         snprintf(titles[i], sizeof titles[i], "%c: %s", i == 0 ? 'A' : 'B',
-                 name_of(names[i], sizeof names[i], command->paths.items[i]));
+                 hl_base_name(command->paths.items[i]));
         both[i] = (hl_compared){ titles[i], sides[i].profile, sides[i].patterns };
     }
-    options.seed = (uint64_t)command->common.seed;
+    how.seed = (uint64_t)command->common.seed;
     hl_draw_listen("compare");
-    return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &options);
+    return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &how);
 }
 
 /* Two models on the same tokens: what their profiles do not tell. */
 static hl_status add_rows(hl_comparison *found, const compare_command *command,
                           const hl_analysis_options *options)
 {
-    hl_row_distance_options how       = { .windows   = command->windows,
-                                          .seed      = options->seed,
-                                          .n_threads = (int32_t)command->common.n_threads };
-    hl_corpus_options       text      = { .inputs   = command->texts.items,
-                                          .n_inputs = (size_t)command->texts.count };
-    hl_model               *models[2] = { NULL, NULL };
-    hl_tokenizer           *tokenizer = NULL;
-    hl_corpus              *corpus    = NULL;
-    hl_row_distances       *rows      = NULL;
+    hl_row_distance_options how  = { .windows   = command->windows,
+                                     .seed      = options->seed,
+                                     .n_threads = (int32_t)command->common.n_threads };
+    hl_corpus_options       text = { .inputs   = command->texts.items,
+                                     .n_inputs = (size_t)command->texts.count };
+
+    HL_HELD(hl_model_close) hl_model                *a         = NULL;
+    HL_HELD(hl_model_close) hl_model                *b         = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer        *tokenizer = NULL;
+    HL_HELD(hl_corpus_close) hl_corpus              *corpus    = NULL;
+    HL_HELD(hl_row_distances_free) hl_row_distances *rows      = NULL;
 
     if (command->texts.count == 0 || found->kind != HL_COMPARE_SAME_TOKENS)
         return HL_OK;
-    hl_status status = hl_model_open(&models[0], command->paths.items[0]);
-    if (status == HL_OK)
-        status = hl_model_open(&models[1], command->paths.items[1]);
-    if (status == HL_OK)
-        status = hl_gate_options_apply(models[1], &command->gates, "compare", true);
-    if (status == HL_OK)
-        status = hl_tokenizer_open(&tokenizer, hl_model_get_info(models[0])->tokenizer_path);
-    if (status == HL_OK)
-        status = hl_corpus_open(&corpus, models[0], tokenizer, &text);
-    if (status == HL_OK)
-        status = hl_measure_row_distances(&rows, models[0], models[1], corpus, &how);
-    if (status == HL_OK)
-        status = hl_comparison_add_rows(found, rows, options);
-    hl_row_distances_free(rows);
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
-    hl_model_close(models[0]);
-    hl_model_close(models[1]);
-    return status;
+    HL_NEED(hl_model_open(&a, command->paths.items[0]));
+    HL_NEED(hl_model_options_open(&b, command->paths.items[1], &command->gates, "compare", true));
+    HL_NEED(hl_tokenizer_option(&tokenizer, a, NULL));
+    HL_NEED(hl_corpus_open(&corpus, a, tokenizer, &text));
+    HL_NEED(hl_measure_row_distances(&rows, a, b, corpus, &how));
+    return hl_comparison_add_rows(found, rows, options);
 }
 
-/* A table that only two models on the same tokens have. */
-static hl_status check_found(const compare_command *command, const hl_comparison *found)
+static int compare(const compare_command *command, compared sides[2])
 {
-    if (command->table == NULL || hl_comparison_table(found, command->table) != NULL)
-        return HL_OK;
-    hl_complain("compare",
-                "--table %s: needs two models that read a text as the same tokens (--text)",
-                command->table);
-    return HL_BAD_INPUT;
-}
+    hl_analysis_options                        options = { .seed = (uint64_t)command->common.seed };
+    HL_HELD(hl_comparison_free) hl_comparison *found   = NULL;
 
-static int compare(const compare_command *command)
-{
-    hl_analysis_options options  = { .seed = (uint64_t)command->common.seed };
-    compared            sides[2] = { 0 };
-    hl_comparison      *found    = NULL;
-
-    hl_status status = open_side(&sides[0], command, 0);
-    if (status == HL_OK)
-        status = open_side(&sides[1], command, 1);
-    if (status == HL_OK)
-        status = hl_compare(&found, sides[0].profile, sides[1].profile, &options);
-    if (status == HL_OK)
-        status = add_rows(found, command, &options);
-    if (status == HL_OK && command->drawing.output != NULL)
-        status = draw(command, sides, found);
-    if (status != HL_OK)
-        hl_complain("compare", "%s", hl_explain(status));
-    else
-        status = check_found(command, found);
-    int code = status == HL_OK ? report(command, found) : hl_exit_for(status);
-    hl_comparison_free(found);
-    for (int i = 0; i < 2; i++) {
-        hl_profile_free(sides[i].profile);
-        hl_patterns_free(sides[i].patterns);
-    }
-    return code;
-}
-
-static int check_table(const compare_command *command, const hl_usage *usage)
-{
-    hl_nearest nearest = { .wanted = command->table };
-
-    if (command->table == NULL)
-        return command->csv ? hl_options_refuse(usage, "--csv needs --table NAME")
-                            : HL_OPTIONS_GO_ON;
-    if (command->csv && command->common.json)
-        return hl_options_refuse(usage, "--csv and --json: only one of them");
-    for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
-        if (strcmp(command->table, hl_comparison_table_name(i)) == 0)
-            return HL_OPTIONS_GO_ON;
-        hl_nearest_offer(&nearest, hl_comparison_table_name(i));
-    }
-    if (nearest.word != NULL)
-        return hl_options_refuse(usage, "--table: no table is called '%s' (did you mean '%s'?)",
-                                 command->table, nearest.word);
-    return hl_options_refuse(usage, "--table: no table is called '%s'", command->table);
+    for (int i = 0; i < 2; i++)
+        HL_CALL("compare", open_side(&sides[i], command, i));
+    HL_CALL("compare", hl_compare(&found, sides[0].profile, sides[1].profile, &options));
+    HL_CALL("compare", add_rows(found, command, &options));
+    if (command->drawing.output != NULL)
+        HL_CALL("compare", draw(command, sides, found));
+    if (command->table != NULL && hl_comparison_table(found, command->table) == NULL)
+        return hl_give_up(
+            HL_EXIT_INPUT, "compare",
+            "--table %s: needs two models that read a text as the same tokens (--text)",
+            command->table);
+    return hl_finish("compare", report(command, found));
 }
 
 int hl_command_compare(int argc, char **argv)
 {
-    compare_command command = { .windows  = { .max_tokens = 16384 },
-                                .drawing  = HL_DRAW_ARGUMENTS,
-                                .n_tokens = 32 };
-    const char     *special = NULL;
+    compare_command command  = { .windows = { .max_tokens = 16384 }, .n_tokens = 32 };
+    compared        sides[2] = { 0 };
 
     hl_option options[] = {
-        { "table", 't', HL_OPTION_TEXT, &command.table, "NAME",
-          "ranks, metrics, layers, heads, differences, matching or rows", 0, 0 },
-        { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
-        { "text", 0, HL_OPTION_LIST, &command.texts, "PATH",
-          "A and B are models: measure both on this; may be repeated", 0, 0 },
-        { "context", 'c', HL_OPTION_INT, &command.windows.context, "N",
-          "--text: tokens of a window", 1, INT64_MAX },
-        { "max-tokens", 0, HL_OPTION_INT, &command.windows.max_tokens, "N",
-          "--text: stop after N tokens (16384)", 1, INT64_MAX },
-        HL_SPECIAL_OPTION(&special),
+        HL_TEXT("table", 't', &command.table, "NAME",
+                "ranks, metrics, layers, heads, differences, matching or rows"),
+        HL_FLAG("csv", 0, &command.csv, "the table as CSV"),
+        HL_LIST("text", 0, &command.texts, "PATH",
+                "A and B are models: measure both on this; may be repeated"),
+        HL_WINDOW_OPTIONS("--text", "16384", &command.windows),
         HL_GATE_OPTIONS(&command.gates),
         HL_DRAW_OPTIONS(&command.drawing),
-        { "prompt", 0, HL_OPTION_TEXT, &command.prompt, "TEXT",
-          "-o and --text: maps of this instead of the text's first tokens", 0, 0 },
-        { "tokens", 0, HL_OPTION_INT, &command.n_tokens, "N", "-o and --text: of the maps (32)", 2,
-          HL_PATTERNS_MOST_TOKENS },
+        HL_TEXT("prompt", 0, &command.prompt, "TEXT",
+                "-o and --text: maps of this instead of the text's first tokens"),
+        HL_INT("tokens", 0, &command.n_tokens, "N", "-o and --text: of the maps (32)", 2,
+               HL_PATTERNS_MOST_TOKENS),
         { 0 },
     };
     hl_usage usage = {
@@ -375,16 +283,21 @@ int hl_command_compare(int argc, char **argv)
         options,
     };
 
-    int code = hl_options_parse(&command.paths, &command.common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    command.windows.around = hl_special_option(special);
+    HL_PASS(hl_options_parse(&command.paths, &command.common, &usage, argc, argv));
     if (command.paths.count != 2)
         return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
-    if (command.texts.count == 0 && (command.gates.path != NULL || command.gates.off != NULL))
+    if (command.texts.count == 0 && hl_gate_options_given(&command.gates))
         return hl_options_refuse(&usage, "--gates and --off need --text: profiles are measured");
     if (command.prompt != NULL && (command.drawing.output == NULL || command.texts.count == 0))
         return hl_options_refuse(&usage, "--prompt needs -o FILE and --text PATH");
-    code = check_table(&command, &usage);
-    return code == HL_OPTIONS_GO_ON ? compare(&command) : code;
+    if (command.table != NULL && command.csv && command.common.json)
+        return hl_options_refuse(&usage, "--csv and --json: only one of them");
+    HL_PASS(
+        hl_options_check_table(&usage, command.table, command.csv, hl_comparison_table_name, ""));
+    int code = compare(&command, sides);
+    for (int i = 0; i < 2; i++) {
+        hl_profile_free(sides[i].profile);
+        hl_patterns_free(sides[i].patterns);
+    }
+    return code;
 }

@@ -12,6 +12,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
 #include "values.h"
@@ -141,10 +142,8 @@ static int run_step(const demo_step *step, const demo_command *command)
     char  quiet[] = "--quiet", threads[] = "--threads", n_threads[32];
     char *words[MOST_WORDS];
 
-    if (!write_line(line, step, command)) {
-        hl_complain("demo", "the names of the folders are too long");
-        return HL_EXIT_USAGE;
-    }
+    if (!write_line(line, step, command))
+        return hl_give_up(HL_EXIT_USAGE, "demo", "the names of the folders are too long");
     int n_words = split(words, line);
     /* Measuring has a progress bar, and says what it found: neither with --quiet. */
     if (!step->speaks && (step->run != hl_command_measure || command->common.quiet)) {
@@ -167,10 +166,8 @@ static int run_unheard(const demo_step *step, const demo_command *command)
     int output  = dup(STDOUT_FILENO);
     int nowhere = open("/dev/null", O_WRONLY);
 
-    if (output < 0 || nowhere < 0) {
-        hl_complain("demo", "/dev/null: %s", strerror(errno));
-        return HL_EXIT_RESOURCES;
-    }
+    if (output < 0 || nowhere < 0)
+        return hl_give_up(HL_EXIT_RESOURCES, "demo", "/dev/null: %s", strerror(errno));
     dup2(nowhere, STDOUT_FILENO);
     int code = run_step(step, command);
     fflush(stdout);
@@ -278,12 +275,11 @@ int hl_command_demo(int argc, char **argv)
     hl_arguments rest;
 
     hl_option options[] = {
-        { "output", 'o', HL_OPTION_TEXT, &command.output, "FOLDER",
-          "where everything goes (headlight-demo)", 0, 0 },
-        { "models", 0, HL_OPTION_TEXT, &command.models, "FOLDER",
-          "with demo, demo-sparse and text in it (those installed)", 0, 0 },
-        { "as", 0, HL_OPTION_TEXT, &command.program, "NAME",
-          "what the lines at the end call the program (headlight)", 0, 0 },
+        HL_TEXT("output", 'o', &command.output, "FOLDER", "where everything goes (headlight-demo)"),
+        HL_TEXT("models", 0, &command.models, "FOLDER",
+                "with demo, demo-sparse and text in it (those installed)"),
+        HL_TEXT("as", 0, &command.program, "NAME",
+                "what the lines at the end call the program (headlight)"),
         { 0 },
     };
     hl_usage usage = {
@@ -295,9 +291,7 @@ int hl_command_demo(int argc, char **argv)
         options
     };
 
-    int code = hl_options_parse(&rest, &command.common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_options_parse(&rest, &command.common, &usage, argc, argv));
     if (rest.count > 0)
         return hl_options_refuse(&usage, "wanted no arguments, got '%s' (-o names the folder)",
                                  rest.items[0]);
@@ -305,10 +299,9 @@ int hl_command_demo(int argc, char **argv)
         return hl_options_refuse(&usage, "--json: the commands that it runs have it");
     if (command.models == NULL)
         command.models = find_models(found);
-    if (command.models == NULL) {
-        hl_complain("demo", "share/headlight/models is not beside the program; --models names it");
-        return HL_EXIT_INPUT;
-    }
+    if (command.models == NULL)
+        return hl_give_up(HL_EXIT_INPUT, "demo",
+                          "share/headlight/models is not beside the program; --models names it");
     if (strchr(command.output, ' ') != NULL || strchr(command.models, ' ') != NULL)
         return hl_options_refuse(&usage, "a folder's name has a space in it");
     return make_folder(command.output) ? run_all(&command) : HL_EXIT_INPUT;

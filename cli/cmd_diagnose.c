@@ -19,18 +19,26 @@
 #include "diagnoses.h"
 #include "evidence.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
 #include "shared_options.h"
 #include "values.h"
 
 typedef struct diagnose_request {
-    hl_common     common;
-    hl_arguments  profiles;
-    hl_thresholds thresholds;
-    const char   *fail_on; /* "a,b"; NULL: nothing fails */
-    const char   *trace_path;
-    bool          verbose;
+    hl_common      common;
+    hl_arguments   paths; /* profiles; with --try a model and texts */
+    hl_thresholds  thresholds;
+    hl_option_list given;   /* thresholds by name */
+    const char    *fail_on; /* "a,b"; NULL: nothing fails */
+    const char    *trace_path;
+    bool           verbose;
+    /* --try, and what is for it alone. */
+    bool                attempt;
+    hl_window_options   windows;
+    hl_adjust_arguments adjust; /* all 0: what fits the findings */
+    hl_gate_arguments   gates;
+    double              sampling; /* a sampling temperature; 0: that of attention, if tried */
 } diagnose_request;
 
 /* ------------------------------------------------------ a sampling temperature */
@@ -69,50 +77,36 @@ static hl_status add_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* The entropy of what the sampler chose among. */
-static hl_status drawn_entropy(double *out, hl_sampler *sampler, const float *logits)
-{
-    int64_t   token = 0, count = 0;
-    hl_status status = hl_sampler_draw(&token, sampler, logits);
-
-    *out = 0.0;
-    if (status != HL_OK)
-        return status;
-    const hl_candidate *among = hl_sampler_candidates(sampler, &count);
-    for (int64_t i = 0; i < count; i++)
-        *out -= among[i].probability > 0.0 ? among[i].probability * log(among[i].probability) : 0.0;
-    return HL_OK;
-}
-
 static hl_status read_once(sampling_seen *out, const hl_model *model, const int32_t *ids,
                            int64_t n_tokens, double temperature, int32_t n_threads)
 {
-    hl_session        *session = NULL;
-    hl_sampler        *sampler = NULL;
-    attention_sum      total   = { 0.0, 0 };
-    hl_session_options options = { .n_ctx     = n_tokens,
-                                   .wants     = HL_WANT_LAST_LOGITS,
-                                   .n_threads = n_threads };
-    hl_sample_options  sample  = { .temperature = temperature };
-    hl_tap             tap     = { .context = &total, .layer = add_layer };
-    hl_status          status  = hl_session_open(&session, model, &options);
+    HL_HELD(hl_session_close) hl_session *session = NULL;
+    HL_HELD(hl_sampler_free) hl_sampler  *sampler = NULL;
+    attention_sum                         total   = { 0.0, 0 };
+    hl_session_options                    options = { .n_ctx     = n_tokens,
+                                                      .wants     = HL_WANT_LAST_LOGITS,
+                                                      .n_threads = n_threads };
+    hl_sample_options                     sample  = { .temperature = temperature };
+    hl_tap                                tap     = { .context = &total, .layer = add_layer };
 
     *out = (sampling_seen){ 0.0, 0.0 };
-    if (status == HL_OK)
-        status = hl_sampler_new(&sampler, hl_model_get_info(model)->d_vocab, &sample);
-    for (int64_t i = 0; i < n_tokens && status == HL_OK; i++) {
-        int64_t token   = ids[i];
-        double  entropy = 0.0;
-        status =
-            hl_session_feed(session, &(hl_feed){ .tokens = &token, .n_tokens = 1, .tap = &tap });
-        if (status == HL_OK)
-            status = drawn_entropy(&entropy, sampler, hl_session_logits(session, 0));
+    HL_NEED(hl_session_open(&session, model, &options));
+    HL_NEED(hl_sampler_new(&sampler, hl_model_get_info(model)->d_vocab, &sample));
+    for (int64_t i = 0; i < n_tokens; i++) {
+        int64_t token = ids[i], count = 0;
+        double  entropy = 0.0; /* of what the sampler chose among */
+
+        HL_NEED(
+            hl_session_feed(session, &(hl_feed){ .tokens = &token, .n_tokens = 1, .tap = &tap }));
+        HL_NEED(hl_sampler_draw(&token, sampler, hl_session_logits(session, 0)));
+        const hl_candidate *among = hl_sampler_candidates(sampler, &count);
+        for (int64_t k = 0; k < count; k++)
+            entropy -=
+                among[k].probability > 0.0 ? among[k].probability * log(among[k].probability) : 0.0;
         out->vocabulary += entropy / (double)n_tokens;
     }
     out->attention = total.count > 0 ? total.sum / (double)total.count : 0.0;
-    hl_sampler_free(sampler);
-    hl_session_close(session);
-    return status;
+    return HL_OK;
 }
 
 /* Without the character that a limit of bytes has cut in two. */
@@ -141,67 +135,40 @@ static size_t read_beginning(char *out, const char *path)
     return n_bytes == MOST_BYTES ? whole_characters(out, n_bytes) : n_bytes;
 }
 
-static hl_status measure_entropies(sampling_trial *out, const hl_model *model,
-                                   const hl_encoding *encoding, int32_t n_threads)
-{
-    int64_t   n_ctx  = hl_model_get_info(model)->n_ctx;
-    int64_t   most   = n_ctx > 0 && n_ctx < MOST_TOKENS ? n_ctx : MOST_TOKENS;
-    int64_t   n      = (int64_t)encoding->n_tokens < most ? (int64_t)encoding->n_tokens : most;
-    hl_status status = HL_OK;
-
-    if (n == 0)
-        return HL_OK;
-    status = read_once(&out->before, model, encoding->ids, n, 1.0, n_threads);
-    if (status == HL_OK)
-        status = read_once(&out->after, model, encoding->ids, n, out->temperature, n_threads);
-    out->n_tokens = status == HL_OK ? n : 0;
-    return status;
-}
-
 /* Reads the beginning of a text twice, token by token, with a sampler behind each step. */
-static hl_status sample_twice(sampling_trial *out, const char *model_path, const char *text_path,
-                              double temperature, int32_t n_threads)
+static hl_status sample_twice(sampling_trial *out, const diagnose_request *request,
+                              double temperature)
 {
-    char          text[MOST_BYTES];
-    size_t        n_bytes   = read_beginning(text, text_path);
-    hl_model     *model     = NULL;
-    hl_tokenizer *tokenizer = NULL;
-    hl_encoding  *encoding  = NULL;
-    hl_status     status    = HL_OK;
+    char    text[MOST_BYTES];
+    size_t  n_bytes   = read_beginning(text, request->paths.items[1]);
+    int32_t n_threads = (int32_t)request->common.n_threads;
+
+    HL_HELD(hl_model_close) hl_model         *model     = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
+    HL_HELD(hl_encoding_free) hl_encoding    *encoding  = NULL;
 
     *out = (sampling_trial){ .temperature = temperature };
     if (n_bytes == 0)
         return HL_OK;
-    status = hl_model_open(&model, model_path);
-    if (status == HL_OK && !hl_model_get_info(model)->is_encoder)
-        status = hl_tokenizer_open(&tokenizer, hl_model_get_info(model)->tokenizer_path);
-    if (status == HL_OK && tokenizer != NULL)
-        status = hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes, NULL);
-    if (status == HL_OK && encoding != NULL)
-        status = measure_entropies(out, model, encoding, n_threads);
-    hl_encoding_free(encoding);
-    hl_tokenizer_close(tokenizer);
-    hl_model_close(model);
-    return status;
+    HL_NEED(hl_model_open(&model, request->paths.items[0]));
+    if (hl_model_get_info(model)->is_encoder)
+        return HL_OK;
+    HL_NEED(hl_tokenizer_option(&tokenizer, model, NULL));
+    HL_NEED(hl_tokenizer_encode(&encoding, tokenizer, text, n_bytes, NULL));
+    int64_t n_ctx = hl_model_get_info(model)->n_ctx;
+    int64_t most  = n_ctx > 0 && n_ctx < MOST_TOKENS ? n_ctx : MOST_TOKENS;
+    int64_t n     = (int64_t)encoding->n_tokens < most ? (int64_t)encoding->n_tokens : most;
+    if (n == 0)
+        return HL_OK;
+    HL_NEED(read_once(&out->before, model, encoding->ids, n, 1.0, n_threads));
+    HL_NEED(read_once(&out->after, model, encoding->ids, n, temperature, n_threads));
+    out->n_tokens = n;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------- trying mitigations */
 
 enum { MOST_TRIALS = 2 };
-
-typedef struct try_request {
-    const char          *model_path;
-    char               **texts;
-    int                  n_texts;
-    hl_window_options    windows;
-    const hl_thresholds *thresholds;
-    hl_adjustment        wanted; /* all 0: what fits the findings */
-    hl_gate_arguments    gates;
-    double               sampling; /* a sampling temperature; 0: that of attention, if tried */
-    int32_t              n_threads;
-    bool                 json;
-    bool                 quiet;
-} try_request;
 
 typedef struct trial {
     hl_adjustment adjustment;
@@ -214,6 +181,14 @@ typedef struct outcome {
     double        fair; /* mean over heads */
     double        loss; /* nats a token */
 } outcome;
+
+typedef struct trials {
+    outcome        before;
+    int            n_trials;
+    trial          tried[MOST_TRIALS];
+    outcome        after[MOST_TRIALS];
+    sampling_trial sampling;
+} trials;
 
 static double mean_fair(const hl_profile *profile)
 {
@@ -230,30 +205,29 @@ static double mean_fair(const hl_profile *profile)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-static hl_status examine(outcome *out, const try_request *request, const hl_adjustment *adjustment)
+static hl_status examine(outcome *out, const diagnose_request *request,
+                         const hl_adjustment *adjustment)
 {
-    hl_profile      *profile = NULL;
-    hl_quick_request quick   = { .model_path = request->model_path,
-                                 .adjustment = adjustment,
-                                 .gates      = &request->gates,
-                                 .command    = "diagnose",
-                                 .texts      = (const char *const *)request->texts,
-                                 .n_texts    = (size_t)request->n_texts,
-                                 .windows    = request->windows,
-                                 .nll        = true,
-                                 .no_probe   = true,
-                                 .n_threads  = request->n_threads,
-                                 .quiet      = request->quiet || request->json };
+    HL_HELD(hl_profile_free) hl_profile *profile = NULL;
+    hl_quick_request                     quick   = {
+                              .model_path = request->paths.items[0],
+                              .adjustment = adjustment,
+                              .gates      = &request->gates,
+                              .command    = "diagnose",
+                              .texts      = (const char *const *)request->paths.items + 1,
+                              .n_texts    = (size_t)request->paths.count - 1,
+                              .windows    = request->windows,
+                              .nll        = true,
+                              .no_probe   = true,
+                              .n_threads  = (int32_t)request->common.n_threads,
+                              .quiet      = request->common.quiet || request->common.json,
+    };
 
-    hl_status status = hl_quick_measure(&profile, &quick);
-    if (status == HL_OK)
-        status = hl_diagnose(&out->found, profile, NULL, request->thresholds);
-    if (status == HL_OK) {
-        out->fair = mean_fair(profile);
-        out->loss = hl_profile_nll(profile).mean;
-    }
-    hl_profile_free(profile);
-    return status;
+    HL_NEED(hl_quick_measure(&profile, &quick));
+    HL_NEED(hl_diagnose(&out->found, profile, NULL, &request->thresholds));
+    out->fair = mean_fair(profile);
+    out->loss = hl_profile_nll(profile).mean;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------- which are tried */
@@ -267,17 +241,13 @@ static bool is_present(const outcome *seen, const char *name)
     return false;
 }
 
-static bool is_wanted(const hl_adjustment *a)
-{
-    return a->temperature != 0.0 || a->window != 0 || a->rope_base != 0.0 || a->rope_factor != 0.0;
-}
-
-static int choose_trials(trial out[MOST_TRIALS], const try_request *request, const outcome *before)
+static int choose_trials(trial out[MOST_TRIALS], const diagnose_request *request,
+                         const outcome *before)
 {
     int count = 0;
 
-    if (is_wanted(&request->wanted)) {
-        out[0] = (trial){ request->wanted, NULL };
+    if (hl_adjust_options_given(&request->adjust.adjustment)) {
+        out[0] = (trial){ hl_adjust_options_of(&request->adjust), NULL };
         return 1;
     }
     if (is_present(before, "entropy-collapse"))
@@ -367,15 +337,14 @@ static void print_sampling(const sampling_trial *tried)
            tried->after.attention);
 }
 
-static void print_trials(const trial *trials, int n_trials, const outcome *before,
-                         const outcome *after, const sampling_trial *sampling)
+static void print_trials(const trials *t)
 {
-    for (int i = 0; i < n_trials; i++)
-        print_comparison(&trials[i], before, &after[i]);
-    if (n_trials == 0)
+    for (int i = 0; i < t->n_trials; i++)
+        print_comparison(&t->tried[i], &t->before, &t->after[i]);
+    if (t->n_trials == 0)
         printf("nothing is present that running the model otherwise could mend\n");
-    print_sampling(sampling);
-    print_untried(before);
+    print_sampling(&t->sampling);
+    print_untried(&t->before);
 }
 
 /* -------------------------------------------------------------- trials as JSON */
@@ -409,83 +378,64 @@ static json_t *json_sampling(const sampling_trial *tried)
                      json_seen(&tried->after));
 }
 
-static void print_trials_json(const trial *trials, int n_trials, const outcome *before,
-                              const outcome *after, const sampling_trial *sampling)
+static void print_trials_json(const trials *t)
 {
     json_t *tried = json_array();
 
-    for (int i = 0; i < n_trials; i++) {
-        const hl_adjustment *a = &trials[i].adjustment;
+    for (int i = 0; i < t->n_trials; i++) {
+        const hl_adjustment *a = &t->tried[i].adjustment;
         json_array_append_new(tried,
                               json_pack("{s:f, s:I, s:I, s:f, s:f, s:s?, s:o}", "temperature",
                                         a->temperature, "window", (json_int_t)a->window,
                                         "window_sink", (json_int_t)kept_keys(a), "rope_base",
                                         a->rope_base, "rope_factor", a->rope_factor, "for",
-                                        trials[i].reason, "after", json_outcome(&after[i])));
+                                        t->tried[i].reason, "after", json_outcome(&t->after[i])));
     }
-    json_t *root = json_pack("{s:o, s:o, s:o}", "before", json_outcome(before), "tried", tried,
-                             "sampling", json_sampling(sampling));
-    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    printf("\n");
-    json_decref(root);
+    hl_print_json(json_pack("{s:o, s:o, s:o}", "before", json_outcome(&t->before), "tried", tried,
+                            "sampling", json_sampling(&t->sampling)),
+                  JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 }
 
 /* ------------------------------------------------------------------ all trials */
 
-/* With what was asked for, or else as warm as attention was made. */
-static hl_status try_sampling(sampling_trial *out, const try_request *request, const trial *trials,
-                              int n_trials)
+static hl_status try_all(trials *t, const diagnose_request *request)
 {
+    HL_NEED(examine(&t->before, request, NULL));
+    t->n_trials = choose_trials(t->tried, request, &t->before);
+    for (int i = 0; i < t->n_trials; i++)
+        HL_NEED(examine(&t->after[i], request, &t->tried[i].adjustment));
+    /* Sampling as it was asked for, or else as warm as attention was made. */
     double temperature = request->sampling;
-
-    if (temperature == 0.0 && n_trials > 0)
-        temperature = trials[0].adjustment.temperature;
-    if (temperature == 0.0)
-        return HL_OK;
-    return sample_twice(out, request->model_path, request->texts[0], temperature,
-                        request->n_threads);
+    if (temperature == 0.0 && t->n_trials > 0)
+        temperature = t->tried[0].adjustment.temperature;
+    if (temperature != 0.0)
+        HL_NEED(sample_twice(&t->sampling, request, temperature));
+    if (request->common.json)
+        print_trials_json(t);
+    else if (!request->common.quiet)
+        print_trials(t);
+    return HL_OK;
 }
 
-/* The exit status. */
-static int try_all(const try_request *request)
+/* With --try the arguments are MODEL TEXT... */
+static int try_mitigations(const diagnose_request *request, const hl_usage *usage)
 {
-    outcome        before             = { 0 };
-    outcome        after[MOST_TRIALS] = { { 0 } };
-    trial          trials[MOST_TRIALS];
-    sampling_trial sampling = { 0 };
-    int            n_trials = 0;
-    hl_status      status   = examine(&before, request, NULL);
+    trials t = { 0 };
 
-    if (status == HL_OK)
-        n_trials = choose_trials(trials, request, &before);
-    for (int i = 0; i < n_trials && status == HL_OK; i++)
-        status = examine(&after[i], request, &trials[i].adjustment);
-    if (status == HL_OK)
-        status = try_sampling(&sampling, request, trials, n_trials);
-    if (status != HL_OK)
-        hl_complain("diagnose", "%s", hl_explain(status));
-    else if (request->json)
-        print_trials_json(trials, n_trials, &before, after, &sampling);
-    else if (!request->quiet)
-        print_trials(trials, n_trials, &before, after, &sampling);
-    hl_diagnoses_free(before.found);
+    if (request->paths.count < 2)
+        return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
+                                 request->paths.count);
+    if (request->fail_on != NULL || request->trace_path != NULL)
+        return hl_options_refuse(usage, "--try and %s: only one of them",
+                                 request->fail_on != NULL ? "--fail-on" : "--trace");
+    int code = hl_finish("diagnose", try_all(&t, request));
+    hl_diagnoses_free(t.before.found);
     for (int i = 0; i < MOST_TRIALS; i++)
-        hl_diagnoses_free(after[i].found);
-    return hl_exit_for(status);
+        hl_diagnoses_free(t.after[i].found);
+    return code;
 }
 
 /* ------------------------------------------------------------------ diagnosing */
-
-static void print_json(const diagnose_request *request, const hl_diagnoses *found, bool failed)
-{
-    json_t *root =
-        json_pack("{s:o, s:b, s:o}", "profile", hl_value_name(request->profiles.items[0]), "failed",
-                  failed, "diagnoses", hl_diagnoses_json(found));
-
-    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    printf("\n");
-    json_decref(root);
-}
 
 /* The exit status: 1 where a diagnosis of --fail-on is present. */
 static int report(const diagnose_request *request, const hl_diagnoses *found)
@@ -496,9 +446,12 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
         failed = failed || (found->items[i].verdict == HL_VERDICT_FOUND &&
                             hl_diagnosis_is_listed(request->fail_on, found->items[i].name));
     if (request->common.json)
-        print_json(request, found, failed);
+        hl_print_json(json_pack("{s:o, s:b, s:o}", "profile",
+                                hl_value_name(request->paths.items[0]), "failed", failed,
+                                "diagnoses", hl_diagnoses_json(found)),
+                      JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     else if (!request->common.quiet)
-        hl_diagnoses_print(found, request->profiles.items[0], request->verbose);
+        hl_diagnoses_print(found, request->paths.items[0], request->verbose);
     for (int i = 0; i < HL_N_DIAGNOSES && request->fail_on != NULL; i++) {
         const hl_diagnosis *item = &found->items[i];
         if (!hl_diagnosis_is_listed(request->fail_on, item->name))
@@ -512,66 +465,22 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }
 
-/* What a profile cannot tell, from the trace of a text that was generated. */
-static hl_status add_trace(hl_diagnoses *found, const diagnose_request *request)
-{
-    hl_trace *trace  = NULL;
-    hl_status status = hl_trace_load(&trace, request->trace_path);
-
-    if (status == HL_OK)
-        status = hl_diagnose_trace(found, trace, &request->thresholds);
-    hl_trace_free(trace);
-    return status;
-}
-
 static int diagnose(const diagnose_request *request)
 {
-    hl_profile   *profile = NULL;
-    hl_profile   *before  = NULL;
-    hl_diagnoses *found   = NULL;
-    int           code    = HL_EXIT_OK;
+    HL_HELD(hl_profile_free) hl_profile     *profile = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *before  = NULL;
+    HL_HELD(hl_trace_free) hl_trace         *trace   = NULL;
+    HL_HELD(hl_diagnoses_free) hl_diagnoses *found   = NULL;
 
-    hl_status status = hl_profile_load(&profile, request->profiles.items[0]);
-    if (status == HL_OK && request->profiles.count > 1)
-        status = hl_profile_load(&before, request->profiles.items[1]);
-    if (status == HL_OK)
-        status = hl_diagnose(&found, profile, before, &request->thresholds);
-    if (status == HL_OK && request->trace_path != NULL)
-        status = add_trace(found, request);
-    if (status != HL_OK) {
-        hl_complain("diagnose", "%s", hl_explain(status));
-        code = hl_exit_for(status);
-    } else {
-        code = report(request, found);
+    HL_CALL("diagnose", hl_profile_load(&profile, request->paths.items[0]));
+    if (request->paths.count > 1)
+        HL_CALL("diagnose", hl_profile_load(&before, request->paths.items[1]));
+    HL_CALL("diagnose", hl_diagnose(&found, profile, before, &request->thresholds));
+    if (request->trace_path != NULL) { /* tells what a profile cannot */
+        HL_CALL("diagnose", hl_trace_load(&trace, request->trace_path));
+        HL_CALL("diagnose", hl_diagnose_trace(found, trace, &request->thresholds));
     }
-    hl_diagnoses_free(found);
-    hl_profile_free(before);
-    hl_profile_free(profile);
-    return code;
-}
-
-/* With --try the arguments are MODEL TEXT... */
-static int try_mitigations(const diagnose_request *request, const hl_usage *usage,
-                           const hl_window_options *windows, const hl_adjustment *wanted,
-                           const hl_gate_arguments *gates, double sampling)
-{
-    if (request->profiles.count < 2)
-        return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
-                                 request->profiles.count);
-    if (request->fail_on != NULL || request->trace_path != NULL)
-        return hl_options_refuse(usage, "--try and %s: only one of them",
-                                 request->fail_on != NULL ? "--fail-on" : "--trace");
-    return try_all(&(try_request){ .model_path = request->profiles.items[0],
-                                   .texts      = request->profiles.items + 1,
-                                   .n_texts    = request->profiles.count - 1,
-                                   .windows    = *windows,
-                                   .thresholds = &request->thresholds,
-                                   .wanted     = *wanted,
-                                   .gates      = *gates,
-                                   .sampling   = sampling,
-                                   .n_threads  = (int32_t)request->common.n_threads,
-                                   .json       = request->common.json,
-                                   .quiet      = request->common.quiet });
+    return report(request, found);
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -598,64 +507,36 @@ static const char about[] =
 
 int hl_command_diagnose(int argc, char **argv)
 {
-    diagnose_request  request  = { .thresholds = hl_thresholds_default() };
-    hl_option_list    given    = { 0 };
-    hl_window_options windows  = { .max_tokens = 8192 };
-    hl_adjustment     wanted   = { 0 };
-    int64_t           kept     = 1;
-    hl_gate_arguments gates    = { 0 };
-    double            sampling = 0.0;
-    bool              attempt  = false;
-    const char       *special  = NULL;
+    diagnose_request request = { .thresholds = hl_thresholds_default(),
+                                 .windows    = { .max_tokens = 8192 },
+                                 .adjust     = HL_ADJUST_ARGUMENTS };
 
     hl_option options[] = {
-        { "fail-on", 0, HL_OPTION_TEXT, &request.fail_on, "NAME,...",
-          "exit status 1 if one of these is found (any: all)", 0, 0 },
-        { "threshold", 0, HL_OPTION_LIST, &given, "NAME=VALUE",
-          "another threshold; may be repeated", 0, 0 },
-        { "trace", 0, HL_OPTION_TEXT, &request.trace_path, "FILE",
-          "attention-locking, from headlight generate --trace", 0, 0 },
-        { "verbose", 'v', HL_OPTION_FLAG, &request.verbose, NULL,
-          "heads, counter-evidence and mitigation of all", 0, 0 },
-        { "try", 0, HL_OPTION_FLAG, &attempt, NULL, "measure MODEL on TEXT, then with mitigations",
-          0, 0 },
-        { "temperature", 0, HL_OPTION_NUMBER, &wanted.temperature, "T",
-          "--try: attention scores divided by T", 0, 1000 },
-        { "sampling-temperature", 0, HL_OPTION_NUMBER, &sampling, "T",
-          "--try: what sampling at T changes instead", 0, 1000 },
-        { "window", 0, HL_OPTION_INT, &wanted.window, "N",
-          "--try: rows see N keys, and the first ones", 1, INT64_MAX },
-        { "window-sink", 0, HL_OPTION_INT, &kept, "K", "--window: so many first keys (1)", 0,
-          INT64_MAX },
-        { "rope-base", 0, HL_OPTION_NUMBER, &wanted.rope_base, "B", "--try: another theta", 1,
-          INT64_MAX },
-        { "rope-factor", 0, HL_OPTION_NUMBER, &wanted.rope_factor, "F",
-          "--try: positions divided by F", 0, 1000000 },
-        { "context", 'c', HL_OPTION_INT, &windows.context, "N", "--try: tokens of a window", 1,
-          INT64_MAX },
-        { "max-tokens", 0, HL_OPTION_INT, &windows.max_tokens, "N",
-          "--try: stop after N tokens (8192)", 1, INT64_MAX },
-        HL_SPECIAL_OPTION(&special),
-        HL_GATE_OPTIONS(&gates),
+        HL_TEXT("fail-on", 0, &request.fail_on, "NAME,...",
+                "exit status 1 if one of these is found (any: all)"),
+        HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "another threshold; may be repeated"),
+        HL_TEXT("trace", 0, &request.trace_path, "FILE",
+                "attention-locking, from headlight generate --trace"),
+        HL_FLAG("verbose", 'v', &request.verbose, "heads, counter-evidence and mitigation of all"),
+        HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT, then with mitigations"),
+        HL_TEMPERATURE_OPTION("--try: ", &request.adjust),
+        HL_NUMBER("sampling-temperature", 0, &request.sampling, "T",
+                  "--try: what sampling at T changes instead", 0, 1000),
+        HL_ADJUST_OPTIONS("--try: ", &request.adjust),
+        HL_WINDOW_OPTIONS("--try", "8192", &request.windows),
+        HL_GATE_OPTIONS(&request.gates),
         { 0 },
     };
     hl_usage usage = { "diagnose", "PROFILE [BEFORE] | --try MODEL TEXT...", about, options };
 
-    int code = hl_options_parse(&request.profiles, &request.common, &usage, argc, argv);
-    if (code == HL_OPTIONS_GO_ON)
-        code = hl_threshold_options_set(&request.thresholds, &given, &usage);
-    if (code == HL_OPTIONS_GO_ON)
-        code = hl_diagnosis_list_check(request.fail_on, &usage);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    wanted.window_sink = kept > 0 ? kept : -1;
-    windows.around     = hl_special_option(special);
-    if (attempt)
-        return try_mitigations(&request, &usage, &windows, &wanted, &gates, sampling);
-    if (gates.path != NULL || gates.off != NULL)
+    HL_PASS(hl_options_parse(&request.paths, &request.common, &usage, argc, argv));
+    HL_PASS(hl_threshold_options_set(&request.thresholds, &request.given, &usage));
+    HL_PASS(hl_diagnosis_list_check(request.fail_on, &usage));
+    if (request.attempt)
+        return try_mitigations(&request, &usage);
+    if (hl_gate_options_given(&request.gates))
         return hl_options_refuse(&usage, "--gates and --off are for --try, which runs a model");
-    if (request.profiles.count < 1 || request.profiles.count > 2)
-        return hl_options_refuse(&usage, "wanted one or two profiles, got %d",
-                                 request.profiles.count);
+    if (request.paths.count < 1 || request.paths.count > 2)
+        return hl_options_refuse(&usage, "wanted one or two profiles, got %d", request.paths.count);
     return diagnose(&request);
 }

@@ -15,6 +15,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "input.h"
 #include "last_word.h"
 #include "options.h"
@@ -43,21 +44,6 @@ typedef struct eval_speed {
     size_t   kv_bytes;   /* of the cache, a token */
 } eval_speed;
 
-typedef struct eval_report {
-    const char               *model;
-    int64_t                   n_ctx;
-    int64_t                   stride;
-    const char               *special; /* where it stands; NULL: the tokenizer adds nothing */
-    hl_nll                    total;
-    eval_text                *texts; /* (n_texts); --per-document sorts them */
-    int                       n_texts;
-    bool                      per_document;
-    const eval_last_word     *last_word; /* NULL: not wanted, as what follows */
-    const hl_agreement_total *agreement;
-    const char               *reference; /* what it agrees with */
-    const eval_speed         *speed;
-} eval_report;
-
 enum { SPEED_TOKENS = 512 };
 
 typedef struct eval_request {
@@ -65,7 +51,7 @@ typedef struct eval_request {
     hl_arguments      arguments; /* the model, then texts */
     const char       *tokenizer_path;
     const char       *reference_path;
-    const char       *special;
+    hl_around         special;
     int64_t           n_ctx;
     int64_t           stride;
     int64_t           max_tokens;
@@ -83,11 +69,12 @@ typedef struct evaluation {
     hl_tokenizer       *tokenizer;
     hl_around_tokens    around; /* each window; with --special window */
     hl_perplexity      *perplexity;
-    eval_text          *texts; /* (n_texts) */
+    eval_text          *texts; /* (n_texts); --per-document sorts them */
     int                 n_texts;
     eval_last_word      last_word;
     int64_t             first[SPEED_TOKENS]; /* tokens, for --speed */
     int64_t             n_first;
+    eval_speed          speed; /* with --speed */
     hl_progress         progress;
     double              before; /* the share of the file that is done, and */
     double              part;   /* of it, the document that is being scored */
@@ -127,48 +114,35 @@ static int check_request(const eval_request *request, const hl_usage *usage)
     if (request->n_ctx != 0 && request->stride > request->n_ctx)
         return hl_options_refuse(usage, "--stride %lld would leave gaps between windows of %lld",
                                  (long long)request->stride, (long long)request->n_ctx);
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int parse_request(eval_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "context", 'c', HL_OPTION_INT, &request->n_ctx, "N",
-          "tokens of a window (the model's, at most 4096)", 2, 1 << 30 },
-        { "stride", 's', HL_OPTION_INT, &request->stride, "N",
-          "from one window to the next (--context)", 1, 1 << 30 },
-        { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
-          "the first N tokens of every text (all)", 1, INT64_MAX },
+        HL_INT("context", 'c', &request->n_ctx, "N",
+               "tokens of a window (the model's, at most 4096)", 2, 1 << 30),
+        HL_INT("stride", 's', &request->stride, "N", "from one window to the next (--context)", 1,
+               1 << 30),
+        HL_INT("max-tokens", 'n', &request->max_tokens, "N",
+               "the first N tokens of every text (all)", 1, INT64_MAX),
         HL_SPECIAL_OPTION(&request->special),
-        { "per-document", 'd', HL_OPTION_FLAG, &request->per_document, NULL,
-          "a line for every text, the hardest first", 0, 0 },
-        { "last-word", 0, HL_OPTION_FLAG, &request->last_word, NULL,
-          "how often the last word of a text is foretold, as LAMBADA", 0, 0 },
-        { "reference", 'r', HL_OPTION_TEXT, &request->reference_path, "MODEL",
-          "compare predictions with this model's", 0, 0 },
-        { "speed", 0, HL_OPTION_FLAG, &request->speed, NULL,
-          "time prefill and decoding; memory, bytes of files and cache", 0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-          "use this one instead of the model's own", 0, 0 },
+        HL_FLAG("per-document", 'd', &request->per_document,
+                "a line for every text, the hardest first"),
+        HL_FLAG("last-word", 0, &request->last_word,
+                "how often the last word of a text is foretold, as LAMBADA"),
+        HL_TEXT("reference", 'r', &request->reference_path, "MODEL",
+                "compare predictions with this model's"),
+        HL_FLAG("speed", 0, &request->speed,
+                "time prefill and decoding; memory, bytes of files and cache"),
+        HL_TOKENIZER_OPTION(&request->tokenizer_path),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
     const hl_usage usage = { "eval", "MODEL TEXT...", description, options };
-    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
 
-    return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
-}
-
-static int fail(hl_status status)
-{
-    hl_complain("eval", "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
-static int out_of_memory(void)
-{
-    hl_complain("eval", "out of memory");
-    return HL_EXIT_RESOURCES;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
+    return check_request(request, &usage);
 }
 
 /* --------------------------------------------------------------------- opening */
@@ -182,11 +156,6 @@ static hl_status show_progress(void *context, int64_t n_tokens, int64_t n_total)
     return HL_OK;
 }
 
-static bool has_gates(const eval_request *request)
-{
-    return request->gates.path != NULL || request->gates.off != NULL;
-}
-
 /* Another model, or the same one with all heads as they are. */
 static hl_status open_reference(evaluation *e)
 {
@@ -194,29 +163,14 @@ static hl_status open_reference(evaluation *e)
     const char          *path    = request->reference_path;
     hl_agreement_options options = { .n_threads = (int32_t)request->common.n_threads };
 
-    if (path == NULL && has_gates(request))
+    if (path == NULL && hl_gate_options_given(&request->gates))
         path = request->arguments.items[0];
     if (path == NULL)
         return HL_OK;
-    options.n_ctx    = hl_perplexity_context(e->perplexity, &options.stride);
-    options.around   = e->around;
-    hl_status status = hl_model_open(&e->reference, path);
-    if (status == HL_OK)
-        status = hl_agreement_open(&e->agreement, e->model, e->reference, &options);
-    return status;
-}
-
-static int open_tokenizer(evaluation *e)
-{
-    const char *asked  = e->request->tokenizer_path;
-    const char *own    = hl_model_get_info(e->model)->tokenizer_path;
-    hl_status   status = hl_tokenizer_open(&e->tokenizer, asked != NULL ? asked : own);
-
-    if (status == HL_NOT_FOUND && asked == NULL) {
-        hl_complain("eval", "%s (--tokenizer PATH gives one)", hl_error_message());
-        return HL_EXIT_INPUT;
-    }
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
+    options.n_ctx  = hl_perplexity_context(e->perplexity, &options.stride);
+    options.around = e->around;
+    HL_NEED(hl_model_open(&e->reference, path));
+    return hl_agreement_open(&e->agreement, e->model, e->reference, &options);
 }
 
 static int open_evaluation(evaluation *e)
@@ -227,22 +181,17 @@ static int open_evaluation(evaluation *e)
                                       .n_threads = (int32_t)request->common.n_threads,
                                       .progress  = show_progress,
                                       .context   = e };
-    hl_status             status  = hl_model_open(&e->model, request->arguments.items[0]);
 
-    if (status == HL_OK)
-        status = hl_gate_options_apply(e->model, &request->gates, "eval", request->common.quiet);
-    if (status == HL_OK && hl_model_get_info(e->model)->is_encoder) /* it says why not */
-        status = hl_perplexity_open(&e->perplexity, e->model, &options);
-    int code = status == HL_OK ? open_tokenizer(e) : fail(status);
-    if (code != HL_EXIT_OK)
-        return code;
-    if (hl_special_option(request->special) == HL_AROUND_WINDOW)
+    HL_CALL("eval", hl_model_options_open(&e->model, request->arguments.items[0], &request->gates,
+                                          "eval", request->common.quiet));
+    if (hl_model_get_info(e->model)->is_encoder) /* it says why not */
+        HL_CALL("eval", hl_perplexity_open(&e->perplexity, e->model, &options));
+    HL_PASS(hl_tokenizer_needed(&e->tokenizer, e->model, request->tokenizer_path, "eval"));
+    if (request->special == HL_AROUND_WINDOW)
         e->around = hl_tokenizer_around(e->tokenizer);
     options.around = e->around;
-    status         = hl_perplexity_open(&e->perplexity, e->model, &options);
-    if (status == HL_OK)
-        status = open_reference(e);
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
+    HL_CALL("eval", hl_perplexity_open(&e->perplexity, e->model, &options));
+    return hl_finish("eval", open_reference(e));
 }
 
 static void close_evaluation(evaluation *e)
@@ -284,16 +233,14 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 {
     size_t n = encoding->n_tokens;
 
-    *out = (eval_tokens){ .ids     = malloc((n + 1) * sizeof *out->ids),
+    *out = (eval_tokens){ .ids     = hl_encoding_tokens(encoding),
                           .n_bytes = malloc((n + 1) * sizeof *out->n_bytes),
                           .nll     = malloc((n + 1) * sizeof *out->nll),
                           .top     = malloc((n + 1) * sizeof *out->top),
                           .n       = most > 0 && most < (int64_t)n ? most : (int64_t)n };
     if (out->ids == NULL || out->n_bytes == NULL || out->nll == NULL || out->top == NULL)
-        return out_of_memory();
+        return hl_finish("eval", HL_NO_MEMORY);
     count_bytes(out->n_bytes, encoding);
-    for (size_t i = 0; i < n; i++)
-        out->ids[i] = encoding->ids[i];
     return HL_EXIT_OK;
 }
 
@@ -331,82 +278,66 @@ static void keep_first(evaluation *e, const eval_tokens *tokens)
         e->first[e->n_first++] = tokens->ids[i];
 }
 
-static hl_status score_tokens(hl_nll *out, evaluation *e, const eval_tokens *tokens)
-{
-    hl_scored_text text   = { .tokens   = tokens->ids,
-                              .n_tokens = tokens->n,
-                              .n_bytes  = tokens->n_bytes,
-                              .nll      = tokens->nll,
-                              .top      = e->request->last_word ? tokens->top : NULL };
-    hl_status      status = hl_perplexity_add(out, e->perplexity, &text);
-
-    if (status == HL_OK && e->agreement != NULL && out->n_broken == 0)
-        status = hl_agreement_add(e->agreement, tokens->ids, tokens->n);
-    return status;
-}
-
 static int score_document(hl_nll *out, evaluation *e, const hl_input_document *document)
 {
-    hl_encoding      *encoding = NULL;
-    hl_encode_options options  = { .add_special = hl_special_option(e->request->special) ==
-                                                  HL_AROUND_DOCUMENT };
-    eval_tokens       tokens   = { 0 };
-    hl_status         status =
-        hl_tokenizer_encode(&encoding, e->tokenizer, document->text, document->n_bytes, &options);
-    int code = status == HL_OK ? HL_EXIT_OK : fail(status);
+    const eval_request *request = e->request;
+    hl_encode_options   options = { .add_special = request->special == HL_AROUND_DOCUMENT };
 
-    if (code == HL_EXIT_OK)
-        code = hl_check_encoding(encoding, e->model, e->request->tokenizer_path, "eval");
-    if (code == HL_EXIT_OK)
-        code = make_tokens(&tokens, encoding, e->request->max_tokens);
-    if (code == HL_EXIT_OK) {
-        status = score_tokens(out, e, &tokens);
-        code   = status == HL_OK ? HL_EXIT_OK : fail(status);
-    }
-    if (code == HL_EXIT_OK && e->request->last_word)
+    HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
+    HL_KEPT(free_tokens) eval_tokens       tokens   = { 0 };
+
+    HL_CALL("eval", hl_tokenizer_encode(&encoding, e->tokenizer, document->text, document->n_bytes,
+                                        &options));
+    HL_PASS(hl_check_encoding(encoding, e->model, request->tokenizer_path, "eval"));
+    HL_PASS(make_tokens(&tokens, encoding, request->max_tokens));
+    HL_CALL("eval",
+            hl_perplexity_add(out, e->perplexity,
+                              &(hl_scored_text){ .tokens   = tokens.ids,
+                                                 .n_tokens = tokens.n,
+                                                 .n_bytes  = tokens.n_bytes,
+                                                 .nll      = tokens.nll,
+                                                 .top = request->last_word ? tokens.top : NULL }));
+    if (e->agreement != NULL && out->n_broken == 0)
+        HL_CALL("eval", hl_agreement_add(e->agreement, tokens.ids, tokens.n));
+    if (request->last_word)
         judge_last_word(&e->last_word, &tokens, encoding, document);
-    if (code == HL_EXIT_OK)
-        keep_first(e, &tokens);
-    free_tokens(&tokens);
-    hl_encoding_free(encoding);
-    return code;
+    keep_first(e, &tokens);
+    return HL_EXIT_OK;
 }
 
-/* Room for so many texts more, whose names go over to them. */
-static int grow_texts(evaluation *e, int more)
+/* The documents' names go over to the texts. */
+static int score_documents(evaluation *e, hl_input_documents *documents)
 {
-    size_t     count = (size_t)e->n_texts + (size_t)more;
+    size_t     count = (size_t)e->n_texts + (size_t)documents->count;
     eval_text *texts = realloc(e->texts, (count + 1) * sizeof *texts);
 
     if (texts == NULL)
-        return out_of_memory();
+        return hl_finish("eval", HL_NO_MEMORY);
     e->texts = texts;
+    e->part  = 1.0 / documents->count;
+    for (int i = 0; i < documents->count; i++) {
+        eval_text *text = &e->texts[e->n_texts++];
+
+        *text                    = (eval_text){ .name = documents->items[i].name };
+        documents->items[i].name = NULL;
+        e->before                = (double)i / documents->count;
+        HL_PASS(score_document(&text->nll, e, &documents->items[i]));
+        if (text->nll.n_broken > 0)
+            hl_complain("eval", "%s: %lld of %lld losses are not finite, the first at token %lld",
+                        text->name, (long long)text->nll.n_broken, (long long)text->nll.n_scored,
+                        (long long)text->nll.first_broken);
+    }
     return HL_EXIT_OK;
 }
 
 static int score_file(evaluation *e, const char *path)
 {
-    hl_input_documents documents;
-    int                code = hl_input_documents_read(&documents, path, "eval");
+    HL_KEPT(hl_input_documents_free) hl_input_documents documents = { 0 };
 
-    if (code == HL_EXIT_OK)
-        code = grow_texts(e, documents.count);
+    HL_PASS(hl_input_documents_read(&documents, path, "eval"));
     hl_progress_start(&e->progress, stderr, "scoring", e->request->common.quiet);
-    for (int i = 0; i < documents.count && code == HL_EXIT_OK; i++) {
-        eval_text *text = &e->texts[e->n_texts++];
-
-        *text                   = (eval_text){ .name = documents.items[i].name };
-        documents.items[i].name = NULL;
-        e->before               = (double)i / documents.count;
-        e->part                 = 1.0 / documents.count;
-        code                    = score_document(&text->nll, e, &documents.items[i]);
-        if (code == HL_EXIT_OK && text->nll.n_broken > 0)
-            hl_complain("eval", "%s: %lld of %lld losses are not finite, the first at token %lld",
-                        text->name, (long long)text->nll.n_broken, (long long)text->nll.n_scored,
-                        (long long)text->nll.first_broken);
-    }
+    int code = score_documents(e, &documents);
     hl_progress_end(&e->progress);
-    hl_input_documents_free(&documents);
     return code;
 }
 
@@ -452,25 +383,6 @@ static size_t file_bytes_of(const char *path)
  * are functions of the mean, so their ranges are the images of its ends. */
 #define HALF_WIDTH 1.96
 
-/* 1,234,567 in one of four static buffers. */
-static const char *grouped(int64_t number)
-{
-    static char buffers[4][32];
-    static int  next;
-    char        digits[24];
-    char       *out    = buffers[next++ % 4];
-    int         length = snprintf(digits, sizeof digits, "%lld", (long long)number);
-    int         used   = 0;
-
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0)
-            out[used++] = ',';
-        out[used++] = digits[i];
-    }
-    out[used] = '\0';
-    return out;
-}
-
 /* --------------------------------------------------------------------- as text */
 
 /* The value and, where there is one, its range. */
@@ -492,7 +404,7 @@ static void print_total(const hl_nll *nll)
         return;
     }
     if (nll->n_broken > 0) {
-        printf("  not finite: %s of the losses\n", grouped(nll->n_broken));
+        printf("  not finite: %s of the losses\n", hl_grouped(nll->n_broken));
         return;
     }
     print_line("nats/token", nll->mean, nll->mean - half, nll->mean + half);
@@ -529,31 +441,31 @@ static void print_last_word(const eval_last_word *words)
     printf("\n");
     print_line("last word", (double)words->n_right / (double)words->n_words, low, high);
     printf("  %-11s %10.4f   of the last word, over %s documents\n", "perplexity",
-           exp(words->nll / (double)words->n_words), grouped(words->n_words));
+           exp(words->nll / (double)words->n_words), hl_grouped(words->n_words));
 }
 
-static void print_agreement(const hl_agreement_total *total, const char *reference)
+static void print_agreement(hl_agreement_total total, const char *reference)
 {
-    double half = HALF_WIDTH * total->kl_error;
+    double half = HALF_WIDTH * total.kl_error;
 
-    printf("\n  against %s, %s predictions:\n", hl_shown(reference), grouped(total->n_tokens));
-    printf("  %-11s %10.6f", "KL, nats", total->kl);
+    printf("\n  against %s, %s predictions:\n", hl_shown(reference), hl_grouped(total.n_tokens));
+    printf("  %-11s %10.6f", "KL, nats", total.kl);
     if (!isnan(half))
-        printf("   %.6f to %.6f", total->kl - half, total->kl + half);
+        printf("   %.6f to %.6f", total.kl - half, total.kl + half);
     printf("\n");
-    print_line("same top-1", total->top1, NAN, NAN);
+    print_line("same top-1", total.top1, NAN, NAN);
 }
 
 static void print_speed(const eval_speed *s)
 {
     printf("\n  %-11s %10.1f tokens/s, %s tokens at once\n", "prefill",
-           (double)s->speed.n_prefill / s->speed.prefill_seconds, grouped(s->speed.n_prefill));
+           (double)s->speed.n_prefill / s->speed.prefill_seconds, hl_grouped(s->speed.n_prefill));
     printf("  %-11s %10.1f tokens/s, %s tokens one by one\n", "decode",
-           (double)s->speed.n_decode / s->speed.decode_seconds, grouped(s->speed.n_decode));
+           (double)s->speed.n_decode / s->speed.decode_seconds, hl_grouped(s->speed.n_decode));
     printf("  %-11s %10s bytes, the most that this process held\n", "memory",
-           grouped((int64_t)s->peak_bytes));
-    printf("  %-11s %10s bytes\n", "files", grouped((int64_t)s->file_bytes));
-    printf("  %-11s %10s bytes a token, as f32\n", "K/V cache", grouped((int64_t)s->kv_bytes));
+           hl_grouped((int64_t)s->peak_bytes));
+    printf("  %-11s %10s bytes\n", "files", hl_grouped((int64_t)s->file_bytes));
+    printf("  %-11s %10s bytes a token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
 }
 
 static void print_range_note(const hl_colours *colours, const hl_nll *nll)
@@ -561,7 +473,7 @@ static void print_range_note(const hl_colours *colours, const hl_nll *nll)
     if (isnan(nll->standard_error))
         return;
     printf("\n%s  Ranges of 95%%, from the spread over %s %s.%s\n", colours->dim,
-           grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
+           hl_grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
            nll->over_texts ? "texts" : "windows", colours->plain);
 }
 
@@ -576,54 +488,64 @@ static int compare_texts(const void *left, const void *right)
     return a->mean > b->mean ? -1 : a->mean < b->mean;
 }
 
-static void print_texts(const hl_colours *colours, const eval_report *report)
+static void print_texts(const hl_colours *colours, const evaluation *e)
 {
     printf("\n%s  %11s %11s %11s %10s  %s%s\n", colours->dim, "scored", "nats/token", "perplexity",
            "bits/byte", "text", colours->plain);
-    for (int i = 0; i < report->n_texts; i++) {
-        const hl_nll *nll = &report->texts[i].nll;
+    for (int i = 0; i < e->n_texts; i++) {
+        const hl_nll *nll = &e->texts[i].nll;
 
+        printf("  %11s ", hl_grouped(nll->n_scored));
         if (nll->n_scored == 0 || nll->n_broken > 0)
-            printf("  %11s %11s %11s %10s  %s\n", grouped(nll->n_scored), "-", "-", "-",
-                   hl_shown(report->texts[i].name));
+            printf("%11s %11s %10s", "-", "-", "-");
         else
-            printf("  %11s %11.4f %11.2f %10.4f  %s\n", grouped(nll->n_scored), nll->mean,
-                   nll->perplexity, nll->bits_per_byte, hl_shown(report->texts[i].name));
+            printf("%11.4f %11.2f %10.4f", nll->mean, nll->perplexity, nll->bits_per_byte);
+        printf("  %s\n", hl_shown(e->texts[i].name));
     }
 }
 
-static void sort_texts(const eval_report *report)
+/* NULL where the tokenizer adds nothing: all ways are one. */
+static const char *special_of(const evaluation *e)
 {
-    if (report->per_document)
-        qsort(report->texts, (size_t)report->n_texts, sizeof *report->texts, compare_texts);
+    hl_around_tokens around = hl_tokenizer_around(e->tokenizer);
+
+    return around.n_before + around.n_after > 0 ? hl_around_name((size_t)e->request->special)
+                                                : NULL;
 }
 
-static void print_text(const eval_report *report)
+/* What is compared with. */
+static const char *reference_of(const eval_request *request)
 {
-    hl_colours    colours = hl_terminal_colours(stdout);
-    const hl_nll *total   = &report->total;
+    return request->reference_path != NULL ? request->reference_path : "the model without gates";
+}
 
-    sort_texts(report);
+static void print_text(const evaluation *e)
+{
+    const eval_request *request = e->request;
+    hl_colours          colours = hl_terminal_colours(stdout);
+    hl_nll              total   = hl_perplexity_total(e->perplexity);
+    int64_t             stride  = 0;
+    int64_t             n_ctx   = hl_perplexity_context(e->perplexity, &stride);
 
-    printf("%s%s%s  %s text%s, %s tokens, %s scored; windows of %s", colours.bold,
-           hl_shown(report->model), colours.plain, grouped(report->n_texts),
-           report->n_texts == 1 ? "" : "s", grouped(total->n_tokens), grouped(total->n_scored),
-           grouped(report->n_ctx));
-    if (report->stride != report->n_ctx)
-        printf(", stride %s", grouped(report->stride));
-    if (report->special != NULL)
-        printf(", special tokens: %s", report->special);
+    printf("%s%s%s  %s text%s, %s tokens, ", colours.bold, hl_shown(request->arguments.items[0]),
+           colours.plain, hl_grouped(e->n_texts), e->n_texts == 1 ? "" : "s",
+           hl_grouped(total.n_tokens));
+    printf("%s scored; windows of %s", hl_grouped(total.n_scored), hl_grouped(n_ctx));
+    if (stride != n_ctx)
+        printf(", stride %s", hl_grouped(stride));
+    if (special_of(e) != NULL)
+        printf(", special tokens: %s", special_of(e));
     printf("\n\n");
-    print_total(total);
-    if (report->last_word != NULL)
-        print_last_word(report->last_word);
-    if (report->agreement != NULL)
-        print_agreement(report->agreement, report->reference);
-    if (report->speed != NULL)
-        print_speed(report->speed);
-    if (report->per_document)
-        print_texts(&colours, report);
-    print_range_note(&colours, total);
+    print_total(&total);
+    if (request->last_word)
+        print_last_word(&e->last_word);
+    if (e->agreement != NULL)
+        print_agreement(hl_agreement_get(e->agreement), reference_of(request));
+    if (request->speed)
+        print_speed(&e->speed);
+    if (request->per_document)
+        print_texts(&colours, e);
+    print_range_note(&colours, &total);
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -643,13 +565,13 @@ static json_t *make_nll(const hl_nll *nll)
                      "broken_losses", (json_int_t)nll->n_broken);
 }
 
-static json_t *make_texts(const eval_report *report)
+static json_t *make_texts(const evaluation *e)
 {
     json_t *texts = json_array();
 
-    for (int i = 0; i < report->n_texts; i++) {
-        json_t *object = make_nll(&report->texts[i].nll);
-        json_object_set_new(object, "name", hl_value_name(report->texts[i].name));
+    for (int i = 0; i < e->n_texts; i++) {
+        json_t *object = make_nll(&e->texts[i].nll);
+        json_object_set_new(object, "name", hl_value_name(e->texts[i].name));
         json_array_append_new(texts, object);
     }
     return texts;
@@ -670,13 +592,12 @@ static json_t *make_last_word(const eval_last_word *words)
                      (json_int_t)words->n_right, "words", (json_int_t)words->n_words);
 }
 
-static json_t *make_agreement(const hl_agreement_total *total, const char *reference)
+static json_t *make_agreement(hl_agreement_total total, const char *reference)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "reference", hl_value_name(reference), "kl",
-                     hl_value_number(total->kl), "kl_standard_error",
-                     hl_value_number(total->kl_error), "top1_agreement",
-                     hl_value_number(total->top1), "tokens", (json_int_t)total->n_tokens, "windows",
-                     (json_int_t)total->n_windows);
+                     hl_value_number(total.kl), "kl_standard_error",
+                     hl_value_number(total.kl_error), "top1_agreement", hl_value_number(total.top1),
+                     "tokens", (json_int_t)total.n_tokens, "windows", (json_int_t)total.n_windows);
 }
 
 static json_t *make_speed(const eval_speed *s)
@@ -691,109 +612,75 @@ static json_t *make_speed(const eval_speed *s)
                      (json_int_t)s->file_bytes, "kv_bytes_per_token", (json_int_t)s->kv_bytes);
 }
 
-/* false when memory is out. */
-static bool print_json(const eval_report *report)
+static int print_json(const evaluation *e)
 {
-    json_t *root =
-        json_pack("{s:o, s:I, s:I, s:i, s:o}", "model", hl_value_name(report->model), "context",
-                  (json_int_t)report->n_ctx, "stride", (json_int_t)report->stride, "texts",
-                  report->n_texts, "total", make_nll(&report->total));
+    const eval_request *request = e->request;
+    hl_nll              total   = hl_perplexity_total(e->perplexity);
+    int64_t             stride  = 0;
+    int64_t             n_ctx   = hl_perplexity_context(e->perplexity, &stride);
+    json_t             *root =
+        json_pack("{s:o, s:I, s:I, s:i, s:o}", "model", hl_value_name(request->arguments.items[0]),
+                  "context", (json_int_t)n_ctx, "stride", (json_int_t)stride, "texts", e->n_texts,
+                  "total", make_nll(&total));
 
-    sort_texts(report);
-    if (root != NULL && report->special != NULL)
-        json_object_set_new(root, "special", json_string(report->special));
-    if (root != NULL && report->last_word != NULL)
-        json_object_set_new(root, "last_word", make_last_word(report->last_word));
-    if (root != NULL && report->agreement != NULL)
+    if (special_of(e) != NULL)
+        json_object_set_new(root, "special", json_string(special_of(e)));
+    if (request->last_word)
+        json_object_set_new(root, "last_word", make_last_word(&e->last_word));
+    if (e->agreement != NULL)
         json_object_set_new(root, "agreement",
-                            make_agreement(report->agreement, report->reference));
-    if (root != NULL && report->speed != NULL)
-        json_object_set_new(root, "speed", make_speed(report->speed));
-    if (root != NULL && report->per_document)
-        json_object_set_new(root, "documents", make_texts(report));
-    bool good = hl_put_json(root, JSON_INDENT(1));
-    printf("\n");
-    json_decref(root);
-    return good;
+                            make_agreement(hl_agreement_get(e->agreement), reference_of(request)));
+    if (request->speed)
+        json_object_set_new(root, "speed", make_speed(&e->speed));
+    if (request->per_document)
+        json_object_set_new(root, "documents", make_texts(e));
+    return hl_print_json(root, JSON_INDENT(1));
 }
 
-/* ------------------------------------------------------------------ the report */
+/* ----------------------------------------------------------------- the command */
 
-static int measure_speed(eval_speed *out, const evaluation *e)
+static int measure_speed(evaluation *e)
 {
-    hl_speed_options options = { .n_threads = (int32_t)e->request->common.n_threads };
+    hl_speed_options options = { .n_threads = (int32_t)e->request->common.n_threads,
+                                 .n_decode  = e->n_first < 32 ? e->n_first : 32 };
     struct rusage    usage;
 
-    if (e->n_first < 2) {
-        hl_complain("eval", "--speed: the texts have %lld tokens, wanted 2 or more",
-                    (long long)e->n_first);
-        return HL_EXIT_INPUT;
-    }
-    options.n_decode = e->n_first < 32 ? e->n_first : 32;
-    hl_status status = hl_measure_speed(&out->speed, e->model, e->first, e->n_first, &options);
-    if (status != HL_OK)
-        return fail(status);
+    if (e->n_first < 2)
+        return hl_give_up(HL_EXIT_INPUT, "eval",
+                          "--speed: the texts have %lld tokens, wanted 2 or more",
+                          (long long)e->n_first);
+    HL_CALL("eval", hl_measure_speed(&e->speed.speed, e->model, e->first, e->n_first, &options));
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        out->peak_bytes = (size_t)usage.ru_maxrss * 1024; /* in KiB here */
-    out->file_bytes = file_bytes_of(e->request->arguments.items[0]);
-    out->kv_bytes   = hl_model_get_info(e->model)->kv_bytes_f32;
+        e->speed.peak_bytes = (size_t)usage.ru_maxrss * 1024; /* in KiB here */
+    e->speed.file_bytes = file_bytes_of(e->request->arguments.items[0]);
+    e->speed.kv_bytes   = hl_model_get_info(e->model)->kv_bytes_f32;
     return HL_EXIT_OK;
 }
 
-/* NULL where the tokenizer adds nothing: all ways are one. */
-static const char *special_of(const evaluation *e)
+static int evaluate(evaluation *e)
 {
-    hl_around_tokens around = hl_tokenizer_around(e->tokenizer);
-    hl_around        way    = hl_special_option(e->request->special);
+    const eval_request *request = e->request;
 
-    return around.n_before + around.n_after > 0 ? hl_around_name((size_t)way) : NULL;
-}
-
-static int print_report(const evaluation *e, const eval_speed *speed)
-{
-    const eval_request *request   = e->request;
-    hl_agreement_total  agreement = { 0 };
-    eval_report         report    = { .model        = request->arguments.items[0],
-                                      .total        = hl_perplexity_total(e->perplexity),
-                                      .texts        = e->texts,
-                                      .n_texts      = e->n_texts,
-                                      .per_document = request->per_document,
-                                      .special      = special_of(e),
-                                      .last_word    = request->last_word ? &e->last_word : NULL,
-                                      .speed        = speed };
-
-    report.n_ctx = hl_perplexity_context(e->perplexity, &report.stride);
-    if (e->agreement != NULL) {
-        agreement        = hl_agreement_get(e->agreement);
-        report.agreement = &agreement;
-        report.reference =
-            request->reference_path != NULL ? request->reference_path : "the model without gates";
-    }
+    HL_PASS(open_evaluation(e));
+    for (int i = 1; i < request->arguments.count; i++)
+        HL_PASS(score_file(e, request->arguments.items[i]));
+    if (request->speed)
+        HL_PASS(measure_speed(e));
+    if (request->per_document)
+        qsort(e->texts, (size_t)e->n_texts, sizeof *e->texts, compare_texts);
     if (request->common.json)
-        return print_json(&report) ? HL_EXIT_OK : out_of_memory();
-    if (!request->common.quiet)
-        print_text(&report);
-    return HL_EXIT_OK;
+        print_json(e);
+    else if (!request->common.quiet)
+        print_text(e);
+    /* Losses that are not finite: it has been said of each text. */
+    return hl_perplexity_total(e->perplexity).n_broken > 0 ? HL_EXIT_INPUT : HL_EXIT_OK;
 }
 
 int hl_command_eval(int argc, char **argv)
 {
-    eval_request request = { 0 };
-    evaluation   e       = { .request = &request };
-    eval_speed   speed   = { 0 };
-    int          code    = parse_request(&request, argc, argv);
+    eval_request                         request = { 0 };
+    HL_KEPT(close_evaluation) evaluation e       = { .request = &request };
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    code = open_evaluation(&e);
-    for (int i = 1; i < request.arguments.count && code == HL_EXIT_OK; i++)
-        code = score_file(&e, request.arguments.items[i]);
-    if (code == HL_EXIT_OK && request.speed)
-        code = measure_speed(&speed, &e);
-    if (code == HL_EXIT_OK)
-        code = print_report(&e, request.speed ? &speed : NULL);
-    if (code == HL_EXIT_OK && hl_perplexity_total(e.perplexity).n_broken > 0)
-        code = HL_EXIT_INPUT; /* it has been said of each text */
-    close_evaluation(&e);
-    return code;
+    HL_PASS(parse_request(&request, argc, argv));
+    return evaluate(&e);
 }

@@ -18,64 +18,67 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
+#include "shared_options.h"
 #include "values.h"
 
 typedef struct info_request {
+    hl_common           common;
     const char         *path;
+    const char         *tokenizer_path; /* NULL: the model's own */
+    int64_t             n_ctx;          /* 0: the model's */
+    bool                tensors;        /* a line (an object) for every tensor  */
     const hl_model     *model;
-    const hl_tokenizer *tokenizer;         /* NULL: none, or none that can be read */
-    const char         *tokenizer_problem; /* why that is; "" where there is none  */
-    bool                tensors;           /* a line (an object) for every tensor  */
-    hl_session_memory   memory;            /* of a session with a cache in f16     */
+    const hl_tokenizer *tokenizer;    /* NULL: none, or none that can be read */
+    char                problem[256]; /* why that is; "" where there is none  */
+    hl_session_memory   memory;       /* of a session with a cache in f16     */
 } info_request;
 
 enum { LABEL = 13, WIDTH = 80, MAX_KINDS = 8 };
 
 /* ----------------------------------------------------------------------- lines */
 
-/* A line in the making; what does not fit is cut. */
-typedef struct line {
-    char   bytes[160];
-    size_t used;
-} line;
+/* The line in the making; what does not fit is cut. */
+typedef struct page {
+    hl_colours colours;
+    char       line[160];
+    size_t     used;
+} page;
 
-static void add(line *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(page *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void add(line *out, const char *format, ...)
+static void add(page *out, const char *format, ...)
 {
     va_list arguments;
 
     va_start(arguments, format);
-    int length =
-        vsnprintf(out->bytes + out->used, sizeof out->bytes - out->used, format, arguments);
+    int length = vsnprintf(out->line + out->used, sizeof out->line - out->used, format, arguments);
     va_end(arguments);
     if (length > 0)
         out->used += (size_t)length;
-    if (out->used >= sizeof out->bytes)
-        out->used = sizeof out->bytes - 1;
+    if (out->used >= sizeof out->line)
+        out->used = sizeof out->line - 1;
 }
 
 /* ", " before all but the first. */
-static const char *comma(const line *so_far)
+static const char *comma(const page *so_far)
 {
     return so_far->used > 0 ? ", " : "";
 }
 
-static void show(const hl_colours *colours, const char *label, const line *what)
+static void clear(page *out)
 {
-    printf("  %s%-*s%s%s\n", colours->dim, LABEL, label, colours->plain, what->bytes);
+    out->line[0] = '\0';
+    out->used    = 0;
 }
 
-/* 1234567 as "1,234,567". */
-static void add_number(line *out, int64_t number)
+/* Ends the line: what was added, behind a label. */
+static void show(page *out, const char *label)
 {
-    char digits[24];
-    int  n = snprintf(digits, sizeof digits, "%lld", (long long)number);
-
-    for (int i = 0; i < n; i++)
-        add(out, "%c%s", digits[i], i + 1 < n && (n - i - 1) % 3 == 0 ? "," : "");
+    printf("  %s%-*s%s%s\n", out->colours.dim, LABEL, label, out->colours.plain, out->line);
+    clear(out);
 }
 
 /* "237.0 MiB" */
@@ -91,69 +94,46 @@ static const char *as_bytes(char out[32], size_t bytes)
     return out;
 }
 
-/* ----------------------------------------------------------------------- title */
-
-/* The last part of a path, without slashes at its end. */
-static void base_name(char *out, size_t n_bytes, const char *path)
-{
-    size_t end = strlen(path);
-    while (end > 1 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    snprintf(out, n_bytes, "%.*s", (int)(end - begin), path + begin);
-}
-
-static void print_title(const hl_colours *colours, const hl_model_info *info, const char *path)
+static void print_title(page *out, const hl_model_info *info, const char *path)
 {
     char name[36];
-    line kind = { 0 };
 
-    base_name(name, sizeof name, path);
-    add(&kind, "%s, family %s, %s", info->is_encoder ? "encoder" : "decoder", info->family,
+    snprintf(name, sizeof name, "%s", hl_base_name(path));
+    add(out, "%s, family %s, %s", info->is_encoder ? "encoder" : "decoder", info->family,
         info->format);
     const char *shown = hl_shown(name);
-    printf("%s%s%s%*s\n\n", colours->bold, shown, colours->plain,
-           WIDTH - (int)hl_printable_width(shown), kind.bytes);
+    printf("%s%s%s%*s\n\n", out->colours.bold, shown, out->colours.plain,
+           WIDTH - (int)hl_printable_width(shown), out->line);
+    clear(out);
 }
 
 /* ------------------------------------------------------------ how it is stored */
 
-typedef struct dtype_sum {
-    int64_t n_tensors;
-    size_t  n_bytes;
-} dtype_sum;
-
-static void sum_dtypes(dtype_sum *sums, const hl_model *model)
+static void print_storage(page *out, const hl_model *model)
 {
+    struct {
+        int64_t n_tensors;
+        size_t  n_bytes;
+    } sums[HL_DTYPE_COUNT] = { 0 };
+    const char    *label   = "stored as";
+    char           bytes[32];
+    hl_tensor_info tensor;
+
     for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
-        hl_tensor_info tensor;
         if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
             continue;
         sums[tensor.dtype].n_tensors++;
         sums[tensor.dtype].n_bytes += tensor.n_bytes;
     }
-}
-
-static void print_storage(const hl_colours *colours, const hl_model *model)
-{
-    dtype_sum   sums[HL_DTYPE_COUNT] = { 0 };
-    const char *label                = "stored as";
-    line        params               = { 0 };
-    char        bytes[32];
-
-    add_number(&params, hl_model_get_info(model)->n_params);
-    show(colours, "parameters", &params);
-    sum_dtypes(sums, model);
+    add(out, "%s", hl_grouped(hl_model_get_info(model)->n_params));
+    show(out, "parameters");
     for (int dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
-        line words = { 0 };
         if (sums[dtype].n_tensors == 0)
             continue;
-        add(&words, "%-8s%5lld tensor%s%12s", hl_dtype_name((hl_dtype)dtype),
+        add(out, "%-8s%5lld tensor%s%12s", hl_dtype_name((hl_dtype)dtype),
             (long long)sums[dtype].n_tensors, sums[dtype].n_tensors == 1 ? " " : "s",
             as_bytes(bytes, sums[dtype].n_bytes));
-        show(colours, label, &words);
+        show(out, label);
         label = "";
     }
 }
@@ -173,204 +153,152 @@ static bool is_like(const hl_model *model, int64_t index, const hl_layer_info *l
     return hl_model_get_layer(&other, model, index) == HL_OK && layers_equal(&other, layer);
 }
 
-/* Is a layer before this one like it? */
-static bool seen_before(const hl_model *model, int64_t index, const hl_layer_info *layer)
+/* The first layer from `begin` on, and before `end`, that is like this one, or is not; `end`: none. */
+static int64_t find_layer(const hl_model *model, int64_t begin, int64_t end,
+                          const hl_layer_info *layer, bool like)
 {
-    for (int64_t i = 0; i < index; i++) {
-        if (is_like(model, i, layer))
-            return true;
-    }
-    return false;
+    while (begin < end && is_like(model, begin, layer) != like)
+        begin++;
+    return begin;
 }
 
 /* How a layer differs from what is said of all: "window of 12, no rope". */
-static line describe_layer(const hl_model_info *info, const hl_layer_info *layer)
+static void add_layer(page *out, const hl_model_info *info, const hl_layer_info *layer)
 {
-    line out = { 0 };
-
     if (layer->n_heads == 0)
-        add(&out, "no attention");
+        add(out, "no attention");
     else if (layer->window > 0)
-        add(&out, "window of %lld", (long long)layer->window);
+        add(out, "window of %lld", (long long)layer->window);
     else
-        add(&out, "all keys");
+        add(out, "all keys");
     if (layer->n_heads > 0 && layer->n_heads != info->n_heads)
-        add(&out, ", %lld heads", (long long)layer->n_heads);
+        add(out, ", %lld heads", (long long)layer->n_heads);
     if (layer->n_heads > 0 && layer->n_kv_heads != info->n_kv_heads)
-        add(&out, ", %lld K/V", (long long)layer->n_kv_heads);
+        add(out, ", %lld K/V", (long long)layer->n_kv_heads);
     if (layer->n_heads > 0 && info->rope[0] != '\0' && !layer->has_rope)
-        add(&out, ", no rope");
+        add(out, ", no rope");
     if (layer->has_rope && layer->rope_base != info->rope_base)
-        add(&out, ", theta %.10g", layer->rope_base);
+        add(out, ", theta %.10g", layer->rope_base);
     if (layer->d_mlp == 0)
-        add(&out, ", no MLP");
+        add(out, ", no MLP");
     else if (layer->n_experts == 0 && info->n_experts > 0)
-        add(&out, ", no experts");
+        add(out, ", no experts");
     else if (layer->n_experts == 0 && layer->d_mlp != info->d_mlp)
-        add(&out, ", MLP of %lld", (long long)layer->d_mlp);
-    return out;
+        add(out, ", MLP of %lld", (long long)layer->d_mlp);
 }
 
 /* Which layers are like this one: "0, 2, 4-7". */
-static line list_layers(const hl_model *model, const hl_layer_info *like)
+static void add_places(page *out, const hl_model *model, const hl_layer_info *like)
 {
-    line    out = { 0 };
-    int64_t end = hl_model_get_info(model)->n_layers;
+    int64_t end   = hl_model_get_info(model)->n_layers;
+    size_t  start = out->used;
 
-    for (int64_t i = 0; i < end; i++) {
-        int64_t last = i;
-        while (last < end && is_like(model, last, like))
-            last++;
-        if (last == i)
-            continue;
-        if (out.used > 28) {
-            add(&out, ", ...");
-            break;
+    for (int64_t i = find_layer(model, 0, end, like, true); i < end;) {
+        int64_t past = find_layer(model, i, end, like, false);
+
+        if (out->used - start > 28) {
+            add(out, ", ...");
+            return;
         }
-        add(&out, "%s%lld", comma(&out), (long long)i);
-        if (last > i + 1)
-            add(&out, "-%lld", (long long)last - 1);
-        i = last;
-    }
-    return out;
-}
-
-static bool all_alike(const hl_model *model)
-{
-    hl_layer_info first;
-
-    if (hl_model_get_layer(&first, model, 0) != HL_OK)
-        return false;
-    for (int64_t i = 1; i < hl_model_get_info(model)->n_layers; i++) {
-        if (!is_like(model, i, &first))
-            return false;
-    }
-    return true;
-}
-
-static void print_kinds(const hl_colours *colours, const hl_model *model)
-{
-    const hl_model_info *info    = hl_model_get_info(model);
-    int                  n_kinds = 0;
-    hl_layer_info        layer;
-
-    for (int64_t i = 0; i < info->n_layers && hl_model_get_layer(&layer, model, i) == HL_OK; i++) {
-        if (seen_before(model, i, &layer) || n_kinds++ >= MAX_KINDS)
-            continue;
-        line words = describe_layer(info, &layer);
-        add(&words, ": %s", list_layers(model, &layer).bytes);
-        show(colours, "", &words);
-    }
-    if (n_kinds > MAX_KINDS) {
-        line words = { 0 };
-        add(&words, "and %d more kinds", n_kinds - MAX_KINDS);
-        show(colours, "", &words);
+        add(out, "%s%lld", out->used > start ? ", " : "", (long long)i);
+        if (past > i + 1)
+            add(out, "-%lld", (long long)past - 1);
+        i = find_layer(model, past, end, like, true);
     }
 }
 
 /* One line, and where layers differ one for every kind. */
-static void print_layers(const hl_colours *colours, const hl_model *model)
+static void print_layers(page *out, const hl_model *model)
 {
-    const hl_model_info *info  = hl_model_get_info(model);
-    line                 words = { 0 };
-    hl_layer_info        first;
+    const hl_model_info *info     = hl_model_get_info(model);
+    int64_t              n_layers = info->n_layers;
+    int                  n_kinds  = 0;
+    hl_layer_info        layer    = { 0 };
+    bool                 alike    = hl_model_get_layer(&layer, model, 0) == HL_OK &&
+                 find_layer(model, 1, n_layers, &layer, false) >= n_layers;
 
-    add(&words, "%lld of width %lld", (long long)info->n_layers, (long long)info->d_model);
-    if (all_alike(model) && hl_model_get_layer(&first, model, 0) == HL_OK && first.window > 0)
-        add(&words, ", %s", describe_layer(info, &first).bytes);
-    show(colours, "layers", &words);
-    if (!all_alike(model))
-        print_kinds(colours, model);
+    add(out, "%lld of width %lld", (long long)n_layers, (long long)info->d_model);
+    if (alike && layer.window > 0) {
+        add(out, ", ");
+        add_layer(out, info, &layer);
+    }
+    show(out, "layers");
+    for (int64_t i = 0; !alike && i < n_layers; i++) {
+        if (hl_model_get_layer(&layer, model, i) != HL_OK)
+            break;
+        if (find_layer(model, 0, i, &layer, true) < i || n_kinds++ >= MAX_KINDS)
+            continue;
+        add_layer(out, info, &layer);
+        add(out, ": ");
+        add_places(out, model, &layer);
+        show(out, "");
+    }
+    if (n_kinds > MAX_KINDS) {
+        add(out, "and %d more kinds", n_kinds - MAX_KINDS);
+        show(out, "");
+    }
 }
 
 /* ----------------------------------------------------------------------- parts */
 
-static void print_heads(const hl_colours *colours, const hl_model_info *info)
+static void print_parts(page *out, const hl_model_info *info)
 {
-    line words = { 0 };
-
-    add(&words, "%lld of %lld", (long long)info->n_heads, (long long)info->d_head);
+    add(out, "%lld of %lld", (long long)info->n_heads, (long long)info->d_head);
     if (info->n_kv_heads != info->n_heads)
-        add(&words, ", sharing %lld K/V head%s", (long long)info->n_kv_heads,
+        add(out, ", sharing %lld K/V head%s", (long long)info->n_kv_heads,
             info->n_kv_heads == 1 ? "" : "s");
     if (info->has_sinks)
-        add(&words, ", with learned sinks");
-    show(colours, "heads", &words);
-}
-
-static void print_mlp(const hl_colours *colours, const hl_model_info *info)
-{
-    line words = { 0 };
+        add(out, ", with learned sinks");
+    show(out, "heads");
 
     if (info->d_mlp > 0)
-        add(&words, "%lld", (long long)info->d_mlp);
+        add(out, "%lld", (long long)info->d_mlp);
     if (info->n_experts > 0)
-        add(&words, "%s%lld experts of %lld, %lld a token", comma(&words),
-            (long long)info->n_experts, (long long)info->d_expert, (long long)info->n_experts_used);
-    add(&words, ", %s%s", info->activation, info->is_gated ? ", gated" : "");
-    show(colours, "MLP", &words);
-}
+        add(out, "%s%lld experts of %lld, %lld a token", comma(out), (long long)info->n_experts,
+            (long long)info->d_expert, (long long)info->n_experts_used);
+    add(out, ", %s%s", info->activation, info->is_gated ? ", gated" : "");
+    show(out, "MLP");
 
-static void print_norms(const hl_colours *colours, const hl_model_info *info)
-{
-    line words = { 0 };
-
-    add(&words, "%s %s attention and MLP%s", info->norm, info->norm_place,
+    add(out, "%s %s attention and MLP%s", info->norm, info->norm_place,
         strcmp(info->residual, "parallel") == 0 ? ", which run in parallel" : "");
-    show(colours, "norms", &words);
-}
+    show(out, "norms");
 
-static void print_positions(const hl_colours *colours, const hl_model_info *info)
-{
-    line words = { 0 };
-
-    add(&words, "%s", info->position);
+    add(out, "%s", info->position);
     if (info->rope[0] != '\0')
-        add(&words, ", theta %.10g", info->rope_base);
+        add(out, ", theta %.10g", info->rope_base);
     if (info->rope[0] != '\0' && strcmp(info->rope, "default") != 0)
-        add(&words, ", %s", info->rope);
-    show(colours, "positions", &words);
+        add(out, ", %s", info->rope);
+    show(out, "positions");
     if (info->n_ctx > 0) {
-        words = (line){ 0 };
-        add_number(&words, info->n_ctx);
-        add(&words, " tokens");
-        show(colours, "context", &words);
+        add(out, "%s tokens", hl_grouped(info->n_ctx));
+        show(out, "context");
     }
-}
 
-static void print_vocabulary(const hl_colours *colours, const hl_model_info *info)
-{
-    line words = { 0 };
-
-    add_number(&words, info->d_vocab);
+    add(out, "%s", hl_grouped(info->d_vocab));
     if (!info->has_head)
-        add(&words, ", no output head: no logits, no loss");
+        add(out, ", no output head: no logits, no loss");
     else if (!info->is_encoder)
-        add(&words, ", the output head is %s",
+        add(out, ", the output head is %s",
             info->is_tied ? "the embedding" : "a matrix of its own");
-    show(colours, "vocabulary", &words);
+    show(out, "vocabulary");
 }
 
 /* ------------------------------------------------------------------- tokenizer */
 
-static void print_tokenizer(const hl_colours *colours, const info_request *request)
+static void print_tokenizer(page *out, const info_request *request)
 {
-    line words = { 0 };
-
-    if (request->tokenizer != NULL) {
-        add(&words, "%s, ", hl_tokenizer_kind(request->tokenizer));
-        add_number(&words, (int64_t)hl_tokenizer_size(request->tokenizer));
-        add(&words, " pieces");
-    } else if (request->tokenizer_problem[0] != '\0') {
-        add(&words, "cannot be read: %.120s", hl_shown(request->tokenizer_problem));
-    } else {
-        add(&words, "none here; --tokenizer PATH gives one");
-    }
-    show(colours, "tokenizer", &words);
+    if (request->tokenizer != NULL)
+        add(out, "%s, %s pieces", hl_tokenizer_kind(request->tokenizer),
+            hl_grouped((int64_t)hl_tokenizer_size(request->tokenizer)));
+    else if (request->problem[0] != '\0')
+        add(out, "cannot be read: %.120s", hl_shown(request->problem));
+    else
+        add(out, "none here; --tokenizer PATH gives one");
+    show(out, "tokenizer");
 }
 
 /* " <|endoftext|>": the piece of an id, fit to be shown. */
-static void add_piece(line *out, const hl_tokenizer *tokenizer, int64_t id)
+static void add_piece(page *out, const hl_tokenizer *tokenizer, int64_t id)
 {
     size_t      n_bytes = 0;
     const char *piece =
@@ -378,177 +306,112 @@ static void add_piece(line *out, const hl_tokenizer *tokenizer, int64_t id)
 
     if (piece == NULL || n_bytes == 0 || n_bytes > 32)
         return;
-    char *shown = hl_printable_text(piece, n_bytes);
+    HL_HELD(free) char *shown = hl_printable_text(piece, n_bytes);
     add(out, " %s", shown != NULL ? shown : "");
-    free(shown);
 }
 
-static void print_tokens(const hl_colours *colours, const info_request *request)
+static void print_tokens(page *out, const info_request *request)
 {
-    const hl_model_info *info  = hl_model_get_info(request->model);
-    line                 words = { 0 };
+    const hl_model_info *info = hl_model_get_info(request->model);
 
     if (info->bos_id >= 0) {
-        add(&words, "begin %lld", (long long)info->bos_id);
-        add_piece(&words, request->tokenizer, info->bos_id);
+        add(out, "begin %lld", (long long)info->bos_id);
+        add_piece(out, request->tokenizer, info->bos_id);
     }
-    for (int i = 0; i < info->n_eos_ids && words.used < 40; i++) {
-        add(&words, "%s%s%lld", comma(&words), i == 0 ? "end " : "", (long long)info->eos_ids[i]);
-        add_piece(&words, request->tokenizer, info->eos_ids[i]);
+    for (int i = 0; i < info->n_eos_ids && out->used < 40; i++) {
+        add(out, "%s%s%lld", comma(out), i == 0 ? "end " : "", (long long)info->eos_ids[i]);
+        add_piece(out, request->tokenizer, info->eos_ids[i]);
     }
     if (info->pad_id >= 0)
-        add(&words, "%spadding %lld", comma(&words), (long long)info->pad_id);
+        add(out, "%spadding %lld", comma(out), (long long)info->pad_id);
     if (info->n_foreign_ids > 0)
-        add(&words, "%snot used: %lld, beyond the vocabulary", comma(&words),
+        add(out, "%snot used: %lld, beyond the vocabulary", comma(out),
             (long long)info->foreign_ids[0]);
-    if (words.used > 0)
-        show(colours, "tokens", &words);
+    if (out->used > 0)
+        show(out, "tokens");
 }
 
-static void print_memory(const hl_colours *colours, const info_request *request)
+static void print_memory(page *out, const info_request *request)
 {
     const hl_model_info     *info   = hl_model_get_info(request->model);
     const hl_session_memory *memory = &request->memory;
-    line                     words  = { 0 };
-    char                     a[32];
-    char                     b[32];
+    char                     a[32], b[32], c[32], d[32];
 
     if (info->kv_bytes_f16 > 0) {
-        add(&words, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
+        add(out, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
             as_bytes(b, info->kv_bytes_f32));
-        show(colours, "K/V cache", &words);
+        show(out, "K/V cache");
     }
-    words = (line){ 0 };
-    add(&words, "%s for ",
-        as_bytes(a, info->tensor_bytes + memory->cache_bytes + memory->work_bytes));
-    add_number(&words, memory->n_ctx);
-    add(&words, " tokens: weights %s, ", as_bytes(a, info->tensor_bytes));
-    add(&words, "%scache %s, ", info->is_encoder ? "" : "f16 ", as_bytes(a, memory->cache_bytes));
-    add(&words, "work %s", as_bytes(a, memory->work_bytes));
-    show(colours, "memory", &words);
+    add(out, "%s for %s tokens: weights %s, %scache %s, work %s",
+        as_bytes(a, info->tensor_bytes + memory->cache_bytes + memory->work_bytes),
+        hl_grouped(memory->n_ctx), as_bytes(b, info->tensor_bytes), info->is_encoder ? "" : "f16 ",
+        as_bytes(c, memory->cache_bytes), as_bytes(d, memory->work_bytes));
+    show(out, "memory");
 }
 
 /* --------------------------------------------------------------------- tensors */
 
-static void print_tensor(const hl_tensor_info *tensor)
+static void print_tensors(page *out, const hl_model *model)
 {
-    line role  = { 0 };
-    line shape = { 0 };
+    hl_tensor_info tensor;
 
-    add(&role, "%s%s", tensor->role[0] != '\0' ? tensor->role : "-",
-        tensor->is_bias ? " bias" : "");
-    for (int i = 0; i < tensor->n_dims; i++)
-        add(&shape, "%s%lld", i > 0 ? "," : "", (long long)tensor->shape[i]);
-    printf("%-17s %-5s [%s]%*s %11zu  %s\n", role.bytes, hl_dtype_name(tensor->dtype), shape.bytes,
-           shape.used < 14 ? (int)(14 - shape.used) : 0, "", tensor->n_bytes,
-           hl_shown(tensor->name));
-}
-
-static void print_tensors(const hl_colours *colours, const hl_model *model)
-{
-    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", colours->dim, "role", "type", "shape", "bytes",
-           "name", colours->plain);
+    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", out->colours.dim, "role", "type", "shape", "bytes",
+           "name", out->colours.plain);
     for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
-        hl_tensor_info tensor;
-        if (hl_model_get_tensor(&tensor, model, i) == HL_OK)
-            print_tensor(&tensor);
+        char role[64];
+
+        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
+            continue;
+        snprintf(role, sizeof role, "%s%s", tensor.role[0] != '\0' ? tensor.role : "-",
+                 tensor.is_bias ? " bias" : "");
+        for (int k = 0; k < tensor.n_dims; k++)
+            add(out, "%s%lld", k > 0 ? "," : "", (long long)tensor.shape[k]);
+        printf("%-17s %-5s [%s]%*s %11zu  %s\n", role, hl_dtype_name(tensor.dtype), out->line,
+               out->used < 14 ? (int)(14 - out->used) : 0, "", tensor.n_bytes,
+               hl_shown(tensor.name));
+        clear(out);
     }
 }
 
 static void print_screen(const info_request *request)
 {
-    const hl_model_info *info    = hl_model_get_info(request->model);
-    hl_colours           colours = hl_terminal_colours(stdout);
+    const hl_model_info *info = hl_model_get_info(request->model);
+    page                 out  = { .colours = hl_terminal_colours(stdout) };
 
-    print_title(&colours, info, request->path);
-    print_storage(&colours, request->model);
-    print_layers(&colours, request->model);
-    print_heads(&colours, info);
-    print_mlp(&colours, info);
-    print_norms(&colours, info);
-    print_positions(&colours, info);
-    print_vocabulary(&colours, info);
-    print_tokenizer(&colours, request);
-    print_tokens(&colours, request);
-    print_memory(&colours, request);
+    print_title(&out, info, request->path);
+    print_storage(&out, request->model);
+    print_layers(&out, request->model);
+    print_parts(&out, info);
+    print_tokenizer(&out, request);
+    print_tokens(&out, request);
+    print_memory(&out, request);
     if (request->tensors)
-        print_tensors(&colours, request->model);
+        print_tensors(&out, request->model);
 }
 
 /* ------------------------------------------------------------------------ JSON */
 
-static void set_int(json_t *object, const char *key, int64_t value)
-{
-    json_object_set_new(object, key, json_integer(value));
-}
+/* The members of hl_model_info, under their names. */
+#define SET_INT(name)  json_object_set_new(root, #name, json_integer((json_int_t)info->name));
+#define SET_TEXT(name) json_object_set_new(root, #name, json_string(info->name));
+#define SET_BOOL(name) json_object_set_new(root, #name, json_boolean(info->name));
+#define SET_REAL(name) json_object_set_new(root, #name, json_real(info->name));
+#define SIZES(set)                                                                                 \
+    set(n_params) set(n_layers) set(n_heads) set(n_kv_heads) set(d_model) set(d_head) set(d_mlp)   \
+        set(d_vocab) set(n_ctx) set(n_experts) set(n_experts_used) set(d_expert) set(n_tensors)    \
+            set(tensor_bytes) set(kv_bytes_f32) set(kv_bytes_f16)
+#define FORMS(set_bool, set_text, set_real)                                                        \
+    set_bool(is_encoder) set_text(norm) set_text(norm_place) set_text(residual) set_text(position) \
+        set_text(rope) set_real(rope_base) set_text(activation) set_bool(is_gated)                 \
+            set_bool(is_tied) set_bool(has_head) set_bool(has_sinks)
 
-static void set_text(json_t *object, const char *key, const char *value)
+static json_t *id_array(const int64_t *ids, int n_ids)
 {
-    json_object_set_new(object, key, json_string(value));
-}
+    json_t *array = json_array();
 
-static void set_bool(json_t *object, const char *key, bool value)
-{
-    json_object_set_new(object, key, json_boolean(value));
-}
-
-static void set_sizes(json_t *root, const hl_model_info *info)
-{
-    set_int(root, "n_params", info->n_params);
-    set_int(root, "n_layers", info->n_layers);
-    set_int(root, "n_heads", info->n_heads);
-    set_int(root, "n_kv_heads", info->n_kv_heads);
-    set_int(root, "d_model", info->d_model);
-    set_int(root, "d_head", info->d_head);
-    set_int(root, "d_mlp", info->d_mlp);
-    set_int(root, "d_vocab", info->d_vocab);
-    set_int(root, "n_ctx", info->n_ctx);
-    set_int(root, "n_experts", info->n_experts);
-    set_int(root, "n_experts_used", info->n_experts_used);
-    set_int(root, "d_expert", info->d_expert);
-    set_int(root, "n_tensors", info->n_tensors);
-    set_int(root, "tensor_bytes", (int64_t)info->tensor_bytes);
-    set_int(root, "kv_bytes_f32", (int64_t)info->kv_bytes_f32);
-    set_int(root, "kv_bytes_f16", (int64_t)info->kv_bytes_f16);
-}
-
-static void set_memory(json_t *root, const hl_session_memory *memory)
-{
-    json_object_set_new(root, "memory",
-                        json_pack("{s:I, s:I, s:I}", "n_ctx", (json_int_t)memory->n_ctx,
-                                  "cache_bytes", (json_int_t)memory->cache_bytes, "work_bytes",
-                                  (json_int_t)memory->work_bytes));
-}
-
-static void set_parts(json_t *root, const hl_model_info *info)
-{
-    set_bool(root, "is_encoder", info->is_encoder);
-    set_text(root, "norm", info->norm);
-    set_text(root, "norm_place", info->norm_place);
-    set_text(root, "residual", info->residual);
-    set_text(root, "position", info->position);
-    set_text(root, "rope", info->rope);
-    json_object_set_new(root, "rope_base", json_real(info->rope_base));
-    set_text(root, "activation", info->activation);
-    set_bool(root, "is_gated", info->is_gated);
-    set_bool(root, "is_tied", info->is_tied);
-    set_bool(root, "has_head", info->has_head);
-    set_bool(root, "has_sinks", info->has_sinks);
-}
-
-static void set_tokens(json_t *root, const hl_model_info *info)
-{
-    json_t *eos = json_array();
-
-    for (int i = 0; i < info->n_eos_ids; i++)
-        json_array_append_new(eos, json_integer(info->eos_ids[i]));
-    set_int(root, "bos_id", info->bos_id);
-    set_int(root, "pad_id", info->pad_id);
-    json_object_set_new(root, "eos_ids", eos);
-    json_t *foreign = json_array();
-    for (int i = 0; i < info->n_foreign_ids; i++)
-        json_array_append_new(foreign, json_integer(info->foreign_ids[i]));
-    json_object_set_new(root, "foreign_ids", foreign);
+    for (int i = 0; i < n_ids; i++)
+        json_array_append_new(array, json_integer(ids[i]));
+    return array;
 }
 
 static json_t *layer_object(const hl_layer_info *layer)
@@ -573,14 +436,10 @@ static json_t *layer_array(const hl_model *model)
 
 static json_t *tensor_object(const hl_tensor_info *tensor)
 {
-    json_t *shape = json_array();
-
-    for (int i = 0; i < tensor->n_dims; i++)
-        json_array_append_new(shape, json_integer(tensor->shape[i]));
     return json_pack("{s:o, s:s, s:b, s:s, s:o, s:I}", "name", hl_value_name(tensor->name), "role",
                      tensor->role, "is_bias", tensor->is_bias, "dtype",
-                     hl_dtype_name(tensor->dtype), "shape", shape, "n_bytes",
-                     (json_int_t)tensor->n_bytes);
+                     hl_dtype_name(tensor->dtype), "shape", id_array(tensor->shape, tensor->n_dims),
+                     "n_bytes", (json_int_t)tensor->n_bytes);
 }
 
 static json_t *tensor_array(const hl_model *model)
@@ -650,102 +509,86 @@ static void print_json(const info_request *request)
     const hl_model_info *info  = hl_model_get_info(model);
     json_t              *root  = json_object();
 
-    set_text(root, "path", request->path);
-    set_text(root, "family", info->family);
-    set_text(root, "format", info->format);
-    set_sizes(root, info);
-    set_memory(root, &request->memory);
-    set_parts(root, info);
-    set_tokens(root, info);
+    json_object_set_new(root, "path", json_string(request->path));
+    SET_TEXT(family)
+    SET_TEXT(format)
+    SIZES(SET_INT)
+    json_object_set_new(root, "memory",
+                        json_pack("{s:I, s:I, s:I}", "n_ctx", (json_int_t)request->memory.n_ctx,
+                                  "cache_bytes", (json_int_t)request->memory.cache_bytes,
+                                  "work_bytes", (json_int_t)request->memory.work_bytes));
+    FORMS(SET_BOOL, SET_TEXT, SET_REAL)
+    SET_INT(bos_id)
+    SET_INT(pad_id)
+    json_object_set_new(root, "eos_ids", id_array(info->eos_ids, info->n_eos_ids));
+    json_object_set_new(root, "foreign_ids", id_array(info->foreign_ids, info->n_foreign_ids));
     json_object_set_new(root, "dtypes", dtype_object(model));
     json_object_set_new(root, "layers", layer_array(model));
     json_object_set_new(root, "tokenizer", tokenizer_object(request->tokenizer));
     if (request->tensors)
         json_object_set_new(root, "tensors", tensor_array(model));
-    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-    printf("\n");
-    json_decref(root);
+    hl_print_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 }
 
 /* ----------------------------------------------------------------- the command */
 
-static int fail(hl_status status)
-{
-    hl_complain("info", "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
 /* The tokenizer that was asked for, or the model's own.  The model is shown all the
- * same where its own is none that we understand, with `problem` in place of it. */
-static hl_status open_tokenizer(hl_tokenizer **out, char *problem, size_t n_problem,
-                                const hl_model *model, const char *asked)
+ * same where its own is none that we understand, with the problem in place of it. */
+static hl_status open_tokenizer(hl_tokenizer **out, info_request *request)
 {
-    const char *own    = hl_model_get_info(model)->tokenizer_path;
-    hl_status   status = hl_tokenizer_open(out, asked != NULL ? asked : own);
+    const char *asked  = request->tokenizer_path;
+    hl_status   status = hl_tokenizer_option(out, request->model, asked);
 
     if (status == HL_OK || asked != NULL || status == HL_NO_MEMORY || status == HL_IO)
         return status;
     if (status != HL_NOT_FOUND)
-        snprintf(problem, n_problem, "%s", hl_error_message());
+        snprintf(request->problem, sizeof request->problem, "%s", hl_error_message());
     return HL_OK;
 }
 
 /* What a session with a cache in f16 would hold; without logits where there is no head. */
-static hl_status measure_memory(hl_session_memory *out, const hl_model *model,
-                                const hl_common *common, int64_t n_ctx)
+static hl_status measure_memory(info_request *request)
 {
-    hl_session_options options = { .n_ctx = n_ctx != 0 ? n_ctx : hl_model_get_info(model)->n_ctx,
-                                   .wants = HL_WANT_LAST_LOGITS,
+    int64_t            n_ctx   = hl_model_get_info(request->model)->n_ctx;
+    hl_session_options options = { .n_ctx       = request->n_ctx != 0 ? request->n_ctx : n_ctx,
+                                   .wants       = HL_WANT_LAST_LOGITS,
                                    .cache_dtype = HL_DTYPE_F16,
-                                   .n_threads   = (int32_t)common->n_threads };
-    hl_status          status  = hl_session_measure(out, model, &options);
+                                   .n_threads   = (int32_t)request->common.n_threads };
+    hl_status          status  = hl_session_measure(&request->memory, request->model, &options);
 
     if (status != HL_UNSUPPORTED)
         return status;
     options.wants = 0;
-    return hl_session_measure(out, model, &options);
+    return hl_session_measure(&request->memory, request->model, &options);
 }
 
-static int show_info(info_request request, const hl_common *common, const char *tokenizer_path,
-                     int64_t n_ctx)
+static hl_status show_info(info_request *request)
 {
-    hl_model     *model        = NULL;
-    hl_tokenizer *tokenizer    = NULL;
-    char          problem[256] = "";
+    HL_HELD(hl_model_close) hl_model         *model     = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
 
-    hl_status status = hl_model_open(&model, request.path);
-    if (status == HL_OK)
-        status = open_tokenizer(&tokenizer, problem, sizeof problem, model, tokenizer_path);
-    if (status == HL_OK)
-        status = measure_memory(&request.memory, model, common, n_ctx);
-    int code = status == HL_OK ? HL_EXIT_OK : fail(status);
-
-    request.model             = model;
-    request.tokenizer         = tokenizer;
-    request.tokenizer_problem = problem;
-    if (status == HL_OK && common->json)
-        print_json(&request);
-    else if (status == HL_OK && !common->quiet)
-        print_screen(&request);
-    hl_tokenizer_close(tokenizer);
-    hl_model_close(model);
-    return code;
+    HL_NEED(hl_model_open(&model, request->path));
+    request->model = model;
+    HL_NEED(open_tokenizer(&tokenizer, request));
+    request->tokenizer = tokenizer;
+    HL_NEED(measure_memory(request));
+    if (request->common.json)
+        print_json(request);
+    else if (!request->common.quiet)
+        print_screen(request);
+    return HL_OK;
 }
 
 int hl_command_info(int argc, char **argv)
 {
-    const char  *tokenizer_path = NULL;
-    int64_t      n_ctx          = 0;
-    info_request request        = { 0 };
-    hl_common    common;
+    info_request request = { 0 };
     hl_arguments rest;
 
     hl_option options[] = {
-        { "tensors", 't', HL_OPTION_FLAG, &request.tensors, NULL, "list every tensor", 0, 0 },
-        { "context", 'c', HL_OPTION_INT, &n_ctx, "N", "memory for N tokens (the model's context)",
-          1, 1 << 30 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &tokenizer_path, "PATH",
-          "use this one instead of the model's own", 0, 0 },
+        HL_FLAG("tensors", 't', &request.tensors, "list every tensor"),
+        HL_INT("context", 'c', &request.n_ctx, "N", "memory for N tokens (the model's context)", 1,
+               1 << 30),
+        HL_TOKENIZER_OPTION(&request.tokenizer_path),
         { 0 },
     };
     hl_usage usage = { "info", "MODEL",
@@ -755,11 +598,9 @@ int hl_command_info(int argc, char **argv)
                        "llama2.c .bin.",
                        options };
 
-    int code = hl_options_parse(&rest, &common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
     if (rest.count != 1)
         return hl_options_refuse(&usage, "wanted one MODEL, got %d", rest.count);
     request.path = rest.items[0];
-    return show_info(request, &common, tokenizer_path, n_ctx);
+    return hl_finish("info", show_info(&request));
 }

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "values.h"
 
@@ -79,62 +80,52 @@ static void print_text(const hl_judgement *found)
 
 static json_t *make_estimate(hl_estimate e)
 {
-    return json_pack("{s:f, s:o, s:o}", "value", e.value, "low",
-                     isnan(e.low) ? json_null() : json_real(e.low), "high",
-                     isnan(e.high) ? json_null() : json_real(e.high));
+    return json_pack("{s:f, s:o, s:o}", "value", e.value, "low", hl_value_number(e.low), "high",
+                     hl_value_number(e.high));
 }
 
 static int print_json(const hl_judgement *found)
 {
     json_t *signals = json_array();
-    json_t *root    = json_pack(
-           "{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:o}", "traces", (json_int_t)found->n_traces,
-           "right", (json_int_t)found->n_right, "wrong", (json_int_t)found->n_wrong, "left_out",
-           (json_int_t)found->n_left_out, "heads", (json_int_t)found->n_heads, "folds",
-           (json_int_t)found->n_folds, "drawn", found->over_traces ? "texts" : "spans",
-           "attention_adds", found->gain[HL_SIGNAL_BOTH].low > 0.0, "signals", signals);
 
-    for (int i = 0; i < HL_N_SIGNALS && root != NULL; i++)
+    for (int i = 0; i < HL_N_SIGNALS; i++)
         json_array_append_new(signals,
                               json_pack("{s:s, s:o, s:o}", "signal", hl_signal_name((hl_signal)i),
                                         "auroc", make_estimate(found->auroc[i]), "gain",
                                         make_estimate(found->gain[i])));
-    bool good = hl_put_json(root, JSON_INDENT(1));
-    printf("\n");
-    json_decref(root);
-    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
+    return hl_print_json(
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:o}", "traces",
+                  (json_int_t)found->n_traces, "right", (json_int_t)found->n_right, "wrong",
+                  (json_int_t)found->n_wrong, "left_out", (json_int_t)found->n_left_out, "heads",
+                  (json_int_t)found->n_heads, "folds", (json_int_t)found->n_folds, "drawn",
+                  found->over_traces ? "texts" : "spans", "attention_adds",
+                  found->gain[HL_SIGNAL_BOTH].low > 0.0, "signals", signals),
+        JSON_INDENT(1));
 }
 
 /* ---------------------------------------------------------------------- judge */
 
 static hl_status judge(hl_judgement *out, const judge_request *request, hl_trace **traces)
 {
-    size_t           n_traces = (size_t)request->arguments.count - 1;
-    hl_labels       *labels   = NULL;
-    hl_status        status   = HL_OK;
-    hl_judge_options options  = { .n_folds = request->n_folds,
-                                  .l2      = request->l2,
-                                  .seed    = (uint64_t)request->common.seed };
+    HL_HELD(hl_labels_free) hl_labels *labels   = NULL;
+    char                             **paths    = request->arguments.items;
+    size_t                             n_traces = (size_t)request->arguments.count - 1;
+    hl_judge_options                   options  = { .n_folds = request->n_folds,
+                                                    .l2      = request->l2,
+                                                    .seed    = (uint64_t)request->common.seed };
 
-    for (size_t i = 0; i < n_traces && status == HL_OK; i++)
-        status = hl_trace_load(&traces[i], request->arguments.items[i]);
-    if (status == HL_OK)
-        status = hl_labels_load(&labels, request->arguments.items[n_traces]);
-    if (status == HL_OK)
-        status =
-            hl_judge(out, (const hl_trace *const *)traces,
-                     (const char *const *)request->arguments.items, n_traces, labels, &options);
-    hl_labels_free(labels);
-    return status;
+    for (size_t i = 0; i < n_traces; i++)
+        HL_NEED(hl_trace_load(&traces[i], paths[i]));
+    HL_NEED(hl_labels_load(&labels, paths[n_traces]));
+    return hl_judge(out, (const hl_trace *const *)traces, (const char *const *)paths, n_traces,
+                    labels, &options);
 }
 
 static int parse_request(judge_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "folds", 0, HL_OPTION_INT, &request->n_folds, "K", "parts for cross-validation (5)", 2,
-          1000 },
-        { "l2", 0, HL_OPTION_NUMBER, &request->l2, "X", "penalty of the logistic models (1)", 0,
-          1000000 },
+        HL_INT("folds", 0, &request->n_folds, "K", "parts for cross-validation (5)", 2, 1000),
+        HL_NUMBER("l2", 0, &request->l2, "X", "penalty of the logistic models (1)", 0, 1000000),
         { 0 },
     };
     const hl_usage usage = {
@@ -153,40 +144,30 @@ static int parse_request(judge_request *request, int argc, char **argv)
         .options   = options,
     };
 
-    request->n_folds = 5;
-    request->l2      = 1.0;
-    int code         = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->arguments.count < 2)
         return hl_options_refuse(
             &usage, "%s", request->arguments.count == 0 ? "no trace given" : "no labels given");
     if (!(request->l2 > 0.0))
         return hl_options_refuse(&usage, "--l2: 0 is no penalty, and without one heads that tell "
                                          "everything apart have no bound");
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 int hl_command_judge(int argc, char **argv)
 {
-    judge_request request = { 0 };
+    judge_request request = { .n_folds = 5, .l2 = 1.0 };
     hl_judgement  found   = { 0 };
-    int           code    = parse_request(&request, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    size_t     n_traces = (size_t)request.arguments.count - 1;
-    hl_trace **traces   = calloc(n_traces, sizeof *traces);
-    hl_status  status   = traces != NULL ? judge(&found, &request, traces) : HL_NO_MEMORY;
-    code                = hl_exit_for(status);
-    if (status != HL_OK)
-        hl_complain("judge", "%s", traces != NULL ? hl_error_message() : "out of memory");
-    else if (request.common.json)
-        code = print_json(&found);
-    else
-        print_text(&found);
+    HL_PASS(parse_request(&request, argc, argv));
+    size_t                   n_traces = (size_t)request.arguments.count - 1;
+    HL_HELD(free) hl_trace **traces   = calloc(n_traces, sizeof *traces);
+    hl_status status = traces != NULL ? judge(&found, &request, traces) : HL_NO_MEMORY;
     for (size_t i = 0; i < n_traces && traces != NULL; i++)
         hl_trace_free(traces[i]);
-    free(traces);
-    return code;
+    HL_CALL("judge", status);
+    if (request.common.json)
+        return print_json(&found);
+    print_text(&found);
+    return HL_EXIT_OK;
 }

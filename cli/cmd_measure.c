@@ -9,12 +9,11 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "progress.h"
 #include "shared_options.h"
 #include "values.h"
-
-enum { N_OWN_OPTIONS = 16 + HL_N_GATE_OPTIONS };
 
 typedef struct measure_request {
     hl_common           common;
@@ -24,7 +23,7 @@ typedef struct measure_request {
     const char         *tokenizer_path;
     const char         *rows_path;
     const char         *attn_path; /* maps instead of a model and a text */
-    const char         *mask;
+    hl_maps_mask        mask;
     bool                scores;
     double              epsilon;
     double              save_every;
@@ -32,8 +31,7 @@ typedef struct measure_request {
     bool                no_probe;
     bool                resume;
     hl_gate_arguments   gates;
-    hl_adjustment       adjustment;
-    int64_t             window_sink;
+    hl_adjust_arguments adjust;
 } measure_request;
 
 /* What is open while it measures. */
@@ -68,71 +66,47 @@ static const char description[] =
     "\n"
     "--attn measures attention maps that another program stored, of whatever model.";
 
-/* Is the model to run otherwise than it was trained? */
-static bool is_adjusted(const hl_adjustment *a)
-{
-    return a->temperature != 0.0 || a->window != 0 || a->rope_base != 0.0 || a->rope_factor != 0.0;
-}
-
 static int parse_request(measure_request *request, int argc, char **argv)
 {
-    hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
-    const hl_usage  usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
-    const hl_option own[N_OWN_OPTIONS + 1] = {
-        { "output", 'o', HL_OPTION_TEXT, &request->output, "FILE", "the profile", 0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-          "for a model that has none beside it", 0, 0 },
-        { "rows", 0, HL_OPTION_TEXT, &request->rows_path, "FILE",
-          "store the statistics of every row, too", 0, 0 },
-        { "nll", 0, HL_OPTION_FLAG, &request->nll, NULL, "measure the loss of every token, too", 0,
-          0 },
-        { "no-probe", 0, HL_OPTION_FLAG, &request->no_probe, NULL,
-          "no random sequence that finds induction heads", 0, 0 },
-        { "epsilon", 0, HL_OPTION_NUMBER, &request->epsilon, "E",
-          "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1 },
-        { "save-every", 0, HL_OPTION_NUMBER, &request->save_every, "SECONDS",
-          "how often the state is saved (30)", 0, 1000000 },
-        { "resume", 0, HL_OPTION_FLAG, &request->resume, NULL,
-          "go on from PROFILE.part, if it is there", 0, 0 },
-        { "attn", 0, HL_OPTION_TEXT, &request->attn_path, "FILE",
-          "attention maps instead of MODEL and TEXT: safetensors, npy", 0, 0 },
-        { "scores", 0, HL_OPTION_FLAG, &request->scores, NULL,
-          "the maps are scores before the softmax", 0, 0 },
-        { "mask", 0, HL_OPTION_CHOICE, &request->mask, "auto|causal|full",
-          "which keys the maps' rows could see (auto)", 0, 0 },
-        { "temperature", 0, HL_OPTION_NUMBER, &request->adjustment.temperature, "T",
-          "attention scores divided by T", 0, 1000 },
-        { "window", 0, HL_OPTION_INT, &request->adjustment.window, "N",
-          "rows see N keys, and the first ones", 1, INT64_MAX },
-        { "window-sink", 0, HL_OPTION_INT, &request->window_sink, "K",
-          "--window: so many first keys (1)", 0, INT64_MAX },
-        { "rope-base", 0, HL_OPTION_NUMBER, &request->adjustment.rope_base, "B", "another theta", 1,
-          INT64_MAX },
-        { "rope-factor", 0, HL_OPTION_NUMBER, &request->adjustment.rope_factor, "F",
-          "positions divided by F", 0, 1000000 },
+    const hl_option options[] = {
+        HL_CORPUS_OPTIONS(&request->text),
+        HL_TEXT("output", 'o', &request->output, "FILE", "the profile"),
+        HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
+                "for a model that has none beside it"),
+        HL_TEXT("rows", 0, &request->rows_path, "FILE", "store the statistics of every row, too"),
+        HL_FLAG("nll", 0, &request->nll, "measure the loss of every token, too"),
+        HL_FLAG("no-probe", 0, &request->no_probe, "no random sequence that finds induction heads"),
+        HL_NUMBER("epsilon", 0, &request->epsilon, "E",
+                  "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1),
+        HL_NUMBER("save-every", 0, &request->save_every, "SECONDS",
+                  "how often the state is saved (30)", 0, 1000000),
+        HL_FLAG("resume", 0, &request->resume, "go on from PROFILE.part, if it is there"),
+        HL_TEXT("attn", 0, &request->attn_path, "FILE",
+                "attention maps instead of MODEL and TEXT: safetensors, npy"),
+        HL_FLAG("scores", 0, &request->scores, "the maps are scores before the softmax"),
+        HL_ENUM("mask", 0, &request->mask, "auto|causal|full",
+                "which keys the maps' rows could see (auto)"),
+        HL_TEMPERATURE_OPTION("", &request->adjust),
+        HL_ADJUST_OPTIONS("", &request->adjust),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
+    const hl_usage usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
 
-    hl_corpus_options_list(options, &request->text);
-    memcpy(options + HL_N_CORPUS_OPTIONS, own, sizeof own);
-    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->attn_path == NULL && request->arguments.count == 0)
         return hl_options_refuse(&usage, "no MODEL given");
     if (request->attn_path != NULL && request->arguments.count > 0)
         return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
                                  request->arguments.items[0]);
-    if (request->attn_path != NULL && (request->gates.path != NULL || request->gates.off != NULL))
+    if (request->attn_path != NULL && hl_gate_options_given(&request->gates))
         return hl_options_refuse(&usage, "--attn has no heads to switch off");
-    if (request->attn_path != NULL && is_adjusted(&request->adjustment))
+    if (request->attn_path != NULL && hl_adjust_options_given(&request->adjust.adjustment))
         return hl_options_refuse(&usage, "--attn has no model to run otherwise");
     if (request->output == NULL)
         return hl_options_refuse(&usage, "no profile to write: -o FILE");
-    request->adjustment.window_sink = request->window_sink > 0 ? request->window_sink : -1;
     if (request->attn_path != NULL)
-        return HL_OPTIONS_GO_ON;
+        return HL_EXIT_OK;
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
 }
@@ -143,9 +117,9 @@ static int check_output(const char *path)
     struct stat about;
 
     if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
-        return HL_OPTIONS_GO_ON;
-    hl_complain("measure", "%s: not a regular file, will not be replaced", path);
-    return HL_EXIT_USAGE;
+        return HL_EXIT_OK;
+    return hl_give_up(HL_EXIT_USAGE, "measure", "%s: not a regular file, will not be replaced",
+                      path);
 }
 
 /* ----------------------------------------------------------------------- stopping */
@@ -162,31 +136,25 @@ static hl_status show_progress(void *context, const hl_measure_progress *progres
 
 static hl_status open_work(measure_work *work)
 {
-    const measure_request *request = work->request;
-    const char            *path    = request->tokenizer_path;
-    size_t                 room    = strlen(request->output) + 64;
-    hl_status              status  = hl_model_open(&work->model, request->arguments.items[0]);
+    const measure_request *request    = work->request;
+    hl_adjustment          adjustment = hl_adjust_options_of(&request->adjust);
+    size_t                 room       = strlen(request->output) + 64;
 
-    if (status == HL_OK && is_adjusted(&request->adjustment))
-        status = hl_model_adjust(work->model, &request->adjustment);
-    if (status == HL_OK)
-        status = hl_gate_options_apply(work->model, &request->gates, "measure",
-                                       request->common.quiet || work->rank > 0);
-    if (status == HL_OK && path == NULL && request->text.corpus.token_ids == NULL)
-        path = hl_model_get_info(work->model)->tokenizer_path;
-    if (status == HL_OK && path != NULL)
-        status = hl_tokenizer_open(&work->tokenizer, path);
-    if (status == HL_OK)
-        status = hl_corpus_open(&work->corpus, work->model, work->tokenizer, &request->text.corpus);
     work->state_path = malloc(room);
-    if (status == HL_OK && work->state_path == NULL)
+    if (work->state_path == NULL)
         return HL_NO_MEMORY;
-    if (work->state_path != NULL && work->n_ranks > 1)
+    if (work->n_ranks > 1)
         snprintf(work->state_path, room, "%s.%d-of-%d.part", request->output, work->rank + 1,
                  work->n_ranks);
-    else if (work->state_path != NULL)
+    else
         snprintf(work->state_path, room, "%s.part", request->output);
-    return status;
+    HL_NEED(hl_model_open(&work->model, request->arguments.items[0]));
+    if (hl_adjust_options_given(&adjustment))
+        HL_NEED(hl_model_adjust(work->model, &adjustment));
+    HL_NEED(hl_gate_options_apply(work->model, &request->gates, "measure",
+                                  request->common.quiet || work->rank > 0));
+    return hl_corpus_options_open(&work->corpus, &work->tokenizer, work->model, &request->text,
+                                  request->tokenizer_path);
 }
 
 static void close_work(measure_work *work)
@@ -246,18 +214,13 @@ static hl_status finish(measure_work *work, hl_status status)
 static hl_status run_maps(measure_work *work)
 {
     const measure_request *request = work->request;
-    hl_maps_options        options = { .scores    = request->scores,
+    hl_maps_options        options = { .mask      = request->mask,
+                                       .scores    = request->scores,
                                        .seed      = (uint64_t)request->common.seed,
                                        .n_threads = (int32_t)request->common.n_threads };
 
-    if (request->mask != NULL && strcmp(request->mask, "causal") == 0)
-        options.mask = HL_MAPS_MASK_CAUSAL;
-    else if (request->mask != NULL && strcmp(request->mask, "full") == 0)
-        options.mask = HL_MAPS_MASK_FULL;
-    hl_status status = hl_measure_maps(&work->profile, request->attn_path, &options);
-    if (status == HL_OK)
-        status = hl_profile_write(work->profile, request->output);
-    return status;
+    HL_NEED(hl_measure_maps(&work->profile, request->attn_path, &options));
+    return hl_profile_write(work->profile, request->output);
 }
 
 /* ------------------------------------------------------------------------ results */
@@ -307,55 +270,35 @@ static bool report_broken(const measure_work *work)
     return n == 0 && n_losses == 0;
 }
 
-static int64_t count_broken_rows(const hl_profile *profile)
-{
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < hl_profile_n_layers(profile) * hl_profile_n_heads(profile); i++)
-        n += hl_profile_broken(profile, i / hl_profile_n_heads(profile),
-                               i % hl_profile_n_heads(profile));
-    return n;
-}
-
 static void print_result(const measure_work *work)
 {
-    const hl_profile *profile = work->profile;
-    hl_moments        nll     = hl_profile_nll(profile);
+    const hl_profile *profile  = work->profile;
+    const char       *output   = work->request->output;
+    hl_moments        nll      = hl_profile_nll(profile);
+    int64_t           n_layers = hl_profile_n_layers(profile), n_broken = 0;
+    int64_t           n_heads   = hl_profile_n_heads(profile);
+    int64_t           n_tokens  = hl_profile_n_tokens(profile);
+    int64_t           n_windows = hl_profile_all_sequences(profile);
+    int64_t           n_losses  = hl_profile_broken_losses(profile);
 
-    printf("%s: %lld tokens in %lld windows, %lld layers of up to %lld heads\n",
-           hl_shown(work->request->output), (long long)hl_profile_n_tokens(profile),
-           (long long)hl_profile_all_sequences(profile), (long long)hl_profile_n_layers(profile),
-           (long long)hl_profile_n_heads(profile));
-    if (hl_profile_broken_losses(profile) > 0)
+    for (int64_t i = 0; i < n_layers * n_heads; i++)
+        n_broken += hl_profile_broken(profile, i / n_heads, i % n_heads);
+    if (work->request->common.json) {
+        hl_print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile",
+                                hl_value_name(output), "tokens", (json_int_t)n_tokens, "windows",
+                                (json_int_t)n_windows, "layers", (json_int_t)n_layers, "heads",
+                                (json_int_t)n_heads, "nll",
+                                hl_value_number(nll.count > 0 ? nll.mean : NAN), "broken_rows",
+                                (json_int_t)n_broken, "broken_losses", (json_int_t)n_losses),
+                      JSON_INDENT(1));
+        return;
+    }
+    printf("%s: %lld tokens in %lld windows, %lld layers of up to %lld heads\n", hl_shown(output),
+           (long long)n_tokens, (long long)n_windows, (long long)n_layers, (long long)n_heads);
+    if (n_losses > 0)
         printf("loss: not finite\n");
     else if (nll.count > 0)
         printf("loss: %.4f nats a token\n", nll.mean);
-}
-
-static int print_json(const measure_work *work)
-{
-    const hl_profile *profile = work->profile;
-    hl_moments        nll     = hl_profile_nll(profile);
-    json_t           *result  = json_pack(
-                   "{s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile", hl_value_name(work->request->output),
-                   "tokens", (json_int_t)hl_profile_n_tokens(profile), "windows",
-                   (json_int_t)hl_profile_all_sequences(profile), "layers",
-                   (json_int_t)hl_profile_n_layers(profile), "heads", (json_int_t)hl_profile_n_heads(profile),
-                   "nll", hl_value_number(nll.count > 0 ? nll.mean : NAN), "broken_rows",
-                   (json_int_t)count_broken_rows(profile), "broken_losses",
-                   (json_int_t)hl_profile_broken_losses(profile));
-    bool good = hl_put_json(result, JSON_INDENT(1));
-
-    printf("\n");
-    json_decref(result);
-    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
-}
-
-static int stopped_work(const measure_work *work)
-{
-    hl_complain("measure", "%s; the state is in %s: --resume goes on from it", hl_error_message(),
-                work->state_path);
-    return HL_EXIT_STOPPED;
 }
 
 static int show_result(const measure_work *work)
@@ -363,19 +306,16 @@ static int show_result(const measure_work *work)
     if (work->rank > 0)
         return HL_EXIT_OK;
     int code = report_broken(work) ? HL_EXIT_OK : HL_EXIT_INPUT;
-    if (work->request->common.json && print_json(work) != HL_EXIT_OK)
-        return HL_EXIT_RESOURCES;
-    if (!work->request->common.json && !work->request->common.quiet)
+    if (work->request->common.json || !work->request->common.quiet)
         print_result(work);
     return code;
 }
 
 static int fail(const measure_work *work, hl_status status)
 {
-    if (work->n_ranks > 1)
-        hl_complain("measure", "rank %d: %s", work->rank, hl_error_message());
-    else
-        hl_complain("measure", "%s", hl_explain(status));
+    if (work->n_ranks <= 1)
+        return hl_finish("measure", status);
+    hl_complain("measure", "rank %d: %s", work->rank, hl_error_message());
     return hl_exit_for(status);
 }
 
@@ -384,10 +324,8 @@ static int measure(measure_work *work)
 {
     const measure_request *request = work->request;
 
-    if (work->n_ranks > 1 && (request->text.part != NULL || request->rows_path != NULL)) {
-        hl_complain("measure", "neither --part nor --rows on several ranks");
-        return HL_EXIT_USAGE;
-    }
+    if (work->n_ranks > 1 && (request->text.part != NULL || request->rows_path != NULL))
+        return hl_give_up(HL_EXIT_USAGE, "measure", "neither --part nor --rows on several ranks");
     hl_status status = open_work(work);
     if (status == HL_OK)
         status = run(work);
@@ -399,38 +337,28 @@ static int measure(measure_work *work)
         status = together;
     }
     if (status == HL_CANCELLED && hl_stop_asked())
-        return stopped_work(work);
+        return hl_give_up(HL_EXIT_STOPPED, "measure",
+                          "%s; the state is in %s: --resume goes on from it", hl_error_message(),
+                          work->state_path);
     return status == HL_OK ? show_result(work) : code;
-}
-
-/* Maps are read by one process: there is no model to wait for. */
-static int measure_maps(measure_work *work)
-{
-    hl_status status = run_maps(work);
-    int       code   = status == HL_OK ? show_result(work) : fail(work, status);
-
-    close_work(work);
-    return code;
 }
 
 int hl_command_measure(int argc, char **argv)
 {
-    measure_request request = { .window_sink = 1 };
-    measure_work    work    = { .request = &request };
-    int             code    = parse_request(&request, argc, argv);
+    measure_request                  request = { .adjust = HL_ADJUST_ARGUMENTS };
+    HL_KEPT(close_work) measure_work work    = { .request = &request };
 
-    if (code == HL_OPTIONS_GO_ON)
-        code = check_output(request.output);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    if (request.attn_path != NULL)
-        return measure_maps(&work);
+    HL_PASS(parse_request(&request, argc, argv));
+    HL_PASS(check_output(request.output));
+    if (request.attn_path != NULL) { /* read by one process: there is no model to wait for */
+        HL_CALL("measure", run_maps(&work));
+        return show_result(&work);
+    }
     hl_status status = hl_ranks_start(&work.rank, &work.n_ranks);
     if (status != HL_OK)
         return fail(&work, status);
     hl_stop_watch();
-    code = measure(&work);
+    int code = measure(&work);
     hl_ranks_finish();
-    close_work(&work);
     return code;
 }

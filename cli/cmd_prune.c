@@ -7,73 +7,59 @@
 #include "command.h"
 #include "evidence.h"
 #include "headlight.h"
+#include "held.h"
 #include "input.h"
 #include "options.h"
+#include "prompt.h"
 #include "shared_options.h"
 #include "values.h"
 
-typedef struct prune_choice {
-    const char        *heads; /* "L5H1,L7", or NULL and what follows */
-    hl_ranker          ranker;
-    const char        *profile_path; /* NULL: measure the texts */
-    const char *const *texts;        /* (n_texts) */
-    size_t             n_texts;
-    const char        *tokenizer_path; /* NULL: the model's */
-    hl_window_options  windows;
-    int64_t            n_steps; /* of --iterative; 0: at once */
-    hl_choice          choice;
-    bool               groups; /* query heads of a K/V head go together */
-    uint64_t           seed;
-    int32_t            n_threads;
-    bool               quiet;
-} prune_choice;
+typedef struct prune_request {
+    hl_common         common;
+    hl_arguments      models;
+    const char       *heads; /* "L5H1,L7", or NULL and what follows */
+    double            ratio; /* -1: not given, as the count */
+    int64_t           count;
+    const char       *by;
+    hl_ranker         ranker;
+    const char       *profile_path; /* NULL: measure the texts */
+    hl_option_list    texts;
+    const char       *tokenizer_path; /* NULL: the model's */
+    hl_window_options windows;
+    int64_t           n_steps; /* of --iterative; 0: at once */
+    hl_choice         choice;
+    bool              groups; /* query heads of a K/V head go together */
+    bool              mean;
+    int               form; /* a place in forms[] */
+    int               type; /* one in types[]; -1: as the matrices are stored */
+    const char       *output;
+} prune_request;
+
+/* The words of --as and of --type, in their order. */
+static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE_MASKED,
+                                       HL_PRUNE_GGUF };
+static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
+                                       HL_DTYPE_Q4_0 };
 
 /* With --mean: nats a token on its text. */
 typedef struct mean_check {
-    bool    done;
-    int64_t n_scored;
-    double  whole; /* all heads */
-    double  zero;  /* the heads off */
-    double  mean;  /* the model that was written */
+    bool   done;
+    hl_nll whole; /* all heads */
+    hl_nll zero;  /* the heads off */
+    hl_nll mean;  /* the model that was written */
 } mean_check;
-
-typedef struct prune_story {
-    const char            *model_path;
-    const char            *output;
-    const char            *form;
-    hl_ranker              ranker; /* AUTO: heads were named, or none were taken */
-    const hl_model_info   *before;
-    const hl_prune_report *report;
-    const hl_head_list    *heads;
-    int64_t                n_heads; /* of the model */
-    mean_check             check;
-} prune_story;
-
-typedef struct prune_request {
-    hl_common      common;
-    hl_arguments   models;
-    prune_choice   choice;
-    hl_option_list texts;
-    double         ratio; /* -1: not given, as the count */
-    int64_t        count;
-    const char    *by;
-    bool           mean;
-    const char    *special;
-    const char    *form;
-    const char    *type;
-    const char    *output;
-} prune_request;
 
 typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker; /* AUTO: nothing was ranked */
+    hl_ranker            ranker; /* AUTO: heads were named, or none were taken */
     float               *means;  /* (n_layers, n_heads, d_head) or NULL */
     int64_t             *tokens; /* (n_tokens) of --mean's text */
     int64_t              n_tokens;
     hl_tokenizer        *tokenizer; /* of that text, and */
     hl_around_tokens     around;    /* what it puts around each window */
+    mean_check           check;
     hl_prune_report      report;
 } pruning;
 
@@ -119,129 +105,102 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* What the choice says, with auto settled by the share of heads that it takes. */
-static hl_ranker ranker_of(const hl_model *model, const prune_choice *choice)
+/* What the request says, with auto settled by the share of heads that it takes. */
+static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 {
-    double ratio = choice->choice.ratio;
+    double ratio = request->choice.ratio;
 
-    if (choice->ranker != HL_RANKER_AUTO)
-        return choice->ranker;
+    if (request->ranker != HL_RANKER_AUTO)
+        return request->ranker;
     if (ratio <= 0.0)
-        ratio = (double)choice->choice.count / (double)count_heads(model);
-    return hl_ranker_default(model, choice->n_texts > 0, ratio);
+        ratio = (double)request->choice.count / (double)count_heads(model);
+    return hl_ranker_default(model, request->texts.count > 0, ratio);
 }
 
-static hl_status rank(hl_ranking **out, const hl_model *model, const prune_choice *choice)
+static hl_status rank(hl_ranking **out, const hl_model *model, const prune_request *request)
 {
-    hl_evidence         evidence = { 0 };
-    hl_rank_options     options  = { .seed = choice->seed };
-    hl_ranker           ranker   = ranker_of(model, choice);
-    hl_evidence_request request  = { .ranker         = ranker,
-                                     .texts          = choice->texts,
-                                     .n_texts        = choice->n_texts,
-                                     .tokenizer_path = choice->tokenizer_path,
-                                     .windows        = choice->windows,
-                                     .n_threads      = choice->n_threads,
-                                     .quiet          = choice->quiet };
-    hl_status           status   = HL_OK;
+    HL_KEPT(hl_evidence_free) hl_evidence evidence = { 0 };
+    hl_rank_options                       options  = { .seed = (uint64_t)request->common.seed };
+    hl_evidence_request                   wanted   = { .ranker         = ranker_of(model, request),
+                                                       .texts          = request->texts.items,
+                                                       .n_texts        = (size_t)request->texts.count,
+                                                       .tokenizer_path = request->tokenizer_path,
+                                                       .windows        = request->windows,
+                                                       .n_threads = (int32_t)request->common.n_threads,
+                                                       .quiet     = request->common.quiet };
 
-    *out = NULL;
-    if (choice->profile_path != NULL)
-        status = hl_profile_load(&evidence.profile, choice->profile_path);
-    if (status == HL_OK && choice->n_texts > 0)
-        status = hl_evidence_from_texts(&evidence, model, &request);
-    if (status == HL_OK)
-        status = hl_evidence_rank(out, &evidence, ranker, model, &options);
-    if (status == HL_OK && choice->groups)
-        status = hl_ranking_group(*out, model);
-    hl_evidence_free(&evidence);
-    return status;
+    if (request->profile_path != NULL)
+        HL_NEED(hl_profile_load(&evidence.profile, request->profile_path));
+    if (request->texts.count > 0)
+        HL_NEED(hl_evidence_from_texts(&evidence, model, &wanted));
+    HL_NEED(hl_evidence_rank(out, &evidence, wanted.ranker, model, &options));
+    return request->groups ? hl_ranking_group(*out, model) : HL_OK;
 }
 
-/* The first heads of a ranking of the model as its gates are. */
-static hl_status choose_step(hl_head_list **list, const hl_model *model, const prune_choice *choice,
-                             const hl_choice *step)
+/* The first heads of a ranking of the model as its gates are; *list has those that are gone. */
+static hl_status choose_step(hl_head_list **list, const hl_model *model,
+                             const prune_request *request, const hl_choice *step)
 {
-    hl_ranking   *ranking = NULL;
-    hl_head_list *chosen  = NULL;
-    hl_status     status  = rank(&ranking, model, choice);
+    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
+    hl_head_list                        *chosen  = NULL;
 
-    if (status == HL_OK && *list != NULL)
+    HL_NEED(rank(&ranking, model, request));
+    if (*list != NULL)
         put_first(ranking, *list);
-    if (status == HL_OK)
-        status = hl_ranking_choose(&chosen, ranking, step);
-    if (status == HL_OK) {
-        hl_head_list_free(*list);
-        *list = chosen;
-    }
-    hl_ranking_free(ranking);
-    return status;
+    HL_NEED(hl_ranking_choose(&chosen, ranking, step));
+    hl_head_list_free(*list);
+    *list = chosen;
+    return HL_OK;
 }
 
-/* So many heads as the whole choice takes. */
-static int64_t wanted_count(const hl_model *model, const hl_choice *choice)
+static hl_status choose_steps(hl_head_list **list, hl_model *model, const prune_request *request)
 {
-    int64_t n_heads = count_heads(model);
+    HL_HELD(hl_gates_free) hl_gates *gates = NULL;
+    hl_choice                        step  = request->choice;
+    int64_t                          total = step.count;
 
-    return choice->ratio > 0.0 ? (int64_t)(choice->ratio * (double)n_heads + 0.5) : choice->count;
+    if (step.ratio > 0.0)
+        total = (int64_t)(step.ratio * (double)count_heads(model) + 0.5);
+    step.ratio = 0.0;
+    HL_NEED(hl_gates_new(&gates, model));
+    for (int64_t i = 1; i <= request->n_steps; i++) {
+        step.count = total * i / request->n_steps;
+        HL_NEED(choose_step(list, model, request, &step));
+        hl_gates_set(gates, *list, 0.0f);
+        HL_NEED(hl_model_set_gates(model, gates->values));
+    }
+    return HL_OK;
 }
 
+/* The model's gates are used on the way, and open again afterwards. */
 static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
-                                    const prune_choice *choice)
+                                    const prune_request *request)
 {
-    int64_t   total  = wanted_count(model, &choice->choice);
-    hl_gates *gates  = NULL;
-    hl_status status = hl_gates_new(&gates, model);
+    hl_status status = choose_steps(list, model, request);
 
-    for (int64_t i = 1; i <= choice->n_steps && status == HL_OK; i++) {
-        hl_choice step = choice->choice;
-
-        step.ratio = 0.0;
-        step.count = total * i / choice->n_steps;
-        status     = choose_step(list, model, choice, &step);
-        if (status == HL_OK) {
-            hl_gates_set(gates, *list, 0.0f);
-            status = hl_model_set_gates(model, gates->values);
-        }
-    }
     if (hl_model_set_gates(model, NULL) != HL_OK && status == HL_OK)
         status = HL_BAD_ARGUMENT;
-    hl_gates_free(gates);
     return status;
 }
 
 /* Is the model to be written with all of its heads? */
-static bool takes_none(const prune_choice *choice)
+static bool takes_none(const prune_request *request)
 {
-    return choice->heads == NULL && choice->choice.ratio <= 0.0 && choice->choice.count == 0;
+    return request->heads == NULL && request->choice.ratio <= 0.0 && request->choice.count == 0;
 }
 
-/* Released with hl_head_list_free.  *used is the ranker, AUTO where there was nothing to rank.  The
- * model's gates are used on the way, and open again afterwards. */
-static hl_status choose(hl_head_list **out, hl_ranker *used, hl_model *model,
-                        const prune_choice *choice)
+static hl_status choose_heads(pruning *p)
 {
-    hl_head_list *list   = NULL;
-    hl_status     status = HL_OK;
+    const prune_request *request = p->request;
 
-    *out  = NULL;
-    *used = HL_RANKER_AUTO;
-    if (choice->heads != NULL)
-        return hl_head_list_parse(out, model, choice->heads);
-    if (!takes_none(choice))
-        *used = ranker_of(model, choice);
-    if (takes_none(choice)) /* then any order will do, and this one needs no evidence */
-        status = choose_step(&list, model, &(prune_choice){ .ranker = HL_RANKER_RANDOM },
-                             &(hl_choice){ 0 });
-    else if (choice->n_steps > 0)
-        status = choose_iteratively(&list, model, choice);
-    else
-        status = choose_step(&list, model, choice, &choice->choice);
-    if (status == HL_OK)
-        *out = list;
-    else
-        hl_head_list_free(list);
-    return status;
+    if (request->heads != NULL)
+        return hl_head_list_parse(&p->heads, p->model, request->heads);
+    if (takes_none(request)) /* then any order will do, and this one needs no evidence */
+        return choose_step(&p->heads, p->model, &(prune_request){ .ranker = HL_RANKER_RANDOM },
+                           &(hl_choice){ 0 });
+    p->ranker = ranker_of(p->model, request);
+    return request->n_steps > 0 ? choose_iteratively(&p->heads, p->model, request)
+                                : choose_step(&p->heads, p->model, request, &request->choice);
 }
 
 /* --------------------------------------------------------------------- options */
@@ -249,35 +208,30 @@ static hl_status choose(hl_head_list **out, hl_ranker *used, hl_model *model,
 /* Which ranker, and does it have what it needs? */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
-    prune_choice *choice = &request->choice;
-    int           code   = hl_ranker_option(&choice->ranker, usage, "by", request->by);
+    bool has_text = request->texts.count > 0;
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    if (takes_none(choice))
-        return HL_OPTIONS_GO_ON; /* nothing to rank */
-    if (choice->heads == NULL && choice->ranker == HL_RANKER_AUTO && choice->profile_path == NULL &&
-        choice->n_texts == 0)
+    HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
+    if (takes_none(request) || request->heads != NULL)
+        return HL_EXIT_OK; /* nothing to rank */
+    if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
         return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
                                         "or --profile PROFILE");
-    if (choice->heads == NULL && (hl_ranker_needs(choice->ranker) & HL_NEEDS_PROFILE) != 0 &&
-        choice->profile_path == NULL && choice->n_texts == 0)
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_PROFILE) != 0 &&
+        request->profile_path == NULL && !has_text)
         return hl_options_refuse(
             usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
-    if (choice->heads == NULL && (hl_ranker_needs(choice->ranker) & HL_NEEDS_GRADIENT) != 0 &&
-        choice->n_texts == 0)
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);
-    if (choice->heads == NULL && choice->ranker == HL_RANKER_ABLATION && choice->n_texts == 0)
+    if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to switch heads off on",
                                  request->by);
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int check_request(prune_request *request, const hl_usage *usage)
 {
-    int  n_ways = (request->choice.heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
-    bool ranked = request->choice.heads == NULL;
+    int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
         return hl_options_refuse(usage, request->models.count == 0 ? "no model given"
@@ -288,12 +242,12 @@ static int check_request(prune_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "no model to write: -o OUT");
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
-    if (request->choice.n_steps > 0 &&
-        (!ranked || request->texts.count == 0 || request->choice.profile_path != NULL))
+    if (request->n_steps > 0 &&
+        (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL))
         return hl_options_refuse(usage, "--iterative measures again and again: it needs --text "
                                         "FILE, and neither --heads nor --profile");
-    if (request->type != NULL &&
-        (strcmp(request->form, "masked") == 0 || strcmp(request->form, "compact") == 0))
+    if (request->type >= 0 &&
+        (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
         return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
     return check_ranker(request, usage);
 }
@@ -329,41 +283,32 @@ static const char help[] =
 
 static int parse_request(prune_request *request, int argc, char **argv)
 {
-    prune_choice   *choice    = &request->choice;
     const hl_option options[] = {
-        { "ratio", 'r', HL_OPTION_NUMBER, &request->ratio, "R", "this share of all heads", 0, 1 },
-        { "count", 'n', HL_OPTION_INT, &request->count, "N", "so many heads", 0, INT64_MAX },
-        { "heads", 0, HL_OPTION_TEXT, &choice->heads, "L5H1,L7", "these; L7: all of a layer", 0,
-          0 },
-        { "by", 0, HL_OPTION_TEXT, &request->by, "RANKER",
-          "which go first (auto: gradient or output-norm)", 0, 0 },
-        { "profile", 'p', HL_OPTION_TEXT, &choice->profile_path, "PROFILE", "to rank them by", 0,
-          0 },
-        { "text", 't', HL_OPTION_LIST, &request->texts, "FILE",
-          "to measure instead, and for --mean", 0, 0 },
-        { "context", 'c', HL_OPTION_INT, &choice->windows.context, "N", "tokens of a window of it",
-          2, 1 << 30 },
-        { "iterative", 0, HL_OPTION_INT, &choice->n_steps, "K",
-          "in K steps, measuring again after each", 1, 1000 },
-        { "per-layer-max", 0, HL_OPTION_INT, &choice->choice.per_layer_max, "N",
-          "at most so many of a layer", 1, INT64_MAX },
-        { "groups", 0, HL_OPTION_FLAG, &choice->groups, NULL,
-          "query heads of a K/V head go together", 0, 0 },
-        { "empty-layers", 0, HL_OPTION_FLAG, &choice->choice.empty_layers, NULL,
-          "a layer may lose all its heads", 0, 0 },
-        { "mean", 'm', HL_OPTION_FLAG, &request->mean, NULL,
-          "what they wrote on average stays, as a bias", 0, 0 },
-        { "max-tokens", 0, HL_OPTION_INT, &request->choice.windows.max_tokens, "N",
-          "of the text (16384)", 2, INT64_MAX },
-        HL_SPECIAL_OPTION(&request->special),
-        { "as", 'a', HL_OPTION_CHOICE, &request->form, "auto|compact|masked|gguf",
-          "what to write (auto: the one that saves)", 0, 0 },
-        { "type", 0, HL_OPTION_CHOICE, &request->type, "f32|f16|bf16|q8_0|q4_0",
-          "of a GGUF file's matrices (as they are stored)", 0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &choice->tokenizer_path, "PATH",
-          "use this one instead of the model's own, and write it to a GGUF file", 0, 0 },
-        { "output", 'o', HL_OPTION_TEXT, &request->output, "OUT", "the folder or file to write", 0,
-          0 },
+        HL_NUMBER("ratio", 'r', &request->ratio, "R", "this share of all heads", 0, 1),
+        HL_INT("count", 'n', &request->count, "N", "so many heads", 0, INT64_MAX),
+        HL_TEXT("heads", 0, &request->heads, "L5H1,L7", "these; L7: all of a layer"),
+        HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
+        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
+        HL_LIST("text", 't', &request->texts, "FILE", "to measure instead, and for --mean"),
+        HL_INT("context", 'c', &request->windows.context, "N", "tokens of a window of it", 2,
+               1 << 30),
+        HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
+               1000),
+        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
+               "at most so many of a layer", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
+        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
+        HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
+        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N", "of the text (16384)", 2,
+               INT64_MAX),
+        HL_SPECIAL_OPTION(&request->windows.around),
+        HL_ENUM("as", 'a', &request->form, "auto|compact|masked|gguf",
+                "what to write (auto: the one that saves)"),
+        HL_ENUM("type", 0, &request->type, "f32|f16|bf16|q8_0|q4_0",
+                "of a GGUF file's matrices (as they are stored)"),
+        HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
+                "use this one instead of the model's own, and write it to a GGUF file"),
+        HL_TEXT("output", 'o', &request->output, "OUT", "the folder or file to write"),
         { 0 },
     };
     const hl_usage usage = {
@@ -372,131 +317,78 @@ static int parse_request(prune_request *request, int argc, char **argv)
         .text      = help,
         .options   = options,
     };
-    int code = hl_options_parse(&request->models, &request->common, &usage, argc, argv);
-
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    choice->windows.around = hl_special_option(request->special);
-    choice->texts          = request->texts.items;
-    choice->n_texts        = (size_t)request->texts.count;
-    choice->choice.ratio   = request->ratio >= 0.0 ? request->ratio : 0.0;
-    choice->choice.count   = request->count >= 0 ? request->count : 0;
-    choice->seed           = (uint64_t)request->common.seed;
-    choice->n_threads      = (int32_t)request->common.n_threads;
-    choice->quiet          = request->common.quiet;
+    HL_PASS(hl_options_parse(&request->models, &request->common, &usage, argc, argv));
+    request->choice.ratio = request->ratio >= 0.0 ? request->ratio : 0.0;
+    request->choice.count = request->count >= 0 ? request->count : 0;
     return check_request(request, &usage);
-}
-
-static int fail(hl_status status)
-{
-    hl_complain("prune", "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
-static int out_of_memory(void)
-{
-    hl_complain("prune", "out of memory");
-    return HL_EXIT_RESOURCES;
 }
 
 /* ----------------------------------------------------------------------- means */
 
-static int keep_tokens(pruning *p, const hl_encoding *encoding)
-{
-    int64_t most = p->request->choice.windows.max_tokens;
-
-    p->tokens = malloc((encoding->n_tokens + 1) * sizeof *p->tokens);
-    if (p->tokens == NULL)
-        return out_of_memory();
-    for (size_t i = 0; i < encoding->n_tokens && p->n_tokens < most; i++)
-        p->tokens[p->n_tokens++] = encoding->ids[i];
-    return HL_EXIT_OK;
-}
-
 /* The first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
-    const char       *own      = hl_model_get_info(p->model)->tokenizer_path;
-    const char       *asked    = p->request->choice.tokenizer_path;
-    hl_input          input    = { 0 };
-    hl_encoding      *encoding = NULL;
-    hl_around         way      = p->request->choice.windows.around;
-    hl_encode_options options  = { .add_special = way == HL_AROUND_DOCUMENT };
-    int               code     = hl_input_read(&input, p->request->texts.items[0], "prune");
+    const prune_request *request = p->request;
+    hl_encode_options    options = { .add_special = request->windows.around == HL_AROUND_DOCUMENT };
 
-    if (code != HL_EXIT_OK)
-        return code;
-    hl_status status = hl_tokenizer_open(&p->tokenizer, asked != NULL ? asked : own);
-    if (status == HL_OK && way == HL_AROUND_WINDOW)
+    HL_KEPT(hl_input_free) hl_input        input    = { 0 };
+    HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
+
+    HL_PASS(hl_input_read(&input, request->texts.items[0], "prune"));
+    HL_CALL("prune", hl_tokenizer_option(&p->tokenizer, p->model, request->tokenizer_path));
+    if (request->windows.around == HL_AROUND_WINDOW)
         p->around = hl_tokenizer_around(p->tokenizer);
-    if (status == HL_OK)
-        status = hl_tokenizer_encode(&encoding, p->tokenizer, input.bytes, input.n_bytes, &options);
-    code = status == HL_OK ? keep_tokens(p, encoding) : fail(status);
-    hl_encoding_free(encoding);
-    hl_input_free(&input);
-    return code;
+    HL_CALL("prune",
+            hl_tokenizer_encode(&encoding, p->tokenizer, input.bytes, input.n_bytes, &options));
+    p->tokens   = hl_encoding_tokens(encoding);
+    p->n_tokens = (int64_t)encoding->n_tokens;
+    if (p->n_tokens > request->windows.max_tokens)
+        p->n_tokens = request->windows.max_tokens;
+    return p->tokens != NULL ? HL_EXIT_OK : hl_finish("prune", HL_NO_MEMORY);
 }
 
 static int take_means(pruning *p)
 {
     const hl_model_info *info  = hl_model_get_info(p->model);
     size_t               count = (size_t)(info->n_layers * info->n_heads * info->d_head);
-    int                  code  = read_tokens(p);
 
-    if (code != HL_EXIT_OK)
-        return code;
+    HL_PASS(read_tokens(p));
     p->means = malloc(count * sizeof *p->means);
     if (p->means == NULL)
-        return out_of_memory();
-    hl_status status = hl_head_means(p->means, p->model, p->tokens, p->n_tokens, &p->around,
-                                     p->request->choice.n_threads);
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
+        return hl_finish("prune", HL_NO_MEMORY);
+    return hl_finish("prune", hl_head_means(p->means, p->model, p->tokens, p->n_tokens, &p->around,
+                                            (int32_t)p->request->common.n_threads));
 }
 
 static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, const float *gates)
 {
-    hl_perplexity        *perplexity = NULL;
-    hl_perplexity_options options    = { .n_ctx     = p->request->choice.windows.context,
-                                         .gates     = gates,
-                                         .n_threads = p->request->choice.n_threads,
-                                         .around    = p->around };
-    hl_scored_text        text       = { .tokens = p->tokens, .n_tokens = p->n_tokens };
-    hl_status             status     = hl_perplexity_open(&perplexity, model, &options);
+    HL_HELD(hl_perplexity_close) hl_perplexity *perplexity = NULL;
+    hl_perplexity_options                       options    = { .n_ctx = p->request->windows.context,
+                                                               .gates = gates,
+                                                               .n_threads = (int32_t)p->request->common.n_threads,
+                                                               .around = p->around };
+    hl_scored_text text = { .tokens = p->tokens, .n_tokens = p->n_tokens };
 
-    if (status == HL_OK)
-        status = hl_perplexity_add(out, perplexity, &text);
-    hl_perplexity_close(perplexity);
-    return status;
+    HL_NEED(hl_perplexity_open(&perplexity, model, &options));
+    return hl_perplexity_add(out, perplexity, &text);
 }
 
 /* Means against zero, both against the whole model; encoders predict nothing. */
-static int check_means(mean_check *check, const pruning *p)
+static hl_status check_means(pruning *p)
 {
-    hl_gates *gates   = NULL;
-    hl_model *written = NULL;
-    hl_nll    whole   = { 0 };
-    hl_nll    zero    = { 0 };
-    hl_nll    mean    = { 0 };
+    HL_HELD(hl_gates_free) hl_gates  *gates   = NULL;
+    HL_HELD(hl_model_close) hl_model *written = NULL;
 
     if (!p->request->mean || hl_model_get_info(p->model)->is_encoder)
-        return HL_EXIT_OK;
-    hl_status status = hl_gates_new(&gates, p->model);
-    if (status == HL_OK) {
-        hl_gates_set(gates, p->heads, 0.0f);
-        status = score(&whole, p, p->model, NULL);
-    }
-    if (status == HL_OK)
-        status = score(&zero, p, p->model, gates->values);
-    if (status == HL_OK)
-        status = hl_model_open(&written, p->request->output);
-    if (status == HL_OK)
-        status = score(&mean, p, written, NULL);
-    hl_model_close(written);
-    hl_gates_free(gates);
-    if (status != HL_OK)
-        return fail(status);
-    *check = (mean_check){ true, whole.n_scored, whole.mean, zero.mean, mean.mean };
-    return HL_EXIT_OK;
+        return HL_OK;
+    HL_NEED(hl_gates_new(&gates, p->model));
+    hl_gates_set(gates, p->heads, 0.0f);
+    HL_NEED(score(&p->check.whole, p, p->model, NULL));
+    HL_NEED(score(&p->check.zero, p, p->model, gates->values));
+    HL_NEED(hl_model_open(&written, p->request->output));
+    HL_NEED(score(&p->check.mean, p, written, NULL));
+    p->check.done = true;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ what was written */
@@ -513,9 +405,8 @@ static void print_heads(const hl_head_list *heads)
     int column = 0;
 
     for (int64_t i = 0; i < heads->n_heads; i++) {
-        char name[48];
-        int  n = snprintf(name, sizeof name, "L%lldH%lld", (long long)heads->heads[i].layer,
-                          (long long)heads->heads[i].head);
+        char name[HL_HEAD_LABEL_BYTES];
+        int  n = (int)strlen(hl_head_label(name, heads->heads[i].layer, heads->heads[i].head));
 
         if (column + n + 1 > 76) {
             printf("\n");
@@ -630,28 +521,29 @@ static void print_tensors(const hl_prune_report *report)
 /* --------------------------------------------------------------------- as text */
 
 /* NULL: nothing was ranked. */
-static const char *ranker_name(const prune_story *story)
+static const char *ranker_name(const pruning *p)
 {
-    return story->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)story->ranker) : NULL;
+    return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
 }
 
-static void print_story(const prune_story *story)
+static void print_story(const pruning *p)
 {
-    const hl_prune_report *report   = story->report;
-    const char            *by       = ranker_name(story);
-    const char            *verdict  = hl_ranker_verdict((size_t)story->ranker);
+    const hl_prune_report *report   = &p->report;
+    const hl_model_info   *before   = hl_model_get_info(p->model);
+    const char            *by       = ranker_name(p);
+    const char            *verdict  = hl_ranker_verdict((size_t)p->ranker);
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
     printf("%s  %s: %lld of %lld heads pruned, %lld gone, %lld zeroed%s%s\n\n",
-           hl_shown(story->output), story->form, (long long)report->n_pruned,
-           (long long)story->n_heads, (long long)report->n_gone, (long long)n_zeroed,
-           by != NULL ? "; by " : "", by != NULL ? by : "");
-    print_heads(story->heads);
+           hl_shown(p->request->output), hl_prune_form_name(report->form),
+           (long long)report->n_pruned, (long long)count_heads(p->model), (long long)report->n_gone,
+           (long long)n_zeroed, by != NULL ? "; by " : "", by != NULL ? by : "");
+    print_heads(p->heads);
     printf("  %-12s %14s %14s\n", "", "before", "after");
-    print_row("parameters", (double)story->before->n_params, (double)report->n_params);
-    print_row("bytes", (double)story->before->tensor_bytes, (double)report->tensor_bytes);
-    if (!story->before->is_encoder)
-        print_row("K/V a token", (double)story->before->kv_bytes_f16, (double)report->kv_bytes_f16);
+    print_row("parameters", (double)before->n_params, (double)report->n_params);
+    print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
+    if (!before->is_encoder)
+        print_row("K/V a token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
     printf("\n  Opened by headlight, and by %s.\n", report->loads);
     if (report->vocab[0] != '\0')
         printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
@@ -660,11 +552,11 @@ static void print_story(const prune_story *story)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
         printf("  A head that is zeroed saves no time and no memory.\n");
-    if (story->check.done)
+    if (p->check.done)
         printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
                "text\n  that the means are of)\n",
-               story->check.whole, story->check.zero, story->check.mean,
-               (long long)story->check.n_scored);
+               p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
+               (long long)p->check.whole.n_scored);
     print_tensors(report);
     if (report->form_note[0] != '\0')
         printf("\n  Masked, which saves nothing: %s.\n", hl_shown(report->form_note));
@@ -677,9 +569,8 @@ static json_t *heads_json(const hl_head_list *heads)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < heads->n_heads; i++) {
-        char name[48];
-        snprintf(name, sizeof name, "L%lldH%lld", (long long)heads->heads[i].layer,
-                 (long long)heads->heads[i].head);
+        char name[HL_HEAD_LABEL_BYTES];
+        hl_head_label(name, heads->heads[i].layer, heads->heads[i].head);
         json_array_append_new(list, json_string(name));
     }
     return list;
@@ -718,160 +609,93 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
-/* An exit status. */
-static int print_json(const prune_story *story)
+static int print_json(const pruning *p)
 {
-    const hl_prune_report *report = story->report;
-    const hl_model_info   *before = story->before;
-    json_t                *root =
-        json_pack("{s:o, s:o, s:s, s:s?, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "model",
-                  hl_value_name(story->model_path), "output", hl_value_name(story->output), "as",
-                  story->form, "by", ranker_name(story), "heads", (json_int_t)story->n_heads,
-                  "pruned", (json_int_t)report->n_pruned, "gone", (json_int_t)report->n_gone,
-                  "pruned_heads", heads_json(story->heads), "before",
-                  sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16), "after",
-                  sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
-                  report->loads);
+    const hl_prune_report *report  = &p->report;
+    const hl_model_info   *before  = hl_model_get_info(p->model);
+    const char            *verdict = hl_ranker_verdict((size_t)p->ranker);
+    json_t                *root    = json_pack(
+                          "{s:o, s:o, s:s, s:s?, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "model",
+                          hl_value_name(p->request->models.items[0]), "output", hl_value_name(p->request->output),
+                          "as", hl_prune_form_name(report->form), "by", ranker_name(p), "heads",
+                          (json_int_t)count_heads(p->model), "pruned", (json_int_t)report->n_pruned, "gone",
+                          (json_int_t)report->n_gone, "pruned_heads", heads_json(p->heads), "before",
+                          sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16), "after",
+                          sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
+                          report->loads);
 
-    if (root != NULL && report->vocab[0] != '\0')
+    if (report->vocab[0] != '\0')
         json_object_set_new(root, report->has_vocab ? "vocabulary_note" : "no_vocabulary",
                             json_string(report->vocab));
-    if (root != NULL && hl_ranker_verdict((size_t)story->ranker) != NULL)
-        json_object_set_new(root, "verdict", json_string(hl_ranker_verdict((size_t)story->ranker)));
-    if (root != NULL && report->form_note[0] != '\0')
+    if (verdict != NULL)
+        json_object_set_new(root, "verdict", json_string(verdict));
+    if (report->form_note[0] != '\0')
         json_object_set_new(root, "form_note", json_string(report->form_note));
-    if (root != NULL && report->form == HL_PRUNE_GGUF) {
+    if (report->form == HL_PRUNE_GGUF) {
         json_object_set_new(root, "file_type", json_string(hl_dtype_name(report->file_type)));
         json_object_set_new(root, "other_types", json_integer(count_fallen_back(report)));
         json_object_set_new(root, "tensors", tensors_json(report));
     }
-    if (root != NULL && story->check.done)
+    if (p->check.done)
         json_object_set_new(root, "nats_per_token",
-                            json_pack("{s:f, s:f, s:f, s:I}", "whole", story->check.whole, "zero",
-                                      story->check.zero, "mean", story->check.mean, "tokens",
-                                      (json_int_t)story->check.n_scored));
-    if (!hl_put_json(root, JSON_INDENT(2))) {
-        json_decref(root);
-        hl_complain("prune", "out of memory");
-        return HL_EXIT_RESOURCES;
-    }
-    printf("\n");
-    json_decref(root);
-    return HL_EXIT_OK;
+                            json_pack("{s:f, s:f, s:f, s:I}", "whole", p->check.whole.mean, "zero",
+                                      p->check.zero.mean, "mean", p->check.mean.mean, "tokens",
+                                      (json_int_t)p->check.whole.n_scored));
+    return hl_print_json(root, JSON_INDENT(2));
 }
 
 /* ----------------------------------------------------------------- the command */
 
-/* All types that --type names are dtypes, in small letters. */
-static hl_dtype type_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        hl_dtype    dtype;
-    } types[] = {
-        { "f16", HL_DTYPE_F16 },
-        { "bf16", HL_DTYPE_BF16 },
-        { "q8_0", HL_DTYPE_Q8_0 },
-        { "q4_0", HL_DTYPE_Q4_0 },
-    };
-
-    for (size_t i = 0; name != NULL && i < sizeof types / sizeof *types; i++) {
-        if (strcmp(types[i].name, name) == 0)
-            return types[i].dtype;
-    }
-    return HL_DTYPE_F32;
-}
-
-static hl_prune_form form_of(const char *name)
-{
-    size_t form = 0;
-
-    while (hl_prune_form_name(form) != NULL && strcmp(hl_prune_form_name(form), name) != 0)
-        form++;
-    return (hl_prune_form)form;
-}
-
 static hl_prune_options write_options(const pruning *p)
 {
-    return (hl_prune_options){ .form           = form_of(p->request->form),
-                               .dtype          = type_of(p->request->type),
-                               .convert        = p->request->type != NULL,
+    const prune_request *request = p->request;
+
+    return (hl_prune_options){ .form           = forms[request->form],
+                               .dtype          = request->type >= 0 ? types[request->type] : 0,
+                               .convert        = request->type >= 0,
                                .means          = p->means,
-                               .tokenizer_path = p->request->choice.tokenizer_path };
+                               .tokenizer_path = request->tokenizer_path };
 }
 
 /* Refusals that need no ranking come first. */
-static int open_model(pruning *p)
+static hl_status open_model(pruning *p)
 {
-    static const float some    = 0.0f;
-    hl_status          status  = hl_model_open(&p->model, p->request->models.items[0]);
-    hl_prune_options   options = write_options(p);
+    static const float some = 0.0f;
 
+    HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
+    hl_prune_options options = write_options(p);
     if (p->request->mean)
         options.means = &some; /* is there a place for them? */
-    if (status == HL_OK)
-        status = hl_prune_check(p->model, &options, p->request->output);
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
+    return hl_prune_check(p->model, &options, p->request->output);
 }
 
-static int choose_heads(pruning *p)
-{
-    hl_status status = choose(&p->heads, &p->ranker, p->model, &p->request->choice);
-
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
-}
-
-static int write_model(pruning *p)
-{
-    hl_prune_options options = write_options(p);
-    hl_status status = hl_prune_write(&p->report, p->model, p->heads, &options, p->request->output);
-
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
-}
-
-static int report(const pruning *p)
+static int prune(pruning *p)
 {
     const prune_request *request = p->request;
-    prune_story          story   = { .model_path = request->models.items[0],
-                                     .output     = request->output,
-                                     .form       = hl_prune_form_name(p->report.form),
-                                     .ranker     = p->ranker,
-                                     .before     = hl_model_get_info(p->model),
-                                     .report     = &p->report,
-                                     .heads      = p->heads,
-                                     .n_heads    = count_heads(p->model) };
-    int                  code    = check_means(&story.check, p);
 
-    if (code != HL_EXIT_OK)
-        return code;
+    HL_CALL("prune", open_model(p));
+    HL_CALL("prune", choose_heads(p));
+    if (request->mean)
+        HL_PASS(take_means(p));
+    hl_prune_options options = write_options(p);
+    HL_CALL("prune", hl_prune_write(&p->report, p->model, p->heads, &options, request->output));
+    HL_CALL("prune", check_means(p));
     if (request->common.json)
-        return print_json(&story);
+        return print_json(p);
     if (!request->common.quiet)
-        print_story(&story);
+        print_story(p);
     return HL_EXIT_OK;
 }
 
 int hl_command_prune(int argc, char **argv)
 {
-    prune_request request = { .ratio  = -1.0,
-                              .count  = -1,
-                              .form   = "auto",
-                              .by     = "auto",
-                              .choice = { .windows = { .max_tokens = 16384 } } };
-    pruning       p       = { .request = &request };
-    int           code    = parse_request(&request, argc, argv);
+    prune_request request = {
+        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 }
+    };
+    pruning p = { .request = &request };
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    code = open_model(&p);
-    if (code == HL_EXIT_OK)
-        code = choose_heads(&p);
-    if (code == HL_EXIT_OK && request.mean)
-        code = take_means(&p);
-    if (code == HL_EXIT_OK)
-        code = write_model(&p);
-    if (code == HL_EXIT_OK)
-        code = report(&p);
+    HL_PASS(parse_request(&request, argc, argv));
+    int code = prune(&p);
     hl_prune_report_clear(&p.report);
     hl_head_list_free(p.heads);
     hl_tokenizer_close(p.tokenizer);

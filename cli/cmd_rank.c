@@ -5,6 +5,7 @@
 #include "command.h"
 #include "evidence.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "shared_options.h"
 #include "values.h"
@@ -16,7 +17,6 @@ typedef struct rank_request {
     const char       *order;
     const char       *model_path;
     hl_option_list    texts;
-    const char       *special;
     hl_window_options windows;
     int64_t           count;
     bool              groups;
@@ -48,16 +48,14 @@ static int list_rankers(void)
     }
     if (against != NULL)
         printf("\n* %s\n", against);
-    return HL_EXIT_OK;
+    return HL_EXIT_DONE;
 }
 
 static int check_request(rank_request *request, const hl_usage *usage)
 {
     if (strcmp(request->by, "list") == 0)
         return list_rankers();
-    int code = hl_ranker_option(&request->ranker, usage, "by", request->by);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
     if (request->ranker == HL_RANKER_ABLATION &&
         (request->model_path == NULL || request->texts.count == 0))
         return hl_options_refuse(usage, "--by ablation needs --model and --text: each head is "
@@ -72,30 +70,22 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "--groups needs --model, which knows them");
     if (request->csv && request->common.json)
         return hl_options_refuse(usage, "--csv and --json: only one of them");
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int parse_request(rank_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "by", 'b', HL_OPTION_TEXT, &request->by, "NAME", "the ranker (auto); list: all there are",
-          0, 0 },
-        { "order", 0, HL_OPTION_CHOICE, &request->order, "highest|lowest",
-          "which scores go first (as the ranker has it)", 0, 0 },
-        { "count", 'n', HL_OPTION_INT, &request->count, "N", "only the first N heads", 1,
-          INT64_MAX },
-        { "groups", 0, HL_OPTION_FLAG, &request->groups, NULL,
-          "query heads of a K/V head as one, by their mean", 0, 0 },
-        { "csv", 0, HL_OPTION_FLAG, &request->csv, NULL, "print CSV instead of text", 0, 0 },
-        { "model", 'm', HL_OPTION_TEXT, &request->model_path, "PATH",
-          "for weights and gradients, or instead of PROFILE", 0, 0 },
-        { "text", 0, HL_OPTION_LIST, &request->texts, "PATH",
-          "what --model is run on; may be repeated", 0, 0 },
-        { "context", 'c', HL_OPTION_INT, &request->windows.context, "N",
-          "--text: tokens of a window", 1, INT64_MAX },
-        { "max-tokens", 0, HL_OPTION_INT, &request->windows.max_tokens, "N",
-          "--text: stop after N tokens (16384)", 1, INT64_MAX },
-        HL_SPECIAL_OPTION(&request->special),
+        HL_TEXT("by", 'b', &request->by, "NAME", "the ranker (auto); list: all there are"),
+        HL_CHOICE("order", 0, &request->order, "highest|lowest",
+                  "which scores go first (as the ranker has it)"),
+        HL_INT("count", 'n', &request->count, "N", "only the first N heads", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head as one, by their mean"),
+        HL_FLAG("csv", 0, &request->csv, "print CSV instead of text"),
+        HL_TEXT("model", 'm', &request->model_path, "PATH",
+                "for weights and gradients, or instead of PROFILE"),
+        HL_LIST("text", 0, &request->texts, "PATH", "what --model is run on; may be repeated"),
+        HL_WINDOW_OPTIONS("--text", "16384", &request->windows),
         { 0 },
     };
     const hl_usage usage = {
@@ -115,10 +105,8 @@ static int parse_request(rank_request *request, int argc, char **argv)
         .options   = options,
     };
 
-    request->by = "auto";
-    int code    = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
-    request->windows.around = hl_special_option(request->special);
-    return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
+    return check_request(request, &usage);
 }
 
 /* ------------------------------------------------------------------------- work */
@@ -145,18 +133,17 @@ static hl_status take_evidence(rank_work *work)
 static hl_status open_work(rank_work *work)
 {
     const rank_request *request = work->request;
-    hl_status           status  = HL_OK;
 
     if (request->model_path != NULL)
-        status = hl_model_open(&work->model, request->model_path);
-    if (status == HL_OK && request->arguments.count > 0)
-        status = hl_profile_load(&work->evidence.profile, request->arguments.items[0]);
+        HL_NEED(hl_model_open(&work->model, request->model_path));
+    if (request->arguments.count > 0)
+        HL_NEED(hl_profile_load(&work->evidence.profile, request->arguments.items[0]));
     work->ranker = request->ranker;
-    if (work->ranker == HL_RANKER_AUTO && request->texts.count > 0)
+    if (request->texts.count == 0)
+        return HL_OK;
+    if (work->ranker == HL_RANKER_AUTO)
         work->ranker = hl_ranker_default(work->model, true, 0.0);
-    if (status == HL_OK && request->texts.count > 0)
-        status = take_evidence(work);
-    return status;
+    return take_evidence(work);
 }
 
 static hl_status rank(rank_work *work)
@@ -166,48 +153,37 @@ static hl_status rank(rank_work *work)
 
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
-    hl_status status =
-        hl_evidence_rank(&work->ranking, &work->evidence, work->ranker, work->model, &options);
-    return status == HL_OK && request->groups ? hl_ranking_group(work->ranking, work->model)
-                                              : status;
+    HL_NEED(hl_evidence_rank(&work->ranking, &work->evidence, work->ranker, work->model, &options));
+    return request->groups ? hl_ranking_group(work->ranking, work->model) : HL_OK;
 }
 
 static hl_status print_ranking(const rank_work *work)
 {
-    const rank_request *request = work->request;
-    hl_sheet           *table   = NULL;
-    char               *text    = NULL;
-    hl_sheet_format     format  = request->csv           ? HL_SHEET_CSV
-                                  : request->common.json ? HL_SHEET_JSON
-                                                         : HL_SHEET_TEXT;
-    hl_status           status  = hl_ranking_sheet(&table, work->ranking, request->count);
+    const rank_request              *request = work->request;
+    HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
-    if (status == HL_OK)
-        status = hl_sheet_render(&text, table, format);
-    if (status == HL_OK && (request->csv || request->common.json || !request->common.quiet))
-        hl_put_sheet(text, format);
-    hl_free(text);
-    hl_sheet_free(table);
-    return status;
+    if (request->common.quiet && !request->csv && !request->common.json)
+        return HL_OK;
+    HL_NEED(hl_ranking_sheet(&table, work->ranking, request->count));
+    return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
+}
+
+static hl_status run(rank_work *work)
+{
+    HL_NEED(open_work(work));
+    HL_NEED(rank(work));
+    return print_ranking(work);
 }
 
 int hl_command_rank(int argc, char **argv)
 {
-    rank_request request = { .windows = { .max_tokens = 16384 } };
+    rank_request request = { .by = "auto", .windows = { .max_tokens = 16384 } };
     rank_work    work    = { .request = &request };
-    int          code    = parse_request(&request, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    hl_status status = open_work(&work);
-    if (status == HL_OK)
-        status = rank(&work);
-    if (status == HL_OK)
-        status = print_ranking(&work);
-    if (status != HL_OK)
-        hl_complain("rank", "%s", hl_explain(status));
+    HL_PASS(parse_request(&request, argc, argv));
+    int code = hl_finish("rank", run(&work));
     hl_ranking_free(work.ranking);
     hl_evidence_free(&work.evidence);
     hl_model_close(work.model);
-    return hl_exit_for(status);
+    return code;
 }

@@ -6,6 +6,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "prompt.h"
 #include "shared_options.h"
@@ -71,41 +72,36 @@ static int check(report_command *c, const hl_usage *usage)
         return hl_options_refuse(usage, "--heads needs --model");
     if (c->heads != NULL && !hl_heads_parse(&c->chosen, c->heads, &bad))
         return hl_options_refuse(usage, "--heads: wanted heads like L3H1,L5H0, not '%.20s'", bad);
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int parse(report_command *c, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "output", 'o', HL_OPTION_TEXT, &c->output, "X.html", "what is written", 0, 0 },
-        { "title", 0, HL_OPTION_TEXT, &c->title, "TEXT", "of the page", 0, 0 },
-        { "trace", 't', HL_OPTION_TEXT, &c->trace, "FILE", "of 'headlight generate --trace'", 0,
-          0 },
-        { "compare", 0, HL_OPTION_TEXT, &c->compare, "FILE",
-          "a comparison, instead of that of the first two profiles", 0, 0 },
-        { "sweep", 0, HL_OPTION_TEXT, &c->sweep, "FILE", "what switching heads off costs", 0, 0 },
-        { "model", 'm', HL_OPTION_TEXT, &c->source.model, "MODEL", "that reads the prompt", 0, 0 },
-        { "prompt", 'p', HL_OPTION_TEXT, &c->source.text, "TEXT", "for --model", 0, 0 },
-        { "prompt-file", 'f', HL_OPTION_TEXT, &c->source.file, "FILE",
-          "the prompt is in FILE; - is standard input", 0, 0 },
-        { "heads", 0, HL_OPTION_TEXT, &c->heads, "L3H1,L5",
-          "whose maps are shown, if the prompt is too long for all", 0, 0 },
-        { "chat", 'c', HL_OPTION_FLAG, &c->source.chat, NULL,
-          "the prompt is a user's turn, in the model's format", 0, 0 },
-        { "ids", 0, HL_OPTION_FLAG, &c->source.ids, NULL, "the prompt is token ids, as in '5 17 3'",
-          0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &c->source.tokenizer, "PATH",
-          "use this one instead of the model's own", 0, 0 },
-        { "beyond", 0, HL_OPTION_FLAG, &c->beyond, NULL,
-          "more tokens than the model was made for, if it can", 0, 0 },
+        HL_TEXT("output", 'o', &c->output, "X.html", "what is written"),
+        HL_TEXT("title", 0, &c->title, "TEXT", "of the page"),
+        HL_TEXT("trace", 't', &c->trace, "FILE", "of 'headlight generate --trace'"),
+        HL_TEXT("compare", 0, &c->compare, "FILE",
+                "a comparison, instead of that of the first two profiles"),
+        HL_TEXT("sweep", 0, &c->sweep, "FILE", "what switching heads off costs"),
+        HL_TEXT("model", 'm', &c->source.model, "MODEL", "that reads the prompt"),
+        HL_TEXT("prompt", 'p', &c->source.text, "TEXT", "for --model"),
+        HL_TEXT("prompt-file", 'f', &c->source.file, "FILE",
+                "the prompt is in FILE; - is standard input"),
+        HL_TEXT("heads", 0, &c->heads, "L3H1,L5",
+                "whose maps are shown, if the prompt is too long for all"),
+        HL_FLAG("chat", 'c', &c->source.chat, "the prompt is a user's turn, in the model's format"),
+        HL_FLAG("ids", 0, &c->source.ids, "the prompt is token ids, as in '5 17 3'"),
+        HL_TOKENIZER_OPTION(&c->source.tokenizer),
+        HL_FLAG("beyond", 0, &c->beyond, "more tokens than the model was made for, if it can"),
         { 0 },
     };
     const hl_usage usage = { "report", "PROFILE... -o X.html", description, options };
-    int            code  = hl_options_parse(&c->paths, &c->common, &usage, argc, argv);
 
+    HL_PASS(hl_options_parse(&c->paths, &c->common, &usage, argc, argv));
     c->source.command = "report";
     c->source.quiet   = c->common.quiet;
-    return code == HL_OPTIONS_GO_ON ? check(c, &usage) : code;
+    return check(c, &usage);
 }
 
 /* --------------------------------------------------------------------------- work */
@@ -115,17 +111,6 @@ static const char *name_of(const char *path)
     const char *slash = strrchr(path, '/');
 
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
-static hl_status open_profiles(report_work *work, const report_command *c)
-{
-    hl_status status = HL_OK;
-
-    for (int i = 0; i < c->paths.count && status == HL_OK; i++) {
-        status         = hl_profile_load(&work->profiles[i], c->paths.items[i]);
-        work->named[i] = (hl_report_profile){ name_of(c->paths.items[i]), work->profiles[i] };
-    }
-    return status;
 }
 
 /* The last tokens of a long prompt.  Encoders have no lens, and that is no failure. */
@@ -149,9 +134,9 @@ static hl_status look_at_prompt(report_work *work, const report_command *c)
                                        .n_heads    = c->chosen.count,
                                        .beyond_ctx = c->beyond,
                                        .n_threads  = (int32_t)c->common.n_threads };
-    hl_status status = hl_prompt_maps_new(&work->maps, work->prompt.model, &prompt, &options);
 
-    return status == HL_OK ? look_through_lens(work, c, &prompt) : status;
+    HL_NEED(hl_prompt_maps_new(&work->maps, work->prompt.model, &prompt, &options));
+    return look_through_lens(work, c, &prompt);
 }
 
 /* Which profile is of the model, by hash; one that does not say might be.  -1: none. */
@@ -178,7 +163,6 @@ static hl_status find_profile(int *out, const report_work *work, const report_co
 static hl_status write_report(const report_work *work, const report_command *c)
 {
     int       place  = -1;
-    hl_status status = HL_OK;
     hl_report report = { .title        = c->title,
                          .profiles     = work->named,
                          .n_profiles   = c->paths.count,
@@ -190,10 +174,10 @@ static hl_status write_report(const report_work *work, const report_command *c)
                          .seed         = (uint64_t)c->common.seed };
 
     if (work->prompt.model != NULL)
-        status = find_profile(&place, work, c);
+        HL_NEED(find_profile(&place, work, c));
     if (place == 0)
         report.model = hl_model_get_info(work->prompt.model);
-    return status == HL_OK ? hl_report_write(&report, c->output) : status;
+    return hl_report_write(&report, c->output);
 }
 
 static void say(const report_work *work, const report_command *c)
@@ -218,34 +202,28 @@ static void say(const report_work *work, const report_command *c)
 
 static int make(report_work *work, const report_command *c)
 {
-    hl_status status = open_profiles(work, c);
-
-    if (status == HL_OK && c->trace != NULL)
-        status = hl_trace_load(&work->trace, c->trace);
-    if (status == HL_OK && c->source.model != NULL) {
-        int code = hl_opened_prompt_open(&work->prompt, &c->source);
-        if (code != HL_EXIT_OK)
-            return code;
-        status = look_at_prompt(work, c);
+    for (int i = 0; i < c->paths.count; i++) {
+        HL_CALL("report", hl_profile_load(&work->profiles[i], c->paths.items[i]));
+        work->named[i] = (hl_report_profile){ name_of(c->paths.items[i]), work->profiles[i] };
     }
-    if (status == HL_OK)
-        status = write_report(work, c);
-    if (status == HL_OK)
-        say(work, c);
-    else
-        hl_complain("report", "%s", hl_explain(status));
-    return hl_exit_for(status);
+    if (c->trace != NULL)
+        HL_CALL("report", hl_trace_load(&work->trace, c->trace));
+    if (c->source.model != NULL) {
+        HL_PASS(hl_opened_prompt_open(&work->prompt, &c->source));
+        HL_CALL("report", look_at_prompt(work, c));
+    }
+    HL_CALL("report", write_report(work, c));
+    say(work, c);
+    return HL_EXIT_OK;
 }
 
 int hl_command_report(int argc, char **argv)
 {
     report_command c    = { 0 };
     report_work    work = { 0 };
-    int            code = parse(&c, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    code = make(&work, &c);
+    HL_PASS(parse(&c, argc, argv));
+    int code = make(&work, &c);
     for (int i = 0; i < MOST_PROFILES; i++)
         hl_profile_free(work.profiles[i]);
     hl_trace_free(work.trace);

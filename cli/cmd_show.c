@@ -13,25 +13,20 @@
 #include "command.h"
 #include "diagnoses.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
 #include "values.h"
 
 typedef struct show_request {
-    const char       *path;
-    const hl_profile *profile;
-    const char       *by; /* a column of the table of heads; NULL: fair */
-    hl_depth          depth;
-    uint64_t          seed;
-} show_request;
-
-typedef struct show_command {
     hl_common   common;
     const char *path;
     const char *table; /* NULL: the screen */
-    const char *by;    /* NULL: fair */
+    const char *by;    /* a column of the table of heads; NULL: fair */
     bool        csv;
-} show_command;
+    hl_profile *profile;
+    hl_depth    depth;
+} show_request;
 
 /* ------------------------------------------------------------------- a heatmap */
 
@@ -55,7 +50,6 @@ typedef struct heatmap {
     const int64_t *n_in_layer; /* (n_layers) heads that there are; the rest stays blank */
     double         top;        /* the value that gets the lightest color; 0 gets the darkest */
     hl_depth       depth;
-    int            width; /* of the page */
 } heatmap;
 
 typedef struct heatmap_layout {
@@ -197,10 +191,8 @@ static void print_block(const heatmap *map, heatmap_layout layout, int64_t begin
 }
 
 /* Cells get narrower as there are more layers, then the layers go into blocks one below the other. */
-static void heatmap_print(const heatmap *map)
+static void heatmap_print(const heatmap *map, heatmap_layout layout)
 {
-    heatmap_layout layout = heatmap_choose(map->n_layers, map->n_heads, map->width, map->depth);
-
     for (int64_t begin = 0; begin < map->n_layers; begin += layout.n_across) {
         int64_t end = begin + layout.n_across;
 
@@ -242,41 +234,30 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 
+enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, N_TABLES };
+
 typedef struct screen {
-    hl_sheet     *heads;
-    hl_sheet     *layers;
-    hl_sheet     *positions;
-    hl_sheet     *extremes;
-    hl_sheet     *types;
+    hl_sheet     *tables[N_TABLES];
     hl_diagnoses *diagnoses;
 } screen;
 
 static void screen_free(screen *s)
 {
-    hl_sheet_free(s->heads);
-    hl_sheet_free(s->layers);
-    hl_sheet_free(s->positions);
-    hl_sheet_free(s->extremes);
-    hl_sheet_free(s->types);
+    for (int i = 0; i < N_TABLES; i++)
+        hl_sheet_free(s->tables[i]);
     hl_diagnoses_free(s->diagnoses);
 }
 
 static hl_status screen_fill(screen *s, const show_request *request)
 {
-    hl_analysis_options options = { .seed = request->seed, .n_extremes = N_EXTREMES };
-    hl_status           status  = hl_analyse(&s->heads, request->profile, "heads", &options);
+    static const char *const names[N_TABLES] = { "heads", "layers", "positions", "extremes",
+                                                 "head-types" };
+    hl_analysis_options      options         = { .seed       = (uint64_t)request->common.seed,
+                                                 .n_extremes = N_EXTREMES };
 
-    if (status == HL_OK)
-        status = hl_analyse(&s->layers, request->profile, "layers", &options);
-    if (status == HL_OK)
-        status = hl_analyse(&s->positions, request->profile, "positions", &options);
-    if (status == HL_OK)
-        status = hl_analyse(&s->extremes, request->profile, "extremes", &options);
-    if (status == HL_OK)
-        status = hl_analyse(&s->types, request->profile, "head-types", &options);
-    if (status == HL_OK)
-        status = hl_diagnose(&s->diagnoses, request->profile, NULL, NULL);
-    return status;
+    for (int i = 0; i < N_TABLES; i++)
+        HL_NEED(hl_analyse(&s->tables[i], request->profile, names[i], &options));
+    return hl_diagnose(&s->diagnoses, request->profile, NULL, NULL);
 }
 
 /* --------------------------------------------------------------------- heading */
@@ -363,36 +344,33 @@ static void print_legend(const show_request *request, const char *column, double
     printf("\n");
 }
 
-static bool print_heatmap(const show_request *request, const hl_sheet *heads, const char *column)
+static hl_status print_heatmap(const show_request *request, const hl_sheet *heads,
+                               const char *column)
 {
-    const hl_profile *profile  = request->profile;
-    int64_t           n_layers = hl_profile_n_layers(profile);
-    int64_t           n_heads  = hl_profile_n_heads(profile);
-    double           *grid     = grid_of(heads, column, profile);
-    int64_t          *in_layer = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_layer);
+    const hl_profile      *profile  = request->profile;
+    int64_t                n_layers = hl_profile_n_layers(profile);
+    int64_t                n_heads  = hl_profile_n_heads(profile);
+    HL_HELD(free) double  *grid     = grid_of(heads, column, profile);
+    HL_HELD(free) int64_t *in_layer = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_layer);
 
-    if (grid != NULL && in_layer != NULL) {
-        double  most = largest(grid, n_layers * n_heads);
-        heatmap map  = {
-             .values     = grid,
-             .n_layers   = n_layers,
-             .n_heads    = n_heads,
-             .n_in_layer = in_layer,
-             .top        = is_share(column) || !(most > 0.0) ? 1.0 : most,
-             .depth      = request->depth,
-             .width      = PAGE_WIDTH,
-        };
-        for (int64_t layer = 0; layer < n_layers; layer++)
-            in_layer[layer] = hl_profile_heads_of(profile, layer);
-        print_legend(request, column, map.top,
-                     heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth));
-        heatmap_print(&map);
-        printf("\n");
-    }
-    bool done = grid != NULL && in_layer != NULL;
-    free(grid);
-    free(in_layer);
-    return done;
+    if (grid == NULL || in_layer == NULL)
+        return HL_NO_MEMORY;
+    double  most = largest(grid, n_layers * n_heads);
+    heatmap map  = {
+         .values     = grid,
+         .n_layers   = n_layers,
+         .n_heads    = n_heads,
+         .n_in_layer = in_layer,
+         .top        = is_share(column) || !(most > 0.0) ? 1.0 : most,
+         .depth      = request->depth,
+    };
+    for (int64_t layer = 0; layer < n_layers; layer++)
+        in_layer[layer] = hl_profile_heads_of(profile, layer);
+    heatmap_layout layout = heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth);
+    print_legend(request, column, map.top, layout);
+    heatmap_print(&map, layout);
+    printf("\n");
+    return HL_OK;
 }
 
 /* ---------------------------------------------------- layer profile, positions */
@@ -419,8 +397,9 @@ static void name_place(char out[PLACE_BYTES], const show_request *request, const
 static void print_spark(const show_request *request, const hl_sheet *table, const char *column)
 {
     int64_t n = hl_sheet_n_rows(table), low = -1, high = -1;
-    double *values = hl_memory_take_zeroed((size_t)n, sizeof *values);
     char    lowest[PLACE_BYTES], highest[PLACE_BYTES];
+
+    HL_HELD(free) double *values = hl_memory_take_zeroed((size_t)n, sizeof *values);
 
     if (values == NULL)
         return;
@@ -434,13 +413,12 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
     printf("  %-8s ", column);
     if (low < 0) {
         printf("not measured\n");
-    } else {
-        name_place(lowest, request, table, low);
-        name_place(highest, request, table, high);
-        spark_print(values, n, SPARK_WIDTH, request->depth, values[low], values[high]);
-        printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
+        return;
     }
-    free(values);
+    name_place(lowest, request, table, low);
+    name_place(highest, request, table, high);
+    spark_print(values, n, SPARK_WIDTH, request->depth, values[low], values[high]);
+    printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
 }
 
 /* How sure the curve by position is, where it is least so. */
@@ -470,21 +448,21 @@ static const char *type_of(const hl_sheet *types, double layer, double head)
 
 static void print_extreme(const screen *s, int64_t row)
 {
-    double layer = hl_cell_number(s->extremes, row, "layer");
-    double head  = hl_cell_number(s->extremes, row, "head");
-    char   name[48], fair[16] = "-";
+    const hl_sheet *extremes = s->tables[EXTREMES];
+    double          layer    = hl_cell_number(extremes, row, "layer");
+    double          head     = hl_cell_number(extremes, row, "head");
+    char            name[HL_HEAD_LABEL_BYTES], fair[16] = "-";
 
-    snprintf(name, sizeof name, "L%.0fH%.0f", layer, head);
-    if (!isnan(hl_cell_number(s->extremes, row, "fair")))
-        snprintf(fair, sizeof fair, "%.3f", hl_cell_number(s->extremes, row, "fair"));
-    printf("  %-8s %-10s %6s %8.3f", name, type_of(s->types, layer, head), fair,
-           hl_cell_number(s->extremes, row, "entropy"));
+    if (!isnan(hl_cell_number(extremes, row, "fair")))
+        snprintf(fair, sizeof fair, "%.3f", hl_cell_number(extremes, row, "fair"));
+    printf("  %-8s %-10s %6s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
+           type_of(s->tables[TYPES], layer, head), fair, hl_cell_number(extremes, row, "entropy"));
 }
 
 /* Most and least focused, side by side. */
 static void print_extremes(const screen *s, const hl_colours *colours)
 {
-    int64_t half = hl_sheet_n_rows(s->extremes) / 2;
+    int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
     printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colours->dim, "most focused", "fair",
            "entropy", "least focused", "fair", "entropy", colours->plain);
@@ -526,82 +504,45 @@ static bool has_numbers(const hl_sheet *table, const char *column)
     return false;
 }
 
-/* Both return the library's status; nothing has been printed where they fail. */
+/* Nothing has been printed where the library fails. */
 static hl_status print_screen(const show_request *request)
 {
-    hl_colours  colours = hl_terminal_colours(stdout);
-    screen      s       = { 0 };
-    hl_status   status  = screen_fill(&s, request);
-    const char *column  = request->by;
+    hl_colours                  colours = hl_terminal_colours(stdout);
+    HL_KEPT(screen_free) screen s       = { 0 };
+    const char                 *column  = request->by;
 
-    if (status == HL_OK) {
-        if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
-            column = has_numbers(s.heads, "fair") ? "fair" : "entropy";
-        print_heading(request, &colours);
-        if (!print_heatmap(request, s.heads, column))
-            status = HL_NO_MEMORY;
-    }
-    if (status == HL_OK) {
-        printf("layers\n");
-        print_spark(request, s.layers, "fair");
-        print_spark(request, s.layers, "entropy");
-        printf("positions\n");
-        print_spark(request, s.positions, "fair");
-        print_spark(request, s.positions, "entropy");
-        print_widest_interval(s.positions);
-        printf("\n");
-        print_kinds(s.types);
-        print_extremes(&s, &colours);
-        printf("diagnoses\n");
-        hl_diagnoses_print_brief(s.diagnoses, &colours);
-    }
-    screen_free(&s);
-    return status;
-}
-
-/* A table as a JSON value: rendered by the library, read back. */
-static hl_status set_table(json_t *root, const hl_sheet *table)
-{
-    char     *text   = NULL;
-    json_t   *value  = NULL;
-    hl_status status = hl_sheet_render(&text, table, HL_SHEET_JSON);
-
-    if (status == HL_OK)
-        status = hl_json_read(&value, text, strlen(text), hl_sheet_name(table));
-    if (status == HL_OK)
-        json_object_set_new(root, hl_sheet_name(table), value); /* command.h remembers */
-    hl_free(text);
-    return status;
-}
-
-static hl_status set_tables(json_t *root, const screen *s)
-{
-    const hl_sheet *tables[] = { s->heads, s->layers, s->positions, s->extremes, s->types };
-    hl_status       status   = HL_OK;
-
-    for (size_t i = 0; i < sizeof tables / sizeof *tables && status == HL_OK; i++)
-        status = set_table(root, tables[i]);
-    return status;
+    HL_NEED(screen_fill(&s, request));
+    if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
+        column = has_numbers(s.tables[HEADS], "fair") ? "fair" : "entropy";
+    print_heading(request, &colours);
+    HL_NEED(print_heatmap(request, s.tables[HEADS], column));
+    printf("layers\n");
+    print_spark(request, s.tables[LAYERS], "fair");
+    print_spark(request, s.tables[LAYERS], "entropy");
+    printf("positions\n");
+    print_spark(request, s.tables[POSITIONS], "fair");
+    print_spark(request, s.tables[POSITIONS], "entropy");
+    print_widest_interval(s.tables[POSITIONS]);
+    printf("\n");
+    print_kinds(s.tables[TYPES]);
+    print_extremes(&s, &colours);
+    printf("diagnoses\n");
+    hl_diagnoses_print_brief(s.diagnoses, &colours);
+    return HL_OK;
 }
 
 static hl_status print_screen_json(const show_request *request)
 {
-    screen    s      = { 0 };
-    json_t   *tables = json_object();
-    hl_status status = screen_fill(&s, request);
+    HL_KEPT(screen_free) screen  s      = { 0 };
+    HL_HELD(json_decref) json_t *tables = json_object();
 
-    if (status == HL_OK)
-        status = set_tables(tables, &s);
-    if (status == HL_OK) {
-        json_t *root = json_pack("{s:o, s:O, s:o}", "profile", hl_value_name(request->path),
-                                 "tables", tables, "diagnoses", hl_diagnoses_json(s.diagnoses));
-        hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
-        printf("\n");
-        json_decref(root);
-    }
-    json_decref(tables);
-    screen_free(&s);
-    return status;
+    HL_NEED(screen_fill(&s, request));
+    for (int i = 0; i < N_TABLES; i++)
+        HL_NEED(hl_set_sheet(tables, s.tables[i]));
+    hl_print_json(json_pack("{s:o, s:O, s:o}", "profile", hl_value_name(request->path), "tables",
+                            tables, "diagnoses", hl_diagnoses_json(s.diagnoses)),
+                  JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -611,99 +552,51 @@ static int list_tables(void)
 {
     for (size_t i = 0; hl_analysis_name(i) != NULL; i++)
         printf("%-20s %s\n", hl_analysis_name(i), hl_analysis_summary(i));
-    return HL_EXIT_OK;
+    return HL_EXIT_DONE;
 }
 
-static int refuse_table(const hl_usage *usage, const char *name)
+static hl_status print_table(const show_request *request)
 {
-    hl_nearest nearest = { .wanted = name };
+    hl_analysis_options              options = { .seed = (uint64_t)request->common.seed };
+    HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
-    for (size_t i = 0; hl_analysis_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_analysis_name(i));
-    if (nearest.word != NULL)
-        return hl_options_refuse(usage, "--table: no table is called '%s' (did you mean '%s'?)",
-                                 name, nearest.word);
-    return hl_options_refuse(usage, "--table: no table is called '%s'; 'list' lists them", name);
-}
-
-static bool is_table(const char *name)
-{
-    for (size_t i = 0; hl_analysis_name(i) != NULL; i++) {
-        if (strcmp(hl_analysis_name(i), name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static hl_status print_table(const show_command *command, const hl_profile *profile)
-{
-    hl_analysis_options options = { .seed = (uint64_t)command->common.seed };
-    hl_sheet           *table   = NULL;
-    char               *text    = NULL;
-    hl_sheet_format     format  = command->csv           ? HL_SHEET_CSV
-                                  : command->common.json ? HL_SHEET_JSON
-                                                         : HL_SHEET_TEXT;
-    hl_status           status  = hl_analyse(&table, profile, command->table, &options);
-
-    if (status == HL_OK)
-        status = hl_sheet_render(&text, table, format);
-    if (status == HL_OK)
-        hl_put_sheet(text, format);
-    hl_free(text);
-    hl_sheet_free(table);
-    return status;
+    HL_NEED(hl_analyse(&table, request->profile, request->table, &options));
+    return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
 /* A column of the table of heads that has numbers in it. */
 static bool is_column(const hl_profile *profile, const char *name)
 {
-    hl_sheet *heads = NULL;
-    bool      found = false;
+    HL_HELD(hl_sheet_free) hl_sheet *heads = NULL;
 
-    if (hl_analyse(&heads, profile, "heads", NULL) == HL_OK) {
-        int64_t column = hl_sheet_find(heads, name);
-        found          = column > 1 && hl_sheet_column_type(heads, column) == HL_COLUMN_REAL;
-    }
-    hl_sheet_free(heads);
-    return found;
+    if (hl_analyse(&heads, profile, "heads", NULL) != HL_OK)
+        return false;
+    int64_t column = hl_sheet_find(heads, name);
+    return column > 1 && hl_sheet_column_type(heads, column) == HL_COLUMN_REAL;
 }
 
-static int show(const show_command *command, const hl_usage *usage)
+static int show(const show_request *request, const hl_usage *usage)
 {
-    hl_profile *profile = NULL;
-    hl_status   status  = hl_profile_load(&profile, command->path);
-    int         code    = HL_OPTIONS_GO_ON;
-
-    if (status == HL_OK && command->by != NULL && !is_column(profile, command->by))
-        code = hl_options_refuse(usage, "--by: '%s' is no column of numbers in the table of heads",
-                                 command->by);
-    if (status == HL_OK && code == HL_OPTIONS_GO_ON) {
-        show_request request = { command->path, profile, command->by, hl_terminal_depth(stdout),
-                                 (uint64_t)command->common.seed };
-        if (command->table != NULL)
-            status = print_table(command, profile);
-        else if (command->common.json)
-            status = print_screen_json(&request);
-        else if (!command->common.quiet)
-            status = print_screen(&request);
-    }
-    if (status != HL_OK)
-        hl_complain("show", "%s", hl_explain(status));
-    hl_profile_free(profile);
-    return code != HL_OPTIONS_GO_ON ? code : hl_exit_for(status);
+    if (request->by != NULL && !is_column(request->profile, request->by))
+        return hl_options_refuse(usage, "--by: '%s' is no column of numbers in the table of heads",
+                                 request->by);
+    if (request->table != NULL)
+        return hl_finish("show", print_table(request));
+    if (request->common.json)
+        return hl_finish("show", print_screen_json(request));
+    return request->common.quiet ? HL_EXIT_OK : hl_finish("show", print_screen(request));
 }
 
 int hl_command_show(int argc, char **argv)
 {
-    show_command command = { 0 };
+    show_request request = { 0 };
     hl_arguments rest;
 
     hl_option options[] = {
-        { "table", 't', HL_OPTION_TEXT, &command.table, "NAME", "one table; 'list' names them", 0,
-          0 },
-        { "csv", 0, HL_OPTION_FLAG, &command.csv, NULL, "the table as CSV", 0, 0 },
-        { "by", 0, HL_OPTION_TEXT, &command.by, "COLUMN",
-          "what the heatmap shows, of the table of heads (fair)", 0, 0 },
+        HL_TEXT("table", 't', &request.table, "NAME", "one table; 'list' names them"),
+        HL_FLAG("csv", 0, &request.csv, "the table as CSV"),
+        HL_TEXT("by", 0, &request.by, "COLUMN",
+                "what the heatmap shows, of the table of heads (fair)"),
         { 0 },
     };
     hl_usage usage = {
@@ -715,19 +608,19 @@ int hl_command_show(int argc, char **argv)
         options
     };
 
-    int code = hl_options_parse(&rest, &command.common, &usage, argc, argv);
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    if (command.table != NULL && strcmp(command.table, "list") == 0)
+    HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
+    if (request.table != NULL && strcmp(request.table, "list") == 0)
         return list_tables();
     if (rest.count != 1)
         return hl_options_refuse(&usage, "wanted one PROFILE, got %d", rest.count);
-    if (command.table != NULL && !is_table(command.table))
-        return refuse_table(&usage, command.table);
-    if (command.csv && command.table == NULL)
-        return hl_options_refuse(&usage, "--csv needs --table NAME");
-    if (command.csv && command.common.json)
+    HL_PASS(hl_options_check_table(&usage, request.table, request.csv, hl_analysis_name,
+                                   "; 'list' lists them"));
+    if (request.csv && request.common.json)
         return hl_options_refuse(&usage, "--csv and --json: only one of them");
-    command.path = rest.items[0];
-    return show(&command, &usage);
+    request.path  = rest.items[0];
+    request.depth = hl_terminal_depth(stdout);
+    HL_CALL("show", hl_profile_load(&request.profile, request.path));
+    int code = show(&request, &usage);
+    hl_profile_free(request.profile);
+    return code;
 }

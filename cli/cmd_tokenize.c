@@ -19,9 +19,11 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "input.h"
 #include "options.h"
 #include "screen.h"
+#include "shared_options.h"
 #include "values.h"
 
 typedef struct tokenize_request {
@@ -37,13 +39,10 @@ typedef struct tokenize_request {
 static int parse_request(tokenize_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "special", 's', HL_OPTION_FLAG, &request->special, NULL,
-          "add the special tokens that the model expects", 0, 0 },
-        { "plain", 0, HL_OPTION_FLAG, &request->plain, NULL,
-          "special tokens spelled out in the text are text", 0, 0 },
-        { "decode", 'd', HL_OPTION_FLAG, &request->decode, NULL, "from ids to text", 0, 0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-          "use this one instead of the model's own", 0, 0 },
+        HL_FLAG("special", 's', &request->special, "add the special tokens that the model expects"),
+        HL_FLAG("plain", 0, &request->plain, "special tokens spelled out in the text are text"),
+        HL_FLAG("decode", 'd', &request->decode, "from ids to text"),
+        HL_TOKENIZER_OPTION(&request->tokenizer_path),
         { 0 },
     };
     const hl_usage usage = {
@@ -61,42 +60,27 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
             "goes the other way: arrays of ids in, text (or with --json, a JSON string) out.",
         .options = options,
     };
-    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
-
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->arguments.count == 0)
         return hl_options_refuse(&usage, "no model given");
     if (request->arguments.count > 2)
         return hl_options_refuse(&usage, "one text at a time, got %d (forgot the quotes?)",
                                  request->arguments.count - 1);
     request->text = request->arguments.count == 2 ? request->arguments.items[1] : NULL;
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
-/* The exit status of a failed call; `line` is where, 0 for nowhere in particular. */
+/* The exit status after a complaint; `line` is where, 0 for nowhere in particular. */
+static int fail_line(int code, size_t line, const char *what)
+{
+    if (line > 0)
+        return hl_give_up(code, "tokenize", "line %zu: %s", line, what);
+    return hl_give_up(code, "tokenize", "%s", what);
+}
+
 static int fail(hl_status status, size_t line)
 {
-    if (line > 0)
-        hl_complain("tokenize", "line %zu: %s", line, hl_error_message());
-    else
-        hl_complain("tokenize", "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
-static int fail_line(size_t line, const char *what)
-{
-    if (line > 0)
-        hl_complain("tokenize", "line %zu: %s", line, what);
-    else
-        hl_complain("tokenize", "%s", what);
-    return HL_EXIT_INPUT;
-}
-
-static int out_of_memory(void)
-{
-    hl_complain("tokenize", "out of memory");
-    return HL_EXIT_RESOURCES;
+    return fail_line(hl_exit_for(status), line, line > 0 ? hl_error_message() : hl_explain(status));
 }
 
 /* ------------------------------------------------------------------- in colour */
@@ -105,22 +89,28 @@ static int out_of_memory(void)
 #define ORANGE  "\033[38;5;16;48;5;222m"
 #define SPECIAL "\033[1;38;5;16;48;5;183m"
 
+/* A piece of the vocabulary, fit to be shown; the caller frees it. */
+static char *shown_piece(const hl_tokenizer *tokenizer, int32_t id)
+{
+    size_t      n_bytes = 0;
+    const char *piece   = hl_tokenizer_piece(tokenizer, id, &n_bytes);
+
+    return hl_printable_text(piece != NULL ? piece : "", n_bytes);
+}
+
 /* What a token is shown as.  Tokens that share a character show it once, the first time;
  * tokens that stand for nothing in the text show their piece.  The caller frees it. */
 static char *shown_text(const hl_tokenizer *tokenizer, const hl_encoding *encoding, size_t index,
                         const char *text)
 {
-    hl_span     span    = encoding->spans[index];
-    size_t      n_piece = 0;
-    const char *piece   = hl_tokenizer_piece(tokenizer, encoding->ids[index], &n_piece);
+    hl_span span   = encoding->spans[index];
+    size_t  before = index > 0 ? encoding->spans[index - 1].end : 0;
 
-    if (span.begin < span.end) {
-        size_t before = index > 0 ? encoding->spans[index - 1].end : 0;
-        if (span.begin < before)
-            span.begin = before < span.end ? before : span.end;
-        return hl_printable_text(text + span.begin, span.end - span.begin);
-    }
-    return hl_printable_text(piece != NULL ? piece : "", n_piece);
+    if (span.begin == span.end)
+        return shown_piece(tokenizer, encoding->ids[index]);
+    if (span.begin < before)
+        span.begin = before < span.end ? before : span.end;
+    return hl_printable_text(text + span.begin, span.end - span.begin);
 }
 
 static const char *background(hl_token_type type, size_t index)
@@ -136,37 +126,25 @@ static void show_line(const hl_tokenizer *tokenizer, const hl_encoding *encoding
     bool       colour  = colours.plain[0] != '\0';
 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
-        char       *shown = shown_text(tokenizer, encoding, i, text);
-        const char *end   = shown != NULL ? strstr(shown, "↵") : NULL;
+        HL_HELD(free) char *text_of = shown_text(tokenizer, encoding, i, text);
+        const char         *shown   = text_of != NULL ? text_of : "";
+
         if (colour)
-            printf("%s%s%s", background(encoding->types[i], i), shown != NULL ? shown : "",
-                   colours.plain);
+            printf("%s%s%s", background(encoding->types[i], i), shown, colours.plain);
         else
-            printf("%s%s", i > 0 ? "│" : "", shown != NULL ? shown : "");
-        if (end != NULL) /* a line of the text ends: so does ours */
+            printf("%s%s", i > 0 ? "│" : "", shown);
+        if (strstr(shown, "↵") != NULL) /* a line of the text ends: so does ours */
             printf("\n");
-        free(shown);
     }
     printf("\n");
 }
 
 /* ------------------------------------------------------------------- the table */
 
-static const char *type_note(hl_token_type type)
-{
-    switch (type) {
-    case HL_TOKEN_UNKNOWN:
-        return "unknown";
-    case HL_TOKEN_SPECIAL:
-        return "special";
-    case HL_TOKEN_ADDED:
-        return "added";
-    case HL_TOKEN_BYTE:
-        return "byte";
-    default:
-        return "";
-    }
-}
+static const char *const type_notes[] = { [HL_TOKEN_UNKNOWN] = "unknown",
+                                          [HL_TOKEN_SPECIAL] = "special",
+                                          [HL_TOKEN_ADDED]   = "added",
+                                          [HL_TOKEN_BYTE]    = "byte" };
 
 /* printf pads by bytes; this pads by characters. */
 static void print_padded(const char *text, size_t width)
@@ -180,12 +158,10 @@ static size_t widest_piece(const hl_tokenizer *tokenizer, const hl_encoding *enc
     size_t widest = strlen("piece");
 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
-        size_t      n_bytes = 0;
-        const char *piece   = hl_tokenizer_piece(tokenizer, encoding->ids[i], &n_bytes);
-        char       *shown   = hl_printable_text(piece != NULL ? piece : "", n_bytes);
-        size_t      width   = shown != NULL ? hl_printable_width(shown) : 0;
-        widest              = width > widest && width <= 32 ? width : widest;
-        free(shown);
+        HL_HELD(free) char *shown = shown_piece(tokenizer, encoding->ids[i]);
+        size_t              width = shown != NULL ? hl_printable_width(shown) : 0;
+
+        widest = width > widest && width <= 32 ? width : widest;
     }
     return widest;
 }
@@ -193,22 +169,20 @@ static size_t widest_piece(const hl_tokenizer *tokenizer, const hl_encoding *enc
 static void show_row(const hl_tokenizer *tokenizer, const hl_encoding *encoding, size_t index,
                      const char *text, size_t piece_width)
 {
-    hl_span     span    = encoding->spans[index];
-    size_t      n_piece = 0;
-    const char *bytes   = hl_tokenizer_piece(tokenizer, encoding->ids[index], &n_piece);
-    char       *piece   = hl_printable_text(bytes != NULL ? bytes : "", n_piece);
-    char       *source  = hl_printable_text(text + span.begin, span.end - span.begin);
-    char        place[48];
+    hl_span             span      = encoding->spans[index];
+    hl_token_type       type      = encoding->types[index];
+    HL_HELD(free) char *piece     = shown_piece(tokenizer, encoding->ids[index]);
+    HL_HELD(free) char *source    = hl_printable_text(text + span.begin, span.end - span.begin);
+    char                place[48] = "-";
 
-    snprintf(place, sizeof place, "%zu-%zu", span.begin, span.end);
-    printf("%4zu %7d  %-9s  ", index, encoding->ids[index], span.begin < span.end ? place : "-");
+    if (span.begin < span.end)
+        snprintf(place, sizeof place, "%zu-%zu", span.begin, span.end);
+    printf("%4zu %7d  %-9s  ", index, encoding->ids[index], place);
     print_padded(piece != NULL ? piece : "", piece_width);
     printf("  %s", source != NULL ? source : "");
-    if (encoding->types[index] != HL_TOKEN_NORMAL)
-        printf("%s(%s)", span.begin < span.end ? "  " : "", type_note(encoding->types[index]));
+    if (type != HL_TOKEN_NORMAL)
+        printf("%s(%s)", span.begin < span.end ? "  " : "", type_notes[type]);
     printf("\n");
-    free(piece);
-    free(source);
 }
 
 /* The text with its tokens in colour, and a table of them. */
@@ -234,47 +208,23 @@ static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encodi
 
 /* ------------------------------------------------------------------------ JSON */
 
-static json_t *make_ids(const hl_encoding *encoding)
+/* {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]} */
+static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
 {
-    json_t *ids = json_array();
-    for (size_t i = 0; i < encoding->n_tokens; i++)
-        json_array_append_new(ids, json_integer(encoding->ids[i]));
-    return ids;
-}
+    json_t *ids = json_array(), *pieces = json_array(), *offsets = json_array();
 
-static json_t *make_pieces(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
-{
-    json_t *pieces = json_array();
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         size_t      n_bytes = 0;
         const char *piece   = hl_tokenizer_piece(tokenizer, encoding->ids[i], &n_bytes);
+        hl_span     span    = encoding->spans[i];
+
+        json_array_append_new(ids, json_integer(encoding->ids[i]));
         json_array_append_new(pieces, hl_value_text(piece != NULL ? piece : "", n_bytes));
+        json_array_append_new(offsets,
+                              json_pack("[I,I]", (json_int_t)span.begin, (json_int_t)span.end));
     }
-    return pieces;
-}
-
-static json_t *make_offsets(const hl_encoding *encoding)
-{
-    json_t *offsets = json_array();
-    for (size_t i = 0; i < encoding->n_tokens; i++)
-        json_array_append_new(offsets, json_pack("[I,I]", (json_int_t)encoding->spans[i].begin,
-                                                 (json_int_t)encoding->spans[i].end));
-    return offsets;
-}
-
-/* {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]} */
-static hl_status print_object(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
-{
-    json_t *object = json_object();
-    int     failed = json_object_set_new(object, "ids", make_ids(encoding));
-
-    failed |= json_object_set_new(object, "pieces", make_pieces(tokenizer, encoding));
-    failed |= json_object_set_new(object, "offsets", make_offsets(encoding));
-    if (failed == 0)
-        failed = hl_put_json(object, 0) ? 0 : -1;
-    printf("\n");
-    json_decref(object);
-    return failed == 0 ? HL_OK : HL_NO_MEMORY;
+    hl_print_json(json_pack("{s:o, s:o, s:o}", "ids", ids, "pieces", pieces, "offsets", offsets),
+                  0);
 }
 
 /* [1, 2, 3] */
@@ -284,17 +234,6 @@ static void print_ids(const hl_encoding *encoding)
     for (size_t i = 0; i < encoding->n_tokens; i++)
         printf("%s%d", i > 0 ? ", " : "", encoding->ids[i]);
     printf("]\n");
-}
-
-/* "text", with what is not UTF-8 replaced; false when memory is out. */
-static bool print_string(const char *text, size_t n_bytes)
-{
-    json_t *string = hl_value_text(text, n_bytes);
-    bool    good   = hl_put_json(string, JSON_ENCODE_ANY);
-
-    printf("\n");
-    json_decref(string);
-    return good;
 }
 
 /* -------------------------------------------------------------------- one text */
@@ -312,28 +251,22 @@ static int encode(hl_encoding **out, const tokenize_request *request, const hl_t
 static int tokenize_text(const tokenize_request *request, const hl_tokenizer *tokenizer,
                          const char *text, size_t n_bytes)
 {
-    hl_encoding *encoding = NULL;
-    int          code     = encode(&encoding, request, tokenizer, text, n_bytes, 0);
+    HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
 
-    if (code != HL_EXIT_OK)
-        return code;
-    if (request->common.json && print_object(tokenizer, encoding) != HL_OK)
-        code = out_of_memory();
-    else if (!request->common.json && !request->common.quiet)
+    HL_PASS(encode(&encoding, request, tokenizer, text, n_bytes, 0));
+    if (request->common.json)
+        print_object(tokenizer, encoding);
+    else if (!request->common.quiet)
         show_tokens(tokenizer, encoding, text, n_bytes);
-    hl_encoding_free(encoding);
-    return code;
+    return HL_EXIT_OK;
 }
 
 static int tokenize_input(const tokenize_request *request, const hl_tokenizer *tokenizer)
 {
-    hl_input input = { 0 };
-    int      code  = hl_input_read(&input, "-", "tokenize");
+    HL_KEPT(hl_input_free) hl_input input = { 0 };
 
-    if (code == HL_EXIT_OK)
-        code = tokenize_text(request, tokenizer, input.bytes, input.n_bytes);
-    hl_input_free(&input);
-    return code;
+    HL_PASS(hl_input_read(&input, "-", "tokenize"));
+    return tokenize_text(request, tokenizer, input.bytes, input.n_bytes);
 }
 
 /* ----------------------------------------------------------------------- lines */
@@ -342,16 +275,14 @@ static int tokenize_input(const tokenize_request *request, const hl_tokenizer *t
 static int encode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
-    hl_encoding *encoding = NULL;
+    HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
 
     if (!json_is_string(value))
-        return fail_line(line, "not a JSON string");
-    int code = encode(&encoding, request, tokenizer, json_string_value(value),
-                      json_string_length(value), line);
-    if (code == HL_EXIT_OK)
-        print_ids(encoding);
-    hl_encoding_free(encoding);
-    return code;
+        return fail_line(HL_EXIT_INPUT, line, "not a JSON string");
+    HL_PASS(encode(&encoding, request, tokenizer, json_string_value(value),
+                   json_string_length(value), line));
+    print_ids(encoding);
+    return HL_EXIT_OK;
 }
 
 static bool is_id(const json_t *value)
@@ -370,10 +301,10 @@ static int read_ids(int32_t **out, const json_t *value, size_t line)
     for (size_t i = 0; i < count && good; i++)
         good = is_id(json_array_get(value, i));
     if (!good)
-        return fail_line(line, "not an array of ids");
+        return fail_line(HL_EXIT_INPUT, line, "not an array of ids");
     *out = malloc((count > 0 ? count : 1) * sizeof **out);
     if (*out == NULL)
-        return out_of_memory();
+        return hl_finish("tokenize", HL_NO_MEMORY);
     for (size_t i = 0; i < count; i++)
         (*out)[i] = (int32_t)json_integer_value(json_array_get(value, i));
     return HL_EXIT_OK;
@@ -383,44 +314,36 @@ static int read_ids(int32_t **out, const json_t *value, size_t line)
 static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
-    int32_t *ids     = NULL;
-    char    *text    = NULL;
-    size_t   n_bytes = 0;
-    int      code    = read_ids(&ids, value, line);
+    HL_HELD(free) int32_t *ids     = NULL;
+    HL_HELD(hl_free) char *text    = NULL;
+    size_t                 n_bytes = 0;
 
-    if (code != HL_EXIT_OK)
-        return code;
+    HL_PASS(read_ids(&ids, value, line));
     hl_status status =
         hl_tokenizer_decode(&text, &n_bytes, tokenizer, ids, json_array_size(value), NULL);
-    free(ids);
     if (status != HL_OK)
         return fail(status, line);
-    if (request->common.json) {
-        code = print_string(text, n_bytes) ? HL_EXIT_OK : out_of_memory();
-    } else if (!request->common.quiet) {
+    if (request->common.json)
+        return hl_print_json(hl_value_text(text, n_bytes), JSON_ENCODE_ANY);
+    if (!request->common.quiet) {
         hl_put_text(stdout, text, n_bytes);
         printf("\n");
     }
-    hl_free(text);
-    return code;
+    return HL_EXIT_OK;
 }
 
 /* A line of JSON; `line` 0 is the command line. */
 static int handle_json(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const char *text, size_t n_bytes, size_t line)
 {
-    char    place[32] = "the text";
-    json_t *value     = NULL;
+    char                         place[32] = "the text";
+    HL_HELD(json_decref) json_t *value     = NULL;
 
     if (line > 0)
         snprintf(place, sizeof place, "line %zu", line);
-    hl_status status = hl_json_read(&value, text, n_bytes, place);
-    if (status != HL_OK)
-        return fail(status, 0); /* the message has the place */
-    int code = request->decode ? decode_line(request, tokenizer, value, line)
-                               : encode_line(request, tokenizer, value, line);
-    json_decref(value);
-    return code;
+    HL_CALL("tokenize", hl_json_read(&value, text, n_bytes, place)); /* the message has the place */
+    return request->decode ? decode_line(request, tokenizer, value, line)
+                           : encode_line(request, tokenizer, value, line);
 }
 
 /* Each answer is flushed, so that another program may wait for it. */
@@ -442,26 +365,18 @@ static int handle_lines(const tokenize_request *request, const hl_tokenizer *tok
 
 int hl_command_tokenize(int argc, char **argv)
 {
-    tokenize_request request = { 0 };
-    int              code    = parse_request(&request, argc, argv);
+    tokenize_request                          request   = { 0 };
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    const char *path =
-        request.tokenizer_path != NULL ? request.tokenizer_path : request.arguments.items[0];
-    hl_tokenizer *tokenizer = NULL;
-    hl_status     status    = hl_tokenizer_open(&tokenizer, path);
-    if (status != HL_OK)
-        return fail(status, 0);
-
+    HL_PASS(parse_request(&request, argc, argv));
+    HL_CALL("tokenize", hl_tokenizer_open(&tokenizer, request.tokenizer_path != NULL
+                                                          ? request.tokenizer_path
+                                                          : request.arguments.items[0]));
     if (request.decode && request.text != NULL)
-        code = handle_json(&request, tokenizer, request.text, strlen(request.text), 0);
-    else if (request.text != NULL)
-        code = tokenize_text(&request, tokenizer, request.text, strlen(request.text));
-    else if (request.decode || request.common.json)
-        code = handle_lines(&request, tokenizer);
-    else
-        code = tokenize_input(&request, tokenizer);
-    hl_tokenizer_close(tokenizer);
-    return code;
+        return handle_json(&request, tokenizer, request.text, strlen(request.text), 0);
+    if (request.text != NULL)
+        return tokenize_text(&request, tokenizer, request.text, strlen(request.text));
+    if (request.decode || request.common.json)
+        return handle_lines(&request, tokenizer);
+    return tokenize_input(&request, tokenizer);
 }

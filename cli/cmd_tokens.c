@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "prompt_view.h"
 #include "shared_options.h"
 #include "values.h"
@@ -15,7 +16,6 @@ typedef struct tokens_command {
     int64_t           head;
     const char       *heads;
     const char       *insets;
-    const char       *scale;
     hl_option_list    notes;
 
     hl_head_choices chosen; /* what the above came to */
@@ -32,7 +32,7 @@ static int read_heads(hl_head_choices *out, const char *name, const char *text,
     const char *bad = text;
 
     if (text == NULL || hl_heads_parse(out, text, &bad))
-        return HL_OPTIONS_GO_ON;
+        return HL_EXIT_OK;
     return hl_options_refuse(usage, "--%s: wanted heads like L3H1,L5H0, not '%.20s'", name, bad);
 }
 
@@ -46,8 +46,8 @@ static int choose_heads(tokens_command *c, const hl_usage *usage)
         c->chosen.items[0] = (hl_head_choice){ c->layer, c->head };
         c->chosen.count    = 1;
     }
-    int code = read_heads(&c->chosen, "heads", c->heads, usage);
-    return code == HL_OPTIONS_GO_ON ? read_heads(&c->inset, "inset", c->insets, usage) : code;
+    HL_PASS(read_heads(&c->chosen, "heads", c->heads, usage));
+    return read_heads(&c->inset, "inset", c->insets, usage);
 }
 
 /* "TEXT@row,column", cut in place at the last @. */
@@ -67,73 +67,63 @@ static int read_notes(tokens_command *c, const hl_usage *usage)
     }
     c->figure.notes   = c->parsed;
     c->figure.n_notes = c->notes.count;
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int check(tokens_command *c, const hl_arguments *rest, const hl_usage *usage)
 {
-    int code = hl_view_options_finish(&c->view, usage, &c->common, rest);
-
-    if (code == HL_OPTIONS_GO_ON)
-        code = choose_heads(c, usage);
-    if (code == HL_OPTIONS_GO_ON)
-        code = read_notes(c, usage);
-    c->figure.draw       = c->view.draw;
+    HL_PASS(hl_view_options_finish(&c->view, usage, &c->common, rest));
+    HL_PASS(choose_heads(c, usage));
+    HL_PASS(read_notes(c, usage));
+    c->figure.draw       = c->view.draw.how;
     c->figure.zoom_begin = c->view.zoom_begin;
     c->figure.zoom_end   = c->view.zoom_end;
-    c->figure.scale = strcmp(c->scale, "linear") == 0 ? HL_ATTENTION_LINEAR : HL_ATTENTION_ROOT;
-    return code;
+    return HL_EXIT_OK;
 }
 
 /* --------------------------------------------------------------------------- the work */
 
-static int look(const void *context, const hl_opened_prompt *opened)
+static hl_status look(const tokens_command *c, const hl_opened_prompt *opened)
 {
-    const tokens_command *c       = context;
-    char                 *text    = NULL;
-    hl_token_view        *view    = NULL;
-    hl_prompt             prompt  = hl_opened_prompt_view(opened);
-    hl_token_view_options options = { .heads      = c->chosen.items,
-                                      .n_heads    = c->chosen.count,
-                                      .insets     = c->inset.items,
-                                      .n_insets   = c->inset.count,
-                                      .beyond_ctx = c->view.beyond,
-                                      .n_threads  = (int32_t)c->common.n_threads };
-    hl_status             status  = hl_token_view_new(&view, opened->model, &prompt, &options);
+    HL_HELD(hl_free) char                     *text    = NULL;
+    HL_HELD(hl_token_view_free) hl_token_view *view    = NULL;
+    hl_prompt                                  prompt  = hl_opened_prompt_view(opened);
+    hl_token_view_options                      options = { .heads      = c->chosen.items,
+                                                           .n_heads    = c->chosen.count,
+                                                           .insets     = c->inset.items,
+                                                           .n_insets   = c->inset.count,
+                                                           .beyond_ctx = c->view.beyond,
+                                                           .n_threads = (int32_t)c->common.n_threads };
+    const char                                *output  = c->view.draw.output;
 
+    HL_NEED(hl_token_view_new(&view, opened->model, &prompt, &options));
     hl_draw_listen("tokens");
-    if (status == HL_OK && c->view.output != NULL)
-        status = hl_draw_tokens(view, c->view.output, &c->figure);
-    if (status == HL_OK && c->common.json)
-        status = hl_view_json_tokens(view);
-    else if (status == HL_OK && c->view.output == NULL)
-        status = hl_print_tokens(&text, view, &c->figure, &c->view.print);
-    else if (status == HL_OK && !c->common.quiet)
-        printf("%s: %s, %lld token%s\n", hl_shown(c->view.output), view->maps[0].name,
+    if (output != NULL)
+        HL_NEED(hl_draw_tokens(view, output, &c->figure));
+    if (c->common.json)
+        return hl_view_json_tokens(view);
+    if (output == NULL) {
+        HL_NEED(hl_print_tokens(&text, view, &c->figure, &c->view.print));
+        fputs(text, stdout);
+    } else if (!c->common.quiet) {
+        printf("%s: %s, %lld token%s\n", hl_shown(output), view->maps[0].name,
                (long long)view->n_tokens, view->n_tokens == 1 ? "" : "s");
-    if (status != HL_OK)
-        hl_complain("tokens", "%s", hl_explain(status));
-    hl_view_put(text);
-    hl_token_view_free(view);
-    return hl_exit_for(status);
+    }
+    return HL_OK;
 }
 
 static int parse(tokens_command *c, int argc, char **argv)
 {
-    enum { N_OWN = 6 };
-    const hl_option own[N_OWN + 1] = {
-        { "layer", 'l', HL_OPTION_INT, &c->layer, "N", "of one layer: the mean of its heads", 0,
-          1 << 20 },
-        { "head", 0, HL_OPTION_INT, &c->head, "N", "of one head of that layer", 0, 1 << 20 },
-        { "heads", 0, HL_OPTION_TEXT, &c->heads, "L0H1,L3", "the mean of these", 0, 0 },
-        { "inset", 0, HL_OPTION_TEXT, &c->insets, "L3H1,L5H0", "small maps of these below", 0, 0 },
-        { "note", 0, HL_OPTION_LIST, &c->notes, "TEXT@ROW,COL",
-          "words with an arrow; may be repeated", 0, 0 },
-        { "scale", 0, HL_OPTION_CHOICE, &c->scale, "root|linear", "how shades follow attention", 0,
-          0 },
+    const hl_option options[] = {
+        HL_INT("layer", 'l', &c->layer, "N", "of one layer: the mean of its heads", 0, 1 << 20),
+        HL_INT("head", 0, &c->head, "N", "of one head of that layer", 0, 1 << 20),
+        HL_TEXT("heads", 0, &c->heads, "L0H1,L3", "the mean of these"),
+        HL_TEXT("inset", 0, &c->insets, "L3H1,L5H0", "small maps of these below"),
+        HL_LIST("note", 0, &c->notes, "TEXT@ROW,COL", "words with an arrow; may be repeated"),
+        HL_ENUM("scale", 0, &c->figure.scale, "root|linear", "how shades follow attention"),
+        HL_VIEW_OPTIONS(&c->view),
         { 0 },
     };
-    hl_option      options[HL_N_VIEW_OPTIONS + N_OWN + 1];
     hl_arguments   rest;
     const hl_usage usage = {
         .command   = "tokens",
@@ -146,17 +136,16 @@ static int parse(tokens_command *c, int argc, char **argv)
         .options = options,
     };
 
-    memcpy(options, own, N_OWN * sizeof *own);
-    hl_view_options_list(options + N_OWN, &c->view);
-    options[HL_N_VIEW_OPTIONS + N_OWN] = own[N_OWN];
-    int code                           = hl_options_parse(&rest, &c->common, &usage, argc, argv);
-    return code == HL_OPTIONS_GO_ON ? check(c, &rest, &usage) : code;
+    HL_PASS(hl_options_parse(&rest, &c->common, &usage, argc, argv));
+    return check(c, &rest, &usage);
 }
 
 int hl_command_tokens(int argc, char **argv)
 {
-    tokens_command c    = { .layer = -1, .head = -1, .scale = "root" };
-    int            code = parse(&c, argc, argv);
+    tokens_command                                   c      = { .layer = -1, .head = -1 };
+    HL_KEPT(hl_opened_prompt_close) hl_opened_prompt opened = { 0 };
 
-    return code == HL_OPTIONS_GO_ON ? hl_view_command(&c.view, look, &c) : code;
+    HL_PASS(parse(&c, argc, argv));
+    HL_PASS(hl_opened_prompt_open(&opened, &c.view.source));
+    return hl_finish("tokens", look(&c, &opened));
 }

@@ -20,6 +20,7 @@
 
 #include "command.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "screen.h"
 #include "shared_options.h"
@@ -43,7 +44,7 @@ typedef struct verify_printer {
     size_t     n_failed;
     size_t     n_unread;
     char       failed[200]; /* the names of the first of them */
-    void      *json;        /* the array of cases */
+    json_t    *json;        /* the array of cases */
 } verify_printer;
 
 /* Up to so many cases get a table each; more get a line each. */
@@ -65,17 +66,6 @@ typedef struct verify_request {
 #define SCORE_ROUNDING (8.0 / 16777216.0)
 
 /* --------------------------------------------------------------------- numbers */
-
-static const hl_verify_entry *find_entry(const hl_verify_report *report, const char *backend,
-                                         const char *output)
-{
-    for (size_t i = 0; i < report->n_entries; i++) {
-        const hl_verify_entry *entry = &report->entries[i];
-        if (strcmp(entry->backend, backend) == 0 && strcmp(entry->output, output) == 0)
-            return entry;
-    }
-    return NULL;
-}
 
 /* The error in units of what is allowed. */
 static double share(const hl_verify_entry *entry)
@@ -100,36 +90,7 @@ static const hl_verify_entry *worst_entry(const hl_verify_report *report, const 
     return worst;
 }
 
-static void format_share(char *out, size_t n_bytes, double value)
-{
-    if (isinf(value))
-        snprintf(out, n_bytes, "inf");
-    else
-        snprintf(out, n_bytes, value < 1000.0 ? "%.2f" : "%.0e", value);
-}
-
-static size_t count_backends(const verify_printer *printer)
-{
-    size_t count = 0;
-
-    while (printer->backends[count] != NULL)
-        count++;
-    return count;
-}
-
 /* ------------------------------------------------------------------ full table */
-
-static void print_cell(const verify_printer *printer, const hl_verify_entry *entry)
-{
-    const hl_colours *colours = &printer->colours;
-
-    if (entry == NULL)
-        printf(" %9s ", "-");
-    else if (entry->passed)
-        printf("%10.1e ", entry->error);
-    else
-        printf("%s%10.1e!%s", colours->bad, entry->error, colours->plain);
-}
 
 static void print_mark(const verify_printer *printer, bool passed)
 {
@@ -139,20 +100,25 @@ static void print_mark(const verify_printer *printer, bool passed)
            colours->plain);
 }
 
-/* One output on all back ends. */
-static void print_row(const verify_printer *printer, const hl_verify_report *report,
-                      const hl_verify_entry *first)
+/* One output on a back end; was it computed well, if at all? */
+static bool print_cell(const verify_printer *printer, const hl_verify_report *report,
+                       const char *backend, const char *output)
 {
-    bool passed = true;
+    const hl_colours *colours = &printer->colours;
 
-    printf("  %-16s %.1e%-4s", first->output, first->tolerance, first->relative ? " rel" : "");
-    for (const char *const *backend = printer->backends; *backend != NULL; backend++) {
-        const hl_verify_entry *entry = find_entry(report, *backend, first->output);
-        print_cell(printer, entry);
-        passed = passed && (entry == NULL || entry->passed);
+    for (size_t i = 0; i < report->n_entries; i++) {
+        const hl_verify_entry *entry = &report->entries[i];
+
+        if (strcmp(entry->backend, backend) != 0 || strcmp(entry->output, output) != 0)
+            continue;
+        if (entry->passed)
+            printf("%10.1e ", entry->error);
+        else
+            printf("%s%10.1e!%s", colours->bad, entry->error, colours->plain);
+        return entry->passed;
     }
-    printf("  ");
-    print_mark(printer, passed);
+    printf(" %9s ", "-");
+    return true;
 }
 
 static void print_table(const verify_printer *printer, const hl_verify_report *report)
@@ -167,8 +133,16 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
     if (report->n_entries == 0)
         printf("  the case expects nothing: nothing was compared\n");
     for (size_t i = 0; i < report->n_entries; i++) {
-        if (strcmp(report->entries[i].backend, report->entries[0].backend) == 0)
-            print_row(printer, report, &report->entries[i]);
+        const hl_verify_entry *entry  = &report->entries[i];
+        bool                   passed = true;
+
+        if (strcmp(entry->backend, report->entries[0].backend) != 0)
+            continue;
+        printf("  %-16s %.1e%-4s", entry->output, entry->tolerance, entry->relative ? " rel" : "");
+        for (const char *const *backend = printer->backends; *backend != NULL; backend++)
+            passed = print_cell(printer, report, *backend, entry->output) && passed;
+        printf("  ");
+        print_mark(printer, passed);
     }
     if (report->max_score > 0.0)
         printf("  scores reach %.3g: their rounding of %.1e is allowed in any case\n",
@@ -197,12 +171,14 @@ static void print_compact_row(const verify_printer *printer, const hl_verify_rep
     printf("%-*s", printer->name_width, hl_shown(report->name));
     for (const char *const *backend = printer->backends; *backend != NULL; backend++) {
         const hl_verify_entry *entry    = worst_entry(report, *backend);
+        bool                   passed   = entry == NULL || entry->passed;
         char                   text[16] = "-";
 
-        if (entry != NULL)
-            format_share(text, sizeof text, share(entry));
-        printf("%s %8s%s", entry == NULL || entry->passed ? "" : colours->bad, text,
-               entry == NULL || entry->passed ? "" : colours->plain);
+        if (entry != NULL && isinf(share(entry)))
+            snprintf(text, sizeof text, "inf");
+        else if (entry != NULL)
+            snprintf(text, sizeof text, share(entry) < 1000.0 ? "%.2f" : "%.0e", share(entry));
+        printf("%s %8s%s", passed ? "" : colours->bad, text, passed ? "" : colours->plain);
     }
     printf("   %-14s  ", worst != NULL ? worst->output : "-");
     print_mark(printer, report->passed);
@@ -243,34 +219,21 @@ static json_t *json_report(const hl_verify_report *report)
     return root;
 }
 
-static void print_json(verify_printer *printer)
+static void print_json(const verify_printer *printer)
 {
     json_t *backends = json_array();
 
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         json_array_append_new(backends, json_string(*backend));
-
-    json_t *root = json_pack(
-        "{s:b, s:I, s:I, s:I, s:o, s:o}", "passed", printer->n_failed + printer->n_unread == 0,
-        "n_cases", (json_int_t)printer->n_cases, "n_failed", (json_int_t)printer->n_failed,
-        "n_unread", (json_int_t)printer->n_unread, "backends", backends, "cases",
-        (json_t *)printer->json);
-    hl_put_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-    printf("\n");
-    json_decref(root);
-    printer->json = NULL;
+    hl_print_json(json_pack("{s:b, s:I, s:I, s:I, s:o, s:o}", "passed",
+                            printer->n_failed + printer->n_unread == 0, "n_cases",
+                            (json_int_t)printer->n_cases, "n_failed", (json_int_t)printer->n_failed,
+                            "n_unread", (json_int_t)printer->n_unread, "backends", backends,
+                            "cases", json_incref(printer->json)),
+                  JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 }
 
 /* ----------------------------------------------------------------- the reports */
-
-static void print_begin(verify_printer *printer)
-{
-    printer->colours = hl_terminal_colours(stdout);
-    if (printer->style == STYLE_JSON)
-        printer->json = json_array();
-    if (printer->style == STYLE_COMPACT)
-        print_compact_header(printer);
-}
 
 /* For the last line: "gqa, sinks", cut with "..." where they are many. */
 static void note_failed(verify_printer *printer, const char *name)
@@ -323,9 +286,11 @@ static void print_unread(verify_printer *printer, const char *path, hl_status st
 static void print_summary(const verify_printer *printer)
 {
     const hl_colours *colours    = &printer->colours;
-    size_t            n_backends = count_backends(printer);
+    size_t            n_backends = 0;
     bool              good       = printer->n_failed + printer->n_unread == 0;
 
+    while (printer->backends[n_backends] != NULL)
+        n_backends++;
     printf("%s%zu case%s, %zu back end%s: %s", good ? colours->good : colours->bad,
            printer->n_cases, printer->n_cases == 1 ? "" : "s", n_backends,
            n_backends == 1 ? "" : "s", good ? "all within tolerance" : "");
@@ -336,42 +301,27 @@ static void print_summary(const verify_printer *printer)
     printf("%s\n", colours->plain);
 }
 
-static void print_end(verify_printer *printer)
+static void print_end(const verify_printer *printer)
 {
-    switch (printer->style) {
-    case STYLE_JSON:
+    if (printer->style == STYLE_JSON)
         print_json(printer);
-        break;
-    case STYLE_COMPACT:
+    if (printer->style == STYLE_COMPACT)
         printf("\n");
+    if (printer->style == STYLE_COMPACT || printer->style == STYLE_FULL)
         print_summary(printer);
-        break;
-    case STYLE_FULL:
-        print_summary(printer);
-        break;
-    case STYLE_SILENT:
-        break;
-    }
 }
 
 /* ------------------------------------------------------------ the command line */
 
-static bool is_backend(const char *name)
-{
-    for (const char *const *known = hl_backend_names(); *known != NULL; known++) {
-        if (strcmp(*known, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static int refuse_backend(const hl_usage *usage, const char *name)
+static int check_backend(const hl_usage *usage, const char *name)
 {
     char       known[128] = "";
     size_t     used       = 0;
     hl_nearest nearest    = { .wanted = name };
 
     for (const char *const *backend = hl_backend_names(); *backend != NULL; backend++) {
+        if (strcmp(*backend, name) == 0)
+            return HL_EXIT_OK;
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", *backend);
         hl_nearest_offer(&nearest, *backend);
     }
@@ -394,29 +344,25 @@ static int check_request(const verify_request *request, const hl_usage *usage)
     if (strcmp(request->common.device, "cpu") != 0 && request->backend != NULL)
         return hl_options_refuse(usage, "--device %s and --backend exclude each other",
                                  request->common.device);
-    if (request->backend != NULL && !is_backend(request->backend))
-        return refuse_backend(usage, request->backend);
+    if (request->backend != NULL)
+        return check_backend(usage, request->backend);
     /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
-    if (request->backend == NULL && hl_backend_name()[0] == '\0')
+    if (hl_backend_name()[0] == '\0')
         return hl_options_refuse(usage, "%s", hl_error_message());
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int parse_request(verify_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        { "backend", 0, HL_OPTION_TEXT, &request->backend, "NAME",
-          "only this one (scalar, avx2, avx512, neon)", 0, 0 },
-        { "write", 0, HL_OPTION_TEXT, &request->write_path, "FILE",
-          "store what the chosen back end computed", 0, 0 },
-        { "expected", 0, HL_OPTION_TEXT, &request->expected_path, "FILE",
-          "what a model should compute", 0, 0 },
-        { "chunk", 0, HL_OPTION_INT, &request->n_chunk, "N", "feed a model N tokens at a time", 1,
-          1 << 30 },
-        { "decode", 0, HL_OPTION_FLAG, &request->decode, NULL, "feed a model one token at a time",
-          0, 0 },
-        { "verbose", 'v', HL_OPTION_FLAG, &request->verbose, NULL,
-          "a table for every case, however many", 0, 0 },
+        HL_TEXT("backend", 0, &request->backend, "NAME",
+                "only this one (scalar, avx2, avx512, neon)"),
+        HL_TEXT("write", 0, &request->write_path, "FILE",
+                "store what the chosen back end computed"),
+        HL_TEXT("expected", 0, &request->expected_path, "FILE", "what a model should compute"),
+        HL_INT("chunk", 0, &request->n_chunk, "N", "feed a model N tokens at a time", 1, 1 << 30),
+        HL_FLAG("decode", 0, &request->decode, "feed a model one token at a time"),
+        HL_FLAG("verbose", 'v', &request->verbose, "a table for every case, however many"),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
@@ -442,9 +388,9 @@ static int parse_request(verify_request *request, int argc, char **argv)
                      "be chosen at run time, under the case's own tensor names; one case at a time.",
         .options   = options,
     };
-    int code = hl_options_parse(&request->cases, &request->common, &usage, argc, argv);
 
-    return code == HL_OPTIONS_GO_ON ? check_request(request, &usage) : code;
+    HL_PASS(hl_options_parse(&request->cases, &request->common, &usage, argc, argv));
+    return check_request(request, &usage);
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -503,26 +449,18 @@ static int verify_case(verify_printer *printer, const char *path, const hl_verif
 /* Models run on the device; attention cases through the back end of the same name. */
 static hl_status use_gpu(verify_request *request)
 {
-    hl_status status = hl_backend_select("cuda");
-
     request->backend = "cuda";
-    return status == HL_OK ? hl_device_select(request->common.device) : status;
+    HL_NEED(hl_backend_select("cuda"));
+    return hl_device_select(request->common.device);
 }
 
 int hl_command_verify(int argc, char **argv)
 {
     verify_request request = { 0 };
-    int            code    = parse_request(&request, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    if (strcmp(request.common.device, "cpu") != 0) {
-        hl_status status = use_gpu(&request);
-        if (status != HL_OK) {
-            hl_complain("verify", "%s", hl_explain(status));
-            return hl_exit_for(status);
-        }
-    }
+    HL_PASS(parse_request(&request, argc, argv));
+    if (strcmp(request.common.device, "cpu") != 0)
+        HL_CALL("verify", use_gpu(&request));
 
     const char       *only[]  = { request.backend, NULL };
     hl_verify_options options = {
@@ -537,18 +475,22 @@ int hl_command_verify(int argc, char **argv)
     };
     verify_printer printer = {
         .style      = choose_style(&request),
+        .colours    = hl_terminal_colours(stdout),
+        .json       = json_array(),
         .n_cases    = (size_t)request.cases.count,
         .backends   = request.backend != NULL ? only : hl_backend_names(),
         .name_width = longest_name(&request),
     };
 
+    if (printer.style == STYLE_COMPACT)
+        print_compact_header(&printer);
     /* One bad file does not hide the others; the gravest status wins. */
     int worst = HL_EXIT_OK;
-    print_begin(&printer);
     for (int i = 0; i < request.cases.count; i++) {
-        code  = verify_case(&printer, request.cases.items[i], &options);
-        worst = code > worst ? code : worst;
+        int code = verify_case(&printer, request.cases.items[i], &options);
+        worst    = code > worst ? code : worst;
     }
     print_end(&printer);
+    json_decref(printer.json);
     return worst;
 }

@@ -19,6 +19,7 @@
 #include "command.h"
 #include "diagnoses.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "progress.h"
 #include "shared_options.h"
@@ -39,19 +40,7 @@ typedef struct seen_list {
     int64_t          count;
 } seen_list;
 
-typedef struct watch_measure {
-    const char              *tokenizer_path; /* NULL: the checkpoint's own */
-    const hl_corpus_options *corpus;
-    hl_window_options        windows;
-    uint64_t                 seed;
-    bool                     nll;
-    int32_t                  n_threads;
-    bool                     quiet; /* no progress, nothing of what was passed over */
-} watch_measure;
-
 #define ALARMS "entropy-collapse,entropic-overload,dead-or-broken"
-
-enum { N_OWN_OPTIONS = 22 };
 
 typedef struct watch_request {
     hl_common           common;
@@ -80,7 +69,6 @@ typedef struct watch_request {
 typedef struct watch_work {
     const watch_request *request;
     const char          *folder;
-    watch_measure        how;
     hl_series           *series;
     seen_list            seen;
     int64_t              n_shown;
@@ -132,71 +120,58 @@ static int check_request(const watch_request *request, const hl_usage *usage)
                                  request->drawing.output);
     if (strcmp(request->figure, "loss") == 0 && !request->nll)
         return hl_options_refuse(usage, "--figure loss needs --nll");
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int finish_request(watch_request *request, const hl_usage *usage)
 {
-    int code = check_request(request, usage);
-
-    if (code == HL_OPTIONS_GO_ON)
-        code = hl_threshold_options_set(&request->thresholds, &request->given, usage);
+    HL_PASS(check_request(request, usage));
+    HL_PASS(hl_threshold_options_set(&request->thresholds, &request->given, usage));
     if (strcmp(request->fail_on, "none") == 0)
         request->fail_on = NULL;
-    if (code == HL_OPTIONS_GO_ON)
-        code = hl_diagnosis_list_check(request->fail_on, usage);
+    HL_PASS(hl_diagnosis_list_check(request->fail_on, usage));
     if (request->settle < 0.0)
         request->settle = request->once ? 0.0 : 5.0;
-    return code == HL_OPTIONS_GO_ON
-               ? hl_corpus_options_finish(&request->text, usage, &request->common,
-                                          request->arguments.items + 1,
-                                          request->arguments.count - 1)
-               : code;
+    return hl_corpus_options_finish(&request->text, usage, &request->common,
+                                    request->arguments.items + 1, request->arguments.count - 1);
 }
 
 static int parse_request(watch_request *request, int argc, char **argv)
 {
-    hl_option       options[HL_N_CORPUS_OPTIONS + N_OWN_OPTIONS + 1];
-    const hl_usage  usage = { "watch", "DIR TEXT... --series FILE", description, options };
-    const hl_option own[N_OWN_OPTIONS + 1] = {
-        { "series", 's', HL_OPTION_TEXT, &request->series_path, "FILE",
-          "all that was measured, as lines of JSON", 0, 0 },
-        { "events", 0, HL_OPTION_TEXT, &request->events, "FOLDER",
-          "event files for TensorBoard, too", 0, 0 },
-        { "profiles", 0, HL_OPTION_TEXT, &request->profiles, "FOLDER",
-          "every checkpoint's profile, too", 0, 0 },
-        { "figure", 0, HL_OPTION_CHOICE, &request->figure, "entropy|layers|loss",
-          "what -o draws (entropy)", 0, 0 },
+    const hl_option options[] = {
+        HL_CORPUS_OPTIONS(&request->text),
+        HL_TEXT("series", 's', &request->series_path, "FILE",
+                "all that was measured, as lines of JSON"),
+        HL_TEXT("events", 0, &request->events, "FOLDER", "event files for TensorBoard, too"),
+        HL_TEXT("profiles", 0, &request->profiles, "FOLDER", "every checkpoint's profile, too"),
+        HL_CHOICE("figure", 0, &request->figure, "entropy|layers|loss", "what -o draws (entropy)"),
         HL_DRAW_OPTIONS(&request->drawing),
-        { "nll", 0, HL_OPTION_FLAG, &request->nll, NULL, "measure the loss of every token, too", 0,
-          0 },
-        { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-          "for checkpoints that have none beside them", 0, 0 },
-        { "fail-on", 0, HL_OPTION_TEXT, &request->fail_on, "NAME,...",
-          "what is an alarm; any, none", 0, 0 },
-        { "threshold", 0, HL_OPTION_LIST, &request->given, "NAME=VALUE",
-          "another threshold; may be repeated", 0, 0 },
-        { "back", 0, HL_OPTION_INT, &request->n_back, "N", "look for a fall over N checkpoints (5)",
-          1, 1 << 20 },
-        { "exec", 0, HL_OPTION_TEXT, &request->command, "COMMAND",
-          "run it on an alarm, with JSON as its input", 0, 0 },
-        { "exec-timeout", 0, HL_OPTION_NUMBER, &request->command_seconds, "SECONDS",
-          "then it is killed (60)", 0, 1000000 },
-        { "stop", 0, HL_OPTION_FLAG, &request->stop, NULL, "end after the first alarm", 0, 0 },
-        { "once", 0, HL_OPTION_FLAG, &request->once, NULL, "measure what is there, and end", 0, 0 },
-        { "every", 0, HL_OPTION_NUMBER, &request->every, "SECONDS", "how often to look at DIR (10)",
-          0, 1000000 },
-        { "settle", 0, HL_OPTION_NUMBER, &request->settle, "SECONDS",
-          "a checkpoint is whole when unchanged so long (5)", 0, 1000000 },
-        { "quit-after", 0, HL_OPTION_NUMBER, &request->quit_after, "SECONDS",
-          "end when nothing new came for so long", 0, 1 << 30 },
+        HL_FLAG("nll", 0, &request->nll, "measure the loss of every token, too"),
+        HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
+                "for checkpoints that have none beside them"),
+        HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...", "what is an alarm; any, none"),
+        HL_LIST("threshold", 0, &request->given, "NAME=VALUE",
+                "another threshold; may be repeated"),
+        HL_INT("back", 0, &request->n_back, "N", "look for a fall over N checkpoints (5)", 1,
+               1 << 20),
+        HL_TEXT("exec", 0, &request->command, "COMMAND",
+                "run it on an alarm, with JSON as its input"),
+        HL_NUMBER("exec-timeout", 0, &request->command_seconds, "SECONDS", "then it is killed (60)",
+                  0, 1000000),
+        HL_FLAG("stop", 0, &request->stop, "end after the first alarm"),
+        HL_FLAG("once", 0, &request->once, "measure what is there, and end"),
+        HL_NUMBER("every", 0, &request->every, "SECONDS", "how often to look at DIR (10)", 0,
+                  1000000),
+        HL_NUMBER("settle", 0, &request->settle, "SECONDS",
+                  "a checkpoint is whole when unchanged so long (5)", 0, 1000000),
+        HL_NUMBER("quit-after", 0, &request->quit_after, "SECONDS",
+                  "end when nothing new came for so long", 0, 1 << 30),
         { 0 },
     };
+    const hl_usage usage = { "watch", "DIR TEXT... --series FILE", description, options };
 
-    hl_corpus_options_list(options, &request->text);
-    memcpy(options + HL_N_CORPUS_OPTIONS, own, sizeof own);
-    int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
-    return code == HL_OPTIONS_GO_ON ? finish_request(request, &usage) : code;
+    HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
+    return finish_request(request, &usage);
 }
 
 /* --------------------------------------------------------------- what was seen */
@@ -293,16 +268,13 @@ static void print_point(const hl_series_point *point, bool heading)
 /* The series' own line of it. */
 static hl_status print_json(const hl_series *series, int64_t index)
 {
-    char     *line   = NULL;
-    hl_status status = hl_series_render(&line, series, index);
+    HL_HELD(hl_free) char *line = NULL;
 
-    if (status == HL_OK) {
-        hl_put_json_text(line);
-        printf("\n");
-    }
+    HL_NEED(hl_series_render(&line, series, index));
+    hl_put_json_text(line);
+    printf("\n");
     fflush(stdout);
-    hl_free(line);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- alarms */
@@ -332,60 +304,41 @@ static int print_alarms(const hl_series_point *point, const char *fail_on)
 
 enum { MOST_PRINTED = 1 << 16 }; /* bytes of what it may print */
 
-/* Takes the object over, which is NULL when memory is out. */
-static hl_status run_command(const char *command, double seconds, json_t *object)
+/* Runs a user's command with an object, which is NULL when memory is out, as its input; releases the
+ * object.  What the command prints goes to standard error; one that fails is complained of. */
+static hl_status run_command(const watch_request *request, json_t *object)
 {
+    hl_child_limits limits = { request->command_seconds, MOST_PRINTED };
     hl_child_result answer = { 0 };
-    char           *input  = object != NULL ? json_dumps(object, JSON_REAL_PRECISION(9)) : NULL;
+    HL_HELD(hl_free)
+    char *input = object != NULL ? json_dumps(object, JSON_REAL_PRECISION(9)) : NULL;
 
     json_decref(object);
     if (input == NULL)
         return HL_NO_MEMORY;
-    if (hl_child_run(&answer, command, input, strlen(input),
-                     (hl_child_limits){ seconds, MOST_PRINTED }))
+    if (hl_child_run(&answer, request->command, input, strlen(input), limits))
         hl_put_text(stderr, answer.output, answer.n_bytes);
     else
         hl_complain("watch", "--exec: %s", answer.problem);
     free(answer.output);
-    hl_free(input);
     return HL_OK;
 }
 
-/* Runs a user's command with { "alarms": [...], "point": {...} } as its input; what it prints goes
- * to standard error.  A command that fails is complained of. */
-static hl_status tell_command(const char *command, double seconds, const hl_series *series,
-                              int64_t index, const char *fail_on)
+/* Tells it { "alarms": [...], "point": {...} } of the series. */
+static hl_status tell_command(const watch_request *request, const hl_series *series, int64_t index)
 {
-    const hl_series_point *point  = hl_series_at(series, index);
-    char                  *line   = NULL;
-    json_t                *alarms = json_array();
-    json_t                *value  = NULL;
-    hl_status              status = hl_series_render(&line, series, index);
+    HL_HELD(hl_free) char       *line   = NULL;
+    HL_HELD(json_decref) json_t *alarms = json_array();
+    json_t                      *value  = NULL;
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        if (is_alarm(point, i, fail_on))
+        if (is_alarm(hl_series_at(series, index), i, request->fail_on))
             json_array_append_new(alarms, json_string(hl_diagnosis_name((size_t)i)));
     }
     /* The line is the library's own: read again only to be put into an object. */
-    if (status == HL_OK)
-        status = hl_json_read(&value, line, strlen(line), "the series");
-    if (status == HL_OK)
-        status = run_command(command, seconds,
-                             json_pack("{s:O, s:o}", "alarms", alarms, "point", value));
-    json_decref(alarms);
-    hl_free(line);
-    return status;
-}
-
-/* The same of a checkpoint that could not be measured: { "alarms": ["dead-or-broken"], "name",
- * "step", "problem" }. */
-static hl_status tell_broken(const char *command, double seconds, const hl_checkpoint *checkpoint,
-                             const char *problem)
-{
-    return run_command(command, seconds,
-                       json_pack("{s:[s], s:s, s:I, s:s}", "alarms", "dead-or-broken", "name",
-                                 checkpoint->name, "step", (json_int_t)checkpoint->step, "problem",
-                                 problem));
+    HL_NEED(hl_series_render(&line, series, index));
+    HL_NEED(hl_json_read(&value, line, strlen(line), "the series"));
+    return run_command(request, json_pack("{s:O, s:o}", "alarms", alarms, "point", value));
 }
 
 /* --------------------------------------------------------------------- outputs */
@@ -403,12 +356,11 @@ static void note_failure(watch_work *work, hl_status status)
 static void update_outputs(watch_work *work)
 {
     const watch_request *request = work->request;
-    hl_draw_options      how     = hl_draw_options_of(&request->drawing);
     hl_watch_figure      figure  = { .series  = work->series,
                                      .name    = work->folder,
                                      .figure  = request->figure,
                                      .fail_on = request->fail_on,
-                                     .how     = &how };
+                                     .how     = &request->drawing.how };
 
     if (hl_series_n_points(work->series) == 0)
         return;
@@ -420,17 +372,15 @@ static void update_outputs(watch_work *work)
 
 static hl_status keep_profile(const watch_work *work, const hl_profile *profile, const char *name)
 {
-    const char *folder = work->request->profiles;
-    size_t      room   = strlen(folder) + strlen(name) + sizeof "/.profile";
-    char       *path   = malloc(room);
+    const char         *folder = work->request->profiles;
+    size_t              room   = strlen(folder) + strlen(name) + sizeof "/.profile";
+    HL_HELD(free) char *path   = malloc(room);
 
     if (path == NULL)
         return HL_NO_MEMORY;
     mkdir(folder, 0777); /* where it cannot be made, writing says so */
     snprintf(path, room, "%s/%s.profile", folder, name);
-    hl_status status = hl_profile_write(profile, path);
-    free(path);
-    return status;
+    return hl_profile_write(profile, path);
 }
 
 static hl_status announce(watch_work *work)
@@ -449,8 +399,7 @@ static hl_status announce(watch_work *work)
         return status;
     work->n_alarms++;
     if (status == HL_OK && request->command != NULL)
-        status = tell_command(request->command, request->command_seconds, work->series, last,
-                              request->fail_on);
+        status = tell_command(request, work->series, last);
     return status;
 }
 
@@ -467,12 +416,9 @@ static hl_status add_profile(watch_work *work, const hl_profile *profile,
                                      .modified = checkpoint->modified,
                                      .text     = text };
     hl_series_options options = { .thresholds = &request->thresholds, .n_back = request->n_back };
-    hl_status         status  = hl_series_add(work->series, profile, &entry, &options);
 
-    if (status == HL_OK)
-        status = hl_series_write(work->series, request->series_path);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_series_add(work->series, profile, &entry, &options));
+    HL_NEED(hl_series_write(work->series, request->series_path));
     if (request->profiles != NULL)
         note_failure(work, keep_profile(work, profile, checkpoint->name));
     update_outputs(work);
@@ -496,9 +442,11 @@ static hl_status report_failure(watch_work *work, const hl_checkpoint *checkpoin
     }
     hl_complain("watch", "%s: %s: %s", checkpoint->name, broken, problem);
     work->n_alarms++;
-    return request->command == NULL
-               ? HL_OK
-               : tell_broken(request->command, request->command_seconds, checkpoint, problem);
+    if (request->command == NULL)
+        return HL_OK;
+    return run_command(request, json_pack("{s:[s], s:s, s:I, s:s}", "alarms", broken, "name",
+                                          checkpoint->name, "step", (json_int_t)checkpoint->step,
+                                          "problem", problem));
 }
 
 static hl_status show_progress(void *context, const hl_measure_progress *progress)
@@ -509,18 +457,18 @@ static hl_status show_progress(void *context, const hl_measure_progress *progres
 
 static hl_status measure_text(hl_profile **out, const hl_model *model,
                               const hl_tokenizer *tokenizer, const hl_corpus *corpus,
-                              const watch_measure *how)
+                              const watch_request *request)
 {
     hl_progress        progress;
-    hl_measure_options options = { .windows   = how->windows,
-                                   .seed      = how->seed,
-                                   .nll       = how->nll,
+    hl_measure_options options = { .windows   = request->text.windows,
+                                   .seed      = (uint64_t)request->common.seed,
+                                   .nll       = request->nll,
                                    .no_probe  = true,
-                                   .n_threads = how->n_threads,
+                                   .n_threads = (int32_t)request->common.n_threads,
                                    .progress  = show_progress,
                                    .context   = &progress };
 
-    hl_progress_start(&progress, stderr, "measuring", how->quiet);
+    hl_progress_start(&progress, stderr, "measuring", request->common.quiet);
     hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
     hl_progress_end(&progress);
     return status;
@@ -530,49 +478,35 @@ static hl_status measure_text(hl_profile **out, const hl_model *model,
  * that is the model's fault (weights that are no numbers), and waiting does not mend it.
  * HL_CANCELLED after Ctrl-C. */
 static hl_status make_profile(hl_profile **out, uint64_t *text, bool *is_whole, const char *path,
-                              const watch_measure *how)
+                              const watch_request *request)
 {
-    hl_model     *model          = NULL;
-    hl_tokenizer *tokenizer      = NULL;
-    hl_corpus    *corpus         = NULL;
-    const char   *tokenizer_path = how->tokenizer_path;
+    HL_HELD(hl_model_close) hl_model         *model     = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
+    HL_HELD(hl_corpus_close) hl_corpus       *corpus    = NULL;
 
-    *out             = NULL;
-    hl_status status = hl_model_open(&model, path);
-    if (status == HL_OK && tokenizer_path == NULL && how->corpus->token_ids == NULL)
-        tokenizer_path = hl_model_get_info(model)->tokenizer_path;
-    if (status == HL_OK && tokenizer_path != NULL)
-        status = hl_tokenizer_open(&tokenizer, tokenizer_path);
-    if (status == HL_OK)
-        status = hl_corpus_open(&corpus, model, tokenizer, how->corpus);
-    *is_whole = status == HL_OK;
-    if (status == HL_OK) {
-        *text  = hl_corpus_get_info(corpus)->hash;
-        status = measure_text(out, model, tokenizer, corpus, how);
-    }
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
-    hl_model_close(model);
-    return status;
+    HL_NEED(hl_model_open(&model, path));
+    HL_NEED(hl_corpus_options_open(&corpus, &tokenizer, model, &request->text,
+                                   request->tokenizer_path));
+    *is_whole = true;
+    *text     = hl_corpus_get_info(corpus)->hash;
+    return measure_text(out, model, tokenizer, corpus, request);
 }
 
 static hl_status measure_checkpoint(watch_work *work, const hl_checkpoint *checkpoint,
                                     seen_checkpoint *seen)
 {
-    hl_profile *profile  = NULL;
-    uint64_t    text     = 0;
-    bool        is_whole = false;
-    hl_status   status   = make_profile(&profile, &text, &is_whole, checkpoint->path, &work->how);
+    HL_HELD(hl_profile_free) hl_profile *profile  = NULL;
+    uint64_t                             text     = 0;
+    bool                                 is_whole = false;
+    hl_status status = make_profile(&profile, &text, &is_whole, checkpoint->path, work->request);
 
     work->last = hl_clock_now();
-    if (status == HL_OK) {
-        status = add_profile(work, profile, checkpoint, text);
-    } else if (status != HL_CANCELLED && status != HL_NO_MEMORY) {
-        seen->is_failed = true;
-        status          = report_failure(work, checkpoint, is_whole, status);
-    }
-    hl_profile_free(profile);
-    return status;
+    if (status == HL_OK)
+        return add_profile(work, profile, checkpoint, text);
+    if (status == HL_CANCELLED || status == HL_NO_MEMORY)
+        return status;
+    seen->is_failed = true;
+    return report_failure(work, checkpoint, is_whole, status);
 }
 
 static bool is_measured(const watch_work *work, const hl_checkpoint *checkpoint)
@@ -599,23 +533,20 @@ static void mention_unnumbered(watch_work *work, const hl_checkpoints *found)
 
 static hl_status look(watch_work *work)
 {
-    hl_checkpoints *found  = NULL;
-    hl_status       status = hl_checkpoints_list(&found, work->folder);
+    HL_HELD(hl_checkpoints_free) hl_checkpoints *found = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_checkpoints_list(&found, work->folder));
     mention_unnumbered(work, found);
-    for (int64_t i = 0; i < found->count && status == HL_OK && !is_over(work); i++) {
+    for (int64_t i = 0; i < found->count && !is_over(work); i++) {
         seen_checkpoint *seen = see(&work->seen, &found->items[i]);
 
         if (seen == NULL)
-            status = HL_NO_MEMORY;
-        else if (!is_measured(work, &found->items[i]) && !seen->is_failed &&
-                 is_settled(seen, work->request->settle))
-            status = measure_checkpoint(work, &found->items[i], seen);
+            return HL_NO_MEMORY;
+        if (!is_measured(work, &found->items[i]) && !seen->is_failed &&
+            is_settled(seen, work->request->settle))
+            HL_NEED(measure_checkpoint(work, &found->items[i], seen));
     }
-    hl_checkpoints_free(found);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- watch */
@@ -641,58 +572,42 @@ static hl_status open_series(watch_work *work)
 static hl_status watch(watch_work *work)
 {
     const watch_request *request = work->request;
-    hl_status            status  = open_series(work);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(open_series(work));
     update_outputs(work); /* what a watch that was killed has left undone */
     work->last = hl_clock_now();
-    while (status == HL_OK) {
-        status = look(work);
+    for (;;) {
+        HL_NEED(look(work));
         bool quiet =
             request->quit_after > 0.0 && hl_clock_now() - work->last >= request->quit_after;
-        if (status != HL_OK || request->once || quiet || is_over(work))
-            break;
+        if (request->once || quiet || is_over(work))
+            return HL_OK;
         rest(request->every);
     }
-    return status;
 }
 
 /* An alarm comes before all else: it is what the command is for. */
 static int exit_code(const watch_work *work, hl_status status)
 {
-    if (status != HL_OK && status != HL_CANCELLED) {
-        hl_complain("watch", "%s", hl_error_message());
-        return hl_exit_for(status);
-    }
+    if (status != HL_OK && status != HL_CANCELLED)
+        return hl_finish("watch", status);
     return work->n_alarms > 0 ? HL_EXIT_NO : hl_exit_for(work->failed);
 }
 
 int hl_command_watch(int argc, char **argv)
 {
     watch_request request = { .thresholds      = hl_thresholds_default(),
-                              .drawing         = HL_DRAW_ARGUMENTS,
                               .figure          = "entropy",
                               .fail_on         = ALARMS,
                               .command_seconds = 60.0,
                               .every           = 10.0,
                               .settle          = -1.0 };
-    int           code    = parse_request(&request, argc, argv);
 
-    if (code != HL_OPTIONS_GO_ON)
-        return code;
-    watch_work work = { .request = &request,
-                        .folder  = request.arguments.items[0],
-                        .how     = { .tokenizer_path = request.tokenizer_path,
-                                     .corpus         = &request.text.corpus,
-                                     .windows        = request.text.windows,
-                                     .seed           = (uint64_t)request.common.seed,
-                                     .nll            = request.nll,
-                                     .n_threads      = (int32_t)request.common.n_threads,
-                                     .quiet          = request.common.quiet } };
+    HL_PASS(parse_request(&request, argc, argv));
+    watch_work work = { .request = &request, .folder = request.arguments.items[0] };
     hl_draw_listen("watch");
     hl_stop_watch();
-    code = exit_code(&work, watch(&work));
+    int code = exit_code(&work, watch(&work));
     free_seen(&work.seen);
     hl_series_free(work.series);
     return code;

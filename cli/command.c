@@ -17,36 +17,36 @@
 
 static atomic_bool ran_out;
 
-void *hl_memory_take(size_t n_bytes)
+static void *noticed(void *block)
 {
-    void *block = malloc(n_bytes > 0 ? n_bytes : 1);
-
     if (block == NULL)
         ran_out = true;
     return block;
+}
+
+void *hl_memory_take(size_t n_bytes)
+{
+    return noticed(malloc(n_bytes > 0 ? n_bytes : 1));
 }
 
 void *hl_memory_take_zeroed(size_t count, size_t size)
 {
-    void *block = calloc(count > 0 ? count : 1, size);
-
-    if (block == NULL)
-        ran_out = true;
-    return block;
+    return noticed(calloc(count > 0 ? count : 1, size));
 }
 
 static void *take_counted(size_t n_bytes)
 {
-    void *block = hl_memory_allocate(n_bytes);
-
-    if (block == NULL)
-        ran_out = true;
-    return block;
+    return noticed(hl_memory_allocate(n_bytes));
 }
 
 void hl_memory_watch(void)
 {
     json_set_alloc_funcs(take_counted, hl_free);
+}
+
+void hl_memory_missed(void)
+{
+    ran_out = true;
 }
 
 void hl_memory_forget(void)
@@ -86,26 +86,48 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
     ran_out  = false;
     int code = run(argc, argv);
 
-    if (code != HL_EXIT_RESOURCES && ran_out) {
-        hl_complain(name, "out of memory: what was printed is not complete");
-        code = HL_EXIT_RESOURCES;
-    }
-    return code;
+    if (code != HL_EXIT_RESOURCES && ran_out)
+        return hl_give_up(HL_EXIT_RESOURCES, name,
+                          "out of memory: what was printed is not complete");
+    return code == HL_EXIT_DONE ? HL_EXIT_OK : code;
 }
 
-void hl_complain(const char *command, const char *format, ...)
+static void complain(const char *command, const char *format, va_list arguments)
 {
-    char    text[4096]; /* not from the heap: it may be that memory is out */
-    char    shown[2 * sizeof text];
-    va_list arguments;
+    char text[4096]; /* not from the heap: it may be that memory is out */
+    char shown[2 * sizeof text];
 
-    va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
     hl_printable(shown, sizeof shown, text, strlen(text), HL_PRINTABLE_LINE);
     fflush(stdout); /* so that the two streams stay in order on a terminal */
     fprintf(stderr, "headlight%s%s: %s\n", command != NULL ? " " : "",
             command != NULL ? command : "", shown);
+}
+
+void hl_complain(const char *command, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    complain(command, format, arguments);
+    va_end(arguments);
+}
+
+int hl_give_up(int code, const char *command, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    complain(command, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
+int hl_finish(const char *command, hl_status status)
+{
+    if (status != HL_OK)
+        hl_complain(command, "%s", hl_explain(status));
+    return hl_exit_for(status);
 }
 
 /* ---------------------------------------------------------------------- Ctrl-C */

@@ -1,8 +1,8 @@
 /* command.h - what a command is, what its exit status means, and what all commands stand on:
  * complaints, memory, Ctrl-C, time.
  *
- * Each command lives in its own cmd_NAME.c, is declared here and is listed in
- * main.c.  It gets its own name as argv[0] and returns one of these. */
+ * Each command lives in its own cmd_NAME.c and is listed here.  It gets its own name as argv[0] and
+ * returns one of these; inside of a command, functions return them too, HL_EXIT_OK to go on. */
 #ifndef HL_CLI_COMMAND_H
 #define HL_CLI_COMMAND_H
 
@@ -18,50 +18,61 @@ enum {
     HL_EXIT_INPUT     = 3,   /* a file is not what it should be    */
     HL_EXIT_RESOURCES = 4,   /* memory, disk or a limit ran out    */
     HL_EXIT_STOPPED   = 130, /* by Ctrl-C, as shells say it      */
+    /* Nothing is left to do, for --help was asked for: HL_EXIT_OK to whoever runs the command. */
+    HL_EXIT_DONE = -1,
 };
 
-/* The exit status for a library failure. */
-int hl_exit_for(hl_status status);
+/* ------------------------------------------------------------------- commands */
 
-/* What the library says of a failure; of one of ours, which is always that memory was out, it
- * knows nothing. */
-const char *hl_explain(hl_status status);
+/* Every command: its name, and one line for the list of commands. */
+/* clang-format off */
+#define HL_COMMANDS(command)                                                                       \
+    command(compare, "two profiles, head by head")                                                 \
+    command(demo, "the shipped models, measured, shown and drawn")                                 \
+    command(diagnose, "what is wrong with a model's attention, and what to do")                    \
+    command(draw, "a figure of a profile: SVG, PNG or PDF")                                        \
+    command(eval, "how well a model predicts texts: perplexity")                                   \
+    command(generate, "continue a text, token by token")                                           \
+    command(info, "what a model is: family, shape, dtypes, memory")                                \
+    command(judge, "do the signals of a generated text tell right from wrong?")                    \
+    command(lens, "what a model would say after each layer")                                       \
+    command(measure, "what every head does on a text, to a profile")                               \
+    command(merge, "one profile from many")                                                        \
+    command(prune, "a model without some of its heads: masked, compact, GGUF")                     \
+    command(rank, "which heads to take out first")                                                 \
+    command(report, "all of it as one interactive page, without a network")                        \
+    command(serve, "an OpenAI-compatible server with entropy, and the live page")                  \
+    command(show, "a profile: heatmap, layers, extremes, diagnoses, tables")                       \
+    command(sweep, "what switching heads off costs, by every ranker")                              \
+    command(tokenize, "show the tokens of a text, or the text of tokens")                          \
+    command(tokens, "which token of a prompt looks at which, and how sharply")                     \
+    command(verify, "run golden cases and models on every back end")                               \
+    command(watch, "every checkpoint of a training run, as it appears; alarms")
+/* clang-format on */
+
+#define HL_COMMAND_DECLARED(name, summary) int hl_command_##name(int argc, char **argv);
+HL_COMMANDS(HL_COMMAND_DECLARED)
 
 /* Runs a command.  Where memory was out and the command went on, with less than it should
  * have shown, this says so and fails for it. */
 int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv);
 
+/* -------------------------------------------------------------------- failing */
+
 /* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL. */
 void hl_complain(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same; returns `code`. */
+int hl_give_up(int code, const char *command, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-typedef struct hl_command {
-    const char *name;
-    const char *summary; /* one line, for the list of commands */
-    int (*run)(int argc, char **argv);
-} hl_command;
-
-int hl_command_compare(int argc, char **argv);
-int hl_command_demo(int argc, char **argv);
-int hl_command_diagnose(int argc, char **argv);
-int hl_command_draw(int argc, char **argv);
-int hl_command_eval(int argc, char **argv);
-int hl_command_generate(int argc, char **argv);
-int hl_command_judge(int argc, char **argv);
-int hl_command_info(int argc, char **argv);
-int hl_command_lens(int argc, char **argv);
-int hl_command_measure(int argc, char **argv);
-int hl_command_merge(int argc, char **argv);
-int hl_command_prune(int argc, char **argv);
-int hl_command_rank(int argc, char **argv);
-int hl_command_report(int argc, char **argv);
-int hl_command_serve(int argc, char **argv);
-int hl_command_show(int argc, char **argv);
-int hl_command_sweep(int argc, char **argv);
-int hl_command_tokenize(int argc, char **argv);
-int hl_command_tokens(int argc, char **argv);
-int hl_command_verify(int argc, char **argv);
-int hl_command_watch(int argc, char **argv);
+/* The exit status for what a call of the library returned, after a complaint unless it is HL_OK. */
+int hl_finish(const char *command, hl_status status);
+/* The exit status alone. */
+int hl_exit_for(hl_status status);
+/* What the library says of a failure; of one of ours, which is always that memory was out, it
+ * knows nothing. */
+const char *hl_explain(hl_status status);
 
 /* ------------------------------------------- memory that things are shown with */
 
@@ -77,6 +88,8 @@ void *hl_memory_take_zeroed(size_t count, size_t size);
 /* jansson's memory is taken in this way from now on, and what its json_dumps returns is released with
  * hl_free. */
 void hl_memory_watch(void);
+/* Something could not be shown. */
+void hl_memory_missed(void);
 /* What ran out so far is no fault of the command. */
 void hl_memory_forget(void);
 

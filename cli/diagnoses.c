@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "held.h"
 #include "values.h"
 
 /* ---------------------------------------------------------- lists of diagnoses */
@@ -34,36 +35,18 @@ bool hl_diagnosis_is_listed(const char *list, const char *name)
     return false;
 }
 
-static int check_word(const char *name, const hl_usage *usage)
-{
-    hl_nearest nearest = { .wanted = name };
-
-    for (size_t i = 0; hl_diagnosis_name(i) != NULL; i++) {
-        if (strcmp(hl_diagnosis_name(i), name) == 0)
-            return HL_OPTIONS_GO_ON;
-        hl_nearest_offer(&nearest, hl_diagnosis_name(i));
-    }
-    return hl_options_refuse(usage, "--fail-on: no diagnosis is called '%s'%s%s%s", name,
-                             nearest.word != NULL ? " (did you mean '" : "",
-                             nearest.word != NULL ? nearest.word : "",
-                             nearest.word != NULL ? "'?)" : "");
-}
-
 int hl_diagnosis_list_check(const char *list, const hl_usage *usage)
 {
-    int code = HL_OPTIONS_GO_ON;
-
     if (list != NULL && strcmp(list, "any") == 0)
-        return code;
-    for (const char *word = list; word != NULL && code == HL_OPTIONS_GO_ON;
-         word             = strchr(word, ',')) {
+        return HL_EXIT_OK;
+    for (const char *word = list; word != NULL; word = strchr(word, ',')) {
         char name[64];
 
         word += *word == ',';
         snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ","), word);
-        code = check_word(name, usage);
+        HL_PASS(hl_options_check_name(usage, "fail-on", "diagnosis", name, hl_diagnosis_name, ""));
     }
-    return code;
+    return HL_EXIT_OK;
 }
 
 /* ------------------------------------------------------------------ thresholds */
@@ -82,7 +65,7 @@ static int set_threshold(hl_thresholds *thresholds, const char *text, const hl_u
     if (end == equals + 1 || *end != '\0' || errno == ERANGE)
         return hl_options_refuse(usage, "--threshold %s: '%s' is not a number", name, equals + 1);
     if (hl_threshold_set(thresholds, name, value) == HL_OK)
-        return HL_OPTIONS_GO_ON;
+        return HL_EXIT_OK;
     hl_nearest nearest = { .wanted = name };
     for (size_t i = 0; hl_threshold_name(i) != NULL; i++)
         hl_nearest_offer(&nearest, hl_threshold_name(i));
@@ -95,11 +78,9 @@ static int set_threshold(hl_thresholds *thresholds, const char *text, const hl_u
 int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *given,
                              const hl_usage *usage)
 {
-    int code = HL_OPTIONS_GO_ON;
-
-    for (int i = 0; i < given->count && code == HL_OPTIONS_GO_ON; i++)
-        code = set_threshold(thresholds, given->items[i], usage);
-    return code;
+    for (int i = 0; i < given->count; i++)
+        HL_PASS(set_threshold(thresholds, given->items[i], usage));
+    return HL_EXIT_OK;
 }
 
 /* -------------------------------------------------------------------- in words */

@@ -14,7 +14,7 @@
 /* Is `name` one of the words of "a,b", or is the list "any"?  NULL lists nothing. */
 bool hl_diagnosis_is_listed(const char *list, const char *name);
 
-/* HL_OPTIONS_GO_ON if every word of the list is a diagnosis, or the whole of it "any" (a typing
+/* HL_EXIT_OK if every word of the list is a diagnosis, or the whole of it "any" (a typing
  * error must not pass for health); else the exit status after a complaint. */
 int hl_diagnosis_list_check(const char *list, const hl_usage *usage);
 

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "held.h"
 
 enum { STEP = 65536, STREAM_BYTES = 1 << 28 };
 
@@ -26,10 +27,8 @@ static int make_room(hl_input *input, const char *name, const char *command)
         return HL_EXIT_OK;
     size_t room  = 2 * input->room + 2 * STEP;
     char  *grown = hl_memory_allocate(room);
-    if (grown == NULL) {
-        hl_complain(command, "%s: %s", name, hl_error_message());
-        return HL_EXIT_RESOURCES;
-    }
+    if (grown == NULL)
+        return hl_give_up(HL_EXIT_RESOURCES, command, "%s: %s", name, hl_error_message());
     if (input->n_bytes > 0)
         memcpy(grown, input->bytes, input->n_bytes);
     hl_free(input->bytes);
@@ -42,8 +41,7 @@ static int check_stream(FILE *stream, const char *name, const char *command)
 {
     if (!ferror(stream))
         return HL_EXIT_OK;
-    hl_complain(command, "%s: %s", name, strerror(errno));
-    return HL_EXIT_INPUT;
+    return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", name, strerror(errno));
 }
 
 /* How much is read: of a file as much as there is now; SIZE_MAX: until STREAM_BYTES are too many. */
@@ -60,9 +58,8 @@ static size_t length_of(FILE *stream)
 
 static int too_long(const char *name, const char *command)
 {
-    hl_complain(command, "%s: more than %d MiB without an end; use a file", name,
-                STREAM_BYTES >> 20);
-    return HL_EXIT_RESOURCES;
+    return hl_give_up(HL_EXIT_RESOURCES, command, "%s: more than %d MiB without an end; use a file",
+                      name, STREAM_BYTES >> 20);
 }
 
 static int read_stream(hl_input *out, FILE *stream, const char *name, const char *command)
@@ -70,10 +67,9 @@ static int read_stream(hl_input *out, FILE *stream, const char *name, const char
     size_t most = length_of(stream);
 
     do {
-        int    code = make_room(out, name, command);
-        size_t n    = most - out->n_bytes < STEP ? most - out->n_bytes : STEP;
-        if (code != HL_EXIT_OK)
-            return code;
+        size_t n = most - out->n_bytes < STEP ? most - out->n_bytes : STEP;
+
+        HL_PASS(make_room(out, name, command));
         out->n_bytes += fread(out->bytes + out->n_bytes, 1, n, stream);
         if (most == SIZE_MAX && out->n_bytes > STREAM_BYTES)
             return too_long(name, command);
@@ -97,15 +93,12 @@ int hl_input_read(hl_input *out, const char *path, const char *command)
     FILE *stream      = NULL;
 
     *out = (hl_input){ 0 };
-    if (!is_standard && is_named_pipe(path)) {
-        hl_complain(command, "%s: is a pipe, wanted a file (standard input is '-')", path);
-        return HL_EXIT_INPUT;
-    }
+    if (!is_standard && is_named_pipe(path))
+        return hl_give_up(HL_EXIT_INPUT, command,
+                          "%s: is a pipe, wanted a file (standard input is '-')", path);
     stream = is_standard ? stdin : fopen(path, "rb");
-    if (stream == NULL) {
-        hl_complain(command, "%s: %s", path, strerror(errno));
-        return HL_EXIT_INPUT;
-    }
+    if (stream == NULL)
+        return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", path, strerror(errno));
     int code = read_stream(out, stream, is_standard ? "standard input" : path, command);
     if (!is_standard)
         fclose(stream);
@@ -121,11 +114,9 @@ int hl_input_read_line(hl_input *line, const char *command)
 
     line->n_bytes = 0;
     while (byte != '\n' && (byte = getc_unlocked(stdin)) != EOF) {
-        int code = make_room(line, name, command);
-        if (code == HL_EXIT_OK && line->n_bytes >= STREAM_BYTES)
-            code = too_long(name, command);
-        if (code != HL_EXIT_OK)
-            return code;
+        HL_PASS(make_room(line, name, command));
+        if (line->n_bytes >= STREAM_BYTES)
+            return too_long(name, command);
         line->bytes[line->n_bytes++] = (char)byte;
         line->bytes[line->n_bytes]   = '\0';
     }
@@ -140,12 +131,6 @@ void hl_input_free(hl_input *input)
 
 /* ------------------------------------------------------------------- documents */
 
-static int out_of_memory(const char *command)
-{
-    hl_complain(command, "out of memory");
-    return HL_EXIT_RESOURCES;
-}
-
 static bool is_jsonl(const char *path)
 {
     const char *ending = strrchr(path, '.');
@@ -153,37 +138,24 @@ static bool is_jsonl(const char *path)
     return ending != NULL && (strcmp(ending, ".jsonl") == 0 || strcmp(ending, ".ndjson") == 0);
 }
 
-/* Room for one more: there is always room for a power of two. */
-static int grow(hl_input_documents *out)
-{
-    size_t more = out->count > 0 ? 2 * (size_t)out->count : 1;
-
-    if ((out->count & (out->count - 1)) != 0)
-        return HL_EXIT_OK;
-    hl_input_document *items = realloc(out->items, more * sizeof *items);
-    if (items == NULL)
-        return out_of_memory(out->command);
-    out->items = items;
-    return HL_EXIT_OK;
-}
-
-/* One more; line 0: the whole file. */
+/* One more; line 0: the whole file.  There is always room for a power of two. */
 static int add_document(hl_input_documents *out, const char *path, int line, const char *text,
                         size_t n_bytes)
 {
     size_t room = strlen(path) + 24;
-    int    code = grow(out);
 
-    if (code != HL_EXIT_OK)
-        return code;
+    if ((out->count & (out->count - 1)) == 0) {
+        size_t             more  = out->count > 0 ? 2 * (size_t)out->count : 1;
+        hl_input_document *items = realloc(out->items, more * sizeof *items);
+        if (items == NULL)
+            return hl_finish(out->command, HL_NO_MEMORY);
+        out->items = items;
+    }
     hl_input_document *document = &out->items[out->count];
     *document                   = (hl_input_document){ malloc(room), text, n_bytes };
     if (document->name == NULL)
-        return out_of_memory(out->command);
-    if (line > 0)
-        snprintf(document->name, room, "%s:%d", path, line);
-    else
-        snprintf(document->name, room, "%s", path);
+        return hl_finish(out->command, HL_NO_MEMORY);
+    snprintf(document->name, room, line > 0 ? "%s:%d" : "%s", path, line);
     out->count++;
     return HL_EXIT_OK;
 }
@@ -205,40 +177,36 @@ static int add_line(hl_input_documents *out, const char *path, int number, const
         return status == HL_OK ? HL_EXIT_INPUT : hl_exit_for(status);
     }
     if (json_array_append_new(out->lines, object) != 0)
-        return out_of_memory(out->command);
+        return hl_finish(out->command, HL_NO_MEMORY);
     return add_document(out, path, number, json_string_value(text), json_string_length(text));
 }
 
 static int split_lines(hl_input_documents *out, const char *path)
 {
-    int         code   = HL_EXIT_OK;
     int         number = 0;
     const char *end    = out->input.bytes + out->input.n_bytes;
 
     out->lines = json_array();
     if (out->lines == NULL)
-        return out_of_memory(out->command);
-    for (const char *line = out->input.bytes; line < end && code == HL_EXIT_OK;) {
+        return hl_finish(out->command, HL_NO_MEMORY);
+    for (const char *line = out->input.bytes; line < end;) {
         const char *stop    = memchr(line, '\n', (size_t)(end - line));
         size_t      n_bytes = (size_t)((stop != NULL ? stop : end) - line);
 
         number++;
         if (strspn(line, " \t\r") < n_bytes)
-            code = add_line(out, path, number, line, n_bytes);
+            HL_PASS(add_line(out, path, number, line, n_bytes));
         line += n_bytes + 1;
     }
-    return code;
+    return HL_EXIT_OK;
 }
 
 int hl_input_documents_read(hl_input_documents *out, const char *path, const char *command)
 {
-    *out     = (hl_input_documents){ .command = command };
-    int code = hl_input_read(&out->input, path, command);
-    if (code == HL_EXIT_OK && is_jsonl(path))
-        code = split_lines(out, path);
-    else if (code == HL_EXIT_OK)
-        code = add_document(out, path, 0, out->input.bytes, out->input.n_bytes);
-    return code;
+    *out = (hl_input_documents){ .command = command };
+    HL_PASS(hl_input_read(&out->input, path, command));
+    return is_jsonl(path) ? split_lines(out, path)
+                          : add_document(out, path, 0, out->input.bytes, out->input.n_bytes);
 }
 
 void hl_input_documents_free(hl_input_documents *documents)

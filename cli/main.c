@@ -19,29 +19,14 @@
 #include "screen.h"
 #include "values.h"
 
-static const hl_command commands[] = {
-    { "compare", "two profiles, head by head", hl_command_compare },
-    { "demo", "the shipped models, measured, shown and drawn", hl_command_demo },
-    { "diagnose", "what is wrong with a model's attention, and what to do", hl_command_diagnose },
-    { "draw", "a figure of a profile: SVG, PNG or PDF", hl_command_draw },
-    { "eval", "how well a model predicts texts: perplexity", hl_command_eval },
-    { "generate", "continue a text, token by token", hl_command_generate },
-    { "info", "what a model is: family, shape, dtypes, memory", hl_command_info },
-    { "judge", "do the signals of a generated text tell right from wrong?", hl_command_judge },
-    { "lens", "what a model would say after each layer", hl_command_lens },
-    { "measure", "what every head does on a text, to a profile", hl_command_measure },
-    { "merge", "one profile from many", hl_command_merge },
-    { "prune", "a model without some of its heads: masked, compact, GGUF", hl_command_prune },
-    { "rank", "which heads to take out first", hl_command_rank },
-    { "report", "all of it as one interactive page, without a network", hl_command_report },
-    { "serve", "an OpenAI-compatible server with entropy, and the live page", hl_command_serve },
-    { "show", "a profile: heatmap, layers, extremes, diagnoses, tables", hl_command_show },
-    { "sweep", "what switching heads off costs, by every ranker", hl_command_sweep },
-    { "tokenize", "show the tokens of a text, or the text of tokens", hl_command_tokenize },
-    { "tokens", "which token of a prompt looks at which, and how sharply", hl_command_tokens },
-    { "verify", "run golden cases and models on every back end", hl_command_verify },
-    { "watch", "every checkpoint of a training run, as it appears; alarms", hl_command_watch },
-};
+typedef struct command {
+    const char *name;
+    const char *summary;
+    int (*run)(int argc, char **argv);
+} command;
+
+#define COMMAND_LISTED(name, summary) { #name, summary, hl_command_##name },
+static const command commands[] = { HL_COMMANDS(COMMAND_LISTED) };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -63,24 +48,20 @@ static void print_commands(void)
            "4 out of resources.\n");
 }
 
-enum { NAME_WIDTH = 17 };
-
-static void print_definition(const char *name, const char *text)
-{
-    printf("  %-*s", NAME_WIDTH, name);
-    hl_print_wrapped(text, 2 + NAME_WIDTH);
-}
-
 /* What every number means, a few lines each; doc/metrics.md says it at length. */
 static void print_metrics(void)
 {
+    enum { NAME_WIDTH = 17 };
+
     for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
         const hl_definition *entry = hl_definition_at(i);
 
-        if (entry->text == NULL)
+        if (entry->text == NULL) {
             printf("%s%s\n", i > 0 ? "\n" : "", entry->name);
-        else
-            print_definition(entry->name, entry->text);
+            continue;
+        }
+        printf("  %-*s", NAME_WIDTH, entry->name);
+        hl_print_wrapped(entry->text, 2 + NAME_WIDTH);
     }
 }
 
@@ -90,13 +71,10 @@ static int print_version_json(void)
 
     for (const char *const *name = hl_backend_names(); *name != NULL; name++)
         json_array_append_new(backends, json_string(*name));
-    json_t *root = json_pack("{s:s, s:s, s:o, s:s}", "version", hl_version(), "build",
-                             hl_build_info(), "backends", backends, "backend", hl_backend_name());
-    bool    good = hl_put_json(root, JSON_INDENT(1));
-
-    printf("\n");
-    json_decref(root);
-    return good ? HL_EXIT_OK : HL_EXIT_RESOURCES;
+    return hl_print_json(json_pack("{s:s, s:s, s:o, s:s}", "version", hl_version(), "build",
+                                   hl_build_info(), "backends", backends, "backend",
+                                   hl_backend_name()),
+                         JSON_INDENT(1));
 }
 
 /* --version, with --json before or after it. */
@@ -108,10 +86,9 @@ static int print_version(int argc, char **argv)
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
-        else if (strcmp(argv[i], "--version") != 0) {
-            hl_complain(NULL, "--version takes --json and nothing else, got '%s'", argv[i]);
-            return HL_EXIT_USAGE;
-        }
+        else if (strcmp(argv[i], "--version") != 0)
+            return hl_give_up(HL_EXIT_USAGE, NULL,
+                              "--version takes --json and nothing else, got '%s'", argv[i]);
     }
     if (json)
         return print_version_json();
@@ -155,7 +132,7 @@ static int print_tables(void)
 
         snprintf(name, sizeof name, "%s", commands[i].name);
         printf("command\t%s\t%s\n", commands[i].name, commands[i].summary);
-        int code = commands[i].run(2, asked);
+        int code = hl_command_run(commands[i].run, 2, asked);
         if (code != HL_EXIT_OK)
             return code;
     }
@@ -186,7 +163,7 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(argv[0], "--version") == 0 ||
         (argc > 1 && strcmp(argv[0], "--json") == 0 && strcmp(argv[1], "--version") == 0))
-        return print_version(argc, argv);
+        return hl_command_run(print_version, argc, argv);
     if (strcmp(argv[0], "help") == 0)
         return run_help(argc, argv);
     return run_command(argc, argv);
@@ -200,9 +177,7 @@ int main(int argc, char **argv)
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 
     /* A full disk must not look like success. */
-    if (fflush(stdout) != 0 || ferror(stdout) != 0) {
-        hl_complain(NULL, "cannot write the output");
-        return HL_EXIT_RESOURCES;
-    }
+    if (fflush(stdout) != 0 || ferror(stdout) != 0)
+        return hl_give_up(HL_EXIT_RESOURCES, NULL, "cannot write the output");
     return code;
 }

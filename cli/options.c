@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "held.h"
 #include "screen.h"
 
 /* A command's own options, then the ones that all commands have. */
@@ -27,11 +28,6 @@ typedef struct parser {
 
 /* -------------------------------------------------------------------- refusing */
 
-static void point_to_help(const hl_usage *usage)
-{
-    fprintf(stderr, "Try 'headlight %s --help'.\n", usage->command);
-}
-
 int hl_options_refuse(const hl_usage *usage, const char *format, ...)
 {
     char    message[512];
@@ -41,7 +37,7 @@ int hl_options_refuse(const hl_usage *usage, const char *format, ...)
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     hl_complain(usage->command, "%s", message);
-    point_to_help(usage);
+    fprintf(stderr, "Try 'headlight %s --help'.\n", usage->command);
     return HL_EXIT_USAGE;
 }
 
@@ -61,17 +57,18 @@ static int refuse_unknown(const parser *p, const char *dashes, const char *name)
 
 /* ---------------------------------------------------------------------- values */
 
-/* Is `word` one of the words of "a|b|c"? */
-static bool is_choice(const char *choices, const char *word)
+/* The place of `word` among the words of "a|b|c"; -1: it is none of them. */
+static int place_of(const char *choices, const char *word)
 {
     size_t length = strlen(word);
+    int    place  = 0;
 
-    for (const char *start = choices; start != NULL; start = strchr(start, '|')) {
+    for (const char *start = choices; start != NULL; start = strchr(start, '|'), place++) {
         start += *start == '|';
         if (length > 0 && strcspn(start, "|") == length && strncmp(start, word, length) == 0)
-            return true;
+            return place;
     }
-    return false;
+    return -1;
 }
 
 static int refuse_choice(const parser *p, const hl_option *option, const char *text)
@@ -106,7 +103,7 @@ static int set_int(const parser *p, const hl_option *option, const char *text)
         return hl_options_refuse(p->usage, "--%s: %s is not between %lld and %lld", option->name,
                                  text, (long long)option->low, (long long)option->high);
     *(int64_t *)option->target = number;
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int set_number(const parser *p, const hl_option *option, const char *text)
@@ -120,7 +117,7 @@ static int set_number(const parser *p, const hl_option *option, const char *text
         return hl_options_refuse(p->usage, "--%s: %s is not between %lld and %lld", option->name,
                                  text, (long long)option->low, (long long)option->high);
     *(double *)option->target = number;
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int add_value(const parser *p, const hl_option *option, const char *text)
@@ -131,11 +128,17 @@ static int add_value(const parser *p, const hl_option *option, const char *text)
         return hl_options_refuse(p->usage, "--%s: more than %d of them", option->name,
                                  HL_MAX_OPTION_LIST);
     list->items[list->count++] = text;
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 static int set_value(const parser *p, const hl_option *option, const char *text)
 {
+    int place = option->kind == HL_OPTION_CHOICE || option->kind == HL_OPTION_ENUM
+                    ? place_of(option->value, text)
+                    : 0;
+
+    if (place < 0)
+        return refuse_choice(p, option, text);
     switch (option->kind) {
     case HL_OPTION_INT:
         return set_int(p, option, text);
@@ -143,15 +146,13 @@ static int set_value(const parser *p, const hl_option *option, const char *text)
         return set_number(p, option, text);
     case HL_OPTION_LIST:
         return add_value(p, option, text);
-    case HL_OPTION_CHOICE:
-        if (!is_choice(option->value, text))
-            return refuse_choice(p, option, text);
-        break;
+    case HL_OPTION_ENUM:
+        *(int *)option->target = place;
+        return HL_EXIT_OK;
     default:
-        break;
+        *(const char **)option->target = text;
+        return HL_EXIT_OK;
     }
-    *(const char **)option->target = text;
-    return HL_OPTIONS_GO_ON;
 }
 
 /* `attached` is the value in the same argument, or NULL. */
@@ -162,7 +163,7 @@ static int apply(parser *p, const hl_option *option, const char *attached)
             return hl_options_refuse(p->usage, "--%s takes no value, got '%s'", option->name,
                                      attached);
         *(bool *)option->target = true;
-        return HL_OPTIONS_GO_ON;
+        return HL_EXIT_OK;
     }
     if (attached == NULL && p->next == p->argc)
         return hl_options_refuse(p->usage, "--%s needs a value: %s", option->name, option->value);
@@ -223,7 +224,7 @@ static int parse_short(parser *p, const char *letters)
             return apply(p, option, letters[1] != '\0' ? letters + 1 : NULL);
         *(bool *)option->target = true;
     }
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 /* Arguments move to the front of argv as they are met; they can only move
@@ -234,7 +235,7 @@ static int parse_all(hl_arguments *out, parser *p)
 
     while (p->next < p->argc) {
         char *text = p->argv[p->next++];
-        int   code = HL_OPTIONS_GO_ON;
+        int   code = HL_EXIT_OK;
 
         if (only_arguments || text[0] != '-' || text[1] == '\0')
             out->items[out->count++] = text;
@@ -244,10 +245,9 @@ static int parse_all(hl_arguments *out, parser *p)
             code = parse_long(p, text + 2);
         else
             code = parse_short(p, text + 1);
-        if (code != HL_OPTIONS_GO_ON)
-            return code;
+        HL_PASS(code);
     }
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 /* ------------------------------------------------------------------------ help */
@@ -278,7 +278,9 @@ static void print_help(const hl_usage *usage, const hl_option *common)
 /* One line an option, in columns with tabs between them; an empty one is "-". */
 static void print_rows(const char *kind, const char *command, const hl_option *options)
 {
-    static const char *const kinds[] = { "flag", "text", "choice", "int", "number", "list" };
+    static const char *const kinds[] = {
+        "flag", "text", "choice", "int", "number", "list", "choice"
+    };
 
     for (; options->name != NULL; options++) {
         char letter = options->short_name;
@@ -304,21 +306,17 @@ static bool has_cuda(const hl_usage *usage)
     return false;
 }
 
-/* HL_OPTIONS_GO_ON, or the exit status where there is no such device. */
+/* The exit status where there is no such device. */
 static int use_device(const hl_usage *usage, const hl_common *common)
 {
     if (strcmp(common->device, "cpu") == 0)
-        return HL_OPTIONS_GO_ON;
+        return HL_EXIT_OK;
     if (!has_cuda(usage))
         return hl_options_refuse(usage, "--device %s: this command runs on the CPU only",
                                  common->device);
     if (strcmp(usage->command, "verify") == 0) /* which has questions of its own first */
-        return HL_OPTIONS_GO_ON;
-    hl_status status = hl_device_select(common->device);
-    if (status == HL_OK)
-        return HL_OPTIONS_GO_ON;
-    hl_complain(usage->command, "%s", hl_error_message());
-    return hl_exit_for(status);
+        return HL_EXIT_OK;
+    return hl_finish(usage->command, hl_device_select(common->device));
 }
 
 /* "8G", "500M", "1024": bytes, or 1024 of them to the first, second, ... power; 0: no size. */
@@ -345,7 +343,7 @@ static int limit_memory(const hl_usage *usage, const char *asked)
         return hl_options_refuse(usage, "--max-memory: '%s' is no size, as 8G, 500M or none",
                                  asked);
     hl_memory_limit(n_bytes);
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
 }
 
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
@@ -355,19 +353,16 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     const char *color      = NULL;
     bool        help       = false;
     hl_option   shared[]   = {
-            { "json", 0, HL_OPTION_FLAG, &common->json, NULL, "print JSON instead of text", 0, 0 },
-            { "quiet", 'q', HL_OPTION_FLAG, &common->quiet, NULL, "print errors only", 0, 0 },
-            { "threads", 0, HL_OPTION_INT, &common->n_threads, "N", "use N threads (all cores)", 1,
-              1024 },
-            { "seed", 0, HL_OPTION_INT, &common->seed, "N", "for whatever is random (0)", 0,
-              INT64_MAX },
-            { "device", 0, HL_OPTION_CHOICE, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
-              "where to compute (cpu); cuda is in bf16", 0, 0 },
-            { "max-memory", 0, HL_OPTION_TEXT, &max_memory, "SIZE",
-              "at most so much: 8G, 500M, none (what is free)", 0, 0 },
-            { "color", 0, HL_OPTION_CHOICE, &color, "auto|always|never|256|truecolor",
-              "in the terminal (auto)", 0, 0 },
-            { "help", 'h', HL_OPTION_FLAG, &help, NULL, "print this", 0, 0 },
+            HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
+            HL_FLAG("quiet", 'q', &common->quiet, "print errors only"),
+            HL_INT("threads", 0, &common->n_threads, "N", "use N threads (all cores)", 1, 1024),
+            HL_INT("seed", 0, &common->seed, "N", "for whatever is random (0)", 0, INT64_MAX),
+            HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
+                      "where to compute (cpu); cuda is in bf16"),
+            HL_TEXT("max-memory", 0, &max_memory, "SIZE",
+                    "at most so much: 8G, 500M, none (what is free)"),
+            HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor", "in the terminal (auto)"),
+            HL_FLAG("help", 'h', &help, "print this"),
             { 0 },
     };
     parser p = { usage, { usage->options, shared }, argv, argc, 1 };
@@ -377,18 +372,18 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     if (argc == 2 && strcmp(argv[1], HL_OPTIONS_TABLE) == 0) {
         print_rows("option", usage->command, usage->options);
         print_rows("shared", usage->command, shared);
-        return HL_EXIT_OK;
+        return HL_EXIT_DONE;
     }
     int code = parse_all(out, &p);
     if (color != NULL)
         hl_terminal_choose(color);
     if (help) { /* also beside a mistake: who asks for help gets it */
         print_help(usage, shared);
-        return HL_EXIT_OK;
+        return HL_EXIT_DONE;
     }
-    if (code == HL_OPTIONS_GO_ON)
-        code = use_device(usage, common);
-    return code == HL_OPTIONS_GO_ON ? limit_memory(usage, max_memory) : code;
+    HL_PASS(code);
+    HL_PASS(use_device(usage, common));
+    return limit_memory(usage, max_memory);
 }
 
 /* ----------------------------------------------------------- did you mean ...? */
@@ -456,4 +451,28 @@ void hl_nearest_offer(hl_nearest *nearest, const char *word)
         return;
     nearest->word     = word;
     nearest->distance = distance;
+}
+
+int hl_options_check_name(const hl_usage *usage, const char *option, const char *kind,
+                          const char *name, const char *(*name_at)(size_t), const char *otherwise)
+{
+    hl_nearest nearest = { .wanted = name };
+
+    for (size_t i = 0; name_at(i) != NULL; i++) {
+        if (strcmp(name, name_at(i)) == 0)
+            return HL_EXIT_OK;
+        hl_nearest_offer(&nearest, name_at(i));
+    }
+    if (nearest.word != NULL)
+        return hl_options_refuse(usage, "--%s: no %s is called '%s' (did you mean '%s'?)", option,
+                                 kind, name, nearest.word);
+    return hl_options_refuse(usage, "--%s: no %s is called '%s'%s", option, kind, name, otherwise);
+}
+
+int hl_options_check_table(const hl_usage *usage, const char *table, bool csv,
+                           const char *(*name_at)(size_t), const char *otherwise)
+{
+    if (table != NULL)
+        return hl_options_check_name(usage, "table", "table", table, name_at, otherwise);
+    return csv ? hl_options_refuse(usage, "--csv needs --table NAME") : HL_EXIT_OK;
 }

@@ -5,16 +5,14 @@
  *     const char *model = NULL;
  *     bool        force = false;
  *     hl_option options[] = {
- *         { "model", 'm', HL_OPTION_TEXT, &model, "PATH", "the model to read" },
- *         { "force",  0,  HL_OPTION_FLAG, &force, NULL,   "overwrite" },
+ *         HL_TEXT("model", 'm', &model, "PATH", "the model to read"),
+ *         HL_FLAG("force", 0, &force, "overwrite"),
  *         { 0 },
  *     };
  *     hl_usage     usage = { "prune", "RATIO...", "What it does.", options };
  *     hl_common    common;
  *     hl_arguments rest;
- *     int          code = hl_options_parse(&rest, &common, &usage, argc, argv);
- *     if (code != HL_OPTIONS_GO_ON)
- *         return code;
+ *     HL_PASS(hl_options_parse(&rest, &common, &usage, argc, argv));
  *
  * Accepted are --name VALUE, --name=VALUE, -n VALUE, -nVALUE; options and other
  * arguments in any order; "--" makes everything after it an argument, and "-"
@@ -33,6 +31,7 @@ typedef enum hl_option_kind {
     HL_OPTION_INT,      /* target: int64_t *, from low to high                */
     HL_OPTION_NUMBER,   /* target: double *, from low to high                 */
     HL_OPTION_LIST,     /* target: hl_option_list *; as TEXT, any number      */
+    HL_OPTION_ENUM,     /* as CHOICE; target: an enum, the words in its order */
 } hl_option_kind;
 
 /* The values of an option that may be repeated, in their order. */
@@ -52,6 +51,26 @@ typedef struct hl_option {
     int64_t        low;
     int64_t        high;
 } hl_option;
+
+/* Entries of a table; the compiler checks what they point to. */
+#define HL_OPTION(name, letter, kind, type, target, value, help, low, high)                        \
+    {                                                                                              \
+        name, letter, kind, 1 ? (target) : (type *)NULL, value, help, low, high                    \
+    }
+#define HL_FLAG(name, letter, target, help)                                                        \
+    HL_OPTION(name, letter, HL_OPTION_FLAG, bool, target, NULL, help, 0, 0)
+#define HL_TEXT(name, letter, target, value, help)                                                 \
+    HL_OPTION(name, letter, HL_OPTION_TEXT, const char *, target, value, help, 0, 0)
+#define HL_CHOICE(name, letter, target, words, help)                                               \
+    HL_OPTION(name, letter, HL_OPTION_CHOICE, const char *, target, words, help, 0, 0)
+#define HL_ENUM(name, letter, target, words, help) /* enums are as large as ints */                \
+    HL_OPTION(name, letter, HL_OPTION_ENUM, int, (int *)(target), words, help, 0, 0)
+#define HL_INT(name, letter, target, value, help, low, high)                                       \
+    HL_OPTION(name, letter, HL_OPTION_INT, int64_t, target, value, help, low, high)
+#define HL_NUMBER(name, letter, target, value, help, low, high)                                    \
+    HL_OPTION(name, letter, HL_OPTION_NUMBER, double, target, value, help, low, high)
+#define HL_LIST(name, letter, target, value, help)                                                 \
+    HL_OPTION(name, letter, HL_OPTION_LIST, hl_option_list, target, value, help, 0, 0)
 
 typedef struct hl_usage {
     const char      *command;
@@ -75,13 +94,13 @@ typedef struct hl_arguments {
     int    count;
 } hl_arguments;
 
-#define HL_OPTIONS_GO_ON (-1)
+#define HL_OPTIONS_GO_ON 0 /* HL_EXIT_OK */
 
 /* As the only argument of a command: print its options, one a line, for the programs that make
  * man pages and completions from them.  `headlight help --table` asks every command. */
 #define HL_OPTIONS_TABLE "--option-table"
 
-/* HL_OPTIONS_GO_ON, or the exit status: after --help, or after a complaint. */
+/* HL_EXIT_OK to go on, HL_EXIT_DONE after --help, or the exit status after a complaint. */
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv);
 
@@ -99,5 +118,14 @@ typedef struct hl_nearest {
 } hl_nearest;
 
 void hl_nearest_offer(hl_nearest *nearest, const char *word);
+
+/* HL_EXIT_OK where `name` is one of name_at(0), name_at(1), ... to the first NULL; else what
+ * hl_options_refuse returns after "--OPTION: no KIND is called 'NAME'" and what may have been meant,
+ * or, where nothing is near, `otherwise`. */
+int hl_options_check_name(const hl_usage *usage, const char *option, const char *kind,
+                          const char *name, const char *(*name_at)(size_t), const char *otherwise);
+/* The same of a --table that may be missing, which --csv needs. */
+int hl_options_check_table(const hl_usage *usage, const char *table, bool csv,
+                           const char *(*name_at)(size_t), const char *otherwise);
 
 #endif

@@ -6,35 +6,7 @@
 #include <string.h>
 
 #include "command.h"
-
-static int fail(const hl_prompt_source *source, hl_status status)
-{
-    hl_complain(source->command, "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
-static int out_of_memory(const hl_prompt_source *source)
-{
-    hl_complain(source->command, "out of memory");
-    return HL_EXIT_RESOURCES;
-}
-
-/* ----------------------------------------------------------------------- opening */
-
-static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
-{
-    const char *own = hl_model_get_info(out->model)->tokenizer_path;
-    hl_status   status =
-        hl_tokenizer_open(&out->tokenizer, source->tokenizer != NULL ? source->tokenizer : own);
-
-    if (status == HL_NOT_FOUND && source->tokenizer == NULL) {
-        if (source->ids)
-            return HL_EXIT_OK;
-        hl_complain(source->command, "%s (--tokenizer PATH gives one)", hl_error_message());
-        return HL_EXIT_INPUT;
-    }
-    return status == HL_OK ? HL_EXIT_OK : fail(source, status);
-}
+#include "held.h"
 
 static int read_text(hl_opened_prompt *out, const hl_prompt_source *source)
 {
@@ -56,25 +28,20 @@ static int read_text(hl_opened_prompt *out, const hl_prompt_source *source)
 
 static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *source)
 {
-    hl_chat        *chat        = NULL;
-    hl_chat_message messages[2] = { { "system", source->system }, { "user", out->text } };
-    size_t          first       = source->system != NULL ? 0 : 1;
-    hl_status status = hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL);
+    HL_HELD(hl_chat_free) hl_chat *chat = NULL;
+    hl_chat_message messages[2]         = { { "system", source->system }, { "user", out->text } };
+    size_t          first               = source->system != NULL ? 0 : 1;
 
-    if (status == HL_OK && !chat->known && !source->quiet)
+    HL_NEED(hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL));
+    if (!chat->known && !source->quiet)
         hl_complain(source->command,
                     "the chat template is not one that headlight knows; the turn is written as %s, "
                     "which may not be what the model was trained with",
                     chat->format == HL_CHAT_PLAIN ? "plain lines"
                                                   : hl_chat_format_name(chat->format));
-    if (status == HL_OK) {
-        out->chat_format = chat->format;
-        out->chat_known  = chat->known;
-    }
-    if (status == HL_OK)
-        status = hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
-    hl_chat_free(chat);
-    return status;
+    out->chat_format = chat->format;
+    out->chat_known  = chat->known;
+    return hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
 }
 
 /* The tokenizer may be another model's. */
@@ -86,36 +53,41 @@ int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         if (encoding->ids[i] >= 0 && encoding->ids[i] < info->d_vocab)
             continue;
-        hl_complain(command,
-                    "%s: the tokenizer gives id %d, and the model has %lld tokens: it is another "
-                    "model's",
-                    tokenizer != NULL ? tokenizer : info->tokenizer_path, encoding->ids[i],
-                    (long long)info->d_vocab);
-        return HL_EXIT_INPUT;
+        return hl_give_up(
+            HL_EXIT_INPUT, command,
+            "%s: the tokenizer gives id %d, and the model has %lld tokens: it is another "
+            "model's",
+            tokenizer != NULL ? tokenizer : info->tokenizer_path, encoding->ids[i],
+            (long long)info->d_vocab);
     }
     return HL_EXIT_OK;
 }
 
-/* Ids as sessions want them; an empty prompt is the token that begins texts. */
+int64_t *hl_encoding_tokens(const hl_encoding *encoding)
+{
+    int64_t *tokens = malloc((encoding->n_tokens + 1) * sizeof *tokens);
+
+    for (size_t i = 0; tokens != NULL && i < encoding->n_tokens; i++)
+        tokens[i] = encoding->ids[i];
+    return tokens;
+}
+
+/* An empty prompt is the token that begins texts. */
 static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     int64_t begin = hl_model_get_info(out->model)->bos_id;
 
     out->n_tokens = (int64_t)out->encoding->n_tokens;
-    out->tokens   = malloc(((size_t)out->n_tokens + 1) * sizeof *out->tokens);
+    out->tokens   = hl_encoding_tokens(out->encoding);
     if (out->tokens == NULL)
-        return out_of_memory(source);
-    for (int64_t i = 0; i < out->n_tokens; i++)
-        out->tokens[i] = out->encoding->ids[i];
-    if (out->n_tokens == 0 && begin < 0) {
-        hl_complain(source->command,
-                    "the prompt is empty, and the model has no token that begins texts");
-        return HL_EXIT_INPUT;
-    }
-    if (out->n_tokens == 0) {
-        out->tokens[out->n_tokens++] = begin;
-        out->begins                  = true;
-    }
+        return hl_finish(source->command, HL_NO_MEMORY);
+    if (out->n_tokens > 0)
+        return HL_EXIT_OK;
+    if (begin < 0)
+        return hl_give_up(HL_EXIT_INPUT, source->command,
+                          "the prompt is empty, and the model has no token that begins texts");
+    out->tokens[out->n_tokens++] = begin;
+    out->begins                  = true;
     return HL_EXIT_OK;
 }
 
@@ -125,18 +97,14 @@ static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
     bool              has_template = hl_tokenizer_chat_template(out->tokenizer) != NULL;
 
     out->is_chat = source->chat || (source->chat_if && has_template);
-    if (source->system != NULL && !out->is_chat) {
-        hl_complain(source->command, "--system needs --chat: the model has no chat template");
-        return HL_EXIT_USAGE;
-    }
-    hl_status status = out->is_chat ? encode_chat(out, source)
-                                    : hl_tokenizer_encode(&out->encoding, out->tokenizer, out->text,
-                                                          out->n_bytes, &options);
-
-    if (status != HL_OK)
-        return fail(source, status);
-    int code = hl_check_encoding(out->encoding, out->model, source->tokenizer, source->command);
-    return code == HL_EXIT_OK ? keep_tokens(out, source) : code;
+    if (source->system != NULL && !out->is_chat)
+        return hl_give_up(HL_EXIT_USAGE, source->command,
+                          "--system needs --chat: the model has no chat template");
+    HL_CALL(source->command, out->is_chat ? encode_chat(out, source)
+                                          : hl_tokenizer_encode(&out->encoding, out->tokenizer,
+                                                                out->text, out->n_bytes, &options));
+    HL_PASS(hl_check_encoding(out->encoding, out->model, source->tokenizer, source->command));
+    return keep_tokens(out, source);
 }
 
 /* Numbers with spaces or commas between them. */
@@ -147,56 +115,56 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
 
     out->tokens = malloc((out->n_bytes / 2 + 1) * sizeof *out->tokens);
     if (out->tokens == NULL)
-        return out_of_memory(source);
+        return hl_finish(source->command, HL_NO_MEMORY);
     while (*(at += strspn(at, " ,\t\r\n")) != '\0') {
         char *end    = NULL;
         errno        = 0;
         long long id = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || id < 0 || strchr(" ,\t\r\n", *end) == NULL) {
-            hl_complain(source->command,
-                        "'%.12s' is no token id: wanted whole numbers with spaces "
-                        "or commas between them",
-                        at);
-            return HL_EXIT_INPUT;
-        }
-        if (id >= n_ids) {
-            hl_complain(source->command, "%s: token %lld is %lld, the model knows 0 to %lld",
-                        source->text != NULL   ? "the prompt"
-                        : source->file != NULL ? source->file
-                                               : "standard input",
-                        (long long)out->n_tokens, id, (long long)n_ids - 1);
-            return HL_EXIT_INPUT;
-        }
+        if (end == at || errno != 0 || id < 0 || strchr(" ,\t\r\n", *end) == NULL)
+            return hl_give_up(HL_EXIT_INPUT, source->command,
+                              "'%.12s' is no token id: wanted whole numbers with spaces "
+                              "or commas between them",
+                              at);
+        if (id >= n_ids)
+            return hl_give_up(HL_EXIT_INPUT, source->command,
+                              "%s: token %lld is %lld, the model knows 0 to %lld",
+                              source->text != NULL   ? "the prompt"
+                              : source->file != NULL ? source->file
+                                                     : "standard input",
+                              (long long)out->n_tokens, id, (long long)n_ids - 1);
         out->tokens[out->n_tokens++] = id;
         at                           = end;
     }
-    if (out->n_tokens == 0) {
-        hl_complain(source->command, "no token ids are given");
-        return HL_EXIT_INPUT;
-    }
+    if (out->n_tokens == 0)
+        return hl_give_up(HL_EXIT_INPUT, source->command, "no token ids are given");
     return HL_EXIT_OK;
+}
+
+/* Who gives ids may do without a tokenizer, if the model has none. */
+static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
+{
+    const char *own = hl_model_get_info(out->model)->tokenizer_path;
+
+    if (source->ids && source->tokenizer == NULL &&
+        hl_tokenizer_open(&out->tokenizer, own) == HL_NOT_FOUND)
+        return HL_EXIT_OK;
+    return out->tokenizer != NULL ? HL_EXIT_OK
+                                  : hl_tokenizer_needed(&out->tokenizer, out->model,
+                                                        source->tokenizer, source->command);
 }
 
 int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
 {
-    hl_status status = hl_model_open(&out->model, source->model);
-
-    if (status == HL_OK)
-        status = hl_gate_options_apply(out->model, &source->gates, source->command, source->quiet);
-    if (status != HL_OK)
-        return fail(source, status);
+    HL_CALL(source->command, hl_model_options_open(&out->model, source->model, &source->gates,
+                                                   source->command, source->quiet));
     const hl_model_info *info = hl_model_get_info(out->model);
-    if (source->writes && info->is_encoder) {
-        hl_complain(source->command, "%s is an encoder (%s): it sees whole texts and writes none",
-                    source->model, info->family);
-        return HL_EXIT_INPUT;
-    }
-    int code = open_tokenizer(out, source);
-    if (code == HL_EXIT_OK)
-        code = read_text(out, source);
-    if (code == HL_EXIT_OK)
-        code = source->ids ? parse_ids(out, source) : encode(out, source);
-    return code;
+    if (source->writes && info->is_encoder)
+        return hl_give_up(HL_EXIT_INPUT, source->command,
+                          "%s is an encoder (%s): it sees whole texts and writes none",
+                          source->model, info->family);
+    HL_PASS(open_tokenizer(out, source));
+    HL_PASS(read_text(out, source));
+    return source->ids ? parse_ids(out, source) : encode(out, source);
 }
 
 void hl_opened_prompt_close(hl_opened_prompt *prompt)

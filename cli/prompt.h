@@ -54,6 +54,10 @@ void hl_opened_prompt_close(hl_opened_prompt *prompt);
 int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
                       const char *command);
 
+/* The ids of an encoding as sessions want them, to be released with free, with room for one more;
+ * NULL when memory is out. */
+int64_t *hl_encoding_tokens(const hl_encoding *encoding);
+
 /* For views; borrowed. */
 hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt);
 

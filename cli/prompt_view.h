@@ -2,11 +2,9 @@
  * views as JSON.
  *
  *     hl_view_arguments view = { 0 };
- *     hl_option options[HL_N_VIEW_OPTIONS + 1];
- *     hl_view_options_list(options, &view);
- *     options[HL_N_VIEW_OPTIONS] = (hl_option){ 0 };
- *     ... hl_options_parse ...
- *     code = hl_view_options_finish(&view, &usage, &common, &rest);
+ *     hl_option options[] = { HL_VIEW_OPTIONS(&view), { 0 } };
+ *     HL_PASS(hl_options_parse(&rest, &common, &usage, argc, argv));
+ *     HL_PASS(hl_view_options_finish(&view, &usage, &common, &rest));
  *     ... hl_opened_prompt_open(&opened, &view.source), view.draw, view.print */
 #ifndef HL_CLI_PROMPT_VIEW_H
 #define HL_CLI_PROMPT_VIEW_H
@@ -17,35 +15,36 @@
 
 /* ------------------------------------------------------------ the command line */
 
-enum { HL_N_VIEW_OPTIONS = 14 + HL_N_GATE_OPTIONS };
-
 typedef struct hl_view_arguments {
-    hl_prompt_source source;
-    hl_draw_options  draw;
+    hl_prompt_source  source;
+    hl_draw_arguments draw; /* output NULL: the terminal */
+    const char       *zoom; /* as it was given */
+    bool              beyond;
+    /* What they come to. */
     hl_print_options print;
-    const char      *output;     /* NULL: the terminal */
     int64_t          zoom_begin; /* both 0: all tokens */
     int64_t          zoom_end;
-    bool             beyond;
-    const char      *zoom; /* as they were given */
-    const char      *theme;
 } hl_view_arguments;
 
-/* Fills the first HL_N_VIEW_OPTIONS entries of a table, and in the defaults. */
-void hl_view_options_list(hl_option *out, hl_view_arguments *arguments);
+/* clang-format off */
+#define HL_VIEW_OPTIONS(a)                                                                         \
+    HL_TEXT("output", 'o', &(a)->draw.output, "FILE",                                              \
+            "a picture: .svg, .png or .pdf (the terminal)"),                                       \
+    HL_TEXT("zoom", 'z', &(a)->zoom, "A:B", "tokens A to B - 1"),                                  \
+    HL_TEXT("file", 'f', &(a)->source.file, "FILE", "the prompt is in FILE; - is standard input"), \
+    HL_FLAG("chat", 'c', &(a)->source.chat,                                                        \
+            "the prompt is a user's turn, in the model's format"),                                 \
+    HL_TEXT("system", 0, &(a)->source.system, "TEXT", "with --chat, what comes first"),            \
+    HL_FLAG("ids", 0, &(a)->source.ids, "the prompt is token ids, as in '5 17 3'"),                \
+    HL_TOKENIZER_OPTION(&(a)->source.tokenizer),                                                   \
+    HL_FLAG("beyond", 0, &(a)->beyond, "more tokens than the model was made for, if it can"),      \
+    HL_LOOK_OPTIONS(&(a)->draw, "in the caption"),                                                 \
+    HL_GATE_OPTIONS(&(a)->source.gates)
+/* clang-format on */
 
-/* After parsing: MODEL and PROMPT, borrowed from argv.  HL_OPTIONS_GO_ON, or the exit status after
- * a complaint. */
+/* After parsing: MODEL and PROMPT, borrowed from argv. */
 int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
                            const hl_common *common, const hl_arguments *rest);
-
-/* Opens model and prompt, looks, and closes them: what `look` returns, or the exit status after a
- * complaint. */
-int hl_view_command(const hl_view_arguments *arguments,
-                    int (*look)(const void *context, const hl_opened_prompt *opened),
-                    const void *context);
-/* Prints a text (NULL: nothing) and releases it. */
-void hl_view_put(char *text);
 
 /* --------------------------------------------------------------- views as JSON */
 

@@ -6,51 +6,9 @@
 #include <string.h>
 
 #include "command.h"
+#include "held.h"
 
 /* ----------------------------------------------- which text, and how it is cut */
-
-#define MAX_COUNT INT64_MAX
-
-void hl_corpus_options_list(hl_option *out, hl_corpus_arguments *arguments)
-{
-    hl_window_options *windows                      = &arguments->windows;
-    hl_corpus_options *corpus                       = &arguments->corpus;
-    const hl_option    options[HL_N_CORPUS_OPTIONS] = {
-           { "context", 'c', HL_OPTION_INT, &windows->context, "N", "tokens of a window", 1, 1 << 24 },
-           { "stride", 0, HL_OPTION_INT, &windows->stride, "N",
-             "from one window to the next (the context)", 1, 1 << 24 },
-           { "batch", 'b', HL_OPTION_INT, &windows->n_batch, "N",
-             "windows at a time (1; on a device up to 32)", 1, 1 << 16 },
-           { "max-tokens", 0, HL_OPTION_INT, &windows->max_tokens, "N", "stop after N tokens", 1,
-             MAX_COUNT },
-           { "pack", 0, HL_OPTION_FLAG, &windows->pack, NULL,
-             "join documents, so that all windows are full", 0, 0 },
-           { "part", 0, HL_OPTION_TEXT, &arguments->part, "I/N", "only part I of N, from 1/N to N/N",
-             0, 0 },
-           { "sample", 0, HL_OPTION_INT, &corpus->n_sample, "N",
-             "only N documents, chosen by --seed and content", 1, MAX_COUNT },
-           { "field", 0, HL_OPTION_TEXT, &corpus->field, "NAME",
-             "of JSONL lines: where the text is (text, messages)", 0, 0 },
-           { "format", 0, HL_OPTION_CHOICE, &arguments->format, "text|jsonl",
-             "of all TEXTs, whatever their names", 0, 0 },
-           { "type", 0, HL_OPTION_LIST, &arguments->types, "NAME=REGEX",
-             "a type for tokens that match; may be repeated", 0, 0 },
-           { "token-ids", 0, HL_OPTION_TEXT, &corpus->token_ids, "FILE",
-             "token ids instead of TEXT: JSON lines, safetensors, npy", 0, 0 },
-           HL_SPECIAL_OPTION(&arguments->special),
-    };
-
-    memcpy(out, options, sizeof options);
-}
-
-hl_around hl_special_option(const char *given)
-{
-    size_t around = HL_AROUND_WINDOW;
-
-    for (size_t i = 0; given != NULL && hl_around_name(i) != NULL; i++)
-        around = strcmp(given, hl_around_name(i)) == 0 ? i : around;
-    return (hl_around)around;
-}
 
 /* "2/8": part 1 of 8, counted from 0. */
 static bool parse_part(hl_window_options *windows, const char *text)
@@ -81,7 +39,6 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     corpus->types    = arguments->types.items;
     corpus->n_types  = (size_t)arguments->types.count;
     corpus->seed     = (uint64_t)common->seed;
-    windows->around  = hl_special_option(arguments->special);
     if (arguments->format != NULL)
         corpus->format = strcmp(arguments->format, "jsonl") == 0 ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
     if (n_texts > 0 && corpus->token_ids != NULL)
@@ -94,7 +51,15 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     if (windows->context > 0 && windows->stride > windows->context)
         return hl_options_refuse(usage, "--stride: %lld is more than --context, %lld",
                                  (long long)windows->stride, (long long)windows->context);
-    return HL_OPTIONS_GO_ON;
+    return HL_EXIT_OK;
+}
+
+hl_status hl_corpus_options_open(hl_corpus **out, hl_tokenizer **tokenizer, const hl_model *model,
+                                 const hl_corpus_arguments *arguments, const char *tokenizer_path)
+{
+    if (tokenizer_path != NULL || arguments->corpus.token_ids == NULL)
+        HL_NEED(hl_tokenizer_option(tokenizer, model, tokenizer_path));
+    return hl_corpus_open(out, model, *tokenizer, &arguments->corpus);
 }
 
 void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
@@ -113,17 +78,6 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
 
 /* -------------------------------- which heads are switched off, or turned down */
 
-static hl_status close_listed(hl_gates *gates, const hl_model *model, const char *text)
-{
-    hl_head_list *heads  = NULL;
-    hl_status     status = hl_head_list_parse(&heads, model, text);
-
-    if (status == HL_OK)
-        hl_gates_set(gates, heads, 0.0f);
-    hl_head_list_free(heads);
-    return status;
-}
-
 /* A head that is off is computed all the same: nobody should think that it is not. */
 static void report_gates(const hl_gates *gates, const char *command)
 {
@@ -136,26 +90,69 @@ static void report_gates(const hl_gates *gates, const char *command)
                 (long long)n_off, n_off == 1 ? "" : "s", (long long)(n_changed - n_off));
 }
 
+bool hl_gate_options_given(const hl_gate_arguments *arguments)
+{
+    return arguments->path != NULL || arguments->off != NULL;
+}
+
 hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
                                 const char *command, bool quiet)
 {
-    hl_gates *gates  = NULL;
-    hl_status status = HL_OK;
+    HL_HELD(hl_gates_free) hl_gates         *gates = NULL;
+    HL_HELD(hl_head_list_free) hl_head_list *off   = NULL;
 
-    if (arguments->path == NULL && arguments->off == NULL)
+    if (!hl_gate_options_given(arguments))
         return HL_OK;
-    if (arguments->path != NULL)
-        status = hl_gates_load(&gates, model, arguments->path);
-    else
-        status = hl_gates_new(&gates, model);
-    if (status == HL_OK && arguments->off != NULL)
-        status = close_listed(gates, model, arguments->off);
-    if (status == HL_OK)
-        status = hl_model_set_gates(model, gates->values);
-    if (status == HL_OK && !quiet)
+    HL_NEED(arguments->path != NULL ? hl_gates_load(&gates, model, arguments->path)
+                                    : hl_gates_new(&gates, model));
+    if (arguments->off != NULL) {
+        HL_NEED(hl_head_list_parse(&off, model, arguments->off));
+        hl_gates_set(gates, off, 0.0f);
+    }
+    HL_NEED(hl_model_set_gates(model, gates->values));
+    if (!quiet)
         report_gates(gates, command);
-    hl_gates_free(gates);
-    return status;
+    return HL_OK;
+}
+
+/* --------------------------------------------- which model, and which tokenizer */
+
+hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_arguments *gates,
+                                const char *command, bool quiet)
+{
+    HL_NEED(hl_model_open(out, path));
+    return hl_gate_options_apply(*out, gates, command, quiet);
+}
+
+hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked)
+{
+    return hl_tokenizer_open(out, asked != NULL ? asked : hl_model_get_info(model)->tokenizer_path);
+}
+
+int hl_tokenizer_needed(hl_tokenizer **out, const hl_model *model, const char *asked,
+                        const char *command)
+{
+    hl_status status = hl_tokenizer_option(out, model, asked);
+
+    if (status == HL_NOT_FOUND && asked == NULL)
+        return hl_give_up(HL_EXIT_INPUT, command, "%s (--tokenizer PATH gives one)",
+                          hl_error_message());
+    return hl_finish(command, status);
+}
+
+/* -------------------------------------- a model that runs otherwise than trained */
+
+bool hl_adjust_options_given(const hl_adjustment *a)
+{
+    return a->temperature != 0.0 || a->window != 0 || a->rope_base != 0.0 || a->rope_factor != 0.0;
+}
+
+hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments)
+{
+    hl_adjustment out = arguments->adjustment;
+
+    out.window_sink = arguments->window_sink > 0 ? arguments->window_sink : -1;
+    return out;
 }
 
 /* ----------------------------- a list of heads, before there is a model to ask */
@@ -180,18 +177,10 @@ bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad)
 
 int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, const char *name)
 {
-    hl_nearest nearest = { .wanted = name };
-
     if (hl_ranker_find(out, name) == HL_OK)
-        return HL_OPTIONS_GO_ON;
-    for (size_t i = 0; hl_ranker_name(i) != NULL; i++)
-        hl_nearest_offer(&nearest, hl_ranker_name(i));
-    if (nearest.word != NULL)
-        return hl_options_refuse(usage, "--%s: no ranker is called '%s' (did you mean '%s'?)",
-                                 option, name, nearest.word);
-    return hl_options_refuse(
-        usage, "--%s: no ranker is called '%s'; 'headlight rank --by list' lists them", option,
-        name);
+        return HL_EXIT_OK;
+    return hl_options_check_name(usage, option, "ranker", name, hl_ranker_name,
+                                 "; 'headlight rank --by list' lists them");
 }
 
 /* ------------------------------------------------------------ how figures look */
@@ -205,15 +194,4 @@ static void complain(void *command, hl_log_level level, const char *message)
 void hl_draw_listen(const char *command)
 {
     hl_log_set(complain, (void *)(uintptr_t)command, HL_LOG_WARNING);
-}
-
-hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments)
-{
-    return (hl_draw_options){
-        .title   = arguments->title,
-        .caption = arguments->caption,
-        .theme   = strcmp(arguments->theme, "dark") == 0 ? HL_THEME_DARK : HL_THEME_LIGHT,
-        .width   = arguments->width,
-        .dpi     = arguments->dpi,
-    };
 }

@@ -13,27 +13,50 @@
 /* For all commands that read some.
  *
  *     hl_corpus_arguments text = { 0 };
- *     hl_option options[HL_N_CORPUS_OPTIONS + 2];
- *     hl_corpus_options_list(options, &text);
- *     options[HL_N_CORPUS_OPTIONS]     = (hl_option){ "output", 'o', ... };
- *     options[HL_N_CORPUS_OPTIONS + 1] = (hl_option){ 0 };
- *     ... hl_options_parse ...
- *     code = hl_corpus_options_finish(&text, &usage, &common, rest.items + 1, rest.count - 1);
- *     if (code != HL_OPTIONS_GO_ON)
- *         return code;
+ *     hl_option options[] = { HL_CORPUS_OPTIONS(&text), HL_TEXT("output", ...), { 0 } };
+ *     HL_PASS(hl_options_parse(&rest, &common, &usage, argc, argv));
+ *     HL_PASS(hl_corpus_options_finish(&text, &usage, &common, rest.items + 1, rest.count - 1));
  *     ... hl_corpus_open(&corpus, model, tokenizer, &text.corpus), text.windows ... */
 
-enum { HL_N_CORPUS_OPTIONS = 12 };
+/* clang-format off */
 
-/* For every command that cuts texts into windows; target: const char **. */
+/* For every command that cuts texts into windows; target: hl_around *. */
 #define HL_SPECIAL_OPTION(target)                                                                  \
-    {                                                                                              \
-        "special", 0, HL_OPTION_CHOICE, (target), "window|document|none",                          \
-            "around what the tokenizer adds <bos>, [CLS] ... (window)", 0, 0                       \
-    }
+    HL_ENUM("special", 0, target, "window|document|none",                                          \
+            "around what the tokenizer adds <bos>, [CLS] ... (window)")
 
-/* What the option says; NULL: not given. */
-hl_around hl_special_option(const char *given);
+/* For those that have one text among other things to do; `where` says which option gives it. */
+#define HL_WINDOW_OPTIONS(where, most, windows)                                                    \
+    HL_INT("context", 'c', &(windows)->context, "N", where ": tokens of a window", 1, INT64_MAX),  \
+    HL_INT("max-tokens", 0, &(windows)->max_tokens, "N",                                           \
+           where ": stop after N tokens (" most ")", 1, INT64_MAX),                                \
+    HL_SPECIAL_OPTION(&(windows)->around)
+
+#define HL_CORPUS_OPTIONS(a)                                                                       \
+    HL_INT("context", 'c', &(a)->windows.context, "N", "tokens of a window", 1, 1 << 24),          \
+    HL_INT("stride", 0, &(a)->windows.stride, "N",                                                 \
+           "from one window to the next (the context)", 1, 1 << 24),                               \
+    HL_INT("batch", 'b', &(a)->windows.n_batch, "N",                                               \
+           "windows at a time (1; on a device up to 32)", 1, 1 << 16),                             \
+    HL_INT("max-tokens", 0, &(a)->windows.max_tokens, "N", "stop after N tokens", 1, INT64_MAX),   \
+    HL_FLAG("pack", 0, &(a)->windows.pack, "join documents, so that all windows are full"),        \
+    HL_TEXT("part", 0, &(a)->part, "I/N", "only part I of N, from 1/N to N/N"),                    \
+    HL_INT("sample", 0, &(a)->corpus.n_sample, "N",                                                \
+           "only N documents, chosen by --seed and content", 1, INT64_MAX),                        \
+    HL_TEXT("field", 0, &(a)->corpus.field, "NAME",                                                \
+            "of JSONL lines: where the text is (text, messages)"),                                 \
+    HL_CHOICE("format", 0, &(a)->format, "text|jsonl", "of all TEXTs, whatever their names"),      \
+    HL_LIST("type", 0, &(a)->types, "NAME=REGEX",                                                  \
+            "a type for tokens that match; may be repeated"),                                      \
+    HL_TEXT("token-ids", 0, &(a)->corpus.token_ids, "FILE",                                        \
+            "token ids instead of TEXT: JSON lines, safetensors, npy"),                            \
+    HL_SPECIAL_OPTION(&(a)->windows.around)
+
+/* For every command that may take the tokenizer from elsewhere; target: const char **. */
+#define HL_TOKENIZER_OPTION(target)                                                                \
+    HL_TEXT("tokenizer", 0, target, "PATH", "use this one instead of the model's own")
+
+/* clang-format on */
 
 typedef struct hl_corpus_arguments {
     hl_corpus_options corpus;
@@ -41,16 +64,16 @@ typedef struct hl_corpus_arguments {
     hl_option_list    types;
     const char       *format;
     const char       *part;
-    const char       *special;
 } hl_corpus_arguments;
 
-/* Fills the first HL_N_CORPUS_OPTIONS entries of a table. */
-void hl_corpus_options_list(hl_option *out, hl_corpus_arguments *arguments);
-
-/* After parsing: the TEXT arguments, borrowed from argv.  HL_OPTIONS_GO_ON, or the exit status
- * after a complaint. */
+/* After parsing: the TEXT arguments, borrowed from argv. */
 int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usage,
                              const hl_common *common, char **texts, int n_texts);
+
+/* The corpus, and the tokenizer for it, if it needs one: that of --tokenizer, or the model's own.  Both
+ * are NULL before, and the caller's afterwards. */
+hl_status hl_corpus_options_open(hl_corpus **out, hl_tokenizer **tokenizer, const hl_model *model,
+                                 const hl_corpus_arguments *arguments, const char *tokenizer_path);
 
 /* Tells on standard error what was passed over: empty documents, files that are no text. */
 void hl_corpus_options_report(const char *command, const hl_corpus *corpus);
@@ -69,26 +92,61 @@ typedef struct hl_gate_arguments {
     const char *off;  /* NULL: none */
 } hl_gate_arguments;
 
-enum { HL_N_GATE_OPTIONS = 2 };
-
-/* Entries of a table of options. */
+/* clang-format off */
 #define HL_GATE_OPTIONS(arguments)                                                                 \
-    { "gates",                                                                                     \
-      0,                                                                                           \
-      HL_OPTION_TEXT,                                                                              \
-      &(arguments)->path,                                                                          \
-      "FILE",                                                                                      \
-      "multiply heads' outputs: JSON, safetensors",                                                \
-      0,                                                                                           \
-      0 },                                                                                         \
-    {                                                                                              \
-        "off", 0, HL_OPTION_TEXT, &(arguments)->off, "L5H1,L7", "switch off these heads", 0, 0     \
-    }
+    HL_TEXT("gates", 0, &(arguments)->path, "FILE", "multiply heads' outputs: JSON, safetensors"), \
+    HL_TEXT("off", 0, &(arguments)->off, "L5H1,L7", "switch off these heads")
+/* clang-format on */
 
 /* Sets the model's gates, those of --off over those of the file, and says on standard error how
  * many heads are concerned, unless it is to be quiet. */
 hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
                                 const char *command, bool quiet);
+/* Is either given? */
+bool hl_gate_options_given(const hl_gate_arguments *arguments);
+
+/* --------------------------------------------- which model, and which tokenizer */
+
+/* Opens a model, and sets its gates as above. */
+hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_arguments *gates,
+                                const char *command, bool quiet);
+/* The tokenizer of --tokenizer; where that is NULL, the model's own. */
+hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked);
+/* The same for commands that cannot do without: an exit status, and where the model has none a
+ * complaint that says what to do. */
+int hl_tokenizer_needed(hl_tokenizer **out, const hl_model *model, const char *asked,
+                        const char *command);
+
+/* -------------------------------------- a model that runs otherwise than trained */
+
+typedef struct hl_adjust_arguments {
+    hl_adjustment adjustment; /* all 0: as it was trained */
+    int64_t       window_sink;
+} hl_adjust_arguments;
+
+#define HL_ADJUST_ARGUMENTS ((hl_adjust_arguments){ .window_sink = 1 })
+
+/* clang-format off */
+
+/* `where` stands before each help text. */
+#define HL_TEMPERATURE_OPTION(where, a)                                                            \
+    HL_NUMBER("temperature", 0, &(a)->adjustment.temperature, "T",                                 \
+              where "attention scores divided by T", 0, 1000)
+#define HL_ADJUST_OPTIONS(where, a)                                                                \
+    HL_INT("window", 0, &(a)->adjustment.window, "N",                                              \
+           where "rows see N keys, and the first ones", 1, INT64_MAX),                             \
+    HL_INT("window-sink", 0, &(a)->window_sink, "K", "--window: so many first keys (1)", 0,        \
+           INT64_MAX),                                                                             \
+    HL_NUMBER("rope-base", 0, &(a)->adjustment.rope_base, "B", where "another theta", 1,           \
+              INT64_MAX),                                                                          \
+    HL_NUMBER("rope-factor", 0, &(a)->adjustment.rope_factor, "F",                                 \
+              where "positions divided by F", 0, 1000000)
+/* clang-format on */
+
+/* Is anything of it given? */
+bool hl_adjust_options_given(const hl_adjustment *adjustment);
+/* The adjustment; window_sink in it is what the options say. */
+hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments);
 
 /* -------------------------------------------- heads as people write them: L3H1 */
 
@@ -104,49 +162,38 @@ bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad);
 
 /* ------------------------------------------------- rankers as people name them */
 
-/* HL_OPTIONS_GO_ON, or what hl_options_refuse says of a name that is none, with the nearest. */
+/* HL_EXIT_OK, or what hl_options_refuse says of a name that is none, with the nearest. */
 int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, const char *name);
 
 /* ------------------------------------------------------------ how figures look */
 
 /* For commands that draw: where to, and how it looks.
  *
- *     hl_draw_arguments drawing = HL_DRAW_ARGUMENTS;
+ *     hl_draw_arguments drawing = { 0 };
  *     hl_option options[] = { ..., HL_DRAW_OPTIONS(&drawing), { 0 } };
- *     ... hl_options_parse ...
- *     hl_draw_options how = hl_draw_options_of(&drawing); */
+ *     HL_PASS(hl_options_parse(...));
+ *     ... hl_draw(profile, "heatmap", drawing.output, &drawing.how) */
 
 typedef struct hl_draw_arguments {
-    const char *output; /* NULL: none was given */
-    const char *theme;
-    const char *title;
-    const char *caption;
-    double      width;
-    double      dpi;
+    const char     *output; /* NULL: none was given */
+    hl_draw_options how;
 } hl_draw_arguments;
-
-#define HL_DRAW_ARGUMENTS ((hl_draw_arguments){ .theme = "light" })
 
 /* clang-format off */
 #define HL_DRAW_OPTIONS(arguments)                                                                 \
-    { "output", 'o', HL_OPTION_TEXT, &(arguments)->output, "FILE",                                 \
-      "where to; .svg, .png or .pdf", 0, 0 },                                                      \
-    { "theme", 0, HL_OPTION_CHOICE, &(arguments)->theme, "light|dark",                             \
-      "for paper or for slides", 0, 0 },                                                           \
-    { "title", 0, HL_OPTION_TEXT, &(arguments)->title, "TEXT",                                     \
-      "above the figure; '' for none", 0, 0 },                                                     \
-    { "caption", 0, HL_OPTION_TEXT, &(arguments)->caption, "TEXT",                                 \
-      "in the caption: which model, which corpus", 0, 0 },                                         \
-    { "width", 0, HL_OPTION_NUMBER, &(arguments)->width, "POINTS",                                 \
-      "of the page, 1/72 inch (480)", 240, 2000 },                                                 \
-    { "dpi", 0, HL_OPTION_NUMBER, &(arguments)->dpi, "N", "pixels an inch, of PNG (144)", 24, 1200 }
+    HL_TEXT("output", 'o', &(arguments)->output, "FILE", "where to; .svg, .png or .pdf"),          \
+    HL_LOOK_OPTIONS(arguments, "in the caption: which model, which corpus")
+#define HL_LOOK_OPTIONS(arguments, of_caption)                                                     \
+    HL_ENUM("theme", 0, &(arguments)->how.theme, "light|dark", "for paper or for slides"),         \
+    HL_TEXT("title", 0, &(arguments)->how.title, "TEXT", "above the figure; '' for none"),         \
+    HL_TEXT("caption", 0, &(arguments)->how.caption, "TEXT", of_caption),                          \
+    HL_NUMBER("width", 0, &(arguments)->how.width, "POINTS", "of the page, 1/72 inch (480)", 240,  \
+              2000),                                                                               \
+    HL_NUMBER("dpi", 0, &(arguments)->how.dpi, "N", "pixels an inch, of PNG (144)", 24, 1200)
 /* clang-format on */
 
 /* From now on warnings of the library go to stderr, in this command's name: of characters that
  * no font has, for example. */
 void hl_draw_listen(const char *command);
-
-/* Borrows the texts. */
-hl_draw_options hl_draw_options_of(const hl_draw_arguments *arguments);
 
 #endif

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "held.h"
 
 /* ---------------------------------------------------------------------- copies */
 
@@ -93,14 +94,6 @@ void hl_put_json_text(const char *json)
     put(stdout, json, strlen(json), HL_PRINTABLE_JSON);
 }
 
-void hl_put_sheet(const char *text, hl_sheet_format format)
-{
-    if (format == HL_SHEET_JSON)
-        hl_put_json_text(text);
-    else
-        fputs(text, stdout);
-}
-
 /* jansson hands over whole characters: it cuts strings only where it escapes something.  Most parts
  * are plain ASCII, a number or a bracket, and need no copy. */
 static int put_part(const char *part, size_t n_bytes, void *data)
@@ -120,6 +113,90 @@ static int put_part(const char *part, size_t n_bytes, void *data)
 bool hl_put_json(const json_t *root, size_t flags)
 {
     return root != NULL && json_dump_callback(root, put_part, NULL, flags) == 0;
+}
+
+int hl_print_json(json_t *root, size_t flags)
+{
+    if (!hl_put_json(root, flags))
+        hl_memory_missed();
+    printf("\n");
+    json_decref(root);
+    return HL_EXIT_OK;
+}
+
+/* ---------------------------------------------------------------------- tables */
+
+hl_sheet_format hl_sheet_format_of(bool csv, bool json)
+{
+    return csv ? HL_SHEET_CSV : json ? HL_SHEET_JSON : HL_SHEET_TEXT;
+}
+
+hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format)
+{
+    HL_HELD(hl_free) char *text = NULL;
+
+    HL_NEED(hl_sheet_render(&text, table, format));
+    if (format == HL_SHEET_JSON)
+        hl_put_json_text(text);
+    else
+        fputs(text, stdout);
+    return HL_OK;
+}
+
+/* Rendered by the library, read back. */
+hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
+{
+    HL_HELD(hl_free) char *text  = NULL;
+    json_t                *value = NULL;
+
+    HL_NEED(hl_sheet_render(&text, table, HL_SHEET_JSON));
+    HL_NEED(hl_json_read(&value, text, strlen(text), hl_sheet_name(table)));
+    json_object_set_new(root, hl_sheet_name(table), value); /* command.h remembers */
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------- names and numbers */
+
+enum { N_TURNS = 4 };
+
+const char *hl_head_label(char out[HL_HEAD_LABEL_BYTES], int64_t layer, int64_t head)
+{
+    snprintf(out, HL_HEAD_LABEL_BYTES, "L%lldH%lld", (long long)layer, (long long)head);
+    return out;
+}
+
+const char *hl_base_name(const char *path)
+{
+    static char names[N_TURNS][128];
+    static int  next;
+    char       *out = names[next++ % N_TURNS];
+    size_t      end = strlen(path);
+
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    snprintf(out, sizeof names[0], "%.*s", (int)(end - begin), path + begin);
+    return out;
+}
+
+const char *hl_grouped(int64_t number)
+{
+    static char buffers[N_TURNS][32];
+    static int  next;
+    char        digits[24];
+    char       *out    = buffers[next++ % N_TURNS];
+    int         length = snprintf(digits, sizeof digits, "%lld", (long long)number);
+    int         used   = 0;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
+    return out;
 }
 
 /* -------------------------------------------- cells, numbers and texts in JSON */

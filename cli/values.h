@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "headlight.h"
@@ -39,12 +40,28 @@ void hl_put_lines(FILE *stream, const char *text, size_t n_bytes);
 /* JSON to standard output, as json_dumpf does it, with the controls in its strings escaped.  False when
  * memory is out or `root` is NULL. */
 bool hl_put_json(const json_t *root, size_t flags);
+/* The same and the end of the line; releases `root`.  HL_EXIT_OK: where memory was out hl_command_run
+ * fails. */
+int hl_print_json(json_t *root, size_t flags);
 /* The same for JSON that is text already. */
 void hl_put_json_text(const char *json);
-/* A table that the library rendered: its cells are fit to be shown already, in JSON they are exact. */
-void hl_put_sheet(const char *text, hl_sheet_format format);
+
+/* A table in a format; its cells are fit to be shown already, in JSON they are exact. */
+hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format);
+/* What --csv and --json ask for; --csv goes first. */
+hl_sheet_format hl_sheet_format_of(bool csv, bool json);
+/* A table as a member of `root`, under its name. */
+hl_status hl_set_sheet(json_t *root, const hl_sheet *table);
 
 /* ---------------------------------- cells of tables, numbers and texts in JSON */
+
+/* "L3H1". */
+enum { HL_HEAD_LABEL_BYTES = 48 };
+const char *hl_head_label(char out[HL_HEAD_LABEL_BYTES], int64_t layer, int64_t head);
+/* The last part of a path, without slashes at its end; a static copy, valid for the next 4 calls. */
+const char *hl_base_name(const char *path);
+/* 1234567 as "1,234,567"; static, valid for the next 4 calls. */
+const char *hl_grouped(int64_t number);
 
 /* By the name of its column; NaN where there is no such column or no number. */
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "diagnoses.h"
+#include "held.h"
 
 enum { MOST_LAYERS = 8, MOST_ALARMS = 20, NAME_BYTES = 64 };
 
@@ -204,28 +205,23 @@ static hl_status draw(drawing *d, const char *path)
 
 hl_status hl_watch_draw(const hl_watch_figure *figure, const char *path)
 {
-    const hl_series        *series = figure->series;
-    size_t                  n      = (size_t)hl_series_n_points(series);
-    size_t                  size = (size_t)(hl_series_n_layers(series) * hl_series_n_heads(series));
-    const hl_series_point **points = calloc(n + 1, sizeof *points);
-    double                 *steps  = calloc(n + 1, sizeof *steps);
-    double                 *values = calloc(MOST_LAYERS * (n + 1), sizeof *values);
-    float                  *heads  = calloc(size + 1, sizeof *heads);
-    hl_status               status = HL_NO_MEMORY;
+    const hl_series *series = figure->series;
+    size_t           n      = (size_t)hl_series_n_points(series);
+    size_t           size   = (size_t)(hl_series_n_layers(series) * hl_series_n_heads(series));
 
-    if (points != NULL && steps != NULL && values != NULL && heads != NULL) {
-        drawing d = { .figure = figure,
-                      .n      = (int64_t)n,
-                      .points = points,
-                      .steps  = steps,
-                      .values = values,
-                      .heads  = heads };
-        sort_points(&d);
-        status = draw(&d, path);
-    }
-    free(points);
-    free(steps);
-    free(values);
-    free(heads);
-    return status;
+    HL_HELD(free) const hl_series_point **points = calloc(n + 1, sizeof *points);
+    HL_HELD(free) double                 *steps  = calloc(n + 1, sizeof *steps);
+    HL_HELD(free) double                 *values = calloc(MOST_LAYERS * (n + 1), sizeof *values);
+    HL_HELD(free) float                  *heads  = calloc(size + 1, sizeof *heads);
+
+    if (points == NULL || steps == NULL || values == NULL || heads == NULL)
+        return HL_NO_MEMORY;
+    drawing d = { .figure = figure,
+                  .n      = (int64_t)n,
+                  .points = points,
+                  .steps  = steps,
+                  .values = values,
+                  .heads  = heads };
+    sort_points(&d);
+    return draw(&d, path);
 }

@@ -17,9 +17,9 @@ typedef struct parsed {
 /* "measure" and what stands after it, split at spaces. */
 static int parse(parsed *out, const char *line)
 {
-    hl_option options[HL_N_CORPUS_OPTIONS + 1] = { 0 };
-    hl_usage  usage                            = { "measure", "TEXT...", "", options };
-    int       argc                             = 0;
+    hl_option options[] = { HL_CORPUS_OPTIONS(&out->text), { 0 } };
+    hl_usage  usage     = { "measure", "TEXT...", "", options };
+    int       argc      = 0;
 
     memset(out, 0, sizeof *out);
     snprintf(out->words, sizeof out->words, "measure %s", line);
@@ -27,9 +27,8 @@ static int parse(parsed *out, const char *line)
         assert_true(argc < MAX_WORDS);
         out->argv[argc++] = word;
     }
-    hl_corpus_options_list(options, &out->text);
     int code = hl_options_parse(&out->rest, &out->common, &usage, argc, out->argv);
-    if (code != HL_OPTIONS_GO_ON)
+    if (code != HL_EXIT_OK)
         return code;
     return hl_corpus_options_finish(&out->text, &usage, &out->common, out->rest.items,
                                     out->rest.count);
@@ -43,7 +42,7 @@ static void everything_arrives(void **state)
     assert_int_equal(parse(&p, "a.txt -c 512 --stride=256 --batch 4 --max-tokens 1000 --pack "
                                "--part 2/8 --sample 10 --seed 7 --field body --format jsonl "
                                "--type a=x --type b=y b.txt"),
-                     HL_OPTIONS_GO_ON);
+                     HL_EXIT_OK);
     const hl_window_options *windows = &p.text.windows;
     const hl_corpus_options *corpus  = &p.text.corpus;
     assert_int_equal(windows->context, 512);
@@ -69,12 +68,12 @@ static void nothing_is_the_default(void **state)
     (void)state;
     parsed p;
 
-    assert_int_equal(parse(&p, "-"), HL_OPTIONS_GO_ON);
+    assert_int_equal(parse(&p, "-"), HL_EXIT_OK);
     assert_int_equal(p.text.windows.context, 0);
     assert_int_equal(p.text.windows.n_parts, 0);
     assert_int_equal(p.text.corpus.format, HL_TEXT_AUTO);
     assert_string_equal(p.text.corpus.inputs[0], "-");
-    assert_int_equal(parse(&p, "--token-ids ids.npy"), HL_OPTIONS_GO_ON);
+    assert_int_equal(parse(&p, "--token-ids ids.npy"), HL_EXIT_OK);
     assert_string_equal(p.text.corpus.token_ids, "ids.npy");
     assert_int_equal(p.text.corpus.n_inputs, 0);
 }
