@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,20 @@ static void close_end(int *end)
     if (*end >= 0)
         close(*end);
     *end = -1;
+}
+
+/* Says what went wrong; false. */
+static bool fail(hl_child_result *result, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool fail(hl_child_result *result, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(result->problem, sizeof result->problem, format, arguments);
+    va_end(arguments);
+    return false;
 }
 
 /* ---------------------------------------------------------------------- start */
@@ -114,18 +129,13 @@ static bool read_some(child *c, hl_child_result *result)
         close_end(&c->out);
         return true;
     }
-    if ((size_t)n > c->limits.max_bytes - result->n_bytes) {
-        snprintf(result->problem, sizeof result->problem, "it printed more than %zu bytes",
-                 c->limits.max_bytes);
-        return false;
-    }
+    if ((size_t)n > c->limits.max_bytes - result->n_bytes)
+        return fail(result, "it printed more than %zu bytes", c->limits.max_bytes);
     if (c->capacity - result->n_bytes <= (size_t)n) {
         size_t capacity = 2 * c->capacity + (size_t)n + 1;
         char  *grown    = realloc(result->output, capacity);
-        if (grown == NULL) {
-            snprintf(result->problem, sizeof result->problem, "out of memory");
-            return false;
-        }
+        if (grown == NULL)
+            return fail(result, "out of memory");
         result->output = grown;
         c->capacity    = capacity;
     }
@@ -135,13 +145,10 @@ static bool read_some(child *c, hl_child_result *result)
     return true;
 }
 
-static bool too_late(const child *c, hl_child_result *result)
+static bool in_time(const child *c, hl_child_result *result)
 {
-    if (hl_clock_now() < c->deadline)
-        return false;
-    snprintf(result->problem, sizeof result->problem, "it took more than %g s and was killed",
-             c->limits.seconds);
-    return true;
+    return hl_clock_now() < c->deadline ||
+           fail(result, "it took more than %g s and was killed", c->limits.seconds);
 }
 
 /* Until it has closed its output. */
@@ -152,12 +159,10 @@ static bool talk(child *c, hl_child_result *result)
                                   { .fd = c->in, .events = POLLOUT } };
         double        left    = c->deadline - hl_clock_now();
 
-        if (too_late(c, result))
+        if (!in_time(c, result))
             return false;
-        if (poll(ends, 2, (int)(1000.0 * left) + 1) < 0 && errno != EINTR) {
-            snprintf(result->problem, sizeof result->problem, "poll: %s", strerror(errno));
-            return false;
-        }
+        if (poll(ends, 2, (int)(1000.0 * left) + 1) < 0 && errno != EINTR)
+            return fail(result, "poll: %s", strerror(errno));
         if (c->in >= 0 && ends[1].revents != 0)
             write_some(c);
         if (ends[0].revents != 0 && !read_some(c, result))
@@ -172,17 +177,14 @@ static bool await(child *c, hl_child_result *result)
     int status = 0;
 
     while (waitpid(c->id, &status, WNOHANG) == 0) {
-        if (too_late(c, result))
+        if (!in_time(c, result))
             return false;
         nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     }
     c->id = 0;
     if (WIFSIGNALED(status))
-        snprintf(result->problem, sizeof result->problem, "signal %d ended it", WTERMSIG(status));
-    else if (WEXITSTATUS(status) != 0)
-        snprintf(result->problem, sizeof result->problem, "it ended with status %d",
-                 WEXITSTATUS(status));
-    return result->problem[0] == '\0';
+        return fail(result, "signal %d ended it", WTERMSIG(status));
+    return WEXITSTATUS(status) == 0 || fail(result, "it ended with status %d", WEXITSTATUS(status));
 }
 
 /* With all that it has started. */
@@ -211,7 +213,7 @@ bool hl_child_run(hl_child_result *out, const char *command, const char *input, 
     sigaction(SIGPIPE, &ignore, &before); /* a command that reads nothing is no reason to die */
     c.capacity = 1;
     if (out->output == NULL || !start(&c, command))
-        snprintf(out->problem, sizeof out->problem, "it cannot be started: %s", strerror(errno));
+        fail(out, "it cannot be started: %s", strerror(errno));
     else
         good = talk(&c, out) && await(&c, out);
     end_child(&c);

@@ -167,7 +167,7 @@ static hl_status open_side(compared *out, const compare_command *command, int si
                                .texts      = command->texts.items,
                                .n_texts    = (size_t)command->texts.count,
                                .windows    = command->windows,
-                               .n_threads  = (int32_t)command->common.n_threads,
+                               .n_threads  = command->common.n_threads,
                                .quiet      = command->common.quiet || command->common.json };
 
     if (command->texts.count == 0)
@@ -192,7 +192,7 @@ static hl_status draw(const compare_command *command, const compared sides[2],
                  hl_base_name(command->paths.items[i]));
         both[i] = (hl_compared){ titles[i], sides[i].profile, sides[i].patterns };
     }
-    how.seed = (uint64_t)command->common.seed;
+    how.seed = command->common.seed;
     hl_draw_listen("compare");
     return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &how);
 }
@@ -203,7 +203,7 @@ static hl_status add_rows(hl_comparison *found, const compare_command *command,
 {
     hl_row_distance_options how  = { .windows   = command->windows,
                                      .seed      = options->seed,
-                                     .n_threads = (int32_t)command->common.n_threads };
+                                     .n_threads = command->common.n_threads };
     hl_corpus_options       text = { .inputs   = command->texts.items,
                                      .n_inputs = (size_t)command->texts.count };
 
@@ -225,7 +225,7 @@ static hl_status add_rows(hl_comparison *found, const compare_command *command,
 
 static int compare(const compare_command *command, compared sides[2])
 {
-    hl_analysis_options                        options = { .seed = (uint64_t)command->common.seed };
+    hl_analysis_options                        options = { .seed = command->common.seed };
     HL_HELD(hl_comparison_free) hl_comparison *found   = NULL;
 
     for (int i = 0; i < 2; i++)

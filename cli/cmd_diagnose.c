@@ -82,12 +82,13 @@ static hl_status read_once(sampling_seen *out, const hl_model *model, const int3
 {
     HL_HELD(hl_session_close) hl_session *session = NULL;
     HL_HELD(hl_sampler_free) hl_sampler  *sampler = NULL;
-    attention_sum                         total   = { 0.0, 0 };
-    hl_session_options                    options = { .n_ctx     = n_tokens,
-                                                      .wants     = HL_WANT_LAST_LOGITS,
-                                                      .n_threads = n_threads };
-    hl_sample_options                     sample  = { .temperature = temperature };
-    hl_tap                                tap     = { .context = &total, .layer = add_layer };
+
+    attention_sum      total   = { 0.0, 0 };
+    hl_session_options options = { .n_ctx     = n_tokens,
+                                   .wants     = HL_WANT_LAST_LOGITS,
+                                   .n_threads = n_threads };
+    hl_sample_options  sample  = { .temperature = temperature };
+    hl_tap             tap     = { .context = &total, .layer = add_layer };
 
     *out = (sampling_seen){ 0.0, 0.0 };
     HL_NEED(hl_session_open(&session, model, &options));
@@ -141,7 +142,7 @@ static hl_status sample_twice(sampling_trial *out, const diagnose_request *reque
 {
     char    text[MOST_BYTES];
     size_t  n_bytes   = read_beginning(text, request->paths.items[1]);
-    int32_t n_threads = (int32_t)request->common.n_threads;
+    int32_t n_threads = request->common.n_threads;
 
     HL_HELD(hl_model_close) hl_model         *model     = NULL;
     HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
@@ -219,7 +220,7 @@ static hl_status examine(outcome *out, const diagnose_request *request,
                               .windows    = request->windows,
                               .nll        = true,
                               .no_probe   = true,
-                              .n_threads  = (int32_t)request->common.n_threads,
+                              .n_threads  = request->common.n_threads,
                               .quiet      = request->common.quiet || request->common.json,
     };
 
@@ -356,26 +357,26 @@ static json_t *json_outcome(const outcome *seen)
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &seen->found->items[i];
         json_object_set_new(verdicts, item->name,
-                            json_pack("{s:s, s:o}", "verdict", hl_verdict_name(item->verdict),
-                                      "value", hl_value_number(item->value)));
+                            HL_OBJECT(HL_IS("verdict", hl_verdict_name(item->verdict)),
+                                      HL_IS("value", item->value)));
     }
-    return json_pack("{s:o, s:o, s:o}", "fair", hl_value_number(seen->fair), "loss",
-                     hl_value_number(seen->loss), "diagnoses", verdicts);
+    return HL_OBJECT(HL_IS("fair", seen->fair), HL_IS("loss", seen->loss),
+                     HL_IS("diagnoses", verdicts));
 }
 
 static json_t *json_seen(const sampling_seen *seen)
 {
-    return json_pack("{s:o, s:o}", "vocabulary_entropy", hl_value_number(seen->vocabulary),
-                     "attention_entropy", hl_value_number(seen->attention));
+    return HL_OBJECT(HL_IS("vocabulary_entropy", seen->vocabulary),
+                     HL_IS("attention_entropy", seen->attention));
 }
 
 static json_t *json_sampling(const sampling_trial *tried)
 {
     if (tried->n_tokens == 0)
         return json_null();
-    return json_pack("{s:f, s:I, s:o, s:o}", "temperature", tried->temperature, "tokens",
-                     (json_int_t)tried->n_tokens, "before", json_seen(&tried->before), "after",
-                     json_seen(&tried->after));
+    return HL_OBJECT(HL_IS("temperature", tried->temperature), HL_IS("tokens", tried->n_tokens),
+                     HL_IS("before", json_seen(&tried->before)),
+                     HL_IS("after", json_seen(&tried->after)));
 }
 
 static void print_trials_json(const trials *t)
@@ -384,15 +385,14 @@ static void print_trials_json(const trials *t)
 
     for (int i = 0; i < t->n_trials; i++) {
         const hl_adjustment *a = &t->tried[i].adjustment;
-        json_array_append_new(tried,
-                              json_pack("{s:f, s:I, s:I, s:f, s:f, s:s?, s:o}", "temperature",
-                                        a->temperature, "window", (json_int_t)a->window,
-                                        "window_sink", (json_int_t)kept_keys(a), "rope_base",
-                                        a->rope_base, "rope_factor", a->rope_factor, "for",
-                                        t->tried[i].reason, "after", json_outcome(&t->after[i])));
+        json_array_append_new(
+            tried, HL_OBJECT(HL_IS("temperature", a->temperature), HL_IS("window", a->window),
+                             HL_IS("window_sink", kept_keys(a)), HL_IS("rope_base", a->rope_base),
+                             HL_IS("rope_factor", a->rope_factor), HL_IS("for", t->tried[i].reason),
+                             HL_IS("after", json_outcome(&t->after[i]))));
     }
-    hl_print_json(json_pack("{s:o, s:o, s:o}", "before", json_outcome(&t->before), "tried", tried,
-                            "sampling", json_sampling(&t->sampling)),
+    hl_print_json(HL_OBJECT(HL_IS("before", json_outcome(&t->before)), HL_IS("tried", tried),
+                            HL_IS("sampling", json_sampling(&t->sampling))),
                   JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 }
 
@@ -446,9 +446,9 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
         failed = failed || (found->items[i].verdict == HL_VERDICT_FOUND &&
                             hl_diagnosis_is_listed(request->fail_on, found->items[i].name));
     if (request->common.json)
-        hl_print_json(json_pack("{s:o, s:b, s:o}", "profile",
-                                hl_value_name(request->paths.items[0]), "failed", failed,
-                                "diagnoses", hl_diagnoses_json(found)),
+        hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(request->paths.items[0])),
+                                HL_IS("failed", failed),
+                                HL_IS("diagnoses", hl_diagnoses_json(found))),
                       JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     else if (!request->common.quiet)
         hl_diagnoses_print(found, request->paths.items[0], request->verbose);

@@ -46,7 +46,7 @@ static hl_status draw(const draw_command *command)
     hl_draw_options                      how     = command->drawing.how;
 
     HL_NEED(hl_profile_load(&profile, command->path));
-    how.seed = (uint64_t)command->common.seed;
+    how.seed = command->common.seed;
     read_candidates(&how, command->candidates);
     how.candidates_by_entropy = command->by == BY_ENTROPY;
     hl_draw_listen("draw");

@@ -161,7 +161,7 @@ static hl_status open_reference(evaluation *e)
 {
     const eval_request  *request = e->request;
     const char          *path    = request->reference_path;
-    hl_agreement_options options = { .n_threads = (int32_t)request->common.n_threads };
+    hl_agreement_options options = { .n_threads = request->common.n_threads };
 
     if (path == NULL && hl_gate_options_given(&request->gates))
         path = request->arguments.items[0];
@@ -178,7 +178,7 @@ static int open_evaluation(evaluation *e)
     const eval_request   *request = e->request;
     hl_perplexity_options options = { .n_ctx     = request->n_ctx,
                                       .stride    = request->stride,
-                                      .n_threads = (int32_t)request->common.n_threads,
+                                      .n_threads = request->common.n_threads,
                                       .progress  = show_progress,
                                       .context   = e };
 
@@ -554,15 +554,15 @@ static json_t *make_nll(const hl_nll *nll)
 {
     bool known = !isnan(nll->standard_error);
 
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "nats_per_token",
-                     hl_value_number(nll->mean), "perplexity", hl_value_number(nll->perplexity),
-                     "bits_per_byte", hl_value_number(nll->bits_per_byte), "standard_error",
-                     hl_value_number(nll->standard_error), "standard_error_over",
-                     known ? json_string(nll->over_texts ? "texts" : "windows") : json_null(),
-                     "nll_sum", hl_value_number(nll->sum), "scored_tokens",
-                     (json_int_t)nll->n_scored, "tokens", (json_int_t)nll->n_tokens, "scored_bytes",
-                     (json_int_t)nll->n_bytes, "windows", (json_int_t)nll->n_windows,
-                     "broken_losses", (json_int_t)nll->n_broken);
+    return HL_OBJECT(HL_IS("nats_per_token", nll->mean), HL_IS("perplexity", nll->perplexity),
+                     HL_IS("bits_per_byte", nll->bits_per_byte),
+                     HL_IS("standard_error", nll->standard_error),
+                     HL_IS("standard_error_over", !known            ? (const char *)NULL
+                                                  : nll->over_texts ? "texts"
+                                                                    : "windows"),
+                     HL_IS("nll_sum", nll->sum), HL_IS("scored_tokens", nll->n_scored),
+                     HL_IS("tokens", nll->n_tokens), HL_IS("scored_bytes", nll->n_bytes),
+                     HL_IS("windows", nll->n_windows), HL_IS("broken_losses", nll->n_broken));
 }
 
 static json_t *make_texts(const evaluation *e)
@@ -585,63 +585,57 @@ static json_t *make_last_word(const eval_last_word *words)
 
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "accuracy",
-                     hl_value_number(n > 0.0 ? (double)words->n_right / n : NAN), "low",
-                     hl_value_number(low), "high", hl_value_number(high), "perplexity",
-                     hl_value_number(n > 0.0 ? exp(words->nll / n) : NAN), "right",
-                     (json_int_t)words->n_right, "words", (json_int_t)words->n_words);
+    return HL_OBJECT(HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
+                     HL_IS("low", low), HL_IS("high", high),
+                     HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN),
+                     HL_IS("right", words->n_right), HL_IS("words", words->n_words));
 }
 
-static json_t *make_agreement(hl_agreement_total total, const char *reference)
+static json_t *make_agreement(const evaluation *e)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:I}", "reference", hl_value_name(reference), "kl",
-                     hl_value_number(total.kl), "kl_standard_error",
-                     hl_value_number(total.kl_error), "top1_agreement", hl_value_number(total.top1),
-                     "tokens", (json_int_t)total.n_tokens, "windows", (json_int_t)total.n_windows);
+    hl_agreement_total total = hl_agreement_get(e->agreement);
+
+    return HL_OBJECT(HL_IS("reference", hl_value_name(reference_of(e->request))),
+                     HL_IS("kl", total.kl), HL_IS("kl_standard_error", total.kl_error),
+                     HL_IS("top1_agreement", total.top1), HL_IS("tokens", total.n_tokens),
+                     HL_IS("windows", total.n_windows));
 }
 
 static json_t *make_speed(const eval_speed *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "prefill_tokens_per_second",
-                     hl_value_number((double)s->speed.n_prefill / s->speed.prefill_seconds),
-                     "decode_tokens_per_second",
-                     hl_value_number((double)s->speed.n_decode / s->speed.decode_seconds),
-                     "prefill_tokens", (json_int_t)s->speed.n_prefill, "decode_tokens",
-                     (json_int_t)s->speed.n_decode, "peak_bytes", (json_int_t)s->peak_bytes,
-                     "session_bytes", (json_int_t)s->speed.session_bytes, "file_bytes",
-                     (json_int_t)s->file_bytes, "kv_bytes_per_token", (json_int_t)s->kv_bytes);
+    return HL_OBJECT(
+        HL_IS("prefill_tokens_per_second", (double)s->speed.n_prefill / s->speed.prefill_seconds),
+        HL_IS("decode_tokens_per_second", (double)s->speed.n_decode / s->speed.decode_seconds),
+        HL_IS("prefill_tokens", s->speed.n_prefill), HL_IS("decode_tokens", s->speed.n_decode),
+        HL_IS("peak_bytes", s->peak_bytes), HL_IS("session_bytes", s->speed.session_bytes),
+        HL_IS("file_bytes", s->file_bytes), HL_IS("kv_bytes_per_token", s->kv_bytes));
 }
 
-static int print_json(const evaluation *e)
+static void print_json(const evaluation *e)
 {
     const eval_request *request = e->request;
+    const char         *special = special_of(e);
     hl_nll              total   = hl_perplexity_total(e->perplexity);
     int64_t             stride  = 0;
     int64_t             n_ctx   = hl_perplexity_context(e->perplexity, &stride);
-    json_t             *root =
-        json_pack("{s:o, s:I, s:I, s:i, s:o}", "model", hl_value_name(request->arguments.items[0]),
-                  "context", (json_int_t)n_ctx, "stride", (json_int_t)stride, "texts", e->n_texts,
-                  "total", make_nll(&total));
 
-    if (special_of(e) != NULL)
-        json_object_set_new(root, "special", json_string(special_of(e)));
-    if (request->last_word)
-        json_object_set_new(root, "last_word", make_last_word(&e->last_word));
-    if (e->agreement != NULL)
-        json_object_set_new(root, "agreement",
-                            make_agreement(hl_agreement_get(e->agreement), reference_of(request)));
-    if (request->speed)
-        json_object_set_new(root, "speed", make_speed(&e->speed));
-    if (request->per_document)
-        json_object_set_new(root, "documents", make_texts(e));
-    return hl_print_json(root, JSON_INDENT(1));
+    hl_print_json(
+        HL_OBJECT(HL_IS("model", hl_value_name(request->arguments.items[0])),
+                  HL_IS("context", n_ctx), HL_IS("stride", stride), HL_IS("texts", e->n_texts),
+                  HL_IS("total", make_nll(&total)),
+                  HL_IS("special", special != NULL ? json_string(special) : NULL),
+                  HL_IS("last_word", request->last_word ? make_last_word(&e->last_word) : NULL),
+                  HL_IS("agreement", e->agreement != NULL ? make_agreement(e) : NULL),
+                  HL_IS("speed", request->speed ? make_speed(&e->speed) : NULL),
+                  HL_IS("documents", request->per_document ? make_texts(e) : NULL)),
+        JSON_INDENT(1));
 }
 
 /* ----------------------------------------------------------------- the command */
 
 static int measure_speed(evaluation *e)
 {
-    hl_speed_options options = { .n_threads = (int32_t)e->request->common.n_threads,
+    hl_speed_options options = { .n_threads = e->request->common.n_threads,
                                  .n_decode  = e->n_first < 32 ? e->n_first : 32 };
     struct rusage    usage;
 

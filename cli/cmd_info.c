@@ -119,9 +119,7 @@ static void print_storage(page *out, const hl_model *model)
     char           bytes[32];
     hl_tensor_info tensor;
 
-    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
-        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
-            continue;
+    for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++) {
         sums[tensor.dtype].n_tensors++;
         sums[tensor.dtype].n_bytes += tensor.n_bytes;
     }
@@ -357,11 +355,9 @@ static void print_tensors(page *out, const hl_model *model)
 
     printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", out->colours.dim, "role", "type", "shape", "bytes",
            "name", out->colours.plain);
-    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
+    for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++) {
         char role[64];
 
-        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
-            continue;
         snprintf(role, sizeof role, "%s%s", tensor.role[0] != '\0' ? tensor.role : "-",
                  tensor.is_bias ? " bias" : "");
         for (int k = 0; k < tensor.n_dims; k++)
@@ -391,19 +387,8 @@ static void print_screen(const info_request *request)
 
 /* ------------------------------------------------------------------------ JSON */
 
-/* The members of hl_model_info, under their names. */
-#define SET_INT(name)  json_object_set_new(root, #name, json_integer((json_int_t)info->name));
-#define SET_TEXT(name) json_object_set_new(root, #name, json_string(info->name));
-#define SET_BOOL(name) json_object_set_new(root, #name, json_boolean(info->name));
-#define SET_REAL(name) json_object_set_new(root, #name, json_real(info->name));
-#define SIZES(set)                                                                                 \
-    set(n_params) set(n_layers) set(n_heads) set(n_kv_heads) set(d_model) set(d_head) set(d_mlp)   \
-        set(d_vocab) set(n_ctx) set(n_experts) set(n_experts_used) set(d_expert) set(n_tensors)    \
-            set(tensor_bytes) set(kv_bytes_f32) set(kv_bytes_f16)
-#define FORMS(set_bool, set_text, set_real)                                                        \
-    set_bool(is_encoder) set_text(norm) set_text(norm_place) set_text(residual) set_text(position) \
-        set_text(rope) set_real(rope_base) set_text(activation) set_bool(is_gated)                 \
-            set_bool(is_tied) set_bool(has_head) set_bool(has_sinks)
+/* A member of one of the library's structs, under its own name. */
+#define MEMBER(of, name) HL_IS(#name, (of)->name)
 
 static json_t *id_array(const int64_t *ids, int n_ids)
 {
@@ -414,42 +399,33 @@ static json_t *id_array(const int64_t *ids, int n_ids)
     return array;
 }
 
-static json_t *layer_object(const hl_layer_info *layer)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "n_heads", (json_int_t)layer->n_heads,
-                     "n_kv_heads", (json_int_t)layer->n_kv_heads, "d_mlp", (json_int_t)layer->d_mlp,
-                     "n_experts", (json_int_t)layer->n_experts, "window", (json_int_t)layer->window,
-                     "has_rope", layer->has_rope, "rope_base", layer->rope_base);
-}
-
 static json_t *layer_array(const hl_model *model)
 {
     json_t       *array = json_array();
-    hl_layer_info layer;
+    hl_layer_info found;
 
-    for (int64_t i = 0; i < hl_model_get_info(model)->n_layers; i++) {
-        if (hl_model_get_layer(&layer, model, i) == HL_OK)
-            json_array_append_new(array, layer_object(&layer));
+    for (int64_t i = 0; hl_model_get_layer(&found, model, i) == HL_OK; i++) {
+        const hl_layer_info *layer = &found;
+        json_array_append_new(array, HL_OBJECT(MEMBER(layer, n_heads), MEMBER(layer, n_kv_heads),
+                                               MEMBER(layer, d_mlp), MEMBER(layer, n_experts),
+                                               MEMBER(layer, window), MEMBER(layer, has_rope),
+                                               MEMBER(layer, rope_base)));
     }
     return array;
-}
-
-static json_t *tensor_object(const hl_tensor_info *tensor)
-{
-    return json_pack("{s:o, s:s, s:b, s:s, s:o, s:I}", "name", hl_value_name(tensor->name), "role",
-                     tensor->role, "is_bias", tensor->is_bias, "dtype",
-                     hl_dtype_name(tensor->dtype), "shape", id_array(tensor->shape, tensor->n_dims),
-                     "n_bytes", (json_int_t)tensor->n_bytes);
 }
 
 static json_t *tensor_array(const hl_model *model)
 {
     json_t        *array = json_array();
-    hl_tensor_info tensor;
+    hl_tensor_info found;
 
-    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
-        if (hl_model_get_tensor(&tensor, model, i) == HL_OK)
-            json_array_append_new(array, tensor_object(&tensor));
+    for (int64_t i = 0; hl_model_get_tensor(&found, model, i) == HL_OK; i++) {
+        const hl_tensor_info *tensor = &found;
+        json_array_append_new(
+            array, HL_OBJECT(HL_IS("name", hl_value_name(tensor->name)), MEMBER(tensor, role),
+                             MEMBER(tensor, is_bias), HL_IS("dtype", hl_dtype_name(tensor->dtype)),
+                             HL_IS("shape", id_array(tensor->shape, tensor->n_dims)),
+                             MEMBER(tensor, n_bytes)));
     }
     return array;
 }
@@ -460,16 +436,14 @@ static json_t *dtype_object(const hl_model *model)
     json_t        *object = json_object();
     hl_tensor_info tensor;
 
-    for (int64_t i = 0; i < hl_model_get_info(model)->n_tensors; i++) {
-        if (hl_model_get_tensor(&tensor, model, i) != HL_OK)
-            continue;
+    for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++) {
         const char *name  = hl_dtype_name(tensor.dtype);
         json_t     *entry = json_object_get(object, name);
         json_int_t  count = json_integer_value(json_object_get(entry, "n_tensors"));
         json_int_t  bytes = json_integer_value(json_object_get(entry, "n_bytes"));
         json_object_set_new(object, name,
-                            json_pack("{s:I, s:I}", "n_tensors", count + 1, "n_bytes",
-                                      bytes + (json_int_t)tensor.n_bytes));
+                            HL_OBJECT(HL_IS("n_tensors", count + 1),
+                                      HL_IS("n_bytes", bytes + (json_int_t)tensor.n_bytes)));
     }
     return object;
 }
@@ -489,7 +463,7 @@ static json_t *special_object(const hl_tokenizer *tokenizer)
         if (id >= 0)
             json_object_set_new(
                 object, names[i],
-                json_pack("{s:i, s:o}", "id", (int)id, "piece", text != NULL ? text : json_null()));
+                HL_OBJECT(HL_IS("id", (int)id), HL_IS("piece", text != NULL ? text : json_null())));
     }
     return object;
 }
@@ -498,36 +472,38 @@ static json_t *tokenizer_object(const hl_tokenizer *tokenizer)
 {
     if (tokenizer == NULL)
         return json_null();
-    return json_pack("{s:s, s:I, s:o}", "kind", hl_tokenizer_kind(tokenizer), "size",
-                     (json_int_t)hl_tokenizer_size(tokenizer), "special",
-                     special_object(tokenizer));
+    return HL_OBJECT(HL_IS("kind", hl_tokenizer_kind(tokenizer)),
+                     HL_IS("size", hl_tokenizer_size(tokenizer)),
+                     HL_IS("special", special_object(tokenizer)));
 }
 
 static void print_json(const info_request *request)
 {
-    const hl_model      *model = request->model;
-    const hl_model_info *info  = hl_model_get_info(model);
-    json_t              *root  = json_object();
+    const hl_model_info     *info   = hl_model_get_info(request->model);
+    const hl_session_memory *memory = &request->memory;
 
-    json_object_set_new(root, "path", json_string(request->path));
-    SET_TEXT(family)
-    SET_TEXT(format)
-    SIZES(SET_INT)
-    json_object_set_new(root, "memory",
-                        json_pack("{s:I, s:I, s:I}", "n_ctx", (json_int_t)request->memory.n_ctx,
-                                  "cache_bytes", (json_int_t)request->memory.cache_bytes,
-                                  "work_bytes", (json_int_t)request->memory.work_bytes));
-    FORMS(SET_BOOL, SET_TEXT, SET_REAL)
-    SET_INT(bos_id)
-    SET_INT(pad_id)
-    json_object_set_new(root, "eos_ids", id_array(info->eos_ids, info->n_eos_ids));
-    json_object_set_new(root, "foreign_ids", id_array(info->foreign_ids, info->n_foreign_ids));
-    json_object_set_new(root, "dtypes", dtype_object(model));
-    json_object_set_new(root, "layers", layer_array(model));
-    json_object_set_new(root, "tokenizer", tokenizer_object(request->tokenizer));
-    if (request->tensors)
-        json_object_set_new(root, "tensors", tensor_array(model));
-    hl_print_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    hl_print_json(
+        HL_OBJECT(HL_IS("path", request->path), MEMBER(info, family), MEMBER(info, format),
+                  MEMBER(info, n_params), MEMBER(info, n_layers), MEMBER(info, n_heads),
+                  MEMBER(info, n_kv_heads), MEMBER(info, d_model), MEMBER(info, d_head),
+                  MEMBER(info, d_mlp), MEMBER(info, d_vocab), MEMBER(info, n_ctx),
+                  MEMBER(info, n_experts), MEMBER(info, n_experts_used), MEMBER(info, d_expert),
+                  MEMBER(info, n_tensors), MEMBER(info, tensor_bytes), MEMBER(info, kv_bytes_f32),
+                  MEMBER(info, kv_bytes_f16),
+                  HL_IS("memory", HL_OBJECT(MEMBER(memory, n_ctx), MEMBER(memory, cache_bytes),
+                                            MEMBER(memory, work_bytes))),
+                  MEMBER(info, is_encoder), MEMBER(info, norm), MEMBER(info, norm_place),
+                  MEMBER(info, residual), MEMBER(info, position), MEMBER(info, rope),
+                  MEMBER(info, rope_base), MEMBER(info, activation), MEMBER(info, is_gated),
+                  MEMBER(info, is_tied), MEMBER(info, has_head), MEMBER(info, has_sinks),
+                  MEMBER(info, bos_id), MEMBER(info, pad_id),
+                  HL_IS("eos_ids", id_array(info->eos_ids, info->n_eos_ids)),
+                  HL_IS("foreign_ids", id_array(info->foreign_ids, info->n_foreign_ids)),
+                  HL_IS("dtypes", dtype_object(request->model)),
+                  HL_IS("layers", layer_array(request->model)),
+                  HL_IS("tokenizer", tokenizer_object(request->tokenizer)),
+                  HL_IS("tensors", request->tensors ? tensor_array(request->model) : NULL)),
+        JSON_INDENT(1) | JSON_REAL_PRECISION(17));
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -553,7 +529,7 @@ static hl_status measure_memory(info_request *request)
     hl_session_options options = { .n_ctx       = request->n_ctx != 0 ? request->n_ctx : n_ctx,
                                    .wants       = HL_WANT_LAST_LOGITS,
                                    .cache_dtype = HL_DTYPE_F16,
-                                   .n_threads   = (int32_t)request->common.n_threads };
+                                   .n_threads   = request->common.n_threads };
     hl_status          status  = hl_session_measure(&request->memory, request->model, &options);
 
     if (status != HL_UNSUPPORTED)

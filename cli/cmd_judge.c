@@ -13,8 +13,8 @@
 typedef struct judge_request {
     hl_common    common;
     hl_arguments arguments; /* traces, and the labels last */
-    int64_t      n_folds;
-    double       l2;
+
+    hl_judge_options options;
 } judge_request;
 
 /* ---------------------------------------------------------------------- print */
@@ -80,8 +80,7 @@ static void print_text(const hl_judgement *found)
 
 static json_t *make_estimate(hl_estimate e)
 {
-    return json_pack("{s:f, s:o, s:o}", "value", e.value, "low", hl_value_number(e.low), "high",
-                     hl_value_number(e.high));
+    return HL_OBJECT(HL_IS("value", e.value), HL_IS("low", e.low), HL_IS("high", e.high));
 }
 
 static int print_json(const hl_judgement *found)
@@ -89,17 +88,16 @@ static int print_json(const hl_judgement *found)
     json_t *signals = json_array();
 
     for (int i = 0; i < HL_N_SIGNALS; i++)
-        json_array_append_new(signals,
-                              json_pack("{s:s, s:o, s:o}", "signal", hl_signal_name((hl_signal)i),
-                                        "auroc", make_estimate(found->auroc[i]), "gain",
-                                        make_estimate(found->gain[i])));
+        json_array_append_new(signals, HL_OBJECT(HL_IS("signal", hl_signal_name((hl_signal)i)),
+                                                 HL_IS("auroc", make_estimate(found->auroc[i])),
+                                                 HL_IS("gain", make_estimate(found->gain[i]))));
     return hl_print_json(
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:o}", "traces",
-                  (json_int_t)found->n_traces, "right", (json_int_t)found->n_right, "wrong",
-                  (json_int_t)found->n_wrong, "left_out", (json_int_t)found->n_left_out, "heads",
-                  (json_int_t)found->n_heads, "folds", (json_int_t)found->n_folds, "drawn",
-                  found->over_traces ? "texts" : "spans", "attention_adds",
-                  found->gain[HL_SIGNAL_BOTH].low > 0.0, "signals", signals),
+        HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
+                  HL_IS("wrong", found->n_wrong), HL_IS("left_out", found->n_left_out),
+                  HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
+                  HL_IS("drawn", found->over_traces ? "texts" : "spans"),
+                  HL_IS("attention_adds", (bool)(found->gain[HL_SIGNAL_BOTH].low > 0.0)),
+                  HL_IS("signals", signals)),
         JSON_INDENT(1));
 }
 
@@ -110,10 +108,9 @@ static hl_status judge(hl_judgement *out, const judge_request *request, hl_trace
     HL_HELD(hl_labels_free) hl_labels *labels   = NULL;
     char                             **paths    = request->arguments.items;
     size_t                             n_traces = (size_t)request->arguments.count - 1;
-    hl_judge_options                   options  = { .n_folds = request->n_folds,
-                                                    .l2      = request->l2,
-                                                    .seed    = (uint64_t)request->common.seed };
+    hl_judge_options                   options  = request->options;
 
+    options.seed = request->common.seed;
     for (size_t i = 0; i < n_traces; i++)
         HL_NEED(hl_trace_load(&traces[i], paths[i]));
     HL_NEED(hl_labels_load(&labels, paths[n_traces]));
@@ -124,8 +121,10 @@ static hl_status judge(hl_judgement *out, const judge_request *request, hl_trace
 static int parse_request(judge_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_INT("folds", 0, &request->n_folds, "K", "parts for cross-validation (5)", 2, 1000),
-        HL_NUMBER("l2", 0, &request->l2, "X", "penalty of the logistic models (1)", 0, 1000000),
+        HL_INT("folds", 0, &request->options.n_folds, "K", "parts for cross-validation (5)", 2,
+               1000),
+        HL_NUMBER("l2", 0, &request->options.l2, "X", "penalty of the logistic models (1)", 0,
+                  1000000),
         { 0 },
     };
     const hl_usage usage = {
@@ -148,7 +147,7 @@ static int parse_request(judge_request *request, int argc, char **argv)
     if (request->arguments.count < 2)
         return hl_options_refuse(
             &usage, "%s", request->arguments.count == 0 ? "no trace given" : "no labels given");
-    if (!(request->l2 > 0.0))
+    if (!(request->options.l2 > 0.0))
         return hl_options_refuse(&usage, "--l2: 0 is no penalty, and without one heads that tell "
                                          "everything apart have no bound");
     return HL_EXIT_OK;
@@ -156,7 +155,7 @@ static int parse_request(judge_request *request, int argc, char **argv)
 
 int hl_command_judge(int argc, char **argv)
 {
-    judge_request request = { .n_folds = 5, .l2 = 1.0 };
+    judge_request request = { .options = { .n_folds = 5, .l2 = 1.0 } };
     hl_judgement  found   = { 0 };
 
     HL_PASS(parse_request(&request, argc, argv));

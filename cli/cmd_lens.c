@@ -15,14 +15,15 @@ typedef struct lens_command {
 
 static hl_status look(const lens_command *c, const hl_opened_prompt *opened)
 {
-    HL_HELD(hl_free) char                   *text    = NULL;
-    HL_HELD(hl_lens_view_free) hl_lens_view *view    = NULL;
-    hl_prompt                                prompt  = hl_opened_prompt_view(opened);
-    hl_lens_view_options                     options = { .begin      = c->view.zoom_begin,
-                                                         .end        = c->view.zoom_end,
-                                                         .beyond_ctx = c->view.beyond,
-                                                         .n_threads = (int32_t)c->common.n_threads };
-    const char                              *output  = c->view.draw.output;
+    HL_HELD(hl_free) char                   *text = NULL;
+    HL_HELD(hl_lens_view_free) hl_lens_view *view = NULL;
+
+    hl_prompt            prompt  = hl_opened_prompt_view(opened);
+    hl_lens_view_options options = { .begin      = c->view.zoom_begin,
+                                     .end        = c->view.zoom_end,
+                                     .beyond_ctx = c->view.beyond,
+                                     .n_threads  = c->common.n_threads };
+    const char          *output  = c->view.draw.output;
 
     HL_NEED(hl_lens_view_new(&view, opened->model, &prompt, &options));
     hl_draw_listen("lens");

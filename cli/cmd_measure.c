@@ -21,15 +21,9 @@ typedef struct measure_request {
     hl_corpus_arguments text;
     const char         *output;
     const char         *tokenizer_path;
-    const char         *rows_path;
     const char         *attn_path; /* maps instead of a model and a text */
-    hl_maps_mask        mask;
-    bool                scores;
-    double              epsilon;
-    double              save_every;
-    bool                nll;
-    bool                no_probe;
-    bool                resume;
+    hl_maps_options     maps;
+    hl_measure_options  options;
     hl_gate_arguments   gates;
     hl_adjust_arguments adjust;
 } measure_request;
@@ -68,30 +62,31 @@ static const char description[] =
 
 static int parse_request(measure_request *request, int argc, char **argv)
 {
-    const hl_option options[] = {
-        HL_CORPUS_OPTIONS(&request->text),
-        HL_TEXT("output", 'o', &request->output, "FILE", "the profile"),
-        HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "for a model that has none beside it"),
-        HL_TEXT("rows", 0, &request->rows_path, "FILE", "store the statistics of every row, too"),
-        HL_FLAG("nll", 0, &request->nll, "measure the loss of every token, too"),
-        HL_FLAG("no-probe", 0, &request->no_probe, "no random sequence that finds induction heads"),
-        HL_NUMBER("epsilon", 0, &request->epsilon, "E",
-                  "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1),
-        HL_NUMBER("save-every", 0, &request->save_every, "SECONDS",
-                  "how often the state is saved (30)", 0, 1000000),
-        HL_FLAG("resume", 0, &request->resume, "go on from PROFILE.part, if it is there"),
-        HL_TEXT("attn", 0, &request->attn_path, "FILE",
-                "attention maps instead of MODEL and TEXT: safetensors, npy"),
-        HL_FLAG("scores", 0, &request->scores, "the maps are scores before the softmax"),
-        HL_ENUM("mask", 0, &request->mask, "auto|causal|full",
-                "which keys the maps' rows could see (auto)"),
-        HL_TEMPERATURE_OPTION("", &request->adjust),
-        HL_ADJUST_OPTIONS("", &request->adjust),
-        HL_GATE_OPTIONS(&request->gates),
-        { 0 },
+    hl_measure_options *options = &request->options;
+    const hl_option     table[] = {
+            HL_CORPUS_OPTIONS(&request->text),
+            HL_TEXT("output", 'o', &request->output, "FILE", "the profile"),
+            HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
+                    "for a model that has none beside it"),
+            HL_TEXT("rows", 0, &options->rows_path, "FILE", "store the statistics of every row, too"),
+            HL_FLAG("nll", 0, &options->nll, "measure the loss of every token, too"),
+            HL_FLAG("no-probe", 0, &options->no_probe, "no random sequence that finds induction heads"),
+            HL_NUMBER("epsilon", 0, &options->epsilon, "E",
+                      "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1),
+            HL_NUMBER("save-every", 0, &options->save_every, "SECONDS",
+                      "how often the state is saved (30)", 0, 1000000),
+            HL_FLAG("resume", 0, &options->resume, "go on from PROFILE.part, if it is there"),
+            HL_TEXT("attn", 0, &request->attn_path, "FILE",
+                    "attention maps instead of MODEL and TEXT: safetensors, npy"),
+            HL_FLAG("scores", 0, &request->maps.scores, "the maps are scores before the softmax"),
+            HL_ENUM("mask", 0, &request->maps.mask, "auto|causal|full",
+                    "which keys the maps' rows could see (auto)"),
+            HL_TEMPERATURE_OPTION("", &request->adjust),
+            HL_ADJUST_OPTIONS("", &request->adjust),
+            HL_GATE_OPTIONS(&request->gates),
+            { 0 },
     };
-    const hl_usage usage = { "measure", "MODEL TEXT... -o PROFILE", description, options };
+    const hl_usage usage = { "measure", "MODEL TEXT... -o PROFILE", description, table };
 
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->attn_path == NULL && request->arguments.count == 0)
@@ -122,17 +117,13 @@ static int check_output(const char *path)
                       path);
 }
 
-/* ----------------------------------------------------------------------- stopping */
+/* -------------------------------------------------------------------------- work */
 
-static hl_status show_progress(void *context, const hl_measure_progress *progress)
+static hl_status show_progress(void *progress, const hl_measure_progress *seen)
 {
-    measure_work *work = context;
-
-    hl_progress_update(&work->progress, progress->share, progress->n_tokens);
+    hl_progress_update(progress, seen->share, seen->n_tokens);
     return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
-
-/* -------------------------------------------------------------------------- work */
 
 static hl_status open_work(measure_work *work)
 {
@@ -169,23 +160,15 @@ static void close_work(measure_work *work)
 static hl_status run(measure_work *work)
 {
     const measure_request *request = work->request;
-    hl_measure_options     options = {
-            .windows    = request->text.windows,
-            .seed       = (uint64_t)request->common.seed,
-            .nll        = request->nll,
-            .no_probe   = request->no_probe,
-            .epsilon    = request->epsilon,
-            .rows_path  = request->rows_path,
-            .state_path = work->state_path,
-            .save_every = request->save_every,
-            .resume     = request->resume,
-            .n_threads  = (int32_t)request->common.n_threads,
-            .progress   = show_progress,
-            .context    = work,
-    };
-    bool      silent = request->common.quiet || work->rank > 0;
-    hl_status status;
+    hl_measure_options     options = request->options;
+    bool                   silent  = request->common.quiet || work->rank > 0;
 
+    options.windows    = request->text.windows;
+    options.seed       = request->common.seed;
+    options.state_path = work->state_path;
+    options.n_threads  = request->common.n_threads;
+    options.progress   = show_progress;
+    options.context    = &work->progress;
     if (work->n_ranks > 1) {
         options.windows.part    = work->rank;
         options.windows.n_parts = work->n_ranks;
@@ -193,7 +176,8 @@ static hl_status run(measure_work *work)
     if (!silent)
         hl_corpus_options_report("measure", work->corpus);
     hl_progress_start(&work->progress, stderr, "measuring", silent);
-    status = hl_measure(&work->profile, work->model, work->tokenizer, work->corpus, &options);
+    hl_status status =
+        hl_measure(&work->profile, work->model, work->tokenizer, work->corpus, &options);
     hl_progress_end(&work->progress);
     return status;
 }
@@ -214,11 +198,10 @@ static hl_status finish(measure_work *work, hl_status status)
 static hl_status run_maps(measure_work *work)
 {
     const measure_request *request = work->request;
-    hl_maps_options        options = { .mask      = request->mask,
-                                       .scores    = request->scores,
-                                       .seed      = (uint64_t)request->common.seed,
-                                       .n_threads = (int32_t)request->common.n_threads };
+    hl_maps_options        options = request->maps;
 
+    options.seed      = request->common.seed;
+    options.n_threads = request->common.n_threads;
     HL_NEED(hl_measure_maps(&work->profile, request->attn_path, &options));
     return hl_profile_write(work->profile, request->output);
 }
@@ -284,12 +267,11 @@ static void print_result(const measure_work *work)
     for (int64_t i = 0; i < n_layers * n_heads; i++)
         n_broken += hl_profile_broken(profile, i / n_heads, i % n_heads);
     if (work->request->common.json) {
-        hl_print_json(json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "profile",
-                                hl_value_name(output), "tokens", (json_int_t)n_tokens, "windows",
-                                (json_int_t)n_windows, "layers", (json_int_t)n_layers, "heads",
-                                (json_int_t)n_heads, "nll",
-                                hl_value_number(nll.count > 0 ? nll.mean : NAN), "broken_rows",
-                                (json_int_t)n_broken, "broken_losses", (json_int_t)n_losses),
+        hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(output)), HL_IS("tokens", n_tokens),
+                                HL_IS("windows", n_windows), HL_IS("layers", n_layers),
+                                HL_IS("heads", n_heads),
+                                HL_IS("nll", nll.count > 0 ? nll.mean : NAN),
+                                HL_IS("broken_rows", n_broken), HL_IS("broken_losses", n_losses)),
                       JSON_INDENT(1));
         return;
     }
@@ -324,7 +306,7 @@ static int measure(measure_work *work)
 {
     const measure_request *request = work->request;
 
-    if (work->n_ranks > 1 && (request->text.part != NULL || request->rows_path != NULL))
+    if (work->n_ranks > 1 && (request->text.part != NULL || request->options.rows_path != NULL))
         return hl_give_up(HL_EXIT_USAGE, "measure", "neither --part nor --rows on several ranks");
     hl_status status = open_work(work);
     if (status == HL_OK)

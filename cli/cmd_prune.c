@@ -120,14 +120,15 @@ static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 static hl_status rank(hl_ranking **out, const hl_model *model, const prune_request *request)
 {
     HL_KEPT(hl_evidence_free) hl_evidence evidence = { 0 };
-    hl_rank_options                       options  = { .seed = (uint64_t)request->common.seed };
-    hl_evidence_request                   wanted   = { .ranker         = ranker_of(model, request),
-                                                       .texts          = request->texts.items,
-                                                       .n_texts        = (size_t)request->texts.count,
-                                                       .tokenizer_path = request->tokenizer_path,
-                                                       .windows        = request->windows,
-                                                       .n_threads = (int32_t)request->common.n_threads,
-                                                       .quiet     = request->common.quiet };
+
+    hl_rank_options     options = { .seed = request->common.seed };
+    hl_evidence_request wanted  = { .ranker         = ranker_of(model, request),
+                                    .texts          = request->texts.items,
+                                    .n_texts        = (size_t)request->texts.count,
+                                    .tokenizer_path = request->tokenizer_path,
+                                    .windows        = request->windows,
+                                    .n_threads      = request->common.n_threads,
+                                    .quiet          = request->common.quiet };
 
     if (request->profile_path != NULL)
         HL_NEED(hl_profile_load(&evidence.profile, request->profile_path));
@@ -357,17 +358,18 @@ static int take_means(pruning *p)
     if (p->means == NULL)
         return hl_finish("prune", HL_NO_MEMORY);
     return hl_finish("prune", hl_head_means(p->means, p->model, p->tokens, p->n_tokens, &p->around,
-                                            (int32_t)p->request->common.n_threads));
+                                            p->request->common.n_threads));
 }
 
 static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, const float *gates)
 {
     HL_HELD(hl_perplexity_close) hl_perplexity *perplexity = NULL;
-    hl_perplexity_options                       options    = { .n_ctx = p->request->windows.context,
-                                                               .gates = gates,
-                                                               .n_threads = (int32_t)p->request->common.n_threads,
-                                                               .around = p->around };
-    hl_scored_text text = { .tokens = p->tokens, .n_tokens = p->n_tokens };
+
+    hl_perplexity_options options = { .n_ctx     = p->request->windows.context,
+                                      .gates     = gates,
+                                      .n_threads = p->request->common.n_threads,
+                                      .around    = p->around };
+    hl_scored_text        text    = { .tokens = p->tokens, .n_tokens = p->n_tokens };
 
     HL_NEED(hl_perplexity_open(&perplexity, model, &options));
     return hl_perplexity_add(out, perplexity, &text);
@@ -578,8 +580,8 @@ static json_t *heads_json(const hl_head_list *heads)
 
 static json_t *sizes_json(int64_t n_params, size_t n_bytes, size_t kv_bytes)
 {
-    return json_pack("{s:I, s:I, s:I}", "parameters", (json_int_t)n_params, "tensor_bytes",
-                     (json_int_t)n_bytes, "kv_bytes_f16", (json_int_t)kv_bytes);
+    return HL_OBJECT(HL_IS("parameters", n_params), HL_IS("tensor_bytes", n_bytes),
+                     HL_IS("kv_bytes_f16", kv_bytes));
 }
 
 /* Every tensor that could not have its type, or grew. */
@@ -589,13 +591,14 @@ static json_t *tensors_json(const hl_prune_report *report)
 
     for (int64_t i = 0; i < report->n_tensors; i++) {
         const hl_prune_tensor *tensor = &report->tensors[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:s?}", "name",
-                                              tensor->name, "stored", hl_dtype_name(tensor->stored),
-                                              "wanted", hl_dtype_name(tensor->wanted), "written",
-                                              hl_dtype_name(tensor->written), "stored_bytes",
-                                              (json_int_t)tensor->stored_bytes, "written_bytes",
-                                              (json_int_t)tensor->written_bytes, "why",
-                                              tensor->why[0] != '\0' ? tensor->why : NULL));
+        json_array_append_new(list,
+                              HL_OBJECT(HL_IS("name", tensor->name),
+                                        HL_IS("stored", hl_dtype_name(tensor->stored)),
+                                        HL_IS("wanted", hl_dtype_name(tensor->wanted)),
+                                        HL_IS("written", hl_dtype_name(tensor->written)),
+                                        HL_IS("stored_bytes", tensor->stored_bytes),
+                                        HL_IS("written_bytes", tensor->written_bytes),
+                                        HL_IS("why", tensor->why[0] != '\0' ? tensor->why : NULL)));
     }
     return list;
 }
@@ -609,39 +612,43 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
+/* A string, or no member at all. */
+static json_t *if_said(const char *text)
+{
+    return text != NULL && text[0] != '\0' ? json_string(text) : NULL;
+}
+
 static int print_json(const pruning *p)
 {
     const hl_prune_report *report  = &p->report;
     const hl_model_info   *before  = hl_model_get_info(p->model);
-    const char            *verdict = hl_ranker_verdict((size_t)p->ranker);
-    json_t                *root    = json_pack(
-                          "{s:o, s:o, s:s, s:s?, s:I, s:I, s:I, s:o, s:o, s:o, s:s}", "model",
-                          hl_value_name(p->request->models.items[0]), "output", hl_value_name(p->request->output),
-                          "as", hl_prune_form_name(report->form), "by", ranker_name(p), "heads",
-                          (json_int_t)count_heads(p->model), "pruned", (json_int_t)report->n_pruned, "gone",
-                          (json_int_t)report->n_gone, "pruned_heads", heads_json(p->heads), "before",
-                          sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16), "after",
-                          sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16), "loads",
-                          report->loads);
+    bool                   is_gguf = report->form == HL_PRUNE_GGUF;
+    json_t                *losses  = NULL;
 
-    if (report->vocab[0] != '\0')
-        json_object_set_new(root, report->has_vocab ? "vocabulary_note" : "no_vocabulary",
-                            json_string(report->vocab));
-    if (verdict != NULL)
-        json_object_set_new(root, "verdict", json_string(verdict));
-    if (report->form_note[0] != '\0')
-        json_object_set_new(root, "form_note", json_string(report->form_note));
-    if (report->form == HL_PRUNE_GGUF) {
-        json_object_set_new(root, "file_type", json_string(hl_dtype_name(report->file_type)));
-        json_object_set_new(root, "other_types", json_integer(count_fallen_back(report)));
-        json_object_set_new(root, "tensors", tensors_json(report));
-    }
     if (p->check.done)
-        json_object_set_new(root, "nats_per_token",
-                            json_pack("{s:f, s:f, s:f, s:I}", "whole", p->check.whole.mean, "zero",
-                                      p->check.zero.mean, "mean", p->check.mean.mean, "tokens",
-                                      (json_int_t)p->check.whole.n_scored));
-    return hl_print_json(root, JSON_INDENT(2));
+        losses =
+            HL_OBJECT(HL_IS("whole", p->check.whole.mean), HL_IS("zero", p->check.zero.mean),
+                      HL_IS("mean", p->check.mean.mean), HL_IS("tokens", p->check.whole.n_scored));
+    return hl_print_json(
+        HL_OBJECT(
+            HL_IS("model", hl_value_name(p->request->models.items[0])),
+            HL_IS("output", hl_value_name(p->request->output)),
+            HL_IS("as", hl_prune_form_name(report->form)), HL_IS("by", ranker_name(p)),
+            HL_IS("heads", count_heads(p->model)), HL_IS("pruned", report->n_pruned),
+            HL_IS("gone", report->n_gone), HL_IS("pruned_heads", heads_json(p->heads)),
+            HL_IS("before",
+                  sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
+            HL_IS("after",
+                  sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16)),
+            HL_IS("loads", report->loads),
+            HL_IS(report->has_vocab ? "vocabulary_note" : "no_vocabulary", if_said(report->vocab)),
+            HL_IS("verdict", if_said(hl_ranker_verdict((size_t)p->ranker))),
+            HL_IS("form_note", if_said(report->form_note)),
+            HL_IS("file_type", is_gguf ? json_string(hl_dtype_name(report->file_type)) : NULL),
+            HL_IS("other_types", is_gguf ? json_integer(count_fallen_back(report)) : NULL),
+            HL_IS("tensors", is_gguf ? tensors_json(report) : NULL),
+            HL_IS("nats_per_token", losses)),
+        JSON_INDENT(2));
 }
 
 /* ----------------------------------------------------------------- the command */

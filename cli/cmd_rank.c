@@ -119,7 +119,7 @@ static hl_status take_evidence(rank_work *work)
                                     .texts     = request->texts.items,
                                     .n_texts   = (size_t)request->texts.count,
                                     .windows   = request->windows,
-                                    .n_threads = (int32_t)request->common.n_threads,
+                                    .n_threads = request->common.n_threads,
                                     .quiet     = quiet };
     hl_status           status  = hl_evidence_from_texts(&work->evidence, work->model, &wanted);
     const hl_gradients *slopes  = work->evidence.gradients;
@@ -149,7 +149,7 @@ static hl_status open_work(rank_work *work)
 static hl_status rank(rank_work *work)
 {
     const rank_request *request = work->request;
-    hl_rank_options     options = { .seed = (uint64_t)request->common.seed };
+    hl_rank_options     options = { .seed = request->common.seed };
 
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
@@ -168,22 +168,20 @@ static hl_status print_ranking(const rank_work *work)
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
-static hl_status run(rank_work *work)
+static void close_work(rank_work *work)
 {
-    HL_NEED(open_work(work));
-    HL_NEED(rank(work));
-    return print_ranking(work);
+    hl_ranking_free(work->ranking);
+    hl_evidence_free(&work->evidence);
+    hl_model_close(work->model);
 }
 
 int hl_command_rank(int argc, char **argv)
 {
-    rank_request request = { .by = "auto", .windows = { .max_tokens = 16384 } };
-    rank_work    work    = { .request = &request };
+    rank_request                  request = { .by = "auto", .windows = { .max_tokens = 16384 } };
+    HL_KEPT(close_work) rank_work work    = { .request = &request };
 
     HL_PASS(parse_request(&request, argc, argv));
-    int code = hl_finish("rank", run(&work));
-    hl_ranking_free(work.ranking);
-    hl_evidence_free(&work.evidence);
-    hl_model_close(work.model);
-    return code;
+    HL_CALL("rank", open_work(&work));
+    HL_CALL("rank", rank(&work));
+    return hl_finish("rank", print_ranking(&work));
 }

@@ -121,7 +121,7 @@ static hl_status look_through_lens(report_work *work, const report_command *c,
     hl_lens_view_options options = { .begin      = n > MOST_LENS_TOKENS ? n - MOST_LENS_TOKENS : 0,
                                      .end        = n,
                                      .beyond_ctx = c->beyond,
-                                     .n_threads  = (int32_t)c->common.n_threads };
+                                     .n_threads  = c->common.n_threads };
     hl_status status = hl_lens_view_new(&work->lens, work->prompt.model, prompt, &options);
 
     return status == HL_UNSUPPORTED ? HL_OK : status;
@@ -133,7 +133,7 @@ static hl_status look_at_prompt(report_work *work, const report_command *c)
     hl_prompt_maps_options options = { .heads      = c->chosen.items,
                                        .n_heads    = c->chosen.count,
                                        .beyond_ctx = c->beyond,
-                                       .n_threads  = (int32_t)c->common.n_threads };
+                                       .n_threads  = c->common.n_threads };
 
     HL_NEED(hl_prompt_maps_new(&work->maps, work->prompt.model, &prompt, &options));
     return look_through_lens(work, c, &prompt);
@@ -144,7 +144,7 @@ static hl_status find_profile(int *out, const report_work *work, const report_co
 {
     uint64_t  hash = 0;
     char      wanted[24];
-    hl_status status = hl_model_hash(&hash, work->prompt.model, (int32_t)c->common.n_threads);
+    hl_status status = hl_model_hash(&hash, work->prompt.model, c->common.n_threads);
 
     snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)hash);
     *out = -1;
@@ -171,7 +171,7 @@ static hl_status write_report(const report_work *work, const report_command *c)
                          .trace        = work->trace,
                          .compare_path = c->compare,
                          .sweep_path   = c->sweep,
-                         .seed         = (uint64_t)c->common.seed };
+                         .seed         = c->common.seed };
 
     if (work->prompt.model != NULL)
         HL_NEED(find_profile(&place, work, c));

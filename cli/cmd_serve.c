@@ -168,9 +168,9 @@ static int open_server(serving *s)
     options.port           = request->port == 0 ? -1 : (int32_t)request->port;
     options.names          = request->names.items;
     options.n_names        = (size_t)request->names.count;
-    options.n_threads      = (int32_t)request->common.n_threads;
+    options.n_threads      = request->common.n_threads;
     options.cache_dtype    = request->cache == CACHE_F16 ? HL_DTYPE_F16 : HL_DTYPE_F32;
-    options.seed           = (uint64_t)request->common.seed;
+    options.seed           = request->common.seed;
     options.max_body_bytes = (size_t)request->max_body << 10;
     raise_file_limit();
     return hl_finish("serve", hl_server_open(&s->server, s->model, s->tokenizer, &options));

@@ -24,8 +24,9 @@ typedef struct show_request {
     const char *table; /* NULL: the screen */
     const char *by;    /* a column of the table of heads; NULL: fair */
     bool        csv;
-    hl_profile *profile;
     hl_depth    depth;
+
+    const hl_profile *profile;
 } show_request;
 
 /* ------------------------------------------------------------------- a heatmap */
@@ -44,12 +45,11 @@ typedef struct show_request {
  * of which the head's name takes five. */
 
 typedef struct heatmap {
-    const double  *values; /* (n_layers, n_heads); NaN: not measured */
-    int64_t        n_layers;
-    int64_t        n_heads;
-    const int64_t *n_in_layer; /* (n_layers) heads that there are; the rest stays blank */
-    double         top;        /* the value that gets the lightest color; 0 gets the darkest */
-    hl_depth       depth;
+    const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: no such head */
+    int64_t       n_layers;
+    int64_t       n_heads;
+    double        top; /* the value that gets the lightest color; 0 gets the darkest */
+    hl_depth      depth;
 } heatmap;
 
 typedef struct heatmap_layout {
@@ -98,18 +98,15 @@ static heatmap_layout heatmap_choose(int64_t n_layers, int64_t n_heads, int widt
     return (heatmap_layout){ cell, n_across, binned > 0 ? binned : 1 };
 }
 
-/* The mean of the heads that a cell stands for; NaN where none was measured.  *exists: are there
- * such heads? */
-static double cell_value(bool *exists, const heatmap *map, int binned, int64_t layer, int64_t first)
+/* The mean of the values that are numbers; NaN: none is. */
+static double mean_of(const double *values, int64_t n)
 {
     double  sum   = 0.0;
     int64_t count = 0;
 
-    *exists = first < map->n_in_layer[layer];
-    for (int64_t head = first; head < first + binned && head < map->n_in_layer[layer]; head++) {
-        double value = map->values[layer * map->n_heads + head];
-        sum += isnan(value) ? 0.0 : value;
-        count += !isnan(value);
+    for (int64_t i = 0; i < n; i++) {
+        sum += isfinite(values[i]) ? values[i] : 0.0;
+        count += isfinite(values[i]);
     }
     return count > 0 ? sum / (double)count : NAN;
 }
@@ -150,12 +147,13 @@ static void print_figure(double share, int cell)
 
 static void print_cell(const heatmap *map, heatmap_layout layout, int64_t layer, int64_t head)
 {
-    bool   exists = false;
-    double value  = cell_value(&exists, map, layout.binned, layer, head);
-    double share  = value / map->top;
+    const double *values = map->values + layer * map->n_heads + head;
+    int64_t       n_left = map->n_heads - head;
+    double        value  = mean_of(values, n_left < layout.binned ? n_left : layout.binned);
+    double        share  = value / map->top;
 
-    if (!exists || isnan(value)) {
-        printf("%*s", layout.cell, exists ? "-" : "");
+    if (isnan(value)) {
+        printf("%*s", layout.cell, isinf(values[0]) ? "" : "-");
         return;
     }
     if (map->depth == HL_DEPTH_NONE) {
@@ -212,14 +210,9 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
     int64_t                  binned = (n_values + width - 1) / width;
 
     for (int64_t first = 0; first < n_values; first += binned) {
-        double  sum   = 0.0;
-        int64_t count = 0;
-        for (int64_t i = first; i < first + binned && i < n_values; i++) {
-            sum += isnan(values[i]) ? 0.0 : values[i];
-            count += !isnan(values[i]);
-        }
-        double mean  = count > 0 ? sum / (double)count : NAN;
-        double share = high > low ? (mean - low) / (high - low) : 0.5;
+        int64_t n_left = n_values - first;
+        double  mean   = mean_of(values + first, n_left < binned ? n_left : binned);
+        double  share  = high > low ? (mean - low) / (high - low) : 0.5;
         if (isnan(mean)) {
             printf("-");
             continue;
@@ -252,8 +245,7 @@ static hl_status screen_fill(screen *s, const show_request *request)
 {
     static const char *const names[N_TABLES] = { "heads", "layers", "positions", "extremes",
                                                  "head-types" };
-    hl_analysis_options      options         = { .seed       = (uint64_t)request->common.seed,
-                                                 .n_extremes = N_EXTREMES };
+    hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
     for (int i = 0; i < N_TABLES; i++)
         HL_NEED(hl_analyse(&s->tables[i], request->profile, names[i], &options));
@@ -288,7 +280,7 @@ static double *grid_of(const hl_sheet *heads, const char *column, const hl_profi
     if (grid == NULL)
         return NULL;
     for (int64_t i = 0; i < size; i++)
-        grid[i] = NAN;
+        grid[i] = i % n_heads < hl_profile_heads_of(profile, i / n_heads) ? NAN : INFINITY;
     for (int64_t row = 0; row < hl_sheet_n_rows(heads); row++) {
         int64_t layer                = (int64_t)hl_cell_number(heads, row, "layer");
         int64_t head                 = (int64_t)hl_cell_number(heads, row, "head");
@@ -302,7 +294,7 @@ static double largest(const double *values, int64_t count)
     double most = NAN;
 
     for (int64_t i = 0; i < count; i++)
-        most = fmax(most, values[i]); /* passes NaN over */
+        most = isinf(values[i]) ? most : fmax(most, values[i]); /* passes NaN over */
     return most;
 }
 
@@ -347,25 +339,21 @@ static void print_legend(const show_request *request, const char *column, double
 static hl_status print_heatmap(const show_request *request, const hl_sheet *heads,
                                const char *column)
 {
-    const hl_profile      *profile  = request->profile;
-    int64_t                n_layers = hl_profile_n_layers(profile);
-    int64_t                n_heads  = hl_profile_n_heads(profile);
-    HL_HELD(free) double  *grid     = grid_of(heads, column, profile);
-    HL_HELD(free) int64_t *in_layer = hl_memory_take_zeroed((size_t)n_layers, sizeof *in_layer);
+    const hl_profile     *profile  = request->profile;
+    int64_t               n_layers = hl_profile_n_layers(profile);
+    int64_t               n_heads  = hl_profile_n_heads(profile);
+    HL_HELD(free) double *grid     = grid_of(heads, column, profile);
 
-    if (grid == NULL || in_layer == NULL)
+    if (grid == NULL)
         return HL_NO_MEMORY;
     double  most = largest(grid, n_layers * n_heads);
     heatmap map  = {
-         .values     = grid,
-         .n_layers   = n_layers,
-         .n_heads    = n_heads,
-         .n_in_layer = in_layer,
-         .top        = is_share(column) || !(most > 0.0) ? 1.0 : most,
-         .depth      = request->depth,
+         .values   = grid,
+         .n_layers = n_layers,
+         .n_heads  = n_heads,
+         .top      = is_share(column) || !(most > 0.0) ? 1.0 : most,
+         .depth    = request->depth,
     };
-    for (int64_t layer = 0; layer < n_layers; layer++)
-        in_layer[layer] = hl_profile_heads_of(profile, layer);
     heatmap_layout layout = heatmap_choose(n_layers, n_heads, PAGE_WIDTH, request->depth);
     print_legend(request, column, map.top, layout);
     heatmap_print(&map, layout);
@@ -539,8 +527,9 @@ static hl_status print_screen_json(const show_request *request)
     HL_NEED(screen_fill(&s, request));
     for (int i = 0; i < N_TABLES; i++)
         HL_NEED(hl_set_sheet(tables, s.tables[i]));
-    hl_print_json(json_pack("{s:o, s:O, s:o}", "profile", hl_value_name(request->path), "tables",
-                            tables, "diagnoses", hl_diagnoses_json(s.diagnoses)),
+    hl_print_json(HL_OBJECT(HL_IS("profile", hl_value_name(request->path)),
+                            HL_IS("tables", json_incref(tables)),
+                            HL_IS("diagnoses", hl_diagnoses_json(s.diagnoses))),
                   JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     return HL_OK;
 }
@@ -557,7 +546,7 @@ static int list_tables(void)
 
 static hl_status print_table(const show_request *request)
 {
-    hl_analysis_options              options = { .seed = (uint64_t)request->common.seed };
+    hl_analysis_options              options = { .seed = request->common.seed };
     HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
     HL_NEED(hl_analyse(&table, request->profile, request->table, &options));
@@ -575,22 +564,11 @@ static bool is_column(const hl_profile *profile, const char *name)
     return column > 1 && hl_sheet_column_type(heads, column) == HL_COLUMN_REAL;
 }
 
-static int show(const show_request *request, const hl_usage *usage)
-{
-    if (request->by != NULL && !is_column(request->profile, request->by))
-        return hl_options_refuse(usage, "--by: '%s' is no column of numbers in the table of heads",
-                                 request->by);
-    if (request->table != NULL)
-        return hl_finish("show", print_table(request));
-    if (request->common.json)
-        return hl_finish("show", print_screen_json(request));
-    return request->common.quiet ? HL_EXIT_OK : hl_finish("show", print_screen(request));
-}
-
 int hl_command_show(int argc, char **argv)
 {
-    show_request request = { 0 };
-    hl_arguments rest;
+    show_request                         request = { 0 };
+    HL_HELD(hl_profile_free) hl_profile *profile = NULL;
+    hl_arguments                         rest;
 
     hl_option options[] = {
         HL_TEXT("table", 't', &request.table, "NAME", "one table; 'list' names them"),
@@ -619,8 +597,14 @@ int hl_command_show(int argc, char **argv)
         return hl_options_refuse(&usage, "--csv and --json: only one of them");
     request.path  = rest.items[0];
     request.depth = hl_terminal_depth(stdout);
-    HL_CALL("show", hl_profile_load(&request.profile, request.path));
-    int code = show(&request, &usage);
-    hl_profile_free(request.profile);
-    return code;
+    HL_CALL("show", hl_profile_load(&profile, request.path));
+    request.profile = profile;
+    if (request.by != NULL && !is_column(profile, request.by))
+        return hl_options_refuse(&usage, "--by: '%s' is no column of numbers in the table of heads",
+                                 request.by);
+    if (request.table != NULL)
+        return hl_finish("show", print_table(&request));
+    if (request.common.json)
+        return hl_finish("show", print_screen_json(&request));
+    return request.common.quiet ? HL_EXIT_OK : hl_finish("show", print_screen(&request));
 }

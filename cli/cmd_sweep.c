@@ -144,8 +144,8 @@ static int check_request(sweep_request *request, const hl_usage *usage)
     options->rankers      = request->by != NULL ? request->rankers : NULL;
     options->iterative    = request->again != NULL ? request->iterative : NULL;
     options->memory_bytes = (size_t)(request->memory * 1048576.0);
-    options->seed         = (uint64_t)request->common.seed;
-    options->n_threads    = (int32_t)request->common.n_threads;
+    options->seed         = request->common.seed;
+    options->n_threads    = request->common.n_threads;
     return hl_options_check_table(usage, request->table, request->csv, hl_sweep_table_name, "");
 }
 
@@ -335,13 +335,13 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
         HL_NEED(hl_set_sheet(tables, hl_sweep_table(sweep, hl_sweep_table_name(i))));
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
-    json_t *root = json_pack(
-        "{s:o, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:O, s:O}", "model", hl_value_name(model),
-        "context", (json_int_t)test->context, "windows", (json_int_t)test->n_windows, "scored",
-        (json_int_t)test->n_scored, "nll", dense_loss(sweep), "settings",
-        (json_int_t)test->n_settings, "distinct", (json_int_t)test->n_distinct, "layers_run",
-        (json_int_t)test->n_layers_run, "layers_naive", (json_int_t)test->n_layers_naive, "verdict",
-        verdict, "tables", tables);
+    json_t *root =
+        HL_OBJECT(HL_IS("model", hl_value_name(model)), HL_IS("context", test->context),
+                  HL_IS("windows", test->n_windows), HL_IS("scored", test->n_scored),
+                  HL_IS("nll", dense_loss(sweep)), HL_IS("settings", test->n_settings),
+                  HL_IS("distinct", test->n_distinct), HL_IS("layers_run", test->n_layers_run),
+                  HL_IS("layers_naive", test->n_layers_naive),
+                  HL_IS("verdict", json_incref(verdict)), HL_IS("tables", json_incref(tables)));
     hl_print_json(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     return HL_OK;
 }

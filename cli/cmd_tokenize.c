@@ -223,7 +223,7 @@ static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encod
         json_array_append_new(offsets,
                               json_pack("[I,I]", (json_int_t)span.begin, (json_int_t)span.end));
     }
-    hl_print_json(json_pack("{s:o, s:o, s:o}", "ids", ids, "pieces", pieces, "offsets", offsets),
+    hl_print_json(HL_OBJECT(HL_IS("ids", ids), HL_IS("pieces", pieces), HL_IS("offsets", offsets)),
                   0);
 }
 

@@ -85,16 +85,17 @@ static int check(tokens_command *c, const hl_arguments *rest, const hl_usage *us
 
 static hl_status look(const tokens_command *c, const hl_opened_prompt *opened)
 {
-    HL_HELD(hl_free) char                     *text    = NULL;
-    HL_HELD(hl_token_view_free) hl_token_view *view    = NULL;
-    hl_prompt                                  prompt  = hl_opened_prompt_view(opened);
-    hl_token_view_options                      options = { .heads      = c->chosen.items,
-                                                           .n_heads    = c->chosen.count,
-                                                           .insets     = c->inset.items,
-                                                           .n_insets   = c->inset.count,
-                                                           .beyond_ctx = c->view.beyond,
-                                                           .n_threads = (int32_t)c->common.n_threads };
-    const char                                *output  = c->view.draw.output;
+    HL_HELD(hl_free) char                     *text = NULL;
+    HL_HELD(hl_token_view_free) hl_token_view *view = NULL;
+
+    hl_prompt             prompt  = hl_opened_prompt_view(opened);
+    hl_token_view_options options = { .heads      = c->chosen.items,
+                                      .n_heads    = c->chosen.count,
+                                      .insets     = c->inset.items,
+                                      .n_insets   = c->inset.count,
+                                      .beyond_ctx = c->view.beyond,
+                                      .n_threads  = c->common.n_threads };
+    const char           *output  = c->view.draw.output;
 
     HL_NEED(hl_token_view_new(&view, opened->model, &prompt, &options));
     hl_draw_listen("tokens");

@@ -197,26 +197,21 @@ static void print_failures(const hl_verify_report *report)
 
 /* ------------------------------------------------------------------------ JSON */
 
-static json_t *json_entry(const hl_verify_entry *entry)
-{
-    return json_pack("{s:s, s:s, s:o, s:o, s:b, s:b}", "backend", entry->backend, "output",
-                     entry->output, "error", hl_value_number(entry->error), "tolerance",
-                     hl_value_number(entry->tolerance), "relative", entry->relative, "passed",
-                     entry->passed);
-}
-
 static json_t *json_report(const hl_verify_report *report)
 {
     json_t *outputs = json_array();
 
-    for (size_t i = 0; i < report->n_entries; i++)
-        json_array_append_new(outputs, json_entry(&report->entries[i]));
-    json_t *root = json_pack("{s:o, s:b, s:o}", "case", hl_value_name(report->name), "passed",
-                             report->passed, "outputs", outputs);
-
-    if (report->max_score > 0.0)
-        json_object_set_new(root, "max_score", hl_value_number(report->max_score));
-    return root;
+    for (size_t i = 0; i < report->n_entries; i++) {
+        const hl_verify_entry *entry = &report->entries[i];
+        json_array_append_new(
+            outputs, HL_OBJECT(HL_IS("backend", entry->backend), HL_IS("output", entry->output),
+                               HL_IS("error", entry->error), HL_IS("tolerance", entry->tolerance),
+                               HL_IS("relative", entry->relative), HL_IS("passed", entry->passed)));
+    }
+    return HL_OBJECT(
+        HL_IS("case", hl_value_name(report->name)), HL_IS("passed", report->passed),
+        HL_IS("outputs", outputs),
+        HL_IS("max_score", report->max_score > 0.0 ? hl_value_number(report->max_score) : NULL));
 }
 
 static void print_json(const verify_printer *printer)
@@ -225,11 +220,11 @@ static void print_json(const verify_printer *printer)
 
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         json_array_append_new(backends, json_string(*backend));
-    hl_print_json(json_pack("{s:b, s:I, s:I, s:I, s:o, s:o}", "passed",
-                            printer->n_failed + printer->n_unread == 0, "n_cases",
-                            (json_int_t)printer->n_cases, "n_failed", (json_int_t)printer->n_failed,
-                            "n_unread", (json_int_t)printer->n_unread, "backends", backends,
-                            "cases", json_incref(printer->json)),
+    hl_print_json(HL_OBJECT(HL_IS("passed", (bool)(printer->n_failed + printer->n_unread == 0)),
+                            HL_IS("n_cases", printer->n_cases),
+                            HL_IS("n_failed", printer->n_failed),
+                            HL_IS("n_unread", printer->n_unread), HL_IS("backends", backends),
+                            HL_IS("cases", json_incref(printer->json))),
                   JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 }
 
@@ -277,10 +272,10 @@ static void print_unread(verify_printer *printer, const char *path, hl_status st
 {
     printer->n_unread++;
     if (printer->style == STYLE_JSON)
-        json_array_append_new(printer->json,
-                              json_pack("{s:o, s:b, s:s, s:s}", "file", hl_value_name(path),
-                                        "passed", 0, "status", hl_status_name(status), "error",
-                                        hl_error_message()));
+        json_array_append_new(printer->json, HL_OBJECT(HL_IS("file", hl_value_name(path)),
+                                                       HL_IS("passed", (bool)false),
+                                                       HL_IS("status", hl_status_name(status)),
+                                                       HL_IS("error", hl_error_message())));
 }
 
 static void print_summary(const verify_printer *printer)
@@ -466,7 +461,7 @@ int hl_command_verify(int argc, char **argv)
     hl_verify_options options = {
         .backend       = request.backend,
         .write_path    = request.write_path,
-        .n_threads     = (int32_t)request.common.n_threads,
+        .n_threads     = request.common.n_threads,
         .expected_path = request.expected_path,
         .n_chunk       = request.n_chunk,
         .decode        = request.decode,

@@ -92,34 +92,19 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
     return code == HL_EXIT_DONE ? HL_EXIT_OK : code;
 }
 
-static void complain(const char *command, const char *format, va_list arguments)
+int hl_give_up(int code, const char *command, const char *format, ...)
 {
-    char text[4096]; /* not from the heap: it may be that memory is out */
-    char shown[2 * sizeof text];
+    char    text[4096]; /* not from the heap: it may be that memory is out */
+    char    shown[2 * sizeof text];
+    va_list arguments;
 
+    va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     hl_printable(shown, sizeof shown, text, strlen(text), HL_PRINTABLE_LINE);
     fflush(stdout); /* so that the two streams stay in order on a terminal */
     fprintf(stderr, "headlight%s%s: %s\n", command != NULL ? " " : "",
             command != NULL ? command : "", shown);
-}
-
-void hl_complain(const char *command, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    complain(command, format, arguments);
-    va_end(arguments);
-}
-
-int hl_give_up(int code, const char *command, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    complain(command, format, arguments);
-    va_end(arguments);
     return code;
 }
 

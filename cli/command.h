@@ -59,12 +59,11 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv);
 
 /* -------------------------------------------------------------------- failing */
 
-/* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL. */
-void hl_complain(const char *command, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-/* The same; returns `code`. */
+/* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL; returns `code`. */
 int hl_give_up(int code, const char *command, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same where work goes on. */
+#define hl_complain(...) ((void)hl_give_up(HL_EXIT_OK, __VA_ARGS__))
 
 /* The exit status for what a call of the library returned, after a complaint unless it is HL_OK. */
 int hl_finish(const char *command, hl_status status);

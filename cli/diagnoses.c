@@ -243,10 +243,9 @@ static json_t *json_heads(const hl_diagnosis *item)
     json_t *heads = json_array();
 
     for (int64_t i = 0; i < item->n_heads; i++)
-        json_array_append_new(heads, json_pack("{s:I, s:I, s:o}", "layer",
-                                               (json_int_t)item->heads[i].layer, "head",
-                                               (json_int_t)item->heads[i].head, "value",
-                                               hl_value_number(item->heads[i].value)));
+        json_array_append_new(heads, HL_OBJECT(HL_IS("layer", item->heads[i].layer),
+                                               HL_IS("head", item->heads[i].head),
+                                               HL_IS("value", item->heads[i].value)));
     return heads;
 }
 
@@ -258,13 +257,14 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
         const hl_diagnosis *item = &found->items[i];
 
         json_array_append_new(
-            items, json_pack("{s:s, s:s, s:s, s:o, s:o, s:b, s:s, s:s, s:s, s:o, s:s, s:s, s:s}",
-                             "name", item->name, "verdict", hl_verdict_name(item->verdict), "rule",
-                             item->rule, "value", hl_value_number(item->value), "threshold",
-                             hl_value_number(item->threshold), "below", item->below, "evidence",
-                             item->evidence, "source", item->source, "finding", item->finding,
-                             "heads", json_heads(item), "against", item->against, "mitigation",
-                             item->mitigation, "measure", item->measure));
+            items,
+            HL_OBJECT(HL_IS("name", item->name), HL_IS("verdict", hl_verdict_name(item->verdict)),
+                      HL_IS("rule", item->rule), HL_IS("value", item->value),
+                      HL_IS("threshold", item->threshold), HL_IS("below", item->below),
+                      HL_IS("evidence", item->evidence), HL_IS("source", item->source),
+                      HL_IS("finding", item->finding), HL_IS("heads", json_heads(item)),
+                      HL_IS("against", item->against), HL_IS("mitigation", item->mitigation),
+                      HL_IS("measure", item->measure)));
     }
     return items;
 }

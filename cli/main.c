@@ -71,9 +71,9 @@ static int print_version_json(void)
 
     for (const char *const *name = hl_backend_names(); *name != NULL; name++)
         json_array_append_new(backends, json_string(*name));
-    return hl_print_json(json_pack("{s:s, s:s, s:o, s:s}", "version", hl_version(), "build",
-                                   hl_build_info(), "backends", backends, "backend",
-                                   hl_backend_name()),
+    return hl_print_json(HL_OBJECT(HL_IS("version", hl_version()), HL_IS("build", hl_build_info()),
+                                   HL_IS("backends", backends),
+                                   HL_IS("backend", hl_backend_name())),
                          JSON_INDENT(1));
 }
 

@@ -349,14 +349,16 @@ static int limit_memory(const hl_usage *usage, const char *asked)
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv)
 {
+    int64_t     n_threads  = 0;
+    int64_t     seed       = 0;
     const char *max_memory = NULL;
     const char *color      = NULL;
     bool        help       = false;
     hl_option   shared[]   = {
             HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
             HL_FLAG("quiet", 'q', &common->quiet, "print errors only"),
-            HL_INT("threads", 0, &common->n_threads, "N", "use N threads (all cores)", 1, 1024),
-            HL_INT("seed", 0, &common->seed, "N", "for whatever is random (0)", 0, INT64_MAX),
+            HL_INT("threads", 0, &n_threads, "N", "use N threads (all cores)", 1, 1024),
+            HL_INT("seed", 0, &seed, "N", "for whatever is random (0)", 0, INT64_MAX),
             HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
                       "where to compute (cpu); cuda is in bf16"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
@@ -374,7 +376,9 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         print_rows("shared", usage->command, shared);
         return HL_EXIT_DONE;
     }
-    int code = parse_all(out, &p);
+    int code          = parse_all(out, &p);
+    common->n_threads = (int32_t)n_threads;
+    common->seed      = (uint64_t)seed;
     if (color != NULL)
         hl_terminal_choose(color);
     if (help) { /* also beside a mistake: who asks for help gets it */

@@ -83,8 +83,8 @@ typedef struct hl_usage {
 typedef struct hl_common {
     bool        json;
     bool        quiet;
-    int64_t     n_threads; /* 0: all cores */
-    int64_t     seed;
+    int32_t     n_threads; /* 0: all cores */
+    uint64_t    seed;
     const char *device; /* "cpu", or what hl_device_select was given */
 } hl_common;
 

@@ -38,7 +38,7 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     corpus->n_inputs = n_texts > 0 ? (size_t)n_texts : 0;
     corpus->types    = arguments->types.items;
     corpus->n_types  = (size_t)arguments->types.count;
-    corpus->seed     = (uint64_t)common->seed;
+    corpus->seed     = common->seed;
     if (arguments->format != NULL)
         corpus->format = strcmp(arguments->format, "jsonl") == 0 ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
     if (n_texts > 0 && corpus->token_ids != NULL)

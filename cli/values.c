@@ -2,6 +2,7 @@
 #include "values.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -204,6 +205,38 @@ const char *hl_grouped(int64_t number)
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column)
 {
     return hl_sheet_number(table, row, hl_sheet_find(table, column));
+}
+
+json_t *hl_object(const char *key, ...)
+{
+    json_t *object = json_object();
+    va_list pairs;
+
+    va_start(pairs, key);
+    for (; key != NULL; key = va_arg(pairs, const char *))
+        json_object_set_new(object, key, va_arg(pairs, json_t *));
+    va_end(pairs);
+    return object;
+}
+
+json_t *hl_value_bool(bool value)
+{
+    return json_boolean(value);
+}
+
+json_t *hl_value_size(size_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+json_t *hl_value_string(const char *text)
+{
+    return text != NULL ? json_string(text) : json_null();
+}
+
+json_t *hl_value_itself(json_t *value)
+{
+    return value;
 }
 
 json_t *hl_value_number(double value)

@@ -66,6 +66,26 @@ const char *hl_grouped(int64_t number);
 /* By the name of its column; NaN where there is no such column or no number. */
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 
+/* An object:
+ *
+ *     HL_OBJECT(HL_IS("scored", nll->n_scored), HL_IS("mean", nll->mean))
+ *
+ * Values are whole numbers, doubles, truth values, UTF-8 (NULL: null) or JSON's own, which goes over to
+ * the object; where that is NULL there is no such member. */
+#define HL_OBJECT(...) hl_object(__VA_ARGS__, (const char *)NULL)
+/* clang-format off */
+#define HL_IS(key, value)                                                                          \
+    (key), _Generic((value), bool: hl_value_bool, int: json_integer, long: json_integer,           \
+                    long long: json_integer, size_t: hl_value_size, double: hl_value_number,       \
+                    char *: hl_value_string, const char *: hl_value_string,                        \
+                    json_t *: hl_value_itself)(value)
+/* clang-format on */
+
+json_t *hl_object(const char *key, ...);
+json_t *hl_value_bool(bool value);
+json_t *hl_value_size(size_t value);
+json_t *hl_value_string(const char *text);
+json_t *hl_value_itself(json_t *value);
 /* JSON has neither NaN nor infinities: null. */
 json_t *hl_value_number(double value);
 /* A string of any bytes; NULL when memory is out. */
