@@ -7,6 +7,7 @@
 #include <cairo.h>
 #include <string.h>
 
+#include "render/canvas_backend.h"
 #include "render/figure.h"
 
 static inline bool boxes_touch(hl_box a, hl_box b)
@@ -18,28 +19,28 @@ static inline bool boxes_touch(hl_box a, hl_box b)
 /* No text leaves the page, and none touches another. */
 static inline void check_texts(const hl_canvas *canvas, const char *name)
 {
-    hl_box page = hl_canvas_page_box(canvas);
+    hl_box page = { 0.0, 0.0, canvas->width, canvas->height };
 
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
-        hl_box box = hl_canvas_text_box(canvas, i);
+    for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++) {
+        hl_box box = canvas->texts[i].box;
         if (box.x < 0.0 || box.y < 0.0 || box.x + box.width > page.width ||
             box.y + box.height > page.height)
-            fail_msg("%s: '%s' leaves the page", name, hl_canvas_text_at(canvas, i));
+            fail_msg("%s: '%s' leaves the page", name, canvas->texts[i].text);
         for (int64_t k = 0; k < i; k++) {
-            if (boxes_touch(box, hl_canvas_text_box(canvas, k)))
-                fail_msg("%s: '%s' touches '%s'", name, hl_canvas_text_at(canvas, i),
-                         hl_canvas_text_at(canvas, k));
+            if (boxes_touch(box, canvas->texts[k].box))
+                fail_msg("%s: '%s' touches '%s'", name, canvas->texts[i].text,
+                         canvas->texts[k].text);
         }
     }
-    assert_true(hl_canvas_n_texts(canvas) > 4);
+    assert_true((int64_t)canvas->n_texts > 4);
 }
 
 /* Where a text was placed; the test fails if it was not. */
 static inline hl_box box_of(const hl_canvas *canvas, const char *text)
 {
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++) {
-        if (strcmp(hl_canvas_text_at(canvas, i), text) == 0)
-            return hl_canvas_text_box(canvas, i);
+    for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++) {
+        if (strcmp(canvas->texts[i].text, text) == 0)
+            return canvas->texts[i].box;
     }
     fail_msg("'%s' is nowhere", text);
     return (hl_box){ 0 };

@@ -104,8 +104,8 @@ static void test_names(void **state)
     check_texts(canvas, "names");
     double middle = box_of(canvas, "middle").y, upper = box_of(canvas, "upper").y;
     assert_true(upper < middle - 5.0 && upper > middle - 20.0);
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++)
-        n_cut += strstr(hl_canvas_text_at(canvas, i), "\u2026") != NULL;
+    for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
+        n_cut += strstr(canvas->texts[i].text, "\u2026") != NULL;
     assert_int_equal(n_cut, 1);
     hl_canvas_close(canvas);
 }

@@ -132,13 +132,13 @@ static void test_order(void **state)
     static const char *const labels[] = { "emb", "0", "1", "2" };
     for (int i = 1; i < 4; i++)
         assert_true(box_of(canvas, labels[i]).y < box_of(canvas, labels[i - 1]).y);
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++)
-        assert_string_not_equal(hl_canvas_text_at(canvas, i), "3");
+    for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
+        assert_string_not_equal(canvas->texts[i].text, "3");
     /* Guess 0 is words[1]; cut, since it is long. */
     int n_cut = 0;
-    for (int64_t i = 0; i < hl_canvas_n_texts(canvas); i++)
-        n_cut += strncmp(hl_canvas_text_at(canvas, i), "\u00b7inc", 5) == 0 &&
-                 strstr(hl_canvas_text_at(canvas, i), "\u2026") != NULL;
+    for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
+        n_cut += strncmp(canvas->texts[i].text, "\u00b7inc", 5) == 0 &&
+                 strstr(canvas->texts[i].text, "\u2026") != NULL;
     assert_int_equal(n_cut, 2); /* as guess and as token */
     hl_canvas_close(canvas);
     unmake(view);

@@ -171,12 +171,12 @@ static void test_labels(void **state)
     for (int i = 0; i < 12; i++) {
         hl_box box      = { 0 };
         int    n_labels = 0;
-        for (int64_t k = 0; k < hl_canvas_n_texts(canvas); k++) {
-            const char *text = hl_canvas_text_at(canvas, k);
+        for (int64_t k = 0; k < (int64_t)canvas->n_texts; k++) {
+            const char *text = canvas->texts[k].text;
             /* Long ones are cut. */
             if (strcmp(text, words[i]) == 0 || (i == 5 && strncmp(text, "\u00b7incomp", 8) == 0 &&
                                                 strstr(text, "\u2026") != NULL)) {
-                box = n_labels == 0 ? hl_canvas_text_box(canvas, k) : box;
+                box = n_labels == 0 ? canvas->texts[k].box : box;
                 n_labels++;
             }
         }

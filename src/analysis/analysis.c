@@ -492,15 +492,6 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
 static const char cluster_columns[] =
     "cluster:i heads:i typical:t type:t fair:2 first:2 previous:2 band:2 members:t";
 
-static hl_head_kind commonest(const int64_t kinds[HL_N_HEAD_KINDS])
-{
-    int best = 0;
-
-    for (int kind = 1; kind < HL_N_HEAD_KINDS; kind++)
-        best = kinds[kind] > kinds[best] ? kind : best;
-    return (hl_head_kind)best;
-}
-
 /* A quantity that was not measured of one head is not known of the cluster: NaN spreads. */
 static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
                              const hl_profile *profile, int64_t cluster)
@@ -527,11 +518,14 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
                      hl_head_name(name, layer, head));
     }
     HL_NEED(hl_text_finish(&list, &members));
+    int commonest = 0;
+    for (int kind = 1; kind < HL_N_HEAD_KINDS; kind++)
+        commonest = kinds[kind] > kinds[commonest] ? kind : commonest;
     int64_t medoid = clusters->medoids[cluster];
     double  n      = (double)count;
     hl_sheet_put_ints(table, cluster, count);
     hl_sheet_put_text(table, "%s", hl_head_name(name, medoid / n_heads, medoid % n_heads));
-    hl_sheet_put_text(table, "%s", hl_head_kind_name(commonest(kinds)));
+    hl_sheet_put_text(table, "%s", hl_head_kind_name((hl_head_kind)commonest));
     hl_sheet_put_reals(table, fair / n, first / n, previous / n, band / n);
     hl_sheet_put_text(table, "%s", list);
     return HL_OK;
@@ -620,20 +614,10 @@ const char *hl_analysis_summary(size_t index)
     return index < N_ANALYSES ? analyses[index].summary : NULL;
 }
 
-/* What every table says at its end: what it was measured on. */
-static void add_facts(hl_sheet *table, const hl_profile *profile)
-{
-    const char *context = hl_profile_setting(profile, "context");
-
-    if (context != NULL)
-        hl_sheet_fact_text(table, "context", "%s", context);
-    hl_sheet_fact_real(table, "sequences", (double)hl_profile_all_sequences(profile));
-    hl_sheet_fact_real(table, "tokens", (double)hl_profile_n_tokens(profile));
-}
-
 hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name,
                      const hl_analysis_options *options)
 {
+    const char                        *context  = hl_profile_setting(profile, "context");
     const hl_analysis_options          defaults = { 0 };
     HL_CLOSED(hl_sheet_free) hl_sheet *table    = NULL;
 
@@ -643,7 +627,11 @@ hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name
             continue;
         HL_NEED(hl_sheet_new(&table, analyses[i].name, analyses[i].title, analyses[i].columns));
         HL_NEED(analyses[i].fill(table, profile, options != NULL ? options : &defaults));
-        add_facts(table, profile);
+        /* What every table says at its end: what it was measured on. */
+        if (context != NULL)
+            hl_sheet_fact_text(table, "context", "%s", context);
+        hl_sheet_fact_real(table, "sequences", (double)hl_profile_all_sequences(profile));
+        hl_sheet_fact_real(table, "tokens", (double)hl_profile_n_tokens(profile));
         return hl_sheet_hand_over(out, hl_taken(&table), HL_OK);
     }
     return hl_fail(HL_BAD_ARGUMENT, "no table is called '%s'", name);

@@ -83,22 +83,16 @@ static void join(ward *w, int64_t a, int64_t b)
     w->sizes[b] = 0;
 }
 
-static int64_t first_group(const ward *w)
-{
-    int64_t group = 0;
-
-    while (w->sizes[group] == 0)
-        group++;
-    return group;
-}
-
 static void join_all(hl_merge *out, ward *w)
 {
     int64_t length = 0; /* of the chain */
+    int64_t first  = 0; /* where groups may be left: a chain may begin with any */
 
     for (int64_t n_done = 0; n_done < w->n - 1;) {
+        while (w->sizes[first] == 0)
+            first++;
         if (length == 0)
-            w->chain[length++] = first_group(w);
+            w->chain[length++] = first;
         int64_t last     = w->chain[length - 1];
         int64_t previous = length > 1 ? w->chain[length - 2] : -1;
         int64_t next     = nearest_group(w, last, previous);
@@ -261,17 +255,6 @@ hl_status hl_adjusted_rand(double *out, const int32_t *a, const int32_t *b, int6
 
 /* ---------------------------------------------------------------- stability */
 
-/* The first n_kept of `order` (n) become points drawn at random. */
-static void draw_points(int64_t *order, int64_t n, int64_t n_kept, hl_random *random)
-{
-    for (int64_t i = 0; i < n_kept; i++) {
-        int64_t j    = i + hl_random_below(random, n - i);
-        int64_t held = order[i];
-        order[i]     = order[j];
-        order[j]     = held;
-    }
-}
-
 hl_status hl_cluster_stability(hl_stability *out, const float *distances, const int32_t *labels,
                                int64_t n, int64_t n_groups, int64_t n_trials, uint64_t seed)
 {
@@ -295,7 +278,12 @@ hl_status hl_cluster_stability(hl_stability *out, const float *distances, const 
     for (int64_t trial = 0; trial < n_trials; trial++) {
         double agreement = NAN;
 
-        draw_points(order, n, n_kept, &random);
+        for (int64_t i = 0; i < n_kept; i++) {
+            int64_t j    = i + hl_random_below(&random, n - i);
+            int64_t held = order[i];
+            order[i]     = order[j];
+            order[j]     = held;
+        }
         for (int64_t i = 0; i < n_kept; i++) {
             found[n_kept + i] = labels[order[i]];
             for (int64_t j = 0; j < n_kept; j++)
@@ -347,17 +335,6 @@ static void relax(matching *m, int64_t row, double so_far, int64_t via)
     }
 }
 
-static int64_t nearest_column(const matching *m)
-{
-    int64_t nearest = -1;
-
-    for (int64_t column = 0; column < m->n_columns; column++) {
-        if (!m->reached[column] && (nearest < 0 || m->distance[column] < m->distance[nearest]))
-            nearest = column;
-    }
-    return nearest;
-}
-
 /* The free column that is cheapest to reach from the row. */
 static int64_t find_free(matching *m, int64_t row)
 {
@@ -367,11 +344,16 @@ static int64_t find_free(matching *m, int64_t row)
     }
     relax(m, row, 0.0, -1);
     for (;;) {
-        int64_t column     = nearest_column(m);
-        m->reached[column] = true;
-        if (m->row_of[column] < 0)
-            return column;
-        relax(m, m->row_of[column], m->distance[column], column);
+        int64_t nearest = -1;
+
+        for (int64_t column = 0; column < m->n_columns; column++) {
+            if (!m->reached[column] && (nearest < 0 || m->distance[column] < m->distance[nearest]))
+                nearest = column;
+        }
+        m->reached[nearest] = true;
+        if (m->row_of[nearest] < 0)
+            return nearest;
+        relax(m, m->row_of[nearest], m->distance[nearest], nearest);
     }
 }
 

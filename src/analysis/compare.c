@@ -543,14 +543,6 @@ static hl_status check_shapes(const hl_profile *a, const hl_profile *b)
     return HL_OK;
 }
 
-static bool same_model(const hl_profile *a, const hl_profile *b)
-{
-    const char *left  = hl_profile_setting(a, "model");
-    const char *right = hl_profile_setting(b, "model");
-
-    return left != NULL && right != NULL && strcmp(left, right) == 0;
-}
-
 hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile *b,
                      const hl_analysis_options *options)
 {
@@ -567,7 +559,7 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
     HL_NEED(find_shared(&two));
     HL_NEED(HL_ALLOC_ZEROED(&result, 1));
     result->n_shared   = two.n_shared;
-    result->same_model = same_model(a, b);
+    result->same_model = hl_same_setting(a, b, "model");
     result->kind       = two.n_shared > 0     ? HL_COMPARE_SAME_TOKENS
                          : result->same_model ? HL_COMPARE_TWO_TEXTS
                                               : HL_COMPARE_APART;

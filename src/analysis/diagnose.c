@@ -118,17 +118,6 @@ void hl_examination_say_broken(const hl_examination *e, hl_text *text)
                      (long long)e->n_broken);
 }
 
-static void count_heads(hl_examination *e)
-{
-    HL_EACH_HEAD(e->profile, layer, head)
-    {
-        bool sound = hl_head_is_sound(e->profile, layer, head);
-
-        e->n_counted += sound;
-        e->n_broken += !sound && hl_profile_broken(e->profile, layer, head) > 0;
-    }
-}
-
 hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how)
 {
     e->result->verdict = HL_VERDICT_NOT_RUN;
@@ -370,17 +359,6 @@ static hl_status diagnose_sinks(hl_examination *e)
 
 /* ------------------------------------------------------------------- broken */
 
-static void say_where(hl_examination *e, const hl_shown_by *at)
-{
-    int64_t document = 0, token = 0;
-
-    hl_text_addf(&e->finding, "L%lldH%lld: %.0f rows", (long long)at->layer, (long long)at->head,
-                 at->value);
-    if (hl_profile_broken_place(&document, &token, e->profile, at->layer, at->head))
-        hl_text_addf(&e->finding, ", the first in document %lld at token %lld", (long long)document,
-                     (long long)token);
-}
-
 static hl_status diagnose_broken(hl_examination *e)
 {
     hl_diagnosis *result = e->result;
@@ -416,8 +394,14 @@ static hl_status diagnose_broken(hl_examination *e)
         hl_text_addf(&e->finding, "%.0f rows are not finite; %lld heads have no valid row", total,
                      (long long)n_dead);
     if (result->n_heads > 0) {
-        hl_text_addf(&e->finding, "; ");
-        say_where(e, &result->heads[0]);
+        const hl_shown_by *at       = &result->heads[0];
+        int64_t            document = 0, token = 0;
+
+        hl_text_addf(&e->finding, "; L%lldH%lld: %.0f rows", (long long)at->layer,
+                     (long long)at->head, at->value);
+        if (hl_profile_broken_place(&document, &token, e->profile, at->layer, at->head))
+            hl_text_addf(&e->finding, ", the first in document %lld at token %lld",
+                         (long long)document, (long long)token);
     }
     return HL_OK;
 }
@@ -510,7 +494,13 @@ hl_status hl_diagnose(hl_diagnoses **out, const hl_profile *profile, const hl_pr
     hl_examination frame = { .profile = profile, .before = before, .thresholds = thresholds };
 
     *out = NULL;
-    count_heads(&frame);
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        bool sound = hl_head_is_sound(profile, layer, head);
+
+        frame.n_counted += sound;
+        frame.n_broken += !sound && hl_profile_broken(profile, layer, head) > 0;
+    }
     HL_NEED(HL_ALLOC_ZEROED(&found, 1));
     for (size_t i = 0; i < HL_N_DIAGNOSES; i++)
         HL_NEED(examine(&found->items[i], i, &frame));

@@ -1,7 +1,6 @@
 /* diagnose_entropy.c - collapse, overload, locking, and a flat profile. */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
@@ -38,14 +37,6 @@ static split split_heads(const hl_examination *e)
     return counts;
 }
 
-static bool same_context(const hl_profile *a, const hl_profile *b)
-{
-    const char *left  = hl_profile_setting(a, "context");
-    const char *right = hl_profile_setting(b, "context");
-
-    return left != NULL && right != NULL && strcmp(left, right) == 0;
-}
-
 /* How far the mean fell since `before`, in robust standard deviations of its sequences; NaN where
  * that cannot be said, with the reason in `against`. */
 static hl_status find_fall(double *out, hl_examination *e)
@@ -53,7 +44,7 @@ static hl_status find_fall(double *out, hl_examination *e)
     hl_level before, now;
 
     *out = NAN;
-    if (!same_context(e->profile, e->before)) {
+    if (!hl_same_setting(e->profile, e->before, "context")) {
         hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
         return HL_OK;
     }
@@ -331,16 +322,6 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
     return HL_OK;
 }
 
-/* The stillest window's mean change. */
-static double least_change(const decoded *text, int64_t length)
-{
-    double least = NAN;
-
-    for (int64_t first = 0; first + length <= text->n_tokens; first++)
-        least = fmin(least, hl_mean(text->change + first, length));
-    return least;
-}
-
 /* Heads whose own rows were still in the window of these tokens. */
 static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t length)
 {
@@ -371,7 +352,9 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
                  (long long)(2 * length + 1));
         return hl_examination_not_run(e, needs, how);
     }
-    e->result->value   = found.locked ? found.change : least_change(text, length);
+    e->result->value = found.change;
+    for (int64_t first = 0; !found.locked && first + length <= text->n_tokens; first++)
+        e->result->value = fmin(e->result->value, hl_mean(text->change + first, length));
     e->result->verdict = found.locked ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     if (!found.locked) {
         hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
@@ -422,24 +405,18 @@ hl_status hl_diagnose_locking(hl_examination *e)
 
 /* --------------------------------------------------------------------- flat */
 
-/* The least influential block; -1 where none was measured. */
-static int64_t idlest_block(const hl_profile *profile)
-{
-    int64_t idlest = -1;
-
-    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
-        double influence = hl_profile_block_influence(profile, layer);
-        if (!isnan(influence) &&
-            (idlest < 0 || influence < hl_profile_block_influence(profile, idlest)))
-            idlest = layer;
-    }
-    return idlest;
-}
-
 static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
 {
-    int64_t idlest = idlest_block(e->profile);
+    int64_t idlest = -1; /* the least influential block */
+    double  least  = NAN;
 
+    for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
+        double influence = hl_profile_block_influence(e->profile, layer);
+        if (influence < least || (isnan(least) && !isnan(influence))) {
+            least  = influence;
+            idlest = layer;
+        }
+    }
     hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error of a layer %.4f",
                  shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
     if (shape->minimum >= 0)
@@ -447,8 +424,8 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
     if (!isnan(shape->spearman))
         hl_text_addf(&e->against, "Rank correlation with depth %.2f. ", shape->spearman);
     if (idlest >= 0)
-        hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.",
-                     hl_profile_block_influence(e->profile, idlest), (long long)idlest);
+        hl_text_addf(&e->against, "Least block influence: %.3f in layer %lld.", least,
+                     (long long)idlest);
     else
         hl_text_addf(&e->against, "Block influence was not measured.");
 }

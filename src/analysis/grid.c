@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/numbers.h"
 #include "base/memory.h"
@@ -16,6 +17,14 @@ const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t h
 {
     snprintf(room, HL_HEAD_NAME_BYTES, "L%lldH%lld", (long long)layer, (long long)head);
     return room;
+}
+
+bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)
+{
+    const char *left  = hl_profile_setting(a, key);
+    const char *right = hl_profile_setting(b, key);
+
+    return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
 double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,

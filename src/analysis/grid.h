@@ -32,6 +32,9 @@ double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl
     for (int64_t layer = 0; (layer) < hl_profile_n_layers(profile); (layer)++)                     \
         for (int64_t head = 0; (head) < hl_profile_heads_of(profile, layer); (head)++)
 
+/* Do both profiles have the setting, and the same value of it? */
+bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key);
+
 /* How many places a grid has. */
 static inline int64_t hl_grid_size(const hl_profile *profile)
 {

@@ -33,12 +33,6 @@ static const struct rule {
     { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_FAIR, 0.7, "fair entropy" },
 };
 
-/* Does the head look at few keys? */
-static bool is_sharp(const hl_profile *profile, int64_t layer, int64_t head)
-{
-    return hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5) < 0.5;
-}
-
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
 {
     if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
@@ -46,7 +40,9 @@ hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t h
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         double value = hl_head_number(profile, layer, head, rules[i].from, rules[i].which);
 
-        if (rules[i].kind == HL_HEAD_SPECIALIST && !is_sharp(profile, layer, head))
+        /* A specialist looks at few keys. */
+        if (rules[i].kind == HL_HEAD_SPECIALIST &&
+            !(hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5) < 0.5))
             continue;
         if (value >= rules[i].threshold) /* not where it is NaN: not measured */
             return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
@@ -110,44 +106,20 @@ static void keep_column(features *f, int group)
         keep_column(f, group);                                                                     \
     } while (0)
 
-/* The mean entropy of a head in a position bucket as a share of the largest that any head has
- * there. */
-static double share_at(const features *f, int64_t bucket, double largest, int64_t layer,
-                       int64_t head)
-{
-    double mean = hl_profile_by_position(f->profile, layer, head, bucket, HL_Q_ENTROPY).mean;
-
-    return largest > 0.0 ? mean / largest : NAN;
-}
-
-static double largest_at(const features *f, int64_t bucket)
-{
-    int64_t n_heads = hl_profile_n_heads(f->profile);
-    double  largest = NAN;
-
-    for (int64_t i = 0; i < f->n_heads; i++) /* fmax passes NaN over */
-        largest = fmax(largest, hl_profile_by_position(f->profile, f->places[i] / n_heads,
-                                                       f->places[i] % n_heads, bucket, HL_Q_ENTROPY)
-                                    .mean);
-    return largest;
-}
-
-/* At most so many columns. */
-static int64_t most_columns(const hl_profile *profile)
-{
-    int64_t n_types = hl_profile_n_types(profile);
-
-    return hl_profile_n_buckets(profile) + n_types + n_types * n_types + 2 * HL_N_PATTERN_METRICS;
-}
-
 static void fill_features(features *f)
 {
     const hl_profile *p       = f->profile;
     int64_t           n_types = hl_profile_n_types(p);
 
+    /* The mean entropy in a position bucket, as a share of the largest that any head has there. */
     for (int64_t b = 0; b < hl_profile_n_buckets(p); b++) {
-        double largest = largest_at(f, b);
-        FILL_COLUMN(f, 0, share_at(f, b, largest, layer, head));
+        double largest = NAN;
+
+        HL_EACH_HEAD(p, layer, head) /* fmax passes NaN over */
+        largest = fmax(largest, hl_profile_by_position(p, layer, head, b, HL_Q_ENTROPY).mean);
+        if (largest > 0.0)
+            FILL_COLUMN(f, 0,
+                        hl_profile_by_position(p, layer, head, b, HL_Q_ENTROPY).mean / largest);
     }
     for (int64_t t = 0; t < n_types; t++)
         FILL_COLUMN(f, 1, hl_profile_by_type(p, layer, head, t, HL_Q_FAIR).mean);
@@ -279,7 +251,10 @@ hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile
     clusters->silhouette = NAN;
     clusters->stability  = (hl_stability){ NAN, NAN };
     HL_NEED(find_heads(clusters, profile));
-    HL_NEED(HL_ALLOC(&columns, (size_t)(most_columns(profile) * clusters->n_heads)));
+    int64_t n_types = hl_profile_n_types(profile);
+    int64_t most    = hl_profile_n_buckets(profile) + n_types + n_types * n_types +
+                   2 * HL_N_PATTERN_METRICS; /* columns */
+    HL_NEED(HL_ALLOC(&columns, (size_t)(most * clusters->n_heads)));
     features f = { profile, clusters->places, clusters->n_heads, columns, 0, { 0 } };
     fill_features(&f);
     HL_NEED(make_points(&points, &f));

@@ -52,13 +52,6 @@ const char *hl_signal_name(hl_signal signal)
 
 /* ---------------------------------------------------------------------- spans */
 
-static bool is_name(const char *name, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return strcmp(name, path) == 0 || (slash != NULL && strcmp(name, slash + 1) == 0);
-}
-
 static hl_status find_trace(size_t *out, const judging *j, const hl_label *label)
 {
     *out = 0;
@@ -68,7 +61,10 @@ static hl_status find_trace(size_t *out, const judging *j, const hl_label *label
         return hl_fail(HL_BAD_INPUT, "%s:%lld: there are %zu traces, and no 'trace' says which",
                        j->labels->where, (long long)label->line, j->n_traces);
     for (; *out < j->n_traces; ++*out) {
-        if (is_name(label->trace, j->names[*out]))
+        const char *slash = strrchr(j->names[*out], '/');
+
+        if (strcmp(label->trace, j->names[*out]) == 0 ||
+            (slash != NULL && strcmp(label->trace, slash + 1) == 0))
             return HL_OK;
     }
     return hl_fail(HL_BAD_INPUT, "%s:%lld: no trace is called '%.100s'", j->labels->where,
@@ -267,19 +263,16 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
 }
 
 /* Texts go to folds whole, if there are enough of them; else runs of spans do. */
-static void deal_folds(judging *j, bool by_text)
-{
-    for (int64_t i = 0; i < j->count; i++)
-        j->folds[i] =
-            by_text ? j->texts[i] % j->options.n_folds : i * j->options.n_folds / j->count;
-}
-
 static hl_status judge_models(hl_judgement *out, judging *j)
 {
+    int64_t n_folds = j->options.n_folds;
+
     out->n_heads = drop_missing(j);
-    out->n_folds = j->options.n_folds;
-    deal_folds(j, (int64_t)j->n_traces >= j->options.n_folds);
-    for (int64_t fold = 0; fold < j->options.n_folds; fold++) {
+    out->n_folds = n_folds;
+    for (int64_t i = 0; i < j->count; i++)
+        j->folds[i] =
+            (int64_t)j->n_traces >= n_folds ? j->texts[i] % n_folds : i * n_folds / j->count;
+    for (int64_t fold = 0; fold < n_folds; fold++) {
         HL_NEED(judge_fold(j, HL_SIGNAL_HEADS, fold, out->n_heads));
         HL_NEED(judge_fold(j, HL_SIGNAL_BOTH, fold, out->n_heads));
     }

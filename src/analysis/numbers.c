@@ -99,16 +99,6 @@ static int compare_ranked(const void *left, const void *right)
     return compare_numbers(&((const ranked *)left)->value, &((const ranked *)right)->value);
 }
 
-/* Equal values stand side by side from `first` on: the index behind the last of them. */
-static int64_t end_of_ties(const ranked *items, int64_t first, int64_t count)
-{
-    int64_t end = first + 1;
-
-    while (end < count && items[end].value == items[first].value)
-        end++;
-    return end;
-}
-
 hl_status hl_ranks(double *out, const double *values, int64_t count)
 {
     HL_FREED ranked *items = NULL;
@@ -118,7 +108,8 @@ hl_status hl_ranks(double *out, const double *values, int64_t count)
         items[i] = (ranked){ values[i], i };
     qsort(items, (size_t)count, sizeof *items, compare_ranked);
     for (int64_t first = 0, end = 0; first < count; first = end) {
-        end         = end_of_ties(items, first, count);
+        for (end = first + 1; end < count && items[end].value == items[first].value;)
+            end++; /* equal values stand side by side */
         double rank = 0.5 * (double)(first + 1 + end);
         for (int64_t i = first; i < end; i++)
             out[items[i].place] = isnan(items[i].value) ? NAN : rank;

@@ -90,24 +90,17 @@ const hl_series_point *hl_series_find(const hl_series *series, const char *name)
     return NULL;
 }
 
-/* Closes the gap, so that the order stays that of measuring. */
-static void drop(hl_series *series, const char *name)
-{
-    const hl_series_point *found = hl_series_find(series, name);
-
-    if (found == NULL)
-        return;
-    int64_t index = found - series->points;
-    hl_series_point_release(&series->points[index]);
-    memmove(series->points + index, series->points + index + 1,
-            (size_t)(series->n_points - index - 1) * sizeof *series->points);
-    series->n_points--;
-}
-
 hl_status hl_series_put(hl_series *series, hl_series_point *point)
 {
     HL_NEED(HL_GROW(&series->points, &series->capacity, (size_t)series->n_points, 1));
-    drop(series, point->name);
+    const hl_series_point *same = hl_series_find(series, point->name);
+    if (same != NULL) { /* closes the gap, so that the order stays that of measuring */
+        int64_t index = same - series->points;
+        hl_series_point_release(&series->points[index]);
+        memmove(series->points + index, series->points + index + 1,
+                (size_t)(series->n_points - index - 1) * sizeof *series->points);
+        series->n_points--;
+    }
     series->points[series->n_points++] = *point;
     *point                             = (hl_series_point){ 0 };
     return HL_OK;
@@ -191,25 +184,12 @@ static hl_status read_heads(float **out, double *mean, const hl_profile *profile
     return HL_OK;
 }
 
-static hl_status read_diagnoses(hl_series_point *point, const hl_profile *profile,
-                                const hl_thresholds *thresholds)
-{
-    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
-
-    HL_NEED(hl_diagnose(&found, profile, NULL, thresholds));
-    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        point->verdicts[i] = found->items[i].verdict;
-        point->values[i]   = found->items[i].value;
-        point->findings[i] = hl_taken(&found->items[i].finding);
-    }
-    return HL_OK;
-}
-
 static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                               const hl_series_entry *entry, const hl_thresholds *thresholds)
 {
-    hl_moments nll = hl_profile_nll(profile);
-    hl_level   level;
+    HL_CLOSED(hl_diagnoses_free) hl_diagnoses *found = NULL;
+    hl_moments                                 nll   = hl_profile_nll(profile);
+    hl_level                                   level;
 
     *point = (hl_series_point){ .step     = entry->step,
                                 .n_bytes  = entry->n_bytes,
@@ -226,7 +206,13 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
     point->level       = level.mean;
     point->median      = level.median;
     point->sigma       = level.sigma;
-    return read_diagnoses(point, profile, thresholds);
+    HL_NEED(hl_diagnose(&found, profile, NULL, thresholds));
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        point->verdicts[i] = found->items[i].verdict;
+        point->values[i]   = found->items[i].value;
+        point->findings[i] = hl_taken(&found->items[i].finding);
+    }
+    return HL_OK;
 }
 
 /* -------------------------------------------------------------------- falls */
@@ -236,24 +222,6 @@ static hl_level level_of(const hl_series_point *point)
     return (hl_level){ point->n_sequences, point->level, point->median, point->sigma };
 }
 
-/* How many points lie between two steps, neither counted. */
-static int64_t count_between(const hl_series *series, int64_t from, int64_t to)
-{
-    int64_t count = 0;
-
-    for (int64_t i = 0; i < series->n_points; i++)
-        count += series->points[i].step > from && series->points[i].step < to;
-    return count;
-}
-
-/* Has it sequences enough, and not all alike, for others to be held against it? */
-static bool has_spread(const hl_series_point *point)
-{
-    hl_level level = level_of(point);
-
-    return !isnan(hl_level_fall(&level, &level));
-}
-
 /* The highest of the n_back steps before the point; of equals the latest.  NULL: there is none. */
 static const hl_series_point *find_highest(const hl_series *series, const hl_series_point *point,
                                            int64_t n_back)
@@ -261,10 +229,16 @@ static const hl_series_point *find_highest(const hl_series *series, const hl_ser
     const hl_series_point *highest = NULL;
 
     for (int64_t i = 0; i < series->n_points; i++) {
-        const hl_series_point *other = &series->points[i];
+        const hl_series_point *other     = &series->points[i];
+        hl_level               level     = level_of(other);
+        int64_t                n_between = 0; /* steps between the two */
 
-        if (other->step >= point->step || !has_spread(other) ||
-            count_between(series, other->step, point->step) >= n_back)
+        for (int64_t j = 0; j < series->n_points; j++)
+            n_between +=
+                series->points[j].step > other->step && series->points[j].step < point->step;
+        /* Has it sequences enough, and not all alike, for others to be held against it? */
+        if (other->step >= point->step || isnan(hl_level_fall(&level, &level)) ||
+            n_between >= n_back)
             continue;
         if (highest == NULL || other->median > highest->median ||
             (other->median == highest->median && other->step > highest->step))
@@ -298,17 +272,6 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
 
 /* ---------------------------------------------------------------------- add */
 
-static hl_status check_entry(const hl_series_entry *entry)
-{
-    if (entry->name == NULL || entry->name[0] == '\0' ||
-        hl_utf8_find_bad(entry->name, strlen(entry->name)) != strlen(entry->name))
-        return hl_fail(HL_BAD_ARGUMENT, "a point of a series needs a name in UTF-8");
-    if (entry->step < 0)
-        return hl_fail(HL_BAD_ARGUMENT, "%s: step %" PRId64 ", wanted one from 0 on", entry->name,
-                       entry->step);
-    return HL_OK;
-}
-
 hl_status hl_series_add(hl_series *series, const hl_profile *profile, const hl_series_entry *entry,
                         const hl_series_options *options)
 {
@@ -316,7 +279,12 @@ hl_status hl_series_add(hl_series *series, const hl_profile *profile, const hl_s
     const hl_thresholds *thresholds = options != NULL ? options->thresholds : NULL;
     int64_t n_back = options != NULL && options->n_back > 0 ? options->n_back : DEFAULT_BACK;
 
-    HL_NEED(check_entry(entry));
+    if (entry->name == NULL || entry->name[0] == '\0' ||
+        hl_utf8_find_bad(entry->name, strlen(entry->name)) != strlen(entry->name))
+        return hl_fail(HL_BAD_ARGUMENT, "a point of a series needs a name in UTF-8");
+    if (entry->step < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "%s: step %" PRId64 ", wanted one from 0 on", entry->name,
+                       entry->step);
     if (series->n_points == 0)
         HL_NEED(begin(series, profile, entry));
     HL_NEED(check_same(series, profile, entry));

@@ -210,21 +210,9 @@ static hl_status get_string(char **out, const json_t *line, const char *key, con
 
 /* -------------------------------------------------- reading: the first line */
 
-static hl_status parse_text_hash(uint64_t *out, const json_t *line, const lines *l)
-{
-    const char *text = NULL;
-
-    HL_NEED(hl_json_get_string(&text, line, "text", l->text.place));
-    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-        return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
-                       l->text.place, text != NULL ? text : "");
-    *out = strtoull(text, NULL, 16);
-    return HL_OK;
-}
-
 static hl_status parse_beginning(lines *l, const json_t *line)
 {
-    const char   *format   = NULL;
+    const char   *format = NULL, *text = NULL;
     const json_t *settings = json_object_get(line, "settings");
 
     HL_NEED(hl_json_get_string(&format, line, "format", l->text.place));
@@ -233,7 +221,11 @@ static hl_status parse_beginning(lines *l, const json_t *line)
                        format != NULL ? format : "", FORMAT);
     HL_NEED(get_count(&l->series->n_layers, line, "layers", 1, HL_PROFILE_MAX_LAYERS, l));
     HL_NEED(get_count(&l->series->n_heads, line, "heads", 1, HL_PROFILE_MAX_HEADS, l));
-    HL_NEED(parse_text_hash(&l->series->text, line, l));
+    HL_NEED(hl_json_get_string(&text, line, "text", l->text.place));
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return hl_fail(HL_BAD_INPUT, "%s: 'text' is '%.40s', wanted 16 hexadecimal digits",
+                       l->text.place, text != NULL ? text : "");
+    l->series->text = strtoull(text, NULL, 16);
     if (!json_is_object(settings))
         return hl_fail(HL_BAD_INPUT, "%s: 'settings' is %s, wanted an object", l->text.place,
                        hl_json_kind(settings));
@@ -244,26 +236,20 @@ static hl_status parse_beginning(lines *l, const json_t *line)
 
 /* ---------------------------------------------------------- reading: points */
 
-static hl_status check_heads(const json_t *rows, const char *key, const lines *l)
-{
-    bool good = json_array_size(rows) == (size_t)l->series->n_layers;
-
-    for (size_t i = 0; i < json_array_size(rows) && good; i++)
-        good = json_array_size(json_array_get(rows, i)) == (size_t)l->series->n_heads;
-    return good ? HL_OK
-                : hl_fail(HL_BAD_INPUT,
-                          "%s: '%s' is not %" PRId64 " lists of %" PRId64 " numbers each",
-                          l->text.place, key, l->series->n_layers, l->series->n_heads);
-}
-
 /* [[...], ...], null where there is no head. */
 static hl_status parse_heads(float **out, const json_t *line, const char *key, const lines *l)
 {
     const json_t *rows    = json_object_get(line, key);
     size_t        n_heads = (size_t)l->series->n_heads;
     size_t        size    = (size_t)l->series->n_layers * n_heads;
+    bool          good    = json_array_size(rows) == (size_t)l->series->n_layers;
 
-    HL_NEED(check_heads(rows, key, l));
+    for (size_t i = 0; i < json_array_size(rows) && good; i++)
+        good = json_array_size(json_array_get(rows, i)) == n_heads;
+    if (!good)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: '%s' is not %" PRId64 " lists of %" PRId64 " numbers each",
+                       l->text.place, key, l->series->n_layers, l->series->n_heads);
     HL_NEED(HL_ALLOC(out, size));
     for (size_t i = 0; i < size; i++) {
         const json_t *value = json_array_get(json_array_get(rows, i / n_heads), i % n_heads);
@@ -311,19 +297,6 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
     return HL_OK;
 }
 
-static hl_status parse_numbers(hl_series_point *point, const json_t *line, const lines *l)
-{
-    for (int i = 0; i < N_FIELDS; i++) {
-        void *value = (char *)point + fields[i].place;
-
-        if (fields[i].is_whole)
-            HL_NEED(get_count(value, line, fields[i].key, fields[i].least, INT64_MAX, l));
-        else
-            HL_NEED(get_number(value, line, fields[i].key, l));
-    }
-    return HL_OK;
-}
-
 static hl_status parse_point(lines *l, const json_t *line)
 {
     HL_SCOPED(hl_series_point_release) hl_series_point point = { 0 };
@@ -333,7 +306,14 @@ static hl_status parse_point(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
     if (hl_series_find(l->series, point.name) != NULL)
         return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
-    HL_NEED(parse_numbers(&point, line, l));
+    for (int i = 0; i < N_FIELDS; i++) {
+        void *value = (char *)&point + fields[i].place;
+
+        if (fields[i].is_whole)
+            HL_NEED(get_count(value, line, fields[i].key, fields[i].least, INT64_MAX, l));
+        else
+            HL_NEED(get_number(value, line, fields[i].key, l));
+    }
     HL_NEED(parse_diagnoses(&point, line, l));
     HL_NEED(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
     HL_NEED(parse_heads(&point.heads_fair, line, "heads_fair", l));

@@ -335,8 +335,8 @@ static const char *shown_text(const sheet_cell *cell)
     return cell->shown != NULL ? cell->shown : cell->text;
 }
 
-/* A whole number with its digits in groups of three: 10,616,832. */
-static void group_digits(char room[32], double number)
+/* A whole number with its digits in groups of three: 10,616,832; returns `room`. */
+static const char *group_digits(char room[32], double number)
 {
     char digits[32];
     int  n_digits = snprintf(digits, sizeof digits, "%.0f", fabs(number));
@@ -350,6 +350,7 @@ static void group_digits(char room[32], double number)
         room[at++] = digits[i];
     }
     room[at] = '\0';
+    return room;
 }
 
 /* How many columns a UTF-8 text takes: one a character. */
@@ -404,19 +405,6 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
         else
             snprintf(room, 32, "%.*f", kind->decimals, cell->real);
         return room;
-    }
-}
-
-static void measure_columns(int64_t *widths, const hl_sheet *table)
-{
-    for (int64_t column = 0; column < table->n_columns; column++) {
-        widths[column] = text_width(table->columns[column].name);
-        for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
-            char    room[32];
-            int64_t width = text_width(plain_cell(room, table, row, column));
-
-            widths[column] = width > widths[column] ? width : widths[column];
-        }
     }
 }
 
@@ -478,14 +466,6 @@ static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths,
     end_line(out);
 }
 
-static void add_grouped(hl_text *out, double number)
-{
-    char room[32];
-
-    group_digits(room, number);
-    hl_text_addf(out, "%s", room);
-}
-
 static void add_facts(hl_text *out, const hl_sheet *table)
 {
     int64_t longest = 0;
@@ -498,6 +478,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
         hl_text_add(out, "\n", 1);
     for (int64_t i = 0; i < table->n_facts; i++) {
         const sheet_fact *fact = &table->facts[i];
+        char              room[32];
 
         hl_text_addf(out, "%s", fact->name);
         pad(out, longest - text_width(fact->name) + GAP);
@@ -506,7 +487,7 @@ static void add_facts(hl_text *out, const hl_sheet *table)
         else if (isnan(fact->number))
             hl_text_add(out, "-", 1);
         else if (fabs(fact->number) >= 1e6 && fabs(fact->number) < 1e15)
-            add_grouped(out, fact->number);
+            hl_text_addf(out, "%s", group_digits(room, fact->number));
         else
             hl_text_addf(out, "%.6g", fact->number);
         hl_text_add(out, "\n", 1);
@@ -515,19 +496,24 @@ static void add_facts(hl_text *out, const hl_sheet *table)
 
 static hl_status write_text(hl_text *out, const hl_sheet *table)
 {
-    int64_t  *widths = NULL;
-    hl_status status = HL_ALLOC(&widths, (size_t)table->n_columns);
+    HL_FREED int64_t *widths = NULL;
 
-    if (status != HL_OK)
-        return status;
-    measure_columns(widths, table);
+    HL_NEED(HL_ALLOC(&widths, (size_t)table->n_columns));
+    for (int64_t column = 0; column < table->n_columns; column++) {
+        widths[column] = text_width(table->columns[column].name);
+        for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+            char    room[32];
+            int64_t width = text_width(plain_cell(room, table, row, column));
+
+            widths[column] = width > widths[column] ? width : widths[column];
+        }
+    }
     hl_text_addf(out, "%s\n\n", table->title);
     if (hl_sheet_n_rows(table) == 0)
         hl_text_addf(out, "nothing to show\n");
     for (int64_t row = -1; row < hl_sheet_n_rows(table) && hl_sheet_n_rows(table) > 0; row++)
         add_line(out, table, widths, row);
     add_facts(out, table);
-    hl_free(widths);
     return HL_OK;
 }
 
@@ -618,15 +604,6 @@ static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
     }
 }
 
-static json_t *json_row(const hl_sheet *table, int64_t row)
-{
-    json_t *object = json_object();
-
-    for (int64_t column = 0; column < table->n_columns; column++)
-        hl_json_put(&object, table->columns[column].name, json_cell(table, row, column));
-    return object;
-}
-
 /* What cannot be made is NULL, and so is all that it would be part of: one look at the end. */
 static hl_status write_json(hl_text *out, const hl_sheet *table)
 {
@@ -637,17 +614,20 @@ static hl_status write_json(hl_text *out, const hl_sheet *table)
         hl_json_put(&facts, table->facts[i].name,
                     table->facts[i].text != NULL ? json_string(table->facts[i].text)
                                                  : hl_json_number(table->facts[i].number));
-    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++)
-        hl_json_add(&rows, json_row(table, row));
-    json_t *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title", table->title,
-                             "facts", facts, "rows", rows);
-    char   *text = hl_json_dump(root, JSON_INDENT(1));
+    for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
+        json_t *object = json_object();
 
-    json_decref(root);
+        for (int64_t column = 0; column < table->n_columns; column++)
+            hl_json_put(&object, table->columns[column].name, json_cell(table, row, column));
+        hl_json_add(&rows, object);
+    }
+    json_auto_t   *root = json_pack("{s:s, s:s, s:o, s:o}", "table", table->name, "title",
+                                    table->title, "facts", facts, "rows", rows);
+    HL_FREED char *text = hl_json_dump(root, JSON_INDENT(1));
+
     if (text == NULL)
         return hl_fail(HL_NO_MEMORY, "table %s: out of memory for its JSON", table->name);
     hl_text_addf(out, "%s\n", text);
-    hl_free(text);
     return HL_OK;
 }
 

@@ -127,19 +127,14 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* log(1 + exp(f)) without overflow. */
-static double softplus(double f)
-{
-    return fmax(f, 0.0) + log1p(exp(-fabs(f)));
-}
-
 static double objective(const problem *q, const double *w)
 {
     double sum = 0.5 * q->l2 * dot(w, w, q->d);
 
     for (int64_t i = 0; i < q->n; i++) {
         double f = hl_logistic_score(w, q->x + i * q->d, q->d);
-        sum += softplus(q->y[i] ? -f : f);
+        f        = q->y[i] ? -f : f;
+        sum += fmax(f, 0.0) + log1p(exp(-fabs(f))); /* log(1 + exp(f)) without overflow */
     }
     return sum;
 }

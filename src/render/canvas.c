@@ -58,20 +58,7 @@ void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour ba
     canvas->background = background;
     canvas->started    = true;
     canvas->backend->start(canvas);
-    hl_canvas_rectangle(canvas, hl_canvas_page_box(canvas), background);
-}
-
-/* Such a picture is right but for some labels. */
-static void warn_of_boxes(const hl_canvas *canvas, const char *path)
-{
-    int64_t n_unknown = hl_typesetter_unknown(canvas->typesetter);
-
-    if (n_unknown > 0)
-        hl_log(
-            HL_LOG_WARNING,
-            "%s: no font here has %lld of its characters, boxes with their codes stand for them; "
-            "fonts-wqy-microhei has Chinese, Japanese and Korean, fonts-symbola has emoji",
-            path, (long long)n_unknown);
+    hl_canvas_rectangle(canvas, (hl_box){ 0.0, 0.0, canvas->width, canvas->height }, background);
 }
 
 hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
@@ -85,14 +72,15 @@ hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
         hl_canvas_fail(canvas, hl_writer_open(&writer, path));
     if (canvas->status != HL_OK)
         return canvas->status;
-    warn_of_boxes(canvas, path);
+    int64_t n_unknown = hl_typesetter_unknown(canvas->typesetter);
+    if (n_unknown > 0) /* such a picture is right but for some labels */
+        hl_log(
+            HL_LOG_WARNING,
+            "%s: no font here has %lld of its characters, boxes with their codes stand for them; "
+            "fonts-wqy-microhei has Chinese, Japanese and Korean, fonts-symbola has emoji",
+            path, (long long)n_unknown);
     hl_writer_write(writer, canvas->output.bytes, canvas->output.n_bytes);
     return hl_writer_finish(writer);
-}
-
-hl_box hl_canvas_page_box(const hl_canvas *canvas)
-{
-    return (hl_box){ 0.0, 0.0, canvas->width, canvas->height };
 }
 
 /* --------------------------------------------------------------------------- shapes */
@@ -148,17 +136,6 @@ void hl_canvas_line(hl_canvas *canvas, hl_point from, hl_point to, const hl_stro
     hl_canvas_segments(canvas, ends, 1, stroke);
 }
 
-/* A line x + y = c, in coordinates of the box with y up to down, from the lower left to the upper
- * right: it enters at the left or lower side and leaves at the upper or right one. */
-static void hatch_line(hl_point ends[2], hl_box box, double c)
-{
-    double low  = fmax(0.0, c - box.height);
-    double high = fmin(box.width, c);
-
-    ends[0] = (hl_point){ box.x + low, box.y + c - low };
-    ends[1] = (hl_point){ box.x + high, box.y + c - high };
-}
-
 void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_stroke *stroke)
 {
     enum { BATCH = 64 };
@@ -168,8 +145,15 @@ void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_str
     int64_t  n_all   = (int64_t)((box.width + box.height) / step + 0.5);
 
     for (int64_t i = 0; i < n_all; i++) {
-        hatch_line(ends + 2 * n_lines, box, ((double)i + 0.5) * step);
-        if (++n_lines == BATCH) {
+        /* A line x + y = c, in coordinates of the box with y up to down, from the lower left to the
+         * upper right: it enters at the left or lower side and leaves at the upper or right one. */
+        double c    = ((double)i + 0.5) * step;
+        double low  = fmax(0.0, c - box.height);
+        double high = fmin(box.width, c);
+
+        ends[2 * n_lines]       = (hl_point){ box.x + low, box.y + c - low };
+        ends[2 * n_lines++ + 1] = (hl_point){ box.x + high, box.y + c - high };
+        if (n_lines == BATCH) {
             hl_canvas_segments(canvas, ends, n_lines, stroke);
             n_lines = 0;
         }
@@ -271,7 +255,8 @@ static hl_status note_text(hl_canvas *canvas, const char *text, hl_box box)
     return status;
 }
 
-void hl_canvas_text(hl_canvas *canvas, hl_point at, const char *text, const hl_text_style *style)
+void hl_canvas_text(hl_canvas *canvas, double x, double y, const char *text,
+                    const hl_text_style *style)
 {
     /* Capitals of most sans-serifs are so high, in parts of the size. */
     static const double capital = 0.72;
@@ -283,25 +268,10 @@ void hl_canvas_text(hl_canvas *canvas, hl_point at, const char *text, const hl_t
     double angle = style->degrees * 3.14159265358979323846 / 180.0;
     double down  = lift[style->stand] * style->size;
 
-    hl_point        base = { at.x + down * sin(angle), at.y + down * cos(angle) };
+    hl_point        base = { x + down * sin(angle), y + down * cos(angle) };
     hl_text_extents extents =
         hl_typesetter_measure(canvas->typesetter, text, style->size, style->bold);
     extents.ink.x -= back[style->anchor] * extents.advance;
     hl_canvas_fail(canvas, note_text(canvas, text, turned(base, extents.ink, style->degrees)));
     canvas->backend->text(canvas, base, text, style);
-}
-
-int64_t hl_canvas_n_texts(const hl_canvas *canvas)
-{
-    return (int64_t)canvas->n_texts;
-}
-
-hl_box hl_canvas_text_box(const hl_canvas *canvas, int64_t text)
-{
-    return canvas->texts[text].box;
-}
-
-const char *hl_canvas_text_at(const hl_canvas *canvas, int64_t text)
-{
-    return canvas->texts[text].text;
 }

@@ -4,7 +4,7 @@
  *     HL_NEED(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
  *     hl_canvas_page(canvas, 480.0, 320.0, white);      once, before anything is drawn
  *     hl_canvas_rectangle(canvas, box, blue);
- *     hl_canvas_text(canvas, (hl_point){ 240, 20 }, "Layers", &style);
+ *     hl_canvas_text(canvas, 240, 20, "Layers", &style);
  *     HL_NEED(hl_canvas_write(canvas, "figure.svg"));
  *
  * Lengths are points, 1/72 inch; x goes right and y down from the upper left corner.
@@ -103,14 +103,9 @@ typedef struct hl_text_style {
     double    degrees; /* counter-clockwise, around the point */
 } hl_text_style;
 
-void hl_canvas_text(hl_canvas *canvas, hl_point at, const char *text, const hl_text_style *style);
+void hl_canvas_text(hl_canvas *canvas, double x, double y, const char *text,
+                    const hl_text_style *style);
 /* How far the next letter would be; before or after the page is known. */
 double hl_canvas_text_width(hl_canvas *canvas, const char *text, const hl_text_style *style);
-
-/* What was placed so far, for whoever checks a layout: the box that the letters' ink fills. */
-int64_t     hl_canvas_n_texts(const hl_canvas *canvas);
-hl_box      hl_canvas_text_box(const hl_canvas *canvas, int64_t text);
-const char *hl_canvas_text_at(const hl_canvas *canvas, int64_t text);
-hl_box      hl_canvas_page_box(const hl_canvas *canvas);
 
 #endif

@@ -63,7 +63,7 @@ extern const hl_backend hl_backend_pdf;
 
 typedef struct hl_placed_text {
     char  *text;
-    hl_box box;
+    hl_box box; /* that the letters' ink fills */
 } hl_placed_text;
 
 struct hl_canvas {
@@ -77,7 +77,7 @@ struct hl_canvas {
     double            width;
     double            height;
     hl_colour         background;
-    hl_placed_text   *texts; /* (n_texts) */
+    hl_placed_text   *texts; /* (n_texts) what was placed so far, for who checks a layout */
     size_t            n_texts;
     size_t            text_room;
 };

@@ -102,17 +102,6 @@ int64_t hl_typesetter_unknown(const hl_typesetter *typesetter)
     return typesetter->n_unknown;
 }
 
-/* Draws with the colour of `cairo`, its base line starting at the current point. */
-static void draw_letters(hl_typesetter *typesetter, cairo_t *cairo, const char *text, double size,
-                         bool bold)
-{
-    lay_out(typesetter, text, size, bold);
-    typesetter->n_unknown += pango_layout_get_unknown_glyphs_count(typesetter->layout);
-    double base = (double)pango_layout_get_baseline(typesetter->layout) / PANGO_SCALE;
-    cairo_rel_move_to(cairo, 0.0, -base);
-    pango_cairo_show_layout(cairo, typesetter->layout);
-}
-
 /* ------------------------------------------------------------------ PNG and PDF */
 
 #define POINTS_PER_INCH 72.0
@@ -149,24 +138,6 @@ static void note_error(hl_canvas *canvas, cairo_status_t error)
 
 /* -------------------------------------------------------------------------- surfaces */
 
-/* No date in it: the same picture is the same bytes. */
-static cairo_surface_t *pdf_surface(hl_canvas *canvas)
-{
-    cairo_surface_t *surface = cairo_pdf_surface_create_for_stream(add_bytes, &canvas->output,
-                                                                   canvas->width, canvas->height);
-
-    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE, "");
-    return surface;
-}
-
-static cairo_surface_t *png_surface(hl_canvas *canvas)
-{
-    double scale = canvas->dpi / POINTS_PER_INCH;
-
-    return cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)(canvas->width * scale + 0.5),
-                                      (int)(canvas->height * scale + 0.5));
-}
-
 /* cairo takes the memory of the pixels, and it counts as ours; *n_bytes is 0 where it does not. */
 static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
 {
@@ -202,15 +173,25 @@ static void start(hl_canvas *canvas, bool is_pdf)
         hl_free(state);
         return;
     }
-    canvas->state  = state;
-    state->is_pdf  = is_pdf;
-    state->surface = is_pdf ? pdf_surface(canvas) : png_surface(canvas);
-    state->cairo   = cairo_create(state->surface);
+    double scale  = canvas->dpi / POINTS_PER_INCH;
+    canvas->state = state;
+    state->is_pdf = is_pdf;
+    if (is_pdf) {
+        state->surface = cairo_pdf_surface_create_for_stream(add_bytes, &canvas->output,
+                                                             canvas->width, canvas->height);
+        /* No date in it: the same picture is the same bytes. */
+        cairo_pdf_surface_set_metadata(state->surface, CAIRO_PDF_METADATA_CREATE_DATE, "");
+    } else {
+        state->surface =
+            cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)(canvas->width * scale + 0.5),
+                                       (int)(canvas->height * scale + 0.5));
+    }
+    state->cairo = cairo_create(state->surface);
     /* All of it: the page may end within a pixel. */
     set_colour(state->cairo, canvas->background);
     cairo_paint(state->cairo);
     if (!is_pdf)
-        cairo_scale(state->cairo, canvas->dpi / POINTS_PER_INCH, canvas->dpi / POINTS_PER_INCH);
+        cairo_scale(state->cairo, scale, scale);
     cairo_set_line_join(state->cairo, CAIRO_LINE_JOIN_ROUND);
     note_error(canvas, cairo_status(state->cairo));
 }
@@ -337,16 +318,21 @@ static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
 
 static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_text_style *style)
 {
-    static const double back[] = { 0.0, 0.5, 1.0 };
-    cairo_t            *cairo  = pen_of(canvas);
-    double              width  = hl_canvas_text_width(canvas, string, style);
+    static const double back[]  = { 0.0, 0.5, 1.0 };
+    cairo_t            *cairo   = pen_of(canvas);
+    hl_typesetter      *letters = canvas->typesetter;
+    double              width   = hl_canvas_text_width(canvas, string, style);
 
     cairo_save(cairo);
     cairo_translate(cairo, at.x, at.y);
     cairo_rotate(cairo, -style->degrees * 3.14159265358979323846 / 180.0);
     cairo_move_to(cairo, -back[style->anchor] * width, 0.0);
     set_colour(cairo, style->colour);
-    draw_letters(canvas->typesetter, cairo, string, style->size, style->bold);
+    lay_out(letters, string, style->size, style->bold);
+    letters->n_unknown += pango_layout_get_unknown_glyphs_count(letters->layout);
+    cairo_rel_move_to(cairo, 0.0,
+                      -(double)pango_layout_get_baseline(letters->layout) / PANGO_SCALE);
+    pango_cairo_show_layout(cairo, letters->layout);
     cairo_restore(cairo);
     cairo_new_path(cairo);
 }

@@ -81,17 +81,15 @@ void hl_chart_label_y(const hl_chart *chart, const char *name)
         hl_point at   = hl_chart_point(chart, chart->x.low, tick);
         if (last - at.y < HL_TEXT_SMALL + 2.0)
             continue;
-        hl_canvas_text(canvas, (hl_point){ chart->box.x - 5.0, at.y },
-                       hl_axis_label(room, &chart->y, tick), &small);
+        hl_canvas_text(canvas, chart->box.x - 5.0, at.y, hl_axis_label(room, &chart->y, tick),
+                       &small);
         last = at.y;
     }
     if (name == NULL)
         return;
     normal.degrees = 90.0;
-    hl_canvas_text(canvas,
-                   (hl_point){ chart->box.x - hl_chart_left(chart) + HL_TEXT_NORMAL,
-                               chart->box.y + chart->box.height / 2.0 },
-                   name, &normal);
+    hl_canvas_text(canvas, chart->box.x - hl_chart_left(chart) + HL_TEXT_NORMAL,
+                   chart->box.y + chart->box.height / 2.0, name, &normal);
 }
 
 void hl_chart_label_x(const hl_chart *chart, const char *name)
@@ -110,12 +108,11 @@ void hl_chart_label_x(const hl_chart *chart, const char *name)
         double      half  = hl_canvas_text_width(canvas, label, &small) / 2.0;
         if (x - half < free + 5.0)
             continue;
-        hl_canvas_text(canvas, (hl_point){ x, bottom + 6.0 }, label, &small);
+        hl_canvas_text(canvas, x, bottom + 6.0, label, &small);
         free = x + half;
     }
     if (name != NULL)
-        hl_canvas_text(canvas, (hl_point){ chart->box.x + chart->box.width / 2.0, bottom + 18.0 },
-                       name, &normal);
+        hl_canvas_text(canvas, chart->box.x + chart->box.width / 2.0, bottom + 18.0, name, &normal);
 }
 
 /* ---------------------------------------------------------------- charts: marks */
@@ -286,11 +283,9 @@ static void label_things(const hl_chart *chart, const hl_row_words *words)
         widest = fmax(widest, hl_canvas_text_width(figure->canvas, words->labels[i], &small));
     int64_t every = hl_label_every(chart->box.width / (double)chart->n, widest + 5.0);
     for (int64_t i = 0; i < chart->n; i += every)
-        hl_canvas_text(figure->canvas,
-                       (hl_point){ hl_chart_point(chart, (double)i, 0.0).x, bottom + 5.0 },
+        hl_canvas_text(figure->canvas, hl_chart_point(chart, (double)i, 0.0).x, bottom + 5.0,
                        words->labels[i], &small);
-    hl_canvas_text(figure->canvas,
-                   (hl_point){ chart->box.x + chart->box.width / 2.0, bottom + 18.0 },
+    hl_canvas_text(figure->canvas, chart->box.x + chart->box.width / 2.0, bottom + 18.0,
                    words->x_name, &normal);
 }
 
@@ -337,8 +332,7 @@ static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
                 hl_mix(theme->background, theme->series[1], 0.25 + 0.75 * fmin(share, 1.0)));
             hl_canvas_end(canvas);
         }
-        hl_canvas_text(canvas, (hl_point){ chart->box.x + chart->box.width + 6.0, y },
-                       marks->names[i], &style);
+        hl_canvas_text(canvas, chart->box.x + chart->box.width + 6.0, y, marks->names[i], &style);
     }
 }
 
@@ -395,7 +389,7 @@ void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_ke
         else
             hl_canvas_mark(canvas, (hl_point){ x + 7.0, at.y }, HL_MARK_CIRCLE, 1.8,
                            keys[i].colour);
-        hl_canvas_text(canvas, (hl_point){ x + 18.0, at.y }, keys[i].name, &style);
+        hl_canvas_text(canvas, x + 18.0, at.y, keys[i].name, &style);
         x += 18.0 + hl_canvas_text_width(canvas, keys[i].name, &style) + 14.0;
     }
 }

@@ -234,21 +234,9 @@ enum { TAG_BYTES = 80 };
 
 /* ------------------------------------------------------------- a series: points */
 
-static void add_heads(hl_text *summary, const hl_series *series, const hl_series_point *point)
-{
-    int64_t n_heads = hl_series_n_heads(series);
-    int64_t size    = hl_series_n_layers(series) * n_heads;
-    char    tag[TAG_BYTES];
-
-    for (int64_t i = 0; i < size; i++) {
-        snprintf(tag, sizeof tag, "entropy/L%" PRId64 "H%" PRId64, i / n_heads, i % n_heads);
-        add_scalar(summary, tag, (double)point->heads_entropy[i]);
-    }
-    add_histogram(summary, "entropy", point->heads_entropy, size);
-}
-
 static void add_point(hl_text *file, const hl_series *series, const hl_series_point *point)
 {
+    int64_t n_heads = hl_series_n_heads(series), size = hl_series_n_layers(series) * n_heads;
     hl_text summary = { 0 }, event = { 0 };
     char    tag[TAG_BYTES];
 
@@ -261,7 +249,11 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
         if (point->verdicts[i] != HL_VERDICT_NOT_RUN)
             add_scalar(&summary, tag, point->verdicts[i] == HL_VERDICT_FOUND ? 1.0 : 0.0);
     }
-    add_heads(&summary, series, point);
+    for (int64_t i = 0; i < size; i++) {
+        snprintf(tag, sizeof tag, "entropy/L%" PRId64 "H%" PRId64, i / n_heads, i % n_heads);
+        add_scalar(&summary, tag, (double)point->heads_entropy[i]);
+    }
+    add_histogram(&summary, "entropy", point->heads_entropy, size);
     put_double_field(&event, 1, 1e-9 * (double)point->modified); /* seconds since 1970 */
     put_key(&event, 2, VARINT);
     put_varint(&event, (uint64_t)point->step);

@@ -241,7 +241,7 @@ static void draw_title(const hl_figure *figure)
     double width = hl_canvas_text_width(figure->canvas, title, &style);
     if (width > hl_figure_inner_width(figure))
         style.size *= hl_figure_inner_width(figure) / width;
-    hl_canvas_text(figure->canvas, (hl_point){ MARGIN, MARGIN }, title, &style);
+    hl_canvas_text(figure->canvas, MARGIN, MARGIN, title, &style);
 }
 
 hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
@@ -259,8 +259,7 @@ hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
                    figure->theme->background);
     draw_title(figure);
     for (int i = 0; i < n_lines; i++)
-        hl_canvas_text(figure->canvas, (hl_point){ MARGIN, caption_top + i * CAPTION_LINE },
-                       lines[i], &style);
+        hl_canvas_text(figure->canvas, MARGIN, caption_top + i * CAPTION_LINE, lines[i], &style);
     return (hl_box){ MARGIN, top, hl_figure_inner_width(figure), height };
 }
 
@@ -352,12 +351,10 @@ void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const ch
 
     for (int64_t i = 0; i < n; i += every) {
         snprintf(room, sizeof room, "%lld", (long long)i);
-        hl_canvas_text(figure->canvas,
-                       (hl_point){ box.x + ((double)i + 0.5) * distance, bottom + 5.0 }, room,
+        hl_canvas_text(figure->canvas, box.x + ((double)i + 0.5) * distance, bottom + 5.0, room,
                        &small);
     }
-    hl_canvas_text(figure->canvas, (hl_point){ box.x + box.width / 2.0, bottom + 18.0 }, name,
-                   &normal);
+    hl_canvas_text(figure->canvas, box.x + box.width / 2.0, bottom + 18.0, name, &normal);
 }
 
 void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *lowest,
@@ -374,15 +371,14 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
         if (index >= 0 && (index % every != 0 || (index == 0 && lowest != NULL && every > 1)))
             continue; /* layer 0 gives way to the name below it where rows are low */
         snprintf(room, sizeof room, "%lld", (long long)index);
-        hl_canvas_text(figure->canvas,
-                       (hl_point){ box.x - 5.0, box.y + box.height - ((double)i + 0.5) * distance },
-                       index < 0 ? lowest : room, &small);
+        hl_canvas_text(figure->canvas, box.x - 5.0,
+                       box.y + box.height - ((double)i + 0.5) * distance, index < 0 ? lowest : room,
+                       &small);
     }
     normal.degrees = 90.0;
     hl_canvas_text(figure->canvas,
-                   (hl_point){ box.x - hl_figure_indices_width(figure, n, lowest) + HL_TEXT_NORMAL,
-                               box.y + box.height / 2.0 },
-                   name, &normal);
+                   box.x - hl_figure_indices_width(figure, n, lowest) + HL_TEXT_NORMAL,
+                   box.y + box.height / 2.0, name, &normal);
 }
 
 /* --------------------------------------------------------------- words that fit */
@@ -458,7 +454,7 @@ void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char 
 
     hl_canvas_line(figure->canvas, (hl_point){ box.x + BAR_WIDTH, y },
                    (hl_point){ box.x + BAR_WIDTH + 2.5, y }, &stroke);
-    hl_canvas_text(figure->canvas, (hl_point){ box.x + BAR_WIDTH + 5.0, y }, label, &small);
+    hl_canvas_text(figure->canvas, box.x + BAR_WIDTH + 5.0, y, label, &small);
 }
 
 void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name)
@@ -466,8 +462,7 @@ void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char 
     hl_text_style normal = hl_figure_normal(figure, HL_ANCHOR_MIDDLE, HL_STAND_BASE);
 
     normal.degrees = 90.0;
-    hl_canvas_text(figure->canvas, (hl_point){ box.x + width, box.y + box.height / 2.0 }, name,
-                   &normal);
+    hl_canvas_text(figure->canvas, box.x + width, box.y + box.height / 2.0, name, &normal);
 }
 
 void hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,

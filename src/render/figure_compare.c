@@ -112,16 +112,6 @@ static void plan_lines(hl_map_block *block)
     }
 }
 
-static bool names_fit(const hl_map_block *block)
-{
-    hl_text_style style = name_style(block->figure);
-    char          name[HL_HEAD_NAME_BYTES];
-
-    hl_head_name(name, hl_profile_n_layers(block->side->profile) - 1,
-                 hl_profile_n_heads(block->side->profile) - 1);
-    return hl_canvas_text_width(block->figure->canvas, name, &style) < block->step - 1.0;
-}
-
 static double name_height(const hl_map_block *block)
 {
     return block->named ? NAME_HEIGHT : 0.0;
@@ -133,10 +123,14 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     int64_t n_layers = hl_profile_n_layers(side->profile);
     int     n_lines  = 0;
 
+    hl_text_style style = name_style(figure);
+    char          name[HL_HEAD_NAME_BYTES];
+
+    hl_head_name(name, n_layers - 1, n_heads - 1);
     *out       = (hl_map_block){ .figure = figure, .side = side };
     out->step  = fmin((width + MAP_GAP) / (double)n_heads, 90.0);
     out->map   = fmax(out->step - MAP_GAP, 0.75 * out->step);
-    out->named = names_fit(out);
+    out->named = hl_canvas_text_width(figure->canvas, name, &style) < out->step - 1.0;
     plan_lines(out);
     for (int line = 0; line < HL_BLOCK_LINES; line++)
         n_lines += out->lines[line] > 0;
@@ -198,8 +192,8 @@ static void draw_metrics(const hl_map_block *block, int64_t layer, int64_t head,
         double x = at.x;
         for (int i = 0; i < block->lines[line]; i++, next++) {
             write_metric(text, sizeof text, block, layer, head, next);
-            hl_canvas_text(block->figure->canvas,
-                           (hl_point){ x, at.y + LINE_HEIGHT * (line + 1.0) - 0.5 }, text, &style);
+            hl_canvas_text(block->figure->canvas, x, at.y + LINE_HEIGHT * (line + 1.0) - 0.5, text,
+                           &style);
             x += metric_width(block->figure, next) + WORD_GAP;
         }
     }
@@ -233,8 +227,8 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
     write_title(title, sizeof title, block, layer, head);
     style.colour = block->figure->theme->text;
     if (block->named)
-        hl_canvas_text(canvas, (hl_point){ at.x, at.y + NAME_HEIGHT - 2.0 },
-                       hl_head_name(name, layer, head), &style);
+        hl_canvas_text(canvas, at.x, at.y + NAME_HEIGHT - 2.0, hl_head_name(name, layer, head),
+                       &style);
     hl_canvas_begin(canvas, title);
     hl_canvas_rectangle(canvas, box, map.ground);
     hl_canvas_cells(canvas, &grid);
@@ -252,7 +246,7 @@ static void heading(const hl_figure *figure, hl_point at, const char *text, doub
     double width = hl_canvas_text_width(figure->canvas, text, &style);
     if (width > room)
         style.size *= room / width;
-    hl_canvas_text(figure->canvas, at, text, &style);
+    hl_canvas_text(figure->canvas, at.x, at.y, text, &style);
 }
 
 static void draw_block(const hl_map_block *block, hl_point at)
@@ -271,9 +265,8 @@ static void draw_key(hl_figure *figure, hl_point right)
 
     hl_canvas_ramp(figure->canvas, (hl_box){ right.x - 80.0, right.y, 72.0, 7.0 },
                    hl_figure_blues(figure), N_SHADES, false);
-    hl_canvas_text(figure->canvas, (hl_point){ right.x, right.y + 3.5 }, "1", &style);
-    hl_canvas_text(figure->canvas, (hl_point){ right.x - 84.0, right.y + 3.5 }, "attention 0",
-                   &style);
+    hl_canvas_text(figure->canvas, right.x, right.y + 3.5, "1", &style);
+    hl_canvas_text(figure->canvas, right.x - 84.0, right.y + 3.5, "attention 0", &style);
 }
 
 /* ----------------------------------------------------------------- the comparison */
@@ -428,11 +421,6 @@ static double pair_width(const compare_figure *f)
     return fmin((hl_figure_inner_width(f->figure) - used) / 2.0, 40.0 * (double)f->n_layers);
 }
 
-static double pair_height(const compare_figure *f)
-{
-    return HEADING + panel_height(f, pair_width(f)) + HL_INDICES_HEIGHT;
-}
-
 static void draw_pair(compare_figure *f, hl_point at)
 {
     double width  = pair_width(f);
@@ -496,13 +484,6 @@ static double differences_height(const compare_figure *f)
            HL_INDICES_HEIGHT;
 }
 
-static double strip_height(const compare_figure *f)
-{
-    double maps = differences_height(f), numbers = TABLE_LINE * (N_TABLE + 1);
-
-    return is_narrow(f) ? maps + PART_GAP + numbers : fmax(maps, numbers);
-}
-
 /* A dot for every layer's difference, and a line as long as its interval. */
 static void draw_layers(const compare_figure *f, hl_box box)
 {
@@ -549,7 +530,7 @@ static void draw_cell(const compare_figure *f, double right, double y, double va
                  fabs(value));
     if (is_change)
         style.colour = f->figure->theme->text;
-    hl_canvas_text(f->figure->canvas, (hl_point){ right, y }, text, &style);
+    hl_canvas_text(f->figure->canvas, right, y, text, &style);
 }
 
 /* Means over heads. */
@@ -563,10 +544,10 @@ static void draw_table(const compare_figure *f, hl_point at)
 
     head.bold = true;
     for (int i = 0; i < 3; i++)
-        hl_canvas_text(f->figure->canvas, (hl_point){ right[i], at.y }, heads[i], &head);
+        hl_canvas_text(f->figure->canvas, right[i], at.y, heads[i], &head);
     for (int i = 0; i < N_TABLE; i++) {
         double y = at.y + TABLE_LINE * (i + 1);
-        hl_canvas_text(f->figure->canvas, (hl_point){ at.x, y }, table[i].name, &name);
+        hl_canvas_text(f->figure->canvas, at.x, y, table[i].name, &name);
         for (int64_t row = 0; row < hl_sheet_n_rows(sheet); row++) {
             if (strcmp(hl_sheet_text(sheet, row, hl_sheet_find(sheet, "metric")), table[i].row) !=
                 0)
@@ -634,49 +615,36 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
         (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
 }
 
-/* Side by side where the maps are then wide enough, or else one below the other. */
-static bool are_beside(const compare_figure *f)
-{
-    return hl_figure_inner_width(f->figure) >= 2.0 * BESIDE_STEP * (double)f->n_heads + PART_GAP;
-}
-
-/* Returns how high the maps are together. */
-static double plan_maps(compare_figure *f)
-{
-    double inner = hl_figure_inner_width(f->figure);
-    double width = are_beside(f) ? (inner - PART_GAP) / 2.0 : inner;
-
-    for (int i = 0; i < 2; i++)
-        hl_map_block_plan(&f->blocks[i], f->figure, &f->sides[i], width);
-    return are_beside(f) ? KEY_HEIGHT + f->blocks[0].height
-                         : 2.0 * f->blocks[0].height + PART_GAP / 2.0;
-}
-
-static void draw_maps(const compare_figure *f, hl_box box)
-{
-    double   down   = are_beside(f) ? KEY_HEIGHT : 0.0;
-    hl_point first  = { box.x, box.y + down };
-    hl_point second = are_beside(f)
-                          ? (hl_point){ box.x + (box.width + PART_GAP) / 2.0, first.y }
-                          : (hl_point){ box.x, first.y + f->blocks[0].height + PART_GAP / 2.0 };
-
-    draw_block(&f->blocks[0], first);
-    draw_block(&f->blocks[1], second);
-    draw_key(f->figure, (hl_point){ box.x + box.width, box.y });
-}
-
+/* With patterns A and B are blocks of maps, side by side where these are then wide enough, or else
+ * one below the other; without, two heatmaps. */
 static void draw(compare_figure *f)
 {
-    bool   mapped = f->sides[0].patterns != NULL;
-    double above  = mapped ? plan_maps(f) : pair_height(f);
+    bool   mapped  = f->sides[0].patterns != NULL;
+    double inner   = hl_figure_inner_width(f->figure);
+    bool   beside  = inner >= 2.0 * BESIDE_STEP * (double)f->n_heads + PART_GAP;
+    double above   = HEADING + panel_height(f, pair_width(f)) + HL_INDICES_HEIGHT;
+    double numbers = TABLE_LINE * (N_TABLE + 1), strip = differences_height(f);
     char   what[1024];
 
-    describe(what, sizeof what, f);
-    hl_box box = hl_figure_begin(f->figure, above + PART_GAP + strip_height(f), what);
+    strip = is_narrow(f) ? strip + PART_GAP + numbers : fmax(strip, numbers);
+    for (int i = 0; i < 2 && mapped; i++)
+        hl_map_block_plan(&f->blocks[i], f->figure, &f->sides[i],
+                          beside ? (inner - PART_GAP) / 2.0 : inner);
     if (mapped)
-        draw_maps(f, box);
-    else
+        above =
+            beside ? KEY_HEIGHT + f->blocks[0].height : 2.0 * f->blocks[0].height + PART_GAP / 2.0;
+    describe(what, sizeof what, f);
+    hl_box   box    = hl_figure_begin(f->figure, above + PART_GAP + strip, what);
+    hl_point first  = { box.x, box.y + (beside ? KEY_HEIGHT : 0.0) };
+    hl_point second = beside ? (hl_point){ box.x + (box.width + PART_GAP) / 2.0, first.y }
+                             : (hl_point){ box.x, first.y + f->blocks[0].height + PART_GAP / 2.0 };
+    if (mapped) {
+        draw_block(&f->blocks[0], first);
+        draw_block(&f->blocks[1], second);
+        draw_key(f->figure, (hl_point){ box.x + box.width, box.y });
+    } else {
         draw_pair(f, (hl_point){ box.x, box.y });
+    }
     draw_strip(f, (hl_point){ box.x, box.y + above + PART_GAP });
 }
 

@@ -47,19 +47,13 @@ typedef struct extent {
     double high;
 } extent;
 
-static void widen(extent *range, double value)
-{
-    if (!isfinite(value))
-        return;
-    range->low  = fmin(range->low, value);
-    range->high = fmax(range->high, value);
-}
-
-static void widen_all(extent *range, const double *values, const double *with, int64_t n)
+static void widen(extent *range, const double *values, const double *with, int64_t n)
 {
     for (int64_t i = 0; values != NULL && i < n; i++) {
-        if (isfinite(with[i]))
-            widen(range, values[i]);
+        if (!isfinite(with[i]) || !isfinite(values[i]))
+            continue;
+        range->low  = fmin(range->low, values[i]);
+        range->high = fmax(range->high, values[i]);
     }
 }
 
@@ -98,10 +92,10 @@ static hl_status read_ranges(curve_figure *f)
     for (int64_t i = 0; i < all->n_curves; i++) {
         const hl_curve *curve = &all->curves[i];
         HL_NEED(check_curve(curve));
-        widen_all(&x, curve->x, curve->y, curve->n);
-        widen_all(&y, curve->y, curve->x, curve->n);
-        widen_all(&y, curve->low, curve->y, curve->n);
-        widen_all(&y, curve->high, curve->y, curve->n);
+        widen(&x, curve->x, curve->y, curve->n);
+        widen(&y, curve->y, curve->x, curve->n);
+        widen(&y, curve->low, curve->y, curve->n);
+        widen(&y, curve->high, curve->y, curve->n);
     }
     HL_NEED(make_axis(&f->chart.x, x, all->log_x, false, all->x_name));
     return make_axis(&f->chart.y, y, all->log_y, true, all->y_name);
@@ -219,8 +213,7 @@ static void draw_names(const curve_figure *f)
 
         hl_canvas_polyline(f->figure->canvas, path, 3, &stroke);
         style.colour = hl_mix(end->colour, f->figure->theme->text, 0.3);
-        hl_canvas_text(f->figure->canvas, (hl_point){ right + NAME_GAP, end->y }, end->name,
-                       &style);
+        hl_canvas_text(f->figure->canvas, right + NAME_GAP, end->y, end->name, &style);
     }
 }
 

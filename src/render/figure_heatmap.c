@@ -107,16 +107,6 @@ static void mark_candidate(head_marks *marks, int64_t place)
         marks->ranks[place] = ++marks->n_candidates;
 }
 
-/* A head that writes nothing has a gate of 0, or might as well. */
-static void mark_silent(head_marks *marks, const hl_profile *profile)
-{
-    HL_EACH_HEAD(profile, layer, head)
-    {
-        if (hl_profile_output_norm(profile, layer, head) == 0.0)
-            mark_pruned(marks, layer * hl_profile_n_heads(profile) + head);
-    }
-}
-
 /* How soon each head would go, the higher the sooner: the lowest output norms first, or where the
  * options say so the highest entropies.  out (grid), NaN where there is no head. */
 static hl_status order_heads(double **out, const hl_figure *figure)
@@ -169,7 +159,12 @@ static hl_status read_marks(head_marks *out, const hl_figure *figure)
 
     HL_NEED(HL_ALLOC_ZEROED(&out->pruned, size));
     HL_NEED(HL_ALLOC_ZEROED(&out->ranks, size));
-    mark_silent(out, figure->profile);
+    /* A head that writes nothing has a gate of 0, or might as well. */
+    HL_EACH_HEAD(figure->profile, layer, head)
+    {
+        if (hl_profile_output_norm(figure->profile, layer, head) == 0.0)
+            mark_pruned(out, layer * hl_profile_n_heads(figure->profile) + head);
+    }
     if (options->pruned != NULL)
         HL_NEED(mark_list(out, figure->profile, options->pruned, mark_pruned));
     if (options->candidates != NULL)
@@ -201,12 +196,6 @@ static double value_of(const heatmap *map, int64_t layer, int64_t head)
 
 /* --------------------------------------------------------------------------- colours */
 
-/* Under 0.5 nats: 0; then a class every half a nat, and the last is all from 2.5 on. */
-static int class_of(double nats)
-{
-    return (int)fmin(fmax(floor(nats / 0.5), 0.0), N_CLASSES - 1.0);
-}
-
 static hl_colour class_colour(int class)
 {
     return hl_map_colour(HL_MAP_ENTROPY, class / (N_CLASSES - 1.0));
@@ -214,8 +203,9 @@ static hl_colour class_colour(int class)
 
 static hl_colour colour_of(const heatmap *map, double value)
 {
+    /* Under 0.5 nats: class 0; then one every half a nat, and the last is all from 2.5 on. */
     if (map->figure->options.scale == HL_SCALE_CLASSES)
-        return class_colour(class_of(value));
+        return class_colour((int)fmin(fmax(floor(value / 0.5), 0.0), N_CLASSES - 1.0));
     return hl_map_colour(HL_MAP_ENTROPY, hl_axis_share(&map->axis, value));
 }
 
@@ -305,16 +295,6 @@ static void lay_out(heatmap *map)
 
 /* --------------------------------------------------------------------------- drawing */
 
-static bool has_hatched(const heatmap *map)
-{
-    HL_EACH_HEAD(map->figure->profile, layer, head)
-    {
-        if (isnan(value_of(map, layer, head)))
-            return true;
-    }
-    return false;
-}
-
 static hl_cell_grid grid_of(const heatmap *map)
 {
     return (hl_cell_grid){ map->grid,   map->n_layers, map->n_heads, map->gap,
@@ -348,15 +328,6 @@ static void draw_grid(heatmap *map)
     }
 }
 
-/* Hatching in the page's colour over the cell's own: it was measured, and is gone. */
-static void draw_pruned(heatmap *map, hl_box box)
-{
-    double    width = fmin(1.1, 0.16 * fmin(box.width, box.height));
-    hl_stroke hatch = { map->figure->theme->background, width, 0.0 };
-
-    hl_canvas_hatch(map->figure->canvas, box, fmin(3.0, fmin(box.width, box.height) / 2.0), &hatch);
-}
-
 /* An outline that stands out from any colour, and the rank where there is room. */
 static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cell)
 {
@@ -380,8 +351,8 @@ static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cel
     style.size   = fmin(HL_TEXT_NORMAL, 0.5 * side);
     style.bold   = true;
     style.colour = hl_oklab_of(cell).l > 0.6 ? dark.colour : light.colour;
-    hl_canvas_text(map->figure->canvas,
-                   (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 }, text, &style);
+    hl_canvas_text(map->figure->canvas, box.x + box.width / 2.0, box.y + box.height / 2.0, text,
+                   &style);
 }
 
 static void draw_marks(heatmap *map)
@@ -395,8 +366,12 @@ static void draw_marks(heatmap *map)
 
         if (isnan(map->values[place]))
             continue;
+        double side = fmin(box.width, box.height);
+        /* Hatching in the page's colour over the cell's own: it was measured, and is gone. */
         if (map->marks.pruned[place])
-            draw_pruned(map, box);
+            hl_canvas_hatch(
+                map->figure->canvas, box, fmin(3.0, side / 2.0),
+                &(hl_stroke){ map->figure->theme->background, fmin(1.1, 0.16 * side), 0.0 });
         if (map->marks.ranks[place] > 0)
             draw_candidate(map, box, map->marks.ranks[place], colour_of(map, map->values[place]));
     }
@@ -448,13 +423,12 @@ static void draw_bar_axes(heatmap *map)
                    &stroke);
     hl_canvas_line(canvas, (hl_point){ right, grid.y }, (hl_point){ right, grid.y + grid.height },
                    &stroke);
-    hl_canvas_text(canvas, (hl_point){ grid.x - 5.0, base }, zero, &end);
-    hl_canvas_text(canvas, (hl_point){ grid.x - 5.0, base - BARS }, top, &end);
-    hl_canvas_text(canvas, (hl_point){ right, grid.y + grid.height + 5.0 }, zero, &under);
-    hl_canvas_text(canvas, (hl_point){ right + BARS, grid.y + grid.height + 5.0 }, top, &under);
-    hl_canvas_text(canvas, (hl_point){ right, base }, "layer mean", &name);
-    hl_canvas_text(canvas, (hl_point){ right + BARS / 2.0, grid.y + grid.height + 18.0 },
-                   "head mean", &under);
+    hl_canvas_text(canvas, grid.x - 5.0, base, zero, &end);
+    hl_canvas_text(canvas, grid.x - 5.0, base - BARS, top, &end);
+    hl_canvas_text(canvas, right, grid.y + grid.height + 5.0, zero, &under);
+    hl_canvas_text(canvas, right + BARS, grid.y + grid.height + 5.0, top, &under);
+    hl_canvas_text(canvas, right, base, "layer mean", &name);
+    hl_canvas_text(canvas, right + BARS / 2.0, grid.y + grid.height + 18.0, "head mean", &under);
 }
 
 static void draw_classes(heatmap *map, double x)
@@ -464,37 +438,28 @@ static void draw_classes(heatmap *map, double x)
     hl_stroke     frame  = hl_figure_axis_stroke(map->figure);
     double        line   = fmin(16.0, fmax(12.0, (map->grid.height - 8.0) / (N_CLASSES + 1)));
 
-    hl_canvas_text(canvas, (hl_point){ x, map->grid.y + 4.0 }, hl_figure_unit_label(map->figure),
-                   &style);
+    hl_canvas_text(canvas, x, map->grid.y + 4.0, hl_figure_unit_label(map->figure), &style);
     for (int i = 0; i < N_CLASSES; i++) {
         double y = map->grid.y + 4.0 + line * (N_CLASSES - i);
         hl_canvas_rectangle(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, class_colour(i));
         hl_canvas_outline(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, &frame);
-        hl_canvas_text(canvas, (hl_point){ x + 14.0, y }, class_names[i], &style);
+        hl_canvas_text(canvas, x + 14.0, y, class_names[i], &style);
     }
-}
-
-static void draw_legend(heatmap *map)
-{
-    double x = map->grid.x + map->grid.width + BARS_GAP + BARS + LEGEND_GAP;
-
-    if (map->figure->options.scale == HL_SCALE_CLASSES)
-        draw_classes(map, x);
-    else
-        hl_figure_colour_bar(map->figure,
-                             (hl_box){ x, map->grid.y, 0.0, fmin(map->grid.height, 220.0) },
-                             HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
 }
 
 /* What is to be seen, with what is marked. */
 static void describe(char *out, size_t n_bytes, const heatmap *map)
 {
-    const head_marks *marks = &map->marks;
+    const head_marks *marks   = &map->marks;
+    bool              hatched = false;
     double            side =
         fmin(map->grid.width / (double)map->n_layers, map->grid.height / (double)map->n_heads);
+
+    HL_EACH_HEAD(map->figure->profile, layer, head)
+    hatched  = hatched || isnan(value_of(map, layer, head));
     int used = snprintf(out, n_bytes,
                         "Mean entropy of attention: dark heads are focused, light ones diffuse%s.",
-                        has_hatched(map) ? ", hatched ones were not measured" : "");
+                        hatched ? ", hatched ones were not measured" : "");
 
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
         used += snprintf(out + used, n_bytes - (size_t)used,
@@ -527,7 +492,13 @@ static hl_status draw(heatmap *map)
     draw_bar_axes(map);
     hl_figure_indices_across(map->figure, map->grid, map->n_layers, "Layer");
     hl_figure_indices_up(map->figure, map->grid, map->n_heads, NULL, "Head");
-    draw_legend(map);
+    double x = map->grid.x + map->grid.width + BARS_GAP + BARS + LEGEND_GAP;
+    if (map->figure->options.scale == HL_SCALE_CLASSES)
+        draw_classes(map, x);
+    else
+        hl_figure_colour_bar(map->figure,
+                             (hl_box){ x, map->grid.y, 0.0, fmin(map->grid.height, 220.0) },
+                             HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
     return HL_OK;
 }
 

@@ -62,11 +62,6 @@ static double panel_height(const lens_figure *f)
     return ROW_HEIGHT * (double)f->n_rows + INPUTS;
 }
 
-static double whole_height(const lens_figure *f, int64_t n_panels)
-{
-    return (panel_height(f) + PANEL_GAP) * (double)n_panels - PANEL_GAP + AXIS_NAME;
-}
-
 static hl_status lay_out(lens_figure *f)
 {
     int64_t n     = f->view->n_tokens;
@@ -130,8 +125,8 @@ static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_co
     style.bold   = right;
     snprintf(room, sizeof room, "%s", f->view->guesses[place].text);
     hl_figure_shorten(&f->figure, room, sizeof room, box.width - 2.0 * PADDING, &style);
-    hl_canvas_text(f->figure.canvas,
-                   (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 }, room, &style);
+    hl_canvas_text(f->figure.canvas, box.x + box.width / 2.0, box.y + box.height / 2.0, room,
+                   &style);
     if (right)
         hl_canvas_outline(f->figure.canvas,
                           (hl_box){ box.x + 0.6, box.y + 0.6, box.width - 1.2, box.height - 1.2 },
@@ -176,10 +171,8 @@ static void draw_inputs(const lens_panel *panel)
         }
         snprintf(room, sizeof room, "%s", token->text);
         hl_figure_shorten(&f->figure, room, sizeof room, f->width - 2.0 * PADDING, &style);
-        hl_canvas_text(f->figure.canvas,
-                       (hl_point){ panel->box.x + ((double)i + 0.5) * f->width,
-                                   panel->box.y + panel->box.height + 5.0 },
-                       room, &style);
+        hl_canvas_text(f->figure.canvas, panel->box.x + ((double)i + 0.5) * f->width,
+                       panel->box.y + panel->box.height + 5.0, room, &style);
     }
 }
 
@@ -221,19 +214,18 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
 
 static void draw(lens_figure *f)
 {
-    hl_text_style name   = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
-    double        height = whole_height(f, f->n_panels);
-    double        bar    = fmin(fmax(ROW_HEIGHT * (double)f->n_rows, BAR_LEAST), BAR_MOST);
-    double        across = f->width * (double)f->n_across;
-    char          caption[LENS_CAPTION_BYTES];
+    hl_text_style name = hl_figure_normal(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
+    double height = (panel_height(f) + PANEL_GAP) * (double)f->n_panels - PANEL_GAP + AXIS_NAME;
+    double bar    = fmin(fmax(ROW_HEIGHT * (double)f->n_rows, BAR_LEAST), BAR_MOST);
+    double across = f->width * (double)f->n_across;
+    char   caption[LENS_CAPTION_BYTES];
 
     write_caption(caption, f);
     hl_box page = hl_figure_begin(&f->figure, fmax(height, bar + AXIS_NAME), caption);
     for (int64_t i = 0; i < f->n_panels; i++)
         draw_panel(f, i, page);
-    hl_canvas_text(f->figure.canvas,
-                   (hl_point){ page.x + f->left + across / 2.0, page.y + height - AXIS_NAME + 4.0 },
-                   "Token that was read", &name);
+    hl_canvas_text(f->figure.canvas, page.x + f->left + across / 2.0,
+                   page.y + height - AXIS_NAME + 4.0, "Token that was read", &name);
     hl_figure_colour_bar(&f->figure,
                          (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
                          HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");

@@ -424,10 +424,9 @@ static void label_entropies(hl_figure *figure, hl_box box, const hl_axis *axis)
         double x    = box.x + box.width * hl_axis_share(axis, tick);
         hl_canvas_line(figure->canvas, (hl_point){ x, bottom }, (hl_point){ x, bottom + 3.0 },
                        &stroke);
-        hl_canvas_text(figure->canvas, (hl_point){ x, bottom + 6.0 },
-                       hl_axis_label(room, axis, tick), &small);
+        hl_canvas_text(figure->canvas, x, bottom + 6.0, hl_axis_label(room, axis, tick), &small);
     }
-    hl_canvas_text(figure->canvas, (hl_point){ box.x + box.width / 2.0, bottom + 18.0 },
+    hl_canvas_text(figure->canvas, box.x + box.width / 2.0, bottom + 18.0,
                    "Normalised entropy of a row", &normal);
 }
 

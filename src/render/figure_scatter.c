@@ -70,8 +70,7 @@ static void draw_heading(const hl_chart *chart, const hl_scatter_panel *panel)
     double width = hl_canvas_text_width(chart->figure->canvas, panel->name, &name);
     if (width > chart->box.width)
         name.size *= chart->box.width / width;
-    hl_canvas_text(chart->figure->canvas, (hl_point){ chart->box.x, chart->box.y - 15.0 },
-                   panel->name, &name);
+    hl_canvas_text(chart->figure->canvas, chart->box.x, chart->box.y - 15.0, panel->name, &name);
     if (isnan(panel->rho))
         return;
     if (isnan(panel->rho_low) || isnan(panel->rho_high))
@@ -79,8 +78,7 @@ static void draw_heading(const hl_chart *chart, const hl_scatter_panel *panel)
     else
         snprintf(text, sizeof text, "\u03c1 = %+.2f (%+.2f to %+.2f)", panel->rho, panel->rho_low,
                  panel->rho_high);
-    hl_canvas_text(chart->figure->canvas, (hl_point){ chart->box.x, chart->box.y - 5.0 }, text,
-                   &rho);
+    hl_canvas_text(chart->figure->canvas, chart->box.x, chart->box.y - 5.0, text, &rho);
 }
 
 static void draw_points(const hl_chart *chart, const scatter_figure *f,
@@ -134,10 +132,8 @@ static hl_status draw_panels(const scatter_figure *f, hl_box box)
                           box.y + (double)down * height + PANEL_ABOVE - 6.0, width, PANEL_HEIGHT };
         HL_NEED(draw_panel(f, i, panel));
     }
-    hl_canvas_text(f->figure->canvas,
-                   (hl_point){ box.x + left + (box.width - left) / 2.0,
-                               box.y + (double)f->n_down * height - 2.0 },
-                   f->scatter->x_name, &style);
+    hl_canvas_text(f->figure->canvas, box.x + left + (box.width - left) / 2.0,
+                   box.y + (double)f->n_down * height - 2.0, f->scatter->x_name, &style);
     return HL_OK;
 }
 

@@ -149,7 +149,7 @@ static void draw_labels(const token_panel *panel, label_side side)
             style.anchor  = side == LABELS_ABOVE ? HL_ANCHOR_START : HL_ANCHOR_END;
         }
         label_of(room, panel, i, every, &style);
-        hl_canvas_text(panel->figure->canvas, at, room, &style);
+        hl_canvas_text(panel->figure->canvas, at.x, at.y, room, &style);
     }
 }
 
@@ -303,16 +303,6 @@ typedef struct token_figure {
 } token_figure;
 
 /* --------------------------------------------------------------------------- numbers */
-
-static hl_status check_options(const token_figure *f)
-{
-    int64_t begin = f->options.zoom_begin, end = f->options.zoom_end, n = f->view->n_tokens;
-
-    if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > n))
-        return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
-                       (long long)begin, (long long)end, (long long)n);
-    return hl_notes_check(f->options.notes, f->options.n_notes, n);
-}
 
 static hl_status make_cells(token_figure *f)
 {
@@ -543,11 +533,10 @@ static void draw_axis_names(token_figure *f)
     hl_text_style style = hl_figure_normal(&f->figure, HL_ANCHOR_START, HL_STAND_BASE);
     double        out   = label_room(&f->main, map.width / (double)f->whole.n) + 5.0;
 
-    hl_canvas_text(f->figure.canvas, (hl_point){ map.x, map.y - out }, "Key (is attended to)",
-                   &style);
+    hl_canvas_text(f->figure.canvas, map.x, map.y - out, "Key (is attended to)", &style);
     style.degrees = 90.0;
     style.anchor  = HL_ANCHOR_END;
-    hl_canvas_text(f->figure.canvas, (hl_point){ map.x - out, map.y }, "Query (attends)", &style);
+    hl_canvas_text(f->figure.canvas, map.x - out, map.y, "Query (attends)", &style);
 }
 
 /* Where tokens [begin, end) look at each other, in the main map. */
@@ -593,8 +582,8 @@ static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
     snprintf(name, sizeof name, "%s", map->name);
     double taken = hl_canvas_text_width(f->figure.canvas, mean, &small) + 5.0;
     hl_figure_shorten(&f->figure, name, sizeof name, f->inset_side - taken, &normal);
-    hl_canvas_text(f->figure.canvas, at, name, &normal);
-    hl_canvas_text(f->figure.canvas, (hl_point){ at.x + f->inset_side, at.y + 0.5 }, mean, &small);
+    hl_canvas_text(f->figure.canvas, at.x, at.y, name, &normal);
+    hl_canvas_text(f->figure.canvas, at.x + f->inset_side, at.y + 0.5, mean, &small);
 }
 
 static void draw_insets(token_figure *f, hl_box page)
@@ -631,15 +620,6 @@ static hl_status draw_notes(token_figure *f)
 
 /* --------------------------------------------------------------------------- caption */
 
-static bool has_marked(const hl_token_view *view)
-{
-    for (int64_t i = 0; i < view->n_tokens; i++) {
-        if (view->tokens[i].is_marked)
-            return true;
-    }
-    return false;
-}
-
 /* Sentences that hold for this figure, one after the other. */
 static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
 {
@@ -648,6 +628,10 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
     int64_t              every     = label_every(f->main.box.width / (double)f->whole.n);
     char                 bins[192] = "", zoom[96] = "", shared[96] = "", thinned[64] = "";
 
+    bool marked = false;
+
+    for (int64_t i = 0; i < view->n_tokens; i++)
+        marked = marked || view->tokens[i].is_marked;
     if (bin > 1)
         snprintf(bins, sizeof bins,
                  " A cell is %lld \u00d7 %lld tokens: the attention on all its keys, mean of its "
@@ -669,19 +653,13 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
              view->maps[0].name, hl_figure_more(&f->figure),
              f->options.scale == HL_ATTENTION_ROOT ? ", by square roots" : "",
              view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
-             shared, bin == 1 && has_marked(view) ? " Bold: special and template tokens." : "",
-             view->family, (long long)view->n_layers, view->n_layers == 1 ? "" : "s",
-             (long long)view->n_heads, view->n_heads == 1 ? "" : "s", (long long)view->n_tokens,
+             shared, bin == 1 && marked ? " Bold: special and template tokens." : "", view->family,
+             (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->n_heads,
+             view->n_heads == 1 ? "" : "s", (long long)view->n_tokens,
              view->n_tokens == 1 ? "" : "s");
 }
 
 /* ------------------------------------------------------------------------ the figure */
-
-static void move(hl_box *box, hl_box page)
-{
-    box->x += page.x;
-    box->y += page.y;
-}
 
 static hl_status draw(token_figure *f)
 {
@@ -691,8 +669,10 @@ static hl_status draw(token_figure *f)
 
     write_caption(caption, f);
     hl_box page = hl_figure_begin(&f->figure, height, caption);
-    move(&f->main.box, page);
-    move(&f->zoom.box, page);
+    f->main.box.x += page.x;
+    f->main.box.y += page.y;
+    f->zoom.box.x += page.x;
+    f->zoom.box.y += page.y;
     draw_panel(&f->main);
     draw_labels(&f->main, LABELS_LEFT);
     draw_labels(&f->main, LABELS_ABOVE);
@@ -726,7 +706,11 @@ hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
     f.options = options != NULL ? *options : (hl_token_figure){ 0 };
     snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
     HL_NEED(hl_figure_open(&f.figure, canvas, title, &f.options.draw));
-    HL_NEED(check_options(&f));
+    int64_t begin = f.options.zoom_begin, end = f.options.zoom_end;
+    if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > view->n_tokens))
+        return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
+                       (long long)begin, (long long)end, (long long)view->n_tokens);
+    HL_NEED(hl_notes_check(f.options.notes, f.options.n_notes, view->n_tokens));
     HL_NEED(make_cells(&f));
     return draw(&f);
 }

@@ -105,48 +105,26 @@ static hl_colour polar(double lightness, double chroma, double hue)
         (hl_oklab){ lightness, chroma * cos(hue * degree), chroma * sin(hue * degree) });
 }
 
-static hl_colour entropy_colour(double t)
-{
-    /* Teal has the least chroma of all on a screen: with more of it there the map would have a kink. */
-    double chroma = 0.095 + 0.15 * (t - 0.5) * (t - 0.5);
-
-    return polar(0.26 + 0.66 * t, chroma, 308.0 - 205.0 * t);
-}
-
-static hl_colour blues_colour(double t)
-{
-    return polar(0.975 - 0.65 * t, 0.012 + 0.36 * t * (1.0 - t) + 0.09 * t * t, 248.0 + 14.0 * t);
-}
-
-/* The same turned round: what is little sinks into a dark page. */
-static hl_colour blues_dark_colour(double t)
-{
-    return polar(0.27 + 0.66 * t, 0.03 + 0.36 * t * (1.0 - t) + 0.01 * t * t, 264.0 - 22.0 * t);
-}
-
-/* Both arms alike in lightness and chroma: neither side looks stronger. */
-static hl_colour difference_colour(double t)
-{
-    double far = fabs(2.0 * t - 1.0);
-
-    return polar(0.965 - 0.49 * far, 0.14 * far, t < 0.5 ? 252.0 : 32.0);
-}
-
 hl_colour hl_map_colour(hl_map map, double share)
 {
     double t = round(fmin(fmax(share, 0.0), 1.0) * (HL_MAP_LEVELS - 1)) / (HL_MAP_LEVELS - 1);
 
     switch (map) {
     case HL_MAP_BLUES:
-        return blues_colour(t);
-    case HL_MAP_DIFFERENCE:
-        return difference_colour(t);
-    case HL_MAP_BLUES_DARK:
-        return blues_dark_colour(t);
+        return polar(0.975 - 0.65 * t, 0.012 + 0.36 * t * (1.0 - t) + 0.09 * t * t,
+                     248.0 + 14.0 * t);
+    case HL_MAP_BLUES_DARK: /* the same turned round: what is little sinks into a dark page */
+        return polar(0.27 + 0.66 * t, 0.03 + 0.36 * t * (1.0 - t) + 0.01 * t * t, 264.0 - 22.0 * t);
+    case HL_MAP_DIFFERENCE: { /* both arms alike in lightness and chroma: neither looks stronger */
+        double far = fabs(2.0 * t - 1.0);
+        return polar(0.965 - 0.49 * far, 0.14 * far, t < 0.5 ? 252.0 : 32.0);
+    }
     case HL_MAP_ENTROPY:
         break;
     }
-    return entropy_colour(t);
+    /* Teal has the least chroma of all on a screen: with more of it there the map would have a
+     * kink. */
+    return polar(0.26 + 0.66 * t, 0.095 + 0.15 * (t - 0.5) * (t - 0.5), 308.0 - 205.0 * t);
 }
 
 /* Where black and white contrast alike is a luminance of 0.179, which is a grey of this lightness. */

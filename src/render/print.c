@@ -184,7 +184,14 @@ void hl_terminal_put(hl_text *output, const char *text, int width, hl_align alig
         hl_text_addf(output, "%*s", width - taken, "");
 }
 
-enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 }; /* of a terminal, in columns */
+/* How wide the terminal is. */
+static int columns_wanted(const hl_print_options *print)
+{
+    enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 };
+    int width = print != NULL && print->width > 0 ? print->width : USUAL_WIDTH;
+
+    return width > LEAST_WIDTH ? width : LEAST_WIDTH;
+}
 
 /* ----------------------------------------------------------------------- a prompt */
 
@@ -205,7 +212,7 @@ enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 }; /* of a terminal, in columns */
 enum { PLACE = 5, LABEL = 12, ENTROPY = 7, GAP = 2 };
 
 typedef struct token_print {
-    hl_text            output;
+    hl_text           *output;
     hl_token_cells     cells;
     hl_attention_scale scale;
     hl_depth           depth;
@@ -216,23 +223,6 @@ typedef struct token_print {
     int64_t            n_notes;
 } token_print;
 
-/* --------------------------------------------------------------- a prompt: layout */
-
-/* Room for the cells, in columns. */
-static int room_of(int width)
-{
-    return width - PLACE - LABEL - 1 - ENTROPY - 1;
-}
-
-static int cell_columns(int64_t n_tokens, int room)
-{
-    for (int cell = 3; cell > 1; cell--) {
-        if (cell * n_tokens <= room)
-            return cell;
-    }
-    return 1;
-}
-
 /* ---------------------------------------------------------------- a prompt: lines */
 
 /* Places above the columns, as far apart as they are wide. */
@@ -241,7 +231,7 @@ static void put_places(token_print *p)
     int64_t every = p->cell == 3 ? 1 : p->cell == 2 ? 2 : 5;
     int     at    = 0;
 
-    hl_text_addf(&p->output, "%*s", PLACE + LABEL + 1, "");
+    hl_text_addf(p->output, "%*s", PLACE + LABEL + 1, "");
     for (int64_t i = 0; i < p->cells.n; i += every) {
         char number[24];
         int  length =
@@ -250,11 +240,11 @@ static void put_places(token_print *p)
         int place = (int)i * p->cell + (p->cell == 3 && length < 3 ? 3 - length : 0);
         if (place < at)
             continue;
-        hl_text_addf(&p->output, "%*s%s", place - at, "", number);
+        hl_text_addf(p->output, "%*s%s", place - at, "", number);
         at = place + length + 1;
-        hl_text_addf(&p->output, "%s", i + every < p->cells.n ? " " : "");
+        hl_text_addf(p->output, "%s", i + every < p->cells.n ? " " : "");
     }
-    hl_text_addf(&p->output, "\n");
+    hl_text_addf(p->output, "\n");
 }
 
 /* Of the n-th note; those beyond have none, and are listed without. */
@@ -286,13 +276,13 @@ static void put_figure(token_print *p, double value)
     int hundredths = (int)floor(fmin(fmax(value, 0.0), 0.9999) * 100.0 + 1e-9);
 
     if (p->cell == 3)
-        hl_text_addf(&p->output, "%02d", hundredths);
+        hl_text_addf(p->output, "%02d", hundredths);
     else if (p->depth != HL_DEPTH_NONE)
-        hl_text_addf(&p->output, " ");
+        hl_text_addf(p->output, " ");
     else if (hundredths < 10)
-        hl_text_addf(&p->output, "."); /* what is little should look so */
+        hl_text_addf(p->output, "."); /* what is little should look so */
     else
-        hl_text_addf(&p->output, "%d", hundredths / 10);
+        hl_text_addf(p->output, "%d", hundredths / 10);
 }
 
 /* A sign stands before the figure, where there is a column for it, and else in its place. */
@@ -305,18 +295,18 @@ static void put_cell(token_print *p, int64_t row, int64_t column)
 
     if (seen && !isnan(value))
         hl_text_addf(
-            &p->output, "%s",
+            p->output, "%s",
             hl_terminal_cell(escape, p->depth, p->map, hl_attention_share(p->scale, value)));
     if (sign != NULL || p->cell > 1)
-        hl_text_addf(&p->output, "%s", sign != NULL ? sign : " ");
+        hl_text_addf(p->output, "%s", sign != NULL ? sign : " ");
     if (sign != NULL && p->cell == 1)
         ; /* that is all there is room for */
     else if (!seen || isnan(value))
-        hl_text_addf(&p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
+        hl_text_addf(p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
     else
         put_figure(p, value);
     if (seen && !isnan(value))
-        hl_text_addf(&p->output, "%s", hl_terminal_end(p->depth));
+        hl_text_addf(p->output, "%s", hl_terminal_end(p->depth));
 }
 
 static void put_row(token_print *p, int64_t row)
@@ -327,17 +317,17 @@ static void put_row(token_print *p, int64_t row)
     bool                 marked  = name->is_marked && p->cells.bin == 1;
     char                 escape[HL_ESCAPE_BYTES];
 
-    hl_text_addf(&p->output, "%*lld%s", PLACE - 1, (long long)token, marked ? "*" : " ");
-    hl_terminal_put(&p->output, p->cells.bin == 1 ? name->text : "", LABEL, HL_ALIGN_LEFT);
-    hl_text_addf(&p->output, " ");
+    hl_text_addf(p->output, "%*lld%s", PLACE - 1, (long long)token, marked ? "*" : " ");
+    hl_terminal_put(p->output, p->cells.bin == 1 ? name->text : "", LABEL, HL_ALIGN_LEFT);
+    hl_text_addf(p->output, " ");
     for (int64_t column = 0; column < p->cells.n; column++)
         put_cell(p, row, column);
-    hl_text_addf(&p->output, " ");
+    hl_text_addf(p->output, " ");
     if (isnan(entropy)) {
-        hl_text_addf(&p->output, "%*s\n", ENTROPY - 1, "-");
+        hl_text_addf(p->output, "%*s\n", ENTROPY - 1, "-");
         return;
     }
-    hl_text_addf(&p->output, "%s%*.2f%s\n",
+    hl_text_addf(p->output, "%s%*.2f%s\n",
                  hl_terminal_cell(escape, p->depth, HL_MAP_DIFFERENCE, entropy / p->top),
                  ENTROPY - 1, entropy, hl_terminal_end(p->depth));
 }
@@ -348,30 +338,30 @@ static void put_token_legend(token_print *p)
 {
     const char *by = p->scale == HL_ATTENTION_ROOT ? ", by square roots" : "";
 
-    hl_text_addf(&p->output, "\n");
+    hl_text_addf(p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_text_addf(&p->output, "Figures: %s of the row's attention, rounded down.\n",
+        hl_text_addf(p->output, "Figures: %s of the row's attention, rounded down.\n",
                      p->cell == 3 ? "hundredths" : "tenths");
     } else {
-        hl_text_addf(&p->output, "Attention 0 ");
-        put_ramp(&p->output, p->depth, p->map, 16);
-        hl_text_addf(&p->output, " 1%s\n", by);
+        hl_text_addf(p->output, "Attention 0 ");
+        put_ramp(p->output, p->depth, p->map, 16);
+        hl_text_addf(p->output, " 1%s\n", by);
     }
-    hl_text_addf(&p->output, "At the right: entropy of the row, nats");
+    hl_text_addf(p->output, "At the right: entropy of the row, nats");
     if (p->depth != HL_DEPTH_NONE) {
-        hl_text_addf(&p->output, ", 0 ");
-        put_ramp(&p->output, p->depth, HL_MAP_DIFFERENCE, 16);
-        hl_text_addf(&p->output, " %.2f", p->top);
+        hl_text_addf(p->output, ", 0 ");
+        put_ramp(p->output, p->depth, HL_MAP_DIFFERENCE, 16);
+        hl_text_addf(p->output, " %.2f", p->top);
     }
-    hl_text_addf(&p->output, "\n");
+    hl_text_addf(p->output, "\n");
     if (p->cells.bin > 1)
-        hl_text_addf(&p->output,
+        hl_text_addf(p->output,
                      "A cell is %lld x %lld tokens: attention on all its keys, mean of its "
                      "rows.\n",
                      (long long)p->cells.bin, (long long)p->cells.bin);
     for (int64_t i = p->cells.begin; i < p->cells.end && p->cells.bin == 1; i++) {
         if (p->cells.view->tokens[i].is_marked) {
-            hl_text_addf(&p->output, "* special and template tokens.\n");
+            hl_text_addf(p->output, "* special and template tokens.\n");
             break;
         }
     }
@@ -387,7 +377,7 @@ static void put_notes(token_print *p)
         const hl_note *note = &p->notes[i];
         double value = (double)view->maps[0].attention[note->row * view->n_tokens + note->column];
 
-        hl_text_addf(&p->output, "%s %s: %lld %s looks at %lld %s, %.3f\n",
+        hl_text_addf(p->output, "%s %s: %lld %s looks at %lld %s, %.3f\n",
                      i < N_SIGNS ? signs[i] : "-", note->text, (long long)note->row,
                      view->tokens[note->row].text, (long long)note->column,
                      view->tokens[note->column].text, value);
@@ -396,136 +386,113 @@ static void put_notes(token_print *p)
 
 /* --------------------------------------------------------------- a prompt: insets */
 
-/* One line of maps [first, first + n_maps), all of them of n cells and `wide` columns. */
-static hl_status put_inset_row(token_print *p, const hl_token_cells *maps, int64_t n_maps,
-                               int64_t row, int64_t wide)
+/* The cells of every map behind the first. */
+typedef struct inset_maps {
+    hl_token_cells *cells; /* (n) */
+    int64_t         n;
+} inset_maps;
+
+static void free_insets(inset_maps *maps)
 {
-    hl_text_addf(&p->output, "%*lld", PLACE - 1, (long long)hl_token_cells_token(&maps[0], row));
-    for (int64_t i = 0; i < n_maps; i++) {
-        p->cells = maps[i];
-        hl_text_addf(&p->output, "%*s", i == 0 ? 1 : (int)(wide - maps[i].n) + GAP, "");
-        for (int64_t column = 0; column < maps[i].n; column++)
-            put_cell(p, row, column);
-    }
-    hl_text_addf(&p->output, "\n");
-    return p->output.status;
+    for (int64_t i = 0; i < maps->n && maps->cells != NULL; i++)
+        hl_token_cells_free(&maps->cells[i]);
+    hl_free(maps->cells);
 }
 
-/* As many maps as stand side by side. */
-static hl_status put_inset_block(token_print *p, const hl_token_cells *maps, int64_t n_maps,
-                                 int64_t first, int64_t wide)
+/* Maps [first, first + n), which stand side by side, `wide` columns each. */
+static void put_inset_block(token_print *p, const inset_maps *maps, int64_t first, int64_t n,
+                            int64_t wide)
 {
-    const hl_token_view *view = maps[0].view;
-
-    hl_text_addf(&p->output, "\n%*s", PLACE, "");
-    for (int64_t i = 0; i < n_maps; i++) {
-        const char *name = view->maps[first + i].name;
-        hl_terminal_put(&p->output, name,
-                        i + 1 < n_maps ? (int)wide + GAP : hl_terminal_width_of(name),
+    hl_text_addf(p->output, "\n%*s", PLACE, "");
+    for (int64_t i = first; i < first + n; i++) {
+        const char *name = maps->cells[0].view->maps[1 + i].name;
+        hl_terminal_put(p->output, name,
+                        i + 1 < first + n ? (int)wide + GAP : hl_terminal_width_of(name),
                         HL_ALIGN_LEFT);
     }
-    hl_text_addf(&p->output, "\n");
-    for (int64_t row = 0; row < maps[0].n; row++)
-        HL_NEED(put_inset_row(p, maps, n_maps, row, wide));
-    return HL_OK;
-}
-
-static int64_t widest_name(const hl_token_view *view)
-{
-    int64_t widest = 0;
-
-    for (int64_t i = 1; i < view->n_maps; i++) {
-        int64_t width = hl_terminal_width_of(view->maps[i].name);
-        widest        = width > widest ? width : widest;
+    hl_text_addf(p->output, "\n");
+    for (int64_t row = 0; row < maps->cells[0].n; row++) {
+        hl_text_addf(p->output, "%*lld", PLACE - 1,
+                     (long long)hl_token_cells_token(&maps->cells[0], row));
+        for (int64_t i = first; i < first + n; i++) {
+            p->cells = maps->cells[i];
+            hl_text_addf(p->output, "%*s", i == first ? 1 : (int)(wide - p->cells.n) + GAP, "");
+            for (int64_t column = 0; column < p->cells.n; column++)
+                put_cell(p, row, column);
+        }
+        hl_text_addf(p->output, "\n");
     }
-    return widest;
 }
 
-/* The maps behind the first, of the same tokens; p->cells is theirs for a while. */
-static hl_status put_insets(token_print *p, const hl_token_view *view, int64_t begin, int64_t end,
-                            int64_t width)
+/* The maps behind the first, of the same tokens. */
+static hl_status put_insets(const token_print *whole, const hl_token_view *view, int64_t begin,
+                            int64_t end, int64_t width)
 {
-    hl_status       status = HL_OK;
-    int64_t         n_maps = view->n_maps - 1;
-    int64_t         room   = width - PLACE;
-    hl_token_cells *maps   = NULL;
-    hl_token_cells  first  = p->cells;
+    HL_SCOPED(free_insets) inset_maps maps = { .n = view->n_maps - 1 };
+    token_print                       p    = *whole;
+    int64_t                           room = width - PLACE, wide = 0;
 
-    if (n_maps == 0)
+    if (maps.n == 0)
         return HL_OK;
-    p->cell    = 1;
-    p->n_notes = 0;
-    HL_TRY(HL_ALLOC_ZEROED(&maps, (size_t)n_maps));
-    for (int64_t i = 0; i < n_maps; i++)
-        HL_TRY(hl_token_cells_new(&maps[i], view, &view->maps[1 + i], begin, end, room));
-    int64_t wide   = widest_name(view) > maps[0].n ? widest_name(view) : maps[0].n;
-    int64_t beside = (room + GAP) / (wide + GAP) > 1 ? (room + GAP) / (wide + GAP) : 1;
-    if (p->depth == HL_DEPTH_NONE)
-        hl_text_addf(&p->output, "\nInsets, in tenths:\n");
-    for (int64_t i = 0; i < n_maps; i += beside)
-        HL_TRY(
-            put_inset_block(p, maps + i, n_maps - i < beside ? n_maps - i : beside, 1 + i, wide));
+    p.cell    = 1;
+    p.n_notes = 0;
+    HL_NEED(HL_ALLOC_ZEROED(&maps.cells, (size_t)maps.n));
+    for (int64_t i = 0; i < maps.n; i++) {
+        int64_t name = hl_terminal_width_of(view->maps[1 + i].name);
 
-done:
-    p->cells = first;
-    for (int64_t i = 0; i < n_maps && maps != NULL; i++)
-        hl_token_cells_free(&maps[i]);
-    hl_free(maps);
-    return status;
+        HL_NEED(hl_token_cells_new(&maps.cells[i], view, &view->maps[1 + i], begin, end, room));
+        wide = name > wide ? name : wide;
+        wide = maps.cells[i].n > wide ? maps.cells[i].n : wide;
+    }
+    int64_t beside = (room + GAP) / (wide + GAP) > 1 ? (room + GAP) / (wide + GAP) : 1;
+    if (p.depth == HL_DEPTH_NONE)
+        hl_text_addf(p.output, "\nInsets, in tenths:\n");
+    for (int64_t i = 0; i < maps.n; i += beside)
+        put_inset_block(&p, &maps, i, maps.n - i < beside ? maps.n - i : beside, wide);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ a prompt: the whole */
 
-static hl_status choose_span(int64_t *begin, int64_t *end, const hl_token_view *view,
-                             const hl_token_figure *options)
-{
-    *begin = options != NULL ? options->zoom_begin : 0;
-    *end   = options != NULL && options->zoom_end > 0 ? options->zoom_end : view->n_tokens;
-    if (*begin < 0 || *end <= *begin || *end > view->n_tokens)
-        return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
-                       (long long)*begin, (long long)*end, (long long)view->n_tokens);
-    return HL_OK;
-}
-
 hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_figure *options,
                           const hl_print_options *print)
 {
-    hl_status   status = HL_OK;
-    int64_t     begin = 0, end = 0;
-    int         width = print != NULL && print->width > 0 ? print->width : USUAL_WIDTH;
-    int         room  = room_of(width > LEAST_WIDTH ? width : LEAST_WIDTH);
-    bool        dark  = print != NULL && print->theme == HL_THEME_DARK;
-    token_print p     = { .scale = options != NULL ? options->scale : HL_ATTENTION_ROOT,
-                          .depth = print != NULL ? print->depth : HL_DEPTH_NONE,
-                          .map   = dark ? HL_MAP_BLUES_DARK : HL_MAP_BLUES,
-                          .top   = fmax(hl_token_view_top(view), 0.5) };
+    static const hl_token_figure  plain = { 0 };
+    static const hl_print_options usual = { 0 };
 
-    *out = NULL;
-    HL_TRY(choose_span(&begin, &end, view, options));
-    if (options != NULL) {
-        HL_TRY(hl_notes_check(options->notes, options->n_notes, view->n_tokens));
-        p.notes   = options->notes;
-        p.n_notes = options->n_notes;
-    }
-    p.cell = cell_columns(end - begin, room);
-    HL_TRY(hl_token_cells_new(&p.cells, view, &view->maps[0], begin, end, room / p.cell));
-    hl_text_addf(&p.output, "%s, %lld tokens; %s\n\n", view->family, (long long)view->n_tokens,
+    HL_SCOPED(hl_text_free) hl_text               output = { 0 };
+    HL_SCOPED(hl_token_cells_free) hl_token_cells cells  = { 0 };
+    token_print p = { .output = &output, .top = fmax(hl_token_view_top(view), 0.5) };
+
+    *out           = NULL;
+    options        = options != NULL ? options : &plain;
+    print          = print != NULL ? print : &usual;
+    int     width  = columns_wanted(print);
+    int     room   = width - PLACE - LABEL - 1 - ENTROPY - 1; /* for the cells */
+    int64_t begin  = options->zoom_begin;
+    int64_t end    = options->zoom_end > 0 ? options->zoom_end : view->n_tokens;
+    int64_t length = end - begin;
+    if (begin < 0 || length <= 0 || end > view->n_tokens)
+        return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",
+                       (long long)begin, (long long)end, (long long)view->n_tokens);
+    HL_NEED(hl_notes_check(options->notes, options->n_notes, view->n_tokens));
+    p.scale   = options->scale;
+    p.depth   = print->depth;
+    p.map     = print->theme == HL_THEME_DARK ? HL_MAP_BLUES_DARK : HL_MAP_BLUES;
+    p.notes   = options->notes;
+    p.n_notes = options->n_notes;
+    p.cell    = 3 * length <= room ? 3 : 2 * length <= room ? 2 : 1;
+    HL_NEED(hl_token_cells_new(&cells, view, &view->maps[0], begin, end, room / p.cell));
+    p.cells = cells;
+    hl_text_addf(p.output, "%s, %lld tokens; %s\n\n", view->family, (long long)view->n_tokens,
                  view->maps[0].name);
     put_places(&p);
     for (int64_t row = 0; row < p.cells.n; row++)
         put_row(&p, row);
     put_token_legend(&p);
     put_notes(&p);
-    HL_TRY(put_insets(&p, view, begin, end, width > LEAST_WIDTH ? width : LEAST_WIDTH));
-    hl_text_add(&p.output, "", 1);
-    HL_TRY(p.output.status);
-    *out           = p.output.bytes;
-    p.output.bytes = NULL;
-
-done:
-    hl_text_free(&p.output);
-    hl_token_cells_free(&p.cells);
-    return status;
+    HL_NEED(put_insets(&p, view, begin, end, width));
+    return hl_text_finish(out, &output);
 }
 
 /* ----------------------------------------------------------------------- the lens */
@@ -608,14 +575,11 @@ static void put_lens_legend(lens_print *p)
 
 hl_status hl_print_lens(char **out, const hl_lens_view *view, const hl_print_options *print)
 {
-    hl_status  status = HL_OK;
-    int        width  = print != NULL && print->width > 0 ? print->width : USUAL_WIDTH;
-    lens_print p      = { .view  = view,
-                          .depth = print != NULL ? print->depth : HL_DEPTH_NONE,
-                          .top   = log((double)(view->d_vocab > 2 ? view->d_vocab : 2)) };
-    int64_t n_across  = ((width > LEAST_WIDTH ? width : LEAST_WIDTH) - LAYER) / cell_width(p.depth);
+    lens_print p        = { .view  = view,
+                            .depth = print != NULL ? print->depth : HL_DEPTH_NONE,
+                            .top   = log((double)(view->d_vocab > 2 ? view->d_vocab : 2)) };
+    int64_t    n_across = (columns_wanted(print) - LAYER) / cell_width(p.depth);
 
-    *out = NULL;
     hl_text_addf(&p.output, "%s, %lld layers, tokens %lld to %lld of %lld\n", view->family,
                  (long long)view->n_layers, (long long)view->first,
                  (long long)(view->first + view->n_tokens - 1), (long long)view->n_prompt);
@@ -624,12 +588,5 @@ hl_status hl_print_lens(char **out, const hl_lens_view *view, const hl_print_opt
         put_panel(&p, first, left < n_across ? left : n_across);
     }
     put_lens_legend(&p);
-    hl_text_add(&p.output, "", 1);
-    HL_TRY(p.output.status);
-    *out           = p.output.bytes;
-    p.output.bytes = NULL;
-
-done:
-    hl_text_free(&p.output);
-    return status;
+    return hl_text_finish(out, &p.output);
 }

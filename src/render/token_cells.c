@@ -33,16 +33,6 @@ double hl_token_cells_at(const hl_token_cells *cells, int64_t row, int64_t colum
     return cells->values[row * cells->n + column];
 }
 
-/* The mass that one token puts on the keys of a cell. */
-static double mass_of(const float *row, int64_t begin, int64_t end)
-{
-    double sum = 0.0;
-
-    for (int64_t key = begin; key < end; key++)
-        sum += (double)row[key];
-    return sum;
-}
-
 static void fill_row(hl_token_cells *cells, const hl_token_map *map, int64_t row)
 {
     int64_t first = hl_token_cells_token(cells, row), end = last_of(cells, row);
@@ -52,9 +42,13 @@ static void fill_row(hl_token_cells *cells, const hl_token_map *map, int64_t row
     for (int64_t token = first; token < end; token++) {
         const float *attention = map->attention + token * cells->view->n_tokens;
         cells->entropy[row] += share * (double)map->entropy[token];
-        for (int64_t column = 0; column < cells->n; column++)
-            out[column] += share * mass_of(attention, hl_token_cells_token(cells, column),
-                                           last_of(cells, column));
+        for (int64_t column = 0; column < cells->n; column++) {
+            double mass = 0.0; /* that the token puts on the keys of the cell */
+            for (int64_t key = hl_token_cells_token(cells, column); key < last_of(cells, column);
+                 key++)
+                mass += (double)attention[key];
+            out[column] += share * mass;
+        }
     }
 }
 
@@ -106,12 +100,6 @@ double hl_token_view_top(const hl_token_view *view)
 
 enum { N_TRIED = 40 };
 
-static bool touch(hl_box a, hl_box b)
-{
-    return a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height &&
-           b.y < a.y + a.height;
-}
-
 static hl_point middle_of(hl_box box)
 {
     return (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 };
@@ -129,25 +117,22 @@ static double distance(hl_point a, hl_point b)
     return hypot(a.x - b.x, a.y - b.y);
 }
 
-/* Does the box reach down to cells? */
-static bool covers_cells(const hl_notes *notes, hl_box box)
-{
-    double step = notes->staircase;
-
-    return step == 0.0 || floor((box.y + box.height - notes->area.y) / step) >=
-                              floor((box.x - notes->area.x) / step);
-}
-
 /* INFINITY: not there. */
 static double cost_of(const hl_notes *notes, hl_box box, hl_point target)
 {
-    double far = distance(nearest(box, target), target);
+    double far  = distance(nearest(box, target), target);
+    double step = notes->staircase;
 
     for (int i = 0; i < notes->n_taken; i++) {
-        if (touch(box, notes->taken[i]))
+        hl_box other = notes->taken[i];
+        if (box.x < other.x + other.width && other.x < box.x + box.width &&
+            box.y < other.y + other.height && other.y < box.y + box.height)
             return INFINITY;
     }
-    return fabs(far - NEAR) + (covers_cells(notes, box) ? COVERED * notes->area.width : 0.0);
+    /* Does the box reach down to cells? */
+    bool covers = step == 0.0 || floor((box.y + box.height - notes->area.y) / step) >=
+                                     floor((box.x - notes->area.x) / step);
+    return fabs(far - NEAR) + (covers ? COVERED * notes->area.width : 0.0);
 }
 
 static double find_place(hl_box *out, const hl_notes *notes, hl_box box, hl_point target)
@@ -222,7 +207,6 @@ hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
     draw_arrow(figure, from, nearest(target, from), colour);
     hl_canvas_rectangle(figure->canvas, box, figure->theme->background);
     hl_canvas_outline(figure->canvas, box, &stroke);
-    hl_canvas_text(figure->canvas, (hl_point){ box.x + PADDING, box.y + box.height / 2.0 }, text,
-                   &style);
+    hl_canvas_text(figure->canvas, box.x + PADDING, box.y + box.height / 2.0, text, &style);
     return HL_OK;
 }
