@@ -11,7 +11,7 @@ enum { MXFP4_VALUES = 32 }; /* that share a scale */
 
 /* ------------------------------------------------------------------- stored */
 
-static int64_t stored_row(const hl_matrix *matrix, int64_t row)
+int64_t hl_matrix_stored_row(const hl_matrix *matrix, int64_t row)
 {
     if (matrix->pairs > 1) {
         int64_t half = matrix->pairs / 2;
@@ -42,7 +42,8 @@ size_t hl_matrix_bytes(const hl_matrix *matrix, int64_t n_values)
 const uint8_t *hl_matrix_at(const hl_matrix *matrix, int64_t row)
 {
     int64_t width = matrix->transposed ? 1 : matrix->n_columns;
-    return (const uint8_t *)matrix->data + hl_matrix_bytes(matrix, stored_row(matrix, row) * width);
+    return (const uint8_t *)matrix->data +
+           hl_matrix_bytes(matrix, hl_matrix_stored_row(matrix, row) * width);
 }
 
 /* ---------------------------------------------------------------- converting */
@@ -54,7 +55,7 @@ static void read_mxfp4(float *out, const hl_matrix *matrix, int64_t row)
                                       -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f };
     const uint8_t     *bytes      = hl_matrix_at(matrix, row);
     const uint8_t     *scales     = (const uint8_t *)matrix->scales +
-                            stored_row(matrix, row) * (matrix->n_columns / MXFP4_VALUES);
+                            hl_matrix_stored_row(matrix, row) * (matrix->n_columns / MXFP4_VALUES);
 
     for (int64_t i = 0; i < matrix->n_columns; i += 2) {
         float scale = ldexpf(1.0f, (int)scales[i / MXFP4_VALUES] - 127);

@@ -25,6 +25,9 @@ typedef struct hl_matrix {
     int64_t pairs;
 } hl_matrix;
 
+/* The stored row, or column of a transposed matrix, that holds row `row`. */
+int64_t hl_matrix_stored_row(const hl_matrix *matrix, int64_t row);
+
 /* The bytes of so many values, which are whole blocks. */
 size_t hl_matrix_bytes(const hl_matrix *matrix, int64_t n_values);
 

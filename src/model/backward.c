@@ -84,11 +84,9 @@ static hl_status allocate(hl_backward *b)
     };
 
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
-        size_t    count  = (size_t)rooms[i].rows;
-        hl_status status = hl_alloc_zeroed((void **)rooms[i].pointer, count,
-                                           (size_t)rooms[i].width * sizeof(float));
-        if (status != HL_OK)
-            return status;
+        size_t count = (size_t)rooms[i].rows;
+        HL_NEED(hl_alloc_zeroed((void **)rooms[i].pointer, count,
+                                (size_t)rooms[i].width * sizeof(float)));
     }
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }

@@ -403,9 +403,7 @@ static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
             return hl_fail(HL_BAD_INPUT,
                            "%s: 'per_layer_config' names layer '%s', wanted 0 to %lld",
                            fields->where, key, (long long)config->n_layers - 1);
-        hl_status status = read_layer(&config->layers[index], entry, fields->where);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(read_layer(&config->layers[index], entry, fields->where));
     }
     return HL_OK;
 }

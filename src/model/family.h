@@ -74,10 +74,9 @@ const hl_family *hl_family_named(const char *name);
 
 /* -------------------------------------------------- what several families use */
 
-extern const hl_family_tensor hl_llama_tensors[];      /* names of a Hugging Face folder */
-extern const hl_family_tensor hl_llama_gguf_tensors[]; /* q and k in rotary pairs */
-extern const hl_family_tensor hl_llama2c_tensors[];    /* to be searched before llama's */
-extern const hl_family_tensor hl_gguf_tensors[];       /* the usual names, for all families */
+extern const hl_family_tensor hl_llama_tensors[];   /* names of a Hugging Face folder */
+extern const hl_family_tensor hl_llama2c_tensors[]; /* to be searched before llama's */
+extern const hl_family_tensor hl_gguf_tensors[];    /* the usual names, for all families */
 
 extern const hl_family hl_family_bert, hl_family_roberta, hl_family_distilbert,
     hl_family_modernbert, hl_family_bloom, hl_family_cohere, hl_family_cohere2, hl_family_deci,

@@ -101,9 +101,7 @@ static hl_status repeat_types(hl_config *config, int64_t *layer, const json_t *i
         if (json_array_size(types) == 0)
             break;
         for (size_t j = 0; j < json_array_size(types); j++) {
-            hl_status status = set_type(config, layer, json_array_get(types, j), where);
-            if (status != HL_OK)
-                return status;
+            HL_NEED(set_type(config, layer, json_array_get(types, j), where));
         }
     }
     return HL_OK;

@@ -25,7 +25,8 @@ const hl_family_tensor hl_llama_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-const hl_family_tensor hl_llama_gguf_tensors[] = {
+/* q and k in rotary pairs. */
+static const hl_family_tensor paired_tensors[] = {
     { HL_ROLE_ATTN_Q, "blk.*.attn_q", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_K, "blk.*.attn_k", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_QKV, "blk.*.attn_qkv", HL_STORED_PAIRED },
@@ -71,7 +72,7 @@ const hl_family hl_family_llama = {
     .fields        = llama_fields,
     .describe      = describe_llama,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { hl_llama_gguf_tensors },
+    .gguf          = { paired_tensors },
 };
 
 /* ------------------------------------------------------------------------------ mistral, mixtral */
@@ -112,7 +113,7 @@ const hl_family hl_family_mixtral = {
                      .router = HL_ROUTER_SOFTMAX_CHOSEN },
     .fields      = mistral_fields,
     .tensors     = { mixtral_tensors, hl_llama_tensors },
-    .gguf        = { hl_llama_gguf_tensors },
+    .gguf        = { paired_tensors },
 };
 
 /* --------------------------------------------------------------------------------------- smollm3 */
@@ -165,7 +166,7 @@ const hl_family hl_family_smollm3 = {
     .describe      = describe_smollm3,
     .layers        = layers_smollm3,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { hl_llama_gguf_tensors },
+    .gguf          = { paired_tensors },
 };
 
 /* --------------------------------------------------------------------------------------- granite */
@@ -189,7 +190,7 @@ const hl_family hl_family_granite = {
     .defaults      = { LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0 },
     .fields        = granite_fields,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { hl_llama_gguf_tensors },
+    .gguf          = { paired_tensors },
 };
 
 /* ------------------------------------------------------------------------------------------ deci */
@@ -303,7 +304,7 @@ const hl_family hl_family_deci = {
     .fields        = deci_fields,
     .layers        = layers_deci,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { hl_llama_gguf_tensors },
+    .gguf          = { paired_tensors },
 };
 
 /* ----------------------------------------------------------------------------------------- olmo2 */

@@ -226,16 +226,14 @@ hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, con
     if (seen.is_list && seen.n_entries != count)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' has %zu entries, wanted %zu", fields->where,
                        seen.key, seen.n_entries, count);
-    for (size_t i = 0; i < seen.n_entries; i++) {
-        hl_status status = list_entry(&out[i], fields, &seen, i);
-        if (status != HL_OK)
-            return status;
-    }
+    for (size_t i = 0; i < seen.n_entries; i++)
+        HL_NEED(list_entry(&out[i], fields, &seen, i));
     return HL_OK;
 }
 
-hl_status hl_fields_count(int64_t *out, const hl_fields *fields, const char *json, const char *gguf,
-                          int64_t low, int64_t high)
+/* As hl_fields_int; of a list the largest. */
+static hl_status read_count(int64_t *out, const hl_fields *fields, const char *json,
+                            const char *gguf, int64_t low, int64_t high)
 {
     value   seen    = look_up(fields, json, gguf);
     int64_t largest = low;
@@ -243,10 +241,8 @@ hl_status hl_fields_count(int64_t *out, const hl_fields *fields, const char *jso
     if (!seen.is_list)
         return hl_fields_int(out, fields, json, gguf, low, high);
     for (size_t i = 0; i < seen.n_entries; i++) {
-        int64_t   entry  = 0;
-        hl_status status = list_entry(&entry, fields, &seen, i);
-        if (status != HL_OK)
-            return status;
+        int64_t entry = 0;
+        HL_NEED(list_entry(&entry, fields, &seen, i));
         if (entry < 0 || entry > high)
             return hl_fail(HL_BAD_INPUT, "%s: '%s' [%zu] is %lld, wanted 0 to %lld", fields->where,
                            seen.key, i, (long long)entry, (long long)high);
@@ -362,7 +358,7 @@ static hl_status read_field(hl_config *config, const hl_fields *fields, const hl
             *(double *)member = 0.0;
         return hl_fields_double(member, fields, field->json, field->gguf);
     case HL_FIELD_COUNT:
-        return hl_fields_count(member, fields, field->json, field->gguf, field->low, field->high);
+        return read_count(member, fields, field->json, field->gguf, field->low, field->high);
     case HL_FIELD_DOUBLE:
         return hl_fields_double(member, fields, field->json, field->gguf);
     case HL_FIELD_BOOL:
@@ -383,9 +379,7 @@ static hl_status read_field(hl_config *config, const hl_fields *fields, const hl
 hl_status hl_fields_read(hl_config *config, const hl_fields *fields, const hl_field *table)
 {
     for (; table != NULL && (table->json != NULL || table->gguf != NULL); table++) {
-        hl_status status = read_field(config, fields, table);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(read_field(config, fields, table));
     }
     return HL_OK;
 }

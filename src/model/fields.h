@@ -33,9 +33,6 @@ typedef struct hl_fields {
 bool      hl_fields_have(const hl_fields *fields, const char *json, const char *gguf);
 hl_status hl_fields_int(int64_t *out, const hl_fields *fields, const char *json, const char *gguf,
                         int64_t low, int64_t high);
-/* As hl_fields_int; of a list the largest. */
-hl_status hl_fields_count(int64_t *out, const hl_fields *fields, const char *json, const char *gguf,
-                          int64_t low, int64_t high);
 /* Finite. */
 hl_status hl_fields_double(double *out, const hl_fields *fields, const char *json,
                            const char *gguf);

@@ -111,9 +111,7 @@ static hl_status check_limit(const hl_model *model, const hl_session_options *op
 
     if (limit == 0)
         return HL_OK;
-    hl_status status = hl_session_measure(&memory, model, options);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_session_measure(&memory, model, options));
     size_t n_weights = weight_bytes(model);
     double wanted =
         (double)n_weights + (double)memory.cache_bytes + (double)memory.work_bytes + (double)before;
@@ -526,9 +524,7 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
         place_chunk(&chunk, session, offset);
         if (chunk.n_rows == 0)
             return HL_OK;
-        hl_status status = hl_forward(session, &chunk);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_forward(session, &chunk));
         hl_streams_extend(session, &chunk);
         for (int64_t i = 0; i < chunk.n_batch; i++) {
             session->length[chunk.sequences[i]] = chunk.ends[i];

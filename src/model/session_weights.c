@@ -52,23 +52,6 @@ static int64_t index_roles(hl_session_index *index, const hl_session *session, i
 
 /* ------------------------------------------------------------------- reading */
 
-static hl_matrix matrix_of(const hl_weight *weight)
-{
-    return (hl_matrix){
-        .data       = weight->data,
-        .scales     = weight->scales,
-        .dtype      = weight->dtype,
-        .n_rows     = weight->n_rows,
-        .n_columns  = weight->n_columns,
-        .n_stored   = weight->n_stored,
-        .transposed = weight->transposed,
-        .first      = weight->first,
-        .block      = weight->block,
-        .stride     = weight->stride,
-        .pairs      = weight->pairs,
-    };
-}
-
 static hl_status not_a_number(const hl_session *session, const hl_weight *weight, int64_t layer,
                               int64_t row)
 {
@@ -112,7 +95,7 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
     if (hl_role_is_vector(role))
         HL_NEED(read_vector(session, &param->vector, &source->weight, layer));
     else
-        param->matrix = matrix_of(&source->weight);
+        param->matrix = hl_weight_matrix(&source->weight);
     return read_vector(session, &param->bias, &source->bias, layer);
 }
 
@@ -122,9 +105,7 @@ static hl_status load_roles(hl_session *session, int64_t layer)
         if (!is_role_of(role, layer) || hl_session_param_of(session, role, layer, 0) == NULL)
             continue;
         for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++) {
-            hl_status status = load_part(session, role, layer, part);
-            if (status != HL_OK)
-                return status;
+            HL_NEED(load_part(session, role, layer, part));
         }
     }
     return HL_OK;

@@ -18,6 +18,7 @@
 
 #include "formats/tensors.h"
 #include "headlight/base.h"
+#include "kernels/matrix.h"
 #include "model/config.h"
 #include "model/roles.h"
 
@@ -39,15 +40,15 @@ typedef struct hl_weight {
     int64_t pairs; /* d_head where rotary pairs lie side by side, else 0 */
 } hl_weight;
 
+/* The same as products read it, but for plus_one. */
+hl_matrix hl_weight_matrix(const hl_weight *weight);
+
 /* The stored row (transposed: column) that holds row `r`. */
 static inline int64_t hl_weight_row(const hl_weight *weight, int64_t r)
 {
-    if (weight->pairs > 1) {
-        int64_t half = weight->pairs / 2;
-        int64_t i    = r % weight->pairs;
-        r += (i % half) * 2 + i / half - i;
-    }
-    return weight->first + r / weight->block * weight->stride + r % weight->block;
+    hl_matrix matrix = hl_weight_matrix(weight);
+
+    return hl_matrix_stored_row(&matrix, r);
 }
 
 /* Row by row in the file's own order: may be used as one (n_rows, n_columns) matrix
