@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/machine.h"
 #include "base/memory.h"
@@ -25,23 +24,6 @@ enum {
     LANE_SLOTS     = 4,  /* with at least so many slots short texts have one more */
     LONG_EVENTS    = 32, /* that wait to be taken, of a long text */
 };
-
-/* ---------------------------------------------------------------------- time */
-
-bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until)
-{
-    double          left = until - hl_clock_seconds();
-    struct timespec when;
-
-    if (left <= 0.0)
-        return false;
-    left         = left < 1e6 ? left : 1e6; /* who wants longer asks again */
-    until        = hl_clock_seconds() + left;
-    when.tv_sec  = (time_t)until;
-    when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
-    pthread_cond_timedwait(condition, &engine->mutex, &when);
-    return true;
-}
 
 /* ----------------------------------------------------------- a job's options */
 
@@ -199,17 +181,6 @@ const float *hl_job_event_rows(const hl_job_event *event, hl_trace_rows which, i
 
 /* ------------------------------------------------------- jobs made and freed */
 
-static hl_status make_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    int failed = pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return failed != 0 ? hl_fail(HL_NO_MEMORY, "job: no condition variable") : HL_OK;
-}
-
 static hl_status open_draft(hl_job *job)
 {
     const hl_job_options *options  = &job->options;
@@ -225,28 +196,19 @@ static hl_status open_draft(hl_job *job)
 
 static hl_status job_new(hl_job **out, hl_engine *engine, const hl_job_options *options)
 {
-    hl_status status = HL_OK;
-    hl_job   *job    = NULL;
+    HL_CLOSED(hl_job_destroy) hl_job *job = NULL;
 
     *out = NULL;
-    HL_TRY(check_options(engine, options));
-    HL_TRY(HL_ALLOC_ZEROED(&job, 1));
-    status = make_condition(&job->news);
-    if (status != HL_OK) {
-        hl_free(job);
-        return status;
-    }
+    HL_NEED(check_options(engine, options));
+    HL_NEED(HL_ALLOC_ZEROED(&job, 1));
+    hl_condition_init(&job->news);
     job->engine = engine;
     job->slot   = -1;
-    HL_TRY(copy_options(job, options, engine->config));
-    HL_TRY(make_events(job));
-    HL_TRY(open_draft(job));
-    *out = job;
-    job  = NULL;
-
-done:
-    hl_job_destroy(job);
-    return status;
+    HL_NEED(copy_options(job, options, engine->config));
+    HL_NEED(make_events(job));
+    HL_NEED(open_draft(job));
+    *out = hl_taken(&job);
+    return HL_OK;
 }
 
 void hl_job_destroy(hl_job *job)
@@ -308,7 +270,7 @@ hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
 
     pthread_mutex_lock(&engine->mutex);
     let_go(job);
-    while (!has_news(job) && seconds > 0.0 && hl_engine_wait(engine, &job->news, until))
+    while (!has_news(job) && seconds > 0.0 && hl_condition_wait(&job->news, &engine->mutex, until))
         continue;
     hl_status status = tell(out, job);
     pthread_mutex_unlock(&engine->mutex);
@@ -384,47 +346,32 @@ static hl_status allocate(hl_engine *engine)
     return HL_ALLOC(&engine->picks, n_slots);
 }
 
-static void make_locks(hl_engine *engine)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&engine->mutex, NULL);
-    pthread_cond_init(&engine->wake, &attributes);
-    pthread_cond_init(&engine->done, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_engine *engine = NULL;
+    HL_CLOSED(hl_engine_close) hl_engine *engine = NULL;
 
     *out = NULL;
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "engine: model is NULL");
-    HL_TRY(HL_ALLOC_ZEROED(&engine, 1));
-    make_locks(engine);
+    HL_NEED(HL_ALLOC_ZEROED(&engine, 1));
+    pthread_mutex_init(&engine->mutex, NULL);
+    hl_condition_init(&engine->wake);
+    hl_condition_init(&engine->done);
     engine->model     = model;
     engine->config    = model->config;
     engine->queue_end = &engine->queue;
     if (options != NULL)
         engine->options = *options;
-    HL_TRY(complete_options(&engine->options));
+    HL_NEED(complete_options(&engine->options));
     engine->n_sequences = engine->options.n_slots + (engine->options.n_slots >= LANE_SLOTS ? 1 : 0);
-    HL_TRY(open_session(engine));
-    HL_TRY(allocate(engine));
+    HL_NEED(open_session(engine));
+    HL_NEED(allocate(engine));
     engine->counts.n_slots = engine->options.n_slots;
     if (pthread_create(&engine->thread, NULL, hl_engine_worker, engine) != 0)
-        HL_TRY(hl_fail(HL_NO_MEMORY, "engine: the system grants no thread"));
+        return hl_fail(HL_NO_MEMORY, "engine: the system grants no thread");
     engine->has_thread = true;
-    *out               = engine;
-    engine             = NULL;
-
-done:
-    hl_engine_close(engine);
-    return status;
+    *out               = hl_taken(&engine);
+    return HL_OK;
 }
 
 static void stop_worker(hl_engine *engine)
@@ -513,18 +460,13 @@ static hl_status enqueue(hl_engine *engine, hl_job *job)
 
 hl_status hl_engine_submit(hl_job **out, hl_engine *engine, const hl_job_options *options)
 {
-    hl_status status = HL_OK;
-    hl_job   *job    = NULL;
+    HL_CLOSED(hl_job_destroy) hl_job *job = NULL;
 
     *out = NULL;
-    HL_TRY(job_new(&job, engine, options));
-    HL_TRY(enqueue(engine, job));
-    *out = job;
-    job  = NULL;
-
-done:
-    hl_job_destroy(job);
-    return status;
+    HL_NEED(job_new(&job, engine, options));
+    HL_NEED(enqueue(engine, job));
+    *out = hl_taken(&job);
+    return HL_OK;
 }
 
 void hl_job_cancel(hl_job *job)
@@ -589,7 +531,7 @@ void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 
     pthread_mutex_lock(&engine->mutex);
     engine->is_draining = true;
-    while (count_jobs(engine) > 0 && hl_engine_wait(engine, &engine->done, until))
+    while (count_jobs(engine) > 0 && hl_condition_wait(&engine->done, &engine->mutex, until))
         continue;
     n = hl_engine_cancel_all(engine);
     while (count_jobs(engine) > 0)

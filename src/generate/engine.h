@@ -31,6 +31,7 @@
 #ifndef HL_GENERATE_ENGINE_H
 #define HL_GENERATE_ENGINE_H
 
+#include "base/memory.h"
 #include "headlight/prune.h"
 
 typedef struct hl_engine hl_engine;
@@ -64,6 +65,7 @@ typedef struct hl_engine_options {
 hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine_options *options);
 /* Ends what is under way.  All jobs must have been freed. */
 void hl_engine_close(hl_engine *engine);
+HL_CLOSES(hl_engine_close, hl_engine)
 
 int64_t hl_engine_n_ctx(const hl_engine *engine);
 int64_t hl_engine_n_slots(const hl_engine *engine);

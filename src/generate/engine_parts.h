@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "base/memory.h"
 #include "generate/engine.h"
 #include "generate/generate.h"
 #include "model/session.h"
@@ -126,9 +127,6 @@ struct hl_engine {
     hl_engine_counts counts;
 };
 
-/* Waits for `condition` until the clock (base/machine.h) says `until`; false: it does. */
-bool hl_engine_wait(hl_engine *engine, pthread_cond_t *condition, double until);
-
 /* Tells all jobs, and the worker, that they are cancelled; how many are told.  Under the mutex. */
 int64_t hl_engine_cancel_all(hl_engine *engine);
 
@@ -140,6 +138,7 @@ void *hl_engine_worker(void *engine);
 /* -------------------------------------------------------- engine.c, of jobs */
 
 void hl_job_destroy(hl_job *job);
+HL_CLOSES(hl_job_destroy, hl_job)
 /* Places for new events that nobody has taken; under the mutex. */
 int64_t hl_job_room(const hl_job *job);
 /* The i-th place from the first free one on. */

@@ -360,7 +360,7 @@ static bool wait_for_work(hl_engine *engine)
         if (has_work(engine))
             break;
         if (seconds > 0.0)
-            hl_engine_wait(engine, &engine->wake, hl_clock_seconds() + seconds);
+            hl_condition_wait(&engine->wake, &engine->mutex, hl_clock_seconds() + seconds);
         else
             pthread_cond_wait(&engine->wake, &engine->mutex);
     }

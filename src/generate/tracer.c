@@ -319,15 +319,14 @@ static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 
 hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, const hl_tracer_options *options)
 {
-    hl_status        status = HL_OK;
-    hl_tracer       *tracer = NULL;
-    const hl_config *config = model->config;
+    HL_CLOSED(hl_tracer_close) hl_tracer *tracer = NULL;
+    const hl_config                      *config = model->config;
 
     *out = NULL;
     if (config->is_encoder || options->n_ctx < 1)
         return hl_fail(HL_BAD_ARGUMENT, "trace: %s with a context of %lld generates nothing",
                        model->path, (long long)options->n_ctx);
-    HL_TRY(HL_ALLOC_ZEROED(&tracer, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&tracer, 1));
     tracer->config  = config;
     tracer->options = *options;
     tracer->offset  = 1;
@@ -338,13 +337,9 @@ hl_status hl_tracer_open(hl_tracer **out, const hl_model *model, const hl_tracer
         tracer->tap.pattern_positions   = &tracer->whole;
         tracer->tap.n_pattern_positions = 1;
     }
-    HL_TRY(allocate(tracer, model));
-    *out   = tracer;
-    tracer = NULL;
-
-done:
-    hl_tracer_close(tracer);
-    return status;
+    HL_NEED(allocate(tracer, model));
+    *out = hl_taken(&tracer);
+    return HL_OK;
 }
 
 void hl_tracer_close(hl_tracer *tracer)
@@ -500,29 +495,24 @@ static hl_status retrace_layer(void *context, const hl_layer_rows *rows)
 hl_status hl_tracer_retrace(hl_tracer *tracer, const hl_model *model, const float *gates,
                             int32_t n_threads)
 {
-    hl_status          status  = HL_OK;
-    hl_session        *session = NULL;
-    hl_session_options options = { .n_ctx      = tracer->options.n_ctx,
-                                   .n_chunk    = HL_PIECE,
-                                   .n_threads  = n_threads,
-                                   .beyond_ctx = true,
-                                   .steady     = true };
-    hl_tap             tap     = { .context = tracer, .layer = retrace_layer };
-    hl_feed            feed    = { .tokens     = tracer->trace->ids,
-                                   .n_tokens   = tracer->trace->n_tokens,
-                                   .gates      = gates,
-                                   .segments   = tracer->segments,
-                                   .n_segments = HL_N_KINDS,
-                                   .tap        = &tap };
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
+    hl_session_options                      options = { .n_ctx      = tracer->options.n_ctx,
+                                                        .n_chunk    = HL_PIECE,
+                                                        .n_threads  = n_threads,
+                                                        .beyond_ctx = true,
+                                                        .steady     = true };
+    hl_tap                                  tap     = { .context = tracer, .layer = retrace_layer };
+    hl_feed                                 feed    = { .tokens     = tracer->trace->ids,
+                                                        .n_tokens   = tracer->trace->n_tokens,
+                                                        .gates      = gates,
+                                                        .segments   = tracer->segments,
+                                                        .n_segments = HL_N_KINDS,
+                                                        .tap        = &tap };
 
     if (tracer->options.forget || tracer->offset != 1)
         return hl_fail(HL_BAD_ARGUMENT, "trace: not all of its text and rows are known");
     /* The last token may stand where the context ends; its row leads nowhere. */
     feed.n_tokens -= feed.n_tokens > tracer->options.n_ctx;
-    HL_TRY(hl_session_open(&session, model, &options));
-    HL_TRY(hl_session_feed(session, &feed));
-
-done:
-    hl_session_close(session);
-    return status;
+    HL_NEED(hl_session_open(&session, model, &options));
+    return hl_session_feed(session, &feed);
 }

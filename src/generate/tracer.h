@@ -2,9 +2,12 @@
 #ifndef HL_GENERATE_TRACER_H
 #define HL_GENERATE_TRACER_H
 
+#include "base/memory.h"
 #include "headlight/trace.h"
 #include "model/config.h"
 #include "stats/profile_add.h"
+
+HL_CLOSES(hl_tracer_close, hl_tracer)
 
 /* The keys that a position sees in a layer. */
 hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);

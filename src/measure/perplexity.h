@@ -2,7 +2,10 @@
 #ifndef HL_MEASURE_PERPLEXITY_H
 #define HL_MEASURE_PERPLEXITY_H
 
-#include "headlight/tokenizer.h"
+#include "base/memory.h"
+#include "headlight/generate.h"
+
+HL_CLOSES(hl_perplexity_close, hl_perplexity)
 
 /* Tokens [begin, end) of a text, of which [first, end) are scored; first > begin, or first = begin
  * where something stands before each window. */

@@ -2,8 +2,12 @@
 #ifndef HL_MEASURE_VIEW_H
 #define HL_MEASURE_VIEW_H
 
+#include "base/memory.h"
 #include "headlight/session.h"
 #include "headlight/view.h"
+
+HL_CLOSES(hl_token_view_free, hl_token_view)
+HL_CLOSES(hl_lens_view_free, hl_lens_view)
 
 /* HL_BAD_ARGUMENT of a prompt without tokens, HL_LIMIT of one with too many. */
 hl_status hl_view_check_prompt(const hl_prompt *prompt);

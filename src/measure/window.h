@@ -41,6 +41,7 @@
 #ifndef HL_MEASURE_WINDOW_H
 #define HL_MEASURE_WINDOW_H
 
+#include "base/memory.h"
 #include "headlight/corpus.h"
 
 /* Where the next window of the whole work begins: save it, and seek goes on from there,
@@ -88,6 +89,7 @@ typedef struct hl_windows hl_windows;
 hl_status hl_windows_open(hl_windows **out, const hl_corpus *corpus,
                           const hl_window_options *options);
 void      hl_windows_close(hl_windows *windows);
+HL_CLOSES(hl_windows_close, hl_windows)
 hl_status hl_windows_next(hl_batch *out, hl_windows *windows);
 void      hl_windows_place(hl_window_place *out, const hl_windows *windows);
 /* Before the first batch.  HL_BAD_INPUT for a place that the corpus does not have. */

@@ -15,6 +15,7 @@
 #ifndef HL_MODEL_EXPORT_GGUF_H
 #define HL_MODEL_EXPORT_GGUF_H
 
+#include "base/memory.h"
 #include "formats/gguf.h"
 #include "headlight/export.h"
 #include "model/head_plan.h"
@@ -33,6 +34,7 @@ typedef struct hl_gguf_export hl_gguf_export;
 hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
                              hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
+HL_CLOSES(hl_gguf_export_free, hl_gguf_export)
 /* Can a model of this description be written at all, with these types?  HL_UNSUPPORTED, with
  * the reason, if not. */
 hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);

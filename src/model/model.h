@@ -5,11 +5,14 @@
 #ifndef HL_MODEL_MODEL_H
 #define HL_MODEL_MODEL_H
 
+#include "base/memory.h"
 #include "formats/tensors.h"
 #include "headlight/model.h"
 #include "model/config.h"
 #include "model/device_copies.h"
 #include "model/weights.h"
+
+HL_CLOSES(hl_model_close, hl_model)
 
 struct hl_model {
     char             *path;

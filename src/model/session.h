@@ -11,11 +11,14 @@
 #ifndef HL_MODEL_SESSION_H
 #define HL_MODEL_SESSION_H
 
+#include "base/memory.h"
 #include "headlight/session.h"
 #include "kernels/linear.h"
 #include "model/config.h"
 #include "model/kept.h"
 #include "model/weights.h"
+
+HL_CLOSES(hl_session_close, hl_session)
 
 /* Logits are made for so many rows at a time. */
 #define HL_LOGIT_ROWS 64

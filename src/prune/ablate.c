@@ -8,8 +8,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight/sweep.h"
 #include "model/model.h"
+#include "prune/evaluate.h"
 
 int64_t hl_model_heads(hl_head *out, const hl_model *model)
 {
@@ -27,15 +27,14 @@ int64_t hl_model_heads(hl_head *out, const hl_model *model)
 
 hl_status hl_single_gates(float **out, const hl_model *model, const float *base)
 {
-    hl_status status  = HL_OK;
-    int64_t   n_gates = model->config->n_layers * model->config->n_heads;
-    int64_t   n       = hl_model_heads(NULL, model);
-    float    *gates   = NULL;
-    hl_head  *heads   = NULL;
+    int64_t           n_gates = model->config->n_layers * model->config->n_heads;
+    int64_t           n       = hl_model_heads(NULL, model);
+    HL_FREED float   *gates   = NULL;
+    HL_FREED hl_head *heads   = NULL;
 
     *out = NULL;
-    HL_TRY(hl_alloc((void **)&gates, (size_t)n + 1, (size_t)n_gates * sizeof *gates));
-    HL_TRY(HL_ALLOC(&heads, (size_t)n));
+    HL_NEED(hl_alloc((void **)&gates, (size_t)n + 1, (size_t)n_gates * sizeof *gates));
+    HL_NEED(HL_ALLOC(&heads, (size_t)n));
     hl_model_heads(heads, model);
     for (int64_t i = 0; i <= n; i++) {
         float *setting = gates + i * n_gates;
@@ -44,13 +43,8 @@ hl_status hl_single_gates(float **out, const hl_model *model, const float *base)
         if (i < n)
             setting[heads[i].layer * model->config->n_heads + heads[i].head] = 0.0f;
     }
-    *out  = gates;
-    gates = NULL;
-
-done:
-    hl_free(gates);
-    hl_free(heads);
-    return status;
+    *out = hl_taken(&gates);
+    return HL_OK;
 }
 
 hl_status hl_spread_heads(double *out, const hl_model *model, const double *values)
@@ -59,9 +53,7 @@ hl_status hl_spread_heads(double *out, const hl_model *model, const double *valu
     int64_t  n       = hl_model_heads(NULL, model);
     hl_head *heads   = NULL;
 
-    hl_status status = HL_ALLOC(&heads, (size_t)n);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&heads, (size_t)n));
     hl_model_heads(heads, model);
     for (int64_t i = 0; i < n_gates; i++)
         out[i] = NAN;
@@ -89,18 +81,12 @@ static hl_status mean_rises(double *out, const hl_model *model, const hl_evaluat
 hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
                     const hl_evaluate_options *options)
 {
-    hl_status      status = HL_OK;
-    hl_evaluation *found  = NULL;
-    float         *gates  = NULL;
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
+    HL_FREED float                              *gates = NULL;
 
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "ablate: no model");
-    HL_TRY(hl_single_gates(&gates, model, NULL));
-    HL_TRY(hl_evaluate(&found, model, corpus, gates, hl_model_heads(NULL, model), options));
-    HL_TRY(mean_rises(out, model, found));
-
-done:
-    hl_evaluation_free(found);
-    hl_free(gates);
-    return status;
+    HL_NEED(hl_single_gates(&gates, model, NULL));
+    HL_NEED(hl_evaluate(&found, model, corpus, gates, hl_model_heads(NULL, model), options));
+    return mean_rises(out, model, found);
 }

@@ -90,12 +90,10 @@ static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
 
 static hl_status sort_leaves(settings_tree *tree)
 {
-    int64_t   n      = tree->n_settings + 1;
-    int64_t  *work   = NULL;
-    hl_status status = HL_ALLOC(&work, (size_t)n);
+    int64_t  n    = tree->n_settings + 1;
+    int64_t *work = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&work, (size_t)n));
     tree->order[0] = n - 1; /* the dense model's, before its equals */
     for (int64_t i = 1; i < n; i++)
         tree->order[i] = i - 1;
@@ -275,26 +273,22 @@ static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max
 
 static hl_status read_windows(hl_evaluator *e, const hl_corpus *corpus)
 {
-    hl_status         status      = HL_OK;
-    hl_windows       *windows     = NULL;
-    hl_window_options options     = e->options.windows;
-    size_t            max_windows = 0;
-    size_t            max_tokens  = 0;
-    hl_batch          batch       = { .n_windows = 1 };
+    HL_CLOSED(hl_windows_close) hl_windows *windows     = NULL;
+    hl_window_options                       options     = e->options.windows;
+    size_t                                  max_windows = 0;
+    size_t                                  max_tokens  = 0;
+    hl_batch                                batch       = { .n_windows = 1 };
 
     options.n_batch = 1;
-    HL_TRY(hl_windows_open(&windows, corpus, &options));
+    HL_NEED(hl_windows_open(&windows, corpus, &options));
     while (batch.n_windows > 0) {
-        HL_TRY(hl_windows_next(&batch, windows));
+        HL_NEED(hl_windows_next(&batch, windows));
         if (batch.n_windows > 0)
-            HL_TRY(keep_window(e, &batch, &max_windows, &max_tokens));
+            HL_NEED(keep_window(e, &batch, &max_windows, &max_tokens));
     }
     if (e->result->n_windows == 0)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "evaluate: no window of the text has two tokens"));
-
-done:
-    hl_windows_close(windows);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "evaluate: no window of the text has two tokens");
+    return HL_OK;
 }
 
 static hl_status describe_windows(hl_evaluator *e)
@@ -472,32 +466,27 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
                             const float *gates, int64_t n_settings,
                             const hl_evaluate_options *options)
 {
-    hl_status     status = HL_OK;
-    hl_evaluator *e      = NULL;
+    HL_CLOSED(hl_evaluator_close) hl_evaluator *e = NULL;
 
     *out = NULL;
     if (model == NULL || corpus == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: no model or no text");
-    HL_TRY(HL_ALLOC_ZEROED(&e, 1));
-    HL_TRY(HL_ALLOC_ZEROED(&e->result, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&e, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&e->result, 1));
     e->model  = model;
     e->config = model->config;
     if (options != NULL)
         e->options = *options;
-    HL_TRY(complete_options(e));
-    HL_TRY(take_settings(e, gates, n_settings));
-    HL_TRY(read_windows(e, corpus));
-    HL_TRY(open_fitting_session(e)); /* refuses contexts that are too long */
-    HL_TRY(describe_windows(e));
-    HL_TRY(make_rows(e));
+    HL_NEED(complete_options(e));
+    HL_NEED(take_settings(e, gates, n_settings));
+    HL_NEED(read_windows(e, corpus));
+    HL_NEED(open_fitting_session(e)); /* refuses contexts that are too long */
+    HL_NEED(describe_windows(e));
+    HL_NEED(make_rows(e));
     plan_walk(e);
     count_naive(e);
-    *out = e;
-    e    = NULL;
-
-done:
-    hl_evaluator_close(e);
-    return status;
+    *out = hl_taken(&e);
+    return HL_OK;
 }
 
 void hl_evaluator_close(hl_evaluator *e)
@@ -768,18 +757,14 @@ hl_evaluation *hl_evaluator_take(hl_evaluator *e)
 hl_status hl_evaluate(hl_evaluation **out, const hl_model *model, const hl_corpus *corpus,
                       const float *gates, int64_t n_settings, const hl_evaluate_options *options)
 {
-    hl_status     status = HL_OK;
-    hl_evaluator *e      = NULL;
+    HL_CLOSED(hl_evaluator_close) hl_evaluator *e = NULL;
 
     *out = NULL;
-    HL_TRY(hl_evaluator_open(&e, model, corpus, gates, n_settings, options));
+    HL_NEED(hl_evaluator_open(&e, model, corpus, gates, n_settings, options));
     while (!hl_evaluator_is_done(e))
-        HL_TRY(hl_evaluator_step(e));
+        HL_NEED(hl_evaluator_step(e));
     *out = hl_evaluator_take(e);
-
-done:
-    hl_evaluator_close(e);
-    return status;
+    return HL_OK;
 }
 
 void hl_evaluation_free(hl_evaluation *evaluation)

@@ -12,7 +12,10 @@
 #ifndef HL_PRUNE_EVALUATE_H
 #define HL_PRUNE_EVALUATE_H
 
+#include "base/memory.h"
 #include "headlight/sweep.h"
+
+HL_CLOSES(hl_evaluation_free, hl_evaluation)
 
 typedef struct hl_evaluator hl_evaluator;
 
@@ -22,6 +25,7 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
                             const float *gates, int64_t n_settings,
                             const hl_evaluate_options *options);
 void      hl_evaluator_close(hl_evaluator *evaluator);
+HL_CLOSES(hl_evaluator_close, hl_evaluator)
 hl_status hl_evaluator_step(hl_evaluator *evaluator);
 bool      hl_evaluator_is_done(const hl_evaluator *evaluator);
 /* Windows that are scored under all settings: the first of them. */

@@ -99,9 +99,7 @@ static hl_status mark_heads(uint8_t *marks, const hl_model *model, const char *t
         while (at[length] != '\0' && !is_between(at[length]))
             length++;
         if (length > 0) {
-            hl_status status = hl_head_parse(&named, model, at, length);
-            if (status != HL_OK)
-                return status;
+            HL_NEED(hl_head_parse(&named, model, at, length));
             int64_t first = named.head >= 0 ? named.head : 0;
             int64_t last  = named.head >= 0 ? named.head : hl_heads_of(model, named.layer) - 1;
             memset(marks + named.layer * width + first, 1, (size_t)(last - first + 1));
@@ -114,43 +112,35 @@ static hl_status mark_heads(uint8_t *marks, const hl_model *model, const char *t
 static hl_status list_marked(hl_head_list **out, const uint8_t *marks, int64_t n_layers,
                              int64_t n_heads)
 {
-    hl_status     status = HL_OK;
-    hl_head_list *list   = NULL;
+    HL_CLOSED(hl_head_list_free) hl_head_list *list = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&list, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&list, 1));
     for (int64_t i = 0; i < n_layers * n_heads; i++)
         list->n_heads += marks[i];
-    HL_TRY(HL_ALLOC(&list->heads, (size_t)list->n_heads));
+    HL_NEED(HL_ALLOC(&list->heads, (size_t)list->n_heads));
     for (int64_t i = 0, n = 0; i < n_layers * n_heads; i++) {
         if (marks[i] != 0)
             list->heads[n++] = (hl_head){ i / n_heads, i % n_heads };
     }
-    *out = list;
-    list = NULL;
-
-done:
-    hl_head_list_free(list);
-    return status;
+    *out = hl_taken(&list);
+    return HL_OK;
 }
 
 hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const char *text)
 {
     hl_status            status = HL_OK;
     const hl_model_info *info   = hl_model_get_info(model);
-    uint8_t             *marks  = NULL;
+    HL_FREED uint8_t    *marks  = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&marks, (size_t)(info->n_layers * info->n_heads)));
-    HL_TRY(mark_heads(marks, model, text));
-    HL_TRY(list_marked(out, marks, info->n_layers, info->n_heads));
+    HL_NEED(HL_ALLOC_ZEROED(&marks, (size_t)(info->n_layers * info->n_heads)));
+    HL_NEED(mark_heads(marks, model, text));
+    HL_NEED(list_marked(out, marks, info->n_layers, info->n_heads));
     if ((*out)->n_heads == 0) {
         hl_head_list_free(*out);
         *out   = NULL;
         status = hl_fail(HL_BAD_ARGUMENT, "a list of heads that names none");
     }
-
-done:
-    hl_free(marks);
     return status;
 }
 
@@ -180,23 +170,18 @@ void hl_head_list_free(hl_head_list *list)
 
 hl_status hl_gates_new(hl_gates **out, const hl_model *model)
 {
-    hl_status            status = HL_OK;
-    const hl_model_info *info   = hl_model_get_info(model);
-    hl_gates            *gates  = NULL;
+    const hl_model_info               *info  = hl_model_get_info(model);
+    HL_CLOSED(hl_gates_free) hl_gates *gates = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&gates, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&gates, 1));
     gates->n_layers = info->n_layers;
     gates->n_heads  = info->n_heads;
-    HL_TRY(HL_ALLOC(&gates->values, (size_t)(info->n_layers * info->n_heads)));
+    HL_NEED(HL_ALLOC(&gates->values, (size_t)(info->n_layers * info->n_heads)));
     for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
         gates->values[i] = 1.0f;
-    *out  = gates;
-    gates = NULL;
-
-done:
-    hl_gates_free(gates);
-    return status;
+    *out = hl_taken(&gates);
+    return HL_OK;
 }
 
 void hl_gates_free(hl_gates *gates)
@@ -262,9 +247,7 @@ static hl_status read_members(hl_gates *gates, const hl_model *model, json_t *ro
     json_t     *value;
 
     json_object_foreach(root, name, value) {
-        hl_status status = read_member(gates, model, name, value, where, layers);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(read_member(gates, model, name, value, where, layers));
     }
     return HL_OK;
 }
@@ -272,40 +255,27 @@ static hl_status read_members(hl_gates *gates, const hl_model *model, json_t *ro
 hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text, size_t n_bytes,
                          const char *where)
 {
-    hl_status status = HL_OK;
-    hl_gates *gates  = NULL;
-    json_t   *root   = NULL;
+    HL_CLOSED(hl_gates_free) hl_gates *gates = NULL;
+    HL_CLOSED(json_decref) json_t     *root  = NULL;
 
     *out = NULL;
-    HL_TRY(hl_json_parse(&root, text, n_bytes, where));
-    if (!json_is_object(root)) {
-        status = hl_fail(HL_BAD_INPUT, "%s: %s, wanted an object like {\"L5H1\": 0}", where,
-                         hl_json_kind(root));
-        goto done;
-    }
-    HL_TRY(hl_gates_new(&gates, model));
-    HL_TRY(read_members(gates, model, root, where, true));
-    HL_TRY(read_members(gates, model, root, where, false));
-    *out  = gates;
-    gates = NULL;
-
-done:
-    hl_gates_free(gates);
-    json_decref(root);
-    return status;
+    HL_NEED(hl_json_parse(&root, text, n_bytes, where));
+    if (!json_is_object(root))
+        return hl_fail(HL_BAD_INPUT, "%s: %s, wanted an object like {\"L5H1\": 0}", where,
+                       hl_json_kind(root));
+    HL_NEED(hl_gates_new(&gates, model));
+    HL_NEED(read_members(gates, model, root, where, true));
+    HL_NEED(read_members(gates, model, root, where, false));
+    *out = hl_taken(&gates);
+    return HL_OK;
 }
 
 static hl_status load_json(hl_gates **out, const hl_model *model, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_gates_parse(out, model, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_gates_parse(out, model, (const char *)file.bytes, file.n_bytes, path);
 }
 
 /* --------------------------------------------------------------------- tensor */
@@ -343,20 +313,14 @@ static hl_status read_tensor(hl_gates *gates, const hl_model *model, const hl_te
 
 static hl_status load_tensor(hl_gates **out, const hl_model *model, const char *path)
 {
-    hl_status       status = HL_OK;
-    hl_gates       *gates  = NULL;
-    hl_safetensors *file   = NULL;
+    HL_CLOSED(hl_gates_free) hl_gates              *gates = NULL;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file  = NULL;
 
-    HL_TRY(hl_safetensors_open(&file, path));
-    HL_TRY(hl_gates_new(&gates, model));
-    HL_TRY(read_tensor(gates, model, find_tensor(file), path));
-    *out  = gates;
-    gates = NULL;
-
-done:
-    hl_gates_free(gates);
-    hl_safetensors_close(file);
-    return status;
+    HL_NEED(hl_safetensors_open(&file, path));
+    HL_NEED(hl_gates_new(&gates, model));
+    HL_NEED(read_tensor(gates, model, find_tensor(file), path));
+    *out = hl_taken(&gates);
+    return HL_OK;
 }
 
 hl_status hl_gates_load(hl_gates **out, const hl_model *model, const char *path)

@@ -7,6 +7,7 @@
 #include "measure/window.h"
 #include "model/backward.h"
 #include "model/model.h"
+#include "prune/gates.h"
 
 enum { DEFAULT_CTX = 512 };
 
@@ -30,21 +31,16 @@ static void complete_options(hl_gradient_options *options, const hl_model *model
 
 static hl_status make_sums(hl_gradients **out, const hl_model *model)
 {
-    hl_status     status = HL_OK;
-    hl_gradients *sums   = NULL;
-    size_t        count  = (size_t)(model->config->n_layers * model->config->n_heads);
+    HL_CLOSED(hl_gradients_free) hl_gradients *sums = NULL;
+    size_t count = (size_t)(model->config->n_layers * model->config->n_heads);
 
-    HL_TRY(HL_ALLOC_ZEROED(&sums, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&sums, 1));
     sums->n_layers = model->config->n_layers;
     sums->n_heads  = model->config->n_heads;
-    HL_TRY(HL_ALLOC_ZEROED(&sums->magnitude, count));
-    HL_TRY(HL_ALLOC_ZEROED(&sums->mean, count));
-    *out = sums;
-    sums = NULL;
-
-done:
-    hl_gradients_free(sums);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&sums->magnitude, count));
+    HL_NEED(HL_ALLOC_ZEROED(&sums->mean, count));
+    *out = hl_taken(&sums);
+    return HL_OK;
 }
 
 void hl_gradients_free(hl_gradients *gradients)
@@ -68,11 +64,9 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
     hl_gradients *sums  = work->sums;
     double        nll   = 0.0;
     int64_t       first = first_scored(batch);
-    hl_status     status =
-        hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(
+        hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first));
     for (int64_t i = 0; i < sums->n_layers * sums->n_heads; i++) {
         if (!isfinite(work->one[i]))
             return hl_fail(HL_BAD_INPUT, "the gradient of L%lldH%lld is not a number",

@@ -122,11 +122,9 @@ static hl_status sum_layer(float *bias, float *row, const hl_model *model,
     int64_t         d_head = model->config->d_head;
 
     for (int64_t r = 0; r < output->weight.n_rows; r++) {
-        double    sum    = 0.0;
-        hl_status status = hl_weight_read_row(row, &output->weight, r);
+        double sum = 0.0;
 
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_weight_read_row(row, &output->weight, r));
         for (int64_t c = 0; c < output->weight.n_columns; c++) {
             if (plan->heads[c / d_head] != HL_HEAD_KEPT)
                 sum += (double)row[c] * (double)means[c];
@@ -147,13 +145,12 @@ static bool loses_heads(const hl_layer_plan *plan, int64_t n_heads)
 
 hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const float *means)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = model->config;
     int64_t          each   = config->n_heads * config->d_head; /* means of a layer */
-    float           *row    = NULL;
+    HL_FREED float  *row    = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&plan->biases, (size_t)(config->n_layers * config->d_model)));
-    HL_TRY(HL_ALLOC(&row, (size_t)each));
+    HL_NEED(HL_ALLOC_ZEROED(&plan->biases, (size_t)(config->n_layers * config->d_model)));
+    HL_NEED(HL_ALLOC(&row, (size_t)each));
     for (int64_t i = 0; i < config->n_layers; i++) {
         if (!loses_heads(&plan->layers[i], config->layers[i].n_heads)) {
             if (hl_head_plan_adds_biases(plan, config)) /* then every layer has one */
@@ -161,12 +158,9 @@ hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const fl
             continue;
         }
         plan->layers[i].bias = plan->biases + i * config->d_model;
-        HL_TRY(sum_layer(plan->layers[i].bias, row, model, &plan->layers[i], i, means + i * each));
+        HL_NEED(sum_layer(plan->layers[i].bias, row, model, &plan->layers[i], i, means + i * each));
     }
-
-done:
-    hl_free(row);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- new biases */
@@ -237,48 +231,39 @@ static int64_t length_of(const hl_config *config, const hl_layer_plan *plan, hl_
 static hl_status add_bias(hl_new_biases *biases, const hl_model *model, const hl_layer_plan *plan,
                           int64_t layer, hl_role role)
 {
-    hl_status       status = HL_OK;
-    const hl_param *param  = hl_weights_get(model->weights, role, layer, 0);
-    char           *name   = NULL;
-    uint8_t        *data   = NULL;
-    int64_t         length = length_of(model->config, plan, role);
+    const hl_param   *param  = hl_weights_get(model->weights, role, layer, 0);
+    char             *name   = NULL;
+    HL_FREED uint8_t *data   = NULL;
+    int64_t           length = length_of(model->config, plan, role);
 
     if (param == NULL) /* a layer without attention */
         return HL_OK;
     hl_tensor tensor = { .dtype = param->weight.tensor->dtype, .n_dims = 1, .shape = { length } };
-    HL_TRY(hl_tensor_bytes(&tensor.n_bytes, &tensor));
-    HL_TRY(HL_ALLOC_ZEROED(&data, tensor.n_bytes));
+    HL_NEED(hl_tensor_bytes(&tensor.n_bytes, &tensor));
+    HL_NEED(HL_ALLOC_ZEROED(&data, tensor.n_bytes));
     if (role == HL_ROLE_ATTN_O)
-        HL_TRY(hl_dtype_from_f32(data, tensor.dtype, plan->bias, (size_t)length));
-    HL_TRY(name_bias(&name, param->weight.tensor->name));
+        HL_NEED(hl_dtype_from_f32(data, tensor.dtype, plan->bias, (size_t)length));
+    HL_NEED(name_bias(&name, param->weight.tensor->name));
     tensor.name                  = name;
     tensor.data                  = data;
     biases->tensors[biases->n++] = tensor;
     data                         = NULL;
-
-done:
-    hl_free(data);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_new_biases_new(hl_new_biases **out, const hl_model *model, const hl_head_plan *plan)
 {
-    hl_status      status   = HL_OK;
-    hl_new_biases *biases   = NULL;
-    int64_t        n_layers = hl_head_plan_adds_biases(plan, model->config) ? plan->n_layers : 0;
+    HL_CLOSED(hl_new_biases_free) hl_new_biases *biases = NULL;
+    int64_t n_layers = hl_head_plan_adds_biases(plan, model->config) ? plan->n_layers : 0;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&biases, 1));
-    HL_TRY(HL_ALLOC_ZEROED(&biases->tensors, (size_t)n_layers * N_ROLES));
+    HL_NEED(HL_ALLOC_ZEROED(&biases, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&biases->tensors, (size_t)n_layers * N_ROLES));
     for (int64_t i = 0; i < n_layers * N_ROLES; i++)
-        HL_TRY(
+        HL_NEED(
             add_bias(biases, model, &plan->layers[i / N_ROLES], i / N_ROLES, roles[i % N_ROLES]));
-    *out   = biases;
-    biases = NULL;
-
-done:
-    hl_new_biases_free(biases);
-    return status;
+    *out = hl_taken(&biases);
+    return HL_OK;
 }
 
 void hl_new_biases_free(hl_new_biases *biases)

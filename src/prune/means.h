@@ -11,6 +11,7 @@
 #ifndef HL_PRUNE_MEANS_H
 #define HL_PRUNE_MEANS_H
 
+#include "base/memory.h"
 #include "headlight/export.h"
 #include "model/head_plan.h"
 #include "model/model.h"
@@ -30,7 +31,8 @@ typedef struct hl_new_biases hl_new_biases;
  * layers; borrows both.  None where the model has biases already. */
 hl_status hl_new_biases_new(hl_new_biases **out, const hl_model *model, const hl_head_plan *plan);
 void      hl_new_biases_free(hl_new_biases *biases);
-size_t    hl_new_biases_count(const hl_new_biases *biases);
+HL_CLOSES(hl_new_biases_free, hl_new_biases)
+size_t           hl_new_biases_count(const hl_new_biases *biases);
 const hl_tensor *hl_new_biases_at(const hl_new_biases *biases, size_t index);
 
 #endif

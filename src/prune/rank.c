@@ -206,9 +206,7 @@ static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, in
     int64_t         d_head = sums->model->config->d_head;
 
     for (int64_t row = 0; row < n_heads * d_head; row++) {
-        hl_status status = hl_weight_read_row(sums->row, &param->weight, row);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_weight_read_row(sums->row, &param->weight, row));
         out[row / d_head] = (row % d_head == 0 ? 0.0 : out[row / d_head]) +
                             sum_of_squares(sums->row, param->weight.n_columns);
     }
@@ -224,9 +222,7 @@ static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer
     for (int64_t head = 0; head < n_heads; head++)
         out[head] = 0.0;
     for (int64_t row = 0; row < param->weight.n_rows; row++) {
-        hl_status status = hl_weight_read_row(sums->row, &param->weight, row);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_weight_read_row(sums->row, &param->weight, row));
         for (int64_t head = 0; head < n_heads; head++)
             out[head] += sum_of_squares(sums->row + head * d_head, d_head);
     }
@@ -345,10 +341,9 @@ static void score_product(hl_ranking *ranking, const hl_profile *profile, const 
 
 static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, uint64_t seed)
 {
-    hl_status     status = HL_OK;
-    int64_t       width  = width_of(inputs);
-    double       *norms  = NULL;
-    const double *scores =
+    int64_t          width = width_of(inputs);
+    HL_FREED double *norms = NULL;
+    const double    *scores =
         ranking->ranker == HL_RANKER_GRADIENT ? inputs->gradient : inputs->ablation;
 
     if (ranking->ranker == HL_RANKER_RANDOM) {
@@ -360,16 +355,13 @@ static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, 
         return HL_OK;
     }
     if (ranking->ranker == HL_RANKER_WEIGHT) {
-        HL_TRY(weigh_heads(&norms, inputs->model));
+        HL_NEED(weigh_heads(&norms, inputs->model));
         scores = norms;
     }
     for (int64_t i = 0; i < ranking->n_heads; i++)
         ranking->heads[i].score =
             score_of(&ranking->heads[i], ranking->ranker, inputs->profile, scores, width);
-
-done:
-    hl_free(norms);
-    return status;
+    return HL_OK;
 }
 
 /* Something must have been measured: a ranking of NaNs is an order of nothing. */
@@ -435,33 +427,28 @@ static hl_status list_heads(hl_ranking *ranking, const hl_rank_inputs *inputs)
 hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
                   const hl_rank_options *options)
 {
-    hl_status             status   = HL_OK;
-    const hl_rank_options defaults = { 0 };
-    hl_ranking           *ranking  = NULL;
+    const hl_rank_options                  defaults = { 0 };
+    HL_CLOSED(hl_ranking_free) hl_ranking *ranking  = NULL;
 
     *out    = NULL;
     options = options != NULL ? options : &defaults;
     if ((unsigned)ranker >= HL_N_RANKERS)
         return hl_fail(HL_BAD_ARGUMENT, "rank: there is no ranker %d", (int)ranker);
-    HL_TRY(settle(&ranker, inputs));
-    HL_TRY(check_needs(ranker, inputs));
-    HL_TRY(check_shapes(inputs));
-    HL_TRY(HL_ALLOC_ZEROED(&ranking, 1));
+    HL_NEED(settle(&ranker, inputs));
+    HL_NEED(check_needs(ranker, inputs));
+    HL_NEED(check_shapes(inputs));
+    HL_NEED(HL_ALLOC_ZEROED(&ranking, 1));
     ranking->ranker        = ranker;
     ranking->highest_first = options->order == HL_ORDER_DEFAULT
                                  ? rankers[ranker].highest_first
                                  : options->order == HL_ORDER_HIGHEST;
-    HL_TRY(list_heads(ranking, inputs));
-    HL_TRY(score_heads(ranking, inputs, options->seed));
-    HL_TRY(check_scores(ranking));
+    HL_NEED(list_heads(ranking, inputs));
+    HL_NEED(score_heads(ranking, inputs, options->seed));
+    HL_NEED(check_scores(ranking));
     qsort(ranking->heads, (size_t)ranking->n_heads, sizeof *ranking->heads,
           ranking->highest_first ? compare_highest : compare_lowest);
-    *out    = ranking;
-    ranking = NULL;
-
-done:
-    hl_ranking_free(ranking);
-    return status;
+    *out = hl_taken(&ranking);
+    return HL_OK;
 }
 
 void hl_ranking_free(hl_ranking *ranking)
@@ -514,11 +501,9 @@ static hl_status read_layers(grouping *g, hl_ranking *ranking, const hl_model *m
     int64_t n_heads = 0;
 
     for (int64_t layer = 0; layer < ranking->n_layers; layer++) {
-        hl_layer_info info   = { 0 };
-        hl_status     status = hl_model_get_layer(&info, model, layer);
+        hl_layer_info info = { 0 };
 
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_model_get_layer(&info, model, layer));
         g->starts[layer]       = n_heads;
         ranking->groups[layer] = info.n_kv_heads > 0 ? info.n_heads / info.n_kv_heads : 1;
         g->n_groups += info.n_kv_heads;
@@ -648,34 +633,26 @@ static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *rank
 
 hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const hl_choice *choice)
 {
-    hl_status     status = HL_OK;
-    hl_head_list *list   = NULL;
-    int64_t      *left   = NULL;
-    int64_t       count  = 0;
+    HL_CLOSED(hl_head_list_free) hl_head_list *list  = NULL;
+    HL_FREED int64_t                          *left  = NULL;
+    int64_t                                    count = 0;
 
     *out = NULL;
-    HL_TRY(wanted_count(&count, ranking, choice));
-    HL_TRY(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
+    HL_NEED(wanted_count(&count, ranking, choice));
+    HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
     int64_t room = count_room(left, ranking, choice);
-    if (count > room) {
-        status =
-            hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
-                    (long long)count, (long long)ranking->n_heads, (long long)room,
-                    ranking->groups != NULL ? " in whole groups" : "",
-                    choice->empty_layers ? "" : ": one stays in every layer",
-                    choice->per_layer_max > 0 ? ", and a layer gives no more than its limit" : "");
-        goto done;
-    }
-    HL_TRY(HL_ALLOC_ZEROED(&list, 1));
-    HL_TRY(HL_ALLOC(&list->heads, (size_t)room));
+    if (count > room)
+        return hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
+                       (long long)count, (long long)ranking->n_heads, (long long)room,
+                       ranking->groups != NULL ? " in whole groups" : "",
+                       choice->empty_layers ? "" : ": one stays in every layer",
+                       choice->per_layer_max > 0 ? ", and a layer gives no more than its limit"
+                                                 : "");
+    HL_NEED(HL_ALLOC_ZEROED(&list, 1));
+    HL_NEED(HL_ALLOC(&list->heads, (size_t)room));
     take_first(list, left, ranking, count);
-    *out = list;
-    list = NULL;
-
-done:
-    hl_head_list_free(list);
-    hl_free(left);
-    return status;
+    *out = hl_taken(&list);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- table */

@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/corpus.h"
+#include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 
@@ -138,9 +139,7 @@ static hl_status check_texts(const hl_sweep *s)
     hl_document_info info;
 
     for (int64_t i = 0; i < hl_corpus_get_info(s->test_corpus)->n_documents; i++) {
-        hl_status status = hl_corpus_get_document(&info, s->test_corpus, i);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_corpus_get_document(&info, s->test_corpus, i));
         if (!s->options.shared_texts && has_document(s->rank_corpus, info.hash))
             return hl_fail(HL_BAD_ARGUMENT,
                            "%s (hash %016" PRIx64 ") is in the text to rank on and in the text to "
@@ -229,12 +228,11 @@ static hl_scores *row_of(const hl_evaluation *found, int64_t setting)
 
 static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
 {
-    hl_status            status = HL_OK;
     const hl_evaluation *found  = hl_evaluator_result(e);
     int64_t              n_done = hl_evaluator_n_done(e);
-    double              *list   = NULL;
+    HL_FREED double     *list   = NULL;
 
-    HL_TRY(HL_ALLOC(&list, (size_t)list_length(found, n_done)));
+    HL_NEED(HL_ALLOC(&list, (size_t)list_length(found, n_done)));
     list[0]     = (double)n_done;
     double *out = list + 1;
     for (int64_t setting = -1; setting < found->n_settings; setting++) {
@@ -245,12 +243,8 @@ static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
             out[2]                  = (double)scores->n_same;
         }
     }
-    HL_TRY(hl_sweep_state_put(s->state, name, list, list_length(found, n_done)));
-    HL_TRY(hl_sweep_save(s, false));
-
-done:
-    hl_free(list);
-    return status;
+    HL_NEED(hl_sweep_state_put(s->state, name, list, list_length(found, n_done)));
+    return hl_sweep_save(s, false);
 }
 
 /* A file may say anything: numbers, and counts that can be. */
@@ -291,22 +285,17 @@ enum { WALK_HEAD = 2, WALK_NAME = 160 };
 
 static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
 {
-    hl_status status = HL_OK;
-    int64_t   n      = hl_evaluator_n_walked(e);
-    int64_t   length = WALK_HEAD + hl_evaluator_walk_length(e, n);
-    double   *list   = NULL;
-    char      walk[WALK_NAME];
+    int64_t          n      = hl_evaluator_n_walked(e);
+    int64_t          length = WALK_HEAD + hl_evaluator_walk_length(e, n);
+    HL_FREED double *list   = NULL;
+    char             walk[WALK_NAME];
 
     snprintf(walk, sizeof walk, "%s.walk", name);
-    HL_TRY(HL_ALLOC(&list, (size_t)length));
+    HL_NEED(HL_ALLOC(&list, (size_t)length));
     list[0] = (double)hl_evaluator_n_done(e);
     list[1] = (double)n;
     hl_evaluator_get_walk(list + WALK_HEAD, e);
-    HL_TRY(hl_sweep_state_put(s->state, walk, list, length));
-
-done:
-    hl_free(list);
-    return status;
+    return hl_sweep_state_put(s->state, walk, list, length);
 }
 
 /* As restore_scores, by the length that fits. */
@@ -422,28 +411,24 @@ static bool is_right(const hl_word_text *text, const int64_t *top)
 /* How many words come out right; top has room for the longest text. */
 static hl_status count_right(double *out, const hl_sweep *s, const float *gates, int64_t *top)
 {
-    hl_status             status     = HL_OK;
-    hl_perplexity        *perplexity = NULL;
-    hl_perplexity_options options    = { .n_ctx     = s->options.n_ctx,
-                                         .gates     = gates,
-                                         .n_threads = s->options.n_threads };
-    hl_nll                unasked;
+    HL_CLOSED(hl_perplexity_close) hl_perplexity *perplexity = NULL;
+    hl_perplexity_options                         options    = { .n_ctx     = s->options.n_ctx,
+                                                                 .gates     = gates,
+                                                                 .n_threads = s->options.n_threads };
+    hl_nll                                        unasked;
 
     *out = 0.0;
     if (s->options.around == HL_AROUND_WINDOW && s->tokenizer != NULL)
         options.around = hl_tokenizer_around(s->tokenizer);
-    HL_TRY(hl_perplexity_open(&perplexity, s->model, &options));
+    HL_NEED(hl_perplexity_open(&perplexity, s->model, &options));
     for (int64_t i = 0; i < s->options.n_words; i++) {
         const hl_word_text *text = &s->options.words[i];
-        HL_TRY(hl_perplexity_add(
+        HL_NEED(hl_perplexity_add(
             &unasked, perplexity,
             &(hl_scored_text){ .tokens = text->tokens, .n_tokens = text->n_tokens, .top = top }));
         *out += is_right(text, top);
     }
-
-done:
-    hl_perplexity_close(perplexity);
-    return status;
+    return HL_OK;
 }
 
 /* An earlier setting with these gates, or -1. */
@@ -488,28 +473,24 @@ static hl_status count_setting(hl_sweep *s, int64_t setting, int64_t *top)
 
 static hl_status count_words(hl_sweep *s)
 {
-    hl_status status  = HL_OK;
-    int64_t  *top     = NULL;
-    int64_t   longest = 0;
+    HL_FREED int64_t *top     = NULL;
+    int64_t           longest = 0;
 
     if (s->options.n_words == 0)
         return HL_OK;
-    HL_TRY(longest_text(&longest, s));
-    HL_TRY(HL_ALLOC(&top, (size_t)longest));
-    HL_TRY(HL_ALLOC(&s->n_right, (size_t)s->first_single));
+    HL_NEED(longest_text(&longest, s));
+    HL_NEED(HL_ALLOC(&top, (size_t)longest));
+    HL_NEED(HL_ALLOC(&s->n_right, (size_t)s->first_single));
     restore_words(s);
     for (int64_t i = 0; i < s->first_single; i++) {
-        HL_TRY(count_setting(s, i, top));
+        HL_NEED(count_setting(s, i, top));
         if (s->options.progress != NULL)
-            HL_TRY(s->options.progress(
+            HL_NEED(s->options.progress(
                 s->options.context,
                 &(hl_sweep_progress){ s->stage, (double)(i + 1) / (double)s->first_single,
                                       (i + 1) * s->options.n_words }));
     }
-
-done:
-    hl_free(top);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- the whole */

@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "model/model.h"
 #include "prune/ablate.h"
+#include "prune/evaluate.h"
+#include "prune/gates.h"
 #include "prune/sweep_stages.h"
 
 bool hl_sweep_can_iterate(hl_ranker ranker)
@@ -47,25 +49,18 @@ static hl_status show_again(void *context, const hl_sweep_progress *progress)
  * switched off: out (n_layers, n_heads). */
 static hl_status ablate(double *out, hl_sweep *s, const float *base, const char *name)
 {
-    hl_status      status = HL_OK;
-    hl_evaluation *found  = NULL;
-    float         *gates  = NULL;
-    double        *rises  = NULL;
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
+    HL_FREED float                              *gates = NULL;
+    HL_FREED double                             *rises = NULL;
 
-    HL_TRY(HL_ALLOC(&rises, (size_t)s->n_singles));
-    HL_TRY(hl_single_gates(&gates, s->model, base));
-    HL_TRY(hl_sweep_evaluate(&found, s, s->rank_corpus, gates, s->n_singles + 1,
-                             s->options.rank_tokens, name));
+    HL_NEED(HL_ALLOC(&rises, (size_t)s->n_singles));
+    HL_NEED(hl_single_gates(&gates, s->model, base));
+    HL_NEED(hl_sweep_evaluate(&found, s, s->rank_corpus, gates, s->n_singles + 1,
+                              s->options.rank_tokens, name));
     double before = hl_evaluation_total(found, s->n_singles).nll;
     for (int64_t i = 0; i < s->n_singles; i++)
         rises[i] = (hl_evaluation_total(found, i).nll - before) / (double)found->n_scored;
-    HL_TRY(hl_spread_heads(out, s->model, rises));
-
-done:
-    hl_evaluation_free(found);
-    hl_free(gates);
-    hl_free(rises);
-    return status;
+    return hl_spread_heads(out, s->model, rises);
 }
 
 /* Looks at the model as far as the ranker needs it and nobody has yet. */
@@ -114,47 +109,37 @@ static hl_status check_kept(const hl_sweep *s, hl_ranker ranker, const double *k
 static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ranker,
                               const double *kept)
 {
-    hl_status   status  = HL_OK;
-    hl_ranking *ranking = NULL;
-    int64_t     n_heads = s->model->config->n_heads;
+    HL_CLOSED(hl_ranking_free) hl_ranking *ranking = NULL;
+    int64_t                                n_heads = s->model->config->n_heads;
 
     *out = NULL;
-    HL_TRY(check_kept(s, ranker, kept));
-    HL_TRY(HL_ALLOC_ZEROED(&ranking, 1));
+    HL_NEED(check_kept(s, ranker, kept));
+    HL_NEED(HL_ALLOC_ZEROED(&ranking, 1));
     *ranking = (hl_ranking){ .ranker        = ranker,
                              .highest_first = hl_ranker_takes_highest(ranker),
                              .n_layers      = s->model->config->n_layers,
                              .n_heads       = s->n_singles };
-    HL_TRY(HL_ALLOC(&ranking->heads, (size_t)s->n_singles));
+    HL_NEED(HL_ALLOC(&ranking->heads, (size_t)s->n_singles));
     for (int64_t i = 0; i < s->n_singles; i++) {
         int64_t at        = (int64_t)kept[2 * i];
         ranking->heads[i] = (hl_ranked){ at / n_heads, at % n_heads, kept[2 * i + 1] };
     }
-    *out    = ranking;
-    ranking = NULL;
-
-done:
-    hl_ranking_free(ranking);
-    return status;
+    *out = hl_taken(&ranking);
+    return HL_OK;
 }
 
 static hl_status keep_ranking(hl_sweep *s, const hl_ranking *ranking, const char *name)
 {
-    hl_status status = HL_OK;
-    double   *kept   = NULL;
+    HL_FREED double *kept = NULL;
 
-    HL_TRY(HL_ALLOC(&kept, 2 * (size_t)ranking->n_heads));
+    HL_NEED(HL_ALLOC(&kept, 2 * (size_t)ranking->n_heads));
     for (int64_t i = 0; i < ranking->n_heads; i++) {
         const hl_ranked *head = &ranking->heads[i];
         kept[2 * i]           = (double)(head->layer * s->model->config->n_heads + head->head);
         kept[2 * i + 1]       = head->score;
     }
-    HL_TRY(hl_sweep_state_put(s->state, name, kept, 2 * ranking->n_heads));
-    HL_TRY(hl_sweep_save(s, false));
-
-done:
-    hl_free(kept);
-    return status;
+    HL_NEED(hl_sweep_state_put(s->state, name, kept, 2 * ranking->n_heads));
+    return hl_sweep_save(s, false);
 }
 
 /* The ranking of that name: from the state, or by looking. */
@@ -219,10 +204,8 @@ static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_h
 {
     hl_ranked *sorted = NULL;
     int64_t    n      = 0;
-    hl_status  status = HL_ALLOC(&sorted, (size_t)ranking->n_heads);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&sorted, (size_t)ranking->n_heads));
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < ranking->n_heads; i++) {
             const hl_ranked *head = &ranking->heads[i];
@@ -324,26 +307,22 @@ static hl_status allocate(hl_sweep *s)
 
 static hl_status make_rankings(hl_sweep *s)
 {
-    hl_status   status = HL_OK;
-    hl_evidence e      = { 0 };
-    char        name[96];
+    HL_SCOPED(hl_evidence_free) hl_evidence e = { 0 };
+    char                                    name[96];
 
     for (int64_t i = 0; i < s->n_orders; i++) {
         hl_sweep_order *order = &s->orders[i];
 
         snprintf(name, sizeof name, "rank.%s.0", hl_ranker_name((size_t)order->ranker));
         if (order->ranker == HL_RANKER_RANDOM)
-            HL_TRY(hl_rank(&order->ranking, order->ranker, &(hl_rank_inputs){ .model = s->model },
-                           &(hl_rank_options){ .seed = order->seed }));
+            HL_NEED(hl_rank(&order->ranking, order->ranker, &(hl_rank_inputs){ .model = s->model },
+                            &(hl_rank_options){ .seed = order->seed }));
         else
-            HL_TRY(rank_heads(&order->ranking, s, order->ranker, &e, NULL, name));
+            HL_NEED(rank_heads(&order->ranking, s, order->ranker, &e, NULL, name));
         if (s->options.groups)
-            HL_TRY(hl_ranking_group(order->ranking, s->model));
+            HL_NEED(hl_ranking_group(order->ranking, s->model));
     }
-
-done:
-    hl_evidence_free(&e);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_sweep_make_orders(hl_sweep *s)

@@ -27,20 +27,15 @@ struct hl_sweep_state {
 
 hl_status hl_sweep_state_new(hl_sweep_state **out, const char *path, const char *key)
 {
-    hl_status       status = HL_OK;
-    hl_sweep_state *state  = NULL;
+    HL_CLOSED(hl_sweep_state_free) hl_sweep_state *state = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&state, 1));
-    HL_TRY(hl_strdup(&state->key, key));
+    HL_NEED(HL_ALLOC_ZEROED(&state, 1));
+    HL_NEED(hl_strdup(&state->key, key));
     if (path != NULL)
-        HL_TRY(hl_strdup(&state->path, path));
-    *out  = state;
-    state = NULL;
-
-done:
-    hl_sweep_state_free(state);
-    return status;
+        HL_NEED(hl_strdup(&state->path, path));
+    *out = hl_taken(&state);
+    return HL_OK;
 }
 
 void hl_sweep_state_free(hl_sweep_state *state)
@@ -71,41 +66,33 @@ static state_list *find(const hl_sweep_state *state, const char *name)
 /* The list of that name, or a new one without numbers. */
 static hl_status find_or_add(state_list **out, hl_sweep_state *state, const char *name)
 {
-    hl_status status = HL_OK;
-    char     *copy   = NULL;
+    HL_FREED char *copy = NULL;
 
     *out = find(state, name);
     if (*out != NULL)
         return HL_OK;
-    HL_TRY(hl_strdup(&copy, name));
-    HL_TRY(HL_GROW_ONE(&state->lists, state->n_lists));
+    HL_NEED(hl_strdup(&copy, name));
+    HL_NEED(HL_GROW_ONE(&state->lists, state->n_lists));
     *out  = &state->lists[state->n_lists++];
     **out = (state_list){ .name = copy };
     copy  = NULL;
-
-done:
-    hl_free(copy);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_sweep_state_put(hl_sweep_state *state, const char *name, const double *values,
                              int64_t count)
 {
-    hl_status   status = HL_OK;
-    state_list *list   = NULL;
-    double     *copy   = NULL;
+    state_list      *list = NULL;
+    HL_FREED double *copy = NULL;
 
-    HL_TRY(HL_ALLOC(&copy, (size_t)count));
-    HL_TRY(find_or_add(&list, state, name));
+    HL_NEED(HL_ALLOC(&copy, (size_t)count));
+    HL_NEED(find_or_add(&list, state, name));
     memcpy(copy, values, (size_t)count * sizeof *values);
     hl_free(list->values);
     list->values = copy;
     list->count  = count;
     copy         = NULL;
-
-done:
-    hl_free(copy);
-    return status;
+    return HL_OK;
 }
 
 const double *hl_sweep_state_get(const hl_sweep_state *state, const char *name, int64_t count)
@@ -119,12 +106,11 @@ const double *hl_sweep_state_get(const hl_sweep_state *state, const char *name, 
 
 hl_status hl_sweep_state_save(const hl_sweep_state *state)
 {
-    hl_status              status = HL_OK;
-    hl_safetensors_writer *writer = NULL;
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
     if (state->path == NULL)
         return HL_OK;
-    HL_TRY(hl_safetensors_writer_new(&writer));
+    HL_NEED(hl_safetensors_writer_new(&writer));
     hl_safetensors_add_metadata(writer, KEY, state->key);
     for (size_t i = 0; i < state->n_lists; i++) {
         const state_list *list = &state->lists[i];
@@ -136,11 +122,7 @@ hl_status hl_sweep_state_save(const hl_sweep_state *state)
                                                  .data    = list->values,
                                                  .n_bytes = (size_t)list->count * sizeof(double) });
     }
-    HL_TRY(hl_safetensors_write(writer, state->path));
-
-done:
-    hl_safetensors_writer_free(writer);
-    return status;
+    return hl_safetensors_write(writer, state->path);
 }
 
 static hl_status check_key(const hl_sweep_state *state, const hl_safetensors *file)
@@ -157,36 +139,27 @@ static hl_status check_key(const hl_sweep_state *state, const hl_safetensors *fi
 
 static hl_status read_list(hl_sweep_state *state, const hl_tensor *tensor)
 {
-    hl_status status = HL_OK;
-    double   *values = NULL;
+    HL_FREED double *values = NULL;
 
     if (tensor->dtype != HL_DTYPE_F64 || tensor->n_dims != 1)
         return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is no list of F64", state->path,
                        tensor->name);
     /* The file's bytes need not be aligned. */
-    HL_TRY(HL_ALLOC(&values, (size_t)tensor->shape[0]));
+    HL_NEED(HL_ALLOC(&values, (size_t)tensor->shape[0]));
     memcpy(values, tensor->data, (size_t)tensor->shape[0] * sizeof *values);
-    HL_TRY(hl_sweep_state_put(state, tensor->name, values, tensor->shape[0]));
-
-done:
-    hl_free(values);
-    return status;
+    return hl_sweep_state_put(state, tensor->name, values, tensor->shape[0]);
 }
 
 hl_status hl_sweep_state_load(hl_sweep_state *state)
 {
-    hl_status       status = HL_OK;
-    hl_safetensors *file   = NULL;
-    struct stat     about;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
+    struct stat                                     about;
 
     if (state->path == NULL || (stat(state->path, &about) != 0 && errno == ENOENT))
         return HL_OK;
-    HL_TRY(hl_safetensors_open(&file, state->path));
-    HL_TRY(check_key(state, file));
+    HL_NEED(hl_safetensors_open(&file, state->path));
+    HL_NEED(check_key(state, file));
     for (size_t i = 0; i < hl_safetensors_count(file); i++)
-        HL_TRY(read_list(state, hl_safetensors_at(file, i)));
-
-done:
-    hl_safetensors_close(file);
-    return status;
+        HL_NEED(read_list(state, hl_safetensors_at(file, i)));
+    return HL_OK;
 }

@@ -13,6 +13,7 @@
 #ifndef HL_PRUNE_SWEEP_STATE_H
 #define HL_PRUNE_SWEEP_STATE_H
 
+#include "base/memory.h"
 #include "headlight/base.h"
 
 typedef struct hl_sweep_state hl_sweep_state;
@@ -20,6 +21,7 @@ typedef struct hl_sweep_state hl_sweep_state;
 /* path NULL: save and load do nothing.  Both are copied. */
 hl_status hl_sweep_state_new(hl_sweep_state **out, const char *path, const char *key);
 void      hl_sweep_state_free(hl_sweep_state *state);
+HL_CLOSES(hl_sweep_state_free, hl_sweep_state)
 /* A file that is not there is an empty state; one with another key is HL_BAD_INPUT. */
 hl_status hl_sweep_state_load(hl_sweep_state *state);
 hl_status hl_sweep_state_save(const hl_sweep_state *state);

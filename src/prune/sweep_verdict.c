@@ -54,24 +54,21 @@ static void add_units(double *values, const hl_sweep *s)
 
 static hl_status make_draws(hl_sweep *s)
 {
-    hl_status status    = HL_OK;
-    int64_t   n_columns = s->n_settings + 2;
-    int64_t   n_units   = unit_of(s, s->test->n_windows - 1) + 1;
-    double   *values    = NULL;
+    int64_t          n_columns = s->n_settings + 2;
+    int64_t          n_units   = unit_of(s, s->test->n_windows - 1) + 1;
+    HL_FREED double *values    = NULL;
 
-    HL_TRY(hl_alloc_zeroed((void **)&values, (size_t)n_units, (size_t)n_columns * sizeof *values));
-    HL_TRY(hl_alloc((void **)&s->draws, (size_t)n_columns, HL_RESAMPLES * sizeof *s->draws));
+    HL_NEED(hl_alloc_zeroed((void **)&values, (size_t)n_units, (size_t)n_columns * sizeof *values));
+    HL_NEED(hl_alloc((void **)&s->draws, (size_t)n_columns, HL_RESAMPLES * sizeof *s->draws));
     add_units(values, s);
-    HL_TRY(hl_bootstrap_means(s->draws, values, n_units, n_columns, HL_RESAMPLES, s->options.seed));
+    HL_NEED(
+        hl_bootstrap_means(s->draws, values, n_units, n_columns, HL_RESAMPLES, s->options.seed));
     const double *tokens = s->draws + (n_columns - 1) * HL_RESAMPLES;
     for (int64_t i = 0; i <= s->n_settings; i++) {
         for (int64_t r = 0; r < HL_RESAMPLES; r++)
             s->draws[i * HL_RESAMPLES + r] /= tokens[r];
     }
-
-done:
-    hl_free(values);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- numbers */
@@ -92,11 +89,9 @@ static hl_sweep_value with_interval(double value, double *draws)
 /* a - b of two settings' mean NLL (n_settings: the dense model's). */
 static hl_status difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b)
 {
-    double   *draws  = NULL;
-    hl_status status = HL_ALLOC(&draws, HL_RESAMPLES);
+    double *draws = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&draws, HL_RESAMPLES));
     for (int64_t r = 0; r < HL_RESAMPLES; r++)
         draws[r] = s->draws[a * HL_RESAMPLES + r] - s->draws[b * HL_RESAMPLES + r];
     *out = with_interval(mean_nll(s, a) - mean_nll(s, b), draws);
@@ -138,34 +133,28 @@ static double word_share(const hl_sweep *s, int64_t setting)
 
 static hl_status count_point(hl_sweep_point *out, const hl_sweep *s, int64_t setting, int64_t ratio)
 {
-    hl_status status = HL_OK;
-    double   *draws  = NULL;
-    hl_scores total  = hl_evaluation_total(s->test, setting);
+    HL_FREED double *draws = NULL;
+    hl_scores        total = hl_evaluation_total(s->test, setting);
 
-    HL_TRY(HL_ALLOC(&draws, HL_RESAMPLES));
+    HL_NEED(HL_ALLOC(&draws, HL_RESAMPLES));
     memcpy(draws, s->draws + setting * HL_RESAMPLES, HL_RESAMPLES * sizeof *draws);
     *out     = (hl_sweep_point){ .kl   = total.kl / (double)s->test->n_scored,
                                  .same = (double)total.n_same / (double)s->test->n_scored,
                                  .word = word_share(s, setting) };
     out->nll = with_interval(mean_nll(s, setting), draws);
-    HL_TRY(difference(&out->rise, s, setting, s->n_settings));
+    HL_NEED(difference(&out->rise, s, setting, s->n_settings));
     out->vs_random = against_random(s, setting, ratio, draws);
     for (int64_t i = 0; i < s->options.n_seeds; i++)
         out->n_beaten += mean_nll(s, random_setting(s, i, ratio)) > out->nll.value;
-
-done:
-    hl_free(draws);
-    return status;
+    return HL_OK;
 }
 
 static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio)
 {
-    int64_t   n      = s->options.n_seeds;
-    double   *values = NULL;
-    hl_status status = HL_ALLOC(&values, (size_t)n);
+    int64_t n      = s->options.n_seeds;
+    double *values = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&values, (size_t)n));
     for (int64_t i = 0; i < n; i++)
         values[i] = mean_nll(s, random_setting(s, i, ratio));
     hl_sort(values, n);
@@ -211,23 +200,19 @@ static hl_status draw_correlation(double *out, const hl_sweep *s, const double *
 
 static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
 {
-    hl_status status = HL_OK;
-    size_t    n      = (size_t)s->n_singles;
-    double   *work   = NULL; /* scores, x, y, draws */
-    hl_random random = { s->options.seed + 2 };
-    double    rho    = NAN;
+    size_t           n      = (size_t)s->n_singles;
+    HL_FREED double *work   = NULL; /* scores, x, y, draws */
+    hl_random        random = { s->options.seed + 2 };
+    double           rho    = NAN;
 
-    HL_TRY(HL_ALLOC(&work, 3 * n + HL_RESAMPLES));
+    HL_NEED(HL_ALLOC(&work, 3 * n + HL_RESAMPLES));
     double *draws = work + 3 * n;
     ranked_scores(work, s, ranking);
     for (int64_t r = 0; r < HL_RESAMPLES; r++)
-        HL_TRY(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
-    HL_TRY(hl_spearman(&rho, work, s->rises, s->n_singles));
+        HL_NEED(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
+    HL_NEED(hl_spearman(&rho, work, s->rises, s->n_singles));
     *out = with_interval(rho, draws);
-
-done:
-    hl_free(work);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- all numbers */
@@ -448,10 +433,7 @@ static hl_status name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64
     for (int64_t i = 0; i < s->n_fixed; i++) {
         char           name[64];
         hl_sweep_value gap;
-        hl_status      status =
-            difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio));
         if (i == best || gap.low > 0.0 || length >= n_bytes)
             continue;
         hl_sweep_order_name(name, sizeof name, &s->orders[i]);
@@ -467,9 +449,7 @@ static hl_status say_winner(hl_sweep *s, int64_t ratio)
     hl_sweep_value rise = point_at(s, best, ratio)->rise;
     char           name[64], equals[300];
 
-    hl_status status = name_equals(equals, sizeof equals, s, ratio, best);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(name_equals(equals, sizeof equals, s, ratio, best));
     hl_sweep_order_name(name, sizeof name, &s->orders[best]);
     return say(s,
                "At ratio %.2g (%lld of %lld heads off) %s costs least: %+.4f nats a token "

@@ -14,6 +14,7 @@
 #include "model/export_gguf.h"
 #include "prune/compact.h"
 #include "prune/means.h"
+#include "tokenize/tokenizer.h"
 #include "tokenize/vocab_export.h"
 
 static const char *const form_names[HL_N_PRUNE_FORMS] = {
@@ -65,19 +66,14 @@ static hl_status copy_gguf(hl_gguf_writer *writer, const char *path)
 /* llama2.c's pieces, which must be as many as the model's embeddings. */
 static hl_status convert_llama2c(hl_gguf_writer *writer, const char *path, int64_t d_vocab)
 {
-    hl_status         status = HL_OK;
-    hl_llama2c_vocab *vocab  = NULL;
+    HL_CLOSED(hl_llama2c_vocab_close) hl_llama2c_vocab *vocab = NULL;
 
-    HL_TRY(hl_llama2c_vocab_open(&vocab, path));
+    HL_NEED(hl_llama2c_vocab_open(&vocab, path));
     const hl_vocab_source *source = hl_llama2c_vocab_source(vocab);
     if ((int64_t)source->n_tokens != d_vocab)
-        HL_TRY(hl_fail(HL_UNSUPPORTED, "%s has %zu pieces, the model %lld embeddings", path,
-                       source->n_tokens, (long long)d_vocab));
-    HL_TRY(hl_gguf_add_vocab(writer, source));
-
-done:
-    hl_llama2c_vocab_close(vocab);
-    return status;
+        return hl_fail(HL_UNSUPPORTED, "%s has %zu pieces, the model %lld embeddings", path,
+                       source->n_tokens, (long long)d_vocab);
+    return hl_gguf_add_vocab(writer, source);
 }
 
 static void fill_special(hl_vocab_source *source, const hl_generation *known)
@@ -95,20 +91,15 @@ static void fill_special(hl_vocab_source *source, const hl_generation *known)
 static hl_status convert_json(hl_prune_report *report, hl_gguf_writer *writer,
                               const hl_model *model, const char *path)
 {
-    hl_status        status    = HL_OK;
-    hl_tokenizer    *tokenizer = NULL;
-    hl_vocab_export *vocab     = NULL;
+    HL_CLOSED(hl_tokenizer_close) hl_tokenizer      *tokenizer = NULL;
+    HL_CLOSED(hl_vocab_export_free) hl_vocab_export *vocab     = NULL;
 
-    HL_TRY(hl_tokenizer_open(&tokenizer, path));
-    HL_TRY(hl_vocab_export_new(&vocab, tokenizer, (size_t)model->config->d_vocab));
+    HL_NEED(hl_tokenizer_open(&tokenizer, path));
+    HL_NEED(hl_vocab_export_new(&vocab, tokenizer, (size_t)model->config->d_vocab));
     fill_special(hl_vocab_export_source(vocab), &model->config->generation);
-    HL_TRY(hl_gguf_add_vocab(writer, hl_vocab_export_source(vocab)));
+    HL_NEED(hl_gguf_add_vocab(writer, hl_vocab_export_source(vocab)));
     snprintf(report->vocab, sizeof report->vocab, "%s", hl_vocab_export_note(vocab));
-
-done:
-    hl_vocab_export_free(vocab);
-    hl_tokenizer_close(tokenizer);
-    return status;
+    return HL_OK;
 }
 
 static hl_status convert_vocab(hl_prune_report *report, hl_gguf_writer *writer,
@@ -143,26 +134,21 @@ static hl_status add_vocab(hl_prune_report *report, hl_gguf_export *file, const 
 static hl_status write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
-    hl_status       status = HL_OK;
-    hl_gguf_export *file   = NULL;
-    char           *heads  = NULL;
+    HL_CLOSED(hl_gguf_export_free) hl_gguf_export *file  = NULL;
+    HL_FREED char                                 *heads = NULL;
 
     if (hl_compact_check(model->config) == HL_OK)
         hl_head_plan_compact(plan, model->config);
     if (!hl_gguf_export_fits(model->config, plan))
         hl_head_plan_expand(plan, model->config);
-    HL_TRY(hl_gguf_export_new(&file, model, plan, gguf_dtype(options)));
-    HL_TRY(add_vocab(report, file, model, options->tokenizer_path));
-    HL_TRY(hl_prune_heads_text(&heads, model, plan));
+    HL_NEED(hl_gguf_export_new(&file, model, plan, gguf_dtype(options)));
+    HL_NEED(add_vocab(report, file, model, options->tokenizer_path));
+    HL_NEED(hl_prune_heads_text(&heads, model, plan));
     hl_gguf_add_text(hl_gguf_export_writer(file), "headlight.pruned_heads", heads);
-    HL_TRY(hl_gguf_export_write(file, path));
+    HL_NEED(hl_gguf_export_write(file, path));
     hl_gguf_export_report(report, file);
     report->loads = "llama.cpp";
-
-done:
-    hl_free(heads);
-    hl_gguf_export_free(file);
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- the form */
@@ -255,20 +241,16 @@ static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_h
 static hl_status fill_report(hl_prune_report *report, const hl_model *model,
                              const hl_head_plan *plan, const char *path)
 {
-    hl_status status   = HL_OK;
-    hl_model *written  = NULL;
-    int64_t   n_zeroed = 0;
+    HL_CLOSED(hl_model_close) hl_model *written  = NULL;
+    int64_t                             n_zeroed = 0;
 
-    HL_TRY(hl_model_open(&written, path));
+    HL_NEED(hl_model_open(&written, path));
     hl_head_plan_count(&n_zeroed, &report->n_gone, plan, model->config);
     report->n_pruned     = n_zeroed + report->n_gone;
     report->n_params     = written->info.n_params;
     report->tensor_bytes = written->info.tensor_bytes;
     report->kv_bytes_f16 = written->info.kv_bytes_f16;
-
-done:
-    hl_model_close(written);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const hl_head_list *heads,

@@ -131,13 +131,10 @@ static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, con
     for (int64_t part = 0; part < n; part++) {
         const hl_param *param = hl_weights_get(slices->model->weights, role, layer, part);
         slice          *s     = NULL;
-        hl_status       status;
 
         if (param == NULL)
             return HL_OK;
-        status = slice_of(&s, slices, param->weight.tensor, 0);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(slice_of(&s, slices, param->weight.tensor, 0));
         if (param->weight.tensor->n_dims == 2) {
             s->fates[part] = fates[part] == HL_HEAD_GONE ? HL_HEAD_GONE : HL_HEAD_KEPT;
             continue;
@@ -153,9 +150,7 @@ static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, con
             continue;
         while (stem > 0 && name[stem - 1] != '.')
             stem--;
-        status = HL_ALLOC(&s->name, room);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(HL_ALLOC(&s->name, room));
         snprintf(s->name, room, "%.*s%lld%s", stem, name, (long long)kept++, end);
     }
     return HL_OK;
@@ -255,19 +250,14 @@ static void copy_cut(uint8_t *out, const slice *s, int64_t n_outer, size_t n_inn
 /* A bias with the means of removed heads on top, in its own type. */
 static hl_status add_means(uint8_t *out, const slice *s)
 {
-    hl_status status = HL_OK;
-    size_t    count  = (size_t)s->tensor->shape[0];
-    float    *values = NULL;
+    size_t          count  = (size_t)s->tensor->shape[0];
+    HL_FREED float *values = NULL;
 
-    HL_TRY(HL_ALLOC(&values, count));
-    HL_TRY(hl_dtype_to_f32(values, s->tensor->data, s->tensor->dtype, count));
+    HL_NEED(HL_ALLOC(&values, count));
+    HL_NEED(hl_dtype_to_f32(values, s->tensor->data, s->tensor->dtype, count));
     for (size_t i = 0; i < count; i++)
         values[i] += s->added[i];
-    HL_TRY(hl_dtype_from_f32(out, s->tensor->dtype, values, count));
-
-done:
-    hl_free(values);
-    return status;
+    return hl_dtype_from_f32(out, s->tensor->dtype, values, count);
 }
 
 static hl_status cut_tensor(slice *s)
@@ -332,29 +322,26 @@ static void free_slices(slice_list *slices)
     hl_free(slices);
 }
 
+HL_CLOSES(free_slices, slice_list)
+
 /* Borrows the model.  HL_UNSUPPORTED for what cannot be sliced: blocks of a GGUF file. */
 static hl_status make_slices(slice_list **out, const hl_model *model, const hl_head_plan *plan)
 {
-    hl_status   status = HL_OK;
-    slice_list *slices = NULL;
+    HL_CLOSED(free_slices) slice_list *slices = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&slices, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&slices, 1));
     slices->model = model;
     slices->plan  = plan;
     for (int64_t layer = 0; layer < plan->n_layers; layer++)
-        HL_TRY(mark_layer(slices, layer));
+        HL_NEED(mark_layer(slices, layer));
     for (size_t i = 0; i < slices->n_slices; i++) {
         if (!slices->slices[i].gone)
-            HL_TRY(cut_tensor(&slices->slices[i]));
+            HL_NEED(cut_tensor(&slices->slices[i]));
     }
-    HL_TRY(list_tensors(slices));
-    *out   = slices;
-    slices = NULL;
-
-done:
-    free_slices(slices);
-    return status;
+    HL_NEED(list_tensors(slices));
+    *out = hl_taken(&slices);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ weights */
@@ -362,16 +349,15 @@ done:
 static hl_status write_weights(const hl_folder *folder, const hl_model *model,
                                const hl_head_plan *plan)
 {
-    hl_status              status = HL_OK;
-    slice_list            *slices = NULL;
-    hl_new_biases         *biases = NULL;
-    hl_safetensors_writer *writer = NULL;
-    char                  *path   = NULL;
-    char                  *heads  = NULL;
+    HL_CLOSED(free_slices) slice_list                           *slices = NULL;
+    HL_CLOSED(hl_new_biases_free) hl_new_biases                 *biases = NULL;
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
+    HL_FREED char                                               *path   = NULL;
+    HL_FREED char                                               *heads  = NULL;
 
-    HL_TRY(make_slices(&slices, model, plan));
-    HL_TRY(hl_new_biases_new(&biases, model, plan));
-    HL_TRY(hl_safetensors_writer_new(&writer));
+    HL_NEED(make_slices(&slices, model, plan));
+    HL_NEED(hl_new_biases_new(&biases, model, plan));
+    HL_NEED(hl_safetensors_writer_new(&writer));
     for (size_t i = 0; i < slices->n_tensors; i++) {
         hl_tensor tensor = *slices->tensors[i];
         if (hl_head_plan_is_compact(plan, model->config))
@@ -380,19 +366,11 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
     }
     for (size_t i = 0; i < hl_new_biases_count(biases); i++)
         hl_safetensors_add(writer, hl_new_biases_at(biases, i));
-    HL_TRY(hl_prune_heads_text(&heads, model, plan));
+    HL_NEED(hl_prune_heads_text(&heads, model, plan));
     hl_safetensors_add_metadata(writer, "format", "pt");
     hl_safetensors_add_metadata(writer, "headlight.pruned_heads", heads);
-    HL_TRY(hl_folder_join(&path, folder, "model.safetensors"));
-    HL_TRY(hl_safetensors_write(writer, path));
-
-done:
-    hl_free(path);
-    hl_free(heads);
-    hl_safetensors_writer_free(writer);
-    hl_new_biases_free(biases);
-    free_slices(slices);
-    return status;
+    HL_NEED(hl_folder_join(&path, folder, "model.safetensors"));
+    return hl_safetensors_write(writer, path);
 }
 
 /* ------------------------------------------------------------------------ the rest */
@@ -414,21 +392,16 @@ static bool stays_behind(const char *name)
 
 static hl_status copy_one(const hl_folder *folder, const char *from_folder, const char *name)
 {
-    hl_status   status = HL_OK;
-    char       *from   = NULL;
-    char       *to     = NULL;
-    struct stat about;
+    HL_FREED char *from = NULL;
+    HL_FREED char *to   = NULL;
+    struct stat    about;
 
-    HL_TRY(hl_path_join(&from, from_folder, name));
+    HL_NEED(hl_path_join(&from, from_folder, name));
     if (stat(from, &about) == 0 && S_ISREG(about.st_mode)) { /* also through a link */
-        HL_TRY(hl_folder_join(&to, folder, name));
-        HL_TRY(hl_file_copy(to, from));
+        HL_NEED(hl_folder_join(&to, folder, name));
+        HL_NEED(hl_file_copy(to, from));
     }
-
-done:
-    hl_free(from);
-    hl_free(to);
-    return status;
+    return HL_OK;
 }
 
 static hl_status copy_rest(const hl_folder *folder, const char *from)
@@ -450,17 +423,14 @@ done:
 
 static hl_status write_text(const hl_folder *folder, const char *name, const char *text)
 {
-    hl_status  status = HL_OK;
-    char      *path   = NULL;
-    hl_writer *writer = NULL;
+    hl_status      status = HL_OK;
+    HL_FREED char *path   = NULL;
+    hl_writer     *writer = NULL;
 
-    HL_TRY(hl_folder_join(&path, folder, name));
-    HL_TRY(hl_writer_open(&writer, path));
+    HL_NEED(hl_folder_join(&path, folder, name));
+    HL_NEED(hl_writer_open(&writer, path));
     hl_writer_write(writer, text, strlen(text));
     status = hl_writer_finish(writer);
-
-done:
-    hl_free(path);
     return status;
 }
 
@@ -468,18 +438,12 @@ done:
 
 static hl_status read_json(json_t **out, const char *folder, const char *name)
 {
-    hl_status status = HL_OK;
-    char     *path   = NULL;
-    hl_file   file   = { 0 };
+    HL_FREED char                   *path = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
-    HL_TRY(hl_path_join(&path, folder, name));
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    hl_free(path);
-    return status;
+    HL_NEED(hl_path_join(&path, folder, name));
+    HL_NEED(hl_file_map(&file, path));
+    return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
 /* As text, in 15 digits where these say all that is there: 0.1, not 0.10000000000000001.
@@ -555,34 +519,23 @@ done:
 /* Does it open, before anybody else sees it? */
 static hl_status try_folder(const hl_folder *folder)
 {
-    hl_status status = HL_OK;
-    hl_model *model  = NULL;
-    char     *path   = NULL;
+    HL_CLOSED(hl_model_close) hl_model *model = NULL;
+    HL_FREED char                      *path  = NULL;
 
-    HL_TRY(hl_folder_join(&path, folder, "model.safetensors"));
-    HL_TRY(hl_model_open(&model, path));
-
-done:
-    hl_model_close(model);
-    hl_free(path);
-    return status;
+    HL_NEED(hl_folder_join(&path, folder, "model.safetensors"));
+    return hl_model_open(&model, path);
 }
 
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path)
 {
-    hl_status  status = HL_OK;
-    hl_folder *folder = NULL;
+    HL_CLOSED(hl_folder_abandon) hl_folder *folder = NULL;
 
-    HL_TRY(hl_folder_create(&folder, path));
-    HL_TRY(copy_rest(folder, hl_tensors_folder(model->tensors)));
+    HL_NEED(hl_folder_create(&folder, path));
+    HL_NEED(copy_rest(folder, hl_tensors_folder(model->tensors)));
     *loads = loads_of[HL_COMPACT_PLAIN];
-    HL_TRY(write_config(loads, folder, model, plan));
-    HL_TRY(write_weights(folder, model, plan));
-    HL_TRY(try_folder(folder));
-    HL_TRY(hl_folder_finish(&folder));
-
-done:
-    hl_folder_abandon(folder);
-    return status;
+    HL_NEED(write_config(loads, folder, model, plan));
+    HL_NEED(write_weights(folder, model, plan));
+    HL_NEED(try_folder(folder));
+    return hl_folder_finish(&folder);
 }

@@ -263,9 +263,7 @@ static hl_status run(completion *c)
         bool moved = false;
 
         for (int64_t i = 0; i < c->n_choices; i++) {
-            hl_status status = c->choices[i].is_over ? HL_OK : advance(&moved, c, &c->choices[i]);
-            if (status != HL_OK)
-                return status;
+            HL_NEED(c->choices[i].is_over ? HL_OK : advance(&moved, c, &c->choices[i]));
         }
         if (hl_exchange_is_gone(c->exchange))
             return hl_fail(HL_IO, "the client is gone");

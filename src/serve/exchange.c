@@ -18,6 +18,8 @@
 
 static void free_exchange(hl_exchange *exchange)
 {
+    if (exchange == NULL)
+        return;
     hl_free(exchange->method);
     hl_free(exchange->path);
     hl_free(exchange->body);
@@ -28,37 +30,23 @@ static void free_exchange(hl_exchange *exchange)
     hl_free(exchange);
 }
 
-static void make_condition(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
+HL_CLOSES(free_exchange, hl_exchange)
 
 hl_status hl_exchange_new(hl_exchange **out, hl_http *http, const char *method, const char *path)
 {
-    hl_status    status   = HL_OK;
-    hl_exchange *exchange = NULL;
+    HL_CLOSED(free_exchange) hl_exchange *exchange = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&exchange, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&exchange, 1));
     pthread_mutex_init(&exchange->lock, NULL);
-    make_condition(&exchange->wake);
+    hl_condition_init(&exchange->wake);
     exchange->http      = http;
     exchange->n_holders = 1;
     exchange->account   = -1;
-    HL_TRY(hl_strdup(&exchange->method, method));
-    HL_TRY(hl_strdup(&exchange->path, path));
-    *out     = exchange;
-    exchange = NULL;
-
-done:
-    if (exchange != NULL)
-        free_exchange(exchange);
-    return status;
+    HL_NEED(hl_strdup(&exchange->method, method));
+    HL_NEED(hl_strdup(&exchange->path, path));
+    *out = hl_taken(&exchange);
+    return HL_OK;
 }
 
 void hl_exchange_hold(hl_exchange *exchange)
@@ -177,28 +165,13 @@ void hl_exchange_end(hl_exchange *exchange, bool whole)
 
 /* -------------------------------------------------------------------- the pipe */
 
-static struct timespec after(double seconds)
-{
-    struct timespec until;
-    double          whole = (double)(int64_t)seconds;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)whole;
-    until.tv_nsec += (long)((seconds - whole) * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return until;
-}
-
 /* With the lock held: waits for room in the pipe; false: for nothing. */
-static bool wait_for_room(hl_exchange *exchange, const struct timespec *until)
+static bool wait_for_room(hl_exchange *exchange, double until)
 {
     exchange->full_since = exchange->n_pipe == HL_HTTP_PIPE ? hl_clock_seconds() : 0.0;
     while (exchange->n_pipe == HL_HTTP_PIPE && !exchange->is_gone) {
-        if (pthread_cond_timedwait(&exchange->wake, &exchange->lock, until) == 0)
+        if (hl_condition_wait(&exchange->wake, &exchange->lock, until))
             continue;
-        if (exchange->n_pipe < HL_HTTP_PIPE)
-            break;
         exchange->is_stalled = true;
         exchange->is_gone    = true;
         wake_owner(exchange);
@@ -211,14 +184,14 @@ static bool wait_for_room(hl_exchange *exchange, const struct timespec *until)
 
 bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
 {
-    const char     *from  = bytes;
-    struct timespec until = after(exchange->owner.stall_seconds);
-    bool            good  = true;
+    const char *from  = bytes;
+    double      until = hl_clock_seconds() + exchange->owner.stall_seconds;
+    bool        good  = true;
 
     pthread_mutex_lock(&exchange->lock);
     if (exchange->pipe == NULL && HL_ALLOC(&exchange->pipe, HL_HTTP_PIPE) != HL_OK)
         good = false;
-    while (n_bytes > 0 && good && (good = wait_for_room(exchange, &until))) {
+    while (n_bytes > 0 && good && (good = wait_for_room(exchange, until))) {
         size_t room = HL_HTTP_PIPE - exchange->n_pipe;
         size_t n    = n_bytes < room ? n_bytes : room;
 
@@ -307,13 +280,12 @@ bool hl_exchange_is_gone(hl_exchange *exchange)
 
 void hl_exchange_wait(hl_exchange *exchange, double seconds)
 {
-    struct timespec until = after(seconds);
+    double until = hl_clock_seconds() + seconds;
 
     pthread_mutex_lock(&exchange->lock);
-    while (!exchange->is_woken && !exchange->is_gone) {
-        if (pthread_cond_timedwait(&exchange->wake, &exchange->lock, &until) != 0)
-            break;
-    }
+    while (!exchange->is_woken && !exchange->is_gone &&
+           hl_condition_wait(&exchange->wake, &exchange->lock, until))
+        continue;
     exchange->is_woken = false;
     pthread_mutex_unlock(&exchange->lock);
 }

@@ -636,28 +636,23 @@ hl_status hl_http_start(hl_http *http)
 
 hl_status hl_http_open(hl_http **out, const hl_http_options *options)
 {
-    hl_status status = HL_OK;
-    hl_http  *http   = NULL;
+    HL_CLOSED(hl_http_close) hl_http *http = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&http, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&http, 1));
     pthread_mutex_init(&http->lock, NULL);
     pthread_cond_init(&http->idle, NULL);
     http->list.next = http->list.previous = &http->list;
     http->listener                        = -1;
     http->wake[0] = http->wake[1] = -1;
     http->options                 = *options;
-    HL_TRY(open_listener(http));
-    HL_TRY(open_wakes(http));
-    HL_TRY(bound_connections(http));
+    HL_NEED(open_listener(http));
+    HL_NEED(open_wakes(http));
+    HL_NEED(bound_connections(http));
     http->n_polled = (size_t)http->options.max_connections + ACCEPT_AT_ONCE + 2;
-    HL_TRY(HL_ALLOC(&http->polled, http->n_polled));
-    *out = http;
-    http = NULL;
-
-done:
-    hl_http_close(http);
-    return status;
+    HL_NEED(HL_ALLOC(&http->polled, http->n_polled));
+    *out = hl_taken(&http);
+    return HL_OK;
 }
 
 int32_t hl_http_port(const hl_http *http)

@@ -23,6 +23,7 @@
 #ifndef HL_SERVE_HTTP_H
 #define HL_SERVE_HTTP_H
 
+#include "base/memory.h"
 #include "headlight/base.h"
 
 typedef struct hl_http     hl_http;
@@ -74,6 +75,7 @@ void hl_http_quiesce(hl_http *http);
 void hl_http_drain(hl_http *http, double seconds);
 /* Drains for no time, then ends.  Accepts NULL. */
 void hl_http_close(hl_http *http);
+HL_CLOSES(hl_http_close, hl_http)
 
 typedef struct hl_http_counts {
     int64_t n_connections; /* now */

@@ -54,25 +54,20 @@ static hl_status open_stream(hl_reply *reply)
 
 hl_status hl_reply_new(hl_reply **out, const hl_reply_options *options)
 {
-    hl_status              status  = HL_OK;
-    hl_reply              *reply   = NULL;
-    const hl_wire_request *request = options->request;
-    const hl_model_info   *info    = hl_model_get_info(options->model);
+    HL_CLOSED(hl_reply_free) hl_reply *reply   = NULL;
+    const hl_wire_request             *request = options->request;
+    const hl_model_info               *info    = hl_model_get_info(options->model);
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&reply, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&reply, 1));
     reply->options = *options;
     reply->last_id = request->echo ? -1 : options->prompt->tokens[options->prompt->n_tokens - 1];
-    HL_TRY(open_stream(reply));
-    HL_TRY(hl_stop_words_new(&reply->stop, request->stops, (size_t)request->n_stops));
+    HL_NEED(open_stream(reply));
+    HL_NEED(hl_stop_words_new(&reply->stop, request->stops, (size_t)request->n_stops));
     if (request->watch)
-        HL_TRY(hl_spikes_new(&reply->spikes, info->n_layers * info->n_heads, 0));
-    *out  = reply;
-    reply = NULL;
-
-done:
-    hl_reply_free(reply);
-    return status;
+        HL_NEED(hl_spikes_new(&reply->spikes, info->n_layers * info->n_heads, 0));
+    *out = hl_taken(&reply);
+    return HL_OK;
 }
 
 void hl_reply_free(hl_reply *reply)
@@ -121,32 +116,27 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
 /* The bytes that a token stands for after another one; to be freed with hl_free. */
 static hl_status piece_of(char **out, size_t *n_bytes, const hl_reply *reply, int64_t id)
 {
-    hl_status           status    = HL_OK;
     const hl_tokenizer *tokenizer = reply->options.tokenizer;
     int32_t             ids[2]    = { (int32_t)reply->last_id, (int32_t)id };
     bool                follows   = reply->last_id >= 0;
-    char               *before    = NULL;
-    char               *both      = NULL;
+    HL_FREED char      *before    = NULL;
+    HL_FREED char      *both      = NULL;
     size_t              n_before = 0, n_both = 0;
 
     if (follows)
-        HL_TRY(hl_tokenizer_decode(&before, &n_before, tokenizer, ids, 1, NULL));
-    HL_TRY(hl_tokenizer_decode(&both, &n_both, tokenizer, follows ? ids : ids + 1, follows ? 2 : 1,
-                               NULL));
+        HL_NEED(hl_tokenizer_decode(&before, &n_before, tokenizer, ids, 1, NULL));
+    HL_NEED(hl_tokenizer_decode(&both, &n_both, tokenizer, follows ? ids : ids + 1, follows ? 2 : 1,
+                                NULL));
     if (n_both < n_before || memcmp(before != NULL ? before : "", both, n_before) != 0) {
         hl_free(both);
         n_before = 0;
-        HL_TRY(hl_tokenizer_decode(&both, &n_both, tokenizer, ids + 1, 1, NULL));
+        HL_NEED(hl_tokenizer_decode(&both, &n_both, tokenizer, ids + 1, 1, NULL));
     }
     memmove(both, both + n_before, n_both - n_before);
     *out     = both;
     *n_bytes = n_both - n_before;
     both     = NULL;
-
-done:
-    hl_free(before);
-    hl_free(both);
-    return status;
+    return HL_OK;
 }
 
 static json_t *byte_array(const char *bytes, size_t n_bytes)
@@ -262,7 +252,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
     const hl_config       *config  = reply->options.model->config;
     const hl_wire_request *request = reply->options.request;
     const hl_generated    *token   = &event->token;
-    char                  *piece   = NULL;
+    HL_FREED char         *piece   = NULL;
     size_t                 n_bytes = 0;
     hl_status              status  = HL_OK;
     const float           *row =
@@ -271,7 +261,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
 
     if (event->from_prompt && !request->with_prompt)
         return HL_OK;
-    HL_TRY(piece_of(&piece, &n_bytes, reply, token->id));
+    HL_NEED(piece_of(&piece, &n_bytes, reply, token->id));
     json_t *entry =
         json_pack("{s:I, s:o, s:I, s:s, s:o, s:o, s:o, s:o, s:o}", "id", (json_int_t)token->id,
                   "text", hl_wire_piece(piece, n_bytes), "position", (json_int_t)event->position,
@@ -287,9 +277,6 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
         reply->watched = json_array();
     if (json_array_append_new(reply->watched, entry) != 0)
         status = hl_fail(HL_NO_MEMORY, "out of memory for a token");
-
-done:
-    hl_free(piece);
     return status;
 }
 

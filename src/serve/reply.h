@@ -11,6 +11,7 @@
 #define HL_SERVE_REPLY_H
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "generate/engine.h"
 #include "headlight/model.h"
 #include "headlight/tokenizer.h"
@@ -30,6 +31,7 @@ typedef struct hl_reply_options {
 
 hl_status hl_reply_new(hl_reply **out, const hl_reply_options *options);
 void      hl_reply_free(hl_reply *reply);
+HL_CLOSES(hl_reply_free, hl_reply)
 
 /* What a job must be asked for, so that its events have what the reply shows.  Borrows from the
  * request and the prompt. */

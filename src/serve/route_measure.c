@@ -6,6 +6,7 @@
 #include "render/report_parts.h"
 #include "serve/server.h"
 #include "serve/texts.h"
+#include "stats/profile.h"
 
 #define MAX_TOKENS 32768
 
@@ -19,21 +20,16 @@ static hl_status stop_if_gone(void *context, const hl_measure_progress *progress
 
 static hl_status measure(hl_profile **out, hl_look *look, const json_t *input)
 {
-    hl_status          status  = HL_OK;
-    const hl_server   *server  = look->server;
-    hl_served_texts    texts   = { 0 };
+    const hl_server                                 *server = look->server;
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts  = { 0 };
     hl_measure_options options = { .windows   = { .context    = hl_engine_n_ctx(server->engine),
                                                   .max_tokens = MAX_TOKENS },
                                    .n_threads = server->options.n_threads,
                                    .progress  = stop_if_gone,
                                    .context   = look };
 
-    HL_TRY(hl_served_texts_open(&texts, server, input, look->exchange));
-    HL_TRY(hl_measure(out, server->model, server->tokenizer, texts.corpus, &options));
-
-done:
-    hl_served_texts_close(&texts);
-    return status;
+    HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
+    return hl_measure(out, server->model, server->tokenizer, texts.corpus, &options);
 }
 
 /* ------------------------------------------------------------------------------- JSON */
@@ -135,10 +131,8 @@ static hl_status add_report(json_t *answer, const hl_server *server, const hl_pr
 static hl_status read_request(const json_t **input, bool *wants_report, hl_look *look)
 {
     static const char *const known[] = { "model", "input", "report", NULL };
-    hl_status                status  = hl_look_check(look, known);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_look_check(look, known));
     const json_t *report = hl_look_member(look, "report");
     if (report != NULL && !json_is_boolean(report))
         return hl_fail(HL_BAD_INPUT, "report is %s, wanted true or false", hl_json_kind(report));
@@ -151,25 +145,19 @@ static hl_status read_request(const json_t **input, bool *wants_report, hl_look 
 
 static hl_status answer_measure(json_t **out, hl_look *look)
 {
-    hl_status     status  = HL_OK;
-    const json_t *input   = NULL;
-    bool          report  = false;
-    hl_profile   *profile = NULL;
-    json_t       *answer  = NULL;
+    const json_t                          *input   = NULL;
+    bool                                   report  = false;
+    HL_CLOSED(hl_profile_free) hl_profile *profile = NULL;
+    HL_CLOSED(json_decref) json_t         *answer  = NULL;
 
-    HL_TRY(read_request(&input, &report, look));
-    HL_TRY(hl_look_turn(look));
-    HL_TRY(measure(&profile, look, input));
+    HL_NEED(read_request(&input, &report, look));
+    HL_NEED(hl_look_turn(look));
+    HL_NEED(measure(&profile, look, input));
     answer = summary_of(look->server, profile);
     if (report)
-        HL_TRY(add_report(answer, look->server, profile));
-    *out   = answer;
-    answer = NULL;
-
-done:
-    json_decref(answer);
-    hl_profile_free(profile);
-    return status;
+        HL_NEED(add_report(answer, look->server, profile));
+    *out = hl_taken(&answer);
+    return HL_OK;
 }
 
 void hl_serve_measure(void *server, hl_exchange *exchange)

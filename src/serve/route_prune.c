@@ -107,23 +107,19 @@ static hl_status go_on(void *context, const hl_sweep_progress *progress)
 
 static hl_status take_evidence(hl_evidence *out, hl_look *look, const rank_request *request)
 {
-    const hl_server *server = look->server;
-    hl_served_texts  texts  = { 0 };
+    const hl_server                                 *server = look->server;
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts  = { 0 };
 
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS) == 0)
         return HL_OK;
-    hl_status status = hl_served_texts_open(&texts, server, request->input, look->exchange);
-    if (status == HL_OK)
-        status =
-            hl_evidence_take(out, request->ranker, server->model, server->tokenizer, texts.corpus,
-                             &(hl_evidence_options){ .windows = { .context    = context_of(server),
-                                                                  .max_tokens = RANK_TOKENS },
-                                                     .gradient_tokens = GRADIENT_TOKENS,
-                                                     .n_threads       = server->options.n_threads,
-                                                     .progress        = go_on,
-                                                     .context         = look });
-    hl_served_texts_close(&texts);
-    return status;
+    HL_NEED(hl_served_texts_open(&texts, server, request->input, look->exchange));
+    return hl_evidence_take(out, request->ranker, server->model, server->tokenizer, texts.corpus,
+                            &(hl_evidence_options){ .windows = { .context    = context_of(server),
+                                                                 .max_tokens = RANK_TOKENS },
+                                                    .gradient_tokens = GRADIENT_TOKENS,
+                                                    .n_threads       = server->options.n_threads,
+                                                    .progress        = go_on,
+                                                    .context         = look });
 }
 
 /* How many tokens were run; 0: no text was. */
@@ -227,10 +223,8 @@ static hl_status read_setting(float *out, const json_t *off, const hl_model *mod
     int64_t              n_cells = info->n_layers * info->n_heads;
     const float         *own     = hl_model_gates(model);
     hl_gates            *gates   = NULL;
-    hl_status            status  = hl_wire_gates(&gates, off, model, "settings");
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_wire_gates(&gates, off, model, "settings"));
     for (int64_t i = 0; i < n_cells; i++)
         out[i] = gates != NULL ? gates->values[i] : own != NULL ? own[i] : 1.0f;
     hl_gates_free(gates);
@@ -323,23 +317,20 @@ static hl_status read_context(int64_t *out, hl_look *look)
 static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input, int64_t context,
                           const settings *asked)
 {
-    hl_status           status  = HL_OK;
-    const hl_server    *server  = look->server;
-    hl_served_texts     texts   = { 0 };
-    hl_evaluate_options options = { .windows      = { .context    = context,
-                                                      .max_tokens = EVALUATE_TOKENS },
-                                    .memory_bytes = EVALUATE_BYTES,
-                                    .n_threads    = server->options.n_threads,
-                                    .progress     = go_on_share,
-                                    .context      = look };
+    hl_status                                        status  = HL_OK;
+    const hl_server                                 *server  = look->server;
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts   = { 0 };
+    hl_evaluate_options                              options = { .windows = { .context = context,
+                                                                              .max_tokens = EVALUATE_TOKENS },
+                                                                 .memory_bytes = EVALUATE_BYTES,
+                                                                 .n_threads = server->options.n_threads,
+                                                                 .progress = go_on_share,
+                                                                 .context  = look };
 
-    HL_TRY(hl_served_texts_open(&texts, server, input, look->exchange));
-    HL_TRY(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
+    HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
+    HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
         status = hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
-
-done:
-    hl_served_texts_close(&texts);
     return status;
 }
 

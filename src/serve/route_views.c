@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "headlight/view.h"
+#include "measure/view.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 
@@ -159,9 +160,8 @@ static json_t *lens_json(const hl_lens_view *view)
 
 static hl_status look_tokens(json_t **out, hl_server *server, const view_request *request)
 {
-    hl_status      status           = HL_OK;
-    hl_token_view *view             = NULL;
-    hl_prompt      prompt           = prompt_of(server, request);
+    HL_CLOSED(hl_token_view_free) hl_token_view *view   = NULL;
+    hl_prompt                                    prompt = prompt_of(server, request);
     int64_t        n_maps           = request->heads != NULL ? request->heads->n_heads : 0;
     hl_head_choice insets[MAX_MAPS] = { 0 };
 
@@ -174,54 +174,42 @@ static hl_status look_tokens(json_t **out, hl_server *server, const view_request
     for (int64_t i = 0; i < n_maps; i++)
         insets[i] = (hl_head_choice){ .layer = request->heads->heads[i].layer,
                                       .head  = request->heads->heads[i].head };
-    HL_TRY(hl_token_view_new(&view, server->model, &prompt,
-                             &(hl_token_view_options){ .insets    = insets,
-                                                       .n_insets  = n_maps,
-                                                       .gates     = gates_of(request),
-                                                       .n_threads = server->options.n_threads }));
+    HL_NEED(hl_token_view_new(&view, server->model, &prompt,
+                              &(hl_token_view_options){ .insets    = insets,
+                                                        .n_insets  = n_maps,
+                                                        .gates     = gates_of(request),
+                                                        .n_threads = server->options.n_threads }));
     *out = tokens_json(view);
-
-done:
-    hl_token_view_free(view);
-    return status;
+    return HL_OK;
 }
 
 static hl_status look_lens(json_t **out, hl_server *server, const view_request *request)
 {
-    hl_status     status = HL_OK;
-    hl_lens_view *view   = NULL;
-    hl_prompt     prompt = prompt_of(server, request);
-    int64_t       n_rows = hl_model_get_info(server->model)->n_layers + 1;
+    HL_CLOSED(hl_lens_view_free) hl_lens_view *view   = NULL;
+    hl_prompt                                  prompt = prompt_of(server, request);
+    int64_t n_rows = hl_model_get_info(server->model)->n_layers + 1;
 
     if (prompt.n_tokens > MAX_CELLS / n_rows)
         return hl_fail(HL_BAD_INPUT, "%lld tokens in %lld layers are too many for one answer",
                        (long long)prompt.n_tokens, (long long)n_rows);
-    HL_TRY(hl_lens_view_new(&view, server->model, &prompt,
-                            &(hl_lens_view_options){ .begin     = request->begin,
-                                                     .end       = request->end,
-                                                     .gates     = gates_of(request),
-                                                     .n_threads = server->options.n_threads }));
+    HL_NEED(hl_lens_view_new(&view, server->model, &prompt,
+                             &(hl_lens_view_options){ .begin     = request->begin,
+                                                      .end       = request->end,
+                                                      .gates     = gates_of(request),
+                                                      .n_threads = server->options.n_threads }));
     *out = lens_json(view);
-
-done:
-    hl_lens_view_free(view);
-    return status;
+    return HL_OK;
 }
 
 typedef hl_status (*view_function)(json_t **out, hl_server *server, const view_request *request);
 
 static hl_status answer_view(json_t **out, hl_look *look, view_function view)
 {
-    view_request request = { 0 };
-    hl_status    status  = HL_OK;
+    HL_SCOPED(release) view_request request = { 0 };
 
-    HL_TRY(read_request(&request, look));
-    HL_TRY(hl_look_turn(look));
-    HL_TRY(view(out, look->server, &request));
-
-done:
-    release(&request);
-    return status;
+    HL_NEED(read_request(&request, look));
+    HL_NEED(hl_look_turn(look));
+    return view(out, look->server, &request);
 }
 
 static hl_status answer_tokens(json_t **out, hl_look *look)

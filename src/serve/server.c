@@ -172,11 +172,10 @@ static hl_status open_http(hl_server *server)
 hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokenizer *tokenizer,
                          const hl_server_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_server *server = NULL;
+    HL_CLOSED(hl_server_close) hl_server *server = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&server, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&server, 1));
     hl_looking_init(&server->looking);
     pthread_mutex_init(&server->lock, NULL);
     if (options != NULL)
@@ -185,20 +184,16 @@ hl_status hl_server_open(hl_server **out, const hl_model *model, const hl_tokeni
     server->model     = model;
     server->tokenizer = tokenizer;
     server->started   = (int64_t)time(NULL);
-    HL_TRY(copy_texts(server, &server->options));
+    HL_NEED(copy_texts(server, &server->options));
     find_ends(server);
-    HL_TRY(hl_metrics_new(&server->metrics));
-    HL_TRY(reserve_threads(server));
-    HL_TRY(open_engine(server));
-    HL_TRY(open_http(server));
-    HL_TRY(check_address(server));
-    HL_TRY(hl_http_start(server->http));
-    *out   = server;
-    server = NULL;
-
-done:
-    hl_server_close(server);
-    return status;
+    HL_NEED(hl_metrics_new(&server->metrics));
+    HL_NEED(reserve_threads(server));
+    HL_NEED(open_engine(server));
+    HL_NEED(open_http(server));
+    HL_NEED(check_address(server));
+    HL_NEED(hl_http_start(server->http));
+    *out = hl_taken(&server);
+    return HL_OK;
 }
 
 int32_t hl_server_port(const hl_server *server)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "base/memory.h"
 #include "generate/engine.h"
 #include "headlight/serve.h"
 #include "serve/http.h"
@@ -11,6 +12,8 @@
 #include "serve/metrics.h"
 #include "serve/security.h"
 #include "serve/wire.h"
+
+HL_CLOSES(hl_server_close, hl_server)
 
 struct hl_server {
     const hl_model     *model;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "prune/gates.h"
 
 /* What is read so far, and for whom. */
 typedef struct reading {
@@ -92,10 +93,7 @@ static hl_status read_stream_options(reading *r, const char *name, const json_t 
         bool ignored = false;
         if (strcmp(key, "include_usage") != 0 && strcmp(key, "include_obfuscation") != 0)
             return hl_fail(HL_BAD_INPUT, "%s has an unknown member '%.40s'", name, key);
-        hl_status status =
-            get_bool(key[8] == 'u' ? &r->request->include_usage : &ignored, key, member);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(get_bool(key[8] == 'u' ? &r->request->include_usage : &ignored, key, member));
     }
     return HL_OK;
 }
@@ -206,9 +204,7 @@ static hl_status read_stop(reading *r, const char *name, const json_t *value)
     if (!json_is_array(value))
         return add_stop(r, name, value);
     json_array_foreach(value, index, item) {
-        hl_status status = add_stop(r, name, item);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(add_stop(r, name, item));
     }
     return HL_OK;
 }
@@ -307,9 +303,7 @@ static hl_status read_rows(reading *r, const json_t *value)
     if (!json_is_array(value))
         return hl_fail(HL_BAD_INPUT, "headlight.rows is %s, wanted an array", hl_json_kind(value));
     json_array_foreach(value, index, item) {
-        hl_status status = add_rows(r, item);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(add_rows(r, item));
     }
     return HL_OK;
 }
@@ -335,9 +329,8 @@ static hl_status join_heads(char *out, size_t room, const json_t *list, const ch
 hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model *model,
                         const char *where)
 {
-    hl_status status = HL_OK;
-    char     *text   = NULL;
-    size_t    room   = 1;
+    HL_FREED char *text = NULL;
+    size_t         room = 1;
 
     if (json_is_string(value))
         return hl_head_list_parse(out, model, json_string_value(value));
@@ -346,13 +339,9 @@ hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model 
                        hl_json_kind(value));
     for (size_t i = 0; i < json_array_size(value); i++)
         room += json_string_length(json_array_get(value, i)) + 1;
-    HL_TRY(HL_ALLOC(&text, room));
-    HL_TRY(join_heads(text, room, value, where));
-    HL_TRY(hl_head_list_parse(out, model, text));
-
-done:
-    hl_free(text);
-    return status;
+    HL_NEED(HL_ALLOC(&text, room));
+    HL_NEED(join_heads(text, room, value, where));
+    return hl_head_list_parse(out, model, text);
 }
 
 /* What the server's owner switched off stays off. */
@@ -364,24 +353,18 @@ static void copy_gates(hl_gates *to, const float *from)
 
 hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model, const char *where)
 {
-    hl_head_list *heads  = NULL;
-    hl_gates     *gates  = NULL;
-    hl_status     status = HL_OK;
+    HL_CLOSED(hl_head_list_free) hl_head_list *heads = NULL;
+    HL_CLOSED(hl_gates_free) hl_gates         *gates = NULL;
 
     *out = NULL;
     if (json_is_array(off) && json_array_size(off) == 0)
         return HL_OK;
-    HL_TRY(hl_wire_heads(&heads, off, model, where));
-    HL_TRY(hl_gates_new(&gates, model));
+    HL_NEED(hl_wire_heads(&heads, off, model, where));
+    HL_NEED(hl_gates_new(&gates, model));
     copy_gates(gates, hl_model_gates(model));
     hl_gates_set(gates, heads, 0.0f);
-    *out  = gates;
-    gates = NULL;
-
-done:
-    hl_gates_free(gates);
-    hl_head_list_free(heads);
-    return status;
+    *out = hl_taken(&gates);
+    return HL_OK;
 }
 
 static hl_status read_off(reading *r, const json_t *value)
@@ -432,9 +415,7 @@ static hl_status read_headlight(reading *r, const char *name, const json_t *valu
     if (!json_is_object(value))
         return hl_fail(HL_BAD_INPUT, "%s is %s, wanted an object", name, hl_json_kind(value));
     json_object_foreach((json_t *)value, key, member) {
-        hl_status status = read_own_member(r, key, member);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(read_own_member(r, key, member));
     }
     if (r->request->rows != 0 || r->request->patterns != NULL || r->request->with_prompt)
         r->request->watch = true;

@@ -20,9 +20,12 @@
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 
+#include "base/memory.h"
 #include "headlight/profile.h"
 #include "headlight/session.h"
 #include "kernels/row_sums.h"
+
+HL_CLOSES(hl_profile_free, hl_profile)
 
 #define HL_N_BINS              64
 #define HL_FAIR_KEYS           16 /* rows that see fewer keys are not in the fair mean */

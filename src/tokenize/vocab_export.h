@@ -14,6 +14,7 @@
 #ifndef HL_TOKENIZE_VOCAB_EXPORT_H
 #define HL_TOKENIZE_VOCAB_EXPORT_H
 
+#include "base/memory.h"
 #include "headlight/tokenizer.h"
 #include "tokenize/vocab_source.h"
 

@@ -13,6 +13,7 @@
 #define HL_TOKENIZE_VOCAB_SOURCE_H
 
 #include "base/json_reader.h"
+#include "base/memory.h"
 #include "headlight/tokenizer.h"
 
 /* What GGUF calls token types. */
