@@ -219,7 +219,7 @@ static void numbers_and_texts(void **state)
     (void)state;
     check_dump(hl_wire_numbers(numbers, 2, 2), "[[1.5,null],[null,-2.0]]");
     check_dump(hl_wire_numbers(numbers, 0, 2), "[1.5,null]");
-    check_dump(json_pack("[o]", hl_wire_text("a\xff\xc3", 3)), "[\"a\xef\xbf\xbd\xef\xbf\xbd\"]");
+    check_dump(json_pack("[o]", hl_json_text("a\xff\xc3", 3)), "[\"a\xef\xbf\xbd\xef\xbf\xbd\"]");
     check_dump(json_pack("[o]", hl_wire_piece("\xe2\x80", 2)), "[\"\\\\xe2\\\\x80\"]");
     check_dump(json_pack("[o]", hl_wire_piece("\xc3\xa9", 2)), "[\"\xc3\xa9\"]");
     assert_null(hl_wire_dump(NULL));

@@ -21,30 +21,6 @@ double hl_clock_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-void hl_condition_init(pthread_cond_t *condition)
-{
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(condition, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
-bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, double until)
-{
-    double          now = hl_clock_seconds();
-    struct timespec when;
-
-    if (now >= until)
-        return false;
-    until        = until < now + 1e6 ? until : now + 1e6; /* who wants longer asks again */
-    when.tv_sec  = (time_t)until;
-    when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
-    pthread_cond_timedwait(condition, mutex, &when);
-    return true;
-}
-
 /* --------------------------------------------------------------------------------- the processor */
 
 /* It is asked once, on first use.  On x86 a feature counts only if the system also saves its

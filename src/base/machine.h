@@ -2,16 +2,10 @@
 #ifndef HL_BASE_MACHINE_H
 #define HL_BASE_MACHINE_H
 
-#include <pthread.h>
-
 #include "headlight/base.h"
 
 /* Seconds, of a clock that only goes forward. */
 double hl_clock_seconds(void);
-/* A condition variable that waits by this clock; and a wait, under the mutex, until it says
- * `until` at most: false if it says so already. */
-void hl_condition_init(pthread_cond_t *condition);
-bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, double until);
 
 /* What the processor can execute, and its system will save. */
 typedef struct hl_cpu {

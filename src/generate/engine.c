@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/locks.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -268,13 +269,11 @@ hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
     hl_engine *engine = job->engine;
     double     until  = hl_clock_seconds() + seconds;
 
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     let_go(job);
     while (!has_news(job) && seconds > 0.0 && hl_condition_wait(&job->news, &engine->mutex, until))
         continue;
-    hl_status status = tell(out, job);
-    pthread_mutex_unlock(&engine->mutex);
-    return status;
+    return tell(out, job);
 }
 
 /* ----------------------------------------------- an engine opened and closed */
@@ -444,7 +443,7 @@ static hl_status check_place(hl_engine *engine, const hl_job *job)
 
 static hl_status enqueue(hl_engine *engine, hl_job *job)
 {
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     hl_status status = check_place(engine, job);
 
     if (status == HL_OK) {
@@ -454,7 +453,6 @@ static hl_status enqueue(hl_engine *engine, hl_job *job)
         engine->counts.n_submitted++;
         pthread_cond_signal(&engine->wake);
     }
-    pthread_mutex_unlock(&engine->mutex);
     return status;
 }
 
@@ -473,13 +471,12 @@ void hl_job_cancel(hl_job *job)
 {
     hl_engine *engine = job->engine;
 
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     if (job->state != HL_JOB_OVER) {
         job->is_cancelled = true;
         pthread_cond_signal(&engine->wake);
         pthread_cond_broadcast(&job->news);
     }
-    pthread_mutex_unlock(&engine->mutex);
 }
 
 void hl_job_free(hl_job *job)
@@ -543,7 +540,6 @@ void hl_engine_drain(hl_engine *engine, double seconds, int64_t *n_cancelled)
 
 void hl_engine_count(hl_engine_counts *out, hl_engine *engine)
 {
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     *out = engine->counts;
-    pthread_mutex_unlock(&engine->mutex);
 }

@@ -7,6 +7,7 @@
  *
  * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
  * they want, under the mutex, and wake it. */
+#include "base/locks.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "generate/engine_parts.h"
@@ -253,10 +254,9 @@ static double park(hl_engine *engine)
 /* Who gets a slot now. */
 static void share_slots(hl_engine *engine)
 {
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     admit(engine);
     (void)park(engine);
-    pthread_mutex_unlock(&engine->mutex);
 }
 
 /* From now on the places behind the last event are the worker's; under the mutex. */
@@ -269,7 +269,7 @@ static hl_job *pick_prompt(hl_engine *engine)
 {
     hl_job *oldest = NULL;
 
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     for (int64_t i = 0; i < engine->n_sequences; i++) {
         hl_job *job = engine->slots[i].job;
 
@@ -279,7 +279,6 @@ static hl_job *pick_prompt(hl_engine *engine)
     }
     if (oldest != NULL)
         take_places(oldest);
-    pthread_mutex_unlock(&engine->mutex);
     return oldest;
 }
 
@@ -301,7 +300,7 @@ static void run_prompt(hl_engine *engine)
 static void pick_step(hl_engine *engine)
 {
     engine->n_fed = 0;
-    pthread_mutex_lock(&engine->mutex);
+    HL_LOCKED(&engine->mutex);
     for (int64_t i = 0; i < engine->n_sequences; i++) {
         hl_job *job = engine->slots[i].job;
 
@@ -310,7 +309,6 @@ static void pick_step(hl_engine *engine)
         take_places(job);
         engine->fed[engine->n_fed++] = job;
     }
-    pthread_mutex_unlock(&engine->mutex);
 }
 
 static void run_step(hl_engine *engine)

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/buffer.h"
+#include "base/locks.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -51,9 +52,8 @@ hl_status hl_exchange_new(hl_exchange **out, hl_http *http, const char *method, 
 
 void hl_exchange_hold(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->n_holders++;
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 void hl_exchange_release(hl_exchange *exchange)
@@ -136,31 +136,28 @@ static void end_work(hl_exchange *exchange)
 void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer)
 {
     end_work(exchange);
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->answer = *answer;
     exchange->state  = HL_EXCHANGE_ANSWERED;
     wake_owner(exchange);
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 void hl_exchange_begin(hl_exchange *exchange, const char *type)
 {
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->stream_type = type;
     exchange->state       = HL_EXCHANGE_STREAMING;
     wake_owner(exchange);
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 void hl_exchange_end(hl_exchange *exchange, bool whole)
 {
     end_work(exchange);
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->is_ended = true;
     exchange->ended_at = hl_clock_seconds();
     exchange->is_whole = whole;
     wake_owner(exchange);
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 /* -------------------------------------------------------------------- the pipe */
@@ -188,7 +185,7 @@ bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
     double      until = hl_clock_seconds() + exchange->owner.stall_seconds;
     bool        good  = true;
 
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     if (exchange->pipe == NULL && HL_ALLOC(&exchange->pipe, HL_HTTP_PIPE) != HL_OK)
         good = false;
     while (n_bytes > 0 && good && (good = wait_for_room(exchange, until))) {
@@ -201,7 +198,6 @@ bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
         n_bytes -= n;
         wake_owner(exchange);
     }
-    pthread_mutex_unlock(&exchange->lock);
     return good;
 }
 
@@ -221,7 +217,7 @@ int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes)
 {
     int64_t n = 0;
 
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     if (exchange->is_stalled || (exchange->is_ended && !exchange->is_whole && !exchange->n_pipe)) {
         n = -2;
     } else if (exchange->n_pipe > 0) {
@@ -229,7 +225,6 @@ int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes)
     } else if (exchange->is_ended) {
         n = -1;
     }
-    pthread_mutex_unlock(&exchange->lock);
     return n;
 }
 
@@ -237,63 +232,53 @@ int64_t hl_exchange_read(hl_exchange *exchange, char *out, size_t n_bytes)
 
 void hl_exchange_lose(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->is_gone = true;
     pthread_cond_broadcast(&exchange->wake);
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 void hl_exchange_stall(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->is_stalled = true;
     exchange->is_gone    = true;
     pthread_cond_broadcast(&exchange->wake);
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 bool hl_exchange_is_late(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
-    double waited   = exchange->is_ended ? hl_clock_seconds() - exchange->ended_at : 0.0;
-    bool   too_slow = exchange->is_stalled || waited > exchange->owner.stall_seconds;
-    pthread_mutex_unlock(&exchange->lock);
-    return too_slow;
+    HL_LOCKED(&exchange->lock);
+    double waited = exchange->is_ended ? hl_clock_seconds() - exchange->ended_at : 0.0;
+    return exchange->is_stalled || waited > exchange->owner.stall_seconds;
 }
 
 double hl_exchange_full_seconds(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
-    double since   = exchange->full_since;
-    double seconds = exchange->full_seconds + (since > 0.0 ? hl_clock_seconds() - since : 0.0);
-    pthread_mutex_unlock(&exchange->lock);
-    return seconds;
+    HL_LOCKED(&exchange->lock);
+    double since = exchange->full_since;
+    return exchange->full_seconds + (since > 0.0 ? hl_clock_seconds() - since : 0.0);
 }
 
 bool hl_exchange_is_gone(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
-    bool gone = exchange->is_gone;
-    pthread_mutex_unlock(&exchange->lock);
-    return gone;
+    HL_LOCKED(&exchange->lock);
+    return exchange->is_gone;
 }
 
 void hl_exchange_wait(hl_exchange *exchange, double seconds)
 {
     double until = hl_clock_seconds() + seconds;
 
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     while (!exchange->is_woken && !exchange->is_gone &&
            hl_condition_wait(&exchange->wake, &exchange->lock, until))
         continue;
     exchange->is_woken = false;
-    pthread_mutex_unlock(&exchange->lock);
 }
 
 void hl_exchange_wake(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
+    HL_LOCKED(&exchange->lock);
     exchange->is_woken = true;
     pthread_cond_broadcast(&exchange->wake);
-    pthread_mutex_unlock(&exchange->lock);
 }

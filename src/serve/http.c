@@ -30,6 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/locks.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -93,7 +94,7 @@ static hl_peer *meet_peer(hl_http *http, const struct sockaddr_storage *from)
     hl_peer      *peer    = NULL;
 
     find_key(key, &is_near, from);
-    pthread_mutex_lock(&http->lock);
+    HL_LOCKED(&http->lock);
     for (peer = http->peers; peer != NULL; peer = peer->next) {
         if (memcmp(peer->key, key, sizeof key) == 0 && peer->is_near == is_near)
             break;
@@ -108,7 +109,6 @@ static hl_peer *meet_peer(hl_http *http, const struct sockaddr_storage *from)
         peer->n_connections++;
         http->counts.n_connections++;
     }
-    pthread_mutex_unlock(&http->lock);
     return peer;
 }
 
@@ -186,9 +186,8 @@ static void close_connection(hl_http *http, hl_connection *c)
 
 static void count_cut(hl_http *http, int64_t *count)
 {
-    pthread_mutex_lock(&http->lock);
+    HL_LOCKED(&http->lock);
     ++*count;
-    pthread_mutex_unlock(&http->lock);
 }
 
 /* ------------------------------------------------------------------------- work */
@@ -196,10 +195,8 @@ static void count_cut(hl_http *http, int64_t *count)
 /* The reader of a stream never came back. */
 static bool has_stalled(hl_exchange *exchange)
 {
-    pthread_mutex_lock(&exchange->lock);
-    bool stalled = exchange->is_stalled;
-    pthread_mutex_unlock(&exchange->lock);
-    return stalled;
+    HL_LOCKED(&exchange->lock);
+    return exchange->is_stalled;
 }
 
 /* Under the lock. */
@@ -236,10 +233,9 @@ static void *run_work(void *context)
     bool stalled = has_stalled(exchange);
     end_work(exchange);
     hl_exchange_release(exchange);
-    pthread_mutex_lock(&http->lock);
+    HL_LOCKED(&http->lock);
     http->counts.n_stalled += stalled ? 1 : 0;
     end_thread(http);
-    pthread_mutex_unlock(&http->lock);
     return NULL;
 }
 
@@ -673,10 +669,8 @@ void hl_http_quiesce(hl_http *http)
 
 static int64_t count_through(hl_http *http)
 {
-    pthread_mutex_lock(&http->lock);
-    int64_t n = http->n_through;
-    pthread_mutex_unlock(&http->lock);
-    return n;
+    HL_LOCKED(&http->lock);
+    return http->n_through;
 }
 
 void hl_http_drain(hl_http *http, double seconds)
@@ -688,10 +682,9 @@ void hl_http_drain(hl_http *http, double seconds)
         nanosleep(&(struct timespec){ .tv_nsec = DRAIN_STEP_NANO }, NULL);
     __atomic_store_n(&http->is_losing, true, __ATOMIC_SEQ_CST);
     hl_http_wake(http);
-    pthread_mutex_lock(&http->lock);
+    HL_LOCKED(&http->lock);
     while (http->n_threads > 0)
         pthread_cond_wait(&http->idle, &http->lock);
-    pthread_mutex_unlock(&http->lock);
 }
 
 void hl_http_close(hl_http *http)
@@ -718,8 +711,7 @@ void hl_http_close(hl_http *http)
 
 hl_http_counts hl_http_count(hl_http *http)
 {
-    pthread_mutex_lock(&http->lock);
+    HL_LOCKED(&http->lock);
     hl_http_counts counts = http->counts;
-    pthread_mutex_unlock(&http->lock);
     return counts;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sys/resource.h>
 
+#include "base/locks.h"
 #include "base/status.h"
 #include "base/threads.h"
 
@@ -59,7 +60,7 @@ static bool join(hl_looking *looking, hl_looker *looker)
 {
     hl_looker **end = &looking->first;
 
-    pthread_mutex_lock(&looking->lock);
+    HL_LOCKED(&looking->lock);
     bool has_room = looking->count < HL_LOOKING_MOST;
     if (has_room) {
         while (*end != NULL)
@@ -68,15 +69,13 @@ static bool join(hl_looking *looking, hl_looker *looker)
         looker->is_in = true;
         looking->count++;
     }
-    pthread_mutex_unlock(&looking->lock);
     return has_room;
 }
 
 static bool is_first(hl_looking *looking, const hl_looker *looker)
 {
-    pthread_mutex_lock(&looking->lock);
+    HL_LOCKED(&looking->lock);
     bool first = looking->first == looker;
-    pthread_mutex_unlock(&looking->lock);
     return first;
 }
 
@@ -99,7 +98,7 @@ void hl_looking_leave(hl_looking *looking, hl_looker *looker)
 
     if (!looker->is_in)
         return;
-    pthread_mutex_lock(&looking->lock);
+    HL_LOCKED(&looking->lock);
     bool was_first = looking->first == looker;
     while (*at != looker)
         at = &(*at)->next;
@@ -108,13 +107,11 @@ void hl_looking_leave(hl_looking *looking, hl_looker *looker)
     looking->count--;
     if (was_first && looking->first != NULL)
         hl_exchange_wake(looking->first->exchange);
-    pthread_mutex_unlock(&looking->lock);
 }
 
 int64_t hl_looking_count(hl_looking *looking)
 {
-    pthread_mutex_lock(&looking->lock);
+    HL_LOCKED(&looking->lock);
     int64_t count = looking->count;
-    pthread_mutex_unlock(&looking->lock);
     return count;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/locks.h"
 #include "base/memory.h"
 
 enum { MAX_SERIES = 128, N_BUCKETS = 10 };
@@ -54,7 +55,7 @@ void hl_metrics_answered(hl_metrics *metrics, const char *route, int status)
 {
     int i = 0;
 
-    pthread_mutex_lock(&metrics->lock);
+    HL_LOCKED(&metrics->lock);
     while (i < metrics->n_series &&
            (metrics->answers[i].status != status || strcmp(metrics->answers[i].route, route) != 0))
         i++;
@@ -62,7 +63,6 @@ void hl_metrics_answered(hl_metrics *metrics, const char *route, int status)
         metrics->answers[metrics->n_series++] = (series){ .route = route, .status = status };
     if (i < MAX_SERIES)
         metrics->answers[i].count++;
-    pthread_mutex_unlock(&metrics->lock);
 }
 
 void hl_metrics_first_token(hl_metrics *metrics, double seconds)
@@ -71,20 +71,18 @@ void hl_metrics_first_token(hl_metrics *metrics, double seconds)
 
     while (i < N_BUCKETS && seconds > buckets[i])
         i++;
-    pthread_mutex_lock(&metrics->lock);
+    HL_LOCKED(&metrics->lock);
     metrics->first_tokens[i]++;
     metrics->first_seconds += seconds;
-    pthread_mutex_unlock(&metrics->lock);
 }
 
 void hl_metrics_token(hl_metrics *metrics, double attention_entropy)
 {
-    pthread_mutex_lock(&metrics->lock);
+    HL_LOCKED(&metrics->lock);
     if (isfinite(attention_entropy)) {
         metrics->n_entropies++;
         metrics->entropy_sum += attention_entropy;
     }
-    pthread_mutex_unlock(&metrics->lock);
 }
 
 /* ---------------------------------------------------------------------------- text */

@@ -96,7 +96,7 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
                     .gates       = request->gates != NULL ? request->gates->values : NULL,
                     .prompt_only = request->max_tokens == 0,
                     .echo_prompt = request->echo || request->watch,
-                    .n_top       = request->n_top,
+                    .n_top       = (int)request->n_top,
                     .rows        = request->rows,
     };
 
@@ -402,7 +402,7 @@ static json_t *top_object(const json_t *entry)
 }
 
 /* What completions call logprobs: arrays side by side. */
-static json_t *completion_logprobs(const json_t *entries, int n_top)
+static json_t *completion_logprobs(const json_t *entries, int64_t n_top)
 {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array();
     json_t *offsets = json_array();
@@ -448,7 +448,7 @@ static json_t *take_logprobs(hl_reply *reply)
 static void set_text(json_t **choice, hl_reply *reply)
 {
     const hl_wire_request *request = reply->options.request;
-    json_t *text = hl_wire_text(reply->text != NULL ? reply->text : "", reply->n_text);
+    json_t *text = hl_json_text(reply->text != NULL ? reply->text : "", reply->n_text);
 
     if (!request->is_chat) {
         hl_json_put(choice, "text", text);

@@ -143,7 +143,7 @@ static hl_status read_request(const json_t **input, bool *wants_report, hl_look 
     return HL_OK;
 }
 
-static hl_status answer_measure(json_t **out, hl_look *look)
+hl_status hl_serve_measure(json_t **out, hl_look *look)
 {
     const json_t                          *input   = NULL;
     bool                                   report  = false;
@@ -158,9 +158,4 @@ static hl_status answer_measure(json_t **out, hl_look *look)
         HL_NEED(add_report(answer, look->server, profile));
     *out = hl_taken(&answer);
     return HL_OK;
-}
-
-void hl_serve_measure(void *server, hl_exchange *exchange)
-{
-    hl_server_look(server, exchange, answer_measure);
 }

@@ -13,7 +13,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "headlight/sweep.h"
+#include "prune/evaluate.h"
+#include "prune/gates.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 
@@ -52,13 +53,14 @@ static hl_status read_ranker(hl_ranker *out, hl_look *look)
 
     if (value != NULL && !json_is_string(value))
         return hl_fail(HL_BAD_INPUT, "ranker is %s, wanted a name", hl_json_kind(value));
-    hl_status status = value != NULL ? hl_ranker_find(out, json_string_value(value)) : HL_OK;
-    if (status == HL_OK && *out == HL_RANKER_AUTO)
+    if (value != NULL)
+        HL_NEED(hl_ranker_find(out, json_string_value(value)));
+    if (*out == HL_RANKER_AUTO)
         *out = hl_ranker_default(look->server->model, true, 0.0);
-    if (status == HL_OK && *out == HL_RANKER_ABLATION)
-        status = hl_fail(HL_UNSUPPORTED,
-                         "ablation runs the text once a head: use headlight rank --by ablation");
-    return status;
+    if (*out != HL_RANKER_ABLATION)
+        return HL_OK;
+    return hl_fail(HL_UNSUPPORTED,
+                   "ablation runs the text once a head: use headlight rank --by ablation");
 }
 
 static hl_status read_ratios(rank_request *out, hl_look *look)
@@ -150,63 +152,46 @@ static json_t *order_json(const hl_ranking *ranking)
 
 static hl_status add_choice(json_t **list, const hl_ranking *ranking, double ratio)
 {
-    hl_head_list *chosen = NULL;
-    hl_status     status = hl_ranking_choose(&chosen, ranking, &(hl_choice){ .ratio = ratio });
-    json_t       *off    = json_array();
+    HL_CLOSED(hl_head_list_free) hl_head_list *chosen = NULL;
 
-    for (int64_t i = 0; status == HL_OK && i < chosen->n_heads; i++)
+    HL_NEED(hl_ranking_choose(&chosen, ranking, &(hl_choice){ .ratio = ratio }));
+    json_t *off = json_array();
+    for (int64_t i = 0; i < chosen->n_heads; i++)
         hl_json_add(&off, name_of(chosen->heads[i].layer, chosen->heads[i].head));
     hl_json_add(list, json_pack("{s:f, s:o}", "ratio", ratio, "off", off));
-    hl_head_list_free(chosen);
-    return status;
+    return HL_OK;
 }
 
 static hl_status rank_json(json_t **out, const hl_evidence *seen, const rank_request *request,
                            const hl_ranking *ranking)
 {
-    hl_status status  = HL_OK;
-    json_t   *choices = json_array();
+    HL_CLOSED(json_decref) json_t *choices = json_array();
+    const char                    *verdict = hl_ranker_verdict((size_t)ranking->ranker);
 
     for (int64_t i = 0; i < request->n_ratios; i++)
-        HL_TRY(add_choice(&choices, ranking, request->ratios[i]));
+        HL_NEED(add_choice(&choices, ranking, request->ratios[i]));
     *out = json_pack("{s:s, s:s, s:b, s:I, s:o, s:O}", "object", "headlight.ranking", "ranker",
                      hl_ranker_name((size_t)ranking->ranker), "highest_first",
                      ranking->highest_first, "tokens", (json_int_t)tokens_of(seen), "heads",
                      order_json(ranking), "choices", choices);
     json_object_set_new(*out, "score", json_string(hl_ranker_summary((size_t)ranking->ranker)));
-    if (hl_ranker_verdict((size_t)ranking->ranker) != NULL)
-        json_object_set_new(*out, "verdict",
-                            json_string(hl_ranker_verdict((size_t)ranking->ranker)));
-
-done:
-    json_decref(choices);
-    return status;
+    if (verdict != NULL)
+        json_object_set_new(*out, "verdict", json_string(verdict));
+    return HL_OK;
 }
 
-static hl_status answer_rank(json_t **out, hl_look *look)
+hl_status hl_serve_rank(json_t **out, hl_look *look)
 {
-    hl_status       status  = HL_OK;
-    rank_request    request = { 0 };
-    hl_evidence     seen    = { 0 };
-    hl_ranking     *ranking = NULL;
-    hl_rank_options options = { 0 };
+    rank_request                            request = { 0 };
+    HL_SCOPED(hl_evidence_free) hl_evidence seen    = { 0 };
+    HL_CLOSED(hl_ranking_free) hl_ranking  *ranking = NULL;
 
-    HL_TRY(read_rank(&request, look));
-    HL_TRY(hl_look_turn(look));
-    HL_TRY(take_evidence(&seen, look, &request));
-    options.seed = (uint64_t)request.seed;
-    HL_TRY(hl_evidence_rank(&ranking, &seen, request.ranker, look->server->model, &options));
-    HL_TRY(rank_json(out, &seen, &request, ranking));
-
-done:
-    hl_ranking_free(ranking);
-    hl_evidence_free(&seen);
-    return status;
-}
-
-void hl_serve_rank(void *server, hl_exchange *exchange)
-{
-    hl_server_look(server, exchange, answer_rank);
+    HL_NEED(read_rank(&request, look));
+    HL_NEED(hl_look_turn(look));
+    HL_NEED(take_evidence(&seen, look, &request));
+    HL_NEED(hl_evidence_rank(&ranking, &seen, request.ranker, look->server->model,
+                             &(hl_rank_options){ .seed = (uint64_t)request.seed }));
+    return rank_json(out, &seen, &request, ranking);
 }
 
 /* ------------------------------------------------------------------------- evaluating */
@@ -215,6 +200,11 @@ typedef struct settings {
     float  *gates; /* (count, n_layers, n_heads) */
     int64_t count;
 } settings;
+
+static void free_settings(settings *held)
+{
+    hl_free(held->gates);
+}
 
 /* The gates of one list of heads. */
 static hl_status read_setting(float *out, const json_t *off, const hl_model *model)
@@ -317,7 +307,6 @@ static hl_status read_context(int64_t *out, hl_look *look)
 static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input, int64_t context,
                           const settings *asked)
 {
-    hl_status                                        status  = HL_OK;
     const hl_server                                 *server  = look->server;
     HL_SCOPED(hl_served_texts_close) hl_served_texts texts   = { 0 };
     hl_evaluate_options                              options = { .windows = { .context = context,
@@ -330,8 +319,8 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
-        status = hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
-    return status;
+        return hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
+    return HL_OK;
 }
 
 /* 97.5% of Student's distribution lie below it: by Cornish and Fisher's expansion, which from 3
@@ -394,31 +383,21 @@ static json_t *evaluation_json(const hl_evaluation *found)
                      list);
 }
 
-static hl_status answer_evaluate(json_t **out, hl_look *look)
+hl_status hl_serve_evaluate(json_t **out, hl_look *look)
 {
-    static const char *const known[] = { "model", "input", "settings", "context", NULL };
-    hl_status                status  = HL_OK;
-    settings                 asked   = { 0 };
-    const json_t            *input   = NULL;
-    int64_t                  context = 0;
-    hl_evaluation           *found   = NULL;
+    static const char *const          known[] = { "model", "input", "settings", "context", NULL };
+    HL_SCOPED(free_settings) settings asked   = { 0 };
+    const json_t                     *input   = NULL;
+    int64_t                           context = 0;
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
 
-    HL_TRY(hl_look_check(look, known));
-    HL_TRY(read_settings(&asked, look));
-    HL_TRY(read_context(&context, look));
-    HL_TRY(read_input(&input, look));
-    HL_TRY(choose_context(&context, look, input));
-    HL_TRY(hl_look_turn(look));
-    HL_TRY(evaluate(&found, look, input, context, &asked));
+    HL_NEED(hl_look_check(look, known));
+    HL_NEED(read_settings(&asked, look));
+    HL_NEED(read_context(&context, look));
+    HL_NEED(read_input(&input, look));
+    HL_NEED(choose_context(&context, look, input));
+    HL_NEED(hl_look_turn(look));
+    HL_NEED(evaluate(&found, look, input, context, &asked));
     *out = evaluation_json(found);
-
-done:
-    hl_evaluation_free(found);
-    hl_free(asked.gates);
-    return status;
-}
-
-void hl_serve_evaluate(void *server, hl_exchange *exchange)
-{
-    hl_server_look(server, exchange, answer_evaluate);
+    return HL_OK;
 }

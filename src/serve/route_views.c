@@ -34,13 +34,12 @@ static hl_status read_input(view_request *out, hl_look *look)
 
     if ((input == NULL) == (messages == NULL))
         return hl_fail(HL_BAD_INPUT, "wanted either input or messages");
-    hl_status status = hl_served_prompts_read(
+    HL_NEED(hl_served_prompts_read(
         &out->prompts, input != NULL ? input : messages, messages != NULL,
-        &(hl_prompt_reader){ server->model, server->tokenizer, look->exchange });
-    if (status == HL_OK && out->prompts.count != 1)
-        status = hl_fail(HL_BAD_INPUT, "input has %lld texts, wanted one",
-                         (long long)out->prompts.count);
-    return status;
+        &(hl_prompt_reader){ server->model, server->tokenizer, look->exchange }));
+    if (out->prompts.count == 1)
+        return HL_OK;
+    return hl_fail(HL_BAD_INPUT, "input has %lld texts, wanted one", (long long)out->prompts.count);
 }
 
 static hl_status check_length(const view_request *request, const hl_server *server)
@@ -212,22 +211,12 @@ static hl_status answer_view(json_t **out, hl_look *look, view_function view)
     return view(out, look->server, &request);
 }
 
-static hl_status answer_tokens(json_t **out, hl_look *look)
+hl_status hl_serve_tokens(json_t **out, hl_look *look)
 {
     return answer_view(out, look, look_tokens);
 }
 
-static hl_status answer_lens(json_t **out, hl_look *look)
+hl_status hl_serve_lens(json_t **out, hl_look *look)
 {
     return answer_view(out, look, look_lens);
-}
-
-void hl_serve_tokens(void *server, hl_exchange *exchange)
-{
-    hl_server_look(server, exchange, answer_tokens);
-}
-
-void hl_serve_lens(void *server, hl_exchange *exchange)
-{
-    hl_server_look(server, exchange, answer_lens);
 }

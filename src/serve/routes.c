@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/locks.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
@@ -72,17 +73,14 @@ int hl_server_status(hl_status failure)
 
 void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_fault *fault)
 {
-    int         status = hl_server_status(failure);
-    const char *code   = fault != NULL ? fault->code : NULL;
+    const char *param = fault != NULL && failure != HL_BUSY ? fault->param : NULL;
+    const char *code  = failure == HL_BUSY    ? "rate_limit_exceeded"
+                        : failure == HL_LIMIT ? "context_length_exceeded"
+                        : fault != NULL       ? fault->code
+                                              : NULL;
 
-    if (failure == HL_BUSY)
-        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded", hl_error_message());
-    else if (failure == HL_LIMIT)
-        hl_server_refuse(exchange, status, fault != NULL ? fault->param : NULL,
-                         "context_length_exceeded", hl_error_message());
-    else
-        hl_server_refuse(exchange, status, fault != NULL ? fault->param : NULL, code,
-                         failure == HL_NO_MEMORY ? "out of memory" : hl_error_message());
+    hl_server_refuse(exchange, hl_server_status(failure), param, code,
+                     failure == HL_NO_MEMORY ? "out of memory" : hl_error_message());
 }
 
 /* How many values JSON text has at most, strings aside. */
@@ -108,12 +106,11 @@ bool hl_server_body(json_t **out, hl_exchange *exchange)
     size_t      n_bytes  = 0;
     const char *body     = hl_exchange_body(exchange, &n_bytes);
     size_t      n_values = count_values(body, n_bytes);
-    hl_status   status   = HL_OK;
+    hl_status   status =
+        n_values > MAX_VALUES
+              ? hl_fail(HL_BAD_INPUT, "request: %zu values, at most %d", n_values, MAX_VALUES)
+              : hl_json_parse(out, body, n_bytes, "request");
 
-    if (n_values > MAX_VALUES)
-        status = hl_fail(HL_BAD_INPUT, "request: %zu values, at most %d", n_values, MAX_VALUES);
-    else
-        status = hl_json_parse(out, body, n_bytes, "request");
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
     return status == HL_OK;
@@ -161,30 +158,6 @@ hl_status hl_look_go_on(hl_look *look)
     if (hl_exchange_is_gone(look->exchange))
         return hl_fail(HL_CANCELLED, "the client is gone");
     return HL_OK;
-}
-
-/* An answer is a text before the next one begins to work: one tree of numbers at a time. */
-void hl_server_look(hl_server *server, hl_exchange *exchange, hl_look_function function)
-{
-    hl_look look   = { .server = server, .exchange = exchange };
-    json_t *root   = NULL;
-    json_t *answer = NULL;
-    char   *text   = NULL;
-
-    if (!hl_server_body(&root, exchange))
-        return;
-    look.root        = root;
-    hl_status status = function(&answer, &look);
-    if (status == HL_OK)
-        text = hl_wire_dump(answer);
-    hl_looking_leave(&server->looking, &look.place);
-    if (status == HL_OK)
-        answer_text(exchange, 200, text, NULL, NULL);
-    else if (status == HL_BUSY)
-        hl_server_refuse(exchange, 429, NULL, "rate_limit_exceeded", hl_error_message());
-    else
-        hl_server_fail(exchange, status, &look.fault);
-    json_decref(root);
 }
 
 /* ------------------------------------------------------------ routes: models */
@@ -360,28 +333,64 @@ typedef struct route {
     const char          *method; /* GET (then also HEAD) or POST */
     const char          *path;
     hl_exchange_function serve;
+    hl_look_function     look;     /* where `serve` is serve_look: what it looks at */
     bool                 is_open;  /* needs no token */
     bool                 is_quick; /* answers on the server's own thread */
 } route;
 
+static void serve_look(void *context, hl_exchange *exchange);
+
+#define OPEN(serve)  serve, NULL, true, true
+#define QUICK(serve) serve, NULL, false, true
+#define TEXTS(serve) serve, NULL, false, false
+#define LOOK(look)   serve_look, look, false, false
+
 static const route routes[] = {
-    { "GET", "/", serve_page, true, true },
-    { "GET", "/favicon.ico", serve_nothing, true, true },
-    { "GET", "/health", serve_health, true, true },
-    { "GET", "/metrics", serve_metrics, false, true },
-    { "GET", "/v1/models", serve_models, false, true },
-    { "GET", "/v1/models/*", serve_one_model, false, true },
-    { "POST", "/v1/completions", hl_serve_completions, false, false },
-    { "POST", "/v1/chat/completions", hl_serve_chat, false, false },
-    { "POST", "/v1/measure", hl_serve_measure, false, false },
-    { "GET", "/v1/headlight/model", serve_model, false, true },
-    { "POST", "/v1/headlight/lens", hl_serve_lens, false, false },
-    { "POST", "/v1/headlight/tokens", hl_serve_tokens, false, false },
-    { "POST", "/v1/headlight/rank", hl_serve_rank, false, false },
-    { "POST", "/v1/headlight/evaluate", hl_serve_evaluate, false, false },
+    { "GET", "/", OPEN(serve_page) },
+    { "GET", "/favicon.ico", OPEN(serve_nothing) },
+    { "GET", "/health", OPEN(serve_health) },
+    { "GET", "/metrics", QUICK(serve_metrics) },
+    { "GET", "/v1/models", QUICK(serve_models) },
+    { "GET", "/v1/models/*", QUICK(serve_one_model) },
+    { "POST", "/v1/completions", TEXTS(hl_serve_completions) },
+    { "POST", "/v1/chat/completions", TEXTS(hl_serve_chat) },
+    { "POST", "/v1/measure", LOOK(hl_serve_measure) },
+    { "GET", "/v1/headlight/model", QUICK(serve_model) },
+    { "POST", "/v1/headlight/lens", LOOK(hl_serve_lens) },
+    { "POST", "/v1/headlight/tokens", LOOK(hl_serve_tokens) },
+    { "POST", "/v1/headlight/rank", LOOK(hl_serve_rank) },
+    { "POST", "/v1/headlight/evaluate", LOOK(hl_serve_evaluate) },
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };
+
+/* The route that a request was found to take. */
+static const route *route_of(hl_exchange *exchange)
+{
+    return &routes[*hl_exchange_tag(exchange) - 1];
+}
+
+/* An answer is a text before the next one begins to work: one tree of numbers at a time. */
+static void serve_look(void *context, hl_exchange *exchange)
+{
+    hl_server                     *server = context;
+    hl_look                        look   = { .server = server, .exchange = exchange };
+    HL_CLOSED(json_decref) json_t *root   = NULL;
+    json_t                        *answer = NULL;
+    char                          *text   = NULL;
+
+    if (!hl_server_body(&root, exchange))
+        return;
+    look.root        = root;
+    hl_status status = route_of(exchange)->look(&answer, &look);
+    if (status == HL_OK)
+        text = hl_wire_dump(answer);
+    hl_looking_leave(&server->looking, &look.place);
+    if (status == HL_OK)
+        answer_text(exchange, 200, text, NULL, NULL);
+    else
+        hl_server_fail(exchange, status, &look.fault);
+}
 
 /* -------------------------------------------------------------------- checks */
 
@@ -497,13 +506,12 @@ static hl_status open_account(hl_server *server, hl_exchange *exchange)
         return HL_OK;
     if (most == 0)
         most = server->n_tokens > 1 ? (all + 1) / 2 : all;
-    pthread_mutex_lock(&server->lock);
+    HL_LOCKED(&server->lock);
     if (server->n_under_way[token] >= most && most < all)
         status = hl_fail(HL_BUSY, "%lld requests with this token are under way, at most %lld",
                          (long long)server->n_under_way[token], (long long)most);
     else
         server->n_under_way[token]++;
-    pthread_mutex_unlock(&server->lock);
     return status;
 }
 
@@ -514,18 +522,16 @@ void hl_routes_worked(void *context, hl_exchange *exchange)
 
     if (token < 0)
         return;
-    pthread_mutex_lock(&server->lock);
+    HL_LOCKED(&server->lock);
     server->n_under_way[token]--;
-    pthread_mutex_unlock(&server->lock);
 }
 
 static void begin_work(hl_server *server, hl_exchange *exchange)
 {
-    const route *to     = &routes[*hl_exchange_tag(exchange) - 1];
-    hl_status    status = open_account(server, exchange);
+    hl_status status = open_account(server, exchange);
 
     if (status == HL_OK)
-        status = hl_exchange_work(exchange, to->serve, server);
+        status = hl_exchange_work(exchange, route_of(exchange)->serve, server);
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
 }
@@ -539,7 +545,7 @@ void hl_routes_malformed(void *context, hl_exchange *exchange, int status, const
 void hl_routes_request(void *context, hl_exchange *exchange)
 {
     hl_server   *server = context;
-    const route *to     = &routes[*hl_exchange_tag(exchange) - 1];
+    const route *to     = route_of(exchange);
 
     if (hl_exchange_is_too_long(exchange))
         hl_server_refuse(exchange, 413, NULL, NULL, "the request's body is too long");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/locks.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -203,10 +204,8 @@ int32_t hl_server_port(const hl_server *server)
 
 bool hl_server_is_draining(hl_server *server)
 {
-    pthread_mutex_lock(&server->lock);
-    bool draining = server->is_draining;
-    pthread_mutex_unlock(&server->lock);
-    return draining;
+    HL_LOCKED(&server->lock);
+    return server->is_draining;
 }
 
 int64_t hl_server_max_work(const hl_server *server)
@@ -217,17 +216,14 @@ int64_t hl_server_max_work(const hl_server *server)
 
 uint64_t hl_server_next_number(hl_server *server)
 {
-    pthread_mutex_lock(&server->lock);
-    uint64_t number = server->n_requests++;
-    pthread_mutex_unlock(&server->lock);
-    return number;
+    HL_LOCKED(&server->lock);
+    return server->n_requests++;
 }
 
 static void start_draining(hl_server *server)
 {
-    pthread_mutex_lock(&server->lock);
+    HL_LOCKED(&server->lock);
     server->is_draining = true;
-    pthread_mutex_unlock(&server->lock);
 }
 
 void hl_server_drain(hl_server *server, double seconds, int64_t *n_cut)

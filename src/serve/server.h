@@ -68,7 +68,6 @@ typedef struct hl_look {
 
 /* *out is the answer.  Calls hl_look_turn before it takes much time or memory. */
 typedef hl_status (*hl_look_function)(json_t **out, hl_look *look);
-void hl_server_look(hl_server *server, hl_exchange *exchange, hl_look_function function);
 /* As hl_looking_enter. */
 hl_status hl_look_turn(hl_look *look);
 /* HL_CANCELLED once the client is gone: for what reports its progress. */
@@ -88,12 +87,12 @@ void hl_routes_answered(void *server, hl_exchange *exchange, int status);
 
 /* The routes, by the table in routes.c; each answers on a thread of its own, but for those that
  * only read a few numbers. */
-void hl_serve_completions(void *server, hl_exchange *exchange);
-void hl_serve_chat(void *server, hl_exchange *exchange);
-void hl_serve_measure(void *server, hl_exchange *exchange);
-void hl_serve_lens(void *server, hl_exchange *exchange);
-void hl_serve_tokens(void *server, hl_exchange *exchange);
-void hl_serve_rank(void *server, hl_exchange *exchange);
-void hl_serve_evaluate(void *server, hl_exchange *exchange);
+void      hl_serve_completions(void *server, hl_exchange *exchange);
+void      hl_serve_chat(void *server, hl_exchange *exchange);
+hl_status hl_serve_measure(json_t **out, hl_look *look);
+hl_status hl_serve_lens(json_t **out, hl_look *look);
+hl_status hl_serve_tokens(json_t **out, hl_look *look);
+hl_status hl_serve_rank(json_t **out, hl_look *look);
+hl_status hl_serve_evaluate(json_t **out, hl_look *look);
 
 #endif

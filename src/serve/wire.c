@@ -77,11 +77,6 @@ static hl_status read_prompt(reading *r, const char *name, const json_t *value)
     return HL_OK;
 }
 
-static hl_status read_stream(reading *r, const char *name, const json_t *value)
-{
-    return get_bool(&r->request->stream, name, value);
-}
-
 static hl_status read_stream_options(reading *r, const char *name, const json_t *value)
 {
     const char   *key;
@@ -98,16 +93,6 @@ static hl_status read_stream_options(reading *r, const char *name, const json_t 
     return HL_OK;
 }
 
-static hl_status read_max_tokens(reading *r, const char *name, const json_t *value)
-{
-    return get_int(&r->request->max_tokens, name, value, r->request->is_chat ? 1 : 0, 1 << 30);
-}
-
-static hl_status read_temperature(reading *r, const char *name, const json_t *value)
-{
-    return get_number(&r->request->sample.temperature, name, value, 0.0, 2.0);
-}
-
 /* 0 is a mass that only the likeliest token has; in our options it would mean all. */
 static hl_status read_top_p(reading *r, const char *name, const json_t *value)
 {
@@ -116,21 +101,6 @@ static hl_status read_top_p(reading *r, const char *name, const json_t *value)
     if (status == HL_OK && r->request->sample.top_p == 0.0)
         r->request->sample.top_k = 1;
     return status;
-}
-
-static hl_status read_top_k(reading *r, const char *name, const json_t *value)
-{
-    return get_int(&r->request->sample.top_k, name, value, 0, 1 << 30);
-}
-
-static hl_status read_min_p(reading *r, const char *name, const json_t *value)
-{
-    return get_number(&r->request->sample.min_p, name, value, 0.0, 1.0);
-}
-
-static hl_status read_repetition(reading *r, const char *name, const json_t *value)
-{
-    return get_number(&r->request->sample.repeat_penalty, name, value, 0.01, 100.0);
 }
 
 static hl_status read_seed(reading *r, const char *name, const json_t *value)
@@ -143,42 +113,11 @@ static hl_status read_seed(reading *r, const char *name, const json_t *value)
     return status;
 }
 
-static hl_status read_n(reading *r, const char *name, const json_t *value)
-{
-    return get_int(&r->request->n, name, value, 1, HL_WIRE_MAX_CHOICES);
-}
-
-static hl_status read_echo(reading *r, const char *name, const json_t *value)
-{
-    return get_bool(&r->request->echo, name, value);
-}
-
-static hl_status read_ignore_end(reading *r, const char *name, const json_t *value)
-{
-    return get_bool(&r->request->ignore_end, name, value);
-}
-
-/* Of completions a number, of chats a choice with a number beside it. */
+/* Of completions: a number, where chats have a choice with a number beside it. */
 static hl_status read_logprobs(reading *r, const char *name, const json_t *value)
 {
-    int64_t   n_top  = 0;
-    hl_status status = HL_OK;
-
-    if (r->request->is_chat)
-        return get_bool(&r->request->logprobs, name, value);
-    status               = get_int(&n_top, name, value, 0, HL_WIRE_MAX_TOP);
     r->request->logprobs = true;
-    r->request->n_top    = (int)n_top;
-    return status;
-}
-
-static hl_status read_top_logprobs(reading *r, const char *name, const json_t *value)
-{
-    int64_t   n_top  = 0;
-    hl_status status = get_int(&n_top, name, value, 0, HL_WIRE_MAX_TOP);
-
-    r->request->n_top = (int)n_top;
-    return status;
+    return get_int(&r->request->n_top, name, value, 0, HL_WIRE_MAX_TOP);
 }
 
 static hl_status add_stop(reading *r, const char *name, const json_t *value)
@@ -232,11 +171,10 @@ static hl_status want_nothing(reading *r, const char *name, const json_t *value)
 /* best_of as many as n: then there is nothing to choose. */
 static hl_status want_one(reading *r, const char *name, const json_t *value)
 {
-    int64_t   number = 0;
-    hl_status status = get_int(&number, name, value, 1, 1);
+    int64_t number = 0;
 
     (void)r;
-    return status;
+    return get_int(&number, name, value, 1, 1);
 }
 
 /* {"type": "text"}, ["text"] or "text". */
@@ -344,24 +282,19 @@ hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model 
     return hl_head_list_parse(out, model, text);
 }
 
-/* What the server's owner switched off stays off. */
-static void copy_gates(hl_gates *to, const float *from)
-{
-    if (from != NULL)
-        memcpy(to->values, from, (size_t)(to->n_layers * to->n_heads) * sizeof *from);
-}
-
 hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model, const char *where)
 {
     HL_CLOSED(hl_head_list_free) hl_head_list *heads = NULL;
     HL_CLOSED(hl_gates_free) hl_gates         *gates = NULL;
+    const float                               *own   = hl_model_gates(model);
 
     *out = NULL;
     if (json_is_array(off) && json_array_size(off) == 0)
         return HL_OK;
     HL_NEED(hl_wire_heads(&heads, off, model, where));
     HL_NEED(hl_gates_new(&gates, model));
-    copy_gates(gates, hl_model_gates(model));
+    if (own != NULL) /* what the server's owner switched off stays off */
+        memcpy(gates->values, own, (size_t)(gates->n_layers * gates->n_heads) * sizeof *own);
     hl_gates_set(gates, heads, 0.0f);
     *out = hl_taken(&gates);
     return HL_OK;
@@ -379,15 +312,13 @@ static hl_status read_off(reading *r, const json_t *value)
 
 static hl_status read_patterns(reading *r, const json_t *value)
 {
-    hl_status status = HL_OK;
-
     if (json_is_array(value) && json_array_size(value) == 0)
         return HL_OK;
     HL_NEED(hl_wire_heads(&r->request->patterns, value, r->context->model, "headlight.patterns"));
-    if (r->request->patterns->n_heads > HL_JOB_MAX_PATTERNS)
-        status = hl_fail(HL_BAD_INPUT, "headlight.patterns names %lld heads, at most %d",
-                         (long long)r->request->patterns->n_heads, HL_JOB_MAX_PATTERNS);
-    return status;
+    if (r->request->patterns->n_heads <= HL_JOB_MAX_PATTERNS)
+        return HL_OK;
+    return hl_fail(HL_BAD_INPUT, "headlight.patterns names %lld heads, at most %d",
+                   (long long)r->request->patterns->n_heads, HL_JOB_MAX_PATTERNS);
 }
 
 static hl_status read_own_member(reading *r, const char *key, const json_t *value)
@@ -426,52 +357,83 @@ static hl_status read_headlight(reading *r, const char *name, const json_t *valu
 
 enum { CHAT = 1, TEXT = 2, BOTH = 3 };
 
-static const struct {
+/* A member is read by a function of its own, or as a plain value into a field of the request. */
+typedef struct member {
     const char *name;
     int         where;
+    enum { A_FUNCTION, A_BOOL, AN_INT, A_NUMBER } kind;
     read_member read;
-} members[] = {
-    { "model", BOTH, read_model },
-    { "prompt", TEXT, read_prompt },
-    { "messages", CHAT, read_prompt },
-    { "stream", BOTH, read_stream },
-    { "stream_options", BOTH, read_stream_options },
-    { "max_tokens", BOTH, read_max_tokens },
-    { "max_completion_tokens", CHAT, read_max_tokens },
-    { "temperature", BOTH, read_temperature },
-    { "top_p", BOTH, read_top_p },
-    { "top_k", BOTH, read_top_k },
-    { "min_p", BOTH, read_min_p },
-    { "repetition_penalty", BOTH, read_repetition },
-    { "seed", BOTH, read_seed },
-    { "n", BOTH, read_n },
-    { "echo", TEXT, read_echo },
-    { "ignore_eos", BOTH, read_ignore_end },
-    { "logprobs", BOTH, read_logprobs },
-    { "top_logprobs", CHAT, read_top_logprobs },
-    { "stop", BOTH, read_stop },
-    { "headlight", BOTH, read_headlight },
-    { "frequency_penalty", BOTH, want_nothing },
-    { "presence_penalty", BOTH, want_nothing },
-    { "logit_bias", BOTH, want_nothing },
-    { "suffix", TEXT, want_nothing },
-    { "best_of", TEXT, want_one },
-    { "tools", CHAT, want_nothing },
-    { "functions", CHAT, want_nothing },
-    { "tool_choice", CHAT, want_nothing },
-    { "function_call", CHAT, want_nothing },
-    { "response_format", CHAT, want_text },
-    { "modalities", CHAT, want_text },
-    { "user", BOTH, ignore },
-    { "metadata", CHAT, ignore },
-    { "store", CHAT, ignore },
-    { "service_tier", CHAT, ignore },
-    { "parallel_tool_calls", CHAT, ignore },
-    { "safety_identifier", CHAT, ignore },
-    { "prompt_cache_key", CHAT, ignore },
+    size_t      field;
+    double      low;
+    double      high;
+} member;
+
+#define BY(function)                A_FUNCTION, function, 0, 0.0, 0.0
+#define AS_BOOL(field)              A_BOOL, NULL, offsetof(hl_wire_request, field), 0.0, 0.0
+#define AS_INT(field, low, high)    AN_INT, NULL, offsetof(hl_wire_request, field), low, high
+#define AS_NUMBER(field, low, high) A_NUMBER, NULL, offsetof(hl_wire_request, field), low, high
+
+static const member members[] = {
+    { "model", BOTH, BY(read_model) },
+    { "prompt", TEXT, BY(read_prompt) },
+    { "messages", CHAT, BY(read_prompt) },
+    { "stream", BOTH, AS_BOOL(stream) },
+    { "stream_options", BOTH, BY(read_stream_options) },
+    { "max_tokens", TEXT, AS_INT(max_tokens, 0, 1 << 30) },
+    { "max_tokens", CHAT, AS_INT(max_tokens, 1, 1 << 30) },
+    { "max_completion_tokens", CHAT, AS_INT(max_tokens, 1, 1 << 30) },
+    { "temperature", BOTH, AS_NUMBER(sample.temperature, 0.0, 2.0) },
+    { "top_p", BOTH, BY(read_top_p) },
+    { "top_k", BOTH, AS_INT(sample.top_k, 0, 1 << 30) },
+    { "min_p", BOTH, AS_NUMBER(sample.min_p, 0.0, 1.0) },
+    { "repetition_penalty", BOTH, AS_NUMBER(sample.repeat_penalty, 0.01, 100.0) },
+    { "seed", BOTH, BY(read_seed) },
+    { "n", BOTH, AS_INT(n, 1, HL_WIRE_MAX_CHOICES) },
+    { "echo", TEXT, AS_BOOL(echo) },
+    { "ignore_eos", BOTH, AS_BOOL(ignore_end) },
+    { "logprobs", TEXT, BY(read_logprobs) },
+    { "logprobs", CHAT, AS_BOOL(logprobs) },
+    { "top_logprobs", CHAT, AS_INT(n_top, 0, HL_WIRE_MAX_TOP) },
+    { "stop", BOTH, BY(read_stop) },
+    { "headlight", BOTH, BY(read_headlight) },
+    { "frequency_penalty", BOTH, BY(want_nothing) },
+    { "presence_penalty", BOTH, BY(want_nothing) },
+    { "logit_bias", BOTH, BY(want_nothing) },
+    { "suffix", TEXT, BY(want_nothing) },
+    { "best_of", TEXT, BY(want_one) },
+    { "tools", CHAT, BY(want_nothing) },
+    { "functions", CHAT, BY(want_nothing) },
+    { "tool_choice", CHAT, BY(want_nothing) },
+    { "function_call", CHAT, BY(want_nothing) },
+    { "response_format", CHAT, BY(want_text) },
+    { "modalities", CHAT, BY(want_text) },
+    { "user", BOTH, BY(ignore) },
+    { "metadata", CHAT, BY(ignore) },
+    { "store", CHAT, BY(ignore) },
+    { "service_tier", CHAT, BY(ignore) },
+    { "parallel_tool_calls", CHAT, BY(ignore) },
+    { "safety_identifier", CHAT, BY(ignore) },
+    { "prompt_cache_key", CHAT, BY(ignore) },
 };
 
 enum { N_MEMBERS = sizeof members / sizeof *members };
+
+static hl_status read_value(reading *r, const member *m, const json_t *value)
+{
+    void *field = (char *)r->request + m->field;
+
+    switch (m->kind) {
+    case A_FUNCTION:
+        return m->read(r, m->name, value);
+    case A_BOOL:
+        return get_bool(field, m->name, value);
+    case AN_INT:
+        return get_int(field, m->name, value, (int64_t)m->low, (int64_t)m->high);
+    case A_NUMBER:
+        return get_number(field, m->name, value, m->low, m->high);
+    }
+    return HL_OK;
+}
 
 static hl_status read_named(reading *r, const char *name, const json_t *value)
 {
@@ -480,29 +442,35 @@ static hl_status read_named(reading *r, const char *name, const json_t *value)
     snprintf(r->fault->param, sizeof r->fault->param, "%.31s", name);
     for (int i = 0; i < N_MEMBERS; i++) {
         if ((members[i].where & where) != 0 && strcmp(name, members[i].name) == 0)
-            return json_is_null(value) ? HL_OK : members[i].read(r, name, value);
+            return json_is_null(value) ? HL_OK : read_value(r, &members[i], value);
     }
     return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", name);
 }
 
+/* What members say together; the fault is that of the member named. */
 static hl_status check_whole(reading *r)
 {
     const hl_wire_request *request = r->request;
     const char            *needed  = request->is_chat ? "messages" : "prompt";
+    const struct {
+        const char *param;
+        bool        is_wrong;
+        const char *problem;
+    } rules[] = {
+        { needed, request->prompt == NULL, " is missing" },
+        { "max_tokens", request->max_tokens == 0 && !request->echo,
+          " is 0, which gives nothing without echo" },
+        { "top_logprobs", request->n_top > 0 && !request->logprobs, " needs logprobs: true" },
+        { "stream_options", request->include_usage && !request->stream, " needs stream: true" },
+    };
 
-    snprintf(r->fault->param, sizeof r->fault->param, "%s", needed);
-    if (request->prompt == NULL)
-        return hl_fail(HL_BAD_INPUT, "%s is missing", needed);
-    snprintf(r->fault->param, sizeof r->fault->param, "max_tokens");
-    if (request->max_tokens == 0 && !request->echo)
-        return hl_fail(HL_BAD_INPUT, "max_tokens is 0, which gives nothing without echo");
-    snprintf(r->fault->param, sizeof r->fault->param, "top_logprobs");
-    if (request->n_top > 0 && !request->logprobs)
-        return hl_fail(HL_BAD_INPUT, "top_logprobs needs logprobs: true");
-    snprintf(r->fault->param, sizeof r->fault->param, "stream_options");
-    if (request->include_usage && !request->stream)
-        return hl_fail(HL_BAD_INPUT, "stream_options needs stream: true");
     r->fault->param[0] = '\0';
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (!rules[i].is_wrong)
+            continue;
+        snprintf(r->fault->param, sizeof r->fault->param, "%s", rules[i].param);
+        return hl_fail(HL_BAD_INPUT, "%s%s", rules[i].param, rules[i].problem);
+    }
     return HL_OK;
 }
 
@@ -521,9 +489,7 @@ hl_status hl_wire_read(hl_wire_request *out, hl_wire_fault *fault, const json_t 
     if (!json_is_object(root))
         return hl_fail(HL_BAD_INPUT, "the request is %s, wanted an object", hl_json_kind(root));
     json_object_foreach((json_t *)root, key, value) {
-        hl_status status = read_named(&r, key, value);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(read_named(&r, key, value));
     }
     return check_whole(&r);
 }
@@ -559,11 +525,10 @@ json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns)
     return rows;
 }
 
-/* Valid UTF-8 from any bytes; a bad one becomes a sign. */
-static json_t *clean_text(const char *bytes, size_t n_bytes, bool escapes)
+json_t *hl_wire_piece(const char *bytes, size_t n_bytes)
 {
-    char  *out  = NULL;
-    size_t used = 0;
+    HL_FREED char *out  = NULL;
+    size_t         used = 0;
 
     if (hl_utf8_find_bad(bytes, n_bytes) == n_bytes)
         return json_stringn_nocheck(bytes, n_bytes);
@@ -574,26 +539,12 @@ static json_t *clean_text(const char *bytes, size_t n_bytes, bool escapes)
 
         if (length > 0)
             memcpy(out + used, bytes + at, length);
-        else if (escapes)
-            snprintf(out + used, 5, "\\x%02x", (unsigned char)bytes[at]);
         else
-            hl_utf8_encode(out + used, HL_UTF8_REPLACEMENT);
-        used += length > 0 ? length : escapes ? 4 : 3;
+            snprintf(out + used, 5, "\\x%02x", (unsigned char)bytes[at]);
+        used += length > 0 ? length : 4;
         at += length > 0 ? length : 1;
     }
-    json_t *text = json_stringn_nocheck(out, used);
-    hl_free(out);
-    return text;
-}
-
-json_t *hl_wire_text(const char *bytes, size_t n_bytes)
-{
-    return clean_text(bytes, n_bytes, false);
-}
-
-json_t *hl_wire_piece(const char *bytes, size_t n_bytes)
-{
-    return clean_text(bytes, n_bytes, true);
+    return json_stringn_nocheck(out, used);
 }
 
 static const char *error_type(int status)
@@ -616,9 +567,9 @@ json_t *hl_wire_error(int status, const char *message, const char *param, const 
 {
     bool    named = param != NULL && param[0] != '\0';
     json_t *error =
-        json_pack("{s:o, s:s, s:o, s:s?}", "message", hl_wire_text(message, strlen(message)),
+        json_pack("{s:o, s:s, s:o, s:s?}", "message", hl_json_text(message, strlen(message)),
                   "type", error_type(status), "param",
-                  named ? hl_wire_text(param, strlen(param)) : json_null(), "code", code);
+                  named ? hl_json_text(param, strlen(param)) : json_null(), "code", code);
 
     return json_pack("{s:o}", "error", error);
 }

@@ -39,7 +39,7 @@ typedef struct hl_wire_request {
     int64_t           n;          /* choices of each prompt */
     int64_t           max_tokens; /* -1: as many as the context holds */
     bool              logprobs;
-    int               n_top;
+    int64_t           n_top;
     bool              echo;
     bool              has_seed;
     bool              ignore_end;
@@ -85,9 +85,7 @@ json_t *hl_wire_error(int status, const char *message, const char *param, const 
 
 /* (n_rows, n_columns) as an array of arrays; n_rows 0: a plain array. */
 json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns);
-/* Bytes as a string: what is no UTF-8 becomes U+FFFD. */
-json_t *hl_wire_text(const char *bytes, size_t n_bytes);
-/* The same, with \xe4 for each byte that is none: of single tokens. */
+/* Bytes of a token as a string: what is no UTF-8 becomes \xe4, byte by byte. */
 json_t *hl_wire_piece(const char *bytes, size_t n_bytes);
 /* From malloc; NULL when memory is out or the tree is NULL.  Releases it. */
 char *hl_wire_dump(json_t *tree);

@@ -1,0 +1,56 @@
+/* locks.h - a mutex that is held to the end of a scope, and conditions that wait by the clock.
+ *
+ *     HL_LOCKED(&server->lock);
+ *     return server->is_draining;
+ *
+ * The value is read before the scope lets go of the mutex. */
+#ifndef HL_BASE_LOCKS_H
+#define HL_BASE_LOCKS_H
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/machine.h"
+#include "base/memory.h"
+
+static inline pthread_mutex_t *hl_locked(pthread_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+    return mutex;
+}
+
+static inline void hl_unlock_at(pthread_mutex_t **held)
+{
+    pthread_mutex_unlock(*held);
+}
+
+#define HL_LOCKED(mutex) HL_SCOPED(hl_unlock_at) pthread_mutex_t *hl_held = hl_locked(mutex)
+
+/* A condition variable whose waits are by the clock of base/machine.h. */
+static inline void hl_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* Waits, under the mutex, until the clock says `until` at most; false if it says so already. */
+static inline bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                     double until)
+{
+    double          now = hl_clock_seconds();
+    struct timespec when;
+
+    if (now >= until)
+        return false;
+    until        = until < now + 1e6 ? until : now + 1e6; /* who wants longer asks again */
+    when.tv_sec  = (time_t)until;
+    when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
+    pthread_cond_timedwait(condition, mutex, &when);
+    return true;
+}
+
+#endif
