@@ -19,6 +19,7 @@
 #ifndef HL_MODEL_HEAD_PLAN_H
 #define HL_MODEL_HEAD_PLAN_H
 
+#include "base/memory.h"
 #include "headlight/base.h"
 #include "model/config.h"
 
@@ -46,6 +47,7 @@ typedef struct hl_head_plan {
 /* Nothing happens to any head. */
 hl_status hl_head_plan_new(hl_head_plan **out, const hl_config *config);
 void      hl_head_plan_free(hl_head_plan *plan);
+HL_CLOSES(hl_head_plan_free, hl_head_plan)
 
 /* Marks a head ZEROED.  It must exist. */
 void hl_head_plan_zero(hl_head_plan *plan, int64_t layer, int64_t head);

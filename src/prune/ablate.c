@@ -27,55 +27,35 @@ int64_t hl_model_heads(hl_head *out, const hl_model *model)
 
 hl_status hl_single_gates(float **out, const hl_model *model, const float *base)
 {
-    int64_t           n_gates = model->config->n_layers * model->config->n_heads;
-    int64_t           n       = hl_model_heads(NULL, model);
-    HL_FREED float   *gates   = NULL;
-    HL_FREED hl_head *heads   = NULL;
+    int64_t n_gates = model->config->n_layers * model->config->n_heads;
+    int64_t n       = hl_model_heads(NULL, model);
 
-    *out = NULL;
-    HL_NEED(hl_alloc((void **)&gates, (size_t)n + 1, (size_t)n_gates * sizeof *gates));
-    HL_NEED(HL_ALLOC(&heads, (size_t)n));
-    hl_model_heads(heads, model);
-    for (int64_t i = 0; i <= n; i++) {
-        float *setting = gates + i * n_gates;
-        for (int64_t j = 0; j < n_gates; j++)
-            setting[j] = base != NULL ? base[j] : 1.0f;
-        if (i < n)
-            setting[heads[i].layer * model->config->n_heads + heads[i].head] = 0.0f;
+    HL_NEED(hl_alloc((void **)out, (size_t)n + 1, (size_t)n_gates * sizeof **out));
+    for (int64_t i = 0; i < (n + 1) * n_gates; i++)
+        (*out)[i] = base != NULL ? base[i % n_gates] : 1.0f;
+    float *setting = *out;
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        for (int64_t head = 0; head < model->config->layers[layer].n_heads; head++) {
+            setting[layer * model->config->n_heads + head] = 0.0f;
+            setting += n_gates;
+        }
     }
-    *out = hl_taken(&gates);
     return HL_OK;
 }
 
-hl_status hl_spread_heads(double *out, const hl_model *model, const double *values)
+void hl_single_rises(double *out, const hl_model *model, const hl_evaluation *found, int64_t base)
 {
-    int64_t  n_gates = model->config->n_layers * model->config->n_heads;
-    int64_t  n       = hl_model_heads(NULL, model);
-    hl_head *heads   = NULL;
+    double  before = hl_evaluation_total(found, base).nll;
+    int64_t n      = 0;
 
-    HL_NEED(HL_ALLOC(&heads, (size_t)n));
-    hl_model_heads(heads, model);
-    for (int64_t i = 0; i < n_gates; i++)
-        out[i] = NAN;
-    for (int64_t i = 0; i < n; i++)
-        out[heads[i].layer * model->config->n_heads + heads[i].head] = values[i];
-    hl_free(heads);
-    return HL_OK;
-}
-
-static hl_status mean_rises(double *out, const hl_model *model, const hl_evaluation *found)
-{
-    double   *rises  = NULL;
-    double    dense  = hl_evaluation_total(found, -1).nll;
-    hl_status status = HL_ALLOC(&rises, (size_t)found->n_settings);
-
-    if (status != HL_OK)
-        return status;
-    for (int64_t i = 0; i < found->n_settings; i++)
-        rises[i] = (hl_evaluation_total(found, i).nll - dense) / (double)found->n_scored;
-    status = hl_spread_heads(out, model, rises);
-    hl_free(rises);
-    return status;
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        for (int64_t head = 0; head < model->config->n_heads; head++) {
+            bool is_there = head < model->config->layers[layer].n_heads;
+            *out++        = is_there
+                                ? (hl_evaluation_total(found, n++).nll - before) / (double)found->n_scored
+                                : NAN;
+        }
+    }
 }
 
 hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
@@ -88,5 +68,6 @@ hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
         return hl_fail(HL_BAD_ARGUMENT, "ablate: no model");
     HL_NEED(hl_single_gates(&gates, model, NULL));
     HL_NEED(hl_evaluate(&found, model, corpus, gates, hl_model_heads(NULL, model), options));
-    return mean_rises(out, model, found);
+    hl_single_rises(out, model, found, -1);
+    return HL_OK;
 }

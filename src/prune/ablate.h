@@ -2,7 +2,7 @@
 #ifndef HL_PRUNE_ABLATE_H
 #define HL_PRUNE_ABLATE_H
 
-#include "headlight/prune.h"
+#include "headlight/sweep.h"
 
 /* All heads by layer and head, to out if it is not NULL; returns how many. */
 int64_t hl_model_heads(hl_head *out, const hl_model *model);
@@ -10,7 +10,9 @@ int64_t hl_model_heads(hl_head *out, const hl_model *model);
  * base itself as the last.  *out is (all heads + 1, n_layers, n_heads), released
  * with hl_free. */
 hl_status hl_single_gates(float **out, const hl_model *model, const float *base);
-/* A value a head, in that order, to out (n_layers, n_heads); NaN where there is none. */
-hl_status hl_spread_heads(double *out, const hl_model *model, const double *values);
+/* How much more a token costs with each of these settings than with setting `base` (-1: the model
+ * as it is), of an evaluation that has them first: out (n_layers, n_heads), NaN where there is no
+ * head. */
+void hl_single_rises(double *out, const hl_model *model, const hl_evaluation *found, int64_t base);
 
 #endif

@@ -193,26 +193,20 @@ static json_t *take_entry(json_t *table, int64_t layer)
 
 static hl_status write_table(json_t *root, const hl_head_plan *plan)
 {
-    hl_status status = HL_OK;
-    json_t   *text   = text_part(root);
-    json_t   *table  = json_object();
-    int       digits = snprintf(NULL, 0, "%lld", (long long)plan->n_layers - 1);
+    json_t                        *text  = text_part(root);
+    HL_CLOSED(json_decref) json_t *table = json_object();
+    int digits                           = snprintf(NULL, 0, "%lld", (long long)plan->n_layers - 1);
 
     for (int64_t i = 0; i < plan->n_layers; i++) {
         json_t *entry = take_entry(json_object_get(text, "per_layer_config"), i);
         char    key[24];
 
         snprintf(key, sizeof key, "%0*lld", digits, (long long)i);
-        HL_TRY(set_json(table, key, entry));
-        HL_TRY(set_int(entry, "num_attention_heads", plan->layers[i].n_heads));
-        HL_TRY(set_int(entry, "num_key_value_heads", plan->layers[i].n_kv_heads));
+        HL_NEED(set_json(table, key, entry));
+        HL_NEED(set_int(entry, "num_attention_heads", plan->layers[i].n_heads));
+        HL_NEED(set_int(entry, "num_key_value_heads", plan->layers[i].n_kv_heads));
     }
-    status = set_json(text, "per_layer_config", table);
-    table  = NULL; /* the configuration has it */
-
-done:
-    json_decref(table);
-    return status;
+    return set_json(text, "per_layer_config", hl_taken(&table));
 }
 
 json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_head_fate least)

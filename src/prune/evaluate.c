@@ -90,8 +90,8 @@ static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
 
 static hl_status sort_leaves(settings_tree *tree)
 {
-    int64_t  n    = tree->n_settings + 1;
-    int64_t *work = NULL;
+    int64_t           n    = tree->n_settings + 1;
+    HL_FREED int64_t *work = NULL;
 
     HL_NEED(HL_ALLOC(&work, (size_t)n));
     tree->order[0] = n - 1; /* the dense model's, before its equals */
@@ -101,7 +101,6 @@ static hl_status sort_leaves(settings_tree *tree)
         merge_runs(work, tree, width);
         memcpy(tree->order, work, (size_t)n * sizeof *work);
     }
-    hl_free(work);
     return HL_OK;
 }
 
@@ -131,8 +130,6 @@ static void tree_clear(settings_tree *tree)
 static hl_status tree_init(settings_tree *out, const hl_model *model, const float *gates,
                            int64_t n_settings)
 {
-    hl_status status = HL_OK;
-
     *out = (settings_tree){ .n_settings = n_settings,
                             .n_layers   = model->config->n_layers,
                             .n_heads    = model->config->n_heads };
@@ -141,19 +138,14 @@ static hl_status tree_init(settings_tree *out, const hl_model *model, const floa
                        (long long)n_settings, MAX_SETTINGS);
     size_t n_gates = (size_t)gate_count(out);
     size_t count   = (size_t)n_settings * n_gates;
-    HL_TRY(HL_ALLOC(&out->gates, count + n_gates));
-    HL_TRY(HL_ALLOC(&out->order, (size_t)n_settings + 1));
+    HL_NEED(HL_ALLOC(&out->gates, count + n_gates));
+    HL_NEED(HL_ALLOC(&out->order, (size_t)n_settings + 1));
     if (n_settings > 0)
         memcpy(out->gates, gates, count * sizeof *gates);
     for (size_t i = 0; i < n_gates; i++)
         out->gates[count + i] = 1.0f;
-    HL_TRY(check_gates(out));
-    HL_TRY(sort_leaves(out));
-
-done:
-    if (status != HL_OK)
-        tree_clear(out);
-    return status;
+    HL_NEED(check_gates(out));
+    return sort_leaves(out);
 }
 
 /* (n_layers, n_heads) of the leaf. */
@@ -565,15 +557,18 @@ static hl_status run_setting(hl_evaluator *e)
     return hl_session_feed(e->session, &feed);
 }
 
-static hl_scores sum_window(const hl_evaluator *e, int64_t window)
+/* *n_broken: rows whose loss or distance is not finite. */
+static hl_scores sum_window(int64_t *n_broken, const hl_evaluator *e, int64_t window)
 {
     const row_score *rows = e->rows + window * e->n_rows;
     hl_scores        sum  = { 0 };
 
+    *n_broken = 0;
     for (int64_t i = e->windows[e->n_done + window].first - 1; i < e->lengths[window]; i++) {
         sum.nll += rows[i].nll;
         sum.kl += rows[i].kl;
         sum.n_same += rows[i].same;
+        *n_broken += !hl_fixed_fits(rows[i].nll) || !isfinite(rows[i].kl);
     }
     return sum;
 }
@@ -587,23 +582,13 @@ static hl_scores *scores_of(const hl_evaluator *e, int64_t leaf)
                                             : e->result->scores + setting * e->result->n_windows;
 }
 
-static int64_t count_broken(const hl_evaluator *e, int64_t window)
-{
-    const row_score *rows = e->rows + window * e->n_rows;
-    int64_t          n    = 0;
-
-    for (int64_t i = e->windows[e->n_done + window].first - 1; i < e->lengths[window]; i++)
-        n += !hl_fixed_fits(rows[i].nll) || !isfinite(rows[i].kl);
-    return n;
-}
-
 static hl_status add_setting(hl_evaluator *e)
 {
-    hl_scores *out = scores_of(e, e->at);
+    hl_scores *out      = scores_of(e, e->at);
+    int64_t    n_broken = 0;
 
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
-        out[e->n_done + i] = sum_window(e, i);
-        int64_t n_broken   = count_broken(e, i);
+        out[e->n_done + i] = sum_window(&n_broken, e, i);
         if (n_broken > 0)
             return hl_fail(HL_BAD_INPUT,
                            "window %lld of the text: %lld of %lld losses are not finite",
@@ -632,20 +617,17 @@ static hl_status report_progress(const hl_evaluator *e)
 /* A walk that goes on needs the dense model's predictions, which nobody keeps. */
 static hl_status go_on(hl_evaluator *e)
 {
-    hl_status status = HL_OK;
-    int64_t   at     = e->at;
+    int64_t at = e->at;
 
     place_batch(e);
-    e->at  = 0;
-    status = run_setting(e);
-    e->at  = at;
+    e->at            = 0;
+    hl_status status = run_setting(e);
+    e->at            = at;
     return status;
 }
 
 hl_status hl_evaluator_step(hl_evaluator *e)
 {
-    hl_status status = HL_OK;
-
     if (hl_evaluator_is_done(e))
         return HL_OK;
     if (e->at == 0)
@@ -654,8 +636,8 @@ hl_status hl_evaluator_step(hl_evaluator *e)
         HL_NEED(go_on(e));
     HL_NEED(run_setting(e));
     HL_NEED(add_setting(e));
-    status     = report_progress(e);
-    e->resumed = 0;
+    hl_status status = report_progress(e);
+    e->resumed       = 0;
     if (++e->at > e->result->n_settings) {
         e->n_done += e->n_batch_windows;
         e->result->n_layers_run += e->n_per_walk;
@@ -704,19 +686,23 @@ void hl_evaluator_get_walk(double *out, const hl_evaluator *e)
 {
     int64_t n_windows = batch_size(e, e->n_done);
 
-    for (int64_t i = 0; i < e->at * n_windows; i++) {
-        const hl_scores *scores = scores_of(e, i / n_windows) + e->n_done + i % n_windows;
-
-        out[3 * i]     = scores->nll;
-        out[3 * i + 1] = scores->kl;
-        out[3 * i + 2] = (double)scores->n_same;
-    }
+    for (int64_t i = 0; i < e->at * n_windows; i++)
+        hl_scores_write(out + 3 * i, scores_of(e, i / n_windows) + e->n_done + i % n_windows);
 }
 
-bool hl_scores_can_be(const double scores[3], int64_t n_scored)
+void hl_scores_write(double out[3], const hl_scores *scores)
 {
-    return isfinite(scores[0]) && isfinite(scores[1]) && scores[2] >= 0.0 &&
-           scores[2] <= (double)n_scored;
+    out[0] = scores->nll;
+    out[1] = scores->kl;
+    out[2] = (double)scores->n_same;
+}
+
+bool hl_scores_read(hl_scores *out, const double in[3], int64_t n_scored)
+{
+    if (!isfinite(in[0]) || !isfinite(in[1]) || !(in[2] >= 0.0 && in[2] <= (double)n_scored))
+        return false;
+    *out = (hl_scores){ in[0], in[1], (int64_t)in[2] };
+    return true;
 }
 
 hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n_walked)
@@ -730,10 +716,9 @@ hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n
         const double *in     = scores + 3 * i;
         int64_t       window = e->n_done + i % n_windows;
 
-        if (!hl_scores_can_be(in, e->result->scored[window]))
+        if (!hl_scores_read(&scores_of(e, i / n_windows)[window], in, e->result->scored[window]))
             return hl_fail(HL_BAD_INPUT, "evaluate: scores of window %lld cannot be: %g, %g, %g",
                            (long long)window, in[0], in[1], in[2]);
-        scores_of(e, i / n_windows)[window] = (hl_scores){ in[0], in[1], (int64_t)in[2] };
     }
     e->at = e->resumed = n_walked;
     return HL_OK;

@@ -40,8 +40,9 @@ int64_t hl_evaluator_walk_length(const hl_evaluator *evaluator, int64_t n_walked
 void    hl_evaluator_get_walk(double *out, const hl_evaluator *evaluator);
 /* Goes on behind that many settings.  HL_BAD_INPUT for scores that cannot be. */
 hl_status hl_evaluator_set_walk(hl_evaluator *evaluator, const double *scores, int64_t n_walked);
-/* One window's scores are numbers, and a count that can be. */
-bool           hl_scores_can_be(const double scores[3], int64_t n_scored);
+/* One window's scores as numbers, and back: false of what cannot be, a count above n_scored. */
+void           hl_scores_write(double out[3], const hl_scores *scores);
+bool           hl_scores_read(hl_scores *out, const double in[3], int64_t n_scored);
 hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
 /* Gives the result away; the evaluator is only good for closing. */
 hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);

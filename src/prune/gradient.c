@@ -114,30 +114,30 @@ static hl_status run(gradient_work *work)
     return HL_OK;
 }
 
+static void free_work(gradient_work *work)
+{
+    hl_gradients_free(work->sums);
+    hl_free(work->one);
+    hl_windows_close(work->windows);
+    hl_backward_close(work->backward);
+}
+
 hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_corpus *corpus,
                             const hl_gradient_options *options)
 {
-    hl_status     status = HL_OK;
-    gradient_work work   = { 0 };
-    size_t        count  = (size_t)(model->config->n_layers * model->config->n_heads);
+    HL_SCOPED(free_work) gradient_work work = { 0 };
+    size_t count = (size_t)(model->config->n_layers * model->config->n_heads);
 
     *out = NULL;
     if (options != NULL)
         work.options = *options;
     complete_options(&work.options, model);
-    HL_TRY(hl_backward_open(&work.backward, model, work.options.windows.context,
-                            work.options.n_threads));
-    HL_TRY(hl_windows_open(&work.windows, corpus, &work.options.windows));
-    HL_TRY(HL_ALLOC(&work.one, count));
-    HL_TRY(make_sums(&work.sums, model));
-    HL_TRY(run(&work));
-    *out      = work.sums;
-    work.sums = NULL;
-
-done:
-    hl_gradients_free(work.sums);
-    hl_free(work.one);
-    hl_windows_close(work.windows);
-    hl_backward_close(work.backward);
-    return status;
+    HL_NEED(hl_backward_open(&work.backward, model, work.options.windows.context,
+                             work.options.n_threads));
+    HL_NEED(hl_windows_open(&work.windows, corpus, &work.options.windows));
+    HL_NEED(HL_ALLOC(&work.one, count));
+    HL_NEED(make_sums(&work.sums, model));
+    HL_NEED(run(&work));
+    *out = hl_taken(&work.sums);
+    return HL_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/session.h"
 
 #define MEAN_CONTEXT 1024
 
@@ -60,32 +61,31 @@ static int64_t make_window(mean_sums *m, const int64_t *tokens)
 static hl_status feed_windows(mean_sums *m, hl_session *session, const int64_t *tokens,
                               int64_t n_tokens, int64_t n_ctx)
 {
-    hl_status status = HL_OK;
-    hl_tap    tap    = { .context = m, .layer = add_rows, .wants = HL_WANT_Z };
-    int64_t   room   = n_ctx - (int64_t)(m->around.n_before + m->around.n_after);
+    hl_tap  tap  = { .context = m, .layer = add_rows, .wants = HL_WANT_Z };
+    int64_t room = n_ctx - (int64_t)(m->around.n_before + m->around.n_after);
 
     if (room < 1)
         return hl_fail(HL_BAD_ARGUMENT,
                        "a context of %lld leaves no room for text beside the tokens around it",
                        (long long)n_ctx);
-    for (int64_t at = 0; at < n_tokens && status == HL_OK; at += room) {
+    for (int64_t at = 0; at < n_tokens; at += room) {
         m->n_text = n_tokens - at < room ? n_tokens - at : room;
 
         int64_t n = make_window(m, tokens + at);
-        status    = hl_session_rewind(session, 0, 0);
-        if (status == HL_OK)
-            status = hl_session_feed(session,
-                                     &(hl_feed){ .tokens = m->window, .n_tokens = n, .tap = &tap });
+        HL_NEED(hl_session_rewind(session, 0, 0));
+        HL_NEED(hl_session_feed(session,
+                                &(hl_feed){ .tokens = m->window, .n_tokens = n, .tap = &tap }));
     }
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens, int64_t n_tokens,
                         const hl_around_tokens *around, int32_t n_threads)
 {
-    hl_status          status  = HL_OK;
-    const hl_config   *config  = model->config;
-    hl_session        *session = NULL;
+    const hl_config                        *config  = model->config;
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
+    HL_FREED double                        *sums    = NULL;
+    HL_FREED int64_t                       *window  = NULL;
     size_t             count   = (size_t)(config->n_layers * config->n_heads * config->d_head);
     mean_sums          m       = { .n_heads = config->n_heads };
     hl_session_options options = { .n_ctx     = MEAN_CONTEXT,
@@ -98,18 +98,15 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
         options.n_ctx = config->n_ctx;
     if (around != NULL)
         m.around = *around;
-    HL_TRY(HL_ALLOC_ZEROED(&m.sums, count));
-    HL_TRY(HL_ALLOC(&m.window, (size_t)options.n_ctx));
-    HL_TRY(hl_session_open(&session, model, &options));
-    HL_TRY(feed_windows(&m, session, tokens, n_tokens, options.n_ctx));
+    HL_NEED(HL_ALLOC_ZEROED(&sums, count));
+    HL_NEED(HL_ALLOC(&window, (size_t)options.n_ctx));
+    m.sums   = sums;
+    m.window = window;
+    HL_NEED(hl_session_open(&session, model, &options));
+    HL_NEED(feed_windows(&m, session, tokens, n_tokens, options.n_ctx));
     for (size_t i = 0; i < count; i++)
-        out[i] = (float)(m.sums[i] / (double)(m.n_rows > 0 ? m.n_rows : 1));
-
-done:
-    hl_session_close(session);
-    hl_free(m.sums);
-    hl_free(m.window);
-    return status;
+        out[i] = (float)(sums[i] / (double)(m.n_rows > 0 ? m.n_rows : 1));
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------------- biases */

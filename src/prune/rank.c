@@ -252,32 +252,22 @@ static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer
  * the same W_K and W_V. */
 static hl_status weigh_heads(double **out, const hl_model *model)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = model->config;
     size_t           n      = (size_t)config->n_heads;
     int64_t          wide   = config->n_heads * config->d_head;
-    weight_sums      sums   = { .model = model };
-    double          *all    = NULL;
-    double          *norms  = NULL;
+    HL_FREED double *all    = NULL;
+    HL_FREED double *norms  = NULL;
+    HL_FREED float  *row    = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&norms, (size_t)config->n_layers * n));
-    HL_TRY(HL_ALLOC(&all, 4 * n));
-    HL_TRY(HL_ALLOC(&sums.row, (size_t)(wide > config->d_model ? wide : config->d_model)));
-    sums.q = all;
-    sums.k = all + n;
-    sums.v = all + 2 * n;
-    sums.o = all + 3 * n;
+    HL_NEED(HL_ALLOC_ZEROED(&norms, (size_t)config->n_layers * n));
+    HL_NEED(HL_ALLOC(&all, 4 * n));
+    HL_NEED(HL_ALLOC(&row, (size_t)(wide > config->d_model ? wide : config->d_model)));
+    weight_sums sums = { model, row, all, all + n, all + 2 * n, all + 3 * n };
     for (int64_t layer = 0; layer < config->n_layers; layer++)
-        HL_TRY(weigh_layer(norms + layer * config->n_heads, &sums, layer));
-    *out  = norms;
-    norms = NULL;
-
-done:
-    hl_free(norms);
-    hl_free(all);
-    hl_free(sums.row);
-    return status;
+        HL_NEED(weigh_layer(norms + layer * config->n_heads, &sums, layer));
+    *out = hl_taken(&norms);
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- scores */
@@ -467,10 +457,8 @@ void hl_ranking_free(hl_ranking *ranking)
  * groups stand in that order, heads of a group side by side. */
 
 typedef struct group {
-    int64_t layer;
-    int64_t first; /* head */
-    int64_t n_heads;
-    double  score; /* NaN if that of one head is */
+    hl_ranked first; /* head, with the score of all: NaN if that of one is */
+    int64_t   n_heads;
 } group;
 
 typedef struct grouping {
@@ -480,19 +468,11 @@ typedef struct grouping {
     hl_ranked *heads;  /* (n_heads) by layer and head */
 } grouping;
 
-/* Lowest first, what was never measured last; equals by place. */
-static int compare_groups(const void *left, const void *right)
+static void free_grouping(grouping *g)
 {
-    const group *a = left;
-    const group *b = right;
-
-    if (isnan(a->score) != isnan(b->score))
-        return isnan(a->score) ? 1 : -1;
-    if (!isnan(a->score) && a->score != b->score)
-        return a->score < b->score ? -1 : 1;
-    if (a->layer != b->layer)
-        return a->layer < b->layer ? -1 : 1;
-    return a->first < b->first ? -1 : a->first > b->first;
+    hl_free(g->starts);
+    hl_free(g->groups);
+    hl_free(g->heads);
 }
 
 /* How many heads of each layer go together, and where layers start. */
@@ -524,9 +504,9 @@ static void score_groups(grouping *g, const hl_ranking *ranking)
 
     for (int64_t at = 0; at < ranking->n_heads; at += size) {
         size = ranking->groups[g->heads[at].layer];
-        *out = (group){ .layer = g->heads[at].layer, .first = g->heads[at].head, .n_heads = size };
+        *out = (group){ { g->heads[at].layer, g->heads[at].head, 0.0 }, size };
         for (int64_t i = 0; i < size; i++)
-            out->score += sign * g->heads[at + i].score / (double)size;
+            out->first.score += sign * g->heads[at + i].score / (double)size;
         out++;
     }
 }
@@ -537,7 +517,7 @@ static void write_order(hl_ranking *ranking, const grouping *g)
 
     for (int64_t i = 0; i < g->n_groups; i++) {
         const group *from = &g->groups[i];
-        memcpy(out, &g->heads[g->starts[from->layer] + from->first],
+        memcpy(out, &g->heads[g->starts[from->first.layer] + from->first.head],
                (size_t)from->n_heads * sizeof *out);
         out += from->n_heads;
     }
@@ -545,33 +525,27 @@ static void write_order(hl_ranking *ranking, const grouping *g)
 
 hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model)
 {
-    hl_status status = HL_OK;
-    grouping  g      = { 0 };
+    HL_SCOPED(free_grouping) grouping g = { 0 };
 
     if (hl_model_get_info(model)->n_layers != ranking->n_layers)
         return hl_fail(HL_BAD_INPUT, "the ranking has %lld layers, the model %lld",
                        (long long)ranking->n_layers, (long long)hl_model_get_info(model)->n_layers);
     hl_free(ranking->groups);
     ranking->groups = NULL;
-    HL_TRY(HL_ALLOC(&ranking->groups, (size_t)ranking->n_layers));
-    HL_TRY(HL_ALLOC(&g.starts, (size_t)ranking->n_layers));
-    HL_TRY(read_layers(&g, ranking, model));
-    HL_TRY(HL_ALLOC(&g.groups, (size_t)g.n_groups));
-    HL_TRY(HL_ALLOC(&g.heads, (size_t)ranking->n_heads));
+    HL_NEED(HL_ALLOC(&ranking->groups, (size_t)ranking->n_layers));
+    HL_NEED(HL_ALLOC(&g.starts, (size_t)ranking->n_layers));
+    HL_NEED(read_layers(&g, ranking, model));
+    HL_NEED(HL_ALLOC(&g.groups, (size_t)g.n_groups));
+    HL_NEED(HL_ALLOC(&g.heads, (size_t)ranking->n_heads));
     for (int64_t i = 0; i < ranking->n_heads; i++) {
         const hl_ranked *head = &ranking->heads[i];
         if (g.starts[head->layer] + head->head < ranking->n_heads)
             g.heads[g.starts[head->layer] + head->head] = *head;
     }
     score_groups(&g, ranking);
-    qsort(g.groups, (size_t)g.n_groups, sizeof *g.groups, compare_groups);
+    qsort(g.groups, (size_t)g.n_groups, sizeof *g.groups, compare_lowest); /* by `first` */
     write_order(ranking, &g);
-
-done:
-    hl_free(g.starts);
-    hl_free(g.groups);
-    hl_free(g.heads);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------------- choice */

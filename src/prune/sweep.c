@@ -237,10 +237,7 @@ static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
     double *out = list + 1;
     for (int64_t setting = -1; setting < found->n_settings; setting++) {
         for (int64_t i = 0; i < n_done; i++, out += 3) {
-            const hl_scores *scores = &row_of(found, setting)[i];
-            out[0]                  = scores->nll;
-            out[1]                  = scores->kl;
-            out[2]                  = (double)scores->n_same;
+            hl_scores_write(out, &row_of(found, setting)[i]);
         }
     }
     HL_NEED(hl_sweep_state_put(s->state, name, list, list_length(found, n_done)));
@@ -252,13 +249,12 @@ static hl_status read_scores(const hl_evaluation *found, const double *in, int64
 {
     for (int64_t setting = -1; setting < found->n_settings; setting++) {
         for (int64_t i = 0; i < n_done; i++, in += 3) {
-            if (!hl_scores_can_be(in, found->scored[i]))
+            if (!hl_scores_read(&row_of(found, setting)[i], in, found->scored[i]))
                 return hl_fail(HL_BAD_INPUT,
                                "the state's scores of setting %lld, window %lld, "
                                "cannot be: %g, %g, %g of %lld",
                                (long long)setting, (long long)i, in[0], in[1], in[2],
                                (long long)found->scored[i]);
-            row_of(found, setting)[i] = (hl_scores){ in[0], in[1], (int64_t)in[2] };
         }
     }
     return HL_OK;
@@ -274,8 +270,8 @@ static hl_status restore_scores(const hl_sweep *s, hl_evaluator *e, const char *
 
         if (list == NULL || list[0] != (double)n_done)
             continue;
-        hl_status status = read_scores(found, list + 1, n_done);
-        return status == HL_OK ? hl_evaluator_skip(e, n_done) : status;
+        HL_NEED(read_scores(found, list + 1, n_done));
+        return hl_evaluator_skip(e, n_done);
     }
     return HL_OK;
 }
@@ -339,31 +335,29 @@ hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *c
                             const float *gates, int64_t n_settings, int64_t max_tokens,
                             const char *name)
 {
-    hl_status           status  = HL_OK;
-    hl_evaluator       *e       = NULL;
-    hl_evaluate_options options = { .windows      = { .context    = s->options.n_ctx,
-                                                      .max_tokens = max_tokens,
-                                                      .around     = s->options.around },
-                                    .memory_bytes = s->options.memory_bytes,
-                                    .n_threads    = s->options.n_threads,
-                                    .progress     = show_progress,
-                                    .context      = s };
+    HL_CLOSED(hl_evaluator_close) hl_evaluator *e = NULL;
+    hl_evaluate_options options                   = { .windows      = { .context    = s->options.n_ctx,
+                                                                        .max_tokens = max_tokens,
+                                                                        .around     = s->options.around },
+                                                      .memory_bytes = s->options.memory_bytes,
+                                                      .n_threads    = s->options.n_threads,
+                                                      .progress     = show_progress,
+                                                      .context      = s };
 
     *out = NULL;
-    HL_TRY(hl_evaluator_open(&e, s->model, corpus, gates, n_settings, &options));
-    HL_TRY(restore_scores(s, e, name));
-    HL_TRY(restore_walk(s, e, name));
+    HL_NEED(hl_evaluator_open(&e, s->model, corpus, gates, n_settings, &options));
+    HL_NEED(restore_scores(s, e, name));
+    HL_NEED(restore_walk(s, e, name));
     while (!hl_evaluator_is_done(e)) {
-        HL_TRY(hl_evaluator_step(e));
-        HL_TRY(keep_step(s, e, name));
+        hl_status status = hl_evaluator_step(e);
+        if (status == HL_OK)
+            status = keep_step(s, e, name);
+        if (status == HL_CANCELLED) /* who is stopped saves what there is */
+            (void)(hl_evaluator_n_walked(e) > 0 ? keep_walk(s, e, name) : keep_scores(s, e, name));
+        HL_NEED(status);
     }
     *out = hl_evaluator_take(e);
-
-done:
-    if (status == HL_CANCELLED && e != NULL) /* who is stopped saves what there is */
-        (void)(hl_evaluator_n_walked(e) > 0 ? keep_walk(s, e, name) : keep_scores(s, e, name));
-    hl_evaluator_close(e);
-    return status;
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- last words */
@@ -387,16 +381,13 @@ static hl_status check_text(const hl_word_text *text, int64_t index)
 
 static hl_status longest_text(int64_t *out, const hl_sweep *s)
 {
-    hl_status status = HL_OK;
-
     *out = 0;
-    for (int64_t i = 0; i < s->options.n_words && status == HL_OK; i++) {
+    for (int64_t i = 0; i < s->options.n_words; i++) {
         const hl_word_text *text = &s->options.words[i];
-        status                   = check_text(text, i);
-        if (text->n_tokens > *out)
-            *out = text->n_tokens;
+        HL_NEED(check_text(text, i));
+        *out = text->n_tokens > *out ? text->n_tokens : *out;
     }
-    return status;
+    return HL_OK;
 }
 
 static bool is_right(const hl_word_text *text, const int64_t *top)
@@ -508,44 +499,33 @@ static hl_status run(hl_sweep *s)
     return hl_sweep_conclude(s);
 }
 
-/* What was asked to stop has its state saved; the message stays that of the stop. */
-static void save_stopped(hl_sweep *s)
-{
-    if (s->state != NULL)
-        (void)hl_sweep_save(s, true);
-}
-
 hl_status hl_sweep_run(hl_sweep **out, hl_model *model, const hl_tokenizer *tokenizer,
                        const hl_corpus *rank_corpus, const hl_corpus *test_corpus,
                        const hl_sweep_options *options)
 {
-    static const hl_sweep_options defaults = { 0 };
-    hl_status                     status   = HL_OK;
-    hl_sweep                     *s        = NULL;
+    static const hl_sweep_options      defaults = { 0 };
+    HL_CLOSED(hl_sweep_free) hl_sweep *s        = NULL;
 
     *out = NULL;
     if (model == NULL || rank_corpus == NULL || test_corpus == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "sweep: no model or no text");
-    HL_TRY(HL_ALLOC_ZEROED(&s, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&s, 1));
     s->model       = model;
     s->tokenizer   = tokenizer;
     s->rank_corpus = rank_corpus;
     s->test_corpus = test_corpus;
-    HL_TRY(complete_options(s, options != NULL ? options : &defaults));
-    HL_TRY(check_texts(s));
-    HL_TRY(hl_model_set_gates(model, NULL));
-    HL_TRY(open_state(s));
-    HL_TRY(run(s));
-    *out = s;
-    s    = NULL;
-
-done:
-    if (status == HL_CANCELLED && s != NULL) {
-        save_stopped(s);
-        (void)hl_fail(HL_CANCELLED, "stopped while %s", s->stage);
+    HL_NEED(complete_options(s, options != NULL ? options : &defaults));
+    HL_NEED(check_texts(s));
+    HL_NEED(hl_model_set_gates(model, NULL));
+    HL_NEED(open_state(s));
+    hl_status status = run(s);
+    if (status == HL_CANCELLED) { /* the message stays that of the stop */
+        (void)hl_sweep_save(s, true);
+        return hl_fail(HL_CANCELLED, "stopped while %s", s->stage);
     }
-    hl_sweep_free(s);
-    return status;
+    HL_NEED(status);
+    *out = hl_taken(&s);
+    return HL_OK;
 }
 
 void hl_sweep_free(hl_sweep *s)

@@ -51,16 +51,12 @@ static hl_status ablate(double *out, hl_sweep *s, const float *base, const char 
 {
     HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
     HL_FREED float                              *gates = NULL;
-    HL_FREED double                             *rises = NULL;
 
-    HL_NEED(HL_ALLOC(&rises, (size_t)s->n_singles));
     HL_NEED(hl_single_gates(&gates, s->model, base));
     HL_NEED(hl_sweep_evaluate(&found, s, s->rank_corpus, gates, s->n_singles + 1,
                               s->options.rank_tokens, name));
-    double before = hl_evaluation_total(found, s->n_singles).nll;
-    for (int64_t i = 0; i < s->n_singles; i++)
-        rises[i] = (hl_evaluation_total(found, i).nll - before) / (double)found->n_scored;
-    return hl_spread_heads(out, s->model, rises);
+    hl_single_rises(out, s->model, found, s->n_singles);
+    return HL_OK;
 }
 
 /* Looks at the model as far as the ranker needs it and nobody has yet. */
@@ -171,18 +167,17 @@ static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_eviden
 static hl_status close_gates(float *gates, const hl_sweep *s, const hl_ranking *ranking,
                              double ratio)
 {
-    hl_choice     choice = s->options.limits;
-    hl_head_list *list   = NULL;
+    hl_choice                                  choice = s->options.limits;
+    HL_CLOSED(hl_head_list_free) hl_head_list *list   = NULL;
 
     choice.ratio = ratio;
     choice.count = 0;
     for (int64_t i = 0; i < s->n_gates; i++)
         gates[i] = 1.0f;
-    hl_status status = hl_ranking_choose(&list, ranking, &choice);
-    for (int64_t i = 0; status == HL_OK && i < list->n_heads; i++)
+    HL_NEED(hl_ranking_choose(&list, ranking, &choice));
+    for (int64_t i = 0; i < list->n_heads; i++)
         gates[list->heads[i].layer * s->model->config->n_heads + list->heads[i].head] = 0.0f;
-    hl_head_list_free(list);
-    return status;
+    return HL_OK;
 }
 
 static float *gates_of(const hl_sweep *s, const hl_sweep_order *order, int64_t ratio)
@@ -192,18 +187,16 @@ static float *gates_of(const hl_sweep *s, const hl_sweep_order *order, int64_t r
 
 static hl_status set_one_shot(hl_sweep *s, const hl_sweep_order *order)
 {
-    hl_status status = HL_OK;
-
-    for (int64_t i = 0; i < s->options.n_ratios && status == HL_OK; i++)
-        status = close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]);
-    return status;
+    for (int64_t i = 0; i < s->options.n_ratios; i++)
+        HL_NEED(close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]));
+    return HL_OK;
 }
 
 /* Heads whose gate is 0 come first, the others keep their order. */
 static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_heads)
 {
-    hl_ranked *sorted = NULL;
-    int64_t    n      = 0;
+    HL_FREED hl_ranked *sorted = NULL;
+    int64_t             n      = 0;
 
     HL_NEED(HL_ALLOC(&sorted, (size_t)ranking->n_heads));
     for (int pass = 0; pass < 2; pass++) {
@@ -214,56 +207,46 @@ static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_h
         }
     }
     memcpy(ranking->heads, sorted, (size_t)n * sizeof *sorted);
-    hl_free(sorted);
     return HL_OK;
 }
 
 /* Ratio i from the gates of ratio i - 1. */
 static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
 {
-    hl_status    status  = HL_OK;
-    hl_ranking  *ranking = NULL;
-    hl_evidence  e       = { 0 };
-    const float *base    = gates_of(s, order, i - 1);
-    char         name[96];
+    HL_CLOSED(hl_ranking_free) hl_ranking  *ranking = NULL;
+    HL_SCOPED(hl_evidence_free) hl_evidence e       = { 0 };
+    const float                            *base    = gates_of(s, order, i - 1);
+    char                                    name[96];
 
     snprintf(name, sizeof name, "rank.%s.%d", hl_ranker_name((size_t)order->ranker), (int)i);
-    HL_TRY(hl_model_set_gates(s->model, base));
-    HL_TRY(rank(&ranking, s, order->ranker, &e, base, name));
-    HL_TRY(gone_first(ranking, base, s->model->config->n_heads));
-    HL_TRY(close_gates(gates_of(s, order, i), s, ranking, s->ratios[i]));
-
-done:
+    HL_NEED(hl_model_set_gates(s->model, base));
+    hl_status status = rank(&ranking, s, order->ranker, &e, base, name);
     (void)hl_model_set_gates(s->model, NULL);
-    hl_evidence_free(&e);
-    hl_ranking_free(ranking);
-    return status;
+    HL_NEED(status);
+    HL_NEED(gone_first(ranking, base, s->model->config->n_heads));
+    return close_gates(gates_of(s, order, i), s, ranking, s->ratios[i]);
 }
 
 static hl_status set_iterative(hl_sweep *s, const hl_sweep_order *order, const hl_ranking *first)
 {
-    hl_status status = close_gates(gates_of(s, order, 0), s, first, s->ratios[0]);
-
-    for (int64_t i = 1; i < s->options.n_ratios && status == HL_OK; i++) {
-        /* Nothing is gone yet: the dense model's ranking is right. */
-        if (s->ratios[i - 1] == 0.0)
-            status = close_gates(gates_of(s, order, i), s, first, s->ratios[i]);
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        /* While nothing is gone the dense model's ranking is right. */
+        if (i == 0 || s->ratios[i - 1] == 0.0)
+            HL_NEED(close_gates(gates_of(s, order, i), s, first, s->ratios[i]));
         else
-            status = step(s, order, i);
+            HL_NEED(step(s, order, i));
     }
-    return status;
+    return HL_OK;
 }
 
 static hl_status set_singles(hl_sweep *s)
 {
-    float    *gates  = NULL;
-    hl_status status = hl_single_gates(&gates, s->model, NULL);
+    HL_FREED float *gates = NULL;
 
-    if (status == HL_OK)
-        memcpy(s->gates + s->first_single * s->n_gates, gates,
-               (size_t)(s->n_singles * s->n_gates) * sizeof *gates);
-    hl_free(gates);
-    return status;
+    HL_NEED(hl_single_gates(&gates, s->model, NULL));
+    memcpy(s->gates + s->first_single * s->n_gates, gates,
+           (size_t)(s->n_singles * s->n_gates) * sizeof *gates);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------ orders */

@@ -8,6 +8,7 @@
 #define HL_PRUNE_SWEEP_STAGES_H
 
 #include "analysis/numbers.h"
+#include "base/memory.h"
 #include "headlight/sweep.h"
 #include "prune/sweep_state.h"
 
@@ -84,6 +85,8 @@ struct hl_sweep {
     char    **verdict; /* (n_verdict) */
     size_t    n_verdict;
 };
+
+HL_CLOSES(hl_sweep_free, hl_sweep)
 
 /* Evaluates on a text; what is done lies in the state under `name` and is not done again. */
 hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *corpus,

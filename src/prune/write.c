@@ -256,31 +256,28 @@ static hl_status fill_report(hl_prune_report *report, const hl_model *model,
 hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const hl_head_list *heads,
                          const hl_prune_options *options, const char *path)
 {
-    hl_status       status  = HL_OK;
-    hl_head_plan   *plan    = NULL;
-    hl_prune_report unasked = { 0 };
+    HL_CLOSED(hl_head_plan_free) hl_head_plan       *plan = NULL;
+    HL_SCOPED(hl_prune_report_clear) hl_prune_report made = { 0 };
 
-    if (report == NULL)
-        report = &unasked;
-    *report = (hl_prune_report){ 0 };
+    if (report != NULL)
+        *report = made;
     if (options == NULL)
         options = &defaults;
     if (heads == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "prune: no list of heads");
-    HL_TRY(hl_prune_check(model, options, path));
-    HL_TRY(choose_form(report, model, options, path));
-    HL_TRY(hl_head_plan_new(&plan, model->config));
-    HL_TRY(plan_heads(plan, model->config, heads));
+    HL_NEED(hl_prune_check(model, options, path));
+    HL_NEED(choose_form(&made, model, options, path));
+    HL_NEED(hl_head_plan_new(&plan, model->config));
+    HL_NEED(plan_heads(plan, model->config, heads));
     if (options->means != NULL)
-        HL_TRY(hl_means_to_biases(plan, model, options->means));
-    HL_TRY(write_form(report, model, plan, options, path));
-    HL_TRY(fill_report(report, model, plan, path));
-
-done:
-    hl_head_plan_free(plan);
-    if (status != HL_OK || report == &unasked)
-        hl_prune_report_clear(report);
-    return status;
+        HL_NEED(hl_means_to_biases(plan, model, options->means));
+    HL_NEED(write_form(&made, model, plan, options, path));
+    HL_NEED(fill_report(&made, model, plan, path));
+    if (report != NULL) {
+        *report = made;
+        made    = (hl_prune_report){ 0 }; /* the caller has what it points to */
+    }
+    return HL_OK;
 }
 
 void hl_prune_report_clear(hl_prune_report *report)

@@ -101,24 +101,24 @@ static hl_status mark_rows(slice_list *slices, const hl_weight *weight, const ui
 
     if (weight->tensor == NULL)
         return HL_OK;
-    hl_status status = slice_of(&s, slices, weight->tensor, weight->transposed ? 1 : 0);
-    for (int64_t r = 0; status == HL_OK && r < weight->n_rows; r++) {
+    HL_NEED(slice_of(&s, slices, weight->tensor, weight->transposed ? 1 : 0));
+    for (int64_t r = 0; r < weight->n_rows; r++) {
         if (fates[r / n_each] == HL_HEAD_GONE)
             s->fates[hl_weight_row(weight, r)] = HL_HEAD_GONE;
     }
-    return status;
+    return HL_OK;
 }
 
 /* Columns of the output projection, which is never fused with another. */
 static hl_status mark_output(slice_list *slices, const hl_weight *weight, const uint8_t *fates,
                              int64_t d_head)
 {
-    slice    *s      = NULL;
-    hl_status status = slice_of(&s, slices, weight->tensor, weight->transposed ? 0 : 1);
+    slice *s = NULL;
 
-    for (int64_t c = 0; status == HL_OK && c < weight->n_columns; c++)
+    HL_NEED(slice_of(&s, slices, weight->tensor, weight->transposed ? 0 : 1));
+    for (int64_t c = 0; c < weight->n_columns; c++)
         s->fates[c] = fates[c / d_head];
-    return status;
+    return HL_OK;
 }
 
 /* Norms of single heads: rows of one tensor, or a tensor each, then numbered anew. */
@@ -406,32 +406,28 @@ static hl_status copy_one(const hl_folder *folder, const char *from_folder, cons
 
 static hl_status copy_rest(const hl_folder *folder, const char *from)
 {
-    hl_status status    = HL_OK;
     DIR      *directory = hl_sys_opendir(from);
+    hl_status status    = HL_OK;
 
     if (directory == NULL)
         return hl_fail(HL_IO, "%s: %s", from, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    for (struct dirent *entry; status == HL_OK && (entry = readdir(directory)) != NULL;) {
         if (!stays_behind(entry->d_name))
-            HL_TRY(copy_one(folder, from, entry->d_name));
+            status = copy_one(folder, from, entry->d_name);
     }
-
-done:
     closedir(directory);
     return status;
 }
 
 static hl_status write_text(const hl_folder *folder, const char *name, const char *text)
 {
-    hl_status      status = HL_OK;
     HL_FREED char *path   = NULL;
     hl_writer     *writer = NULL;
 
     HL_NEED(hl_folder_join(&path, folder, name));
     HL_NEED(hl_writer_open(&writer, path));
     hl_writer_write(writer, text, strlen(text));
-    status = hl_writer_finish(writer);
-    return status;
+    return hl_writer_finish(writer);
 }
 
 /* ------------------------------------------------------------------- config.json */
@@ -450,18 +446,15 @@ static hl_status read_json(json_t **out, const char *folder, const char *name)
  * Release with hl_free; NULL when memory ran out. */
 static char *json_text(const json_t *root)
 {
-    char   *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    json_t *back = NULL;
+    HL_FREED char *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    HL_CLOSED(json_decref) json_t *back = NULL;
 
     if (text == NULL)
         return NULL;
     hl_status status = hl_json_parse(&back, text, strlen(text), "config.json");
-    if (status != HL_OK || !json_equal(root, back)) {
-        hl_free(text);
-        text = status != HL_NO_MEMORY ? hl_json_dump(root, JSON_INDENT(2)) : NULL;
-    }
-    json_decref(back);
-    return text;
+    if (status == HL_OK && json_equal(root, back))
+        return hl_taken(&text);
+    return status != HL_NO_MEMORY ? hl_json_dump(root, JSON_INDENT(2)) : NULL;
 }
 
 /* llama.cpp's converter looks for the context of a GPT-2 under the key n_ctx, which transformers
@@ -481,37 +474,31 @@ static bool add_context(json_t *root)
 static hl_status write_config(const char **loads, const hl_folder *folder, const hl_model *model,
                               const hl_head_plan *plan)
 {
-    hl_status       status = HL_OK;
-    hl_compact_form form   = HL_COMPACT_PLAIN;
-    json_t         *root   = NULL;
-    char           *text   = NULL;
-    char           *code   = NULL;
-    char            name[HL_COMPACT_CODE_NAME];
-    bool            is_compact  = hl_head_plan_is_compact(plan, model->config);
-    bool            adds_biases = hl_head_plan_adds_biases(plan, model->config);
+    hl_compact_form                form = HL_COMPACT_PLAIN;
+    HL_CLOSED(json_decref) json_t *root = NULL;
+    HL_FREED char                 *text = NULL;
+    HL_FREED char                 *code = NULL;
+    char                           name[HL_COMPACT_CODE_NAME];
+    bool                           is_compact  = hl_head_plan_is_compact(plan, model->config);
+    bool                           adds_biases = hl_head_plan_adds_biases(plan, model->config);
 
-    HL_TRY(read_json(&root, hl_tensors_folder(model->tensors), "config.json"));
+    HL_NEED(read_json(&root, hl_tensors_folder(model->tensors), "config.json"));
     if (!add_context(root) && !is_compact && !adds_biases)
-        goto done;
+        return HL_OK;
     if (is_compact)
-        HL_TRY(hl_compact_config(&form, root, model->config, plan));
+        HL_NEED(hl_compact_config(&form, root, model->config, plan));
     if (adds_biases)
-        HL_TRY(hl_compact_add_biases(root));
+        HL_NEED(hl_compact_add_biases(root));
     text = json_text(root);
     if (text == NULL)
-        HL_TRY(hl_fail(HL_NO_MEMORY, "out of memory for config.json"));
-    HL_TRY(write_text(folder, "config.json", text));
+        return hl_fail(HL_NO_MEMORY, "out of memory for config.json");
+    HL_NEED(write_text(folder, "config.json", text));
     if (form == HL_COMPACT_CODE) {
-        HL_TRY(hl_compact_code(name, &code, root, model->config));
-        HL_TRY(write_text(folder, name, code));
+        HL_NEED(hl_compact_code(name, &code, root, model->config));
+        HL_NEED(write_text(folder, name, code));
     }
     *loads = loads_of[form];
-
-done:
-    hl_free(code);
-    hl_free(text); /* jansson's */
-    json_decref(root);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- the whole */
