@@ -84,6 +84,7 @@ struct hl_sweep {
     hl_sheet *tables[5];
     char    **verdict; /* (n_verdict) */
     size_t    n_verdict;
+    hl_status said; /* the first error in making it */
 };
 
 HL_CLOSES(hl_sweep_free, hl_sweep)

@@ -79,24 +79,21 @@ static double mean_nll(const hl_sweep *s, int64_t setting)
     return hl_evaluation_total(s->test, which).nll / (double)s->test->n_scored;
 }
 
-/* The interval of draws; sorts them. */
-static hl_sweep_value with_interval(double value, double *draws)
+/* The interval of draws, which are sorted. */
+static hl_sweep_value with_interval(double value, double draws[HL_RESAMPLES])
 {
     hl_interval interval = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
     return (hl_sweep_value){ value, interval.low, interval.high };
 }
 
 /* a - b of two settings' mean NLL (n_settings: the dense model's). */
-static hl_status difference(hl_sweep_value *out, const hl_sweep *s, int64_t a, int64_t b)
+static hl_sweep_value difference(const hl_sweep *s, int64_t a, int64_t b)
 {
-    double *draws = NULL;
+    double draws[HL_RESAMPLES];
 
-    HL_NEED(HL_ALLOC(&draws, HL_RESAMPLES));
     for (int64_t r = 0; r < HL_RESAMPLES; r++)
         draws[r] = s->draws[a * HL_RESAMPLES + r] - s->draws[b * HL_RESAMPLES + r];
-    *out = with_interval(mean_nll(s, a) - mean_nll(s, b), draws);
-    hl_free(draws);
-    return HL_OK;
+    return with_interval(mean_nll(s, a) - mean_nll(s, b), draws);
 }
 
 static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
@@ -104,13 +101,13 @@ static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
     return s->orders[s->n_fixed + seed].first + ratio;
 }
 
-/* Above the mean of the seeds; draws has room for HL_RESAMPLES. */
-static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio,
-                                     double *draws)
+/* Above the mean of the seeds. */
+static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
     int64_t   n_seeds = s->options.n_seeds;
     hl_random random  = { s->options.seed + 1 };
     double    mean    = 0.0;
+    double    draws[HL_RESAMPLES];
 
     for (int64_t i = 0; i < n_seeds; i++)
         mean += mean_nll(s, random_setting(s, i, ratio)) / (double)n_seeds;
@@ -131,28 +128,27 @@ static double word_share(const hl_sweep *s, int64_t setting)
     return s->n_right != NULL ? s->n_right[setting] / (double)s->options.n_words : NAN;
 }
 
-static hl_status count_point(hl_sweep_point *out, const hl_sweep *s, int64_t setting, int64_t ratio)
+static hl_sweep_point count_point(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
-    HL_FREED double *draws = NULL;
-    hl_scores        total = hl_evaluation_total(s->test, setting);
+    hl_scores total = hl_evaluation_total(s->test, setting);
+    double    draws[HL_RESAMPLES];
 
-    HL_NEED(HL_ALLOC(&draws, HL_RESAMPLES));
-    memcpy(draws, s->draws + setting * HL_RESAMPLES, HL_RESAMPLES * sizeof *draws);
-    *out     = (hl_sweep_point){ .kl   = total.kl / (double)s->test->n_scored,
-                                 .same = (double)total.n_same / (double)s->test->n_scored,
-                                 .word = word_share(s, setting) };
-    out->nll = with_interval(mean_nll(s, setting), draws);
-    HL_NEED(difference(&out->rise, s, setting, s->n_settings));
-    out->vs_random = against_random(s, setting, ratio, draws);
+    memcpy(draws, s->draws + setting * HL_RESAMPLES, sizeof draws);
+    hl_sweep_point point = { .nll       = with_interval(mean_nll(s, setting), draws),
+                             .rise      = difference(s, setting, s->n_settings),
+                             .vs_random = against_random(s, setting, ratio),
+                             .kl        = total.kl / (double)s->test->n_scored,
+                             .same      = (double)total.n_same / (double)s->test->n_scored,
+                             .word      = word_share(s, setting) };
     for (int64_t i = 0; i < s->options.n_seeds; i++)
-        out->n_beaten += mean_nll(s, random_setting(s, i, ratio)) > out->nll.value;
-    return HL_OK;
+        point.n_beaten += mean_nll(s, random_setting(s, i, ratio)) > point.nll.value;
+    return point;
 }
 
 static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio)
 {
-    int64_t n      = s->options.n_seeds;
-    double *values = NULL;
+    int64_t          n      = s->options.n_seeds;
+    HL_FREED double *values = NULL;
 
     HL_NEED(HL_ALLOC(&values, (size_t)n));
     for (int64_t i = 0; i < n; i++)
@@ -166,7 +162,6 @@ static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio
                             .mean           = hl_mean(values, n) };
     for (int64_t i = 0; i < n; i++)
         out->word += word_share(s, random_setting(s, i, ratio)) / (double)n;
-    hl_free(values);
     return HL_OK;
 }
 
@@ -201,12 +196,12 @@ static hl_status draw_correlation(double *out, const hl_sweep *s, const double *
 static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
 {
     size_t           n      = (size_t)s->n_singles;
-    HL_FREED double *work   = NULL; /* scores, x, y, draws */
+    HL_FREED double *work   = NULL; /* scores, x, y */
     hl_random        random = { s->options.seed + 2 };
     double           rho    = NAN;
+    double           draws[HL_RESAMPLES];
 
-    HL_NEED(HL_ALLOC(&work, 3 * n + HL_RESAMPLES));
-    double *draws = work + 3 * n;
+    HL_NEED(HL_ALLOC(&work, 3 * n));
     ranked_scores(work, s, ranking);
     for (int64_t r = 0; r < HL_RESAMPLES; r++)
         HL_NEED(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
@@ -234,7 +229,7 @@ static hl_status count_all(hl_sweep *s)
     HL_NEED(make_draws(s));
     for (int64_t i = 0; i < s->n_fixed * n_ratios; i++) {
         int64_t setting = s->orders[i / n_ratios].first + i % n_ratios;
-        HL_NEED(count_point(&s->points[i], s, setting, i % n_ratios));
+        s->points[i]    = count_point(s, setting, i % n_ratios);
     }
     for (int64_t i = 0; i < n_ratios; i++)
         HL_NEED(count_band(&s->bands[i], s, i));
@@ -388,7 +383,8 @@ static hl_status make_tables(hl_sweep *s)
 
 enum { MAX_SENTENCE = 600 };
 
-__attribute__((format(printf, 2, 3))) static hl_status say(hl_sweep *s, const char *format, ...)
+/* One more sentence; s->said keeps the first error. */
+__attribute__((format(printf, 2, 3))) static void say(hl_sweep *s, const char *format, ...)
 {
     char    text[MAX_SENTENCE];
     va_list arguments;
@@ -396,11 +392,11 @@ __attribute__((format(printf, 2, 3))) static hl_status say(hl_sweep *s, const ch
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    hl_status status = HL_GROW_ONE(&s->verdict, s->n_verdict);
-    if (status == HL_OK)
-        status = hl_strdup(&s->verdict[s->n_verdict], text);
-    s->n_verdict += status == HL_OK;
-    return status;
+    if (s->said == HL_OK)
+        s->said = HL_GROW_ONE(&s->verdict, s->n_verdict);
+    if (s->said == HL_OK)
+        s->said = hl_strdup(&s->verdict[s->n_verdict], text);
+    s->n_verdict += s->said == HL_OK;
 }
 
 static const hl_sweep_point *point_at(const hl_sweep *s, int64_t order, int64_t ratio)
@@ -424,40 +420,38 @@ static int64_t best_order(const hl_sweep *s, int64_t ratio, int64_t except)
 }
 
 /* Who is not clearly worse than the best. */
-static hl_status name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64_t ratio,
-                             int64_t best)
+static void name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64_t ratio, int64_t best)
 {
     size_t length = 0;
 
     out[0] = '\0';
     for (int64_t i = 0; i < s->n_fixed; i++) {
         char           name[64];
-        hl_sweep_value gap;
-        HL_NEED(difference(&gap, s, s->orders[i].first + ratio, s->orders[best].first + ratio));
+        hl_sweep_value gap =
+            difference(s, s->orders[i].first + ratio, s->orders[best].first + ratio);
+
         if (i == best || gap.low > 0.0 || length >= n_bytes)
             continue;
         hl_sweep_order_name(name, sizeof name, &s->orders[i]);
         length +=
             (size_t)snprintf(out + length, n_bytes - length, "%s%s", length > 0 ? "; " : "", name);
     }
-    return HL_OK;
 }
 
-static hl_status say_winner(hl_sweep *s, int64_t ratio)
+static void say_winner(hl_sweep *s, int64_t ratio)
 {
     int64_t        best = best_order(s, ratio, -1);
     hl_sweep_value rise = point_at(s, best, ratio)->rise;
     char           name[64], equals[300];
 
-    HL_NEED(name_equals(equals, sizeof equals, s, ratio, best));
+    name_equals(equals, sizeof equals, s, ratio, best);
     hl_sweep_order_name(name, sizeof name, &s->orders[best]);
-    return say(s,
-               "At ratio %.2g (%lld of %lld heads off) %s costs least: %+.4f nats a token "
-               "(%+.4f to %+.4f)%s%s.",
-               s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name,
-               rise.value, rise.low, rise.high,
-               equals[0] != '\0' ? "; not clearly worse: " : ", clearly less than all others",
-               equals);
+    say(s,
+        "At ratio %.2g (%lld of %lld heads off) %s costs least: %+.4f nats a token "
+        "(%+.4f to %+.4f)%s%s.",
+        s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name, rise.value,
+        rise.low, rise.high,
+        equals[0] != '\0' ? "; not clearly worse: " : ", clearly less than all others", equals);
 }
 
 /* ------------------------------------------------------------------------ entropy */
@@ -487,7 +481,7 @@ static int64_t count_bare(const hl_sweep *s, int64_t setting)
     return bare;
 }
 
-static hl_status say_against_random(hl_sweep *s, int64_t order)
+static void say_against_random(hl_sweep *s, int64_t order)
 {
     int better = 0, worse = 0, compared = 0;
 
@@ -499,25 +493,23 @@ static hl_status say_against_random(hl_sweep *s, int64_t order)
         better += gap.high < 0.0;
         worse += gap.low > 0.0;
     }
-    HL_NEED(say(s,
-                "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
-                "worse at %d, not to be told apart at %d.",
-                (long long)s->options.n_seeds, better, compared, worse, compared - better - worse));
+    say(s,
+        "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
+        "worse at %d, not to be told apart at %d.",
+        (long long)s->options.n_seeds, better, compared, worse, compared - better - worse);
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         const hl_sweep_point *point = point_at(s, order, i);
         if (s->n_off[i] == 0)
             continue;
-        HL_NEED(say(s,
-                    "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
-                    "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
-                    "most.",
-                    s->ratios[i], point->vs_random.value, point->vs_random.low,
-                    point->vs_random.high, (long long)point->n_beaten,
-                    (long long)s->options.n_seeds,
-                    (long long)count_bare(s, s->orders[order].first + i),
-                    (long long)s->model->config->n_layers));
+        say(s,
+            "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
+            "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
+            "most.",
+            s->ratios[i], point->vs_random.value, point->vs_random.low, point->vs_random.high,
+            (long long)point->n_beaten, (long long)s->options.n_seeds,
+            (long long)count_bare(s, s->orders[order].first + i),
+            (long long)s->model->config->n_layers);
     }
-    return HL_OK;
 }
 
 /* Rho so that above 0 is right for every ranker. */
@@ -545,17 +537,16 @@ static const char *judge(hl_sweep_value rho, bool highest_first)
                                   : "so heads that it takes first matter more, not less";
 }
 
-static hl_status say_importance(hl_sweep *s, int64_t order)
+static void say_importance(hl_sweep *s, int64_t order)
 {
     hl_sweep_value rho     = s->correlations[order];
     int64_t        best    = -1;
     int64_t        n_ready = 0; /* rankers that switch nothing off and have a correlation */
-    hl_status      status =
-        say(s,
-            "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
-            "head alone is %+.3f (%+.3f to %+.3f), %s.",
-            rho.value, rho.low, rho.high, judge(rho, true));
 
+    say(s,
+        "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
+        "head alone is %+.3f (%+.3f to %+.3f), %s.",
+        rho.value, rho.low, rho.high, judge(rho, true));
     /* Only a ranker of which the first sentence could say that it tells importance may be called
      * the best at it. */
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
@@ -565,19 +556,17 @@ static hl_status say_importance(hl_sweep *s, int64_t order)
         if (tells_alone(s, i) && (best < 0 || rightness(s, i) > rightness(s, best)))
             best = i;
     }
-    if (status == HL_OK && best >= 0 && n_ready > 1)
-        status =
-            say(s,
-                "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f "
-                "(%+.3f to %+.3f).",
-                (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
-                s->correlations[best].value, s->correlations[best].low, s->correlations[best].high);
-    if (status == HL_OK && best < 0 && n_ready > 1)
-        status = say(s,
-                     "None of the %lld rankers that switch nothing off can be said to tell it: no "
-                     "interval leaves 0 out on the side that the ranker takes.",
-                     (long long)n_ready);
-    return status;
+    if (best >= 0 && n_ready > 1)
+        say(s,
+            "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f "
+            "(%+.3f to %+.3f).",
+            (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
+            s->correlations[best].value, s->correlations[best].low, s->correlations[best].high);
+    else if (n_ready > 1)
+        say(s,
+            "None of the %lld rankers that switch nothing off can be said to tell it: no "
+            "interval leaves 0 out on the side that the ranker takes.",
+            (long long)n_ready);
 }
 
 static bool loses_somewhere(const hl_sweep *s, int64_t order)
@@ -590,7 +579,7 @@ static bool loses_somewhere(const hl_sweep *s, int64_t order)
 }
 
 /* Heads alone and heads together are two questions. */
-static hl_status say_together(hl_sweep *s)
+static void say_together(hl_sweep *s)
 {
     int alone = 0, lose = 0;
 
@@ -598,32 +587,29 @@ static hl_status say_together(hl_sweep *s)
         alone += tells_alone(s, i);
         lose += tells_alone(s, i) && loses_somewhere(s, i);
     }
-    if (lose == 0)
-        return HL_OK;
-    return say(s,
-               "What a head costs alone is not what heads cost together: of %d rankers that tell "
-               "the former, %d are worse than random at some ratio.",
-               alone, lose);
+    if (lose > 0)
+        say(s,
+            "What a head costs alone is not what heads cost together: of %d rankers that tell "
+            "the former, %d are worse than random at some ratio.",
+            alone, lose);
 }
 
 /* --------------------------------------------------------------------------- costs */
 
 /* A bootstrap of a few units says little about others. */
-static hl_status say_doubt(hl_sweep *s)
+static void say_doubt(hl_sweep *s)
 {
     bool    by_document = s->test->n_documents >= HL_MIN_TEXTS;
     int64_t n_units     = by_document ? s->test->n_documents : s->test->n_windows;
 
-    if (n_units >= HL_MIN_TEXTS)
-        return HL_OK;
-    return say(
-        s,
-        "All this is from %lld windows: too few for intervals that hold for other text; test "
-        "on more, or with a shorter context.",
-        (long long)n_units);
+    if (n_units < HL_MIN_TEXTS)
+        say(s,
+            "All this is from %lld windows: too few for intervals that hold for other text; test "
+            "on more, or with a shorter context.",
+            (long long)n_units);
 }
 
-static hl_status say_costs(hl_sweep *s)
+static void say_costs(hl_sweep *s)
 {
     const hl_evaluation *test   = s->test;
     hl_shapes            shapes = hl_shapes_of(s->model, s->options.n_ctx);
@@ -632,18 +618,18 @@ static hl_status say_costs(hl_sweep *s)
     double               run = (double)test->n_layers_run, all = (double)test->n_layers_naive;
     double               settings = (double)test->n_settings + 1.0;
 
-    HL_NEED(say(s,
-                "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
-                "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
-                (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
-                (long long)s->options.n_ctx));
-    return say(s,
-               "%lld settings and the dense model, %lld of them different, ran %lld layers of "
-               "%lld: a shared prefix saved %.0f%%, with equal settings %.0f%%.",
-               (long long)test->n_settings, (long long)test->n_distinct,
-               (long long)test->n_layers_run, (long long)test->n_layers_naive,
-               100.0 * (1.0 - run / (all * (double)test->n_distinct / settings)),
-               100.0 * (1.0 - run / all));
+    say(s,
+        "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
+        "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
+        (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
+        (long long)s->options.n_ctx);
+    say(s,
+        "%lld settings and the dense model, %lld of them different, ran %lld layers of "
+        "%lld: a shared prefix saved %.0f%%, with equal settings %.0f%%.",
+        (long long)test->n_settings, (long long)test->n_distinct, (long long)test->n_layers_run,
+        (long long)test->n_layers_naive,
+        100.0 * (1.0 - run / (all * (double)test->n_distinct / settings)),
+        100.0 * (1.0 - run / all));
 }
 
 hl_status hl_sweep_make_verdict(hl_sweep *s)
@@ -652,15 +638,16 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
 
     for (int64_t i = 0; i < s->options.n_ratios && s->n_fixed > 1; i++) {
         if (s->n_off[i] > 0)
-            HL_NEED(say_winner(s, i));
+            say_winner(s, i);
     }
     if (entropy >= 0) {
-        HL_NEED(say_against_random(s, entropy));
-        HL_NEED(say_importance(s, entropy));
+        say_against_random(s, entropy);
+        say_importance(s, entropy);
     }
-    HL_NEED(say_together(s));
-    HL_NEED(say_doubt(s));
-    return say_costs(s);
+    say_together(s);
+    say_doubt(s);
+    say_costs(s);
+    return s->said;
 }
 
 /* ------------------------------------------------------------------- the whole */
