@@ -21,9 +21,9 @@ static void free_exchange(hl_exchange *exchange)
 {
     if (exchange == NULL)
         return;
-    hl_free(exchange->method);
-    hl_free(exchange->path);
-    hl_free(exchange->body);
+    hl_free(exchange->request.method);
+    hl_free(exchange->request.path);
+    hl_free(exchange->request.body);
     hl_free(exchange->pipe);
     hl_free(exchange->answer.body);
     pthread_cond_destroy(&exchange->wake);
@@ -41,11 +41,11 @@ hl_status hl_exchange_new(hl_exchange **out, hl_http *http, const char *method, 
     HL_NEED(HL_ALLOC_ZEROED(&exchange, 1));
     pthread_mutex_init(&exchange->lock, NULL);
     hl_condition_init(&exchange->wake);
-    exchange->http      = http;
-    exchange->n_holders = 1;
-    exchange->account   = -1;
-    HL_NEED(hl_strdup(&exchange->method, method));
-    HL_NEED(hl_strdup(&exchange->path, path));
+    exchange->http            = http;
+    exchange->n_holders       = 1;
+    exchange->request.account = -1;
+    HL_NEED(hl_strdup(&exchange->request.method, method));
+    HL_NEED(hl_strdup(&exchange->request.path, path));
     *out = hl_taken(&exchange);
     return HL_OK;
 }
@@ -69,47 +69,23 @@ void hl_exchange_release(hl_exchange *exchange)
 
 bool hl_exchange_receive(hl_exchange *exchange, const char *bytes, size_t n_bytes, size_t most)
 {
-    if (exchange->n_dropped > 0 || n_bytes > most - exchange->n_body) {
-        exchange->n_dropped += n_bytes;
+    hl_request *request = &exchange->request;
+
+    if (request->n_dropped > 0 || n_bytes > most - request->n_body) {
+        request->n_dropped += n_bytes;
         return true;
     }
-    if (HL_GROW(&exchange->body, &exchange->room, exchange->n_body, n_bytes + 1) != HL_OK)
+    if (HL_GROW(&request->body, &exchange->room, request->n_body, n_bytes + 1) != HL_OK)
         return false;
-    memcpy(exchange->body + exchange->n_body, bytes, n_bytes);
-    exchange->n_body += n_bytes;
-    exchange->body[exchange->n_body] = '\0';
+    memcpy(request->body + request->n_body, bytes, n_bytes);
+    request->n_body += n_bytes;
+    request->body[request->n_body] = '\0';
     return true;
 }
 
-const char *hl_exchange_method(const hl_exchange *exchange)
+hl_request *hl_exchange_request(hl_exchange *exchange)
 {
-    return exchange->method;
-}
-
-const char *hl_exchange_path(const hl_exchange *exchange)
-{
-    return exchange->path;
-}
-
-const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes)
-{
-    *n_bytes = exchange->n_body;
-    return exchange->body != NULL ? exchange->body : "";
-}
-
-bool hl_exchange_is_too_long(const hl_exchange *exchange)
-{
-    return exchange->n_dropped > 0;
-}
-
-int *hl_exchange_tag(hl_exchange *exchange)
-{
-    return &exchange->tag;
-}
-
-int *hl_exchange_account(hl_exchange *exchange)
-{
-    return &exchange->account;
+    return &exchange->request;
 }
 
 const char *hl_exchange_header(const hl_exchange *exchange, const char *name)

@@ -89,19 +89,22 @@ hl_http_counts hl_http_count(hl_http *http);
 
 /* ------------------------------------------------------------------- exchanges */
 
-/* Borrowed from the exchange; NULL where the request has none. */
-const char *hl_exchange_method(const hl_exchange *exchange);
-const char *hl_exchange_path(const hl_exchange *exchange);
-/* In `head` only. */
+/* What is asked. */
+typedef struct hl_request {
+    char  *method;
+    char  *path;
+    char  *body; /* (n_body) and a NUL behind them; NULL: it has none, or not yet */
+    size_t n_body;
+    size_t
+        n_dropped; /* bytes of a body that is longer than it may be: then there is none to read */
+    int tag;       /* the handler's own number; at first 0 */
+    int account;   /* another: on whose account the request is; at first -1 */
+} hl_request;
+
+/* Borrowed from the exchange. */
+hl_request *hl_exchange_request(hl_exchange *exchange);
+/* In `head` only; NULL: there is none. */
 const char *hl_exchange_header(const hl_exchange *exchange, const char *name);
-/* (n_bytes) and a NUL behind them. */
-const char *hl_exchange_body(const hl_exchange *exchange, size_t *n_bytes);
-/* Is it longer than it may be?  Then there is none to read. */
-bool hl_exchange_is_too_long(const hl_exchange *exchange);
-/* A place for the handler's own number; at first 0. */
-int *hl_exchange_tag(hl_exchange *exchange);
-/* Another one: on whose account the request is; at first -1. */
-int *hl_exchange_account(hl_exchange *exchange);
 
 typedef struct hl_answer {
     int         status;

@@ -341,8 +341,8 @@ static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *h
         c->keeps_open = c->keeps_open && c->body.is_done;
         begin_answer(http, c);
     } else if (!c->body.is_done && c->body.left > http->options.max_body_bytes) {
-        c->exchange->n_dropped = 1;
-        c->keeps_open          = false;
+        c->exchange->request.n_dropped = 1;
+        c->keeps_open                  = false;
         finish_request(http, c);
     } else if (head->wants_continue) {
         (void)!send(c->socket, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -358,7 +358,7 @@ static size_t read_body(hl_http *http, hl_connection *c, size_t at)
     bool         good     = true;
 
     while (!c->body.is_done && c->body.status == 0 && at < c->n_in && good &&
-           exchange->n_dropped == 0) {
+           exchange->request.n_dropped == 0) {
         at += hl_http_body_read(&data, &n_data, &c->body, c->in + at, c->n_in - at);
         good = hl_exchange_receive(exchange, data, n_data, http->options.max_body_bytes);
     }
@@ -366,7 +366,7 @@ static size_t read_body(hl_http *http, hl_connection *c, size_t at)
         c->is_over = true;
     else if (c->body.status != 0)
         refuse_bytes(http, c, c->body.status, c->body.fault);
-    else if (exchange->n_dropped > 0) {
+    else if (exchange->request.n_dropped > 0) {
         c->keeps_open = false;
         finish_request(http, c);
     } else if (c->body.is_done)

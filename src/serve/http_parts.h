@@ -32,14 +32,8 @@ struct hl_exchange {
     hl_http            *http;
     const hl_http_head *head; /* while handler.head runs; its values end with a NUL */
     struct hl_peer     *peer; /* who asks */
-    char               *method;
-    char               *path;
-    char               *body;
-    size_t              n_body;
-    size_t              room;
-    size_t              n_dropped; /* bytes of a body that is too long */
-    int                 tag;
-    int                 account;     /* the handler's own number of who pays; -1 at first */
+    hl_request          request;
+    size_t              room;        /* of its body */
     bool                was_at_work; /* a thread answers, or has */
     bool                is_counted;  /* among the exchanges at work; http.c's lock guards it */
 

@@ -103,13 +103,13 @@ static size_t count_values(const char *text, size_t n_bytes)
 /* A value of two bytes takes fifty in memory: their number has a limit of its own. */
 bool hl_server_body(json_t **out, hl_exchange *exchange)
 {
-    size_t      n_bytes  = 0;
-    const char *body     = hl_exchange_body(exchange, &n_bytes);
-    size_t      n_values = count_values(body, n_bytes);
-    hl_status   status =
+    const hl_request *request  = hl_exchange_request(exchange);
+    const char       *body     = request->body != NULL ? request->body : "";
+    size_t            n_values = count_values(body, request->n_body);
+    hl_status         status =
         n_values > MAX_VALUES
-              ? hl_fail(HL_BAD_INPUT, "request: %zu values, at most %d", n_values, MAX_VALUES)
-              : hl_json_parse(out, body, n_bytes, "request");
+                    ? hl_fail(HL_BAD_INPUT, "request: %zu values, at most %d", n_values, MAX_VALUES)
+                    : hl_json_parse(out, body, request->n_body, "request");
 
     if (status != HL_OK)
         hl_server_fail(exchange, status, NULL);
@@ -178,7 +178,7 @@ static void serve_models(void *context, hl_exchange *exchange)
 static void serve_one_model(void *context, hl_exchange *exchange)
 {
     const hl_server *server = context;
-    const char      *id     = hl_exchange_path(exchange) + strlen("/v1/models/");
+    const char      *id     = hl_exchange_request(exchange)->path + strlen("/v1/models/");
 
     if (strcmp(id, server->model_name) == 0) {
         hl_server_answer(exchange, 200, model_json(server));
@@ -367,7 +367,7 @@ enum { N_ROUTES = sizeof routes / sizeof *routes };
 /* The route that a request was found to take. */
 static const route *route_of(hl_exchange *exchange)
 {
-    return &routes[*hl_exchange_tag(exchange) - 1];
+    return &routes[hl_exchange_request(exchange)->tag - 1];
 }
 
 /* An answer is a text before the next one begins to work: one tree of numbers at a time. */
@@ -405,15 +405,15 @@ static bool is_at(const char *path, const char *pattern)
 }
 
 /* NULL: there is none; then *other, if not NULL, is at this path but is asked otherwise. */
-static const route *find_route(const hl_exchange *exchange, const route **other)
+static const route *find_route(const hl_request *request, const route **other)
 {
-    const char *method = hl_exchange_method(exchange);
+    const char *method = request->method;
 
     *other = NULL;
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     for (int i = 0; i < N_ROUTES; i++) {
-        if (!is_at(hl_exchange_path(exchange), routes[i].path))
+        if (!is_at(request->path, routes[i].path))
             continue;
         *other = &routes[i];
         if (strcmp(method, routes[i].method) == 0)
@@ -445,13 +445,14 @@ static bool check_origin(const hl_server *server, hl_exchange *exchange)
 /* All tokens are compared, so that the time does not tell which of them came close. */
 static bool check_token(const hl_server *server, hl_exchange *exchange, const route *to)
 {
-    const char *given = hl_exchange_header(exchange, "Authorization");
+    const char *given   = hl_exchange_header(exchange, "Authorization");
+    int        *account = &hl_exchange_request(exchange)->account;
 
     for (size_t i = 0; i < server->n_tokens; i++) {
         if (hl_token_is_right(given, server->tokens[i]))
-            *hl_exchange_account(exchange) = (int)i;
+            *account = (int)i;
     }
-    if (server->n_tokens == 0 || to->is_open || *hl_exchange_account(exchange) >= 0)
+    if (server->n_tokens == 0 || to->is_open || *account >= 0)
         return true;
     hl_server_refuse(exchange, 401, NULL, "invalid_api_key",
                      "missing or wrong token: send Authorization: Bearer TOKEN");
@@ -477,7 +478,7 @@ void hl_routes_head(void *context, hl_exchange *exchange)
 {
     hl_server   *server = context;
     const route *other  = NULL;
-    const route *to     = find_route(exchange, &other);
+    const route *to     = find_route(hl_exchange_request(exchange), &other);
 
     if (!check_origin(server, exchange))
         return;
@@ -489,7 +490,7 @@ void hl_routes_head(void *context, hl_exchange *exchange)
     else if (to == NULL)
         hl_server_refuse(exchange, 404, NULL, "unknown_url", "there is nothing at this path");
     else if (check_token(server, exchange, to) && check_type(exchange, to))
-        *hl_exchange_tag(exchange) = (int)(to - routes) + 1;
+        hl_exchange_request(exchange)->tag = (int)(to - routes) + 1;
 }
 
 /* --------------------------------------------------------------------------- accounts */
@@ -497,7 +498,7 @@ void hl_routes_head(void *context, hl_exchange *exchange)
 /* One more request under way with this token, if it may have one. */
 static hl_status open_account(hl_server *server, hl_exchange *exchange)
 {
-    int       token  = *hl_exchange_account(exchange);
+    int       token  = hl_exchange_request(exchange)->account;
     int64_t   all    = hl_server_max_work(server);
     int64_t   most   = server->options.max_per_token;
     hl_status status = HL_OK;
@@ -518,7 +519,7 @@ static hl_status open_account(hl_server *server, hl_exchange *exchange)
 void hl_routes_worked(void *context, hl_exchange *exchange)
 {
     hl_server *server = context;
-    int        token  = *hl_exchange_account(exchange);
+    int        token  = hl_exchange_request(exchange)->account;
 
     if (token < 0)
         return;
@@ -547,7 +548,7 @@ void hl_routes_request(void *context, hl_exchange *exchange)
     hl_server   *server = context;
     const route *to     = route_of(exchange);
 
-    if (hl_exchange_is_too_long(exchange))
+    if (hl_exchange_request(exchange)->n_dropped > 0)
         hl_server_refuse(exchange, 413, NULL, NULL, "the request's body is too long");
     else if (to->is_quick)
         to->serve(server, exchange);
@@ -560,7 +561,7 @@ void hl_routes_request(void *context, hl_exchange *exchange)
 void hl_routes_answered(void *context, hl_exchange *exchange, int status)
 {
     hl_server *server = context;
-    int        tag    = *hl_exchange_tag(exchange);
+    int        tag    = hl_exchange_request(exchange)->tag;
 
     hl_metrics_answered(server->metrics, tag > 0 ? routes[tag - 1].path : "refused", status);
 }
