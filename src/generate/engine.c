@@ -76,18 +76,18 @@ static hl_status check_options(const hl_engine *engine, const hl_job_options *op
     HL_NEED(hl_check_count("job: n_end_ids", options->n_end_ids, 0, INT32_MAX));
     HL_NEED(hl_check_count("job: n_top", options->n_top, 0, most));
     if ((options->rows & ~known) != 0)
-        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "job: rows are 0x%x, wanted bits of 0x%x",
-                        (unsigned)options->rows, (unsigned)known));
+        return hl_fail(HL_BAD_ARGUMENT, "job: rows are 0x%x, wanted bits of 0x%x",
+                       (unsigned)options->rows, (unsigned)known);
     return check_heads(engine, options);
 }
 
 static hl_status copy(void **out, const void *from, size_t count, size_t size)
 {
-    hl_status status = from != NULL ? hl_alloc(out, count, size) : HL_OK;
-
-    if (from != NULL && status == HL_OK)
-        memcpy(*out, from, count * size);
-    return status;
+    if (from == NULL)
+        return HL_OK;
+    HL_NEED(hl_alloc(out, count, size));
+    memcpy(*out, from, count * size);
+    return HL_OK;
 }
 #define COPY(out, from, count) copy((void **)(out), from, (size_t)(count), sizeof **(out))
 
@@ -314,12 +314,10 @@ static hl_status open_session(hl_engine *engine)
     if (engine->config->is_encoder)
         return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
                        engine->model->path, engine->config->family);
-    hl_status status = hl_session_open(&engine->session, engine->model, &session);
-    if (status == HL_OK) {
-        options->n_ctx   = engine->session->options.n_ctx;
-        options->n_chunk = engine->session->options.n_chunk;
-    }
-    return status;
+    HL_NEED(hl_session_open(&engine->session, engine->model, &session));
+    options->n_ctx   = engine->session->options.n_ctx;
+    options->n_chunk = engine->session->options.n_chunk;
+    return HL_OK;
 }
 
 static hl_status allocate(hl_engine *engine)

@@ -64,17 +64,13 @@ static int compare_gates(const float *a, const float *b, int64_t n)
     return 0;
 }
 
-static bool comes_first(const settings_tree *tree, int64_t a, int64_t b)
-{
-    int64_t n = gate_count(tree);
-    return compare_gates(tree->gates + a * n, tree->gates + b * n, n) <= 0;
-}
-
 /* Stable, so that of equal settings the first comes first: merges runs of 1, 2, 4, ... */
 static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
 {
-    const int64_t *in = tree->order;
-    int64_t        n  = tree->n_settings + 1;
+    const int64_t *in      = tree->order;
+    const float   *gates   = tree->gates;
+    int64_t        n_gates = gate_count(tree);
+    int64_t        n       = tree->n_settings + 1;
 
     for (int64_t low = 0; low < n; low += 2 * width) {
         int64_t middle = low + width < n ? low + width : n;
@@ -82,8 +78,10 @@ static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
         int64_t a = low, b = middle;
 
         for (int64_t i = low; i < high; i++) {
-            bool left = a < middle && (b >= high || comes_first(tree, in[a], in[b]));
-            out[i]    = left ? in[a++] : in[b++];
+            bool left =
+                a < middle && (b >= high || compare_gates(gates + in[a] * n_gates,
+                                                          gates + in[b] * n_gates, n_gates) <= 0);
+            out[i] = left ? in[a++] : in[b++];
         }
     }
 }
@@ -117,13 +115,6 @@ static hl_status check_gates(const settings_tree *tree)
                            (long long)(i % tree->n_heads), (double)gate);
     }
     return HL_OK;
-}
-
-static void tree_clear(settings_tree *tree)
-{
-    hl_free(tree->gates);
-    hl_free(tree->order);
-    *tree = (settings_tree){ 0 };
 }
 
 /* Copies.  HL_BAD_ARGUMENT for a gate that is not from 0 to 1. */
@@ -233,14 +224,6 @@ static void plan_walk(hl_evaluator *e)
         e->n_per_walk += n_layers - e->first[leaf];
         e->result->n_distinct += layer < n_layers;
     }
-}
-
-static hl_status take_settings(hl_evaluator *e, const float *gates, int64_t n_settings)
-{
-    hl_status status = tree_init(&e->tree, e->model, gates, n_settings);
-
-    e->result->n_settings = status == HL_OK ? n_settings : 0;
-    return status == HL_OK ? HL_ALLOC(&e->first, (size_t)n_settings + 1) : status;
 }
 
 /* ----------------------------------------------------------------------- text */
@@ -470,7 +453,9 @@ hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_
     if (options != NULL)
         e->options = *options;
     HL_NEED(complete_options(e));
-    HL_NEED(take_settings(e, gates, n_settings));
+    HL_NEED(tree_init(&e->tree, model, gates, n_settings));
+    HL_NEED(HL_ALLOC(&e->first, (size_t)n_settings + 1));
+    e->result->n_settings = n_settings;
     HL_NEED(read_windows(e, corpus));
     HL_NEED(open_fitting_session(e)); /* refuses contexts that are too long */
     HL_NEED(describe_windows(e));
@@ -487,7 +472,8 @@ void hl_evaluator_close(hl_evaluator *e)
         return;
     hl_session_close(e->session);
     hl_evaluation_free(e->result);
-    tree_clear(&e->tree);
+    hl_free(e->tree.gates);
+    hl_free(e->tree.order);
     hl_free(e->first);
     hl_free(e->tokens);
     hl_free(e->windows);

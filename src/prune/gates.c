@@ -59,7 +59,9 @@ bool hl_head_read(hl_head *out, const char *word, size_t n_bytes)
     return at == end || (read_number(&out->head, &at, end, 'H') && at == end);
 }
 
-hl_status hl_head_parse(hl_head *out, const hl_model *model, const char *word, size_t n_bytes)
+/* What "L5H1" (one head) or "L5" (all of the layer, .head -1) says, of a word of n_bytes.
+ * HL_BAD_ARGUMENT, with the word and what the model has, for what is no head of it. */
+static hl_status parse_head(hl_head *out, const hl_model *model, const char *word, size_t n_bytes)
 {
     const hl_model_info *info  = hl_model_get_info(model);
     int                  shown = n_bytes < MAX_SHOWN ? (int)n_bytes : MAX_SHOWN;
@@ -82,24 +84,17 @@ hl_status hl_head_parse(hl_head *out, const hl_model *model, const char *word, s
 
 /* ---------------------------------------------------------------------- lists */
 
-static bool is_between(char letter)
-{
-    return letter == ',' || letter == ' ' || letter == '\t' || letter == '\n' || letter == '\r';
-}
-
 /* Marks what the words of a text name: marks (n_layers, n_heads). */
 static hl_status mark_heads(uint8_t *marks, const hl_model *model, const char *text)
 {
     int64_t width = hl_model_get_info(model)->n_heads;
 
     for (const char *at = text; *at != '\0';) {
-        size_t  length = 0;
+        size_t  length = strcspn(at, ", \t\n\r");
         hl_head named;
 
-        while (at[length] != '\0' && !is_between(at[length]))
-            length++;
         if (length > 0) {
-            HL_NEED(hl_head_parse(&named, model, at, length));
+            HL_NEED(parse_head(&named, model, at, length));
             int64_t first = named.head >= 0 ? named.head : 0;
             int64_t last  = named.head >= 0 ? named.head : hl_heads_of(model, named.layer) - 1;
             memset(marks + named.layer * width + first, 1, (size_t)(last - first + 1));
@@ -220,11 +215,9 @@ static hl_status check_value(double value, const char *where, const char *name)
 static hl_status read_member(hl_gates *gates, const hl_model *model, const char *name,
                              const json_t *value, const char *where, bool layers)
 {
-    hl_status status = HL_OK;
-    hl_head   named;
+    hl_head named;
 
-    status = hl_head_parse(&named, model, name, strlen(name));
-    if (status != HL_OK)
+    if (parse_head(&named, model, name, strlen(name)) != HL_OK)
         return hl_fail_within(HL_BAD_INPUT, "%s", where);
     if (!json_is_number(value))
         return hl_fail(HL_BAD_INPUT, "%s: the gate of %s is %s, wanted a number", where, name,
@@ -237,18 +230,6 @@ static hl_status read_member(hl_gates *gates, const hl_model *model, const char 
     int64_t end   = layers ? hl_heads_of(model, named.layer) : named.head + 1;
     for (int64_t head = first; head < end; head++)
         row[head] = (float)json_number_value(value);
-    return status;
-}
-
-static hl_status read_members(hl_gates *gates, const hl_model *model, json_t *root,
-                              const char *where, bool layers)
-{
-    const char *name;
-    json_t     *value;
-
-    json_object_foreach(root, name, value) {
-        HL_NEED(read_member(gates, model, name, value, where, layers));
-    }
     return HL_OK;
 }
 
@@ -257,6 +238,8 @@ hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text
 {
     HL_CLOSED(hl_gates_free) hl_gates *gates = NULL;
     HL_CLOSED(json_decref) json_t     *root  = NULL;
+    const char                        *name;
+    json_t                            *value;
 
     *out = NULL;
     HL_NEED(hl_json_parse(&root, text, n_bytes, where));
@@ -264,8 +247,11 @@ hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text
         return hl_fail(HL_BAD_INPUT, "%s: %s, wanted an object like {\"L5H1\": 0}", where,
                        hl_json_kind(root));
     HL_NEED(hl_gates_new(&gates, model));
-    HL_NEED(read_members(gates, model, root, where, true));
-    HL_NEED(read_members(gates, model, root, where, false));
+    for (int pass = 0; pass < 2; pass++) {
+        json_object_foreach(root, name, value) {
+            HL_NEED(read_member(gates, model, name, value, where, pass == 0));
+        }
+    }
     *out = hl_taken(&gates);
     return HL_OK;
 }
@@ -279,13 +265,6 @@ static hl_status load_json(hl_gates **out, const hl_model *model, const char *pa
 }
 
 /* --------------------------------------------------------------------- tensor */
-
-static const hl_tensor *find_tensor(const hl_safetensors *file)
-{
-    const hl_tensor *named = hl_safetensors_find(file, "gates");
-
-    return named == NULL && hl_safetensors_count(file) == 1 ? hl_safetensors_at(file, 0) : named;
-}
 
 /* `data` may be unaligned. */
 static hl_status read_tensor(hl_gates *gates, const hl_model *model, const hl_tensor *tensor,
@@ -318,7 +297,10 @@ static hl_status load_tensor(hl_gates **out, const hl_model *model, const char *
 
     HL_NEED(hl_safetensors_open(&file, path));
     HL_NEED(hl_gates_new(&gates, model));
-    HL_NEED(read_tensor(gates, model, find_tensor(file), path));
+    const hl_tensor *found = hl_safetensors_find(file, "gates");
+    if (found == NULL && hl_safetensors_count(file) == 1)
+        found = hl_safetensors_at(file, 0);
+    HL_NEED(read_tensor(gates, model, found, path));
     *out = hl_taken(&gates);
     return HL_OK;
 }

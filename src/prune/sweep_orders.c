@@ -153,15 +153,6 @@ static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_
     return keep_ranking(s, *out, name);
 }
 
-/* The same, of groups where these go as one. */
-static hl_status rank(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_evidence *e,
-                      const float *base, const char *name)
-{
-    hl_status status = rank_heads(out, s, ranker, e, base, name);
-
-    return status == HL_OK && s->options.groups ? hl_ranking_group(*out, s->model) : status;
-}
-
 /* ---------------------------------------------------------------------- settings */
 
 static hl_status close_gates(float *gates, const hl_sweep *s, const hl_ranking *ranking,
@@ -183,13 +174,6 @@ static hl_status close_gates(float *gates, const hl_sweep *s, const hl_ranking *
 static float *gates_of(const hl_sweep *s, const hl_sweep_order *order, int64_t ratio)
 {
     return s->gates + (order->first + ratio) * s->n_gates;
-}
-
-static hl_status set_one_shot(hl_sweep *s, const hl_sweep_order *order)
-{
-    for (int64_t i = 0; i < s->options.n_ratios; i++)
-        HL_NEED(close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]));
-    return HL_OK;
 }
 
 /* Heads whose gate is 0 come first, the others keep their order. */
@@ -220,19 +204,22 @@ static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
 
     snprintf(name, sizeof name, "rank.%s.%d", hl_ranker_name((size_t)order->ranker), (int)i);
     HL_NEED(hl_model_set_gates(s->model, base));
-    hl_status status = rank(&ranking, s, order->ranker, &e, base, name);
+    hl_status status = rank_heads(&ranking, s, order->ranker, &e, base, name);
     (void)hl_model_set_gates(s->model, NULL);
     HL_NEED(status);
+    if (s->options.groups) /* these go as one */
+        HL_NEED(hl_ranking_group(ranking, s->model));
     HL_NEED(gone_first(ranking, base, s->model->config->n_heads));
     return close_gates(gates_of(s, order, i), s, ranking, s->ratios[i]);
 }
 
-static hl_status set_iterative(hl_sweep *s, const hl_sweep_order *order, const hl_ranking *first)
+/* All ratios of an order. */
+static hl_status set_order(hl_sweep *s, const hl_sweep_order *order)
 {
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         /* While nothing is gone the dense model's ranking is right. */
-        if (i == 0 || s->ratios[i - 1] == 0.0)
-            HL_NEED(close_gates(gates_of(s, order, i), s, first, s->ratios[i]));
+        if (!order->is_iterative || i == 0 || s->ratios[i - 1] == 0.0)
+            HL_NEED(close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]));
         else
             HL_NEED(step(s, order, i));
     }
@@ -312,13 +299,8 @@ hl_status hl_sweep_make_orders(hl_sweep *s)
 {
     HL_NEED(allocate(s));
     HL_NEED(make_rankings(s));
-    for (int64_t i = 0; i < s->n_orders; i++) {
-        hl_sweep_order *order = &s->orders[i];
-        if (order->is_iterative)
-            HL_NEED(set_iterative(s, order, order->ranking));
-        else
-            HL_NEED(set_one_shot(s, order));
-    }
+    for (int64_t i = 0; i < s->n_orders; i++)
+        HL_NEED(set_order(s, &s->orders[i]));
     HL_NEED(set_singles(s));
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         for (int64_t j = 0; j < s->n_gates; j++)

@@ -149,7 +149,6 @@ void hl_connection_enter(hl_http *http, hl_connection *c, hl_connection_state st
     link_last(http, c);
 }
 
-/* The exchange is done with: its answer was sent, or will never be. */
 void hl_connection_leave(hl_http *http, hl_connection *c, bool sent)
 {
     hl_exchange *exchange = c->exchange;
@@ -163,9 +162,8 @@ void hl_connection_leave(hl_http *http, hl_connection *c, bool sent)
     if (!sent)
         hl_exchange_lose(exchange);
     if (exchange->was_at_work) {
-        pthread_mutex_lock(&http->lock);
+        HL_LOCKED(&http->lock);
         http->n_through--;
-        pthread_mutex_unlock(&http->lock);
     }
     hl_exchange_release(exchange);
 }
@@ -191,13 +189,6 @@ static void count_cut(hl_http *http, int64_t *count)
 }
 
 /* ------------------------------------------------------------------------- work */
-
-/* The reader of a stream never came back. */
-static bool has_stalled(hl_exchange *exchange)
-{
-    HL_LOCKED(&exchange->lock);
-    return exchange->is_stalled;
-}
 
 /* Under the lock. */
 static void end_thread(hl_http *http)
@@ -230,7 +221,9 @@ static void *run_work(void *context)
     hl_http     *http     = exchange->http;
 
     exchange->work(exchange->context, exchange);
-    bool stalled = has_stalled(exchange);
+    pthread_mutex_lock(&exchange->lock);
+    bool stalled = exchange->is_stalled; /* the reader of a stream never came back */
+    pthread_mutex_unlock(&exchange->lock);
     end_work(exchange);
     hl_exchange_release(exchange);
     HL_LOCKED(&http->lock);
@@ -468,11 +461,14 @@ static size_t list_sockets(hl_http *http)
     return n;
 }
 
+/* Connections that are over; where all exchanges are to be lost, those that have one as well. */
 static void close_ended(hl_http *http)
 {
+    bool is_losing = __atomic_load_n(&http->is_losing, __ATOMIC_SEQ_CST);
+
     for (hl_connection *c = http->list.next, *next; c != &http->list; c = next) {
         next = c->next;
-        if (c->is_over)
+        if (c->is_over || (is_losing && c->exchange != NULL))
             close_connection(http, c);
     }
 }
@@ -494,13 +490,6 @@ static void serve_all(hl_http *http, size_t n, bool is_round)
     }
 }
 
-static void lose_all(hl_http *http)
-{
-    for (hl_connection *c = http->list.next; c != &http->list; c = c->next)
-        c->is_over = c->is_over || c->exchange != NULL;
-    close_ended(http);
-}
-
 static void *run(void *context)
 {
     hl_http *http  = context;
@@ -520,8 +509,6 @@ static void *run(void *context)
         if (http->polled[0].revents != 0)
             accept_some(http);
         close_ended(http);
-        if (__atomic_load_n(&http->is_losing, __ATOMIC_SEQ_CST))
-            lose_all(http);
     }
     while (http->list.next != &http->list)
         close_connection(http, http->list.next);
@@ -550,11 +537,6 @@ static int listen_at(const struct addrinfo *address)
     return -1;
 }
 
-static bool is_any_address(const char *address)
-{
-    return strcmp(address, "0.0.0.0") == 0 || strcmp(address, "::") == 0;
-}
-
 /* Where it listens in fact, and at which port. */
 static void note_address(hl_http *http)
 {
@@ -566,7 +548,7 @@ static void note_address(hl_http *http)
         getnameinfo((struct sockaddr *)&own, n, http->address, sizeof http->address, port,
                     sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) == 0)
         http->port = (int32_t)strtol(port, NULL, 10);
-    http->is_any = is_any_address(http->address);
+    http->is_any = strcmp(http->address, "0.0.0.0") == 0 || strcmp(http->address, "::") == 0;
 }
 
 static hl_status open_listener(hl_http *http)

@@ -211,7 +211,6 @@ static void end_answer(hl_http *http, hl_connection *c)
     hl_connection_enter(http, c, HL_CONNECTION_LINGERING);
 }
 
-/* Sends until the socket is full or there is no more. */
 void hl_connection_send(hl_http *http, hl_connection *c)
 {
     while (!c->is_over) {
@@ -381,7 +380,6 @@ static bool may_be_whole(const hl_connection *c)
            c->n_in >= 2 * c->n_seen || c->n_in >= HL_HTTP_HEADER_BYTES;
 }
 
-/* Takes requests out of what has come, and answers them, as far as that goes without waiting. */
 void hl_connection_read(hl_http *http, hl_connection *c)
 {
     hl_http_head head;

@@ -61,22 +61,20 @@ static bool join(hl_looking *looking, hl_looker *looker)
     hl_looker **end = &looking->first;
 
     HL_LOCKED(&looking->lock);
-    bool has_room = looking->count < HL_LOOKING_MOST;
-    if (has_room) {
-        while (*end != NULL)
-            end = &(*end)->next;
-        *end          = looker;
-        looker->is_in = true;
-        looking->count++;
-    }
-    return has_room;
+    if (looking->count >= HL_LOOKING_MOST)
+        return false;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end          = looker;
+    looker->is_in = true;
+    looking->count++;
+    return true;
 }
 
 static bool is_first(hl_looking *looking, const hl_looker *looker)
 {
     HL_LOCKED(&looking->lock);
-    bool first = looking->first == looker;
-    return first;
+    return looking->first == looker;
 }
 
 hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
@@ -112,6 +110,5 @@ void hl_looking_leave(hl_looking *looking, hl_looker *looker)
 int64_t hl_looking_count(hl_looking *looking)
 {
     HL_LOCKED(&looking->lock);
-    int64_t count = looking->count;
-    return count;
+    return looking->count;
 }
