@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "model/sample.h"
-#include "prune/ablate.h"
 #include "prune/evaluate.h"
 
 #define LLAMA "tests/data/families/llama3"

@@ -47,4 +47,17 @@ hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
 /* Gives the result away; the evaluator is only good for closing. */
 hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);
 
+/* ------------------------------------------------------------------ heads one by one */
+
+/* All heads by layer and head, to out if it is not NULL; returns how many. */
+int64_t hl_model_heads(hl_head *out, const hl_model *model);
+/* A setting a head, in that order: base (n_layers, n_heads; NULL: all 1) with it at 0, and
+ * base itself as the last.  *out is (all heads + 1, n_layers, n_heads), released
+ * with hl_free. */
+hl_status hl_single_gates(float **out, const hl_model *model, const float *base);
+/* How much more a token costs with each of these settings than with setting `base` (-1: the model
+ * as it is), of an evaluation that has them first: out (n_layers, n_heads), NaN where there is no
+ * head. */
+void hl_single_rises(double *out, const hl_model *model, const hl_evaluation *found, int64_t base);
+
 #endif

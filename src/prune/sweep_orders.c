@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/model.h"
-#include "prune/ablate.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
 #include "prune/sweep_stages.h"

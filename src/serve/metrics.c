@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buffer.h"
 #include "base/locks.h"
 #include "base/memory.h"
 
@@ -87,27 +88,27 @@ void hl_metrics_token(hl_metrics *metrics, double attention_entropy)
 
 /* ---------------------------------------------------------------------------- text */
 
-static void put_head(FILE *out, const char *name, const char *type, const char *help)
+static void put_head(hl_text *out, const char *name, const char *type, const char *help)
 {
-    fprintf(out, "# HELP headlight_%s %s\n# TYPE headlight_%s %s\n", name, help, name, type);
+    hl_text_addf(out, "# HELP headlight_%s %s\n# TYPE headlight_%s %s\n", name, help, name, type);
 }
 
-static void put(FILE *out, const char *name, const char *type, const char *help, double value)
+static void put(hl_text *out, const char *name, const char *type, const char *help, double value)
 {
     put_head(out, name, type, help);
-    fprintf(out, "headlight_%s %.10g\n", name, value);
+    hl_text_addf(out, "headlight_%s %.10g\n", name, value);
 }
 
-static void put_answers(FILE *out, const hl_metrics *metrics)
+static void put_answers(hl_text *out, const hl_metrics *metrics)
 {
     put_head(out, "requests_total", "counter", "Requests answered.");
     for (int i = 0; i < metrics->n_series; i++)
-        fprintf(out, "headlight_requests_total{route=\"%s\",code=\"%d\"} %lld\n",
-                metrics->answers[i].route, metrics->answers[i].status,
-                (long long)metrics->answers[i].count);
+        hl_text_addf(out, "headlight_requests_total{route=\"%s\",code=\"%d\"} %lld\n",
+                     metrics->answers[i].route, metrics->answers[i].status,
+                     (long long)metrics->answers[i].count);
 }
 
-static void put_first_tokens(FILE *out, const hl_metrics *metrics)
+static void put_first_tokens(hl_text *out, const hl_metrics *metrics)
 {
     static const char name[] = "time_to_first_token_seconds";
     int64_t           count  = 0;
@@ -115,15 +116,16 @@ static void put_first_tokens(FILE *out, const hl_metrics *metrics)
     put_head(out, name, "histogram", "From a request to the first token of its text.");
     for (int i = 0; i < N_BUCKETS; i++) {
         count += metrics->first_tokens[i];
-        fprintf(out, "headlight_%s_bucket{le=\"%g\"} %lld\n", name, buckets[i], (long long)count);
+        hl_text_addf(out, "headlight_%s_bucket{le=\"%g\"} %lld\n", name, buckets[i],
+                     (long long)count);
     }
     count += metrics->first_tokens[N_BUCKETS];
-    fprintf(out, "headlight_%s_bucket{le=\"+Inf\"} %lld\n", name, (long long)count);
-    fprintf(out, "headlight_%s_sum %.10g\nheadlight_%s_count %lld\n", name, metrics->first_seconds,
-            name, (long long)count);
+    hl_text_addf(out, "headlight_%s_bucket{le=\"+Inf\"} %lld\n", name, (long long)count);
+    hl_text_addf(out, "headlight_%s_sum %.10g\nheadlight_%s_count %lld\n", name,
+                 metrics->first_seconds, name, (long long)count);
 }
 
-static void put_engine(FILE *out, const hl_engine_counts *engine)
+static void put_engine(hl_text *out, const hl_engine_counts *engine)
 {
     put(out, "slots", "gauge", "Texts that can be made at once.", (double)engine->n_slots);
     put(out, "slots_busy", "gauge", "Texts that are being made.", (double)engine->n_running);
@@ -152,7 +154,7 @@ static void put_engine(FILE *out, const hl_engine_counts *engine)
         "From the first token of a text to its last, added up.", engine->text_seconds);
 }
 
-static void put_http(FILE *out, const hl_http_counts *http)
+static void put_http(hl_text *out, const hl_http_counts *http)
 {
     put(out, "connections", "gauge", "Open connections.", (double)http->n_connections);
     put(out, "requests_working", "gauge", "Requests being worked on.", (double)http->n_working);
@@ -181,27 +183,23 @@ static double resident_bytes(void)
 char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
                       const hl_http_counts *http, int64_t n_looking)
 {
-    char  *text = NULL, *copy = NULL;
-    size_t n_bytes = 0;
-    FILE  *out     = open_memstream(&text, &n_bytes);
+    hl_text text = { 0 };
+    char   *out  = NULL;
 
-    if (out == NULL)
-        return NULL;
-    put_engine(out, engine);
-    put_http(out, http);
-    put(out, "views", "gauge", "Views and measurements at work or waiting.", (double)n_looking);
+    put_engine(&text, engine);
+    put_http(&text, http);
+    put(&text, "views", "gauge", "Views and measurements at work or waiting.", (double)n_looking);
     pthread_mutex_lock(&metrics->lock);
-    put_answers(out, metrics);
-    put_first_tokens(out, metrics);
-    put(out, "attention_entropy_nats_sum", "counter",
+    put_answers(&text, metrics);
+    put_first_tokens(&text, metrics);
+    put(&text, "attention_entropy_nats_sum", "counter",
         "Mean attention entropy of generated tokens, added up.", metrics->entropy_sum);
-    put(out, "attention_entropy_nats_count", "counter", "Tokens in that sum.",
+    put(&text, "attention_entropy_nats_count", "counter", "Tokens in that sum.",
         (double)metrics->n_entropies);
     pthread_mutex_unlock(&metrics->lock);
-    fprintf(out, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n",
-            resident_bytes());
-    if (fclose(out) == 0)
-        (void)hl_strndup(&copy, text, n_bytes); /* NULL says it */
-    free(text);
-    return copy;
+    hl_text_addf(&text,
+                 "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n",
+                 resident_bytes());
+    (void)hl_text_finish(&out, &text); /* NULL says it */
+    return out;
 }

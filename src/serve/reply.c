@@ -26,11 +26,9 @@ struct hl_reply {
     bool              has_finish;   /* the reason of its end, too */
 
     /* Since the last take. */
-    char   *text;
-    size_t  n_text;
-    size_t  room;
-    json_t *entries; /* of tokens, for logprobs; NULL: not wanted */
-    json_t *watched; /* the same for headlight's numbers */
+    hl_buffer text;
+    json_t   *entries; /* of tokens, for logprobs; NULL: not wanted */
+    json_t   *watched; /* the same for headlight's numbers */
 };
 
 /* --------------------------------------------------------------------- open and close */
@@ -79,7 +77,7 @@ void hl_reply_free(hl_reply *reply)
     hl_spikes_free(reply->spikes);
     json_decref(reply->entries);
     json_decref(reply->watched);
-    hl_free(reply->text);
+    hl_buffer_free(&reply->text);
     hl_free(reply);
 }
 
@@ -282,23 +280,11 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
 
 /* -------------------------------------------------------------------------------- text */
 
-static size_t count_characters(const char *text, size_t n_bytes)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < n_bytes; i++)
-        count += hl_utf8_is_continuation(text[i]) ? 0 : 1;
-    return count;
-}
-
 static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
 {
-    HL_NEED(HL_GROW(&reply->text, &reply->room, reply->n_text, n_bytes));
-    if (n_bytes > 0)
-        memcpy(reply->text + reply->n_text, text, n_bytes);
-    reply->n_text += n_bytes;
-    reply->n_characters += count_characters(text, n_bytes);
-    return HL_OK;
+    for (size_t i = 0; i < n_bytes; i++)
+        reply->n_characters += hl_utf8_is_continuation(text[i]) ? 0 : 1;
+    return hl_buffer_append(&reply->text, text, n_bytes);
 }
 
 /* A token of the prompt that is echoed passes the stop words by. */
@@ -448,7 +434,8 @@ static json_t *take_logprobs(hl_reply *reply)
 static void set_text(json_t **choice, hl_reply *reply)
 {
     const hl_wire_request *request = reply->options.request;
-    json_t *text = hl_json_text(reply->text != NULL ? reply->text : "", reply->n_text);
+    hl_bytes               bytes   = hl_buffer_bytes(&reply->text);
+    json_t                *text    = hl_json_text(bytes.data, bytes.n_bytes);
 
     if (!request->is_chat) {
         hl_json_put(choice, "text", text);
@@ -457,13 +444,13 @@ static void set_text(json_t **choice, hl_reply *reply)
                     json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal"));
     } else if (!reply->has_begun) {
         hl_json_put(choice, "delta", json_pack("{s:s, s:o}", "role", "assistant", "content", text));
-    } else if (reply->n_text == 0 && reply->is_finished) {
+    } else if (reply->text.n_bytes == 0 && reply->is_finished) {
         hl_json_put(choice, "delta", json_object());
         json_decref(text);
     } else {
         hl_json_put(choice, "delta", json_pack("{s:o}", "content", text));
     }
-    reply->n_text = 0;
+    reply->text.n_bytes = 0;
 }
 
 /* With a stream the reason comes alone, after all text. */
@@ -471,7 +458,7 @@ static bool shows_reason(const hl_reply *reply)
 {
     return reply->is_finished &&
            (!reply->options.request->stream ||
-            (reply->n_text == 0 && reply->entries == NULL && reply->watched == NULL));
+            (reply->text.n_bytes == 0 && reply->entries == NULL && reply->watched == NULL));
 }
 
 json_t *hl_reply_take(hl_reply *reply)
@@ -496,6 +483,6 @@ json_t *hl_reply_take(hl_reply *reply)
 
 bool hl_reply_has_news(const hl_reply *reply)
 {
-    return reply->n_text > 0 || reply->entries != NULL || reply->watched != NULL ||
+    return reply->text.n_bytes > 0 || reply->entries != NULL || reply->watched != NULL ||
            (reply->is_finished && !reply->has_finish);
 }
