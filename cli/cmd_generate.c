@@ -30,9 +30,9 @@ typedef struct generate_result {
     hl_stop     stop;
     json_t     *tokens; /* an array, or NULL */
     json_t     *events; /* what was done of spikes, or NULL; borrowed */
-    char       *text;   /* all that was shown, for JSON */
+    FILE       *shown;  /* all that was shown, for JSON: into */
+    char       *text;   /* (n_text) this */
     size_t      n_text;
-    size_t      text_capacity;
     const char *chat_format; /* of the prompt's turn; NULL: it is continued as it is */
     bool        chat_known;
 } generate_result;
@@ -96,55 +96,23 @@ static void show_text(const char *text, size_t n_bytes)
     fflush(stdout);
 }
 
-/* The prompt, before the text, where somebody watches. */
-static void print_prompt(const char *text, size_t n_bytes)
-{
-    hl_colours colours = hl_terminal_colours(stdout);
-
-    if (isatty(STDOUT_FILENO) == 0)
-        return;
-    fputs(colours.dim, stdout);
-    show_text(text, n_bytes);
-    fputs(colours.plain, stdout);
-    fflush(stdout);
-}
-
 /* ------------------------------------------------------- what is kept for JSON */
 
-/* Appends to result->text and result->tokens; false when memory is out. */
-static bool keep_text(generate_result *result, const char *text, size_t n_bytes)
+/* Appends to result->tokens; false when memory is out.  The score of a spike, null of NaN, stands
+ * there where somebody watched. */
+static bool keep_token(generate_result *result, const held_token *held, bool is_watched,
+                       const char *text, size_t n_bytes)
 {
-    if (result->text_capacity - result->n_text < n_bytes) {
-        size_t capacity = 2 * result->text_capacity + n_bytes + 256;
-        char  *grown    = realloc(result->text, capacity);
-        if (grown == NULL)
-            return false;
-        result->text          = grown;
-        result->text_capacity = capacity;
-    }
-    if (n_bytes > 0)
-        memcpy(result->text + result->n_text, text, n_bytes);
-    result->n_text += n_bytes;
-    return true;
-}
-
-static bool keep_token(generate_result *result, const hl_generated *token, const char *text,
-                       size_t n_bytes)
-{
+    const hl_generated *token = &held->token;
     json_t *object = json_pack("{s:I, s:o, s:f, s:f, s:f, s:f}", "id", (json_int_t)token->id,
                                "text", hl_value_text(text, n_bytes), "logprob", token->logprob,
                                "entropy", token->entropy, "varentropy", token->varentropy,
                                "attention_entropy", token->attention_entropy);
 
+    if (is_watched)
+        json_object_set_new(object, "spike",
+                            isnan(held->spike) ? json_null() : json_real(held->spike));
     return json_array_append_new(result->tokens, object) == 0;
-}
-
-/* The spike score of the token that was kept last; null of NaN. */
-static bool keep_spike(generate_result *result, double spike)
-{
-    json_t *last = json_array_get(result->tokens, json_array_size(result->tokens) - 1);
-
-    return json_object_set_new(last, "spike", isnan(spike) ? json_null() : json_real(spike)) == 0;
 }
 
 /* Passes a second; null where there was none to time. */
@@ -252,14 +220,6 @@ static const char ABOUT[] =
     "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
     "prints the text alone, without notes.";
 
-static void set_defaults(generate_request *request)
-{
-    request->spikes      = hl_spike_defaults();
-    request->max_tokens  = 128;
-    request->cache       = "f32";
-    request->activations = "exact";
-}
-
 static int parse_request(generate_request *request, int argc, char **argv)
 {
     hl_sample_options *sample    = &request->sample;
@@ -332,7 +292,6 @@ static int parse_request(generate_request *request, int argc, char **argv)
         .options   = options,
     };
 
-    set_defaults(request);
     int code = hl_options_parse(&request->arguments, &request->common, &usage, argc, argv);
     if (code != HL_OPTIONS_GO_ON)
         return code;
@@ -479,7 +438,7 @@ static int open_generation(generation *g)
 static int put_text(generation *g, const char *text, size_t n_bytes)
 {
     if (g->request->common.json)
-        return keep_text(&g->result, text, n_bytes) ? HL_EXIT_OK : out_of_memory();
+        return fwrite(text, 1, n_bytes, g->result.shown) == n_bytes ? HL_EXIT_OK : out_of_memory();
     if (g->is_monitored)
         hl_monitor_show(&g->monitor, text, n_bytes);
     else
@@ -498,21 +457,11 @@ static int put_given(generation *g, const char *text, size_t n_bytes)
     return HL_EXIT_OK;
 }
 
-/* What is shown or kept of a token beside its text. */
-static bool put_look(generation *g, const held_token *held, size_t n_bytes)
-{
-    hl_monitor_token look = held->look;
-
-    look.n_bytes = n_bytes;
-    if (g->request->common.json && g->watch != NULL)
-        return keep_spike(&g->result, held->spike);
-    return !g->is_monitored || hl_monitor_expect(&g->monitor, &look);
-}
-
 /* One token's text, on its way through the stop words. */
 static int put_token(generation *g, const held_token *held)
 {
     const hl_generated *token   = &held->token;
+    hl_monitor_token    look    = held->look;
     const char         *text    = "";
     size_t              n_bytes = 0;
     bool                found   = false;
@@ -521,9 +470,11 @@ static int put_token(generation *g, const held_token *held)
     g->result.n_tokens++;
     if (token->stop != HL_STOP_END)
         status = hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id);
-    if (status == HL_OK && g->request->common.json && !keep_token(&g->result, token, text, n_bytes))
+    if (status == HL_OK && g->request->common.json &&
+        !keep_token(&g->result, held, g->watch != NULL, text, n_bytes))
         return out_of_memory();
-    if (status == HL_OK && !put_look(g, held, n_bytes))
+    look.n_bytes = n_bytes;
+    if (status == HL_OK && g->is_monitored && !hl_monitor_expect(&g->monitor, &look))
         return out_of_memory();
     if (status == HL_OK)
         status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
@@ -695,7 +646,8 @@ static int finish(generation *g)
     }
     say_empty(g);
     if (request->common.json)
-        return print_json(&g->result, request->arguments.items[0], request->common.seed)
+        return fflush(g->result.shown) == 0 &&
+                       print_json(&g->result, request->arguments.items[0], request->common.seed)
                    ? HL_EXIT_OK
                    : out_of_memory();
     end_text(g);
@@ -718,6 +670,8 @@ static void close_generation(generation *g)
     hl_session_close(g->session);
     hl_opened_prompt_close(&g->prompt);
     json_decref(g->result.tokens);
+    if (g->result.shown != NULL)
+        fclose(g->result.shown);
     free(g->result.text);
 }
 
@@ -733,19 +687,29 @@ static void start_monitor(generation *g)
                          hl_model_get_info(g->prompt.model)->n_layers);
 }
 
+/* The prompt, before the text, where somebody watches. */
 static int show_prompt(generation *g)
 {
+    hl_colours colours = hl_terminal_colours(stdout);
+
     if (g->is_monitored)
         return put_given(g, g->prompt.text, g->prompt.n_bytes);
-    print_prompt(g->prompt.text, g->prompt.n_bytes);
+    if (isatty(STDOUT_FILENO) == 0)
+        return HL_EXIT_OK;
+    fputs(colours.dim, stdout);
+    show_text(g->prompt.text, g->prompt.n_bytes);
+    fputs(colours.plain, stdout);
+    fflush(stdout);
     return HL_EXIT_OK;
 }
 
 int hl_command_generate(int argc, char **argv)
 {
-    generate_request request = { 0 };
-    generation       g       = { .request = &request };
-    int              code    = parse_request(&request, argc, argv);
+    generate_request request = {
+        .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32", .activations = "exact"
+    };
+    generation g    = { .request = &request };
+    int        code = parse_request(&request, argc, argv);
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
@@ -757,7 +721,9 @@ int hl_command_generate(int argc, char **argv)
     }
     if (code == HL_EXIT_OK && request.common.json) {
         g.result.tokens = json_array();
-        code            = g.result.tokens != NULL ? HL_EXIT_OK : out_of_memory();
+        g.result.shown  = open_memstream(&g.result.text, &g.result.n_text);
+        if (g.result.tokens == NULL || g.result.shown == NULL)
+            code = out_of_memory();
     }
     if (code == HL_EXIT_OK)
         say_way(&g);
