@@ -412,11 +412,6 @@ int64_t hl_engine_n_ctx(const hl_engine *engine)
     return engine->options.n_ctx;
 }
 
-int64_t hl_engine_n_slots(const hl_engine *engine)
-{
-    return engine->options.n_slots;
-}
-
 /* ----------------------------------------------------------- jobs in and out */
 
 /* Is there a place for one more?  Under the mutex. */

@@ -68,7 +68,6 @@ void hl_engine_close(hl_engine *engine);
 HL_CLOSES(hl_engine_close, hl_engine)
 
 int64_t hl_engine_n_ctx(const hl_engine *engine);
-int64_t hl_engine_n_slots(const hl_engine *engine);
 
 /* From now on hl_engine_submit answers HL_CANCELLED.  Waits up to `seconds` for the jobs there
  * are, queued ones too, and cancels those that are left then; *n_cancelled (may be NULL) are

@@ -1,8 +1,8 @@
 /* evaluate.h - one model on one text under many settings of its gates.
  *
- *     HL_TRY(hl_evaluator_open(&evaluator, model, corpus, gates, n_settings, &options));
+ *     HL_NEED(hl_evaluator_open(&evaluator, model, corpus, gates, n_settings, &options));
  *     while (!hl_evaluator_is_done(evaluator))
- *         HL_TRY(hl_evaluator_step(evaluator));          one batch of windows, one setting
+ *         HL_NEED(hl_evaluator_step(evaluator));          one batch of windows, one setting
  *     ... hl_evaluator_result(evaluator)->scores ...
  *
  * hl_evaluate of headlight.h is this loop.  All settings are run on a batch before the next one, the

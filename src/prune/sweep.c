@@ -40,24 +40,22 @@ static const char *const table_names[] = { "points", "random", "correlation", "h
 
 static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
 {
-    hl_status status = HL_ALLOC(out, (size_t)n);
-
-    if (status == HL_OK && n > 0)
+    HL_NEED(HL_ALLOC(out, (size_t)n));
+    if (n > 0)
         memcpy(*out, from, (size_t)n * sizeof *from);
-    return status;
+    return HL_OK;
 }
 
 /* All but random, which is there anyway, and auto, which is one of the others. */
 static hl_status choose_all(hl_sweep *s)
 {
-    hl_status status = HL_ALLOC(&s->rankers, HL_N_RANKERS);
-
+    HL_NEED(HL_ALLOC(&s->rankers, HL_N_RANKERS));
     s->options.n_rankers = 0;
-    for (hl_ranker ranker = 0; ranker < HL_N_RANKERS && status == HL_OK; ranker++) {
+    for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
         if (ranker != HL_RANKER_RANDOM && ranker != HL_RANKER_AUTO)
             s->rankers[s->options.n_rankers++] = ranker;
     }
-    return status;
+    return HL_OK;
 }
 
 static hl_status check_rankers(const hl_sweep *s)
@@ -91,9 +89,9 @@ static hl_status complete_ratios(hl_sweep *s, const hl_sweep_options *given)
         s->ratios[i] = given->ratios != NULL ? given->ratios[i] : (double)i / 10.0;
         if (!(s->ratios[i] >= 0.0 && s->ratios[i] < 1.0) ||
             (i > 0 && s->ratios[i] <= s->ratios[i - 1]))
-            HL_NEED(hl_fail(HL_BAD_ARGUMENT,
-                            "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
-                            (long long)i, s->ratios[i]));
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
+                           (long long)i, s->ratios[i]);
     }
     s->options.n_ratios = n;
     return HL_OK;

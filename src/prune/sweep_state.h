@@ -1,11 +1,11 @@
 /* sweep_state.h - what a killed sweep goes on from: named lists of numbers in a file.
  *
- *     HL_TRY(hl_sweep_state_new(&state, path, key));
+ *     HL_NEED(hl_sweep_state_new(&state, path, key));
  *     if (resume)
- *         HL_TRY(hl_sweep_state_load(state));
+ *         HL_NEED(hl_sweep_state_load(state));
  *     const double *kept = hl_sweep_state_get(state, "score.entropy", n);    NULL: not there
- *     HL_TRY(hl_sweep_state_put(state, "score.entropy", scores, n));
- *     HL_TRY(hl_sweep_state_save(state));
+ *     HL_NEED(hl_sweep_state_put(state, "score.entropy", scores, n));
+ *     HL_NEED(hl_sweep_state_save(state));
  *
  * The file is safetensors: a tensor of F64 a list, and in the metadata the key, which says what
  * the numbers depend on.  It is written under another name and renamed, so that there is always

@@ -175,22 +175,18 @@ static json_t *usage_of(const completion *c)
                      (json_int_t)n_generated, "total_tokens", (json_int_t)(n_prompt + n_generated));
 }
 
-/* Takes choices. */
-static json_t *envelope(const completion *c, json_t *choices)
+/* Takes choices, and usage where it is to be there. */
+static json_t *envelope(const completion *c, json_t *choices, bool has_usage, json_t *usage)
 {
     const char *object = !c->request.is_chat ? "text_completion"
                          : c->request.stream ? "chat.completion.chunk"
                                              : "chat.completion";
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object, "created",
-                     (json_int_t)c->created, "model", c->server->model_name, "system_fingerprint",
-                     hl_version(), "choices", choices);
-}
+    json_t     *root   = json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object,
+                                   "created", (json_int_t)c->created, "model", c->server->model_name,
+                                   "system_fingerprint", hl_version(), "choices", choices);
 
-static json_t *envelope_with_usage(const completion *c, json_t *choices, json_t *usage)
-{
-    json_t *root = envelope(c, choices);
-
-    hl_json_put(&root, "usage", usage);
+    if (has_usage)
+        hl_json_put(&root, "usage", usage);
     return root;
 }
 
@@ -215,8 +211,7 @@ static bool send_news(completion *c, choice *from)
 {
     while (hl_reply_has_news(from->reply)) {
         json_t *choices = json_pack("[o]", hl_reply_take(from->reply));
-        if (!send_event(c, c->request.include_usage ? envelope_with_usage(c, choices, json_null())
-                                                    : envelope(c, choices)))
+        if (!send_event(c, envelope(c, choices, c->request.include_usage, json_null())))
             return false;
     }
     return true;
@@ -298,7 +293,7 @@ static void answer_stream(completion *c)
 
     free_jobs(c);
     if (whole && c->request.include_usage)
-        whole = send_event(c, envelope_with_usage(c, json_array(), usage_of(c)));
+        whole = send_event(c, envelope(c, json_array(), true, usage_of(c)));
     if (whole)
         whole = hl_exchange_write(c->exchange, "data: [DONE]\n\n", 14);
     if (status != HL_OK && status != HL_IO)
@@ -318,7 +313,7 @@ static void answer_whole(completion *c)
     json_t *choices = json_array();
     for (int64_t i = 0; i < c->n_choices; i++)
         hl_json_add(&choices, hl_reply_take(c->choices[i].reply));
-    hl_server_answer(c->exchange, 200, envelope_with_usage(c, choices, usage_of(c)));
+    hl_server_answer(c->exchange, 200, envelope(c, choices, true, usage_of(c)));
 }
 
 static void release(completion *c)

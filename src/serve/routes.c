@@ -250,7 +250,7 @@ static void serve_model(void *context, hl_exchange *exchange)
                        (json_int_t)info->n_params, "n_ctx", (json_int_t)hl_engine_n_ctx(server->engine));
 
     hl_json_put(&root, "layers", layer_list(server->model));
-    hl_json_put(&root, "slots", json_integer(hl_engine_n_slots(server->engine)));
+    hl_json_put(&root, "slots", json_integer(server->options.n_slots));
     hl_json_put(&root, "chat",
                 json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
     hl_json_put(&root, "path", path_json(server));
