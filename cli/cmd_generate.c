@@ -14,6 +14,7 @@
 #include "generate_monitor.h"
 #include "generate_watch.h"
 #include "headlight.h"
+#include "held.h"
 #include "options.h"
 #include "prompt.h"
 #include "screen.h"
@@ -300,16 +301,9 @@ static int parse_request(generate_request *request, int argc, char **argv)
     return check_request(request, &usage);
 }
 
-static int fail(hl_status status)
-{
-    hl_complain("generate", "%s", hl_explain(status));
-    return hl_exit_for(status);
-}
-
 static int out_of_memory(void)
 {
-    hl_complain("generate", "out of memory");
-    return HL_EXIT_RESOURCES;
+    return hl_give_up(HL_EXIT_RESOURCES, "generate", "out of memory");
 }
 
 /* ---------------------------------------------------------------------- prompt */
@@ -376,28 +370,24 @@ static hl_status open_watch(generation *g, hl_generate_options *options)
 {
     hl_session_memory  memory  = { 0 };
     hl_session_options session = { .n_ctx = choose_context(g) };
-    hl_status          status  = hl_session_measure(&memory, g->prompt.model, &session);
 
-    if (status == HL_OK)
-        status = hl_spike_open(&g->watch, &g->notes, &g->request->spikes, g->prompt.model,
-                               g->prompt.tokenizer, memory.n_ctx);
-    if (status == HL_OK)
-        hl_watch_generator(options, g->watch);
-    return status;
+    HL_NEED(hl_session_measure(&memory, g->prompt.model, &session));
+    HL_NEED(hl_spike_open(&g->watch, &g->notes, &g->request->spikes, g->prompt.model,
+                          g->prompt.tokenizer, memory.n_ctx));
+    hl_watch_generator(options, g->watch);
+    return HL_OK;
 }
 
 static hl_status begin_watch(generation *g)
 {
-    uint8_t  *kinds  = hl_opened_prompt_kinds(&g->prompt);
-    hl_status status = kinds != NULL ? hl_watch_begin(g->watch, g->generator, g->prompt.tokens,
-                                                      kinds, g->prompt.n_tokens)
-                                     : HL_NO_MEMORY;
+    HL_HELD(free) uint8_t *kinds = hl_opened_prompt_kinds(&g->prompt);
 
-    free(kinds);
-    return status;
+    if (kinds == NULL)
+        return HL_NO_MEMORY;
+    return hl_watch_begin(g->watch, g->generator, g->prompt.tokens, kinds, g->prompt.n_tokens);
 }
 
-static int open_generation(generation *g)
+static hl_status open_generation(generation *g)
 {
     const generate_request *request = g->request;
     hl_session_options      session = {
@@ -415,21 +405,17 @@ static int open_generation(generation *g)
                                     .ignore_end = request->ignore_end,
                                     .end_ids    = g->end_ids,
                                     .n_end_ids  = g->n_end_ids };
-    hl_status           status  = hl_session_open(&g->session, g->prompt.model, &session);
 
-    if (status == HL_OK && wants_watch(g))
-        status = open_watch(g, &options);
-    if (status == HL_OK)
-        status = hl_generator_open(&g->generator, g->session, &options);
-    if (status == HL_OK && g->watch != NULL)
-        status = begin_watch(g);
-    if (status == HL_OK)
-        status = hl_decode_stream_open(&g->stream, g->prompt.tokenizer,
-                                       &(hl_decode_options){ .skip_special = true });
-    if (status == HL_OK)
-        status = hl_stop_words_new(&g->stop, request->stops.items, (size_t)request->stops.count);
     g->result.n_ctx = session.n_ctx;
-    return status == HL_OK ? HL_EXIT_OK : fail(status);
+    HL_NEED(hl_session_open(&g->session, g->prompt.model, &session));
+    if (wants_watch(g))
+        HL_NEED(open_watch(g, &options));
+    HL_NEED(hl_generator_open(&g->generator, g->session, &options));
+    if (g->watch != NULL)
+        HL_NEED(begin_watch(g));
+    HL_NEED(hl_decode_stream_open(&g->stream, g->prompt.tokenizer,
+                                  &(hl_decode_options){ .skip_special = true }));
+    return hl_stop_words_new(&g->stop, request->stops.items, (size_t)request->stops.count);
 }
 
 /* -------------------------------------------------------------------- the text */
@@ -465,21 +451,16 @@ static int put_token(generation *g, const held_token *held)
     const char         *text    = "";
     size_t              n_bytes = 0;
     bool                found   = false;
-    hl_status           status  = HL_OK;
 
     g->result.n_tokens++;
     if (token->stop != HL_STOP_END)
-        status = hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id);
-    if (status == HL_OK && g->request->common.json &&
-        !keep_token(&g->result, held, g->watch != NULL, text, n_bytes))
-        return out_of_memory();
+        HL_CALL("generate", hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id));
     look.n_bytes = n_bytes;
-    if (status == HL_OK && g->is_monitored && !hl_monitor_expect(&g->monitor, &look))
+    if ((g->request->common.json &&
+         !keep_token(&g->result, held, g->watch != NULL, text, n_bytes)) ||
+        (g->is_monitored && !hl_monitor_expect(&g->monitor, &look)))
         return out_of_memory();
-    if (status == HL_OK)
-        status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
-    if (status != HL_OK)
-        return fail(status);
+    HL_CALL("generate", hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes));
     g->result.stop = found ? HL_STOP_WORD : token->stop;
     return put_text(g, text, n_bytes);
 }
@@ -507,10 +488,8 @@ static int watch_token(generation *g, const hl_generated *token)
 
     if (g->is_monitored && g->result.n_tokens == 0 && g->n_held == 0)
         hl_monitor_scale(&g->monitor, trace);
-    int64_t   last   = hl_trace_n_tokens(trace);
-    hl_status status = hl_watch_add(&watched, g->watch, token);
-    if (status != HL_OK)
-        return fail(status);
+    int64_t last = hl_trace_n_tokens(trace);
+    HL_CALL("generate", hl_watch_add(&watched, g->watch, token));
     hl_spike_tell(&g->notes, &watched);
     if (watched.n_back > 0) {
         g->n_held -= watched.n_back - 1;
@@ -535,42 +514,30 @@ static int put_rest(generation *g)
     const char *text    = "";
     size_t      n_bytes = 0;
     bool        found   = false;
-    hl_status   status  = hl_decode_stream_finish(&text, &n_bytes, g->stream);
-    int         code    = HL_EXIT_OK;
 
-    if (status == HL_OK)
-        status = hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes);
-    if (status == HL_OK)
-        code = put_text(g, text, n_bytes);
-    if (status == HL_OK && code == HL_EXIT_OK)
-        status = hl_stop_words_finish(&text, &n_bytes, g->stop);
-    if (status == HL_OK && code == HL_EXIT_OK)
-        code = put_text(g, text, n_bytes);
-    return status == HL_OK ? code : fail(status);
+    HL_CALL("generate", hl_decode_stream_finish(&text, &n_bytes, g->stream));
+    HL_CALL("generate", hl_stop_words_push(&text, &n_bytes, &found, g->stop, text, n_bytes));
+    HL_PASS(put_text(g, text, n_bytes));
+    HL_CALL("generate", hl_stop_words_finish(&text, &n_bytes, g->stop));
+    return put_text(g, text, n_bytes);
 }
 
 static int make_text(generation *g)
 {
     hl_generated token = { 0 };
-    int          code  = HL_EXIT_OK;
     double       begin = hl_clock_now();
-    hl_status    status;
 
-    status             = hl_generator_prompt(g->generator, g->prompt.tokens, g->prompt.n_tokens);
-    g->result.n_prompt = g->prompt.n_tokens;
+    HL_CALL("generate", hl_generator_prompt(g->generator, g->prompt.tokens, g->prompt.n_tokens));
+    g->result.n_prompt       = g->prompt.n_tokens;
     g->result.prompt_seconds = hl_clock_now() - begin;
-    if (status != HL_OK)
-        return fail(status);
-    begin = hl_clock_now();
-    while (code == HL_EXIT_OK && g->result.stop == HL_STOP_NONE) {
-        status = hl_generator_next(&token, g->generator);
-        if (status != HL_OK)
-            return fail(status);
-        code = g->watch != NULL ? watch_token(g, &token)
-                                : put_token(g, &(held_token){ .token = token });
+    begin                    = hl_clock_now();
+    while (g->result.stop == HL_STOP_NONE) {
+        HL_CALL("generate", hl_generator_next(&token, g->generator));
+        HL_PASS(g->watch != NULL ? watch_token(g, &token)
+                                 : put_token(g, &(held_token){ .token = token }));
     }
     g->result.seconds = hl_clock_now() - begin;
-    return code == HL_EXIT_OK ? put_rest(g) : code;
+    return put_rest(g);
 }
 
 /* On a terminal: which of the two ways a prompt with a chat template took. */
@@ -621,23 +588,19 @@ static hl_status write_trace(generation *g)
 {
     const hl_spike_request *request = &g->request->spikes;
     hl_tracer              *tracer  = hl_watch_tracer(g->watch);
-    hl_status               status  = HL_OK;
 
     if (request->exact_rows)
-        status =
-            hl_tracer_retrace(tracer, g->prompt.model, NULL, (int32_t)g->request->common.n_threads);
-    return status == HL_OK ? hl_trace_write(hl_tracer_trace(tracer), request->trace_path) : status;
+        HL_NEED(hl_tracer_retrace(tracer, g->prompt.model, NULL,
+                                  (int32_t)g->request->common.n_threads));
+    return hl_trace_write(hl_tracer_trace(tracer), request->trace_path);
 }
 
 static int finish(generation *g)
 {
     const generate_request *request = g->request;
 
-    if (request->spikes.trace_path != NULL) {
-        hl_status status = write_trace(g);
-        if (status != HL_OK)
-            return fail(status);
-    }
+    if (request->spikes.trace_path != NULL)
+        HL_CALL("generate", write_trace(g));
     if (g->watch != NULL && request->spikes.on_spike != NULL)
         g->result.events = g->notes.events;
     if (g->prompt.is_chat) {
@@ -708,31 +671,24 @@ int hl_command_generate(int argc, char **argv)
     generate_request request = {
         .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32", .activations = "exact"
     };
-    generation g    = { .request = &request };
-    int        code = parse_request(&request, argc, argv);
+    HL_KEPT(close_generation) generation g    = { .request = &request };
+    int                                  code = parse_request(&request, argc, argv);
 
     if (code != HL_OPTIONS_GO_ON)
         return code;
-    code = open_prompt(&g);
-    if (code == HL_EXIT_OK) {
-        find_ends(&g);
-        start_monitor(&g);
-        code = open_generation(&g);
-    }
-    if (code == HL_EXIT_OK && request.common.json) {
+    HL_PASS(open_prompt(&g));
+    find_ends(&g);
+    start_monitor(&g);
+    HL_CALL("generate", open_generation(&g));
+    if (request.common.json) {
         g.result.tokens = json_array();
         g.result.shown  = open_memstream(&g.result.text, &g.result.n_text);
         if (g.result.tokens == NULL || g.result.shown == NULL)
-            code = out_of_memory();
+            return out_of_memory();
     }
-    if (code == HL_EXIT_OK)
-        say_way(&g);
-    if (code == HL_EXIT_OK && !request.common.json && !request.common.quiet && !g.prompt.is_chat)
-        code = show_prompt(&g);
-    if (code == HL_EXIT_OK)
-        code = make_text(&g);
-    if (code == HL_EXIT_OK)
-        code = finish(&g);
-    close_generation(&g);
-    return code;
+    say_way(&g);
+    if (!request.common.json && !request.common.quiet && !g.prompt.is_chat)
+        HL_PASS(show_prompt(&g));
+    HL_PASS(make_text(&g));
+    return finish(&g);
 }
