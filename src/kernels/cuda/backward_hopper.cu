@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/tensor_map.cuh"
 
@@ -74,9 +73,7 @@ static hl_status run(const problem &p, const backward_problem &b, const backward
 
     HL_CUDA_TRY(make_maps(&maps, p, b));
     HL_CUDA_TRY(
-        check(cudaFuncSetAttribute(backward_hopper<S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   S::SHARED_BYTES),
-              "shared memory for the Hopper gradient"));
+        allow_shared(backward_hopper<S>, S::SHARED_BYTES, "shared memory for the Hopper gradient"));
     int n_blocks = std::min(schedule.n_items, device.multiProcessorCount);
     backward_hopper<S><<<n_blocks, S::THREADS, S::SHARED_BYTES, stream>>>(maps, p, b, schedule);
     HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper gradient"));
@@ -120,8 +117,9 @@ hl_status launch_backward_hopper(const problem &p, const hl_attention_gradient &
     HL_CUDA_TRY(
         check(cudaMemsetAsync(zeros, 0, memory.end() - zeros, stream), "the gradient's counters"));
     HL_CUDA_TRY(launch_rows(p, b, stream));
-    HL_CUDA_TRY(p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, b, schedule, device, stream)
-                                          : choose<__nv_bfloat16>(p, b, schedule, device, stream));
+    HL_CUDA_TRY(for_half(p.q.dtype, [&](auto type) {
+        return choose<decltype(type)>(p, b, schedule, device, stream);
+    }));
     return launch_heads(p, b, schedule.gates, int64_t{ 8 } * schedule.n_key_blocks, stream);
 }
 

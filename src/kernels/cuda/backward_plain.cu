@@ -6,7 +6,6 @@
  * The first kernel walks each row's keys and gives dq, D and the row's shares of the
  * gates' and sinks' gradients; the second walks, for each key, the rows that see it.
  * Every number has one owner, which adds in a fixed order: runs agree to the bit. */
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/plain_row.cuh"
 

@@ -15,7 +15,6 @@
 #include <algorithm>
 
 #include "kernels/cuda/backward_rows.cuh"
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/portable_ptx.cuh"
@@ -347,26 +346,15 @@ static hl_status run(const problem &p, const backward_problem &b, float *gates, 
     int n_query_blocks = p.n_batch * p.n_heads * b.n_row_blocks;
     int n_key_blocks   = p.n_batch * p.n_kv_heads * ((p.n_keys + TILE - 1) / TILE);
 
-    HL_CUDA_TRY(check(cudaFuncSetAttribute(backward_queries<T, DIM>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
-                      "shared memory for the portable gradient"));
-    HL_CUDA_TRY(check(cudaFuncSetAttribute(backward_keys<T, DIM>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
-                      "shared memory for the portable gradient"));
+    HL_CUDA_TRY(
+        allow_shared(backward_queries<T, DIM>, n_bytes, "shared memory for the portable gradient"));
+    HL_CUDA_TRY(
+        allow_shared(backward_keys<T, DIM>, n_bytes, "shared memory for the portable gradient"));
     if (n_query_blocks > 0)
         backward_queries<T, DIM><<<n_query_blocks, THREADS, n_bytes, stream>>>(p, b, gates);
     if (n_key_blocks > 0)
         backward_keys<T, DIM><<<n_key_blocks, THREADS, n_bytes, stream>>>(p, b);
     return check(cudaGetLastError(), "the portable gradient");
-}
-
-template <typename T>
-static hl_status choose(const problem &p, const backward_problem &b, float *gates,
-                        cudaStream_t stream)
-{
-    if (std::max(p.d_head, p.d_value) <= 64)
-        return run<T, 64>(p, b, gates, stream);
-    return run<T, MOST_D>(p, b, gates, stream);
 }
 
 /* What lies in working memory, counted (memory not yet open) or placed. */
@@ -391,8 +379,11 @@ hl_status launch_backward_portable(const problem &p, const hl_attention_gradient
     HL_CUDA_TRY(memory.open(memory.n_taken + 128)); /* never nothing */
     place(b, &gates, memory, p);
     HL_CUDA_TRY(launch_rows(p, b, stream));
-    HL_CUDA_TRY(p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, b, gates, stream)
-                                          : choose<__nv_bfloat16>(p, b, gates, stream));
+    HL_CUDA_TRY(for_half(p.q.dtype, [&](auto type) {
+        return for_width<64, MOST_D>(std::max(p.d_head, p.d_value), [&](auto width) {
+            return run<decltype(type), width()>(p, b, gates, stream);
+        });
+    }));
     return launch_heads(p, b, gates, int64_t{ BLOCK_ROWS } * b.n_row_blocks, stream);
 }
 

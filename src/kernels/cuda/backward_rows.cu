@@ -3,7 +3,6 @@
 
 #include <mutex>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/portable_ptx.cuh"
@@ -62,22 +61,14 @@ workspace::~workspace()
 
 /* ------------------------------------------------------------- what is taken */
 
-static bool is_type(const hl_rows &rows, hl_dtype dtype)
-{
-    return rows.data == nullptr || rows.dtype == dtype;
-}
-
 const char *rows_refuse(const problem &p, const hl_attention_gradient &gradient,
                         const hl_attention_upstream &upstream)
 {
-    hl_dtype dtype = p.q.dtype;
-    int64_t  n_row_blocks =
+    int64_t n_row_blocks =
         (p.n_queries + int64_t{ BLOCK_ROWS } - 1) / BLOCK_ROWS * p.n_batch * p.n_heads;
 
-    if ((dtype != HL_DTYPE_BF16 && dtype != HL_DTYPE_F16) || p.k.dtype != dtype ||
-        p.v.dtype != dtype || !is_type(upstream.grad_out, dtype) || !is_type(gradient.dq, dtype) ||
-        !is_type(gradient.dk, dtype) || !is_type(gradient.dv, dtype) ||
-        (upstream.grad_out.data != nullptr && upstream.out.dtype != dtype))
+    if (!are_half({ p.q, p.k, p.v, upstream.grad_out, gradient.dq, gradient.dk, gradient.dv }) ||
+        (upstream.grad_out.data != nullptr && upstream.out.dtype != p.q.dtype))
         return "types other than bf16 or fp16 throughout";
     if (n_row_blocks > INT32_MAX ||
         p.n_batch * static_cast<int64_t>(p.n_kv_heads) * ((p.n_keys + int64_t{ 63 }) / 64) >
@@ -192,11 +183,10 @@ hl_status launch_rows(const problem &p, const backward_problem &b, cudaStream_t 
 
     if (n_blocks == 0)
         return HL_OK;
-    if (p.q.dtype == HL_DTYPE_F16)
-        backward_row_numbers<__half><<<n_blocks, ROW_THREADS, 0, stream>>>(p, b, wide);
-    else
-        backward_row_numbers<__nv_bfloat16><<<n_blocks, ROW_THREADS, 0, stream>>>(p, b, wide);
-    return check(cudaGetLastError(), "the gradient's rows");
+    return for_half(p.q.dtype, [&](auto type) {
+        backward_row_numbers<decltype(type)><<<n_blocks, ROW_THREADS, 0, stream>>>(p, b, wide);
+        return check(cudaGetLastError(), "the gradient's rows");
+    });
 }
 
 /* ----------------------------------------------------------------------- heads */

@@ -14,7 +14,6 @@
  * mass.  The states of splits lie in memory of the stream's own, freed when merged. */
 #include <algorithm>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/portable_tile.cuh"
 
@@ -73,7 +72,7 @@ struct decode_tile {
         n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
 
         whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 stands aside */
-        whole_end = min(hl_reach_end(&p, key_length(p, batch), start), plain_end(p, start));
+        whole_end   = min(hl_reach_end(&p, key_length(p, batch), start), plain_end(p, start));
     }
 
     __device__ int head(const problem &p, int row) const
@@ -345,9 +344,8 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     int                n_bytes  = sizeof(decode_shared<T, DIM>);
     decode_share<DIM> *shares   = nullptr;
 
-    HL_CUDA_TRY(check(cudaFuncSetAttribute(forward_decode<T, DIM>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
-                      "shared memory for the decode kernel"));
+    HL_CUDA_TRY(
+        allow_shared(forward_decode<T, DIM>, n_bytes, "shared memory for the decode kernel"));
     if (n_splits > 1)
         HL_CUDA_TRY(check(cudaMallocAsync(&shares, sizeof *shares * n_tiles * n_splits, stream),
                           "memory for split keys"));
@@ -360,22 +358,13 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     return check(cudaGetLastError(), "the decode kernel");
 }
 
-template <typename T>
-static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
-{
-    int width = std::max(p.d_head, p.d_value);
-
-    if (width <= 64)
-        return launch<T, 64>(p, device, stream);
-    if (width <= 128)
-        return launch<T, 128>(p, device, stream);
-    return launch<T, 256>(p, device, stream);
-}
-
 hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
-    return p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, device, stream)
-                                     : choose<__nv_bfloat16>(p, device, stream);
+    return for_half(p.q.dtype, [&](auto type) {
+        return for_width<64, 128, 256>(std::max(p.d_head, p.d_value), [&](auto width) {
+            return launch<decltype(type), width()>(p, device, stream);
+        });
+    });
 }
 
 } // namespace headlight

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/forward_hopper.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/tensor_map.cuh"
@@ -11,11 +10,6 @@ namespace headlight
 {
 
 /* -------------------------------------------------------------- what it takes */
-
-static bool is_half(hl_dtype dtype)
-{
-    return dtype == HL_DTYPE_BF16 || dtype == HL_DTYPE_F16;
-}
 
 static hopper_level level_of(const hl_attention_result &r)
 {
@@ -28,8 +22,7 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
 {
     if (device.major != 9)
         return "GPUs other than sm_90";
-    if (!is_half(p.q.dtype) || p.k.dtype != p.q.dtype || p.v.dtype != p.q.dtype ||
-        (p.out.data != nullptr && p.out.dtype != p.q.dtype))
+    if (!are_half({ p.q, p.k, p.v, p.out }))
         return "types other than bf16 or fp16 throughout";
     if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128))
         return "d_head and d_value other than 64 or 128";
@@ -88,9 +81,7 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
         (int)std::min<int64_t>(n_heads, std::max<int64_t>(1, together) * p.group);
 
     HL_CUDA_TRY(
-        check(cudaFuncSetAttribute(forward_hopper<S>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   S::SHARED_BYTES),
-              "shared memory for the Hopper kernel"));
+        allow_shared(forward_hopper<S>, S::SHARED_BYTES, "shared memory for the Hopper kernel"));
     int n_blocks = std::min(schedule.n_tiles, device.multiProcessorCount);
     forward_hopper<S><<<n_blocks, S::THREADS, S::SHARED_BYTES, stream>>>(maps, p, schedule);
     HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper kernel"));
@@ -156,8 +147,8 @@ static hl_status choose_level(const problem &p, const cudaDeviceProp &device, cu
 
 hl_status launch_hopper(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
-    return p.q.dtype == HL_DTYPE_F16 ? choose_level<__half>(p, device, stream)
-                                     : choose_level<__nv_bfloat16>(p, device, stream);
+    return for_half(p.q.dtype,
+                    [&](auto type) { return choose_level<decltype(type)>(p, device, stream); });
 }
 
 } // namespace headlight

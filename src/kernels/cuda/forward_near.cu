@@ -6,7 +6,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 
 namespace headlight
@@ -105,10 +104,10 @@ template <typename T, int LANES> static hl_status launch(const problem &p, cudaS
 
 hl_status launch_near_keys(const problem &p, cudaStream_t stream)
 {
-    if (p.q.dtype == HL_DTYPE_F16)
-        return p.d_head == 64 ? launch<__half, 8>(p, stream) : launch<__half, 16>(p, stream);
-    return p.d_head == 64 ? launch<__nv_bfloat16, 8>(p, stream)
-                          : launch<__nv_bfloat16, 16>(p, stream);
+    return for_half(p.q.dtype, [&](auto type) {
+        return p.d_head == 64 ? launch<decltype(type), 8>(p, stream)
+                              : launch<decltype(type), 16>(p, stream);
+    });
 }
 
 } // namespace headlight

@@ -3,7 +3,6 @@
  * kernels/attention_scalar.c on the device: every type, every size, every option and
  * every output.  A first pass over the keys, each lane its own, gives the row's
  * state; lanes merge theirs; a second pass weighs the values. */
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/row_state.cuh"

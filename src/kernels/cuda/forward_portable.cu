@@ -6,7 +6,6 @@
  * portable_tile.cuh. */
 #include <algorithm>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/portable_tile.cuh"
 
@@ -158,8 +157,7 @@ const char *portable_refuses(const problem &p, const cudaDeviceProp &device)
 {
     if (device.major < 8)
         return "a GPU before sm_80";
-    if ((p.q.dtype != HL_DTYPE_BF16 && p.q.dtype != HL_DTYPE_F16) || p.k.dtype != p.q.dtype ||
-        p.v.dtype != p.q.dtype || (p.out.data != nullptr && p.out.dtype != p.q.dtype))
+    if (!are_half({ p.q, p.k, p.v, p.out }))
         return "types other than bf16 or fp16 throughout";
     if (p.result.segment_mass != nullptr)
         return "segment_mass";
@@ -174,31 +172,19 @@ template <typename T, int DIM> static hl_status launch(const problem &p, cudaStr
     int         n_bytes  = sizeof(portable_shared<T, DIM>);
     int         n_blocks = (p.n_queries + TILE_ROWS - 1) / TILE_ROWS * p.n_batch * p.n_heads;
 
-    HL_CUDA_TRY(check(cudaFuncSetAttribute(forward_portable<T, DIM>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
-                      "shared memory for the portable kernel"));
+    HL_CUDA_TRY(
+        allow_shared(forward_portable<T, DIM>, n_bytes, "shared memory for the portable kernel"));
     forward_portable<T, DIM><<<n_blocks, THREADS, n_bytes, stream>>>(p, wide);
     return check(cudaGetLastError(), "the portable kernel");
 }
 
-template <typename T> static hl_status choose(const problem &p, cudaStream_t stream)
-{
-    int width = std::max(p.d_head, p.d_value);
-
-    if (width <= 32)
-        return launch<T, 32>(p, stream);
-    if (width <= 64)
-        return launch<T, 64>(p, stream);
-    if (width <= 96)
-        return launch<T, 96>(p, stream);
-    if (width <= 128)
-        return launch<T, 128>(p, stream);
-    return launch<T, 256>(p, stream);
-}
-
 hl_status launch_portable(const problem &p, cudaStream_t stream)
 {
-    return p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, stream) : choose<__nv_bfloat16>(p, stream);
+    return for_half(p.q.dtype, [&](auto type) {
+        return for_width<32, 64, 96, 128, 256>(std::max(p.d_head, p.d_value), [&](auto width) {
+            return launch<decltype(type), width()>(p, stream);
+        });
+    });
 }
 
 } // namespace headlight

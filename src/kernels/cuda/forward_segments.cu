@@ -12,7 +12,6 @@
  * depend on what shares its batch. */
 #include <algorithm>
 
-#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/portable_tile.cuh"
 
@@ -206,7 +205,7 @@ const char *segments_refuse(const problem &p, const cudaDeviceProp &device)
 
     if (device.major < 8)
         return "a GPU before sm_80";
-    if ((p.q.dtype != HL_DTYPE_BF16 && p.q.dtype != HL_DTYPE_F16) || p.k.dtype != p.q.dtype)
+    if (!are_half({ p.q, p.k }))
         return "types other than bf16 or fp16 throughout";
     if (p.result.lse == nullptr)
         return "segment_mass without lse";
@@ -220,25 +219,17 @@ template <typename T, int DIM> static hl_status launch(const problem &p, cudaStr
     int n_bytes  = sizeof(segment_shared<T, DIM>);
     int n_blocks = (p.n_queries + SEGMENT_ROWS - 1) / SEGMENT_ROWS * p.n_batch * p.n_heads;
 
-    HL_CUDA_TRY(check(cudaFuncSetAttribute(forward_segments<T, DIM>,
-                                           cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
-                      "shared memory for segments"));
+    HL_CUDA_TRY(allow_shared(forward_segments<T, DIM>, n_bytes, "shared memory for segments"));
     forward_segments<T, DIM><<<n_blocks, SEGMENT_THREADS, n_bytes, stream>>>(p, wide_copies(p));
     return check(cudaGetLastError(), "the masses of segments");
 }
 
-template <typename T> static hl_status choose(const problem &p, cudaStream_t stream)
-{
-    if (p.d_head <= 64)
-        return launch<T, 64>(p, stream);
-    if (p.d_head <= 128)
-        return launch<T, 128>(p, stream);
-    return launch<T, 256>(p, stream);
-}
-
 hl_status launch_segments(const problem &p, cudaStream_t stream)
 {
-    return p.q.dtype == HL_DTYPE_F16 ? choose<__half>(p, stream) : choose<__nv_bfloat16>(p, stream);
+    return for_half(p.q.dtype, [&](auto type) {
+        return for_width<64, 128, 256>(
+            p.d_head, [&](auto width) { return launch<decltype(type), width()>(p, stream); });
+    });
 }
 
 } // namespace headlight

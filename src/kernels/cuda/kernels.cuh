@@ -3,12 +3,59 @@
 #ifndef HL_CUDA_KERNELS_CUH
 #define HL_CUDA_KERNELS_CUH
 
+#include <initializer_list>
+#include <type_traits>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/error.cuh"
 #include "kernels/cuda/problem.cuh"
 
 namespace headlight
 {
+
+/* ------------------------------------------------------------ what launchers share */
+
+/* Are they all of one 16-bit type?  Rows without data are of any. */
+inline bool are_half(std::initializer_list<hl_rows> all)
+{
+    hl_dtype dtype = all.begin()->dtype;
+
+    if (dtype != HL_DTYPE_BF16 && dtype != HL_DTYPE_F16)
+        return false;
+    for (const hl_rows &rows : all) {
+        if (rows.data != nullptr && rows.dtype != dtype)
+            return false;
+    }
+    return true;
+}
+
+/* launch(T()) for the 16-bit type T. */
+template <typename F> hl_status for_half(hl_dtype dtype, F launch)
+{
+    return dtype == HL_DTYPE_F16 ? launch(__half()) : launch(__nv_bfloat16());
+}
+
+/* launch(WIDTH) with the first of some widths, a constant, that is not below `width`; else the last. */
+template <int WIDTH, int... WIDER, typename F> hl_status for_width(int width, F launch)
+{
+    if constexpr (sizeof...(WIDER) > 0) {
+        if (width > WIDTH)
+            return for_width<WIDER...>(width, launch);
+    }
+    return launch(std::integral_constant<int, WIDTH>());
+}
+
+/* Lets a kernel have so much dynamic shared memory. */
+template <typename K> hl_status allow_shared(K *kernel, int n_bytes, const char *what)
+{
+    return check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
+                 what);
+}
+
+/* ------------------------------------------------------------------- the kernels */
 
 /* NULL, or what about the problem a kernel does not take on this device. */
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device);
