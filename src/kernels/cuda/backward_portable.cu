@@ -16,8 +16,7 @@
 
 #include "kernels/cuda/backward_rows.cuh"
 #include "kernels/cuda/kernels.cuh"
-#include "kernels/cuda/plain_row.cuh"
-#include "kernels/cuda/portable_ptx.cuh"
+#include "kernels/cuda/portable_tile.cuh"
 
 namespace headlight
 {
@@ -50,20 +49,7 @@ struct tile_source {
 
     template <typename T, int DIM> __device__ void load(T (*out)[DIM + 8], int first) const
     {
-        const T *source = static_cast<const T *>(rows.data) + base;
-
-        for (int i = threadIdx.x; i < TILE * (DIM / 8); i += THREADS) {
-            int      row = i / (DIM / 8), column = i % (DIM / 8) * 8;
-            bool     exists = first + row < n_rows;
-            T       *target = &out[row][column];
-            const T *from   = source + (first + row) * rows.row_stride + column;
-            if (wide && exists && column < width) {
-                ptx::copy_async(target, from);
-                continue;
-            }
-            for (int j = 0; j < 8; j++)
-                target[j] = exists && column + j < width ? from[j] : T(0.0f);
-        }
+        load_tile<TILE, THREADS, T, DIM>(out, rows, base, first, n_rows, width, wide);
     }
 };
 
@@ -140,45 +126,11 @@ template <typename T, int DIM> struct backward_tile {
     int                     lane, warp;
     float                   scores[TILE / 8][4], products[TILE / 8][4];
 
-    /* out = own others^T, of queries or of values. */
-    __device__ void multiply(float (&out)[TILE / 8][4], int which) const
+    /* Own rows times the others, of queries with keys and of gradients with values. */
+    __device__ void multiply()
     {
-#pragma unroll
-        for (int i = 0; i < TILE / 8; i++)
-            out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
-#pragma unroll
-        for (int step = 0; step < DIM / 16; step++) {
-            uint32_t a[4], b[4];
-            ptx::load_matrices(
-                a, &shared.own[which][warp * 16 + lane % 16][step * 16 + lane / 16 * 8]);
-#pragma unroll
-            for (int pair = 0; pair < TILE / 16; pair++) {
-                ptx::load_matrices(b, &shared.others[which][pair * 16 + lane % 8 + lane / 16 * 8]
-                                                    [step * 16 + lane / 8 % 2 * 8]);
-                ptx::mma<T>(out[2 * pair], a, b);
-                ptx::mma<T>(out[2 * pair + 1], a, b + 2);
-            }
-        }
-    }
-
-    /* sums += weights others. */
-    __device__ void add(float (&sums)[DIM / 8][4], const float (&weights)[TILE / 8][4],
-                        int which) const
-    {
-#pragma unroll
-        for (int step = 0; step < TILE / 16; step++) {
-            const float *low = weights[2 * step], *high = weights[2 * step + 1];
-            uint32_t     a[4] = { ptx::pack<T>(low[0], low[1]), ptx::pack<T>(low[2], low[3]),
-                                  ptx::pack<T>(high[0], high[1]), ptx::pack<T>(high[2], high[3]) };
-            uint32_t     b[4];
-#pragma unroll
-            for (int pair = 0; pair < DIM / 16; pair++) {
-                ptx::load_matrices_transposed(
-                    b, &shared.others[which][step * 16 + lane % 16][pair * 16 + lane / 16 * 8]);
-                ptx::mma<T>(sums[2 * pair], a, b);
-                ptx::mma<T>(sums[2 * pair + 1], a, b + 2);
-            }
-        }
+        multiply_keys<T, DIM>(scores, shared.own[0] + warp * 16, shared.others[0]);
+        multiply_keys<T, DIM>(products, shared.own[1] + warp * 16, shared.others[1]);
     }
 
     /* scores to probabilities and products to dS; KEYS: the own rows are keys.  Returns
@@ -256,13 +208,12 @@ __global__ static void __launch_bounds__(THREADS)
         ptx::copy_commit();
         ptx::copy_wait();
         __syncthreads();
-        tile.multiply(tile.scores, 0);
-        tile.multiply(tile.products, 1);
+        tile.multiply();
         float2 sums =
             tile.template differentiate<false>(head, b.rows[blockIdx.x], first_query, first_key);
         share[0] += sums.x;
         share[1] += sums.y;
-        tile.add(dq, tile.products, 0);
+        add_values<T, DIM>(dq, tile.products, shared.others[0]);
     }
     tile.store_rows(b.gradient.dq, row_offset(b.gradient.dq, batch, head_index, 0), first_query,
                     p.n_queries, p.d_head, dq, p.scale);
@@ -308,17 +259,16 @@ __global__ static void __launch_bounds__(THREADS)
         ptx::copy_commit();
         ptx::copy_wait();
         __syncthreads();
-        tile.multiply(tile.scores, 0);
-        tile.multiply(tile.products, 1);
+        tile.multiply();
         tile.template differentiate<true>(
             head, b.rows[row_block_index(p, b, batch, head.head, block)], block * TILE, first_key);
-        tile.add(dk, tile.products, 0);
+        add_values<T, DIM>(dk, tile.products, shared.others[0]);
         if (head.gate != 1.0f) {
 #pragma unroll
             for (int j = 0; j < TILE / 2; j++)
                 tile.scores[j / 4][j % 4] *= head.gate;
         }
-        tile.add(dv, tile.scores, 1);
+        add_values<T, DIM>(dv, tile.scores, shared.others[1]);
     }
     tile.store_rows(b.gradient.dk, row_offset(b.gradient.dk, batch, kv_head, 0), first_key,
                     p.n_keys, p.d_head, dk, p.scale);
