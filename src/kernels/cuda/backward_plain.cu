@@ -109,7 +109,7 @@ __global__ static void backward_rows(const __grid_constant__ problem        p,
     __shared__ double rows[PLAIN_WARPS][2][HL_MAX_HEAD_DIM];
     int               warp   = threadIdx.x / 32;
     int64_t           index  = static_cast<int64_t>(blockIdx.x) * PLAIN_WARPS + warp;
-    int64_t           n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t           n_rows = count_rows(p);
 
     if (index >= n_rows)
         return;
@@ -162,8 +162,7 @@ __device__ static void head_backward(key_gradient &total, const problem &p, cons
         double ds = 0.0, weight = 0.0, slope;
         int    query = base + lane;
         if (query < p.n_queries) {
-            plain_row    row(p,
-                             (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query);
+            plain_row    row(p, row_index(p, batch, head, query));
             row_upstream u(p, b, row);
             u.delta = b.delta[row.index];
             if (row.keys.has(key) && u.lse != -INFINITY) {
@@ -217,7 +216,7 @@ __device__ static double head_total(const problem &p, const double *shares, int 
     double total = 0.0;
 
     for (int batch = 0; batch < p.n_batch; batch++) {
-        int64_t first = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries;
+        int64_t first = row_index(p, batch, head, 0);
         for (int query = threadIdx.x; query < p.n_queries; query += 32)
             total += shares[first + query];
     }
@@ -243,7 +242,7 @@ __global__ static void backward_heads(const __grid_constant__ problem        p,
 
 static hl_status run(const problem &p, const plain_backward &b, cudaStream_t stream)
 {
-    int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t n_rows = count_rows(p);
     int64_t n_keys = static_cast<int64_t>(p.n_batch) * p.n_kv_heads * p.n_keys;
 
     if (n_rows / PLAIN_WARPS >= INT32_MAX || n_keys / PLAIN_WARPS >= INT32_MAX)
@@ -262,7 +261,7 @@ static hl_status run(const problem &p, const plain_backward &b, cudaStream_t str
 hl_status launch_backward_plain(const problem &p, const hl_attention_gradient &gradient,
                                 const hl_attention_upstream &upstream, cudaStream_t stream)
 {
-    size_t         n_rows    = static_cast<size_t>(p.n_batch) * p.n_heads * p.n_queries;
+    size_t         n_rows    = static_cast<size_t>(count_rows(p));
     double        *workspace = nullptr;
     plain_backward b         = { gradient, upstream, nullptr, nullptr, nullptr };
 

@@ -149,7 +149,7 @@ __global__ static void __launch_bounds__(ROW_THREADS)
 
     for (int r = threadIdx.x / ROW_LANES; r < BLOCK_ROWS; r += ROW_THREADS / ROW_LANES) {
         int       row    = block * BLOCK_ROWS + r;
-        int64_t   index  = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + row;
+        int64_t   index  = row_index(p, batch, head, row);
         bool      exists = row < p.n_queries;
         row_terms terms;
         float     delta = 0.0f;
@@ -170,16 +170,11 @@ __global__ static void __launch_bounds__(ROW_THREADS)
     }
 }
 
-static bool is_wide(const hl_rows &rows, int width)
-{
-    return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
-           rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0 && width % 8 == 0;
-}
-
 hl_status launch_rows(const problem &p, const backward_problem &b, cudaStream_t stream)
 {
     unsigned n_blocks = static_cast<unsigned>(p.n_batch * p.n_heads * b.n_row_blocks);
-    bool     wide = is_wide(b.upstream.grad_out, p.d_value) && is_wide(b.upstream.out, p.d_value);
+    bool     wide =
+        on_16_bytes(b.upstream.grad_out) && on_16_bytes(b.upstream.out) && p.d_value % 8 == 0;
 
     if (n_blocks == 0)
         return HL_OK;

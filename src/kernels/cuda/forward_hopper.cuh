@@ -14,7 +14,7 @@
  *
  * The maximum of a row is looked for only where it must be: in blocks with a mask, and
  * when a weight about the old maximum grows beyond 2^8, which sends its warp back to that
- * block's scores (forward_again.cuh).  Elsewhere weights are formed about the centre the
+ * block's scores (score_again).  Elsewhere weights are formed about the centre the
  * row has; all sums are exact about any centre, and so is the output.
  *
  * The statistics come from the sums of forward_sums.cuh, exact about any centre c.
@@ -31,12 +31,50 @@
 #ifndef HL_CUDA_FORWARD_HOPPER_CUH
 #define HL_CUDA_FORWARD_HOPPER_CUH
 
-#include "kernels/cuda/forward_again.cuh"
 #include "kernels/cuda/forward_sums.cuh"
 #include "kernels/cuda/forward_tiles.cuh"
 
 namespace headlight
 {
+
+/* ------------------------------------------------------------- scores once more
+ * A product by a warp group needs all four warps.  When the weights of a block have outgrown the
+ * centre of a row, which is rare, its warp alone must have the scores that they replaced:
+ * mma.sync leaves them where wgmma does, and no other warp needs to know. */
+
+/* A row's byte in a swizzled panel of 64 columns. */
+__device__ __forceinline__ const char *panel_at(const void *panel, int row, int byte)
+{
+    return static_cast<const char *>(panel) + row * 128 + (byte ^ (row & 7) << 4);
+}
+
+/* S = Q K^T of 16 rows of the tile, from first_row on, with the keys in `stage`. */
+template <typename S>
+__device__ __forceinline__ void score_again(float (&scores)[S::KEYS / 2],
+                                            const typename S::shared &shared, int stage,
+                                            int first_row)
+{
+    int lane = threadIdx.x & 31;
+    int key  = lane / 16 * 8 + lane % 8;
+
+#pragma unroll
+    for (int i = 0; i < S::KEYS / 2; i++)
+        scores[i] = 0.0f;
+#pragma unroll 1
+    for (int step = 0; step < S::D / 16; step++) {
+        const auto *q = shared.q + step / 4 * S::ROWS * 64;
+        const auto *k = shared.k[stage] + step / 4 * S::KEYS * 64;
+        uint32_t    a[4], b[4];
+
+        ptx::load_matrices(a, panel_at(q, first_row + lane % 16, step % 4 * 32 + lane / 16 * 16));
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 2; i += 8) { /* 16 keys */
+            ptx::load_matrices(b, panel_at(k, 2 * i + key, step % 4 * 32 + lane / 8 % 2 * 16));
+            ptx::mma<typename S::T>(*reinterpret_cast<float(*)[4]>(scores + i), a, b);
+            ptx::mma<typename S::T>(*reinterpret_cast<float(*)[4]>(scores + i + 4), a, b + 2);
+        }
+    }
+}
 
 /* ---------------------------------------------------------------- consumers */
 
@@ -387,7 +425,7 @@ template <typename S> struct hopper_consumer {
          * `begin` on from their start; the same as visits. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
-        int                   end = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
+        int                   end   = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
         int                   above = tile.n_kept + max(0, end - tile.begin);
         int                   below = S::ALL ? 1 : 0; /* key 0 is apart in the last visit */
         int                   visit = tile.n_visits() - 2;

@@ -76,7 +76,7 @@ __global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_co
             load_part<T, LANES>(k[i], p.k, batch, kv_head, seen.has(keys[i]) ? keys[i] : 0);
     }
     for (int head = kv_head * p.group; head < (kv_head + 1) * p.group; head++) {
-        int64_t row = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
+        int64_t row = row_index(p, batch, head, query);
         float   lse = p.result.lse[row], q[8];
 
         load_part<T, LANES>(q, p.q, batch, head, query);

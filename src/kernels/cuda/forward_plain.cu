@@ -134,7 +134,7 @@ __global__ static void forward_plain(const __grid_constant__ problem p)
     __shared__ double queries[PLAIN_WARPS][HL_MAX_HEAD_DIM];
     int               warp   = threadIdx.x / 32;
     int64_t           index  = static_cast<int64_t>(blockIdx.x) * PLAIN_WARPS + warp;
-    int64_t           n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t           n_rows = count_rows(p);
 
     if (index >= n_rows)
         return;
@@ -167,7 +167,7 @@ __device__ static float single_key(const problem &p, const plain_row &row, int k
 __global__ static void single_keys(const __grid_constant__ problem p)
 {
     int64_t index  = static_cast<int64_t>(blockIdx.x) * PLAIN_WARPS + threadIdx.x / 32;
-    int64_t n_rows = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t n_rows = count_rows(p);
 
     if (index >= n_rows)
         return;
@@ -187,7 +187,7 @@ __global__ static void single_keys(const __grid_constant__ problem p)
 /* The blocks that have a warp for every row. */
 static hl_status count_blocks(unsigned *out, const problem &p)
 {
-    int64_t n_rows   = static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+    int64_t n_rows   = count_rows(p);
     int64_t n_blocks = (n_rows + PLAIN_WARPS - 1) / PLAIN_WARPS;
 
     if (n_blocks > INT32_MAX)

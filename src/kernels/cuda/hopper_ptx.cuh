@@ -251,21 +251,13 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
 #define HL_S64                                                                                     \
     HL_S48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-/* d (64, N) = or += A (64, 16) B (16, N), both in shared memory, both along K. */
-#define HL_WGMMA_SS(N, TYPE, S, D, A, B, P)                                                        \
+/* d (64, N) = or += A (64, 16) B (16, N), both in shared memory.  ALONG is "0, 0" where both lie along K,
+ * "1, 1" with A along M and B along N. */
+#define HL_WGMMA_SHARED(N, TYPE, S, D, A, B, P, ALONG)                                             \
     asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %" P ", 0;\n"              \
                  "mov.b64 a, {%" A ", " HL_UPPER "};\nmov.b64 b, {%" B ", " HL_UPPER "};\n"        \
                  "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S             \
-                 "}, a, b, add, 1, 1, 0, 0;\n}\n"                                                  \
-                 : D                                                                               \
-                 : "r"(a), "r"(b), "r"(add))
-
-/* The same with A along M and B along N. */
-#define HL_WGMMA_TT(N, TYPE, S, D, A, B, P)                                                        \
-    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %" P ", 0;\n"              \
-                 "mov.b64 a, {%" A ", " HL_UPPER "};\nmov.b64 b, {%" B ", " HL_UPPER "};\n"        \
-                 "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" S             \
-                 "}, a, b, add, 1, 1, 1, 1;\n}\n"                                                  \
+                 "}, a, b, add, 1, 1, " ALONG ";\n}\n"                                             \
                  : D                                                                               \
                  : "r"(a), "r"(b), "r"(add))
 
@@ -277,50 +269,23 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
                  : D                                                                               \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b))
 
-template <typename T>
-__device__ __forceinline__ void wgmma_ss(float (&d)[32], uint32_t a, uint32_t b, int add)
-{
-    if constexpr (std::is_same<T, __half>::value)
-        HL_WGMMA_SS("64", "f16", HL_S32, HL_D32(d, 0), "32", "33", "34");
-    else
-        HL_WGMMA_SS("64", "bf16", HL_S32, HL_D32(d, 0), "32", "33", "34");
-}
+/* The functions, of both types, for d of COUNT registers. */
+#define HL_WGMMA_FUNCTION(NAME, COUNT, N, S, D, A, B, P, ALONG)                                    \
+    template <typename T>                                                                          \
+    __device__ __forceinline__ void NAME(float(&d)[COUNT], uint32_t a, uint32_t b, int add)        \
+    {                                                                                              \
+        if constexpr (std::is_same<T, __half>::value)                                              \
+            HL_WGMMA_SHARED(N, "f16", S, HL_LIST D, A, B, P, ALONG);                               \
+        else                                                                                       \
+            HL_WGMMA_SHARED(N, "bf16", S, HL_LIST D, A, B, P, ALONG);                              \
+    }
+#define HL_LIST(...) __VA_ARGS__
 
-template <typename T>
-__device__ __forceinline__ void wgmma_ss(float (&d)[48], uint32_t a, uint32_t b, int add)
-{
-    if constexpr (std::is_same<T, __half>::value)
-        HL_WGMMA_SS("96", "f16", HL_S48, HL_D48(d), "48", "49", "50");
-    else
-        HL_WGMMA_SS("96", "bf16", HL_S48, HL_D48(d), "48", "49", "50");
-}
-
-template <typename T>
-__device__ __forceinline__ void wgmma_ss(float (&d)[64], uint32_t a, uint32_t b, int add)
-{
-    if constexpr (std::is_same<T, __half>::value)
-        HL_WGMMA_SS("128", "f16", HL_S64, HL_D64(d), "64", "65", "66");
-    else
-        HL_WGMMA_SS("128", "bf16", HL_S64, HL_D64(d), "64", "65", "66");
-}
-
-template <typename T>
-__device__ __forceinline__ void wgmma_tt(float (&d)[16], uint32_t a, uint32_t b, int add)
-{
-    if constexpr (std::is_same<T, __half>::value)
-        HL_WGMMA_TT("32", "f16", HL_S16, HL_D16(d), "16", "17", "18");
-    else
-        HL_WGMMA_TT("32", "bf16", HL_S16, HL_D16(d), "16", "17", "18");
-}
-
-template <typename T>
-__device__ __forceinline__ void wgmma_tt(float (&d)[32], uint32_t a, uint32_t b, int add)
-{
-    if constexpr (std::is_same<T, __half>::value)
-        HL_WGMMA_TT("64", "f16", HL_S32, HL_D32(d, 0), "32", "33", "34");
-    else
-        HL_WGMMA_TT("64", "bf16", HL_S32, HL_D32(d, 0), "32", "33", "34");
-}
+HL_WGMMA_FUNCTION(wgmma_ss, 32, "64", HL_S32, (HL_D32(d, 0)), "32", "33", "34", "0, 0")
+HL_WGMMA_FUNCTION(wgmma_ss, 48, "96", HL_S48, (HL_D48(d)), "48", "49", "50", "0, 0")
+HL_WGMMA_FUNCTION(wgmma_ss, 64, "128", HL_S64, (HL_D64(d)), "64", "65", "66", "0, 0")
+HL_WGMMA_FUNCTION(wgmma_tt, 16, "32", HL_S16, (HL_D16(d)), "16", "17", "18", "1, 1")
+HL_WGMMA_FUNCTION(wgmma_tt, 32, "64", HL_S32, (HL_D32(d, 0)), "32", "33", "34", "1, 1")
 
 template <typename T>
 __device__ __forceinline__ void wgmma_rs(float (&d)[32], const uint32_t *a, uint32_t b)

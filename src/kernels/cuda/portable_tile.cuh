@@ -231,14 +231,9 @@ struct wide_copies {
     bool q, k, v;
 
     explicit wide_copies(const problem &p)
-        : q(is_wide(p.q, p.d_head)), k(is_wide(p.k, p.d_head)), v(is_wide(p.v, p.d_value))
+        : q(on_16_bytes(p.q) && p.d_head % 8 == 0), k(on_16_bytes(p.k) && p.d_head % 8 == 0),
+          v(on_16_bytes(p.v) && p.d_value % 8 == 0)
     {
-    }
-
-    static bool is_wide(const hl_rows &rows, int width)
-    {
-        return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
-               rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0 && width % 8 == 0;
     }
 };
 
@@ -427,7 +422,7 @@ __device__ inline row_factors close_row(const problem &p, int batch, int head, i
     float outer = p.sinks != nullptr && !keys.blind() ? all.push(p.sinks[head] * LOG2_E) : 1.0f;
 
     if (writes) {
-        int64_t index = (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
+        int64_t index = row_index(p, batch, head, query);
 
         put_statistics(p.result, index, row, keys, all);
         if (isnan(all.sum)) {

@@ -87,6 +87,24 @@ __device__ __forceinline__ int64_t row_offset(const hl_rows &rows, int batch, in
     return batch * rows.batch_stride + head * rows.head_stride + row * rows.row_stride;
 }
 
+/* Rows are numbered through all heads and sequences: arrays (n_batch, n_heads, n_queries). */
+__host__ __device__ __forceinline__ int64_t count_rows(const problem &p)
+{
+    return static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
+}
+
+__device__ __forceinline__ int64_t row_index(const problem &p, int batch, int head, int query)
+{
+    return (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
+}
+
+/* Do all rows begin on 16 bytes, so that they can be copied in such pieces? */
+inline bool on_16_bytes(const hl_rows &rows)
+{
+    return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
+           rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0;
+}
+
 } // namespace headlight
 
 #endif

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/error.cuh"
+#include "kernels/cuda/problem.cuh"
 
 namespace headlight
 {
@@ -28,9 +29,8 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder()
 /* Can they be described?  16 bytes everywhere, and strides that move. */
 inline bool tensor_map_takes(const hl_rows &rows)
 {
-    return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&
-           rows.head_stride % 8 == 0 && rows.batch_stride % 8 == 0 && rows.row_stride > 0 &&
-           rows.head_stride > 0 && rows.batch_stride > 0;
+    return on_16_bytes(rows) && rows.row_stride > 0 && rows.head_stride > 0 &&
+           rows.batch_stride > 0;
 }
 
 /* bf16 or fp16 in boxes of n_box_rows rows by 64 columns, swizzled; what lies outside
