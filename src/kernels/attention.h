@@ -6,6 +6,7 @@
 #ifndef HL_KERNELS_ATTENTION_H
 #define HL_KERNELS_ATTENTION_H
 
+#include "base/dtype.h"
 #include "base/visible.h"
 #include "headlight/attention.h"
 
@@ -48,6 +49,13 @@ static inline int64_t hl_rows_offset(const hl_rows *rows, int64_t batch, int64_t
     return batch * rows->batch_stride + head * rows->head_stride + row * rows->row_stride;
 }
 
+static inline void *hl_rows_at(const hl_rows *rows, int64_t batch, int64_t head, int64_t row)
+{
+    size_t size = hl_dtype_bits(rows->dtype) / 8;
+
+    return (uint8_t *)rows->data + (size_t)hl_rows_offset(rows, batch, head, row) * size;
+}
+
 /* Row `index` of arrays (n_batch, n_heads, n_queries) by the definition in attention_scalar.c, every
  * output of it: what a fast kernel falls back on for a row that it cannot do exactly. */
 void hl_attention_row_forward(const hl_attention_result *result, const hl_attention *problem,
@@ -58,23 +66,23 @@ void hl_attention_row_forward(const hl_attention_result *result, const hl_attent
 void hl_attention_row_not_finite(const hl_attention_result *result, const hl_attention *problem,
                                  int64_t index, double entropy_nosink);
 
-/* Row statistics in one block: so many arrays of `count` floats.  The others are NULL: argmax is
- * of integers, segment_mass has segments. */
+/* X(name) for every array of floats (n_batch, n_heads, n_queries) of hl_attention_result. */
+#define HL_EACH_ROW_STATISTIC(X)                                                                   \
+    X(lse)                                                                                         \
+    X(entropy) X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(diagonal) X(previous) X(first)
 #define HL_ROW_STATISTICS 9
 
+/* These arrays in one block, of `count` floats each.  The others are NULL: argmax is of integers,
+ * segment_mass has segments. */
 static inline hl_attention_result hl_attention_result_in(float *block, int64_t count)
 {
     hl_attention_result result = { 0 };
 
-    result.lse            = block;
-    result.entropy        = block + count;
-    result.renyi2         = block + 2 * count;
-    result.varentropy     = block + 3 * count;
-    result.entropy_nosink = block + 4 * count;
-    result.peak           = block + 5 * count;
-    result.diagonal       = block + 6 * count;
-    result.previous       = block + 7 * count;
-    result.first          = block + 8 * count;
+#define PLACE(name)                                                                                \
+    result.name = block;                                                                           \
+    block += count;
+    HL_EACH_ROW_STATISTIC(PLACE)
+#undef PLACE
     return result;
 }
 
@@ -82,15 +90,13 @@ static inline hl_attention_result hl_attention_result_in(float *block, int64_t c
 static inline hl_attention_result hl_attention_result_from(const hl_attention_result *whole,
                                                            int64_t first, int64_t n_segments)
 {
-    hl_attention_result part         = *whole;
-    float             **statistics[] = { &part.lse,        &part.entropy,  &part.renyi2,
-                                         &part.varentropy, &part.peak,     &part.entropy_nosink,
-                                         &part.diagonal,   &part.previous, &part.first };
+    hl_attention_result part = *whole;
 
-    for (size_t i = 0; i < sizeof statistics / sizeof *statistics; i++)
-        *statistics[i] = *statistics[i] != NULL ? *statistics[i] + first : NULL;
+#define MOVE(name) part.name = part.name != NULL ? part.name + first : NULL;
+    HL_EACH_ROW_STATISTIC(MOVE)
+    MOVE(argmax)
+#undef MOVE
     part.segment_mass = part.segment_mass != NULL ? part.segment_mass + first * n_segments : NULL;
-    part.argmax       = part.argmax != NULL ? part.argmax + first : NULL;
     return part;
 }
 

@@ -78,8 +78,8 @@ static double row_delta(const backward_job *job, int64_t batch, int64_t head, in
     double                       delta = 0.0;
     float                        grad[HL_MAX_HEAD_DIM], out[HL_MAX_HEAD_DIM];
 
-    load_row(grad, width, row_address(&u->grad_out, batch, head, query), u->grad_out.dtype, width);
-    load_row(out, width, row_address(&u->out, batch, head, query), u->out.dtype, width);
+    load_row(grad, width, hl_rows_at(&u->grad_out, batch, head, query), u->grad_out.dtype, width);
+    load_row(out, width, hl_rows_at(&u->out, batch, head, query), u->out.dtype, width);
     for (int64_t d = 0; d < width; d++)
         delta += (double)grad[d] * (double)out[d];
     return delta;
@@ -250,7 +250,7 @@ static void load_tile(float *out, const hl_rows *rows, const kv_head *h, int64_t
     int64_t stride = padded(width);
 
     for (int64_t i = 0; i < n; i++)
-        load_row(out + i * stride, stride, row_address(rows, h->batch, h->head, key + i),
+        load_row(out + i * stride, stride, hl_rows_at(rows, h->batch, h->head, key + i),
                  rows->dtype, width);
 }
 

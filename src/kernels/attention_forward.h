@@ -201,15 +201,9 @@ static void write_statistics(const forward_job *job, const kv_head *h, const pan
     int64_t                    index      = row_index(h, w->row);
     int64_t                    n_segments = job->problem->n_segments;
 
-    put(to->lse, index, r->lse, w->n_rows);
-    put(to->entropy, index, r->entropy, w->n_rows);
-    put(to->renyi2, index, r->renyi2, w->n_rows);
-    put(to->varentropy, index, r->varentropy, w->n_rows);
-    put(to->entropy_nosink, index, w->nosink, w->n_rows);
-    put(to->peak, index, r->peak, w->n_rows);
-    put(to->diagonal, index, r->diagonal, w->n_rows);
-    put(to->previous, index, r->previous, w->n_rows);
-    put(to->first, index, r->first, w->n_rows);
+#define PUT(name) put(to->name, index, r->name, w->n_rows);
+    HL_EACH_ROW_STATISTIC(PUT)
+#undef PUT
     for (int lane = 0; lane < w->n_rows && to->argmax != NULL; lane++)
         to->argmax[index + lane] = w->argmax[lane];
     for (int lane = 0; lane < w->n_rows && to->segment_mass != NULL; lane++)
@@ -217,7 +211,8 @@ static void write_statistics(const forward_job *job, const kv_head *h, const pan
             to->segment_mass[(index + lane) * n_segments + g] = w->mass[g][lane] * r->factor[lane];
     for (int lane = 0; lane < w->n_rows && r->some_nan; lane++)
         if (isnan(r->lse[lane]))
-            hl_attention_row_not_finite(to, job->problem, index + lane, (double)w->nosink[lane]);
+            hl_attention_row_not_finite(to, job->problem, index + lane,
+                                        (double)r->entropy_nosink[lane]);
 }
 
 static void write_output(const forward_job *job, const kv_head *h, const panel *w,

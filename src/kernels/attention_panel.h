@@ -398,15 +398,10 @@ static void panel_note_nosink(panel *w)
  * of use: the caller asks hl_attention_row_not_finite for those rows. */
 typedef struct panel_result {
     _Alignas(64) float factor[LANES]; /* what turns weighted sums into the output */
-    float lse[LANES];
-    float entropy[LANES];
-    float renyi2[LANES];
-    float varentropy[LANES];
-    float peak[LANES];
-    float diagonal[LANES];
-    float previous[LANES];
-    float first[LANES];
-    bool  some_nan;
+#define ARRAY(name) float name[LANES];
+    HL_EACH_ROW_STATISTIC(ARRAY)
+#undef ARRAY
+    bool some_nan;
 } panel_result;
 
 /* Merge a learned sink: one more outcome, of no value and no key. */
@@ -469,6 +464,7 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vf_store(r->previous + j * VL, lanes_probability(w->previous + j * VL, max, scale));
         vf_store(r->first + j * VL, lanes_probability(w->first + j * VL, max, scale));
     }
+    memcpy(r->entropy_nosink, w->nosink, sizeof w->nosink);
     r->some_nan = vi_any(nan);
 }
 

@@ -16,13 +16,6 @@ static inline int64_t padded(int64_t n)
     return (n + VL - 1) / VL * VL;
 }
 
-static inline const void *row_address(const hl_rows *rows, int64_t batch, int64_t head, int64_t row)
-{
-    size_t size = hl_dtype_bits(rows->dtype) / 8;
-
-    return (const uint8_t *)rows->data + (size_t)hl_rows_offset(rows, batch, head, row) * size;
-}
-
 /* One row of `width` elements as float, zero up to `stride`. */
 static void load_row(float *out, int64_t stride, const void *source, hl_dtype dtype, int64_t width)
 {
@@ -63,11 +56,11 @@ static const float *load_rows(int64_t *stride, float *scratch, const hl_rows *ro
 {
     if (rows_in_place(rows, width, multiple)) {
         *stride = width;
-        return (const float *)row_address(rows, batch, head, row);
+        return (const float *)hl_rows_at(rows, batch, head, row);
     }
     *stride = padded(width);
     for (int64_t i = 0; i < n; i++)
-        load_row(scratch + i * *stride, *stride, row_address(rows, batch, head, row + i),
+        load_row(scratch + i * *stride, *stride, hl_rows_at(rows, batch, head, row + i),
                  rows->dtype, width);
     return scratch;
 }
@@ -75,7 +68,7 @@ static const float *load_rows(int64_t *stride, float *scratch, const hl_rows *ro
 static void store_row(const hl_rows *rows, int64_t batch, int64_t head, int64_t row,
                       const float *values, int64_t width)
 {
-    void     *target = (void *)(uintptr_t)row_address(rows, batch, head, row);
+    void     *target = hl_rows_at(rows, batch, head, row);
     uint16_t *half   = (uint16_t *)target;
     int64_t   whole  = width / VL * VL;
     int64_t   d      = 0;

@@ -39,25 +39,18 @@ typedef struct row {
     double              q[HL_MAX_HEAD_DIM];
 } row;
 
+/* These two cannot fail: the dtype has been checked. */
 static void load_row(double *out, const hl_rows *rows, int64_t batch, int64_t head, int64_t index,
                      int64_t width)
 {
-    size_t         size   = hl_dtype_bits(rows->dtype) / 8;
-    const uint8_t *source = (const uint8_t *)rows->data;
-
-    /* Cannot fail: the dtype has been checked. */
-    (void)hl_dtype_to_f64(out, source + (size_t)hl_rows_offset(rows, batch, head, index) * size,
-                          rows->dtype, (size_t)width);
+    (void)hl_dtype_to_f64(out, hl_rows_at(rows, batch, head, index), rows->dtype, (size_t)width);
 }
 
 static void store_row(const hl_rows *rows, int64_t batch, int64_t head, int64_t index,
                       const double *values, int64_t width)
 {
-    size_t   size   = hl_dtype_bits(rows->dtype) / 8;
-    uint8_t *target = (uint8_t *)rows->data;
-
-    (void)hl_dtype_from_f64(target + (size_t)hl_rows_offset(rows, batch, head, index) * size,
-                            rows->dtype, values, (size_t)width);
+    (void)hl_dtype_from_f64(hl_rows_at(rows, batch, head, index), rows->dtype, values,
+                            (size_t)width);
 }
 
 static void row_open(row *r, const hl_attention *p, int64_t index)

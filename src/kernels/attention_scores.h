@@ -136,7 +136,7 @@ static void panel_load_rows(float *out, const panel *w, const kv_head *h, const 
 
     for (int lane = 0; lane < LANES; lane++)
         load_row(out + lane * stride, stride,
-                 row_address(rows, h->batch, w->head[lane], w->query[lane]), rows->dtype, width);
+                 hl_rows_at(rows, h->batch, w->head[lane], w->query[lane]), rows->dtype, width);
 }
 
 /* ------------------------------------------------------- after the product */

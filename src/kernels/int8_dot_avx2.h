@@ -1,6 +1,6 @@
 /* int8_dot_avx2.h - hl_int8_dot in vectors of 32 bytes.
  *
- * Included by int8_avx2.c, and by int8_avx512.c with INT8_VNNI: one instruction then
+ * Included by kernels_avx2.c, and by kernels_avx512.c with INT8_VNNI: one instruction then
  * multiplies unsigned by signed bytes and adds groups of four to 32-bit lanes.
  * A block's q is unsigned, less a constant c:
  *

@@ -15,17 +15,6 @@ typedef struct row_operands {
     double k[HL_MAX_HEAD_DIM];
 } row_operands;
 
-static const void *row_address(const hl_rows *rows, int64_t offset)
-{
-    return (const char *)rows->data + (size_t)offset * (hl_dtype_bits(rows->dtype) / 8);
-}
-
-/* An interval of the visible keys: one, or two where a window leaves the first keys open. */
-typedef struct key_span {
-    int64_t begin;
-    int64_t end;
-} key_span;
-
 static double change_score(double score, const hl_attention *p, int64_t head, int64_t key,
                            int64_t position)
 {
@@ -40,7 +29,7 @@ static double change_score(double score, const hl_attention *p, int64_t head, in
 
 /* From scaled dot products to scores. */
 static void finish_scores(double *scores, const hl_attention *p, int64_t head, int64_t position,
-                          key_span span)
+                          hl_key_range span)
 {
     if (p->softcap <= 0.0 && p->alibi_slopes == NULL && p->key_bias == NULL)
         return;
@@ -48,14 +37,15 @@ static void finish_scores(double *scores, const hl_attention *p, int64_t head, i
         scores[key] = change_score(scores[key], p, head, key, position);
 }
 
-static int list_spans(key_span out[2], hl_visible_keys range)
+/* The visible keys as intervals: one, or two where a window leaves the first keys open. */
+static int list_spans(hl_key_range out[2], hl_visible_keys range)
 {
     int n_spans = 0;
 
     if (range.kept > 0)
-        out[n_spans++] = (key_span){ 0, range.kept };
+        out[n_spans++] = (hl_key_range){ 0, range.kept };
     if (range.begin < range.end)
-        out[n_spans++] = (key_span){ range.begin, range.end };
+        out[n_spans++] = (hl_key_range){ range.begin, range.end };
     return n_spans;
 }
 
@@ -76,19 +66,20 @@ static double dot_f64(const double *a, const double *b, int64_t n)
 
 /* q times the keys of `span`, to out[key]. */
 static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_attention *p,
-                           row_operands *operands, int64_t first, key_span span)
+                           row_operands *operands, int64_t batch, int64_t kv_head,
+                           hl_key_range span)
 {
     int64_t d = p->d_head;
 
     if (p->k.dtype == HL_DTYPE_F32) {
-        const float *k = (const float *)p->k.data + first + span.begin * p->k.row_stride;
-        kernels->dense->dots_exact(out + span.begin, operands->q, k, p->k.row_stride,
+        kernels->dense->dots_exact(out + span.begin, operands->q,
+                                   hl_rows_at(&p->k, batch, kv_head, span.begin), p->k.row_stride,
                                    span.end - span.begin, d);
         return HL_OK;
     }
     for (int64_t key = span.begin; key < span.end; key++) {
-        HL_NEED(hl_dtype_to_f64(operands->k, row_address(&p->k, first + key * p->k.row_stride),
-                                p->k.dtype, (size_t)d));
+        HL_NEED(hl_dtype_to_f64(operands->k, hl_rows_at(&p->k, batch, kv_head, key), p->k.dtype,
+                                (size_t)d));
         out[key] = dot_f64(operands->q, operands->k, d);
     }
     return HL_OK;
@@ -99,17 +90,17 @@ static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_att
                             hl_visible_keys range, int64_t batch, int64_t head, int64_t row)
 {
     row_operands operands;
-    int64_t      first    = hl_rows_offset(&p->k, batch, head / (p->n_heads / p->n_kv_heads), 0);
+    int64_t      kv_head  = head / (p->n_heads / p->n_kv_heads);
     int64_t      position = hl_attention_query_start(p, batch) + row;
-    key_span     spans[2];
+    hl_key_range spans[2];
     int          n_spans = list_spans(spans, range);
 
-    HL_NEED(hl_dtype_to_f64(operands.q, row_address(&p->q, hl_rows_offset(&p->q, batch, head, row)),
-                            p->q.dtype, (size_t)p->d_head));
+    HL_NEED(hl_dtype_to_f64(operands.q, hl_rows_at(&p->q, batch, head, row), p->q.dtype,
+                            (size_t)p->d_head));
     for (int64_t i = 0; i < p->d_head; i++)
         operands.q[i] *= p->scale;
     for (int i = 0; i < n_spans; i++) {
-        HL_NEED(span_dots(out, kernels, p, &operands, first, spans[i]));
+        HL_NEED(span_dots(out, kernels, p, &operands, batch, kv_head, spans[i]));
         finish_scores(out, p, head, position, spans[i]);
     }
     return HL_OK;
@@ -124,7 +115,7 @@ typedef struct row_extremes {
 } row_extremes;
 
 /* In four parts, as vectors; what is not a number is passed over, and found by the sums. */
-static void find_largest(row_extremes *out, const double *scores, key_span span)
+static void find_largest(row_extremes *out, const double *scores, hl_key_range span)
 {
     double  max[4]  = { out->max, out->max, out->max, out->max };
     double  size[4] = { 0 };
@@ -158,7 +149,7 @@ static hl_pattern_row softmax(float *out, double *scores, const hl_dense *dense,
     row_extremes  keys      = { .max = -INFINITY };
     hl_exact_sums sums      = { 0 };
     double        sink_size = 0.0;
-    key_span      spans[2];
+    hl_key_range  spans[2];
     int           n_spans = list_spans(spans, range);
 
     for (int i = 0; i < n_spans; i++)

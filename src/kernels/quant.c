@@ -1,4 +1,4 @@
-/* quant.c - checks before decoding, and the two quantisers.
+/* quant.c - checks before decoding, the scalar decoders in a table by type, and the two quantisers.
  *
  * Both quantisers find one scale d for 32 values and store it as f16, but divide
  * by the d that has not been rounded: GGML's reference does, and a model
@@ -16,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/kernels.h"
+#include "kernels/quant_decoders.h"
 
 #define BLOCK_VALUES 32
 
@@ -43,6 +44,30 @@ hl_status hl_dequantise(float *out, hl_dtype dtype, const void *source, size_t n
     HL_NEED(hl_kernels_current(&kernels));
     kernels->dequantise(out, dtype, source, n_blocks);
     return HL_OK;
+}
+
+/* --------------------------------------------------------------- decoding */
+
+/* 16-bit floats are blocks of one value. */
+static void loop_f16(float *y, const uint8_t *b, size_t n_values)
+{
+    for (size_t i = 0; i < n_values; i++)
+        y[i] = f16_at(b + 2 * i);
+}
+
+static void loop_bf16(float *y, const uint8_t *b, size_t n_values)
+{
+    for (size_t i = 0; i < n_values; i++)
+        y[i] = hl_bf16_to_f32(hl_read_u16(b + 2 * i));
+}
+
+HL_EACH_BLOCK_TYPE(HL_BLOCK_LOOP)
+
+static const hl_block_loop loops[HL_DTYPE_COUNT] = HL_BLOCK_TABLE;
+
+void hl_dequantise_scalar(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
+{
+    loops[dtype](out, source, n_blocks);
 }
 
 /* ------------------------------------------------------------- quantising */
@@ -106,12 +131,10 @@ static void quantise_q4_0(uint8_t *out, const float *x)
 
 hl_status hl_quantise(void *out, hl_dtype dtype, const float *source, size_t n_values)
 {
-    size_t    n_blocks = 0;
-    size_t    n_bytes  = hl_dtype_block_of(dtype).n_bytes;
-    hl_status status   = count_blocks(&n_blocks, dtype, n_values);
+    size_t n_blocks = 0;
+    size_t n_bytes  = hl_dtype_block_of(dtype).n_bytes;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(count_blocks(&n_blocks, dtype, n_values));
     if (!hl_dtype_is_block(dtype))
         return hl_dtype_from_f32(out, dtype, source, n_values);
     if (dtype != HL_DTYPE_Q8_0 && dtype != HL_DTYPE_Q4_0)

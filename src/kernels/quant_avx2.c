@@ -1,4 +1,4 @@
-/* quant_avx2.c - the decoders of quant_scalar.c for AVX2.  (AVX-512 uses them too.)
+/* quant_avx2.c - the decoders of quant_decoders.h for AVX2.  (AVX-512 uses them too.)
  *
  * Nearly every type comes down to sixteen signed bytes that share a scale: the
  * bits of q are gathered in byte lanes, where an instruction works on 16 or 32

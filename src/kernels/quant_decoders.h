@@ -36,7 +36,7 @@
  * GGML and of gguf-py, (d sc) q, rounded after each step: never (d q) sc, never
  * fused.  So all back ends and the reference agree to the bit.
  *
- * Whoever includes this, quant_scalar.c and the CUDA library (cuda/model_values.cu), gets
+ * Whoever includes this, quant.c and the CUDA library (cuda/model_values.cu), gets
  * the decoders as functions of its own.  HL_DECODER and HL_DECODER_TABLE say what stands
  * before a function and before a table of constants, HL_DECODER_HALF converts from f16. */
 #ifndef HL_KERNELS_QUANT_DECODERS_H

@@ -1,7 +1,7 @@
 /* simd.h - one vector type for three instruction sets.
  *
  * The vector kernels are written once, against this header, and compiled once
- * for every instruction set (attention_avx2.c and its siblings only include
+ * for every instruction set (kernels_avx2.c and its siblings only include
  * them).  gcc and clang give vectors of the language the ordinary operators
  * (+ - * / < & <<); what is left to say for each instruction set is how wide a
  * vector is, a fused multiply-add, a maximum, and half precision.

@@ -1,4 +1,4 @@
-/* attention_neon.c - the vector kernels, compiled for NEON. */
+/* kernels_neon.c - the back end for NEON: the vector kernels, compiled for it. */
 #include "kernels/attention_backward.h"
 #include "kernels/attention_forward.h"
 #include "kernels/kernels.h"

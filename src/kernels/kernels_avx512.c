@@ -1,0 +1,27 @@
+/* kernels_avx512.c - the back end for AVX-512 (F, BW, DQ, VL): the vector kernels, compiled for it. */
+#include "base/machine.h"
+#include "kernels/attention_backward.h"
+#include "kernels/attention_forward.h"
+#define INT8_VNNI
+#include "kernels/int8_dot_avx2.h"
+#include "kernels/kernels.h"
+#include "kernels/quant.h"
+
+/* Vectors stay at 32 bytes here: what AVX-512 adds is the one instruction.  The first CPUs with AVX-512
+ * lack it. */
+void hl_int8_dot_avx512(const hl_int8_dot *dot)
+{
+    if (hl_cpu_features()->vnni)
+        int8_dot(dot);
+    else
+        hl_int8_dot_avx2(dot);
+}
+
+const hl_kernels hl_kernels_avx512 = {
+    .name               = "avx512",
+    .attention_forward  = attention_forward,
+    .attention_backward = attention_backward,
+    .dequantise         = hl_dequantise_avx2,
+    .dense              = &hl_dense_avx512,
+    .int8_dot           = hl_int8_dot_avx512,
+};
