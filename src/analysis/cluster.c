@@ -357,8 +357,11 @@ static int64_t find_free(matching *m, int64_t row)
     }
 }
 
-static void move_prices(matching *m, int64_t row, double total)
+static void add_row(matching *m, int64_t row)
 {
+    int64_t end   = find_free(m, row);
+    double  total = m->distance[end];
+
     m->row_price[row] += total;
     for (int64_t column = 0; column < m->n_columns; column++) {
         double spare = total - m->distance[column];
@@ -368,18 +371,9 @@ static void move_prices(matching *m, int64_t row, double total)
         m->row_price[m->row_of[column]] += spare;
         m->column_price[column] -= spare;
     }
-}
-
-static void add_row(matching *m, int64_t row)
-{
-    int64_t column = find_free(m, row);
-
-    move_prices(m, row, m->distance[column]);
-    while (m->from[column] >= 0) {
-        m->row_of[column] = m->row_of[m->from[column]];
-        column            = m->from[column];
-    }
-    m->row_of[column] = row;
+    for (; m->from[end] >= 0; end = m->from[end])
+        m->row_of[end] = m->row_of[m->from[end]];
+    m->row_of[end] = row;
 }
 
 hl_status hl_assign(int64_t *out, const double *cost, int64_t n_rows, int64_t n_columns)

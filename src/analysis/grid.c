@@ -8,8 +8,10 @@
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/prune.h"
 
 enum { LEAST_SEQUENCES = 4 }; /* whose spread says how far a fall is */
+enum { MAX_DIGITS = 9 };      /* of the number of a layer or a head */
 
 /* -------------------------------------------------------------------- heads */
 
@@ -17,6 +19,33 @@ const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t h
 {
     snprintf(room, HL_HEAD_NAME_BYTES, "L%lldH%lld", (long long)layer, (long long)head);
     return room;
+}
+
+/* A letter and digits, from *word on; false if they are not there. */
+static bool read_number(int64_t *out, const char **word, const char *end, char letter)
+{
+    const char *at    = *word;
+    int64_t     value = 0;
+
+    if (at == end || (*at != letter && *at != letter - 'A' + 'a'))
+        return false;
+    const char *digits = ++at;
+    for (; at < end && *at >= '0' && *at <= '9' && at - digits < MAX_DIGITS; at++)
+        value = 10 * value + (*at - '0');
+    *out  = value;
+    *word = at;
+    return at > digits;
+}
+
+bool hl_head_read(hl_head *out, const char *word, size_t n_bytes)
+{
+    const char *at  = word;
+    const char *end = word + n_bytes;
+
+    *out = (hl_head){ 0, -1 };
+    if (!read_number(&out->layer, &at, end, 'L'))
+        return false;
+    return at == end || (read_number(&out->head, &at, end, 'H') && at == end);
 }
 
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)
@@ -220,50 +249,26 @@ hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile
  * A draw of sequences therefore gives the mean of their rows, not the mean of their means:
  * rows and sums of rows are drawn together, and then divided. */
 
-static double mean_over_heads(const hl_profile *profile, int64_t bucket, hl_quantity quantity)
-{
-    double  sum   = 0.0;
-    int64_t count = 0;
-
-    HL_EACH_HEAD(profile, layer, head)
-    {
-        hl_moments moments = hl_profile_by_position(profile, layer, head, bucket, quantity);
-        sum += moments.count > 0 ? moments.mean : 0.0;
-        count += moments.count > 0;
-    }
-    return count > 0 ? sum / (double)count : NAN;
-}
-
-/* Of one sequence: every head counts alike. */
-static double sequence_mean(const hl_profile *profile, int64_t sequence, int64_t bucket,
-                            hl_quantity quantity)
-{
-    double  sum   = 0.0;
-    int64_t count = 0;
-
-    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
-        double  mean = hl_profile_sequence_position(profile, sequence, layer, bucket, quantity);
-        int64_t n    = hl_profile_heads_of(profile, layer);
-
-        sum += isnan(mean) ? 0.0 : mean * (double)n;
-        count += isnan(mean) ? 0 : n;
-    }
-    return count > 0 ? sum / (double)count : NAN;
-}
-
-/* values (n_sequences, n_buckets, 2): the sum of the rows, and how many they are. */
+/* values (n_sequences, n_buckets, 2): the sum of a sequence's rows, in which every head counts alike,
+ * and how many they are. */
 static void read_sequences(double *values, const hl_profile *profile, hl_quantity quantity)
 {
     int64_t n_buckets = hl_profile_n_buckets(profile);
 
     for (int64_t i = 0; i < hl_profile_n_sequences(profile) * n_buckets; i++) {
-        int64_t sequence = i / n_buckets;
-        double  n_rows =
-            (double)hl_profile_sequence_rows(profile, sequence, i % n_buckets, quantity);
-        double mean = sequence_mean(profile, sequence, i % n_buckets, quantity);
+        int64_t sequence = i / n_buckets, bucket = i % n_buckets, count = 0;
+        double  sum = 0.0;
 
-        values[2 * i]     = isnan(mean) ? 0.0 : n_rows * mean;
-        values[2 * i + 1] = isnan(mean) ? 0.0 : n_rows;
+        for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+            double  mean = hl_profile_sequence_position(profile, sequence, layer, bucket, quantity);
+            int64_t n    = hl_profile_heads_of(profile, layer);
+
+            sum += isnan(mean) ? 0.0 : mean * (double)n;
+            count += isnan(mean) ? 0 : n;
+        }
+        double n_rows     = (double)hl_profile_sequence_rows(profile, sequence, bucket, quantity);
+        values[2 * i]     = count > 0 ? n_rows * (sum / (double)count) : 0.0;
+        values[2 * i + 1] = count > 0 ? n_rows : 0.0;
     }
 }
 
@@ -305,7 +310,16 @@ hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profi
 {
     *out = (hl_position_curve){ .n_buckets = hl_profile_n_buckets(profile) };
     for (int64_t bucket = 0; bucket < out->n_buckets; bucket++) {
-        out->means[bucket] = mean_over_heads(profile, bucket, quantity);
+        double  sum   = 0.0;
+        int64_t count = 0;
+
+        HL_EACH_HEAD(profile, layer, head)
+        {
+            hl_moments moments = hl_profile_by_position(profile, layer, head, bucket, quantity);
+            sum += moments.count > 0 ? moments.mean : 0.0;
+            count += moments.count > 0;
+        }
+        out->means[bucket] = count > 0 ? sum / (double)count : NAN;
         out->lows[bucket] = out->highs[bucket] = NAN;
     }
     return fill_curve_intervals(out, profile, quantity, seed);

@@ -238,25 +238,28 @@ hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
 
 /* ------------------------------------------------------------ distributions */
 
-static double weight_of(const double *p, int64_t count)
-{
-    double sum = 0.0;
+enum { N_BINS = 64 };
 
-    for (int64_t i = 0; i < count; i++)
-        sum += p[i];
-    return sum;
+/* The shares of the bins; false where nothing was counted. */
+static bool shares_of(double out[N_BINS], const int64_t *counts)
+{
+    double weight = 0.0;
+
+    for (int i = 0; i < N_BINS; i++)
+        weight += (double)counts[i];
+    for (int i = 0; i < N_BINS; i++)
+        out[i] = (double)counts[i] / weight;
+    return weight > 0.0;
 }
 
-double hl_total_variation(const double *p, const double *q, int64_t count)
+double hl_histogram_variation(const int64_t *p, const int64_t *q)
 {
-    double weight_p = weight_of(p, count);
-    double weight_q = weight_of(q, count);
-    double sum      = 0.0;
+    double a[N_BINS], b[N_BINS], sum = 0.0;
 
-    if (!(weight_p > 0.0) || !(weight_q > 0.0))
+    if (!shares_of(a, p) || !shares_of(b, q))
         return NAN;
-    for (int64_t i = 0; i < count; i++)
-        sum += fabs(p[i] / weight_p - q[i] / weight_q);
+    for (int i = 0; i < N_BINS; i++)
+        sum += fabs(a[i] - b[i]);
     return 0.5 * sum;
 }
 
@@ -266,47 +269,17 @@ static double divergence_term(double p, double middle)
     return p > 0.0 ? p * log(p / middle) : 0.0;
 }
 
-double hl_jensen_shannon(const double *p, const double *q, int64_t count)
-{
-    double weight_p = weight_of(p, count);
-    double weight_q = weight_of(q, count);
-    double sum      = 0.0;
-
-    if (!(weight_p > 0.0) || !(weight_q > 0.0))
-        return NAN;
-    for (int64_t i = 0; i < count; i++) {
-        double a      = p[i] / weight_p;
-        double b      = q[i] / weight_q;
-        double middle = 0.5 * (a + b);
-        sum += 0.5 * (divergence_term(a, middle) + divergence_term(b, middle));
-    }
-    return sum > 0.0 ? sum : 0.0; /* rounding may end a hair below */
-}
-
-enum { N_BINS = 64 };
-
-static void widen(double out[N_BINS], const int64_t *counts)
-{
-    for (int i = 0; i < N_BINS; i++)
-        out[i] = (double)counts[i];
-}
-
-double hl_histogram_variation(const int64_t *p, const int64_t *q)
-{
-    double left[N_BINS], right[N_BINS];
-
-    widen(left, p);
-    widen(right, q);
-    return hl_total_variation(left, right, N_BINS);
-}
-
 double hl_histogram_divergence(const int64_t *p, const int64_t *q)
 {
-    double left[N_BINS], right[N_BINS];
+    double a[N_BINS], b[N_BINS], sum = 0.0;
 
-    widen(left, p);
-    widen(right, q);
-    return hl_jensen_shannon(left, right, N_BINS);
+    if (!shares_of(a, p) || !shares_of(b, q))
+        return NAN;
+    for (int i = 0; i < N_BINS; i++) {
+        double middle = 0.5 * (a[i] + b[i]);
+        sum += 0.5 * (divergence_term(a[i], middle) + divergence_term(b[i], middle));
+    }
+    return sum > 0.0 ? sum : 0.0; /* rounding may end a hair below */
 }
 
 /* --------------------------------------------------------------- many tests */

@@ -40,12 +40,8 @@ typedef struct hl_parabola {
 } hl_parabola;
 hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count);
 
-/* How far two distributions are apart, each given as weights that need not sum to 1: total
- * variation, half the sum of differences, 0 to 1; Jensen-Shannon, nats, 0 to ln 2.  NaN where one
- * has no weight. */
-double hl_total_variation(const double *p, const double *q, int64_t count);
-double hl_jensen_shannon(const double *p, const double *q, int64_t count);
-/* The same of two histograms of 64 bins. */
+/* How far two histograms of 64 bins are apart, whatever they counted in all: total variation, half the
+ * sum of the differences of shares, 0 to 1; Jensen-Shannon, nats, 0 to ln 2.  NaN where one is empty. */
 double hl_histogram_variation(const int64_t *p, const int64_t *q);
 double hl_histogram_divergence(const int64_t *p, const int64_t *q);
 

@@ -21,7 +21,7 @@
 #include "base/status.h"
 #include "formats/safetensors.h"
 
-enum { MAX_DIGITS = 9, MAX_SHOWN = 40 };
+enum { MAX_SHOWN = 40 };
 
 int64_t hl_heads_of(const hl_model *model, int64_t layer)
 {
@@ -31,33 +31,6 @@ int64_t hl_heads_of(const hl_model *model, int64_t layer)
 }
 
 /* ---------------------------------------------------------------------- words */
-
-/* A letter and digits, from *word on; false if they are not there. */
-static bool read_number(int64_t *out, const char **word, const char *end, char letter)
-{
-    const char *at    = *word;
-    int64_t     value = 0;
-
-    if (at == end || (*at != letter && *at != letter - 'A' + 'a'))
-        return false;
-    const char *digits = ++at;
-    for (; at < end && *at >= '0' && *at <= '9' && at - digits < MAX_DIGITS; at++)
-        value = 10 * value + (*at - '0');
-    *out  = value;
-    *word = at;
-    return at > digits;
-}
-
-bool hl_head_read(hl_head *out, const char *word, size_t n_bytes)
-{
-    const char *at  = word;
-    const char *end = word + n_bytes;
-
-    *out = (hl_head){ 0, -1 };
-    if (!read_number(&out->layer, &at, end, 'L'))
-        return false;
-    return at == end || (read_number(&out->head, &at, end, 'H') && at == end);
-}
 
 /* What "L5H1" (one head) or "L5" (all of the layer, .head -1) says, of a word of n_bytes.
  * HL_BAD_ARGUMENT, with the word and what the model has, for what is no head of it. */

@@ -169,36 +169,28 @@ void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_c
                        colour);
 }
 
-/* Circles are octagons: at such sizes the same. */
 void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_colour colour)
 {
+    /* Circles are octagons: at such sizes the same.  Pairs of x and y. */
+    static const double circle[]  = { 0.95,  0.39,  0.39,  0.95,  -0.39, 0.95,  -0.95, 0.39,
+                                      -0.95, -0.39, -0.39, -0.95, 0.39,  -0.95, 0.95,  -0.39 };
+    static const double square[]  = { 0.85, 0.85, -0.85, 0.85, -0.85, -0.85, 0.85, -0.85 };
+    static const double diamond[] = { 1.2, 0.0, 0.0, 1.2, -1.2, 0.0, 0.0, -1.2 };
+    static const double up[]      = { 0.0, -1.2, 1.1, 0.8, -1.1, 0.8 };
+    static const double down[]    = { 0.0, 1.2, 1.1, -0.8, -1.1, -0.8 };
     static const struct {
-        int      n;
-        hl_point corners[8];
+        int           n;
+        const double *corners;
     } shapes[] = {
-        [HL_MARK_CIRCLE]  = { 8,
-                              { { 0.95, 0.39 },
-                                { 0.39, 0.95 },
-                                { -0.39, 0.95 },
-                                { -0.95, 0.39 },
-                                { -0.95, -0.39 },
-                                { -0.39, -0.95 },
-                                { 0.39, -0.95 },
-                                { 0.95, -0.39 } } },
-        [HL_MARK_SQUARE]  = { 4,
-                              { { 0.85, 0.85 },
-                                { -0.85, 0.85 },
-                                { -0.85, -0.85 },
-                                { 0.85, -0.85 } } },
-        [HL_MARK_DIAMOND] = { 4, { { 1.2, 0.0 }, { 0.0, 1.2 }, { -1.2, 0.0 }, { 0.0, -1.2 } } },
-        [HL_MARK_UP]      = { 3, { { 0.0, -1.2 }, { 1.1, 0.8 }, { -1.1, 0.8 } } },
-        [HL_MARK_DOWN]    = { 3, { { 0.0, 1.2 }, { 1.1, -0.8 }, { -1.1, -0.8 } } },
+        [HL_MARK_CIRCLE] = { 8, circle },   [HL_MARK_SQUARE] = { 4, square },
+        [HL_MARK_DIAMOND] = { 4, diamond }, [HL_MARK_UP] = { 3, up },
+        [HL_MARK_DOWN] = { 3, down },
     };
     hl_point points[8];
 
     for (int i = 0; i < shapes[mark].n; i++)
-        points[i] = (hl_point){ at.x + radius * shapes[mark].corners[i].x,
-                                at.y + radius * shapes[mark].corners[i].y };
+        points[i] = (hl_point){ at.x + radius * shapes[mark].corners[2 * i],
+                                at.y + radius * shapes[mark].corners[2 * i + 1] };
     hl_canvas_polygon(canvas, points, shapes[mark].n, colour);
 }
 
@@ -291,22 +283,6 @@ static void label_things(const hl_chart *chart, const hl_row_words *words)
 
 /* -------------------------------------------------- rows: the strip of diagnoses */
 
-static double strip_height(const hl_diagnosis_marks *marks)
-{
-    return marks == NULL || marks->n_rows == 0 ? 0.0 : MARKS_ABOVE + MARKS_LINE * marks->n_rows;
-}
-
-/* What the names take, right of the frame. */
-static double strip_names(const hl_figure *figure, const hl_diagnosis_marks *marks)
-{
-    hl_text_style style  = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double        widest = 0.0;
-
-    for (int i = 0; marks != NULL && i < marks->n_rows; i++)
-        widest = fmax(widest, 6.0 + hl_canvas_text_width(figure->canvas, marks->names[i], &style));
-    return widest;
-}
-
 /* The more heads of a layer show it, the stronger the mark. */
 static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
 {
@@ -340,11 +316,16 @@ hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *wor
 {
     hl_figure *figure = chart->figure;
     double     left   = hl_chart_left(chart);
-    double     right  = strip_names(figure, words->marks);
     double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
-    double     below  = strip_height(words->marks);
+    int        n_rows = words->marks != NULL ? words->marks->n_rows : 0;
+    double     below  = n_rows > 0 ? MARKS_ABOVE + MARKS_LINE * n_rows : 0.0;
+    double     right  = 0.0; /* what the names of diagnoses take there */
 
     HL_NEED(hl_chart_room(chart, chart->n));
+    hl_text_style style = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    for (int i = 0; i < n_rows; i++)
+        right =
+            fmax(right, 6.0 + hl_canvas_text_width(figure->canvas, words->marks->names[i], &style));
     hl_box box = hl_figure_begin(figure, above + height + below + HL_INDICES_HEIGHT, words->what);
     chart->box = (hl_box){ box.x + left, box.y + above, box.width - left - right, height };
     hl_chart_label_y(chart, words->y_name);

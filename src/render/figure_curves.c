@@ -23,6 +23,8 @@
 
 enum { NAME_BYTES = 128, MARKED_MOST = 40 };
 
+static const double band_shares[] = { 0.16, 0.34 }; /* of the curve's colour: outer, inner */
+
 /* A name at the right. */
 typedef struct end_label {
     char      name[NAME_BYTES]; /* shortened to what fits */
@@ -57,18 +59,6 @@ static void widen(extent *range, const double *values, const double *with, int64
     }
 }
 
-static hl_status check_curve(const hl_curve *curve)
-{
-    if (curve->n < 1 || curve->x == NULL || curve->y == NULL || curve->name == NULL)
-        return hl_fail(HL_BAD_ARGUMENT,
-                       "curve '%s' has %lld points, wanted at least 1 with x and y",
-                       curve->name != NULL ? curve->name : "", (long long)curve->n);
-    if ((curve->low == NULL) != (curve->high == NULL) ||
-        (curve->inner_low == NULL) != (curve->inner_high == NULL))
-        return hl_fail(HL_BAD_ARGUMENT, "curve '%s' has half a band", curve->name);
-    return HL_OK;
-}
-
 static hl_status make_axis(hl_axis *out, extent range, bool logarithmic, bool around,
                            const char *name)
 {
@@ -91,7 +81,14 @@ static hl_status read_ranges(curve_figure *f)
 
     for (int64_t i = 0; i < all->n_curves; i++) {
         const hl_curve *curve = &all->curves[i];
-        HL_NEED(check_curve(curve));
+
+        if (curve->n < 1 || curve->x == NULL || curve->y == NULL || curve->name == NULL)
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "curve '%s' has %lld points, wanted at least 1 with x and y",
+                           curve->name != NULL ? curve->name : "", (long long)curve->n);
+        if ((curve->low == NULL) != (curve->high == NULL) ||
+            (curve->inner_low == NULL) != (curve->inner_high == NULL))
+            return hl_fail(HL_BAD_ARGUMENT, "curve '%s' has half a band", curve->name);
         widen(&x, curve->x, curve->y, curve->n);
         widen(&y, curve->y, curve->x, curve->n);
         widen(&y, curve->low, curve->y, curve->n);
@@ -265,9 +262,9 @@ static void draw_curves(curve_figure *f)
     const hl_curve *curves = f->curves->curves;
 
     for (int64_t i = 0; i < f->curves->n_curves; i++)
-        draw_band(f, i, curves[i].low, curves[i].high, 0.16);
+        draw_band(f, i, curves[i].low, curves[i].high, band_shares[0]);
     for (int64_t i = 0; i < f->curves->n_curves; i++)
-        draw_band(f, i, curves[i].inner_low, curves[i].inner_high, 0.34);
+        draw_band(f, i, curves[i].inner_low, curves[i].inner_high, band_shares[1]);
     hl_chart_grid(&f->chart);
     for (int64_t i = 0; i < f->curves->n_curves; i++)
         draw_curve(f, i);
@@ -275,24 +272,19 @@ static void draw_curves(curve_figure *f)
 
 /* ------------------------------------------------------------------------ the figure */
 
-static int make_keys(hl_key keys[2], const curve_figure *f)
-{
-    const hl_theme_colours *theme  = f->figure->theme;
-    int                     n_keys = 0;
-
-    if (f->curves->band != NULL)
-        keys[n_keys++] =
-            (hl_key){ HL_KEY_BAND, hl_mix(theme->background, theme->axis, 0.16), f->curves->band };
-    if (f->curves->inner_band != NULL)
-        keys[n_keys++] = (hl_key){ HL_KEY_BAND, hl_mix(theme->background, theme->axis, 0.34),
-                                   f->curves->inner_band };
-    return n_keys;
-}
-
 static void lay_out(curve_figure *f)
 {
-    hl_key keys[2];
-    int    n_keys = make_keys(keys, f);
+    const hl_theme_colours *theme    = f->figure->theme;
+    const char             *bands[2] = { f->curves->band, f->curves->inner_band };
+    hl_key                  keys[2];
+    int                     n_keys = 0;
+
+    for (int i = 0; i < 2; i++) {
+        if (bands[i] != NULL)
+            keys[n_keys++] =
+                (hl_key){ HL_KEY_BAND, hl_mix(theme->background, theme->axis, band_shares[i]),
+                          bands[i] };
+    }
     double names  = name_width(f);
     double above  = n_keys > 0 ? KEYS_ABOVE : 4.0;
     double left   = hl_chart_left(&f->chart);

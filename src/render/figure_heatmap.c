@@ -18,6 +18,7 @@
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/prune.h"
 #include "render/figure.h"
 
 #define BARS           38.0 /* the longest bar at a side */
@@ -41,56 +42,27 @@ typedef struct head_marks {
     int64_t  n_candidates;
 } head_marks;
 
-/* The digits at *at; -1 if there are none, or too many. */
-static int64_t read_index(const char **at)
-{
-    int64_t value = -1;
-
-    while (**at >= '0' && **at <= '9' && value < HL_PROFILE_MAX_LAYERS + HL_PROFILE_MAX_HEADS) {
-        value = (value < 0 ? 0 : value * 10) + (**at - '0');
-        (*at)++;
-    }
-    return value;
-}
-
-/* "L5H1" or "L5"; moves *at behind it.  head -1: all of the layer. */
-static bool read_head(const char **at, int64_t *layer, int64_t *head)
-{
-    *head = -1;
-    if (**at != 'L' && **at != 'l')
-        return false;
-    (*at)++;
-    *layer = read_index(at);
-    if (**at == 'H' || **at == 'h') {
-        (*at)++;
-        *head = read_index(at);
-        if (*head < 0)
-            return false;
-    }
-    return *layer >= 0 && (**at == ',' || **at == '\0');
-}
-
 typedef void (*mark_head)(head_marks *marks, int64_t place);
 
 static hl_status mark_list(head_marks *marks, const hl_profile *profile, const char *list,
                            mark_head mark)
 {
     int64_t n_heads = hl_profile_n_heads(profile);
+    hl_head named;
 
-    for (const char *at = list, *word = at; *at != '\0'; word = at) {
-        int64_t layer = 0, head = 0;
-        bool    good = read_head(&at, &layer, &head);
-        if (!good || layer >= hl_profile_n_layers(profile) ||
-            head >= hl_profile_heads_of(profile, layer))
+    while (*list != '\0') {
+        size_t length = strcspn(list, ",");
+        if (!hl_head_read(&named, list, length) || named.layer >= hl_profile_n_layers(profile) ||
+            named.head >= hl_profile_heads_of(profile, named.layer))
             return hl_fail(HL_BAD_ARGUMENT,
                            "'%.*s' is no head: wanted L0H0 to L%lldH%lld, or L0 for a layer",
-                           (int)strcspn(word, ","), word,
-                           (long long)hl_profile_n_layers(profile) - 1, (long long)n_heads - 1);
-        for (int64_t h = 0; h < hl_profile_heads_of(profile, layer); h++) {
-            if (head < 0 || h == head)
-                mark(marks, layer * n_heads + h);
+                           (int)length, list, (long long)hl_profile_n_layers(profile) - 1,
+                           (long long)n_heads - 1);
+        for (int64_t head = 0; head < hl_profile_heads_of(profile, named.layer); head++) {
+            if (named.head < 0 || head == named.head)
+                mark(marks, named.layer * n_heads + head);
         }
-        at += *at == ',';
+        list += length + (list[length] == ',');
     }
     return HL_OK;
 }

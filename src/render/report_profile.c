@@ -290,15 +290,6 @@ static json_t *types_json(hl_report_out *out, const hl_profile *profile)
     return types;
 }
 
-static json_t *rules_json(void)
-{
-    json_t *rules = json_array();
-
-    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
-        hl_json_add(&rules, hl_report_text(hl_head_kind_rule((hl_head_kind)kind)));
-    return rules;
-}
-
 /* ------------------------------------------------------------------- distributions */
 
 /* 64 counts as shares of the largest of them; returns that. */
@@ -489,56 +480,45 @@ static json_t *corpus_json(const hl_profile *profile)
     return corpus;
 }
 
-/* Heads that write nothing: off, or as good as. */
-static json_t *off_json(const hl_profile *profile)
-{
-    json_t *off = json_array();
-
-    HL_EACH_HEAD(profile, layer, head)
-    {
-        if (hl_profile_output_norm(profile, layer, head) == 0.0)
-            hl_json_add(&off, hl_report_head(layer, head));
-    }
-    return off;
-}
-
-/* Absent where a bootstrap has nothing to draw from. */
-static void put_intervals(hl_report_out *out, json_t **object, const hl_profile *profile,
-                          uint64_t seed)
-{
-    if (hl_profile_n_sequences(profile) < 2)
-        return;
-    json_t *all = json_object();
-    hl_json_put(&all, "H", interval_json(out, profile, HL_Q_ENTROPY, seed));
-    hl_json_put(&all, "Hhat", interval_json(out, profile, HL_Q_FAIR, seed));
-    hl_json_put(object, "intervals", all);
-}
-
 json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index)
 {
     const hl_report_profile *about   = &report->profiles[index];
     const hl_profile        *profile = about->profile;
     json_t                  *object  = json_object();
     json_t                  *n_heads = json_array();
+    json_t                  *rules   = json_array();
+    json_t                  *off     = json_array(); /* heads that write nothing, or as good as */
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++)
         hl_json_add(&n_heads, json_integer(hl_profile_heads_of(profile, layer)));
+    for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
+        hl_json_add(&rules, hl_report_text(hl_head_kind_rule((hl_head_kind)kind)));
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        if (hl_profile_output_norm(profile, layer, head) == 0.0)
+            hl_json_add(&off, hl_report_head(layer, head));
+    }
     hl_json_put(&object, "name", hl_report_text(about->name));
     hl_json_put(&object, "model", model_json(profile, index == 0 ? report->model : NULL));
     hl_json_put(&object, "corpus", corpus_json(profile));
     hl_json_put(&object, "n_heads", n_heads);
     hl_json_put(&object, "means", means_json(out, profile));
-    put_intervals(out, &object, profile, report->seed);
+    if (hl_profile_n_sequences(profile) >= 2) { /* else a bootstrap has nothing to draw from */
+        json_t *all = json_object();
+        hl_json_put(&all, "H", interval_json(out, profile, HL_Q_ENTROPY, report->seed));
+        hl_json_put(&all, "Hhat", interval_json(out, profile, HL_Q_FAIR, report->seed));
+        hl_json_put(&object, "intervals", all);
+    }
     hl_json_put(&object, "layers", layers_json(out, profile, report->seed));
     hl_json_put(&object, "types", types_json(out, profile));
-    hl_json_put(&object, "type_rules", rules_json());
+    hl_json_put(&object, "type_rules", rules);
     hl_json_put(&object, "histogram", histogram_json(out, profile, HL_HIST_NORMALISED, "Hhat"));
     hl_json_put(&object, "histogram_nosink",
                 histogram_json(out, profile, HL_HIST_NOSINK, "Hhat_nosink"));
     hl_json_put(&object, "positions", positions_json(out, profile));
     hl_json_put(&object, "token_types", token_types_json(out, profile));
     hl_json_put(&object, "twins", twins_json(out, profile));
-    hl_json_put(&object, "off", off_json(profile));
+    hl_json_put(&object, "off", off);
     hl_json_put(&object, "diagnoses",
                 diagnoses_json(out, profile, index == 0 ? report->trace : NULL));
     return object;
