@@ -78,20 +78,6 @@ static void render_heads(hl_text *text, const char *name, const hl_series *serie
     hl_text_addf(text, "]]");
 }
 
-static void render_diagnoses(hl_text *text, const hl_series_point *point)
-{
-    hl_text_addf(text, ", \"diagnoses\": {");
-    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        hl_text_addf(text, "%s\"%s\": {\"verdict\": \"%s\"", i > 0 ? ", " : "",
-                     hl_diagnosis_name((size_t)i), hl_verdict_name(point->verdicts[i]));
-        render_number(text, "value", point->values[i]);
-        hl_text_addf(text, ", \"finding\": ");
-        render_string(text, point->findings[i]);
-        hl_text_addf(text, "}");
-    }
-    hl_text_addf(text, "}");
-}
-
 static void render_point(hl_text *text, const hl_series *series, const hl_series_point *point)
 {
     hl_text_addf(text, "{\"name\": ");
@@ -104,7 +90,16 @@ static void render_point(hl_text *text, const hl_series *series, const hl_series
         else
             render_number(text, fields[i].key, *(const double *)value);
     }
-    render_diagnoses(text, point);
+    hl_text_addf(text, ", \"diagnoses\": {");
+    for (int i = 0; i < HL_N_DIAGNOSES; i++) {
+        hl_text_addf(text, "%s\"%s\": {\"verdict\": \"%s\"", i > 0 ? ", " : "",
+                     hl_diagnosis_name((size_t)i), hl_verdict_name(point->verdicts[i]));
+        render_number(text, "value", point->values[i]);
+        hl_text_addf(text, ", \"finding\": ");
+        render_string(text, point->findings[i]);
+        hl_text_addf(text, "}");
+    }
+    hl_text_addf(text, "}");
     render_heads(text, "heads_entropy", series, point->heads_entropy);
     render_heads(text, "heads_fair", series, point->heads_fair);
     hl_text_addf(text, "}");

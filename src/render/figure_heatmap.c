@@ -236,22 +236,18 @@ static hl_status read_values(heatmap *map)
 static const char *const class_names[] = { "< 0.5",      "0.5\u20131", "1\u20131.5",
                                            "1.5\u20132", "2\u20132.5", "> 2.5" };
 
-static double legend_width(const heatmap *map)
-{
-    hl_text_style style = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-
-    if (map->figure->options.scale == HL_SCALE_CLASSES)
-        return fmax(
-            14.0 + hl_canvas_text_width(map->figure->canvas, class_names[3], &style),
-            hl_canvas_text_width(map->figure->canvas, hl_figure_unit_label(map->figure), &style));
-    return hl_figure_colour_bar_width(map->figure, &map->axis);
-}
-
 /* The size of the grid; where it stands is known with the page. */
 static void lay_out(heatmap *map)
 {
-    double left  = hl_figure_indices_width(map->figure, map->n_heads, NULL);
-    double right = BARS_GAP + BARS + LEGEND_GAP + legend_width(map);
+    hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    hl_canvas    *canvas = map->figure->canvas;
+    double        left   = hl_figure_indices_width(map->figure, map->n_heads, NULL);
+    double        legend = hl_figure_colour_bar_width(map->figure, &map->axis);
+
+    if (map->figure->options.scale == HL_SCALE_CLASSES)
+        legend = fmax(14.0 + hl_canvas_text_width(canvas, class_names[3], &style),
+                      hl_canvas_text_width(canvas, hl_figure_unit_label(map->figure), &style));
+    double right = BARS_GAP + BARS + LEGEND_GAP + legend;
     double room  = hl_figure_inner_width(map->figure) - left - right;
     double width = fmin(room, CELL_MOST * (double)map->n_layers);
     double cell  = width / (double)map->n_layers;

@@ -285,11 +285,24 @@ static void draw_panel(const token_panel *panel)
 
 /* --------------------------------------------------------------------- the figure */
 
+enum { MOST_TICKS = 16 };
+
+/* A colour bar whose ticks need not be even. */
+typedef struct bar {
+    const char *name;
+    hl_map      map;
+    int         n_ticks;
+    double      shares[MOST_TICKS]; /* rising */
+    char        labels[MOST_TICKS][HL_NUMBER_BYTES];
+} bar;
+
 typedef struct token_figure {
     hl_figure            figure;
     const hl_token_view *view;
     hl_token_figure      options;
     hl_axis              entropy;
+    bar                  bars[2];    /* of attention, of entropies */
+    double               bars_width; /* of the wider bar, so that their names are in line */
     hl_token_cells       whole;
     hl_token_cells       zoomed; /* .n is 0: nothing is */
     hl_token_cells      *insets; /* (n_insets) */
@@ -303,6 +316,36 @@ typedef struct token_figure {
 } token_figure;
 
 /* --------------------------------------------------------------------------- numbers */
+
+static void make_bars(token_figure *f)
+{
+    static const double root[]    = { 0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0 };
+    static const double linear[]  = { 0.0, 0.2, 0.4, 0.6, 0.8, 1.0 };
+    bool                is_root   = f->options.scale == HL_ATTENTION_ROOT;
+    hl_text_style       style     = hl_figure_small(&f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double              widest    = 0.0;
+    bar                *attention = &f->bars[0], *entropy = &f->bars[1];
+
+    *attention = (bar){ .name    = "Attention",
+                        .map     = hl_figure_blues(&f->figure),
+                        .n_ticks = is_root ? 7 : 6 };
+    for (int i = 0; i < attention->n_ticks; i++) {
+        double value         = is_root ? root[i] : linear[i];
+        attention->shares[i] = hl_attention_share(f->options.scale, value);
+        snprintf(attention->labels[i], sizeof attention->labels[i], "%g", value);
+    }
+    *entropy = (bar){ .name = "Row entropy (nats)", .map = HL_MAP_DIFFERENCE };
+    for (int64_t i = 0; i <= f->entropy.n_steps && entropy->n_ticks < MOST_TICKS; i++) {
+        double value                      = hl_axis_tick(&f->entropy, i);
+        entropy->shares[entropy->n_ticks] = hl_axis_share(&f->entropy, value);
+        hl_axis_label(entropy->labels[entropy->n_ticks++], &f->entropy, value);
+    }
+    for (const bar *b = attention; b <= entropy; b++) {
+        for (int i = 0; i < b->n_ticks; i++)
+            widest = fmax(widest, hl_canvas_text_width(f->figure.canvas, b->labels[i], &style));
+    }
+    f->bars_width = BAR_LABELS + widest + 5.0 + HL_TEXT_NORMAL;
+}
 
 static hl_status make_cells(token_figure *f)
 {
@@ -319,67 +362,11 @@ static hl_status make_cells(token_figure *f)
                                    MOST_INSET_CELLS));
     double top = hl_token_view_top(view);
     f->entropy = hl_axis_around(0.0, isnan(top) ? 1.0 : fmax(top, 0.5), 4);
+    make_bars(f);
     return HL_OK;
 }
 
 /* ----------------------------------------------------------------------- colour bars */
-
-enum { MOST_TICKS = 16 };
-
-/* A colour bar whose ticks need not be even. */
-typedef struct bar {
-    const char *name;
-    hl_map      map;
-    int         n_ticks;
-    double      shares[MOST_TICKS]; /* rising */
-    char        labels[MOST_TICKS][HL_NUMBER_BYTES];
-} bar;
-
-static bar attention_bar(const token_figure *f)
-{
-    static const double root[]   = { 0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0 };
-    static const double linear[] = { 0.0, 0.2, 0.4, 0.6, 0.8, 1.0 };
-    bool                is_root  = f->options.scale == HL_ATTENTION_ROOT;
-    bar out = { "Attention", hl_figure_blues(&f->figure), is_root ? 7 : 6, { 0 }, { { 0 } } };
-
-    for (int i = 0; i < out.n_ticks; i++) {
-        double value  = is_root ? root[i] : linear[i];
-        out.shares[i] = hl_attention_share(f->options.scale, value);
-        snprintf(out.labels[i], sizeof out.labels[i], "%g", value);
-    }
-    return out;
-}
-
-static bar entropy_bar(const token_figure *f)
-{
-    bar out = { "Row entropy (nats)", HL_MAP_DIFFERENCE, 0, { 0 }, { { 0 } } };
-
-    for (int64_t i = 0; i <= f->entropy.n_steps && out.n_ticks < MOST_TICKS; i++) {
-        double value            = hl_axis_tick(&f->entropy, i);
-        out.shares[out.n_ticks] = hl_axis_share(&f->entropy, value);
-        hl_axis_label(out.labels[out.n_ticks++], &f->entropy, value);
-    }
-    return out;
-}
-
-static double widest_label(const token_figure *f, const bar *b)
-{
-    hl_text_style style  = hl_figure_small(&f->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double        widest = 0.0;
-
-    for (int i = 0; i < b->n_ticks; i++)
-        widest = fmax(widest, hl_canvas_text_width(f->figure.canvas, b->labels[i], &style));
-    return widest;
-}
-
-/* As wide as the wider bar, so that their names are in line. */
-static double bars_width(const token_figure *f)
-{
-    bar attention = attention_bar(f), entropy = entropy_bar(f);
-
-    return BAR_LABELS + fmax(widest_label(f, &attention), widest_label(f, &entropy)) + 5.0 +
-           HL_TEXT_NORMAL;
-}
 
 static void draw_bar(token_figure *f, hl_box box, const bar *b)
 {
@@ -393,19 +380,18 @@ static void draw_bar(token_figure *f, hl_box box, const bar *b)
         last = y;
         hl_figure_bar_tick(&f->figure, box, b->shares[i], b->labels[i]);
     }
-    hl_figure_bar_name(&f->figure, box, bars_width(f), b->name);
+    hl_figure_bar_name(&f->figure, box, f->bars_width, b->name);
 }
 
 static void draw_bars(token_figure *f)
 {
-    bar    attention = attention_bar(f), entropy = entropy_bar(f);
     hl_box map    = f->main.box;
     double x      = map.x + map.width + STRIP_GAP + STRIP + LEGEND_GAP;
     double height = fmin(fmax(map.height, BARS_LEAST), BARS_MOST);
     double each   = (height - BAR_GAP) / 2.0;
 
-    draw_bar(f, (hl_box){ x, map.y, 0.0, each }, &attention);
-    draw_bar(f, (hl_box){ x, map.y + each + BAR_GAP, 0.0, each }, &entropy);
+    draw_bar(f, (hl_box){ x, map.y, 0.0, each }, &f->bars[0]);
+    draw_bar(f, (hl_box){ x, map.y + each + BAR_GAP, 0.0, each }, &f->bars[1]);
 }
 
 /* ---------------------------------------------------------------------------- layout */
@@ -446,7 +432,7 @@ static double side_of_labelled(double *labels, const token_panel *panel, double 
 static double lay_out_main(token_figure *f)
 {
     double inner  = hl_figure_inner_width(&f->figure);
-    double beside = STRIP_GAP + STRIP + LEGEND_GAP + bars_width(f);
+    double beside = STRIP_GAP + STRIP + LEGEND_GAP + f->bars_width;
 
     f->main       = panel_of(f, &f->whole, STRIP);
     double room   = inner - NAME_ROOM - beside;

@@ -31,19 +31,6 @@ static int picked_of(hl_map map, double share)
     return picked[map][lround(fmin(fmax(share, 0.0), 1.0) * (N_PICKED - 1))];
 }
 
-/* 16 + 36 red + 6 green + blue, and 24 greys behind the cube. */
-static hl_colour colour_of_256(int index)
-{
-    static const uint8_t levels[] = { 0, 95, 135, 175, 215, 255 };
-
-    if (index >= 232) {
-        uint8_t grey = (uint8_t)(8 + 10 * (index - 232));
-        return (hl_colour){ grey, grey, grey };
-    }
-    return (hl_colour){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
-                        levels[(index - 16) % 6] };
-}
-
 static int put_colour(char *out, size_t n_bytes, hl_depth depth, int kind, hl_map map, double share)
 {
     hl_colour colour = hl_map_colour(map, share);
@@ -56,11 +43,21 @@ static int put_colour(char *out, size_t n_bytes, hl_depth depth, int kind, hl_ma
 
 const char *hl_terminal_cell(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map map, double share)
 {
+    static const uint8_t levels[] = { 0, 95, 135, 175, 215, 255 };
+
     out[0] = '\0';
     if (depth == HL_DEPTH_NONE)
         return out;
-    hl_colour seen =
-        depth == HL_DEPTH_TRUE ? hl_map_colour(map, share) : colour_of_256(picked_of(map, share));
+    hl_colour seen  = hl_map_colour(map, share);
+    int       index = picked_of(map, share);
+    /* What the terminal shows: 16 + 36 red + 6 green + blue, and 24 greys behind the cube. */
+    if (depth != HL_DEPTH_TRUE && index >= 232) {
+        uint8_t grey = (uint8_t)(8 + 10 * (index - 232));
+        seen         = (hl_colour){ grey, grey, grey };
+    } else if (depth != HL_DEPTH_TRUE) {
+        seen = (hl_colour){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
+                            levels[(index - 16) % 6] };
+    }
     /* 16 and 231 are the black and the white of the cube: themes leave them alone. */
     int used = snprintf(out, HL_ESCAPE_BYTES, "\033[38;5;%dm", hl_colour_is_light(seen) ? 16 : 231);
     put_colour(out + used, HL_ESCAPE_BYTES - (size_t)used, depth, 48, map, share);

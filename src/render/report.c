@@ -100,14 +100,6 @@ json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, co
     return packed(out, "u8", bytes, 1, n_dims, shape);
 }
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits = 0;
-
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* Floats of four bytes or of two, little endian whatever the machine is. */
 static json_t *floats(hl_report_out *out, const char *dtype, size_t size, const double *values,
                       int n_dims, const int64_t *shape)
@@ -118,7 +110,11 @@ static json_t *floats(hl_report_out *out, const char *dtype, size_t size, const 
     if (!hl_report_check(out, hl_alloc((void **)&bytes, (size_t)n, size)))
         return NULL;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = size == 4 ? bits_of((float)values[i]) : hl_f32_to_f16((float)values[i]);
+        float    narrow = (float)values[i];
+        uint32_t bits   = hl_f32_to_f16(narrow);
+
+        if (size == 4)
+            memcpy(&bits, &narrow, sizeof bits);
         for (size_t part = 0; part < size; part++)
             bytes[(size_t)i * size + part] = (uint8_t)(bits >> 8 * part);
     }

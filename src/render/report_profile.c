@@ -17,16 +17,6 @@
 
 /* ---------------------------------------------------------------------- diagnoses */
 
-/* "entropy-collapse" to "Entropy collapse"; returns `out`. */
-static const char *title_of(char out[64], const char *name)
-{
-    snprintf(out, 64, "%s", name);
-    for (char *at = out; *at != '\0'; at++)
-        *at = *at == '-' ? ' ' : *at;
-    out[0] = (char)toupper((unsigned char)out[0]);
-    return out;
-}
-
 /* What was found is serious if the model suffers from it; the rest says what can be removed. */
 static const char *severity_of(const hl_diagnosis *item)
 {
@@ -71,20 +61,24 @@ static json_t *found_layers_json(const hl_diagnosis *item, int64_t n_layers)
 
 static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
 {
-    char title[64];
+    char title[64]; /* "entropy-collapse" becomes "Entropy collapse" */
 
+    snprintf(title, sizeof title, "%s", item->name);
+    for (char *at = title; *at != '\0'; at++)
+        *at = *at == '-' ? ' ' : *at;
+    title[0] = (char)toupper((unsigned char)title[0]);
     return json_pack(
         "{s:o, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
         "s:o}",
-        "name", hl_report_text(item->name), "title", hl_report_text(title_of(title, item->name)),
-        "verdict", hl_verdict_name(item->verdict), "fired", item->verdict == HL_VERDICT_FOUND,
-        "ran", item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity",
-        severity_of(item), "finding", hl_report_text(item->finding), "rule",
-        hl_report_text(item->rule), "value", hl_json_number(item->value), "threshold",
-        hl_json_number(item->threshold), "evidence", hl_report_text(item->evidence), "source",
-        hl_report_text(item->source), "counter", hl_report_text(item->against), "mitigation",
-        hl_report_text(item->mitigation), "measure", hl_report_text(item->measure), "heads",
-        heads_json(item), "layers", found_layers_json(item, n_layers));
+        "name", hl_report_text(item->name), "title", hl_report_text(title), "verdict",
+        hl_verdict_name(item->verdict), "fired", item->verdict == HL_VERDICT_FOUND, "ran",
+        item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity", severity_of(item),
+        "finding", hl_report_text(item->finding), "rule", hl_report_text(item->rule), "value",
+        hl_json_number(item->value), "threshold", hl_json_number(item->threshold), "evidence",
+        hl_report_text(item->evidence), "source", hl_report_text(item->source), "counter",
+        hl_report_text(item->against), "mitigation", hl_report_text(item->mitigation), "measure",
+        hl_report_text(item->measure), "heads", heads_json(item), "layers",
+        found_layers_json(item, n_layers));
 }
 
 static json_t *diagnoses_json(hl_report_out *out, const hl_profile *profile, const hl_trace *trace)
@@ -106,7 +100,7 @@ enum { N_TWINS = 3 };
 /* Numbers with one value a head, patterns without key 0; BROKEN and BINNED have their own sources. */
 enum { BROKEN = HL_FROM_OUTPUT + 1, BINNED };
 
-static const struct mean {
+static const struct {
     const char *key;
     int         from; /* hl_number_from, or one of these */
     int         which;
@@ -143,16 +137,6 @@ static double binned_mean(const int64_t *counts)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-static double value_of(const struct mean *mean, const hl_profile *profile, int64_t layer,
-                       int64_t head)
-{
-    if (mean->from == BROKEN)
-        return (double)hl_profile_broken(profile, layer, head);
-    if (mean->from == BINNED)
-        return binned_mean(hl_profile_histogram(profile, layer, head, (hl_histogram)mean->which));
-    return hl_head_number(profile, layer, head, (hl_number_from)mean->from, mean->which);
-}
-
 /* (n_layers, n_heads, n_last) numbers, NaN for heads that a layer lacks; NULL after a failure. */
 static double *new_grid(hl_report_out *out, const hl_profile *profile, int64_t n_last)
 {
@@ -176,7 +160,17 @@ static json_t *means_json(hl_report_out *out, const hl_profile *profile)
 
     for (size_t i = 0; grid != NULL && i < sizeof means / sizeof *means; i++) {
         HL_EACH_HEAD(profile, layer, head)
-        grid[layer * shape[1] + head] = value_of(&means[i], profile, layer, head);
+        {
+            int64_t place = layer * shape[1] + head;
+            if (means[i].from == BROKEN)
+                grid[place] = (double)hl_profile_broken(profile, layer, head);
+            else if (means[i].from == BINNED)
+                grid[place] = binned_mean(
+                    hl_profile_histogram(profile, layer, head, (hl_histogram)means[i].which));
+            else
+                grid[place] = hl_head_number(profile, layer, head, (hl_number_from)means[i].from,
+                                             means[i].which);
+        }
         hl_json_put(&all, means[i].key, hl_report_f32(out, grid, 2, shape));
     }
     return all;
