@@ -188,7 +188,7 @@ static hl_status draw(const compare_command *command, const compared sides[2],
     hl_draw_options how = command->drawing.how;
 
     for (int i = 0; i < 2; i++) {
-        snprintf(titles[i], sizeof titles[i], "%c: %s", i == 0 ? 'A' : 'B',
+        snprintf(titles[i], sizeof titles[i], "%c: %.127s", i == 0 ? 'A' : 'B',
                  hl_base_name(command->paths.items[i]));
         both[i] = (hl_compared){ titles[i], sides[i].profile, sides[i].patterns };
     }

@@ -119,12 +119,6 @@ static int check_output(const char *path)
 
 /* -------------------------------------------------------------------------- work */
 
-static hl_status show_progress(void *progress, const hl_measure_progress *seen)
-{
-    hl_progress_update(progress, seen->share, seen->n_tokens);
-    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
-}
-
 static hl_status open_work(measure_work *work)
 {
     const measure_request *request    = work->request;
@@ -167,7 +161,7 @@ static hl_status run(measure_work *work)
     options.seed       = request->common.seed;
     options.state_path = work->state_path;
     options.n_threads  = request->common.n_threads;
-    options.progress   = show_progress;
+    options.progress   = hl_progress_measured;
     options.context    = &work->progress;
     if (work->n_ranks > 1) {
         options.windows.part    = work->rank;

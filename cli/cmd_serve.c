@@ -141,11 +141,7 @@ static int open_model(serving *s)
 
     HL_CALL("serve", hl_model_options_open(&s->model, path, &request->gates, "serve",
                                            request->common.quiet));
-    const hl_model_info *info = hl_model_get_info(s->model);
-    if (info->is_encoder)
-        return hl_give_up(HL_EXIT_INPUT, "serve",
-                          "%s is an encoder (%s): it sees whole texts and writes none", path,
-                          info->family);
+    HL_PASS(hl_model_must_write(s->model, path, "serve"));
     return hl_tokenizer_needed(&s->tokenizer, s->model, request->tokenizer_path, "serve");
 }
 

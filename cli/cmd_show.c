@@ -257,11 +257,9 @@ static hl_status screen_fill(screen *s, const show_request *request)
 static void print_heading(const show_request *request, const hl_colours *colours)
 {
     const hl_profile *profile = request->profile;
-    const char       *slash   = strrchr(request->path, '/');
-    const char       *name    = slash != NULL ? slash + 1 : request->path;
     const char       *context = hl_profile_setting(profile, "context");
 
-    printf("%s%s%s\n", colours->bold, hl_shown(name), colours->plain);
+    printf("%s%s%s\n", colours->bold, hl_shown(hl_base_name(request->path)), colours->plain);
     printf("layers x heads: %lld x %lld; context %s; %lld tokens in %lld windows\n\n",
            (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
            context != NULL ? hl_shown(context) : "unknown", (long long)hl_profile_n_tokens(profile),

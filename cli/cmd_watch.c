@@ -67,7 +67,6 @@ typedef struct watch_request {
 
 typedef struct watch_work {
     const watch_request *request;
-    const char          *folder;
     hl_series           *series;
     seen_list            seen;
     int64_t              n_shown;
@@ -660,12 +659,6 @@ static hl_status report_failure(watch_work *work, const hl_checkpoint *checkpoin
                                           "problem", problem));
 }
 
-static hl_status show_progress(void *context, const hl_measure_progress *progress)
-{
-    hl_progress_update(context, progress->share, progress->n_tokens);
-    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
-}
-
 static hl_status measure_text(hl_profile **out, const hl_model *model,
                               const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                               const watch_request *request)
@@ -676,7 +669,7 @@ static hl_status measure_text(hl_profile **out, const hl_model *model,
                                    .nll       = request->nll,
                                    .no_probe  = true,
                                    .n_threads = request->common.n_threads,
-                                   .progress  = show_progress,
+                                   .progress  = hl_progress_measured,
                                    .context   = &progress };
 
     hl_progress_start(&progress, stderr, "measuring", request->common.quiet);
@@ -746,7 +739,7 @@ static hl_status look(watch_work *work)
 {
     HL_HELD(hl_checkpoints_free) hl_checkpoints *found = NULL;
 
-    HL_NEED(hl_checkpoints_list(&found, work->folder));
+    HL_NEED(hl_checkpoints_list(&found, work->request->arguments.items[0]));
     mention_unnumbered(work, found);
     for (int64_t i = 0; i < found->count && !is_over(work); i++) {
         seen_checkpoint *seen = see(&work->seen, &found->items[i]);
@@ -815,7 +808,7 @@ int hl_command_watch(int argc, char **argv)
                               .settle          = -1.0 };
 
     HL_PASS(parse_request(&request, argc, argv));
-    watch_work work = { .request = &request, .folder = request.arguments.items[0] };
+    watch_work work = { .request = &request };
     hl_draw_listen("watch");
     hl_stop_watch();
     int code = exit_code(&work, watch(&work));

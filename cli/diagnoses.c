@@ -207,10 +207,9 @@ static const hl_verdict order[] = { HL_VERDICT_FOUND, HL_VERDICT_NOT_FOUND, HL_V
 
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
 {
-    hl_colours  colours = hl_terminal_colours(stdout);
-    const char *slash   = strrchr(path, '/');
+    hl_colours colours = hl_terminal_colours(stdout);
 
-    print_summary(found, slash != NULL ? slash + 1 : path);
+    print_summary(found, hl_base_name(path));
     for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
         for (int i = 0; i < HL_N_DIAGNOSES; i++) {
             if (found->items[i].verdict != order[group])

@@ -174,6 +174,12 @@ void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens)
     progress->is_shown = true;
 }
 
+hl_status hl_progress_measured(void *progress, const hl_measure_progress *seen)
+{
+    hl_progress_update(progress, seen->share, seen->n_tokens);
+    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
+}
+
 void hl_progress_end(hl_progress *progress)
 {
     if (progress->stream == NULL || !progress->is_shown)

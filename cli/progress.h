@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "headlight.h"
+
 typedef struct hl_progress {
     FILE       *stream; /* NULL: nobody watches */
     const char *what;   /* borrowed */
@@ -34,6 +36,9 @@ void hl_progress_start(hl_progress *progress, FILE *stream, const char *what, bo
 void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens);
 /* Removes the line.  An update brings it back. */
 void hl_progress_end(hl_progress *progress);
+
+/* For hl_measure_options, with a hl_progress as context: HL_CANCELLED after Ctrl-C. */
+hl_status hl_progress_measured(void *progress, const hl_measure_progress *seen);
 
 /* What the line says. */
 typedef struct hl_progress_view {

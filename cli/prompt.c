@@ -157,11 +157,8 @@ int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     HL_CALL(source->command, hl_model_options_open(&out->model, source->model, &source->gates,
                                                    source->command, source->quiet));
-    const hl_model_info *info = hl_model_get_info(out->model);
-    if (source->writes && info->is_encoder)
-        return hl_give_up(HL_EXIT_INPUT, source->command,
-                          "%s is an encoder (%s): it sees whole texts and writes none",
-                          source->model, info->family);
+    if (source->writes)
+        HL_PASS(hl_model_must_write(out->model, source->model, source->command));
     HL_PASS(open_tokenizer(out, source));
     HL_PASS(read_text(out, source));
     return source->ids ? parse_ids(out, source) : encode(out, source);

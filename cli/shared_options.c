@@ -124,6 +124,17 @@ hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_
     return hl_gate_options_apply(*out, gates, command, quiet);
 }
 
+int hl_model_must_write(const hl_model *model, const char *path, const char *command)
+{
+    const hl_model_info *info = hl_model_get_info(model);
+
+    if (!info->is_encoder)
+        return HL_EXIT_OK;
+    return hl_give_up(HL_EXIT_INPUT, command,
+                      "%s is an encoder (%s): it sees whole texts and writes none", path,
+                      info->family);
+}
+
 hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked)
 {
     return hl_tokenizer_open(out, asked != NULL ? asked : hl_model_get_info(model)->tokenizer_path);

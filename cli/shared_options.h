@@ -110,6 +110,8 @@ bool hl_gate_options_given(const hl_gate_arguments *arguments);
 /* Opens a model, and sets its gates as above. */
 hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_arguments *gates,
                                 const char *command, bool quiet);
+/* HL_EXIT_OK if the model can go on with a text; encoders cannot. */
+int hl_model_must_write(const hl_model *model, const char *path, const char *command);
 /* The tokenizer of --tokenizer; where that is NULL, the model's own. */
 hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked);
 /* The same for commands that cannot do without: an exit status, and where the model has none a

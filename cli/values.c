@@ -168,7 +168,7 @@ const char *hl_head_label(char out[HL_HEAD_LABEL_BYTES], int64_t layer, int64_t 
 
 const char *hl_base_name(const char *path)
 {
-    static char names[N_TURNS][128];
+    static char names[N_TURNS][256];
     static int  next;
     char       *out = names[next++ % N_TURNS];
     size_t      end = strlen(path);
