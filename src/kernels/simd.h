@@ -22,14 +22,22 @@
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
-#define VL           16
-#define TILE_ROWS    8
-#define TILE_VECTORS 2
+typedef __m512 x86_floats;
+#define X86(name)      _mm512_##name
+#define LOAD_HALVES(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define LOAD_BYTES(p)  _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define VL             16
+#define TILE_ROWS      8
+#define TILE_VECTORS   2
 #elif defined(__AVX2__)
 #include <immintrin.h>
-#define VL           8
-#define TILE_ROWS    6
-#define TILE_VECTORS 2
+typedef __m256 x86_floats;
+#define X86(name)      _mm256_##name
+#define LOAD_HALVES(p) _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define LOAD_BYTES(p)  _mm_loadl_epi64((const __m128i *)(const void *)(p))
+#define VL             8
+#define TILE_ROWS      6
+#define TILE_VECTORS   2
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
 #define VL           4
@@ -113,12 +121,8 @@ HL_INLINE bool vi_any(vi mask)
 
 HL_INLINE vf vf_load_bf16(const uint16_t *p)
 {
-#if defined(__AVX512F__)
-    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
-#elif defined(__AVX2__)
-    __m128i half = _mm_loadu_si128((const __m128i *)(const void *)p);
-    return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16);
+#ifdef __AVX2__
+    return (vf)X86(slli_epi32)(X86(cvtepu16_epi32)(LOAD_HALVES(p)), 16);
 #else
     return (vf)vshll_n_u16(vld1_u16(p), 16);
 #endif
@@ -170,90 +174,41 @@ HL_INLINE void vf_transpose(vf *rows)
  * and vf_pick are yes there, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
  * four halves of a word as floats. */
 
-#if defined(__AVX512F__)
+#ifdef __AVX2__ /* AVX-512's intrinsics have the same names but for the width */
 
 HL_INLINE vf vf_fma(vf a, vf b, vf c)
 {
-    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+    return (vf)X86(fmadd_ps)((x86_floats)a, (x86_floats)b, (x86_floats)c);
 }
 HL_INLINE vf vf_max(vf a, vf b)
 {
-    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+    return (vf)X86(max_ps)((x86_floats)a, (x86_floats)b);
 }
 
 HL_INLINE vf vf_load_f16(const uint16_t *p)
 {
-    return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    return (vf)X86(cvtph_ps)(LOAD_HALVES(p));
 }
 
 HL_INLINE void vf_store_f16(uint16_t *p, vf a)
 {
-    _mm256_storeu_si256((__m256i *)(void *)p,
-                        _mm512_cvtps_ph((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    vh half = (vh)X86(cvtps_ph)((x86_floats)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    memcpy(p, &half, sizeof half);
+}
+
+HL_INLINE void store_f16x4(float out[4], uint64_t halves)
+{
+    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
 }
 
 HL_INLINE vi vi_load_u8(const uint8_t *p)
 {
-    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    return (vi)X86(cvtepu8_epi32)(LOAD_BYTES(p));
 }
 
 HL_INLINE vi vi_load_s8(const uint8_t *p)
 {
-    return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-typedef __mmask16 vm;
-
-HL_INLINE vm vm_greater(vf a, vf b)
-{
-    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
-}
-
-HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
-{
-    return (vi)_mm512_mask_mov_epi32((__m512i)no, mask, (__m512i)yes);
-}
-
-HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
-{
-    return (vi)_mm512_mask_set1_epi32((__m512i)no, mask, yes);
-}
-
-HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
-{
-    return (vf)_mm512_mask_mov_ps((__m512)no, mask, (__m512)yes);
-}
-
-#elif defined(__AVX2__)
-
-HL_INLINE vf vf_fma(vf a, vf b, vf c)
-{
-    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-}
-HL_INLINE vf vf_max(vf a, vf b)
-{
-    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
-}
-
-HL_INLINE vf vf_load_f16(const uint16_t *p)
-{
-    return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-
-HL_INLINE void vf_store_f16(uint16_t *p, vf a)
-{
-    _mm_storeu_si128((__m128i *)(void *)p,
-                     _mm256_cvtps_ph((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
-
-HL_INLINE vi vi_load_u8(const uint8_t *p)
-{
-    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-}
-
-HL_INLINE vi vi_load_s8(const uint8_t *p)
-{
-    return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    return (vi)X86(cvtepi8_epi32)(LOAD_BYTES(p));
 }
 
 #else /* NEON */
@@ -293,18 +248,39 @@ HL_INLINE vi vi_load_s8(const uint8_t *p)
     return vmovl_s16(vget_low_s16(vmovl_s8(bytes)));
 }
 
-#endif
-
 HL_INLINE void store_f16x4(float out[4], uint64_t halves)
 {
-#ifdef __AVX2__
-    _mm_storeu_ps(out, _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves)));
-#else
     vst1q_f32(out, vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(halves))));
-#endif
 }
 
-#ifndef __AVX512F__
+#endif
+
+#ifdef __AVX512F__
+
+typedef __mmask16 vm;
+
+HL_INLINE vm vm_greater(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+}
+
+HL_INLINE vi vi_pick(vm mask, vi yes, vi no)
+{
+    return (vi)_mm512_mask_mov_epi32((__m512i)no, mask, (__m512i)yes);
+}
+
+HL_INLINE vi vi_pick_number(vm mask, int32_t yes, vi no)
+{
+    return (vi)_mm512_mask_set1_epi32((__m512i)no, mask, yes);
+}
+
+HL_INLINE vf vf_pick(vm mask, vf yes, vf no)
+{
+    return (vf)_mm512_mask_mov_ps((__m512)no, mask, (__m512)yes);
+}
+
+#else
+
 typedef vi vm;
 
 HL_INLINE vm vm_greater(vf a, vf b)
