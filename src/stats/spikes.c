@@ -38,10 +38,11 @@ struct hl_spikes {
     double  *work;    /* (n_values, at least HL_SPIKE_MAX_ROWS) */
 };
 
+HL_CLOSES(hl_spikes_free, hl_spikes)
+
 hl_status hl_spikes_new(hl_spikes **out, int64_t n_values, int64_t n_back)
 {
-    hl_status  status = HL_OK;
-    hl_spikes *spikes = NULL;
+    HL_CLOSED(hl_spikes_free) hl_spikes *spikes = NULL;
 
     *out = NULL;
     if (n_values < 1 || n_back < 0 || n_back > MAX_BACK)
@@ -50,20 +51,16 @@ hl_status hl_spikes_new(hl_spikes **out, int64_t n_values, int64_t n_back)
                        "and 0 to %d",
                        (long long)n_values, (long long)n_back, MAX_BACK);
     size_t n = (size_t)n_values;
-    HL_TRY(HL_ALLOC_ZEROED(&spikes, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&spikes, 1));
     spikes->n_values = n_values;
     spikes->n_back   = n_back;
-    HL_TRY(hl_alloc((void **)&spikes->learned, HL_SPIKE_MAX_ROWS, n * sizeof(float)));
-    HL_TRY(HL_ALLOC(&spikes->state, n + 1));
-    HL_TRY(hl_alloc((void **)&spikes->saved, (size_t)n_back, (n + 1) * sizeof *spikes->saved));
-    HL_TRY(HL_ALLOC(&spikes->z, n));
-    HL_TRY(HL_ALLOC(&spikes->work, n > HL_SPIKE_MAX_ROWS ? n : HL_SPIKE_MAX_ROWS));
-    *out   = spikes;
-    spikes = NULL;
-
-done:
-    hl_spikes_free(spikes);
-    return status;
+    HL_NEED(hl_alloc((void **)&spikes->learned, HL_SPIKE_MAX_ROWS, n * sizeof(float)));
+    HL_NEED(HL_ALLOC(&spikes->state, n + 1));
+    HL_NEED(hl_alloc((void **)&spikes->saved, (size_t)n_back, (n + 1) * sizeof *spikes->saved));
+    HL_NEED(HL_ALLOC(&spikes->z, n));
+    HL_NEED(HL_ALLOC(&spikes->work, n > HL_SPIKE_MAX_ROWS ? n : HL_SPIKE_MAX_ROWS));
+    *out = hl_taken(&spikes);
+    return HL_OK;
 }
 
 void hl_spikes_free(hl_spikes *spikes)
