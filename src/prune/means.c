@@ -167,11 +167,6 @@ enum { N_ROLES = 4 };
 static const hl_role roles[N_ROLES] = { HL_ROLE_ATTN_Q, HL_ROLE_ATTN_K, HL_ROLE_ATTN_V,
                                         HL_ROLE_ATTN_O };
 
-struct hl_new_biases {
-    hl_tensor *tensors; /* (n) names and data are ours */
-    size_t     n;
-};
-
 static bool is_listed(const char *const *names, size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++) {
@@ -212,10 +207,9 @@ static hl_status name_bias(char **out, const char *weight)
 
     if (stem > 7 && strcmp(weight + stem - 7, ".weight") == 0)
         stem -= 7;
-    hl_status status = HL_ALLOC(out, room);
-    if (status == HL_OK)
-        snprintf(*out, room, "%.*s.bias", (int)stem, weight);
-    return status;
+    HL_NEED(HL_ALLOC(out, room));
+    snprintf(*out, room, "%.*s.bias", (int)stem, weight);
+    return HL_OK;
 }
 
 static int64_t length_of(const hl_config *config, const hl_layer_plan *plan, hl_role role)
@@ -242,45 +236,26 @@ static hl_status add_bias(hl_new_biases *biases, const hl_model *model, const hl
         HL_NEED(hl_dtype_from_f32(data, tensor.dtype, plan->bias, (size_t)length));
     HL_NEED(name_bias(&name, param->weight.tensor->name));
     tensor.name                  = name;
-    tensor.data                  = data;
+    tensor.data                  = hl_taken(&data);
     biases->tensors[biases->n++] = tensor;
-    data                         = NULL;
     return HL_OK;
 }
 
-hl_status hl_new_biases_new(hl_new_biases **out, const hl_model *model, const hl_head_plan *plan)
+hl_status hl_new_biases_make(hl_new_biases *out, const hl_model *model, const hl_head_plan *plan)
 {
-    HL_CLOSED(hl_new_biases_free) hl_new_biases *biases = NULL;
     int64_t n_layers = hl_head_plan_adds_biases(plan, model->config) ? plan->n_layers : 0;
 
-    *out = NULL;
-    HL_NEED(HL_ALLOC_ZEROED(&biases, 1));
-    HL_NEED(HL_ALLOC_ZEROED(&biases->tensors, (size_t)n_layers * N_ROLES));
+    HL_NEED(HL_ALLOC_ZEROED(&out->tensors, (size_t)n_layers * N_ROLES));
     for (int64_t i = 0; i < n_layers * N_ROLES; i++)
-        HL_NEED(
-            add_bias(biases, model, &plan->layers[i / N_ROLES], i / N_ROLES, roles[i % N_ROLES]));
-    *out = hl_taken(&biases);
+        HL_NEED(add_bias(out, model, &plan->layers[i / N_ROLES], i / N_ROLES, roles[i % N_ROLES]));
     return HL_OK;
 }
 
 void hl_new_biases_free(hl_new_biases *biases)
 {
-    if (biases == NULL)
-        return;
     for (size_t i = 0; i < biases->n; i++) {
         hl_free((void *)biases->tensors[i].name);
         hl_free((void *)biases->tensors[i].data);
     }
     hl_free(biases->tensors);
-    hl_free(biases);
-}
-
-size_t hl_new_biases_count(const hl_new_biases *biases)
-{
-    return biases->n;
-}
-
-const hl_tensor *hl_new_biases_at(const hl_new_biases *biases, size_t index)
-{
-    return &biases->tensors[index];
 }

@@ -25,14 +25,15 @@ hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const fl
  * not. */
 hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form);
 
-typedef struct hl_new_biases hl_new_biases;
+typedef struct hl_new_biases {
+    hl_tensor *tensors; /* (n) names and data are ours */
+    size_t     n;
+} hl_new_biases;
 
 /* Of a Hugging Face folder, all layers, sizes by the plan, whose own biases must be of all
- * layers; borrows both.  None where the model has biases already. */
-hl_status hl_new_biases_new(hl_new_biases **out, const hl_model *model, const hl_head_plan *plan);
+ * layers; *out begins as zeros and is released in any case.  None where the model has biases
+ * already. */
+hl_status hl_new_biases_make(hl_new_biases *out, const hl_model *model, const hl_head_plan *plan);
 void      hl_new_biases_free(hl_new_biases *biases);
-HL_CLOSES(hl_new_biases_free, hl_new_biases)
-size_t           hl_new_biases_count(const hl_new_biases *biases);
-const hl_tensor *hl_new_biases_at(const hl_new_biases *biases, size_t index);
 
 #endif

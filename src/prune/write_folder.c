@@ -350,13 +350,13 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
                                const hl_head_plan *plan)
 {
     HL_CLOSED(free_slices) slice_list                           *slices = NULL;
-    HL_CLOSED(hl_new_biases_free) hl_new_biases                 *biases = NULL;
+    HL_SCOPED(hl_new_biases_free) hl_new_biases                  biases = { 0 };
     HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
     HL_FREED char                                               *path   = NULL;
     HL_FREED char                                               *heads  = NULL;
 
     HL_NEED(make_slices(&slices, model, plan));
-    HL_NEED(hl_new_biases_new(&biases, model, plan));
+    HL_NEED(hl_new_biases_make(&biases, model, plan));
     HL_NEED(hl_safetensors_writer_new(&writer));
     for (size_t i = 0; i < slices->n_tensors; i++) {
         hl_tensor tensor = *slices->tensors[i];
@@ -364,8 +364,8 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
             tensor.name = hl_compact_tensor_name(model->config, tensor.name);
         hl_safetensors_add(writer, &tensor);
     }
-    for (size_t i = 0; i < hl_new_biases_count(biases); i++)
-        hl_safetensors_add(writer, hl_new_biases_at(biases, i));
+    for (size_t i = 0; i < biases.n; i++)
+        hl_safetensors_add(writer, &biases.tensors[i]);
     HL_NEED(hl_prune_heads_text(&heads, model, plan));
     hl_safetensors_add_metadata(writer, "format", "pt");
     hl_safetensors_add_metadata(writer, "headlight.pruned_heads", heads);
