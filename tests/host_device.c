@@ -15,6 +15,7 @@
 #include "base/threads.h"
 #include "kernels/device.h"
 #include "kernels/kernels.h"
+#include "kernels/likeness.h"
 #include "kernels/linear.h"
 #include "kernels/quant.h"
 
@@ -786,12 +787,6 @@ done:
 
 /* ---------------------------------------------------------------------- sums */
 
-enum { N_BINS = 64 };
-#define FIXED_ONE     0x1p40
-#define UNIT_ONE      0x1p22
-#define SMALL_LIMIT   32.0f
-#define ENTROPY_SLACK 1e-3
-
 /* One head's rows of one run. */
 typedef struct run_rows {
     const float *values[HL_N_QUANTITIES]; /* FAIR is made of ENTROPY */
@@ -823,12 +818,11 @@ static run_rows rows_of(const hl_device_reduce *r, int64_t head, const hl_run *r
 static bool is_small(const hl_device_reduce *r, const run_rows *rows)
 {
     for (int64_t i = 0; i < rows->n; i++) {
-        double entropy = (double)rows->values[HL_Q_ENTROPY][rows->first + i];
-
-        if (!(entropy <= r->log_n[rows->plan + i] + ENTROPY_SLACK))
+        if (!hl_entropy_is_possible(rows->values[HL_Q_ENTROPY][rows->first + i],
+                                    r->log_n[rows->plan + i]))
             return false;
         for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
-            if (!(fabsf(rows->values[quantity][rows->first + i]) < SMALL_LIMIT))
+            if (!hl_is_small(rows->values[quantity][rows->first + i]))
                 return false;
         }
     }
@@ -843,8 +837,8 @@ static void sum_quantity(hl_run_sums *out, const hl_device_reduce *r, const run_
 
         if (quantity == HL_Q_FAIR)
             value *= r->inverse[rows->plan + i];
-        out->sum[quantity] += llrint(value * FIXED_ONE);
-        out->squares[quantity] += llrint(value * value * FIXED_ONE);
+        out->sum[quantity] += hl_fixed(value);
+        out->squares[quantity] += hl_fixed(value * value);
         out->min[quantity] = fminf(out->min[quantity], (float)value);
         out->max[quantity] = fmaxf(out->max[quantity], (float)value);
     }
@@ -852,12 +846,8 @@ static void sum_quantity(hl_run_sums *out, const hl_device_reduce *r, const run_
 
 static void add_histogram(int64_t *out, const float *values, const double *scale, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        double place = (double)values[i] * (scale != NULL ? scale[i] : 1.0) * N_BINS;
-
-        place = place > 0.0 ? place : 0.0;
-        out[(int)(place < N_BINS - 1 ? place : N_BINS - 1)]++;
-    }
+    for (int64_t i = 0; i < n; i++)
+        out[hl_bin_of((double)values[i] * (scale != NULL ? scale[i] : 1.0))]++;
 }
 
 static void add_histograms(int64_t *out, const hl_device_reduce *r, const run_rows *rows,
@@ -871,18 +861,16 @@ static void add_histograms(int64_t *out, const hl_device_reduce *r, const run_ro
 
     for (int i = 0; i < HL_N_HISTOGRAMS; i++) {
         if ((defined & 1U << (HL_N_QUANTITIES + i)) != 0)
-            add_histogram(out + i * N_BINS, values[i] + rows->first, scales[i], rows->n);
+            add_histogram(out + i * HL_N_BINS, values[i] + rows->first, scales[i], rows->n);
     }
 }
 
 static void add_lookback(int64_t *out, const hl_device_reduce *r, const run_rows *rows)
 {
     for (int64_t i = 0; i < rows->n * r->n_types; i++) {
-        float share = r->rows->segment_mass[rows->first * r->n_types + i];
+        float share = hl_share_of(r->rows->segment_mass[rows->first * r->n_types + i]);
 
-        share = share > 0.0f ? share : 0.0f;
-        share = share < 1.0f ? share : 1.0f;
-        out[i % r->n_types] += llrint((double)share * UNIT_ONE);
+        out[i % r->n_types] += llrint((double)share * HL_UNIT_ONE);
     }
 }
 
@@ -901,7 +889,7 @@ static void reduce_run(const hl_device_reduce *r, int64_t head, int64_t index)
     }
     if (!out->is_small)
         return;
-    add_histograms(r->histogram + head * HL_N_HISTOGRAMS * N_BINS, r, &rows, run->defined);
+    add_histograms(r->histogram + head * HL_N_HISTOGRAMS * HL_N_BINS, r, &rows, run->defined);
     if (r->lookback != NULL)
         add_lookback(r->lookback + (head * r->n_types + run->type) * r->n_types, r, &rows);
 }
@@ -910,7 +898,7 @@ static hl_status host_reduce(hl_device *device, int lane, const hl_device_reduce
 {
     (void)device;
     (void)lane;
-    memset(r->histogram, 0, (size_t)(r->n_heads * HL_N_HISTOGRAMS * N_BINS) * sizeof(int64_t));
+    memset(r->histogram, 0, (size_t)(r->n_heads * HL_N_HISTOGRAMS * HL_N_BINS) * sizeof(int64_t));
     if (r->lookback != NULL)
         memset(r->lookback, 0, (size_t)(r->n_heads * r->n_types * r->n_types) * sizeof(int64_t));
     for (int64_t i = 0; i < r->n_heads * r->n_runs; i++)
@@ -1099,7 +1087,7 @@ static hl_status host_follow(hl_device *device, const hl_device_follow *f)
             continue;
         if (f->influence != NULL)
             f->influence[row] =
-                1.0 - dot(kept, x, f->n) / sqrt(dot(kept, kept, f->n) * dot(x, x, f->n));
+                hl_block_influence(dot(kept, x, f->n), dot(kept, kept, f->n), dot(x, x, f->n));
         memcpy(kept, x, (size_t)f->n * sizeof *kept);
     }
     return HL_OK;
@@ -1107,12 +1095,10 @@ static hl_status host_follow(hl_device *device, const hl_device_follow *f)
 
 /* ------------------------------------------------------------------- kernels */
 
-/* The prepared kernel of a sequence and head: (n, n), the sums of its rows, and of all. */
+/* The prepared kernel of a sequence and head. */
 static double *kernel_of(const hl_device_outputs *o, int64_t sequence, int64_t head)
 {
-    int64_t size = o->kernel_rows * o->kernel_rows + o->kernel_rows + 1;
-
-    return o->kernels + (sequence * o->n_heads + head) * size;
+    return o->kernels + (sequence * o->n_heads + head) * hl_kernel_size(o->kernel_rows);
 }
 
 static const float *z_of(const hl_device_outputs *o, int64_t row, int64_t head)
@@ -1146,27 +1132,6 @@ static int64_t list_rows(int64_t *out, const hl_device_outputs *o, int64_t seque
     return n;
 }
 
-/* NaN in the sum of all tells that a kernel is not finite. */
-static void prepare_kernel(double *kernel, int64_t n)
-{
-    double *sums  = kernel + n * n;
-    double  trace = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        trace += kernel[i * n + i];
-    memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
-            kernel[i * n + j] = i == j || !(trace > 0.0) ? 0.0 : kernel[i * n + j] / trace;
-            sums[i] += kernel[i * n + j];
-        }
-        sums[n] += sums[i];
-    }
-    if (!isfinite(trace) || !isfinite(sums[n]))
-        sums[n] = (double)NAN;
-}
-
 static void write_head(const hl_device_outputs *o, int64_t sequence, int64_t head, int64_t *rows,
                        float *y)
 {
@@ -1188,20 +1153,7 @@ static void write_head(const hl_device_outputs *o, int64_t sequence, int64_t hea
             kernel[j * n + i / step] = product;
         }
     }
-    prepare_kernel(kernel, n);
-}
-
-static double hsic(const double *a, const double *b, int64_t n)
-{
-    double both = 0.0;
-    double rows = 0.0;
-    double all  = a[n * n + n] * b[n * n + n] / (double)((n - 1) * (n - 2));
-
-    for (int64_t i = 0; i < n * n; i++)
-        both += a[i] * b[i];
-    for (int64_t i = 0; i < n; i++)
-        rows += a[n * n + i] * b[n * n + i];
-    return both + all - 2.0 / (double)(n - 2) * rows;
+    hl_kernel_prepare(kernel, kernel, n);
 }
 
 /* Too few rows have no estimate. */
@@ -1213,7 +1165,8 @@ static void compare_heads(const hl_device_outputs *o, int64_t sequence, int64_t 
     for (int64_t a = 0; a < n_heads; a++) {
         for (int64_t b = a; b < n_heads; b++)
             *out++ =
-                n < 3 ? (double)NAN : hsic(kernel_of(o, sequence, a), kernel_of(o, sequence, b), n);
+                n < 3 ? (double)NAN
+                      : hl_kernels_alike(kernel_of(o, sequence, a), kernel_of(o, sequence, b), n);
     }
 }
 
@@ -1243,15 +1196,6 @@ done:
 
 /* ----------------------------------------------------------------- distances */
 
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += fabs((double)a[i] - (double)b[i]);
-    return 0.5 * sum;
-}
-
 static hl_status host_distances(hl_device *device, int lane, const hl_device_distances *d)
 {
     int64_t stride = d->n_patterns * d->n_keys; /* from a head to the next */
@@ -1265,7 +1209,7 @@ static hl_status host_distances(hl_device *device, int lane, const hl_device_dis
 
         for (int64_t a = 0; a < d->n_heads; a++) {
             for (int64_t b = a + 1; b < d->n_heads; b++)
-                *out++ = distance(p + a * stride, p + b * stride, d->n_keys);
+                *out++ = hl_rows_apart(p + a * stride, p + b * stride, 0, d->n_keys);
         }
     }
     return HL_OK;

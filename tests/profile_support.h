@@ -114,14 +114,14 @@ static inline void add_made_layer(hl_profile *profile, made_sequence *made, int6
 /* Of one sequence: (n_heads of the layer, n, n). */
 static inline void add_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n)
 {
-    int64_t n_heads = P_HEADS - layer;
+    hl_layer_rows rows = { .layer = layer, .n_heads = P_HEADS - layer };
 
     assert_ok(hl_profile_kernels_open(profile, 1, n));
-    for (int64_t head = 0; head < n_heads; head++)
+    for (int64_t head = 0; head < rows.n_heads; head++)
         hl_profile_kernels_head(profile, 0, head, kernels + head * n * n, n);
-    for (int64_t head = 0; head < n_heads; head++)
-        hl_profile_kernels_pairs(profile, layer, 0, head, n);
-    hl_profile_kernels_close(profile, layer, 0, n);
+    for (int64_t head = 0; head < rows.n_heads; head++)
+        hl_profile_kernels_pairs(profile, &rows, 0, head, n);
+    hl_profile_kernels_close(profile, &rows, 0, n);
 }
 
 static inline void add_made(hl_profile *profile, made_sequence *made)

@@ -13,17 +13,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* HL_HOST_DEVICE stands before a formula that the host and a GPU compile alike.  The host counts keys in
- * 64 bits and keeps a window in hl_reach; a GPU counts in 32, and any struct with the same members will do. */
+#include "base/host_device.h"
+
+/* The host counts keys in 64 bits and keeps a window in hl_reach; a GPU counts in 32, and any struct with the same members will do. */
 #ifdef __CUDACC__
-#define HL_HOST_DEVICE __host__ __device__ __forceinline__
-#define HL_ANY_REACH   template <typename hl_reach, typename hl_key_index>
-#define HL_KEYS        hl_keys<hl_key_index>
-#define HL_MIN         min
-#define HL_MAX         max
-#define HL_ANY_KEY     template <typename hl_key_index>
+#define HL_ANY_REACH template <typename hl_reach, typename hl_key_index>
+#define HL_KEYS      hl_keys<hl_key_index>
+#define HL_MIN       min
+#define HL_MAX       max
+#define HL_ANY_KEY   template <typename hl_key_index>
 #else
-#define HL_HOST_DEVICE static inline
 #define HL_ANY_KEY
 #define HL_ANY_REACH
 #define HL_KEYS      hl_keys

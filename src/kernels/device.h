@@ -329,8 +329,8 @@ typedef struct hl_device_attention {
 
 /* Sums of rows, for a profile: kernels/row_sums.h.  log_n and the inverses are of every row of a
  * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALISED, and
- * NOSINK with inverse_other; bins are min(max(value * 64, 0), 63) truncated.  A share of
- * the lookback is hl_unit_share of stats/exact.h: round(clamp(mass, 0, 1) * 2^22), to even. */
+ * NOSINK with inverse_other; bins are hl_bin_of.  A share of the lookback is
+ * hl_share_of(mass), rounded to a whole number of 2^-22, to even. */
 typedef struct hl_device_reduce {
     hl_run_sums               *sums;      /* (H, n_runs) */
     int64_t                   *histogram; /* (H, HL_N_HISTOGRAMS, 64), overwritten */
@@ -358,8 +358,7 @@ typedef struct hl_device_follow {
 } hl_device_follow;
 
 /* What heads write, y = z W_h, by way of G = W_h W_h': squares z G z', and how alike the kernels
- * z_i G z_j' of two heads are (stats/profile_sample.c has the formula): without their diagonals,
- * divided by their traces, of min(n, kernel_rows) of a sequence's n rows, n / that apart. */
+ * z_i G z_j' of two heads are (kernels/likeness.h has the formula), of min(n, kernel_rows) of a sequence's n rows, n / that apart. */
 typedef struct hl_device_outputs {
     double        *squares; /* (H, B, n_sampled) */
     double        *alike;   /* (B, H (H + 1) / 2) NaN where a kernel is not finite */

@@ -19,11 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __CUDACC__
-#define HL_PICK_INLINE __host__ __device__ static inline
-#else
-#define HL_PICK_INLINE static inline
-#endif
+#include "base/host_device.h"
 
 typedef enum hl_pick_kind {
     HL_PICK_GREEDY = 0,
@@ -74,7 +70,7 @@ enum {
 /* Weights in the bins are whole numbers of this, so that their sums have no order. */
 #define HL_PICK_UNIT 0x1p40
 
-HL_PICK_INLINE float hl_pick_score(float logit, float penalty, bool is_repeated)
+HL_HOST_DEVICE float hl_pick_score(float logit, float penalty, bool is_repeated)
 {
     const float largest = 3.402823466e+38f; /* FLT_MAX */
 
@@ -85,7 +81,7 @@ HL_PICK_INLINE float hl_pick_score(float logit, float penalty, bool is_repeated)
 
 /* The bin of a score that lies so far below the largest: 128 bins for each doubling from 2^-10 on,
  * all that is nearer in the first, all from 2^8 on in the last. */
-HL_PICK_INLINE int hl_pick_bin(float below)
+HL_HOST_DEVICE int hl_pick_bin(float below)
 {
     const uint32_t first = UINT32_C(0x3a800000); /* 2^-10 */
     uint32_t       bits;

@@ -3,16 +3,66 @@
  * A profile wants sums of rows, not rows.  Where these lie in other memory than its own
  * (a GPU's), it says which of them belong together, and whoever holds them adds them up:
  * a few numbers a run come back instead of ten a row.  Values become whole numbers of 2^-40
- * before they are added, as in stats/exact.h, so that the sums are those of the profile's
- * own loop to the bit. */
+ * before they are added, so that sums do not depend on the order of their terms (stats/exact.h) and
+ * are those of the profile's own loop to the bit. */
 #ifndef HL_KERNELS_ROW_SUMS_H
 #define HL_KERNELS_ROW_SUMS_H
 
+#include <math.h>
+
+#include "base/host_device.h"
 #include "headlight/profile.h"
 #include "headlight/session.h"
 #include "kernels/pattern_sums.h"
 
 struct hl_pattern_row; /* kernels/pattern.h */
+
+/* ------------------------------------------------------- values of single rows */
+
+#define HL_FIXED_ONE 0x1p40 /* 1 as a whole number: of sums of rows */
+#define HL_UNIT_ONE  0x1p22 /* ... and of shares between 0 and 1 */
+#define HL_N_BINS    64     /* of a histogram over [0, 1] */
+
+/* Squares of smaller values fit into 64 bits, 4096 of them added up. */
+#define HL_SMALL_LIMIT 32.0
+
+/* A softmax of n outcomes has at most ln n; rounding is allowed this. */
+#define HL_ENTROPY_SLACK 1e-3
+
+HL_HOST_DEVICE int64_t hl_fixed(double value)
+{
+    return (int64_t)llrint(value * HL_FIXED_ONE);
+}
+
+HL_HOST_DEVICE bool hl_is_small(float value)
+{
+    return fabsf(value) < (float)HL_SMALL_LIMIT;
+}
+
+/* Of a row that sees so many keys that even attention has the entropy log_n. */
+HL_HOST_DEVICE bool hl_entropy_is_possible(float entropy, double log_n)
+{
+    return (double)entropy <= log_n + HL_ENTROPY_SLACK;
+}
+
+/* The last bin holds 1, and what rounding put outside [0, 1] goes to the ends. */
+HL_HOST_DEVICE int32_t hl_bin_of(double share)
+{
+    double place = share * HL_N_BINS;
+
+    place = place > 0.0 ? place : 0.0;
+    return (int32_t)(place < HL_N_BINS - 1 ? place : HL_N_BINS - 1);
+}
+
+/* A share that rounding put outside [0, 1] goes to the ends, NaN to 0. */
+HL_HOST_DEVICE float hl_share_of(float mass)
+{
+    float share = mass > 0.0f ? mass : 0.0f;
+
+    return share < 1.0f ? share : 1.0f;
+}
+
+/* -------------------------------------------------------------------- runs of rows */
 
 /* Rows [begin, end) of a sequence, counted from the chunk's first. */
 typedef struct hl_run {
@@ -24,8 +74,7 @@ typedef struct hl_run {
     int32_t  reserved;
 } hl_run;
 
-/* One head's rows of one run.  is_small: every value is below 32 in size and no entropy above
- * log_n + 1e-3; where it is 0 nothing else here counts, nor has any been added elsewhere, and the
+/* One head's rows of one run.  is_small: every value is hl_is_small and every entropy possible; where it is 0 nothing else here counts, nor has any been added elsewhere, and the
  * rows themselves must be looked at. */
 typedef struct hl_run_sums {
     int64_t sum[HL_N_QUANTITIES];     /* of hl_fixed(value); 0 where not defined */
@@ -55,7 +104,7 @@ typedef struct hl_row_plan {
 typedef struct hl_row_sums {
     const hl_run_sums *runs; /* (n_heads, n_runs) */
     int64_t            n_runs;
-    const int64_t     *histogram; /* (n_heads, HL_N_HISTOGRAMS, 64) */
+    const int64_t     *histogram; /* (n_heads, HL_N_HISTOGRAMS, HL_N_BINS) */
     const int64_t     *lookback;  /* (n_heads, n_types, n_types); NULL: there is one type */
 } hl_row_sums;
 
@@ -68,9 +117,9 @@ typedef struct hl_likeness {
                               * block; of the last one only where somebody needs its end */
     const double *squares;   /* (n_heads, n_batch, n_sampled) |z W_h|^2; NULL: there is no head, as
                               * in what follows */
-    const double *alike;     /* (n_batch, pairs a <= b) stats/profile_sample.c's HSIC; NaN where a
+    const double *alike;     /* (n_batch, pairs a <= b) HSIC of kernels/likeness.h; NaN where a
                               * head's kernel is not finite */
-    const double *distances; /* (n_batch, n_patterns, pairs a < b) half the sum of |A - B| */
+    const double *distances; /* (n_batch, n_patterns, pairs a < b) their total variation */
     const hl_pattern_sums *patterns; /* (n_batch, n_patterns, n_heads) of the plan's places */
 } hl_likeness;
 

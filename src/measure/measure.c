@@ -30,6 +30,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/likeness.h"
 
 /* ------------------------------------------------------------------ sampled rows */
 
@@ -67,28 +68,6 @@ static void draw_rows(hl_measuring *m, int64_t sequence)
 
 /* --------------------------------------------------------------- block influence */
 
-static double one_minus_cosine(const float *a, const float *b, int64_t n)
-{
-    float  dots[3][8] = { { 0 } };
-    double sums[3]    = { 0 };
-
-    for (int64_t i = 0; i < n / 8 * 8; i += 8) {
-        for (int j = 0; j < 8; j++) {
-            dots[0][j] += a[i + j] * b[i + j];
-            dots[1][j] += a[i + j] * a[i + j];
-            dots[2][j] += b[i + j] * b[i + j];
-        }
-    }
-    for (int64_t i = n / 8 * 8; i < n; i++) {
-        dots[0][0] += a[i] * b[i];
-        dots[1][0] += a[i] * a[i];
-        dots[2][0] += b[i] * b[i];
-    }
-    for (int i = 0; i < 24; i++)
-        sums[i / 8] += (double)dots[i / 8][i % 8];
-    return 1.0 - sums[0] / sqrt(sums[1] * sums[2]);
-}
-
 /* Does the chunk have number `index` of m->outputs? */
 static bool is_in_chunk(const hl_measuring *m, const hl_layer_rows *rows, int64_t index)
 {
@@ -114,7 +93,9 @@ static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t
     }
     int64_t      place  = rows->n_sampled > 0 ? index : sequence * rows->n_rows + row;
     const float *after  = rows->resid_post + place * d_model;
-    m->influence[index] = one_minus_cosine(kept, after, d_model);
+    m->influence[index] = hl_block_influence(hl_dot_of_floats(kept, after, d_model),
+                                             hl_dot_of_floats(kept, kept, d_model),
+                                             hl_dot_of_floats(after, after, d_model));
     memcpy(kept, after, (size_t)d_model * sizeof *kept);
 }
 
@@ -186,37 +167,19 @@ static int layer_threads(const hl_measuring *m, const hl_layer_rows *rows)
     return hl_profile_threads(m->profile, n_rows * HL_N_QUANTITIES);
 }
 
-/* What a head adds by itself, and with those that follow. */
-static void add_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member)
-{
-    hl_profile_rows_head(m->profile, rows, head);
-    hl_profile_samples_head(m->profile, rows, head, member);
-    if (hl_rows_likeness(rows) != NULL)
-        hl_measure_likeness_head(m, rows, head);
-    else
-        hl_measure_outputs_head(m, rows, head, member);
-}
-
-static void add_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
-{
-    if (hl_rows_likeness(rows) != NULL) {
-        hl_measure_likeness_pairs(m, rows, head);
-        return;
-    }
-    hl_profile_samples_pairs(m->profile, rows, head);
-    hl_measure_outputs_pairs(m, rows, head);
-}
-
 /* Heads first, then the rows to be followed: the long work before the short. */
 static void add_some(void *context, int64_t first, int64_t end, int member)
 {
     const layer_job *job = context;
 
     for (int64_t i = first; i < end; i++) {
-        if (i < job->rows->n_heads)
-            add_head(job->m, job->rows, i, member);
-        else
+        if (i >= job->rows->n_heads) {
             follow_row(job->m, job->rows, i - job->rows->n_heads);
+            continue;
+        }
+        hl_profile_rows_head(job->m->profile, job->rows, i);
+        hl_profile_samples_head(job->m->profile, job->rows, i, member);
+        hl_measure_outputs_head(job->m, job->rows, i, member);
     }
 }
 
@@ -226,8 +189,10 @@ static void pair_some(void *context, int64_t first, int64_t end, int member)
     const layer_job *job = context;
     (void)member;
 
-    for (int64_t head = first; head < end; head++)
-        add_pairs(job->m, job->rows, head);
+    for (int64_t head = first; head < end; head++) {
+        hl_profile_samples_pairs(job->m->profile, job->rows, head);
+        hl_measure_outputs_pairs(job->m, job->rows, head);
+    }
 }
 
 /* All that a layer adds, in two calls: what a head adds by itself takes so little time that
@@ -269,10 +234,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     add_layer(m, &rows);
     hl_profile_rows_close(m->profile, &rows);
     hl_profile_samples_close(m->profile, &rows);
-    if (hl_rows_likeness(&rows) != NULL)
-        hl_measure_likeness_close(m, &rows);
-    else
-        hl_measure_outputs_close(m, &rows);
+    hl_measure_outputs_close(m, &rows);
     if (m->rows != NULL)
         hl_measure_rows_add(m->rows, &rows, &mask);
     return HL_OK;

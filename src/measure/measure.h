@@ -91,11 +91,6 @@ void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
 
-/* The same parts where rows->likeness is told. */
-void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
-void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
-void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows);
-
 /* measure_probe.c */
 hl_status hl_measure_probe(hl_measuring *m);
 

@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "kernels/gemm.h"
-#include "kernels/row_sums.h"
+#include "kernels/likeness.h"
 #include "model/model.h"
 
 /* ----------------------------------------------------------------- Gram matrices */
@@ -107,24 +107,6 @@ done:
 
 /* ------------------------------------------------------------------------- rows */
 
-static double dot(const float *a, const float *b, int64_t n)
-{
-    float  parts[8] = { 0 };
-    double sum      = 0.0;
-
-    int64_t first = 0;
-
-    for (; first + 8 <= n; first += 8) {
-        for (int i = 0; i < 8; i++)
-            parts[i] += a[first + i] * b[first + i];
-    }
-    for (; first < n; first++)
-        parts[0] += a[first] * b[first];
-    for (int i = 0; i < 8; i++)
-        sum += (double)parts[i];
-    return sum;
-}
-
 /* Those of m->outputs in this chunk, by their places among the rows that are told:
  * out (HL_OUTPUT_ROWS). */
 static int64_t output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
@@ -173,16 +155,10 @@ static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, i
     return outputs;
 }
 
-static void add_norms(const hl_measuring *m, int64_t layer, int64_t head,
-                      const head_outputs *outputs)
+/* Of |z W_h|^2.  Rounding may make it less than 0; what is no number stays one that is not counted. */
+static void add_norm(const hl_measuring *m, const hl_layer_rows *rows, int64_t head, double square)
 {
-    int64_t d = outputs->d;
-
-    for (int64_t i = 0; i < outputs->n; i++) {
-        double square = dot(outputs->y + i * d, outputs->z + i * d, d);
-        /* Rounding may make it less than 0; what is no number stays one that is not counted. */
-        hl_profile_norm(m->profile, layer, head, square < 0.0 ? 0.0 : sqrt(square));
-    }
+    hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
 }
 
 /* k(i,j) of n rows, `step` apart; it is symmetric. */
@@ -192,7 +168,8 @@ static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int
 
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j <= i; j++) {
-            double product = dot(outputs->y + i * step * d, outputs->z + j * step * d, d);
+            double product =
+                hl_dot_of_floats(outputs->y + i * step * d, outputs->z + j * step * d, d);
             out[i * n + j] = product;
             out[j * n + i] = product;
         }
@@ -211,18 +188,37 @@ static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequ
     double       kernel[HL_KERNEL_ROWS * HL_KERNEL_ROWS];
     head_outputs outputs = multiply(m, rows, sequence, head, member);
     int64_t      n       = kernel_rows(outputs.n);
+    int64_t      d       = outputs.d;
 
     if (n == 0)
         return;
-    add_norms(m, rows->layer, head, &outputs);
+    for (int64_t i = 0; i < outputs.n; i++)
+        add_norm(m, rows, head, hl_dot_of_floats(outputs.y + i * d, outputs.z + i * d, d));
     make_kernel(kernel, &outputs, n, outputs.n / n);
     hl_profile_kernels_head(m->profile, sequence, head, kernel, n);
 }
 
+/* Where rows come with hl_likeness (kernels/row_sums.h): z stays where it is. */
+static void add_told_norms(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
+                           int64_t head)
+{
+    int64_t       sampled[HL_OUTPUT_ROWS];
+    int64_t       n = output_rows(sampled, m, rows, sequence);
+    const double *squares =
+        hl_rows_likeness(rows)->squares + head * rows->n_batch * rows->n_sampled;
+
+    for (int64_t i = 0; i < n; i++)
+        add_norm(m, rows, head, squares[sampled[i]]);
+}
+
 void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member)
 {
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        add_outputs(m, rows, sequence, head, member);
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        if (hl_rows_likeness(rows) != NULL)
+            add_told_norms(m, rows, sequence, head);
+        else
+            add_outputs(m, rows, sequence, head, member);
+    }
 }
 
 /* Of a sequence in this chunk. */
@@ -237,50 +233,13 @@ static int64_t sequence_kernel_rows(const hl_measuring *m, const hl_layer_rows *
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        hl_profile_kernels_pairs(m->profile, rows->layer, sequence, head,
+        hl_profile_kernels_pairs(m->profile, rows, sequence, head,
                                  sequence_kernel_rows(m, rows, sequence));
 }
 
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows)
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        hl_profile_kernels_close(m->profile, rows->layer, sequence,
+        hl_profile_kernels_close(m->profile, rows, sequence,
                                  sequence_kernel_rows(m, rows, sequence));
-}
-
-/* ------------------------------------------------------ as a device tells it */
-
-/* The same parts for layers whose rows come with hl_likeness (kernels/row_sums.h): z stays where it
- * is, and what is left to do is to add up. */
-
-void hl_measure_likeness_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
-{
-    int64_t       sampled[HL_OUTPUT_ROWS];
-    const double *squares =
-        hl_rows_likeness(rows)->squares + head * rows->n_batch * rows->n_sampled;
-
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        int64_t n = output_rows(sampled, m, rows, sequence);
-
-        for (int64_t i = 0; i < n; i++) {
-            double square = squares[sampled[i]];
-
-            /* Rounding may make it less than 0; what is no number stays one that is not counted. */
-            hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
-        }
-    }
-}
-
-void hl_measure_likeness_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head)
-{
-    hl_profile_made_distances(m->profile, rows, head);
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        hl_profile_made_kernels(m->profile, rows, sequence, head,
-                                sequence_kernel_rows(m, rows, sequence));
-}
-
-void hl_measure_likeness_close(hl_measuring *m, const hl_layer_rows *rows)
-{
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++)
-        hl_profile_made_close(m->profile, rows, sequence, sequence_kernel_rows(m, rows, sequence));
 }

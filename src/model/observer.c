@@ -128,11 +128,9 @@ static hl_status keep(hl_session *session, const hl_chunk *chunk, hl_device_lane
 
 /* -------------------------------------------------------------------- summing */
 
-enum { N_BINS = 64 };
-
 /* The parts of a lane's sums: counts, then the runs. */
 typedef struct sum_parts {
-    int64_t     *histogram; /* (H, HL_N_HISTOGRAMS, N_BINS) */
+    int64_t     *histogram; /* (H, HL_N_HISTOGRAMS, HL_N_BINS) */
     int64_t     *lookback;  /* (H, n_segments, n_segments) */
     hl_run_sums *runs;      /* (H, n_runs) */
 } sum_parts;
@@ -141,14 +139,14 @@ static sum_parts place_sums(void *block, int64_t n_heads, int64_t n_segments)
 {
     sum_parts parts = { .histogram = block };
 
-    parts.lookback = parts.histogram + n_heads * HL_N_HISTOGRAMS * N_BINS;
+    parts.lookback = parts.histogram + n_heads * HL_N_HISTOGRAMS * HL_N_BINS;
     parts.runs     = (hl_run_sums *)(parts.lookback + n_heads * n_segments * n_segments);
     return parts;
 }
 
 static size_t sums_bytes(int64_t n_heads, int64_t n_segments, int64_t n_runs)
 {
-    int64_t counts = n_heads * (HL_N_HISTOGRAMS * N_BINS + n_segments * n_segments);
+    int64_t counts = n_heads * (HL_N_HISTOGRAMS * HL_N_BINS + n_segments * n_segments);
 
     return (size_t)counts * sizeof(int64_t) + (size_t)(n_heads * n_runs) * sizeof(hl_run_sums);
 }

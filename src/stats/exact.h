@@ -23,23 +23,17 @@
 #include <string.h>
 
 #include "headlight/base.h"
+#include "kernels/row_sums.h"
 
 __extension__ typedef __int128 hl_wide;
 
-#define HL_FIXED_ONE   0x1p40
 #define HL_FIXED_LIMIT 0x1p23
-#define HL_UNIT_ONE    0x1p22
 #define HL_MAX_COUNT   ((int64_t)1 << 40)
 
 /* False for what is too large, infinite or not a number. */
 static inline bool hl_fixed_fits(double value)
 {
     return fabs(value) < HL_FIXED_LIMIT;
-}
-
-static inline int64_t hl_fixed(double value)
-{
-    return (int64_t)llrint(value * HL_FIXED_ONE);
 }
 
 /* The square of a value that fits.  Statistics of rows are below 2^11, where it fits in 64
@@ -87,7 +81,6 @@ static inline void hl_sums_add(hl_sums *sums, double value)
  * 52 bits count them.  Values below HL_SMALL_LIMIT have squares below 2^50 in fixed point, so
  * that the sums of HL_SMALL_COUNT of them fit into 64 bits; what the addition put into each
  * bit pattern is taken away at the end, modulo 2^64. */
-#define HL_SMALL_LIMIT 32.0
 #define HL_SMALL_COUNT 4096
 
 static inline uint64_t hl_bits_shifted(double value)

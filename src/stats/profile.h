@@ -27,7 +27,6 @@
 
 HL_CLOSES(hl_profile_free, hl_profile)
 
-#define HL_N_BINS              64
 #define HL_FAIR_KEYS           16 /* rows that see fewer keys are not in the fair mean */
 #define HL_PROFILE_MAX_LAYERS  1024
 #define HL_PROFILE_MAX_HEADS   1024
@@ -145,22 +144,15 @@ hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl
 /* A norm of what a head wrote in a row that counts. */
 void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);
 /* Kernels k(i,j) (n, n) of what each head wrote in n rows of a sequence, in the same parts;
- * opened for some sequences and the most rows that any of them has. */
-#define HL_CKA_MIN_ROWS 8
+ * opened for some sequences and the most rows that any of them has.  Where hl_rows_likeness tells how
+ * alike heads are, no head has a kernel. */
 hl_status hl_profile_kernels_open(hl_profile *profile, int64_t n_sequences, int64_t n);
 void      hl_profile_kernels_head(hl_profile *profile, int64_t sequence, int64_t head,
                                   const double *kernel, int64_t n);
-void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequence, int64_t head,
-                              int64_t n);
-void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n);
-
-/* Where rows->likeness tells how alike heads are: instead of hl_profile_samples_pairs and of all of
- * kernels_..., for kernels of n rows of a sequence. */
-void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, int64_t head);
-void hl_profile_made_kernels(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
-                             int64_t head, int64_t n);
-void hl_profile_made_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
-                           int64_t n);
+void      hl_profile_kernels_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                                   int64_t head, int64_t n);
+void      hl_profile_kernels_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                                   int64_t n);
 
 /* Threads for a loop that looks at so many values: a short one is over before another
  * thread has woken. */

@@ -11,9 +11,6 @@
  * HL_RUN_ROWS. */
 enum { HL_RUN_ROWS = 512 };
 
-/* Terms of HL_TABLE_KERNEL_SUM are smaller; profile_sample.c says why. */
-#define HL_KERNEL_BOUND 8.0
-
 typedef struct hl_row_run {
     int64_t  begin; /* rows of the chunk */
     int64_t  end;

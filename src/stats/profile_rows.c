@@ -16,9 +16,6 @@
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
-/* A softmax of n outcomes has at most ln n; rounding is allowed this. */
-#define ENTROPY_SLACK 1e-3
-
 /* ------------------------------------------------------------------------ sums */
 
 /* The sums of one head, while it adds up the rows of a sequence. */
@@ -153,7 +150,7 @@ static bool entropy_is_possible(const head_rows *rows)
     int          n_above = 0;
 
     for (int64_t i = 0; i < rows->n; i++)
-        n_above += !((double)entropy[i] <= rows->log_n[i] + ENTROPY_SLACK);
+        n_above += !hl_entropy_is_possible(entropy[i], rows->log_n[i]);
     return n_above == 0;
 }
 
@@ -165,7 +162,7 @@ static bool all_small(const head_rows *rows)
     for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
         const float *values = rows->values[quantity];
         for (int64_t i = 0; i < rows->n; i++)
-            n_large += !(fabsf(values[i]) < (float)HL_SMALL_LIMIT);
+            n_large += !hl_is_small(values[i]);
     }
     return n_large == 0 && entropy_is_possible(rows);
 }
@@ -182,16 +179,6 @@ static bool is_sound(const head_rows *row)
 
 /* -------------------------------------------------------------------- histograms */
 
-/* 64 bins over [0, 1]; the last holds 1, and what rounding put outside goes to the ends. */
-static void find_bins(int32_t *bins, const float *values, const double *scale, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        double place = (double)values[i] * (scale != NULL ? scale[i] : 1.0) * HL_N_BINS;
-        place        = place > 0.0 ? place : 0.0;
-        bins[i]      = (int32_t)(place < HL_N_BINS - 1 ? place : HL_N_BINS - 1);
-    }
-}
-
 /* Neighbours often share a bin, and an addition there waits for the one before: with tables of
  * their own, of every so many rows, it does not. */
 static void add_histogram(int64_t *histogram, const float *values, const double *scale, int64_t n)
@@ -201,7 +188,8 @@ static void add_histogram(int64_t *histogram, const float *values, const double 
     int32_t counts[TABLES][HL_N_BINS];
     int64_t i = 0;
 
-    find_bins(bins, values, scale, n);
+    for (int64_t row = 0; row < n; row++)
+        bins[row] = hl_bin_of((double)values[row] * (scale != NULL ? scale[row] : 1.0));
     if (n >= WORTH_IT) {
         memset(counts, 0, sizeof counts);
         for (; i + TABLES <= n; i += TABLES) {
@@ -236,8 +224,8 @@ static void add_histograms(head_sums *sums, const hl_row_run *run, const head_ro
 
 /* ------------------------------------------------------------------------- runs */
 
-/* Shares that rounding put outside [0, 1] go to the ends, a NaN to 0.  That is a loop of its own:
- * compilers make a vector of it, and branches where more is done. */
+/* Shares are brought into [0, 1] by a loop of its own: compilers make a vector of it, and branches
+ * where more is done. */
 static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_types)
 {
     enum { STEP = 64 }; /* rows */
@@ -247,10 +235,8 @@ static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_typ
         int64_t      n    = (rows->n - row < STEP ? rows->n - row : STEP) * n_types;
         const float *mass = rows->mass + row * n_types;
 
-        for (int64_t i = 0; i < n; i++) {
-            float share = mass[i] > 0.0f ? mass[i] : 0.0f;
-            shares[i]   = share < 1.0f ? share : 1.0f;
-        }
+        for (int64_t i = 0; i < n; i++)
+            shares[i] = hl_share_of(mass[i]);
         for (int64_t to = 0; to < n_types; to++) {
             int64_t sum = 0;
 

@@ -1,19 +1,11 @@
 /* profile_sample.c - whole rows of attention, and what heads write: how alike heads are.
  *
- * Some rows are looked at whole (metrics.md 5 defines the metrics).  Two heads are
- * compared by the total variation between their rows, half the sum of |A - B|.
+ * Some rows are looked at whole (metrics.md 5 defines the metrics).  kernels/likeness.h has the
+ * formulas by which two heads are compared: total variation of their rows, and HSIC of what they
+ * write, from which CKA comes.
  *
- * CKA of what two heads write.  Linear CKA is HSIC(a,b) / sqrt(HSIC(a,a) HSIC(b,b)), and
- * HSIC of all rows would need products of all pairs of them.  Instead it is estimated
- * from few rows at a time, without bias, and the estimates are summed: with the kernels
- * K and M of two heads over n rows, their diagonals set to 0,
- *
- *     sum K.M  +  (1'K1)(1'M1) / ((n-1)(n-2))  -  2/(n-2) 1'KM1
- *
- * (Song et al. 2012; as minibatch CKA, Nguyen et al. 2021).  These sums merge, and take
- * one number a pair.  Kernels are divided by their traces first, so that rows of
- * large norm do not outvote the others, and so that a term is below 8 in size: sum K.M is
- * at most 1, n^2 / ((n-1)(n-2)) and 2n / (n-2) are at most 1.53 and 2.67 from n = 8 on. */
+ * A device that holds z and whole rows compares heads itself and tells what came of it (hl_likeness
+ * of kernels/row_sums.h).  Either way such numbers become whole numbers here and are added. */
 #include <math.h>
 #include <string.h>
 
@@ -21,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/likeness.h"
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
@@ -209,35 +202,29 @@ static double add_sample(const hl_profile *profile, const hl_sampled_row *sample
     return total;
 }
 
-/* Half the sum of |a - b|, in eight sums so that it can be vectors. */
-static double total_variation(const float *a, const float *b, hl_visible_keys keys)
-{
-    float   parts[8] = { 0 };
-    double  sum      = 0.0;
-    int64_t key      = hl_visible_from(keys, 0);
+/* ------------------------------------------------------------------ two heads */
 
-    for (; key + 8 <= keys.end; key += 8) {
-        for (int i = 0; i < 8; i++)
-            parts[i] += fabsf(a[key + i] - b[key + i]);
-    }
-    for (; key < keys.end; key++)
-        parts[0] += fabsf(a[key] - b[key]);
-    for (int i = 0; i < 8; i++)
-        sum += (double)parts[i];
-    return 0.5 * sum;
+/* Pairs a < b of n heads, by a, then b. */
+static int64_t count_pairs(int64_t n)
+{
+    return n * (n - 1) / 2;
 }
 
-/* What a learned sink takes differs by as much as the keys' totals do. */
-/* How far heads a and b are apart in a row, whose totals (n_heads) over all keys are numbers, goes
- * into the profile; `distance` is that of the keys. */
-static void add_distance(const hl_profile *profile, const hl_sampled_row *sample,
-                         const double *totals, int64_t a, int64_t b, double distance)
+static int64_t pair_of(int64_t n, int64_t a, int64_t b)
 {
-    int64_t pair = hl_pair(profile, sample->rows->layer, a, b);
+    return a * (2 * n - a - 1) / 2 + (b - a - 1);
+}
 
-    if (sample->has_sink)
-        distance += 0.5 * fabs(totals[a] - totals[b]);
-    hl_counts(profile, HL_TABLE_DISTANCE_SUM)[pair] += hl_unit(fmin(distance, 1.0));
+/* How far the keys' weights of heads a < b are apart in a row: as it was told, or from the rows. */
+static double distance_of(const hl_sampled_row *sample, int64_t a, int64_t b)
+{
+    const hl_likeness *told    = hl_rows_likeness(sample->rows);
+    int64_t            n_heads = sample->rows->n_heads;
+
+    if (told != NULL)
+        return told->distances[sample->index * count_pairs(n_heads) + pair_of(n_heads, a, b)];
+    return hl_rows_apart(row_of(sample, a), row_of(sample, b),
+                         hl_visible_from(sample->place.keys, 0), sample->place.keys.end);
 }
 
 static bool all_finite(const double *totals, int64_t n)
@@ -249,19 +236,24 @@ static bool all_finite(const double *totals, int64_t n)
     return finite;
 }
 
-/* Of head a to those that follow. */
+/* Of head a to those that follow, in a row of which every head has the total (n_heads). */
 static void add_distances(const hl_profile *profile, const hl_sampled_row *sample,
                           const double *totals, int64_t a)
 {
-    int64_t n_heads = sample->rows->n_heads;
+    int64_t *sums = hl_counts(profile, HL_TABLE_DISTANCE_SUM);
 
-    if (!all_finite(totals, n_heads))
+    if (!all_finite(totals, sample->rows->n_heads))
         return;
-    for (int64_t b = a + 1; b < n_heads; b++) {
-        double distance = total_variation(row_of(sample, a), row_of(sample, b), sample->place.keys);
-        add_distance(profile, sample, totals, a, b, distance);
+    for (int64_t b = a + 1; b < sample->rows->n_heads; b++) {
+        double distance = distance_of(sample, a, b);
+
+        if (sample->has_sink)
+            distance += hl_total_variation(fabs(totals[a] - totals[b]));
+        sums[hl_pair(profile, sample->rows->layer, a, b)] += hl_unit(fmin(distance, 1.0));
     }
 }
+
+/* --------------------------------------------------------------- rows of a layer */
 
 static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64_t index)
 {
@@ -358,64 +350,36 @@ void hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows)
 
 /* ---------------------------------------------------------------------- CKA */
 
-/* A kernel with its diagonal gone and its trace divided out: (n, n), then the sums of
- * its rows (n) and of all of it (1). */
-static bool prepare_kernel(double *out, const double *kernel, int64_t n)
-{
-    double  trace = 0.0;
-    double *sums  = out + n * n;
-
-    for (int64_t i = 0; i < n; i++)
-        trace += kernel[i * n + i];
-    memset(sums, 0, (size_t)(n + 1) * sizeof *sums);
-    for (int64_t i = 0; i < n * n; i++) {
-        /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
-        out[i] = i / n == i % n || !(trace > 0.0) ? 0.0 : kernel[i] / trace;
-        sums[i / n] += out[i];
-        sums[n] += out[i];
-    }
-    return isfinite(trace) && isfinite(sums[n]);
-}
-
-static double dot_of(const double *a, const double *b, int64_t n)
-{
-    double sums[4] = { 0 };
-
-    for (int64_t i = 0; i < n / 4 * 4; i += 4) {
-        for (int j = 0; j < 4; j++)
-            sums[j] += a[i + j] * b[i + j];
-    }
-    for (int64_t i = n / 4 * 4; i < n; i++)
-        sums[0] += a[i] * b[i];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-static double hsic(const double *a, const double *b, int64_t n)
-{
-    const double *a_sums = a + n * n;
-    const double *b_sums = b + n * n;
-    double        both   = dot_of(a, b, n * n);
-    double        rows   = dot_of(a_sums, b_sums, n);
-
-    return both + a_sums[n] * b_sums[n] / (double)((n - 1) * (n - 2)) -
-           2.0 / (double)(n - 2) * rows;
-}
-
-/* Of one sequence and head, prepared for (n, n), and behind that whether all is finite. */
+/* Of one sequence and head, where no device tells what comes of it. */
 static double *prepared_kernel(const hl_profile *profile, int64_t sequence, int64_t head)
 {
-    int64_t most = profile->flight->kernel_rows;
-    int64_t size = most * most + most + 2;
-
-    return profile->flight->kernels + (sequence * profile->n_heads + head) * size;
+    return profile->flight->kernels +
+           (sequence * profile->n_heads + head) * hl_kernel_size(profile->flight->kernel_rows);
 }
 
-static bool all_sound(const hl_profile *profile, int64_t layer, int64_t sequence, int64_t n)
+/* How alike heads a <= b of a sequence are, of which n rows are compared. */
+static double alike(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                    int64_t a, int64_t b, int64_t n)
 {
-    bool sound = n >= HL_CKA_MIN_ROWS;
+    const hl_likeness *told = hl_rows_likeness(rows);
 
-    for (int64_t head = 0; head < profile->heads[layer] && sound; head++)
-        sound = prepared_kernel(profile, sequence, head)[n * n + n + 1] != 0.0;
+    if (told != NULL)
+        return told->alike[sequence * count_pairs(rows->n_heads + 1) +
+                           pair_of(rows->n_heads + 1, a, b + 1)];
+    return hl_kernels_alike(prepared_kernel(profile, sequence, a),
+                            prepared_kernel(profile, sequence, b), n);
+}
+
+/* A head with itself is as finite as its kernel. */
+static bool all_sound(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                      int64_t n)
+{
+    bool sound = n >= HL_HSIC_MIN_ROWS;
+
+    for (int64_t head = 0; head < rows->n_heads && sound; head++)
+        sound = hl_rows_likeness(rows) != NULL
+                    ? isfinite(alike(profile, rows, sequence, head, head, n))
+                    : !isnan(prepared_kernel(profile, sequence, head)[n * n + n]);
     return sound;
 }
 
@@ -425,114 +389,32 @@ hl_status hl_profile_kernels_open(hl_profile *profile, int64_t n_sequences, int6
 
     flight->kernel_rows = n;
     return HL_GROW(&flight->kernels, &flight->n_kernels, 0,
-                   (size_t)(n_sequences * profile->n_heads * (n * n + n + 2)));
+                   (size_t)(n_sequences * profile->n_heads * hl_kernel_size(n)));
 }
 
 void hl_profile_kernels_head(hl_profile *profile, int64_t sequence, int64_t head,
                              const double *kernel, int64_t n)
 {
-    double *prepared = prepared_kernel(profile, sequence, head);
-
-    prepared[n * n + n + 1] = prepare_kernel(prepared, kernel, n) ? 1.0 : 0.0;
+    hl_kernel_prepare(prepared_kernel(profile, sequence, head), kernel, n);
 }
 
-void hl_profile_kernels_pairs(hl_profile *profile, int64_t layer, int64_t sequence, int64_t head,
-                              int64_t n)
+void hl_profile_kernels_pairs(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                              int64_t head, int64_t n)
 {
     int64_t *sums = hl_counts(profile, HL_TABLE_KERNEL_SUM);
 
-    if (!all_sound(profile, layer, sequence, n))
-        return;
-    for (int64_t other = head; other < profile->heads[layer]; other++) {
-        double term = hsic(prepared_kernel(profile, sequence, head),
-                           prepared_kernel(profile, sequence, other), n) /
-                      HL_KERNEL_BOUND;
-        sums[hl_self_pair(profile, layer, head, other)] += hl_unit(fmin(fmax(term, -1.0), 1.0));
-    }
-}
-
-void hl_profile_kernels_close(hl_profile *profile, int64_t layer, int64_t sequence, int64_t n)
-{
-    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[layer] += all_sound(profile, layer, sequence, n);
-}
-
-/* --------------------------------------------------------- told by a device */
-
-/* A device that holds z and whole rows compares heads itself and tells what came of it
- * (hl_likeness of kernels/row_sums.h).  What is left is what is done with such numbers above:
- * they become whole numbers and are added. */
-
-/* Pairs a < b of n heads, by a, then b. */
-static int64_t count_pairs(int64_t n)
-{
-    return n * (n - 1) / 2;
-}
-
-static int64_t pair_of(int64_t n, int64_t a, int64_t b)
-{
-    return a * (2 * n - a - 1) / 2 + (b - a - 1);
-}
-
-/* --------------------------------------------------------- told: whole rows */
-
-static void add_told_distances(const hl_profile *profile, const hl_sampled_row *sample,
-                               const double *totals, int64_t a)
-{
-    int64_t       n_heads = sample->rows->n_heads;
-    const double *made =
-        hl_rows_likeness(sample->rows)->distances + sample->index * count_pairs(n_heads);
-
-    if (!all_finite(totals, n_heads))
-        return;
-    for (int64_t b = a + 1; b < n_heads; b++)
-        add_distance(profile, sample, totals, a, b, made[pair_of(n_heads, a, b)]);
-}
-
-void hl_profile_made_distances(hl_profile *profile, const hl_layer_rows *rows, int64_t head)
-{
-    const hl_profile_flight *flight = profile->flight;
-
-    for (int64_t i = 0; i < flight->n_found; i++)
-        add_told_distances(profile, &flight->samples[i], flight->totals + i * rows->n_heads, head);
-}
-
-/* ---------------------------------------------------------------- told: CKA */
-
-/* Terms of one sequence: pairs a <= b. */
-static const double *terms_of(const hl_layer_rows *rows, int64_t sequence)
-{
-    return hl_rows_likeness(rows)->alike + sequence * count_pairs(rows->n_heads + 1);
-}
-
-/* A head with itself is the first of its pairs, and finite where its kernel is. */
-static bool all_told_sound(const hl_layer_rows *rows, int64_t sequence, int64_t n)
-{
-    const double *terms = terms_of(rows, sequence);
-    bool          sound = n >= HL_CKA_MIN_ROWS;
-
-    for (int64_t head = 0; head < rows->n_heads && sound; head++)
-        sound = isfinite(terms[pair_of(rows->n_heads + 1, head, head + 1)]);
-    return sound;
-}
-
-void hl_profile_made_kernels(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
-                             int64_t head, int64_t n)
-{
-    int64_t *sums = hl_counts(profile, HL_TABLE_KERNEL_SUM);
-
-    if (!all_told_sound(rows, sequence, n))
+    if (!all_sound(profile, rows, sequence, n))
         return;
     for (int64_t other = head; other < rows->n_heads; other++) {
-        double term =
-            terms_of(rows, sequence)[pair_of(rows->n_heads + 1, head, other + 1)] / HL_KERNEL_BOUND;
+        double term = alike(profile, rows, sequence, head, other, n) / HL_HSIC_BOUND;
 
         sums[hl_self_pair(profile, rows->layer, head, other)] +=
             hl_unit(fmin(fmax(term, -1.0), 1.0));
     }
 }
 
-void hl_profile_made_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
-                           int64_t n)
+void hl_profile_kernels_close(hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
+                              int64_t n)
 {
-    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[rows->layer] += all_told_sound(rows, sequence, n);
+    hl_counts(profile, HL_TABLE_KERNEL_COUNT)[rows->layer] += all_sound(profile, rows, sequence, n);
 }

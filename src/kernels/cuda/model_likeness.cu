@@ -4,6 +4,7 @@
  * only the stream's rows are compared in order.  Products are of floats; sums go through lanes of a
  * warp always in the same order and end in double, so that a number depends on its own rows alone. */
 #include "kernels/cuda/model.cuh"
+#include "kernels/likeness.h"
 
 namespace headlight
 {
@@ -61,7 +62,7 @@ __global__ static void __launch_bounds__(FOLLOW_THREADS) follow(const hl_device_
         return;
     double product = sum_threads(both), a = sum_threads(olds), b = sum_threads(fresh);
     if (threadIdx.x == 0)
-        f.influence[blockIdx.x] = 1.0 - product / sqrt(a * b);
+        f.influence[blockIdx.x] = hl_block_influence(product, a, b);
 }
 
 hl_status op_follow(hl_device *device, const hl_device_follow *f)
@@ -78,15 +79,10 @@ constexpr int OUTPUT_THREADS = 256;
 constexpr int OUTPUT_WARPS   = OUTPUT_THREADS / 32;
 constexpr int ROWS_AT_ONCE   = 8; /* of y, by a thread */
 
-__host__ __device__ inline int64_t kernel_size(const hl_device_outputs &o)
-{
-    return o.kernel_rows * o.kernel_rows + o.kernel_rows + 1;
-}
-
 /* What stands behind it begins on sixteen bytes. */
 __host__ __device__ inline int64_t even_size(const hl_device_outputs &o)
 {
-    return (kernel_size(o) + 1) / 2 * 2;
+    return (hl_kernel_size(o.kernel_rows) + 1) / 2 * 2;
 }
 
 /* How many rows a sequence has, and compares: counted by each warp.  at[i] says where row i was, if
@@ -176,8 +172,7 @@ __device__ static void make_kernel(double *out, const float *y, const float *z,
     __syncthreads();
 }
 
-/* Its diagonal gone, its trace divided out, then the sums of its rows and of all of it, where NaN
- * tells that it is not finite. */
+/* As hl_kernel_prepare, by a block. */
 __device__ static void prepare_kernel(double *kernel, int n)
 {
     double *sums  = kernel + n * n;
@@ -186,10 +181,8 @@ __device__ static void prepare_kernel(double *kernel, int n)
     for (int i = 0; i < n; i++)
         trace += kernel[i * n + i];
     __syncthreads(); /* before the diagonal goes */
-    for (int i = threadIdx.x; i < n * n; i += OUTPUT_THREADS) {
-        /* The trace bounds all entries; a head that writes nothing has a trace of 0. */
-        kernel[i] = i / n == i % n || !(trace > 0.0) ? 0.0 : kernel[i] / trace;
-    }
+    for (int i = threadIdx.x; i < n * n; i += OUTPUT_THREADS)
+        kernel[i] = hl_kernel_entry(kernel[i], trace, i, n);
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += OUTPUT_THREADS) {
         sums[i] = 0.0;
@@ -199,11 +192,10 @@ __device__ static void prepare_kernel(double *kernel, int n)
     __syncthreads();
     if (threadIdx.x != 0)
         return;
-    sums[n] = 0.0;
+    double total = 0.0;
     for (int i = 0; i < n; i++)
-        sums[n] += sums[i];
-    if (!isfinite(trace) || !isfinite(sums[n]))
-        sums[n] = static_cast<double>(NAN);
+        total += sums[i];
+    sums[n] = hl_kernel_total(total, trace);
 }
 
 /* A block a sequence and head. */
@@ -232,8 +224,8 @@ __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device
     make_kernel(kernel, y, z, rows, o.d_head);
     prepare_kernel(kernel, rows.n_kernel);
     __syncthreads();
-    for (int i = threadIdx.x; i < kernel_size(o); i += OUTPUT_THREADS)
-        o.kernels[blockIdx.x * kernel_size(o) + i] = kernel[i];
+    for (int i = threadIdx.x; i < hl_kernel_size(o.kernel_rows); i += OUTPUT_THREADS)
+        o.kernels[blockIdx.x * hl_kernel_size(o.kernel_rows) + i] = kernel[i];
 }
 
 /* ------------------------------------------------------------------------- pairs */
@@ -254,16 +246,16 @@ struct pair {
     }
 };
 
-__device__ static double hsic(const double *a, const double *b, int n)
+/* As hl_kernels_alike, by a warp. */
+__device__ static double kernels_alike(const double *a, const double *b, int n)
 {
     double both = 0.0, rows = 0.0;
-    double all = a[n * n + n] * b[n * n + n] / (static_cast<double>(n - 1) * (n - 2));
 
     for (int i = threadIdx.x % 32; i < n * n; i += 32)
         both = fma(a[i], b[i], both);
     for (int i = threadIdx.x % 32; i < n; i += 32)
         rows = fma(a[n * n + i], b[n * n + i], rows);
-    return sum_warp<double>(both) + all - 2.0 / (n - 2) * sum_warp<double>(rows);
+    return hl_hsic(sum_warp<double>(both), sum_warp<double>(rows), a[n * n + n], b[n * n + n], n);
 }
 
 /* A warp two heads of a sequence, or one with itself: pairs a <= b are those a < b + 1. */
@@ -275,12 +267,13 @@ __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_devic
     if (sequence >= o.n_batch)
         return;
     pair          heads(index - sequence * n_pairs, o.n_heads + 1);
-    const double *first = o.kernels + sequence * o.n_heads * kernel_size(o);
+    const double *first = o.kernels + sequence * o.n_heads * hl_kernel_size(o.kernel_rows);
     int           n     = row_counts(o, sequence, nullptr).n_kernel;
     double        term  = NAN; /* of too few rows */
 
     if (n >= 3)
-        term = hsic(first + heads.a * kernel_size(o), first + (heads.b - 1) * kernel_size(o), n);
+        term = kernels_alike(first + heads.a * hl_kernel_size(o.kernel_rows),
+                             first + (heads.b - 1) * hl_kernel_size(o.kernel_rows), n);
     if (threadIdx.x % 32 == 0)
         o.alike[index] = term;
 }
@@ -331,7 +324,7 @@ __device__ static void measure_some(double *out, const float *p, int64_t stride,
             sums[i] += fabsf(own - others[i][key]);
     }
     for (int i = 0; i < HEADS_AT_ONCE; i++) {
-        double half = 0.5 * sum_warp<double>(sums[i]);
+        double half = hl_total_variation(sum_warp<double>(sums[i]));
         if (threadIdx.x % 32 == 0 && first + i < d.n_heads)
             out[first + i - a - 1] = half;
     }

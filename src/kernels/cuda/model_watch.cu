@@ -228,12 +228,8 @@ hl_status op_patterns(hl_device *device, const hl_device_patterns *o)
 
 /* ------------------------------------------------------------------------- sums */
 
-constexpr int    REDUCE_WARPS  = 4;
-constexpr int    N_BINS        = 64;
-constexpr int    N_BIN_COUNTS  = HL_N_HISTOGRAMS * N_BINS;
-constexpr double FIXED_ONE     = 0x1p40;
-constexpr double ENTROPY_SLACK = 1e-3;
-constexpr float  SMALL         = 32.0f;
+constexpr int REDUCE_WARPS = 4;
+constexpr int N_BIN_COUNTS = HL_N_HISTOGRAMS * HL_N_BINS;
 
 struct reduce_work {
     hl_run_sums  *sums;
@@ -271,9 +267,9 @@ __device__ static bool is_small(const reduce_work &w, const run_place &at)
 
     for (int64_t i = threadIdx.x; i < at.n; i += 32 * REDUCE_WARPS) {
         for (const float *values : w.values)
-            small = small && fabsf(values[at.first + i]) < SMALL;
-        small =
-            small && w.values[HL_Q_ENTROPY][at.first + i] <= w.log_n[at.plan + i] + ENTROPY_SLACK;
+            small = small && hl_is_small(values[at.first + i]);
+        small = small &&
+                hl_entropy_is_possible(w.values[HL_Q_ENTROPY][at.first + i], w.log_n[at.plan + i]);
     }
     return __syncthreads_and(small) != 0;
 }
@@ -294,8 +290,8 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
             value  = __dmul_rn(value, w.inverse[at.plan + i]);
             narrow = static_cast<float>(value);
         }
-        sum += __double2ll_rn(value * FIXED_ONE);
-        squares += __double2ll_rn(__dmul_rn(value, value) * FIXED_ONE);
+        sum += hl_fixed(value);
+        squares += hl_fixed(__dmul_rn(value, value));
         least = fminf(least, narrow);
         most  = fmaxf(most, narrow);
     }
@@ -324,10 +320,7 @@ __device__ static void count_bins(int *bins, const run_place &at, int histogram,
         double place = static_cast<double>(values[at.first + i]);
         if (scale != nullptr)
             place = __dmul_rn(place, scale[at.plan + i]);
-        place *= N_BINS;
-        place   = place > 0.0 ? place : 0.0;
-        int bin = static_cast<int>(place < N_BINS - 1 ? place : N_BINS - 1);
-        atomicAdd(bins + bin, 1);
+        atomicAdd(bins + hl_bin_of(place), 1);
     }
 }
 
@@ -337,10 +330,8 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
         int64_t sum = 0;
 
         for (int64_t i = threadIdx.x % 32; i < at.n; i += 32) {
-            float share = w.mass[(at.first + i) * w.n_types + to];
-            share       = share > 0.0f ? share : 0.0f;
-            share       = share < 1.0f ? share : 1.0f;
-            sum += __float2ll_rn(share * 0x1p22f);
+            float share = hl_share_of(w.mass[(at.first + i) * w.n_types + to]);
+            sum += __float2ll_rn(share * static_cast<float>(HL_UNIT_ONE));
         }
         sum = sum_warp(sum);
         if (threadIdx.x % 32 == 0)
@@ -362,15 +353,15 @@ __device__ static void add_bins(const reduce_work &w, int *bins, const run_place
                   "a warp a histogram");
     if (histogram >= HL_N_HISTOGRAMS)
         return;
-    for (int i = threadIdx.x % 32; i < N_BINS; i += 32)
+    for (int i = threadIdx.x % 32; i < HL_N_BINS; i += 32)
         bins[i] = 0;
     __syncwarp();
     count_bins(bins, at, histogram, values[histogram], scales[histogram]);
     __syncwarp();
-    for (int i = threadIdx.x % 32; i < N_BINS; i += 32) {
+    for (int i = threadIdx.x % 32; i < HL_N_BINS; i += 32) {
         if (bins[i] != 0)
             atomicAdd(reinterpret_cast<unsigned long long *>(w.histogram) + head * N_BIN_COUNTS +
-                          histogram * N_BINS + i,
+                          histogram * HL_N_BINS + i,
                       static_cast<unsigned long long>(bins[i]));
     }
 }
@@ -378,7 +369,7 @@ __device__ static void add_bins(const reduce_work &w, int *bins, const run_place
 __global__ static void __launch_bounds__(32 * REDUCE_WARPS)
     reduce(const __grid_constant__ reduce_work w)
 {
-    __shared__ int bins[REDUCE_WARPS][N_BINS];
+    __shared__ int bins[REDUCE_WARPS][HL_N_BINS];
     int64_t        head = blockIdx.x / w.n_runs;
     int            warp = threadIdx.x / 32;
     run_place      at(w, head, blockIdx.x - head * w.n_runs);
