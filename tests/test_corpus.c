@@ -112,6 +112,42 @@ static void standard_input_is_copied(void **state)
     close(kept);
 }
 
+static void bytes_in_memory_are_a_file(void **state)
+{
+    static const char lines[] =
+        "\xef\xbb\xbf{\"text\": \"1\"}\n\n{\"text\": \"\"}\n{\"text\": \"2 3\"}";
+    hl_corpus        *corpus  = NULL;
+    hl_corpus_options options = { .format = HL_TEXT_JSONL };
+    const char       *input   = here("a.jsonl");
+    (void)state;
+
+    put("a.jsonl", lines);
+    hl_corpus *stored = open_input(input);
+    assert_ok(
+        hl_corpus_open_bytes(&corpus, NULL, tokenizer, lines, strlen(lines), "input", &options));
+    assert_names(corpus, "input:1 input:4");
+    assert_true(hl_corpus_get_info(corpus)->hash == hl_corpus_get_info(stored)->hash);
+    assert_int_equal(hl_corpus_get_info(corpus)->n_empty, 1);
+    assert_tokens(corpus, 1, "2 3");
+    hl_corpus_close(stored);
+    hl_corpus_close(corpus);
+
+    assert_fails(HL_BAD_INPUT, "input: line 1, byte 1: 0xff is not UTF-8",
+                 hl_corpus_open_bytes(&corpus, NULL, tokenizer, "a\xff", 2, "input",
+                                      &(hl_corpus_options){ 0 }));
+    assert_fails(
+        HL_BAD_INPUT, "input: no text in it",
+        hl_corpus_open_bytes(&corpus, NULL, tokenizer, "", 0, "input", &(hl_corpus_options){ 0 }));
+    options.inputs   = &input;
+    options.n_inputs = 1;
+    assert_fails(
+        HL_BAD_ARGUMENT, "not both",
+        hl_corpus_open_bytes(&corpus, NULL, tokenizer, lines, strlen(lines), "input", &options));
+    assert_fails(HL_BAD_ARGUMENT, "no bytes",
+                 hl_corpus_open_bytes(&corpus, NULL, tokenizer, NULL, 0, "input", &options));
+    assert_null(corpus);
+}
+
 static void a_byte_order_mark_is_dropped(void **state)
 {
     (void)state;
@@ -617,6 +653,7 @@ int main(void)
         TEST(a_pattern_is_what_it_matches),
         TEST(inputs_keep_their_order),
         TEST(standard_input_is_copied),
+        TEST(bytes_in_memory_are_a_file),
         TEST(a_byte_order_mark_is_dropped),
         TEST(the_field_can_be_chosen),
         TEST(spans_give_types),

@@ -97,6 +97,12 @@ typedef struct hl_corpus_info {
  * the tokenizer, if there are only token ids. */
 HL_API hl_status hl_corpus_open(hl_corpus **out, const hl_model *model,
                                 const hl_tokenizer *tokenizer, const hl_corpus_options *options);
+/* A text in memory instead of files: documents as those of a file of this name, which messages say
+ * too.  options->inputs must be empty; the bytes are borrowed until the corpus is closed. */
+HL_API hl_status hl_corpus_open_bytes(hl_corpus **out, const hl_model *model,
+                                      const hl_tokenizer *tokenizer, const void *bytes,
+                                      size_t n_bytes, const char *name,
+                                      const hl_corpus_options *options);
 HL_API void      hl_corpus_close(hl_corpus *corpus);
 /* Borrowed from the corpus. */
 HL_API const hl_corpus_info *hl_corpus_get_info(const hl_corpus *corpus);

@@ -13,15 +13,25 @@
 
 /* ------------------------------------------------------------------- options */
 
-static hl_status check_options(const hl_tokenizer *tokenizer, const hl_corpus_options *options)
+/* A text in memory, and what messages call it; name is NULL where texts are files. */
+typedef struct memory_text {
+    hl_bytes    bytes;
+    const char *name;
+} memory_text;
+
+static hl_status check_options(const hl_tokenizer *tokenizer, const memory_text *memory,
+                               const hl_corpus_options *options)
 {
     if (options == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "corpus: no options");
-    if (options->n_inputs == 0 && options->token_ids == NULL)
+    if (memory->name != NULL && options->n_inputs > 0)
+        return hl_fail(HL_BAD_ARGUMENT, "corpus: either a text in memory or files, not both");
+    size_t n_texts = options->n_inputs + (memory->name != NULL ? 1 : 0);
+    if (n_texts == 0 && options->token_ids == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "no text given");
-    if (options->n_inputs > 0 && options->token_ids != NULL)
+    if (n_texts > 0 && options->token_ids != NULL)
         return hl_fail(HL_BAD_ARGUMENT, "either text or token ids, not both");
-    if (options->n_inputs > 0 && tokenizer == NULL)
+    if (n_texts > 0 && tokenizer == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "text needs a tokenizer, and there is none");
     if (options->n_sample < 0)
         return hl_fail(HL_BAD_ARGUMENT, "a sample of %lld documents", (long long)options->n_sample);
@@ -72,8 +82,12 @@ done:
     return status;
 }
 
-static hl_status index_inputs(hl_corpus *corpus, const hl_corpus_options *options)
+static hl_status index_inputs(hl_corpus *corpus, const memory_text *memory,
+                              const hl_corpus_options *options)
 {
+    if (memory->name != NULL)
+        HL_NEED(
+            hl_text_files_add_memory(&corpus->files, memory->bytes, memory->name, options->format));
     for (size_t i = 0; i < options->n_inputs; i++)
         HL_NEED(hl_text_files_add(&corpus->files, options->inputs[i], options->format));
     for (size_t i = 0; i < corpus->files.count; i++)
@@ -137,7 +151,8 @@ static void sum_up(hl_corpus *corpus)
 
 /* ------------------------------------------------------------ open and close */
 
-static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options)
+static hl_status fill_corpus(hl_corpus *corpus, const memory_text *memory,
+                             const hl_corpus_options *options)
 {
     corpus->encoding = (hl_encode_options){ .plain   = options->plain,
                                             .stop    = options->stop,
@@ -148,7 +163,7 @@ static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options
     if (options->token_ids != NULL)
         HL_NEED(index_ids(corpus, options->token_ids));
     else
-        HL_NEED(index_inputs(corpus, options));
+        HL_NEED(index_inputs(corpus, memory, options));
     HL_NEED(check_not_empty(corpus));
     if (options->n_sample > 0)
         HL_NEED(hl_documents_sample(&corpus->documents, options->n_sample, options->seed));
@@ -157,23 +172,34 @@ static hl_status fill_corpus(hl_corpus *corpus, const hl_corpus_options *options
     return HL_OK;
 }
 
+static hl_status open_corpus(hl_corpus **out, const hl_model *model, const hl_tokenizer *tokenizer,
+                             const memory_text *memory, const hl_corpus_options *options)
+{
+    HL_CLOSED(hl_corpus_close) hl_corpus *corpus = NULL;
+
+    *out = NULL;
+    HL_NEED(check_options(tokenizer, memory, options));
+    HL_NEED(HL_ALLOC_ZEROED(&corpus, 1));
+    HL_NEED(set_vocabulary(corpus, model, tokenizer));
+    HL_NEED(fill_corpus(corpus, memory, options));
+    *out = hl_taken(&corpus);
+    return HL_OK;
+}
+
 hl_status hl_corpus_open(hl_corpus **out, const hl_model *model, const hl_tokenizer *tokenizer,
                          const hl_corpus_options *options)
 {
-    hl_status  status = HL_OK;
-    hl_corpus *corpus = NULL;
+    return open_corpus(out, model, tokenizer, &(memory_text){ 0 }, options);
+}
 
+hl_status hl_corpus_open_bytes(hl_corpus **out, const hl_model *model,
+                               const hl_tokenizer *tokenizer, const void *bytes, size_t n_bytes,
+                               const char *name, const hl_corpus_options *options)
+{
     *out = NULL;
-    HL_TRY(check_options(tokenizer, options));
-    HL_TRY(HL_ALLOC_ZEROED(&corpus, 1));
-    HL_TRY(set_vocabulary(corpus, model, tokenizer));
-    HL_TRY(fill_corpus(corpus, options));
-    *out   = corpus;
-    corpus = NULL;
-
-done:
-    hl_corpus_close(corpus);
-    return status;
+    if (bytes == NULL || name == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "corpus: no bytes, or no name for them");
+    return open_corpus(out, model, tokenizer, &(memory_text){ { bytes, n_bytes }, name }, options);
 }
 
 void hl_corpus_close(hl_corpus *corpus)

@@ -24,7 +24,10 @@
 #ifndef HL_MEASURE_CORPUS_H
 #define HL_MEASURE_CORPUS_H
 
+#include "base/memory.h"
 #include "headlight/corpus.h"
+
+HL_CLOSES(hl_corpus_close, hl_corpus)
 
 /* Tokens that follow each other in a document.  Borrowed until the next call. */
 typedef struct hl_token_piece {

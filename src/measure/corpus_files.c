@@ -73,6 +73,7 @@ static hl_status add_file(file_finder *finder, const char *path, int descriptor)
     HL_NEED(hl_strdup(&file->path, path));
     file->format     = format_of(path, finder->format);
     file->descriptor = descriptor;
+    file->memory     = (hl_bytes){ 0 };
     files->count++;
     return HL_OK;
 }
@@ -368,6 +369,14 @@ hl_status hl_text_files_add(hl_text_files *files, const char *input, hl_text_for
     return add_path(&finder, input);
 }
 
+hl_status hl_text_files_add_memory(hl_text_files *files, hl_bytes memory, const char *name,
+                                   hl_text_format format)
+{
+    HL_NEED(add_file(&(file_finder){ files, format }, name, -1));
+    files->items[files->count - 1].memory = memory;
+    return HL_OK;
+}
+
 void hl_text_files_free(hl_text_files *files)
 {
     for (size_t i = 0; i < files->count; i++) {
@@ -409,8 +418,12 @@ static hl_status look_at(hl_text_source *source)
 hl_status hl_text_source_open(hl_text_source *out, const hl_text_file *file)
 {
     *out = (hl_text_source){ .path       = file->path,
+                             .memory     = file->memory.data,
                              .descriptor = file->descriptor,
-                             .borrowed   = file->descriptor >= 0 };
+                             .borrowed   = file->descriptor >= 0 || file->memory.data != NULL,
+                             .n_bytes    = file->memory.n_bytes };
+    if (out->memory != NULL)
+        return HL_OK;
     if (!out->borrowed) /* O_NONBLOCK: a pipe that nobody writes to must not wait */
         out->descriptor = hl_sys_open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (out->descriptor < 0) {
@@ -433,6 +446,10 @@ void hl_text_source_close(hl_text_source *source)
 
 hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t at, size_t n_bytes)
 {
+    if (source->memory != NULL) {
+        memcpy(out, source->memory + at, n_bytes); /* its size does not change */
+        return HL_OK;
+    }
     while (n_bytes > 0) {
         ssize_t n_read = hl_sys_pread(source->descriptor, out, n_bytes, (off_t)at);
         if (n_read < 0 && errno == EINTR)

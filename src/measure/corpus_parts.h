@@ -27,12 +27,14 @@ typedef struct hl_text_file {
     char          *path; /* "standard input" for a copy of that */
     hl_text_format format;
     int            descriptor; /* of the copy, which has no name; else -1 */
+    hl_bytes       memory;     /* borrowed; data is NULL: it is a file */
 } hl_text_file;
 
 typedef struct hl_text_source {
-    const char *path; /* borrowed */
+    const char *path;   /* borrowed */
+    const char *memory; /* NULL: read from the descriptor */
     int         descriptor;
-    bool        borrowed; /* the descriptor is not ours to close */
+    bool        borrowed; /* there is no descriptor, or it is not ours to close */
     uint64_t    n_bytes;  /* when it was opened */
 } hl_text_source;
 
@@ -55,6 +57,9 @@ typedef struct hl_text_files {
 /* Appends the files that an input stands for (headlight.h has the rules).  HL_NOT_FOUND
  * where there is no such file, HL_BAD_INPUT for a folder or pattern with nothing to read. */
 hl_status hl_text_files_add(hl_text_files *files, const char *input, hl_text_format format);
+/* One that lies in memory, which is borrowed; `name` stands for its path. */
+hl_status hl_text_files_add_memory(hl_text_files *files, hl_bytes memory, const char *name,
+                                   hl_text_format format);
 void      hl_text_files_free(hl_text_files *files);
 
 /* --------------------------------------------------------------------- lines */

@@ -537,8 +537,9 @@ static hl_status measure_all(hl_measuring *m)
 hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                      const hl_corpus *corpus, const hl_measure_options *options)
 {
-    hl_status    status = HL_OK;
-    hl_measuring m      = { .model = model, .corpus = corpus };
+    hl_status    status  = HL_OK;
+    hl_measuring m       = { .model = model, .corpus = corpus };
+    bool         resumed = false;
 
     *out = NULL;
     if (model == NULL || corpus == NULL)
@@ -546,7 +547,9 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     if (options != NULL)
         m.options = *options;
     HL_TRY(hl_measure_setup(&m, tokenizer));
-    HL_TRY(hl_measure_restore(&m));
+    HL_TRY(hl_measure_restore(&resumed, &m));
+    if (!resumed && !m.options.no_probe)
+        HL_TRY(hl_measure_probe(&m));
     if (m.options.rows_path != NULL)
         HL_TRY(hl_measure_rows_new(&m.rows, &m));
     HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */

@@ -91,7 +91,7 @@ void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t
 void hl_measure_outputs_pairs(hl_measuring *m, const hl_layer_rows *rows, int64_t head);
 void hl_measure_outputs_close(hl_measuring *m, const hl_layer_rows *rows);
 
-/* measure_probe.c */
+/* measure_probe.c: the scores of all heads, into the profile. */
 hl_status hl_measure_probe(hl_measuring *m);
 
 /* measure_rows.c: where a state is saved, rows are gathered in a file that outlives a killed
@@ -106,9 +106,9 @@ hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch);
 hl_status hl_measure_rows_finish(hl_measure_rows *rows);
 void      hl_measure_rows_free(hl_measure_rows *rows);
 
-/* measure_state.c: hl_measure_restore replaces the profile by the saved one, if there is one,
- * and goes to its place. */
+/* measure_state.c: hl_measure_restore replaces the profile by the saved one, if there is one and it
+ * is wanted, and goes to its place. */
 hl_status hl_measure_save(const hl_measuring *m);
-hl_status hl_measure_restore(hl_measuring *m);
+hl_status hl_measure_restore(bool *restored, hl_measuring *m);
 
 #endif

@@ -129,9 +129,9 @@ done:
     return status;
 }
 
-hl_status hl_measure_restore(hl_measuring *m)
+hl_status hl_measure_restore(bool *restored, hl_measuring *m)
 {
-    if (m->options.resume && m->options.state_path != NULL && hl_path_exists(m->options.state_path))
-        return load_state(m);
-    return m->options.no_probe ? HL_OK : hl_measure_probe(m);
+    *restored =
+        m->options.resume && m->options.state_path != NULL && hl_path_exists(m->options.state_path);
+    return *restored ? load_state(m) : HL_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef HL_SERVE_TEXTS_H
 #define HL_SERVE_TEXTS_H
 
+#include "base/buffer.h"
 #include "base/json.h"
 #include "headlight/corpus.h"
 #include "headlight/serve.h"
@@ -52,13 +53,12 @@ void      hl_served_prompts_release(hl_served_prompts *prompts);
  *     ... texts.corpus ...
  *     hl_served_texts_close(&texts);
  *
- * They go through a file of JSON lines, which is gone afterwards; messages of failures say `input`
- * in place of its name once it is closed. */
+ * Messages of failures call them `input`, with the number of the text. */
 
 #define HL_SERVED_MAX_TEXTS 1024
 
 typedef struct hl_served_texts {
-    char       path[4096]; /* of the file; "": there is none */
+    hl_buffer  lines; /* of JSON, which the corpus reads */
     hl_corpus *corpus;
 } hl_served_texts;
 

@@ -27,12 +27,15 @@
 
 HL_CLOSES(hl_profile_free, hl_profile)
 
-#define HL_FAIR_KEYS           16 /* rows that see fewer keys are not in the fair mean */
 #define HL_PROFILE_MAX_LAYERS  1024
 #define HL_PROFILE_MAX_HEADS   1024
 #define HL_PROFILE_MAX_BUCKETS 31
 #define HL_PROFILE_MAX_TYPES   8
 #define HL_PROFILE_MAX_KEPT    256 /* sequences */
+
+/* Rows that see fewer keys say little of how a head looks around (metrics.md): they are not in the
+ * fair mean, and the monitor of spikes neither learns nor scores them. */
+#define HL_FAIR_KEYS 16
 
 static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, int64_t head,
                                      hl_quantity quantity)
