@@ -37,7 +37,7 @@ void hl_put_text(FILE *stream, const char *text, size_t n_bytes);
 /* What another program said, or a table: safe wherever the stream leads. */
 void hl_put_lines(FILE *stream, const char *text, size_t n_bytes);
 
-/* JSON to standard output, as json_dumpf does it, with the controls in its strings escaped.  False when
+/* JSON to standard output, laid out by jansson, with the controls in its strings escaped.  False when
  * memory is out or `root` is NULL. */
 bool hl_put_json(const json_t *root, size_t flags);
 /* The same and the end of the line; releases `root`.  HL_EXIT_OK: where memory was out hl_command_run

@@ -85,8 +85,8 @@ static void every_backend_is_run(void **state)
 
 /* ---------------------------------------------------------- wrong numbers */
 
-/* Runs on the scalar back end; exactly `output` must be over. */
-static void assert_only_fails(const char *path, const char *output)
+/* Runs on the scalar back end; exactly `output` must be over, and in which element (-1: any). */
+static void assert_only_fails(const char *path, const char *output, int64_t element)
 {
     hl_verify_report *report = NULL;
 
@@ -97,6 +97,8 @@ static void assert_only_fails(const char *path, const char *output)
         if (report->entries[i].passed == is_it)
             fail_msg("%s: error %g, allowed %g, tampered with: %s", report->entries[i].output,
                      report->entries[i].error, report->entries[i].tolerance, output);
+        if (is_it && element >= 0)
+            assert_int_equal(report->entries[i].worst, element);
     }
     hl_verify_report_free(report);
 }
@@ -122,7 +124,8 @@ static void tamper(const char *source, const hl_verify_entry *entry)
 
     hl_tensor after = *before;
     after.data      = bytes;
-    assert_only_fails(edited_case(source, &(case_edit){ .replace = &after }), entry->output);
+    assert_only_fails(edited_case(source, &(case_edit){ .replace = &after }), entry->output,
+                      (int64_t)count / 2);
     hl_safetensors_close(file);
 }
 
@@ -153,7 +156,7 @@ static void expected_nan_is_noticed(void **state)
     (void)state;
 
     assert_only_fails(edited_case(CASES "one.safetensors", &(case_edit){ .replace = &first }),
-                      "first");
+                      "first", -1);
 }
 
 /* -inf where the row is not blind; masked_rows has it where rows are. */
@@ -163,7 +166,8 @@ static void infinities_are_compared(void **state)
     hl_tensor lse = { "lse", HL_DTYPE_F64, 3, { 1, 1, 1 }, &minus_infinity, sizeof(double) };
     (void)state;
 
-    assert_only_fails(edited_case(CASES "one.safetensors", &(case_edit){ .replace = &lse }), "lse");
+    assert_only_fails(edited_case(CASES "one.safetensors", &(case_edit){ .replace = &lse }), "lse",
+                      -1);
 }
 
 /* ------------------------------------------------------------------ arg-max */

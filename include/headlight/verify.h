@@ -40,6 +40,7 @@ typedef struct hl_verify_entry {
     double      tolerance;
     bool        relative; /* to the largest value of the tensor */
     bool        passed;
+    int64_t     worst; /* which element of the output, counted as it is stored, has the error */
 } hl_verify_entry;
 
 typedef struct hl_verify_report {

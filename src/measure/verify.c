@@ -9,34 +9,26 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
 
-#define CASE_ENDING ".safetensors"
-
 static bool is_model(const char *path, const hl_verify_options *options)
 {
-    size_t length = strlen(path);
-    size_t ending = strlen(CASE_ENDING);
-
-    if ((options != NULL && options->expected_path != NULL) || hl_path_is_folder(path))
-        return true;
-    return length < ending || strcmp(path + length - ending, CASE_ENDING) != 0;
+    return (options != NULL && options->expected_path != NULL) || hl_path_is_folder(path) ||
+           !hl_ends_with(path, ".safetensors");
 }
 
 static hl_status holds_blocks(bool *out, const char *path)
 {
-    hl_safetensors *file   = NULL;
-    hl_status       status = hl_safetensors_open(&file, path);
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
     *out = false;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_safetensors_open(&file, path));
     for (size_t i = 0; i < hl_safetensors_count(file) && !*out; i++)
         *out = hl_verify_is_blocks(hl_safetensors_at(file, i)->name);
-    hl_safetensors_close(file);
     return HL_OK;
 }
 
@@ -49,9 +41,7 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify: path is NULL");
     if (is_model(path, options))
         return hl_verify_model(out, path, options);
-    hl_status status = holds_blocks(&blocks, path);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(holds_blocks(&blocks, path));
     return blocks ? hl_verify_blocks(out, path, options) : hl_verify_attention(out, path, options);
 }
 
@@ -85,20 +75,15 @@ static size_t count_strings(const char *const *strings)
 
 hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t n_outputs)
 {
-    hl_status         status = HL_OK;
-    hl_verify_report *report = NULL;
+    HL_CLOSED(hl_verify_report_free) hl_verify_report *report = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&report, 1));
-    HL_TRY(case_name(&report->name, path));
-    HL_TRY(HL_ALLOC_ZEROED(&report->entries, count_strings(hl_backend_names()) * n_outputs));
+    HL_NEED(HL_ALLOC_ZEROED(&report, 1));
+    HL_NEED(case_name(&report->name, path));
+    HL_NEED(HL_ALLOC_ZEROED(&report->entries, count_strings(hl_backend_names()) * n_outputs));
     report->passed = true;
-    *out           = report;
-    report         = NULL;
-
-done:
-    hl_verify_report_free(report);
-    return status;
+    *out           = hl_taken(&report);
+    return HL_OK;
 }
 
 void hl_verify_report_free(hl_verify_report *report)
@@ -119,14 +104,49 @@ void hl_verify_report_add(hl_verify_report *report, const hl_verify_entry *entry
     report->passed = report->passed && added->passed;
 }
 
-double hl_verify_difference(double ours, double wanted)
+double hl_verify_difference(double ours, double theirs)
 {
-    if (isnan(ours) || isnan(wanted))
+    if (isnan(ours) || isnan(theirs))
         return INFINITY;
     /* Not the general case below: -inf - -inf is NaN. */
-    if (ours == wanted)
+    if (ours == theirs)
         return 0.0;
-    return fabs(ours - wanted);
+    return fabs(ours - theirs);
+}
+
+hl_status hl_verify_compare(hl_verify_report *report, const char *backend,
+                            const hl_verify_pair *pair)
+{
+    size_t           count   = (size_t)hl_tensor_count(pair->theirs);
+    double           largest = 0.0;
+    HL_FREED double *theirs  = NULL;
+    hl_verify_entry  entry   = { .backend   = backend,
+                                 .output    = pair->output,
+                                 .tolerance = pair->tolerance,
+                                 .relative  = pair->relative };
+
+    HL_NEED(HL_ALLOC(&theirs, count));
+    HL_NEED(hl_dtype_to_f64(theirs, pair->theirs->data, pair->theirs->dtype, count));
+    for (size_t i = 0; i < count; i++) {
+        double ours = pair->whole != NULL ? (double)pair->whole[i] : (double)pair->ours[i];
+        double cost = 0.0;
+
+        if (pair->judge != NULL)
+            HL_NEED(pair->judge(&cost, pair->context, i, ours, theirs[i]));
+        else
+            cost = hl_verify_difference(ours, theirs[i]);
+        if (cost < 0.0)
+            continue;
+        if (cost > entry.error) {
+            entry.error = cost;
+            entry.worst = (int64_t)i;
+        }
+        largest = fmax(largest, fabs(theirs[i]));
+    }
+    if (pair->relative && largest > 0.0)
+        entry.error /= largest;
+    hl_verify_report_add(report, &entry);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ back ends */

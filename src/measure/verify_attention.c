@@ -9,15 +9,8 @@
  * with NaN: a kernel that leaves an element out cannot profit from what lay in memory, or
  * from the back end before it.
  *
- * Comparing.  What is allowed is
- *
- *     lse and the entropies        2e-5 nats
- *     probabilities                1e-5
- *     out                          1e-5 of the largest |out|
- *     gradients                    1e-4 of the largest of that tensor
- *
- * each widened, where that is more, to the rounding that float scores bring
- * with them whatever the method: 8 * 2^-24 * max|score|.
+ * Comparing.  What is allowed stands in hl_verify_specs, each widened, where that is more, to the
+ * rounding that float scores bring with them whatever the method, HL_SCORE_ROUNDING.
  *
  * Arg-max has no error of its own: it is right or wrong.  But where two keys
  * share the top of a row within rounding, either may win, so a key that differs
@@ -63,34 +56,21 @@ static bool is_wanted(const hl_verify_case *golden, hl_verify_output output)
     }
 }
 
-static void outputs_free(case_outputs *outputs)
+static void free_outputs(case_outputs *outputs)
 {
-    if (outputs == NULL)
-        return;
     for (int output = 0; output < HL_VERIFY_N_OUTPUTS; output++)
         hl_free(outputs->values[output]);
     hl_free(outputs->argmax);
-    hl_free(outputs);
 }
 
-static hl_status outputs_new(case_outputs **out, const hl_verify_case *golden)
+static hl_status make_outputs(case_outputs *out, const hl_verify_case *golden)
 {
-    hl_status     status  = HL_OK;
-    case_outputs *outputs = NULL;
-
-    *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&outputs, 1));
-    HL_TRY(HL_ALLOC(&outputs->argmax, hl_verify_count(golden, HL_VERIFY_ARGMAX)));
+    HL_NEED(HL_ALLOC(&out->argmax, hl_verify_count(golden, HL_VERIFY_ARGMAX)));
     for (hl_verify_output output = 0; output < HL_VERIFY_N_OUTPUTS; output++) {
         if (is_wanted(golden, output))
-            HL_TRY(HL_ALLOC(&outputs->values[output], hl_verify_count(golden, output)));
+            HL_NEED(HL_ALLOC(&out->values[output], hl_verify_count(golden, output)));
     }
-    *out    = outputs;
-    outputs = NULL;
-
-done:
-    outputs_free(outputs);
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------- running */
@@ -150,16 +130,13 @@ static hl_status run_backward(case_outputs *outputs, const hl_attention *problem
 /* Forward, then backward from that forward's results, on the back end in use. */
 static hl_status compute(case_outputs *outputs, const hl_verify_case *golden, int32_t n_threads)
 {
-    hl_status    status  = HL_OK;
     hl_attention problem = golden->problem;
 
     problem.n_threads = n_threads;
     forget(outputs, golden);
-    HL_TRY(run_forward(outputs, &problem));
-    if (golden->has_upstream)
-        HL_TRY(run_backward(outputs, &problem, &golden->upstream));
-
-done:
+    hl_status status = run_forward(outputs, &problem);
+    if (status == HL_OK && golden->has_upstream)
+        status = run_backward(outputs, &problem, &golden->upstream);
     /* The operator blames its arguments; they came from the file. */
     return status == HL_OK ? HL_OK
                            : hl_fail_within(status == HL_BAD_ARGUMENT ? HL_BAD_INPUT : status, "%s",
@@ -195,9 +172,10 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data, const ca
 static hl_status write_outputs(const case_outputs *outputs, const hl_verify_case *golden,
                                const char *path)
 {
-    hl_status              status                    = HL_OK;
-    hl_safetensors_writer *writer                    = NULL;
-    void                  *data[HL_VERIFY_N_OUTPUTS] = { NULL };
+    hl_status status                    = HL_OK;
+    void     *data[HL_VERIFY_N_OUTPUTS] = { NULL };
+
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
     HL_TRY(hl_safetensors_writer_new(&writer));
     hl_safetensors_add_metadata(writer, "case", golden->options);
@@ -208,65 +186,8 @@ static hl_status write_outputs(const case_outputs *outputs, const hl_verify_case
     HL_TRY(hl_safetensors_write(writer, path));
 
 done:
-    hl_safetensors_writer_free(writer);
     for (int output = 0; output < HL_VERIFY_N_OUTPUTS; output++)
         hl_free(data[output]);
-    return status;
-}
-
-/* 8 * 2^-24 of the largest score: metrics.md, "Rounding". */
-#define SCORE_ROUNDING (8.0 / 16777216.0)
-
-typedef struct tolerance {
-    double value;
-    bool   relative;
-} tolerance;
-
-static tolerance stated_tolerance(hl_verify_output output)
-{
-    switch (output) {
-    case HL_VERIFY_OUT:
-        return (tolerance){ 1e-5, true };
-    case HL_VERIFY_LSE:
-    case HL_VERIFY_ENTROPY:
-    case HL_VERIFY_RENYI2:
-    case HL_VERIFY_VARENTROPY:
-    case HL_VERIFY_ENTROPY_NOSINK:
-        return (tolerance){ 2e-5, false };
-    case HL_VERIFY_ARGMAX:
-        return (tolerance){ 0.0, false };
-    case HL_VERIFY_DQ:
-    case HL_VERIFY_DK:
-    case HL_VERIFY_DV:
-    case HL_VERIFY_DGATES:
-    case HL_VERIFY_DSINKS:
-        return (tolerance){ 1e-4, true };
-    default: /* probabilities */
-        return (tolerance){ 1e-5, false };
-    }
-}
-
-/* ---------------------------------------------------------- comparing floats */
-
-static hl_status float_error(double *out, const float *ours, const hl_tensor *expected,
-                             bool relative)
-{
-    hl_status status  = HL_OK;
-    double   *wanted  = NULL;
-    size_t    count   = (size_t)hl_tensor_count(expected);
-    double    error   = 0.0;
-    double    largest = 0.0;
-
-    HL_TRY(HL_ALLOC(&wanted, count));
-    HL_TRY(hl_dtype_to_f64(wanted, expected->data, expected->dtype, count));
-    for (size_t i = 0; i < count; i++) {
-        error   = fmax(error, hl_verify_difference(ours[i], wanted[i]));
-        largest = fmax(largest, fabs(wanted[i]));
-    }
-    *out = relative && largest > 0.0 ? error / largest : error;
-
-done:
-    hl_free(wanted);
     return status;
 }
 
@@ -311,69 +232,27 @@ static hl_status exact_score(double *out, const hl_attention *p, row_place place
     return HL_OK;
 }
 
-/* What it costs that we said `ours` where the case says `wanted`. */
-static hl_status argmax_row_error(double *out, const hl_attention *p, int64_t row, int64_t ours,
-                                  int64_t wanted)
+/* A hl_verify_judge of a hl_attention: what it costs that we said `ours` where the case says
+ * `theirs`, keys of a row. */
+static hl_status judge_argmax(double *cost, const void *context, size_t index, double ours,
+                              double theirs)
 {
-    int64_t   batch      = row / (p->n_heads * p->n_queries);
-    int64_t   query      = row % p->n_queries;
-    row_place place      = { batch, row / p->n_queries % p->n_heads,
-                             hl_attention_query_start(p, batch) + query };
-    double    our_score  = 0.0;
-    double    best_score = 0.0;
+    const hl_attention *p          = context;
+    int64_t             row        = (int64_t)index;
+    int64_t             batch      = row / (p->n_heads * p->n_queries);
+    row_place           place      = { batch, row / p->n_queries % p->n_heads,
+                                       hl_attention_query_start(p, batch) + row % p->n_queries };
+    hl_visible_keys     visible    = hl_attention_visible(p, batch, place.position);
+    double              our_score  = 0.0;
+    double              best_score = 0.0;
 
-    hl_visible_keys visible = hl_attention_visible(p, batch, place.position);
-    *out                    = INFINITY;
-    if (!hl_visible_has(visible, ours) || !hl_visible_has(visible, wanted))
+    *cost = ours == theirs ? 0.0 : (double)INFINITY;
+    if (ours == theirs || !hl_visible_has(visible, (int64_t)ours) ||
+        !hl_visible_has(visible, (int64_t)theirs))
         return HL_OK;
-    HL_NEED(exact_score(&our_score, p, place, row, ours));
-    HL_NEED(exact_score(&best_score, p, place, row, wanted));
-    *out = hl_verify_difference(our_score, best_score);
-    return HL_OK;
-}
-
-static hl_status argmax_error(double *out, const int64_t *ours, const hl_verify_case *golden)
-{
-    hl_status        status   = HL_OK;
-    const hl_tensor *expected = golden->expected[HL_VERIFY_ARGMAX];
-    size_t           n_rows   = (size_t)hl_tensor_count(expected);
-    int64_t         *wanted   = NULL;
-    double           largest  = 0.0;
-
-    HL_TRY(HL_ALLOC(&wanted, n_rows)); /* the tensor itself may be unaligned */
-    if (n_rows != 0)
-        memcpy(wanted, expected->data, expected->n_bytes);
-    for (size_t row = 0; row < n_rows; row++) {
-        double error = 0.0;
-        if (ours[row] != wanted[row])
-            HL_TRY(
-                argmax_row_error(&error, &golden->problem, (int64_t)row, ours[row], wanted[row]));
-        largest = fmax(largest, error);
-    }
-    *out = largest;
-
-done:
-    hl_free(wanted);
-    return status;
-}
-
-/* ---------------------------------------------------------- comparing either */
-
-/* Fills in everything but the back end.  The case must expect this output. */
-static hl_status compare(hl_verify_entry *out, const case_outputs *ours,
-                         const hl_verify_case *golden, hl_verify_output output)
-{
-    tolerance       allowed = stated_tolerance(output);
-    hl_verify_entry entry   = { .output = hl_verify_specs[output].name };
-
-    entry.tolerance = fmax(allowed.value, SCORE_ROUNDING * golden->max_score);
-    entry.relative  = allowed.relative;
-    if (output == HL_VERIFY_ARGMAX)
-        HL_NEED(argmax_error(&entry.error, ours->argmax, golden));
-    else
-        HL_NEED(float_error(&entry.error, ours->values[output], golden->expected[output],
-                            allowed.relative));
-    *out = entry;
+    HL_NEED(exact_score(&our_score, p, place, row, (int64_t)ours));
+    HL_NEED(exact_score(&best_score, p, place, row, (int64_t)theirs));
+    *cost = hl_verify_difference(our_score, best_score);
     return HL_OK;
 }
 
@@ -400,16 +279,24 @@ static hl_status check_purpose(const hl_verify_case *golden, const hl_verify_opt
 static hl_status add_entries(hl_verify_report *report, const attention_run *run,
                              const char *backend)
 {
-    for (hl_verify_output output = 0; output < HL_VERIFY_N_OUTPUTS; output++) {
-        hl_verify_entry entry;
+    const hl_verify_case *golden   = run->golden;
+    double                rounding = HL_SCORE_ROUNDING * golden->max_score;
 
-        if (run->golden->expected[output] == NULL)
-            continue;
-        hl_status status = compare(&entry, run->ours, run->golden, output);
-        if (status != HL_OK)
-            return status;
-        entry.backend = backend;
-        hl_verify_report_add(report, &entry);
+    for (hl_verify_output output = 0; output < HL_VERIFY_N_OUTPUTS; output++) {
+        const hl_verify_spec *spec = &hl_verify_specs[output];
+        hl_verify_pair        pair = { .output    = spec->name,
+                                       .ours      = run->ours->values[output],
+                                       .theirs    = golden->expected[output],
+                                       .tolerance = fmax(spec->tolerance, rounding),
+                                       .relative  = spec->relative };
+
+        if (output == HL_VERIFY_ARGMAX) {
+            pair.whole   = run->ours->argmax;
+            pair.judge   = judge_argmax;
+            pair.context = &golden->problem;
+        }
+        if (pair.theirs != NULL)
+            HL_NEED(hl_verify_compare(report, backend, &pair));
     }
     return HL_OK;
 }
@@ -422,36 +309,28 @@ static hl_status run_case(void *context, hl_verify_report *report, const char *b
 
     HL_NEED(compute(run->ours, run->golden, run->n_threads));
     HL_NEED(add_entries(report, run, backend));
-    if (write_path != NULL)
-        HL_NEED(write_outputs(run->ours, run->golden, write_path));
-    return HL_OK;
+    return write_path != NULL ? write_outputs(run->ours, run->golden, write_path) : HL_OK;
 }
 
 hl_status hl_verify_attention(hl_verify_report **out, const char *path,
                               const hl_verify_options *options)
 {
-    hl_status               status   = HL_OK;
     const hl_verify_options defaults = { 0 };
-    hl_verify_case         *golden   = NULL;
-    case_outputs           *ours     = NULL;
-    hl_verify_report       *report   = NULL;
+
+    HL_CLOSED(hl_verify_case_close) hl_verify_case    *golden = NULL;
+    HL_SCOPED(free_outputs) case_outputs               ours   = { { NULL }, NULL };
+    HL_CLOSED(hl_verify_report_free) hl_verify_report *report = NULL;
 
     *out    = NULL;
     options = options != NULL ? options : &defaults;
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify_attention: path is NULL");
-    HL_TRY(hl_verify_case_open(&golden, path));
-    HL_TRY(check_purpose(golden, options));
-    HL_TRY(outputs_new(&ours, golden));
-    HL_TRY(hl_verify_report_new(&report, path, HL_VERIFY_N_OUTPUTS));
-    attention_run run = { golden, ours, options->n_threads };
-    HL_TRY(hl_verify_backends(report, options, run_case, &run));
-    *out   = report;
-    report = NULL;
-
-done:
-    hl_verify_report_free(report);
-    outputs_free(ours);
-    hl_verify_case_close(golden);
-    return status;
+    HL_NEED(hl_verify_case_open(&golden, path));
+    HL_NEED(check_purpose(golden, options));
+    HL_NEED(make_outputs(&ours, golden));
+    HL_NEED(hl_verify_report_new(&report, path, HL_VERIFY_N_OUTPUTS));
+    attention_run run = { golden, &ours, options->n_threads };
+    HL_NEED(hl_verify_backends(report, options, run_case, &run));
+    *out = hl_taken(&report);
+    return HL_OK;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "formats/safetensors.h"
@@ -43,10 +44,7 @@ typedef struct block_file {
 
 bool hl_verify_is_blocks(const char *tensor_name)
 {
-    size_t length = strlen(tensor_name);
-    size_t ending = strlen(BLOCKS);
-
-    return length > ending && strcmp(tensor_name + length - ending, BLOCKS) == 0;
+    return strlen(tensor_name) > strlen(BLOCKS) && hl_ends_with(tensor_name, BLOCKS);
 }
 
 /* ------------------------------------------------------------------ reading */
@@ -145,26 +143,21 @@ static void release(block_file *file)
 
 /* ---------------------------------------------------------------- comparing */
 
-/* The largest difference; values that are not numbers are all alike. */
-static double largest_error(const block_type *type)
+/* A hl_verify_judge: values that are not numbers are all alike. */
+static hl_status judge_value(double *cost, const void *context, size_t index, double ours,
+                             double theirs)
 {
-    double error = 0.0;
-
-    for (size_t i = 0; i < type->n_values; i++) {
-        float wanted;
-        memcpy(&wanted, (const char *)type->expected->data + i * sizeof wanted, sizeof wanted);
-        if (!isnan(wanted) || !isnan(type->values[i]))
-            error = fmax(error, hl_verify_difference(type->values[i], wanted));
-    }
-    return error;
+    (void)context;
+    (void)index;
+    *cost = isnan(ours) && isnan(theirs) ? 0.0 : hl_verify_difference(ours, theirs);
+    return HL_OK;
 }
 
 static hl_status write_values(const block_file *file, const char *path)
 {
-    hl_status              status = HL_OK;
-    hl_safetensors_writer *writer = NULL;
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
-    HL_TRY(hl_safetensors_writer_new(&writer));
+    HL_NEED(hl_safetensors_writer_new(&writer));
     for (size_t i = 0; i < file->n_types; i++) {
         const block_type *type   = &file->types[i];
         hl_tensor         tensor = *type->blocks;
@@ -176,11 +169,7 @@ static hl_status write_values(const block_file *file, const char *path)
         tensor.n_bytes                  = type->n_values * sizeof *type->values;
         hl_safetensors_add(writer, &tensor);
     }
-    HL_TRY(hl_safetensors_write(writer, path));
-
-done:
-    hl_safetensors_writer_free(writer);
-    return status;
+    return hl_safetensors_write(writer, path);
 }
 
 /* A hl_verify_step: decode everything, compare, perhaps write. */
@@ -194,36 +183,31 @@ static hl_status decode_all(void *context, hl_verify_report *report, const char 
 
         HL_NEED(hl_dequantise(type->values, type->dtype, type->blocks->data, type->n_values));
         if (type->expected != NULL)
-            hl_verify_report_add(report, &(hl_verify_entry){ .backend = backend,
-                                                             .output  = hl_dtype_name(type->dtype),
-                                                             .error   = largest_error(type) });
+            HL_NEED(hl_verify_compare(report, backend,
+                                      &(hl_verify_pair){ .output = hl_dtype_name(type->dtype),
+                                                         .ours   = type->values,
+                                                         .theirs = type->expected,
+                                                         .judge  = judge_value }));
     }
-    if (write_path != NULL)
-        HL_NEED(write_values(file, write_path));
-    return HL_OK;
+    return write_path != NULL ? write_values(file, write_path) : HL_OK;
 }
 
 hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
                            const hl_verify_options *options)
 {
-    hl_status               status   = HL_OK;
     const hl_verify_options defaults = { 0 };
-    hl_verify_report       *report   = NULL;
-    block_file              file     = { 0 };
+
+    HL_CLOSED(hl_verify_report_free) hl_verify_report *report = NULL;
+    HL_SCOPED(release) block_file                      file   = { 0 };
 
     *out    = NULL;
     options = options != NULL ? options : &defaults;
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify_blocks: path is NULL");
-    HL_TRY(read_types(&file, path));
-    HL_TRY(check_purpose(&file, options));
-    HL_TRY(hl_verify_report_new(&report, path, file.n_types));
-    HL_TRY(hl_verify_backends(report, options, decode_all, &file));
-    *out   = report;
-    report = NULL;
-
-done:
-    hl_verify_report_free(report);
-    release(&file);
-    return status;
+    HL_NEED(read_types(&file, path));
+    HL_NEED(check_purpose(&file, options));
+    HL_NEED(hl_verify_report_new(&report, path, file.n_types));
+    HL_NEED(hl_verify_backends(report, options, decode_all, &file));
+    *out = hl_taken(&report);
+    return HL_OK;
 }

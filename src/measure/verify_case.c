@@ -26,23 +26,23 @@
 #include "base/status.h"
 
 const hl_verify_spec hl_verify_specs[HL_VERIFY_N_OUTPUTS] = {
-    [HL_VERIFY_OUT]            = { "out", "BHQV", HL_DTYPE_F32 },
-    [HL_VERIFY_LSE]            = { "lse", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_ENTROPY]        = { "entropy", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_RENYI2]         = { "renyi2", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_VARENTROPY]     = { "varentropy", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_ENTROPY_NOSINK] = { "entropy_nosink", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_PEAK]           = { "peak", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_ARGMAX]         = { "argmax", "BHQ", HL_DTYPE_I64 },
-    [HL_VERIFY_DIAGONAL]       = { "diagonal", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_PREVIOUS]       = { "previous", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_FIRST]          = { "first", "BHQ", HL_DTYPE_F64 },
-    [HL_VERIFY_SEGMENT_MASS]   = { "segment_mass", "BHQS", HL_DTYPE_F64 },
-    [HL_VERIFY_DQ]             = { "dq", "BHQD", HL_DTYPE_F32 },
-    [HL_VERIFY_DK]             = { "dk", "BGKD", HL_DTYPE_F32 },
-    [HL_VERIFY_DV]             = { "dv", "BGKV", HL_DTYPE_F32 },
-    [HL_VERIFY_DGATES]         = { "dgates", "H", HL_DTYPE_F64 },
-    [HL_VERIFY_DSINKS]         = { "dsinks", "H", HL_DTYPE_F64 },
+    [HL_VERIFY_OUT]            = { "out", "BHQV", HL_DTYPE_F32, 1e-5, true },
+    [HL_VERIFY_LSE]            = { "lse", "BHQ", HL_DTYPE_F64, 2e-5, false },
+    [HL_VERIFY_ENTROPY]        = { "entropy", "BHQ", HL_DTYPE_F64, 2e-5, false },
+    [HL_VERIFY_RENYI2]         = { "renyi2", "BHQ", HL_DTYPE_F64, 2e-5, false },
+    [HL_VERIFY_VARENTROPY]     = { "varentropy", "BHQ", HL_DTYPE_F64, 2e-5, false },
+    [HL_VERIFY_ENTROPY_NOSINK] = { "entropy_nosink", "BHQ", HL_DTYPE_F64, 2e-5, false },
+    [HL_VERIFY_PEAK]           = { "peak", "BHQ", HL_DTYPE_F64, 1e-5, false },
+    [HL_VERIFY_ARGMAX]         = { "argmax", "BHQ", HL_DTYPE_I64, 0.0, false },
+    [HL_VERIFY_DIAGONAL]       = { "diagonal", "BHQ", HL_DTYPE_F64, 1e-5, false },
+    [HL_VERIFY_PREVIOUS]       = { "previous", "BHQ", HL_DTYPE_F64, 1e-5, false },
+    [HL_VERIFY_FIRST]          = { "first", "BHQ", HL_DTYPE_F64, 1e-5, false },
+    [HL_VERIFY_SEGMENT_MASS]   = { "segment_mass", "BHQS", HL_DTYPE_F64, 1e-5, false },
+    [HL_VERIFY_DQ]             = { "dq", "BHQD", HL_DTYPE_F32, 1e-4, true },
+    [HL_VERIFY_DK]             = { "dk", "BGKD", HL_DTYPE_F32, 1e-4, true },
+    [HL_VERIFY_DV]             = { "dv", "BGKV", HL_DTYPE_F32, 1e-4, true },
+    [HL_VERIFY_DGATES]         = { "dgates", "H", HL_DTYPE_F64, 1e-4, true },
+    [HL_VERIFY_DSINKS]         = { "dsinks", "H", HL_DTYPE_F64, 1e-4, true },
 };
 
 /* ------------------------------------------------------------- the options */
@@ -72,11 +72,9 @@ static const size_rule size_rules[] = {
 static hl_status read_size(hl_attention *problem, const json_t *options, const size_rule *rule,
                            const char *where)
 {
-    int64_t   size   = INT64_MIN; /* stays when the key is missing */
-    hl_status status = hl_json_get_int(&size, options, rule->key, where);
+    int64_t size = INT64_MIN; /* stays when the key is missing */
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_json_get_int(&size, options, rule->key, where));
     if (size == INT64_MIN)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' is missing", where, rule->key);
     if (size < rule->low || size > rule->high)
@@ -88,11 +86,8 @@ static hl_status read_size(hl_attention *problem, const json_t *options, const s
 
 static hl_status read_sizes(hl_attention *problem, const json_t *options, const char *where)
 {
-    for (size_t i = 0; i < sizeof size_rules / sizeof *size_rules; i++) {
-        hl_status status = read_size(problem, options, &size_rules[i], where);
-        if (status != HL_OK)
-            return status;
-    }
+    for (size_t i = 0; i < sizeof size_rules / sizeof *size_rules; i++)
+        HL_NEED(read_size(problem, options, &size_rules[i], where));
     if (problem->n_heads % problem->n_kv_heads != 0)
         return hl_fail(HL_BAD_INPUT, "%s: 'Hq' is %lld, not a multiple of 'Hkv', %lld", where,
                        (long long)problem->n_heads, (long long)problem->n_kv_heads);
@@ -123,11 +118,9 @@ static hl_status read_window(hl_attention *problem, int64_t *window, uint32_t fl
 static hl_status read_number(double *out, const json_t *options, const char *key, double low,
                              double high, const char *where)
 {
-    double    number = *out;
-    hl_status status = hl_json_get_double(&number, options, key, where);
+    double number = *out;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_json_get_double(&number, options, key, where));
     if (!(number >= low && number <= high))
         return hl_fail(HL_BAD_INPUT, "%s: '%s' is %g, wanted %g to %g", where, key, number, low,
                        high);
@@ -439,56 +432,46 @@ static hl_status find_expected(hl_verify_case *golden)
             return hl_fail(HL_BAD_INPUT, "%s: expects '%s' but has no %s", golden->where,
                            spec->name, missing);
 
-        hl_status status =
-            find_tensor(&golden->expected[output], golden, spec->name, spec->shape, dtypes);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(find_tensor(&golden->expected[output], golden, spec->name, spec->shape, dtypes));
     }
     return HL_OK;
 }
 
 /* ------------------------------------------------------------ open and close */
 
-/* Takes the file over, also when it fails. */
-static hl_status case_from_file(hl_verify_case **out, hl_safetensors *file, const char *where)
+/* Takes the file that lies at `file`. */
+static hl_status case_from_file(hl_verify_case **out, hl_safetensors **file, const char *where)
 {
-    hl_status       status = HL_OK;
-    hl_verify_case *golden = NULL;
+    HL_CLOSED(hl_verify_case_close) hl_verify_case *golden = NULL;
 
-    HL_TRY(HL_ALLOC_ZEROED(&golden, 1));
-    golden->file = file;
-    file         = NULL;
-    HL_TRY(hl_strdup(&golden->where, where));
-    HL_TRY(parse_options(golden));
-    HL_TRY(copy_problem(golden));
-    HL_TRY(copy_upstream(golden));
-    HL_TRY(find_expected(golden));
-    *out   = golden;
-    golden = NULL;
-
-done:
-    hl_safetensors_close(file);
-    hl_verify_case_close(golden);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&golden, 1));
+    golden->file = hl_taken(file);
+    HL_NEED(hl_strdup(&golden->where, where));
+    HL_NEED(parse_options(golden));
+    HL_NEED(copy_problem(golden));
+    HL_NEED(copy_upstream(golden));
+    HL_NEED(find_expected(golden));
+    *out = hl_taken(&golden);
+    return HL_OK;
 }
 
 hl_status hl_verify_case_open(hl_verify_case **out, const char *path)
 {
-    hl_safetensors *file = NULL;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
-    *out             = NULL;
-    hl_status status = hl_safetensors_open(&file, path);
-    return status != HL_OK ? status : case_from_file(out, file, path);
+    *out = NULL;
+    HL_NEED(hl_safetensors_open(&file, path));
+    return case_from_file(out, &file, path);
 }
 
 hl_status hl_verify_case_parse(hl_verify_case **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where)
 {
-    hl_safetensors *file = NULL;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
-    *out             = NULL;
-    hl_status status = hl_safetensors_parse(&file, bytes, n_bytes, where);
-    return status != HL_OK ? status : case_from_file(out, file, where);
+    *out = NULL;
+    HL_NEED(hl_safetensors_parse(&file, bytes, n_bytes, where));
+    return case_from_file(out, &file, where);
 }
 
 void hl_verify_case_close(hl_verify_case *golden)

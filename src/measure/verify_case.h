@@ -13,6 +13,7 @@
 #ifndef HL_MEASURE_VERIFY_CASE_H
 #define HL_MEASURE_VERIFY_CASE_H
 
+#include "base/memory.h"
 #include "formats/safetensors.h"
 #include "headlight/attention.h"
 
@@ -45,6 +46,8 @@ typedef struct hl_verify_spec {
     const char *name;  /* of the tensor */
     const char *shape; /* "BHQ", ... */
     hl_dtype    dtype; /* as golden files store it */
+    double      tolerance;
+    bool        relative; /* to the largest value of the tensor */
 } hl_verify_spec;
 
 extern const hl_verify_spec hl_verify_specs[HL_VERIFY_N_OUTPUTS];
@@ -73,6 +76,7 @@ hl_status hl_verify_case_open(hl_verify_case **out, const char *path);
 hl_status hl_verify_case_parse(hl_verify_case **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where);
 void      hl_verify_case_close(hl_verify_case *golden);
+HL_CLOSES(hl_verify_case_close, hl_verify_case)
 
 /* The size that a letter of a shape stands for. */
 int64_t hl_verify_size(const hl_verify_case *golden, char letter);

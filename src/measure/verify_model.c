@@ -5,8 +5,7 @@
  * up, and what is compared are the fused statistics of rows with those of the same rows
  * materialised in double precision, from the same queries and keys.
  *
- * Tolerances are in output_specs.  Scores of size |s| are wrong by about |s| 2^-24 whatever
- * the method, so what follows from scores is allowed 8 * 2^-24 * max|s| where that is more.
+ * Tolerances are in output_specs; what follows from scores is allowed HL_SCORE_ROUNDING too.
  * The lens' top token is right or wrong, except where the first two are within the tolerance
  * of each other: then a wrong one costs their distance.
  *
@@ -26,14 +25,13 @@
 #include "kernels/pattern.h"
 #include "kernels/row_sums.h"
 #include "measure/verify.h"
+#include "model/model.h"
 #include "model/session.h"
 
 enum {
     MADE_UP_TOKENS = 64,  /* where nothing is expected */
     MAX_POSITIONS  = 512, /* whose rows are materialised */
 };
-
-#define SCORE_ROUNDING (8.0 / 16777216.0)
 
 typedef enum model_output {
     MODEL_ENTROPY = 0,
@@ -373,37 +371,33 @@ static void results_free(model_results *results)
     hl_free(results->lens_gap);
     hl_free(results);
 }
+HL_CLOSES(results_free, model_results)
 
 /* `path` names the expected file, or is NULL: then tokens are made up. */
 static hl_status results_new(model_results **out, const hl_model *model, const char *path,
                              const hl_verify_options *options)
 {
-    hl_status      status  = HL_OK;
-    model_results *results = NULL;
+    HL_CLOSED(results_free) model_results *results = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&results, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&results, 1));
     results->model   = model;
     results->info    = hl_model_get_info(model);
     results->options = *options;
     results->where   = path;
     if (path != NULL) {
-        HL_TRY(hl_safetensors_open(&results->expected, path));
-        HL_TRY(read_tokens(results));
-        HL_TRY(read_lengths(results));
-        HL_TRY(read_gates(results));
+        HL_NEED(hl_safetensors_open(&results->expected, path));
+        HL_NEED(read_tokens(results));
+        HL_NEED(read_lengths(results));
+        HL_NEED(read_gates(results));
     } else {
-        HL_TRY(make_tokens(results));
+        HL_NEED(make_tokens(results));
     }
     results->alone = path == NULL || (hl_model_gates(model) != NULL && !same_gates(results));
-    HL_TRY(plan_outputs(results));
-    HL_TRY(plan_positions(results));
-    *out    = results;
-    results = NULL;
-
-done:
-    results_free(results);
-    return status;
+    HL_NEED(plan_outputs(results));
+    HL_NEED(plan_positions(results));
+    *out = hl_taken(&results);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------- what layers tell */
@@ -599,22 +593,18 @@ static hl_status watch_final(void *context, const hl_final_rows *final)
 /* One token of each sequence after the other. */
 static hl_status decode(model_results *results, const hl_feed *whole)
 {
-    hl_status status = HL_OK;
-    int64_t  *column = NULL;
-    hl_feed   feed   = *whole;
+    HL_FREED int64_t *column = NULL;
+    hl_feed           feed   = *whole;
 
-    HL_TRY(HL_ALLOC(&column, (size_t)results->n_batch));
+    HL_NEED(HL_ALLOC(&column, (size_t)results->n_batch));
     feed.tokens   = column;
     feed.n_tokens = 1;
     for (int64_t i = 0; i < whole->n_tokens; i++) {
         for (int64_t sequence = 0; sequence < results->n_batch; sequence++)
             column[sequence] = whole->tokens[sequence * whole->n_tokens + i];
-        HL_TRY(hl_session_feed(results->session, &feed));
+        HL_NEED(hl_session_feed(results->session, &feed));
     }
-
-done:
-    hl_free(column);
-    return status;
+    return HL_OK;
 }
 
 static hl_status run_pass(model_results *results, uint32_t wants)
@@ -632,11 +622,9 @@ static hl_status run_pass(model_results *results, uint32_t wants)
 
     for (int64_t sequence = 0; sequence < results->n_batch; sequence++)
         HL_NEED(hl_session_rewind(results->session, sequence, 0));
-    if (results->options.decode && !results->info->is_encoder)
-        HL_NEED(decode(results, &feed));
-    else
-        HL_NEED(hl_session_feed(results->session, &feed));
-    return HL_OK;
+    return results->options.decode && !results->info->is_encoder
+               ? decode(results, &feed)
+               : hl_session_feed(results->session, &feed);
 }
 
 static uint32_t wants_of(const model_results *results)
@@ -693,13 +681,6 @@ done:
 
 /* ----------------------------------------------------------------- comparing */
 
-static double top_error(double ours, double wanted, double gap)
-{
-    if (ours == wanted)
-        return 0.0;
-    return isnan(ours) ? INFINITY : gap;
-}
-
 /* Is item `index` of [L, B, H, S] a row behind its sequence's end? */
 static bool is_padding(const model_results *results, size_t index)
 {
@@ -709,65 +690,59 @@ static bool is_padding(const model_results *results, size_t index)
     return (int64_t)(index % n_tokens) >= results->lengths[sequence];
 }
 
-static hl_status output_error(double *out, const model_results *results, model_output output)
+typedef struct compared_output {
+    const model_results *results;
+    model_output         output;
+} compared_output;
+
+/* A hl_verify_judge of a compared_output. */
+static hl_status judge_output(double *cost, const void *context, size_t index, double ours,
+                              double theirs)
 {
-    hl_status            status  = HL_OK;
-    const output_values *values  = &results->outputs[output];
-    double              *wanted  = NULL;
-    double               error   = 0.0;
-    double               largest = 0.0;
+    const compared_output *compared = context;
+    model_output           output   = compared->output;
     /* A file says NaN where a row does not define a probability, the operator 0. */
     bool may_lack = output == MODEL_PREVIOUS || output == MODEL_DIAGONAL || output == MODEL_FIRST;
 
-    HL_TRY(HL_ALLOC(&wanted, values->count));
-    HL_TRY(hl_dtype_to_f64(wanted, values->expected->data, values->expected->dtype, values->count));
-    for (size_t i = 0; i < values->count; i++) {
-        double ours = (double)values->values[i];
-        double mine = 0.0;
-        if (output < MODEL_N_STATISTICS && is_padding(results, i))
-            continue;
-        if (output == MODEL_LENS_TOP)
-            mine = top_error(ours, wanted[i], (double)results->lens_gap[i]);
-        else if (!may_lack || !isnan(wanted[i]) || ours != 0.0)
-            mine = hl_verify_difference(ours, wanted[i]);
-        error   = fmax(error, mine);
-        largest = fmax(largest, fabs(wanted[i]));
-    }
-    *out = output_specs[output].relative && largest > 0.0 ? error / largest : error;
-
-done:
-    hl_free(wanted);
-    return status;
+    if (output < MODEL_N_STATISTICS && is_padding(compared->results, index))
+        *cost = -1.0;
+    else if (output == MODEL_LENS_TOP && ours != theirs)
+        *cost = isnan(ours) ? (double)INFINITY : (double)compared->results->lens_gap[index];
+    else if (may_lack && isnan(theirs) && ours == 0.0)
+        *cost = 0.0;
+    else
+        *cost = hl_verify_difference(ours, theirs);
+    return HL_OK;
 }
 
 /* Adds an entry for every output that can be compared. */
 static hl_status compare(hl_verify_report *report, const model_results *results,
                          const char *backend)
 {
-    double rounding = SCORE_ROUNDING * results->max_score;
+    double rounding = HL_SCORE_ROUNDING * results->max_score;
 
     for (model_output output = 0; output < MODEL_N_OUTPUTS; output++) {
-        const output_values *values = &results->outputs[output];
-        double               error  = values->exact_error;
-        const output_spec   *spec   = &output_specs[output];
+        const output_values *values    = &results->outputs[output];
+        const output_spec   *spec      = &output_specs[output];
+        double               tolerance = fmax(spec->tolerance, spec->scored ? rounding : 0.0);
 
-        if (!results->alone && values->expected == NULL)
-            continue;
-        if (results->alone && output >= MODEL_N_STATISTICS)
-            continue;
-        if (!results->alone) {
-            hl_status status = output_error(&error, results, output);
-            if (status != HL_OK)
-                return status;
-        }
-        hl_verify_entry entry = {
-            .backend   = backend,
-            .output    = spec->name,
-            .error     = error,
-            .tolerance = spec->scored ? fmax(spec->tolerance, rounding) : spec->tolerance,
-            .relative  = spec->relative,
-        };
-        hl_verify_report_add(report, &entry);
+        if (results->alone && output < MODEL_N_STATISTICS)
+            hl_verify_report_add(report, &(hl_verify_entry){ .backend   = backend,
+                                                             .output    = spec->name,
+                                                             .error     = values->exact_error,
+                                                             .tolerance = tolerance,
+                                                             .relative  = spec->relative });
+        else if (!results->alone && values->expected != NULL)
+            HL_NEED(hl_verify_compare(report, backend,
+                                      &(hl_verify_pair){
+                                          .output    = spec->name,
+                                          .ours      = values->values,
+                                          .theirs    = values->expected,
+                                          .tolerance = tolerance,
+                                          .relative  = spec->relative,
+                                          .judge     = judge_output,
+                                          .context   = &(compared_output){ results, output },
+                                      }));
     }
     return HL_OK;
 }
@@ -816,9 +791,10 @@ static void add_inputs(hl_safetensors_writer *writer, const model_results *resul
 
 static hl_status write_results(const model_results *results, const char *path)
 {
-    hl_status              status                = HL_OK;
-    hl_safetensors_writer *writer                = NULL;
-    void                  *data[MODEL_N_OUTPUTS] = { NULL };
+    hl_status status                = HL_OK;
+    void     *data[MODEL_N_OUTPUTS] = { NULL };
+
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
     HL_TRY(hl_safetensors_writer_new(&writer));
     add_inputs(writer, results);
@@ -829,7 +805,6 @@ static hl_status write_results(const model_results *results, const char *path)
     HL_TRY(hl_safetensors_write(writer, path));
 
 done:
-    hl_safetensors_writer_free(writer);
     for (int output = 0; output < MODEL_N_OUTPUTS; output++)
         hl_free(data[output]);
     return status;
@@ -846,9 +821,7 @@ static hl_status run_model(void *context, hl_verify_report *report, const char *
     HL_NEED(compute(results));
     HL_NEED(compare(report, results, backend));
     report->max_score = fmax(report->max_score, results->max_score);
-    if (write_path != NULL)
-        HL_NEED(write_results(results, write_path));
-    return HL_OK;
+    return write_path != NULL ? write_results(results, write_path) : HL_OK;
 }
 
 /* The file named by the options, or the one in the model's folder; NULL: none. */
@@ -868,30 +841,24 @@ static const char *find_expected(char *buffer, size_t n_bytes, const char *path,
 hl_status hl_verify_model(hl_verify_report **out, const char *path,
                           const hl_verify_options *options)
 {
-    hl_status               status   = HL_OK;
     const hl_verify_options defaults = { 0 };
-    hl_model               *model    = NULL;
-    model_results          *results  = NULL;
-    hl_verify_report       *report   = NULL;
     char                    buffer[4096];
+
+    HL_CLOSED(hl_model_close) hl_model                *model   = NULL;
+    HL_CLOSED(results_free) model_results             *results = NULL;
+    HL_CLOSED(hl_verify_report_free) hl_verify_report *report  = NULL;
 
     *out    = NULL;
     options = options != NULL ? options : &defaults;
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_verify_model: path is NULL");
-    HL_TRY(hl_model_open(&model, path));
+    HL_NEED(hl_model_open(&model, path));
     if (options->prepare != NULL)
-        HL_TRY(options->prepare(options->context, model));
-    HL_TRY(
+        HL_NEED(options->prepare(options->context, model));
+    HL_NEED(
         results_new(&results, model, find_expected(buffer, sizeof buffer, path, options), options));
-    HL_TRY(hl_verify_report_new(&report, path, MODEL_N_OUTPUTS));
-    HL_TRY(hl_verify_backends(report, options, run_model, results));
-    *out   = report;
-    report = NULL;
-
-done:
-    hl_verify_report_free(report);
-    results_free(results);
-    hl_model_close(model);
-    return status;
+    HL_NEED(hl_verify_report_new(&report, path, MODEL_N_OUTPUTS));
+    HL_NEED(hl_verify_backends(report, options, run_model, results));
+    *out = hl_taken(&report);
+    return HL_OK;
 }
