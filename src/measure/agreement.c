@@ -31,6 +31,8 @@ typedef struct agreement_sums {
     int64_t n_same; /* rows */
 } agreement_sums;
 
+HL_CLOSES(hl_agreement_close, hl_agreement)
+
 struct hl_agreement {
     hl_agreement_options options; /* complete */
     hl_session          *model;
@@ -105,28 +107,23 @@ static hl_status complete_options(hl_agreement *a, const hl_model *model, const 
 hl_status hl_agreement_open(hl_agreement **out, const hl_model *model, const hl_model *reference,
                             const hl_agreement_options *options)
 {
-    hl_status     status = HL_OK;
-    hl_agreement *a      = NULL;
+    HL_CLOSED(hl_agreement_close) hl_agreement *a = NULL;
 
     *out = NULL;
-    HL_TRY(check_models(model, reference));
-    HL_TRY(HL_ALLOC_ZEROED(&a, 1));
+    HL_NEED(check_models(model, reference));
+    HL_NEED(HL_ALLOC_ZEROED(&a, 1));
     if (options != NULL)
         a->options = *options;
-    HL_TRY(complete_options(a, model, reference));
-    HL_TRY(hl_window_cut_make(&a->cut, a->options.n_ctx, a->options.stride, &a->options.around,
-                              model->config->d_vocab, "agreement"));
-    HL_TRY(HL_ALLOC(&a->tokens, (size_t)a->options.n_ctx));
-    HL_TRY(choose_piece(a, model->config->d_vocab));
-    HL_TRY(HL_ALLOC(&a->tops, (size_t)a->n_piece));
-    HL_TRY(open_session(&a->model, model, a, -1));
-    HL_TRY(open_session(&a->reference, reference, a, a->n_piece));
-    *out = a;
-    a    = NULL;
-
-done:
-    hl_agreement_close(a);
-    return status;
+    HL_NEED(complete_options(a, model, reference));
+    HL_NEED(hl_window_cut_make(&a->cut, a->options.n_ctx, a->options.stride, &a->options.around,
+                               model->config->d_vocab, "agreement"));
+    HL_NEED(HL_ALLOC(&a->tokens, (size_t)a->options.n_ctx));
+    HL_NEED(choose_piece(a, model->config->d_vocab));
+    HL_NEED(HL_ALLOC(&a->tops, (size_t)a->n_piece));
+    HL_NEED(open_session(&a->model, model, a, -1));
+    HL_NEED(open_session(&a->reference, reference, a, a->n_piece));
+    *out = hl_taken(&a);
+    return HL_OK;
 }
 
 void hl_agreement_close(hl_agreement *agreement)
@@ -234,9 +231,7 @@ hl_status hl_agreement_add(hl_agreement *agreement, const int64_t *tokens, int64
 
     for (int64_t i = 0; i < n_windows; i++) {
         hl_window window = hl_window_at(&agreement->cut, n_tokens, i);
-        hl_status status = run_window(agreement, tokens, &window);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(run_window(agreement, tokens, &window));
     }
     return HL_OK;
 }

@@ -21,6 +21,8 @@
 #include "base/utf8.h"
 #include "headlight/series.h"
 
+HL_CLOSES(hl_checkpoints_free, hl_checkpoints)
+
 #define MAX_CHECKPOINTS ((int64_t)1 << 20)
 
 /* ------------------------------------------------------------------------- names */
@@ -253,25 +255,22 @@ static hl_status leave_out(hl_checkpoints *found, const char *name)
 
 static hl_status add_entry(hl_checkpoints *found, const char *folder, const char *name)
 {
-    hl_status     status     = HL_OK;
-    hl_checkpoint checkpoint = { 0 };
-    bool          is_model   = false;
+    HL_SCOPED(release) hl_checkpoint checkpoint = { 0 };
+
+    bool is_model = false;
 
     if (found->count >= MAX_CHECKPOINTS)
         return hl_fail(HL_LIMIT, "%s: more than %lld checkpoints", folder,
                        (long long)MAX_CHECKPOINTS);
-    HL_TRY(hl_path_join(&checkpoint.path, folder, name));
-    HL_TRY(hl_strdup(&checkpoint.name, name));
-    HL_TRY(examine(&checkpoint, &is_model, folder));
+    HL_NEED(hl_path_join(&checkpoint.path, folder, name));
+    HL_NEED(hl_strdup(&checkpoint.name, name));
+    HL_NEED(examine(&checkpoint, &is_model, folder));
     checkpoint.step = hl_checkpoint_step(name);
     if (is_model && checkpoint.step >= 0)
-        HL_TRY(append(found, &checkpoint));
+        HL_NEED(append(found, &checkpoint));
     else if (is_model)
-        HL_TRY(leave_out(found, name));
-
-done:
-    release(&checkpoint);
-    return status;
+        HL_NEED(leave_out(found, name));
+    return HL_OK;
 }
 
 static int by_step(const void *left, const void *right)

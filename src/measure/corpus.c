@@ -66,20 +66,17 @@ static hl_status set_vocabulary(hl_corpus *corpus, const hl_model *model,
 
 static hl_status index_file(hl_corpus *corpus, uint32_t number)
 {
-    hl_status           status = HL_OK;
-    const hl_text_file *file   = &corpus->files.items[number];
-    hl_text_source      source = { 0 };
+    const hl_text_file *file = &corpus->files.items[number];
 
-    HL_TRY(hl_text_source_open(&source, file));
+    HL_SCOPED(hl_text_source_close) hl_text_source source = { 0 };
+
+    HL_NEED(hl_text_source_open(&source, file));
     if (file->format == HL_TEXT_JSONL)
-        HL_TRY(hl_documents_add_lines(&corpus->documents, &corpus->types, &source, number,
-                                      corpus->field));
+        HL_NEED(hl_documents_add_lines(&corpus->documents, &corpus->types, &source, number,
+                                       corpus->field));
     else
-        HL_TRY(hl_documents_add_text(&corpus->documents, &source, number));
-
-done:
-    hl_text_source_close(&source);
-    return status;
+        HL_NEED(hl_documents_add_text(&corpus->documents, &source, number));
+    return HL_OK;
 }
 
 static hl_status index_inputs(hl_corpus *corpus, const memory_text *memory,
@@ -97,26 +94,22 @@ static hl_status index_inputs(hl_corpus *corpus, const memory_text *memory,
 
 static hl_status index_ids(hl_corpus *corpus, const char *path)
 {
-    hl_status      status = HL_OK;
-    hl_text_source source = { 0 };
+    HL_SCOPED(hl_text_source_close) hl_text_source source = { 0 };
 
     corpus->has_ids = true;
-    HL_TRY(hl_text_files_add(&corpus->files, path, HL_TEXT_JSONL));
+    HL_NEED(hl_text_files_add(&corpus->files, path, HL_TEXT_JSONL));
     if (corpus->files.count != 1)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: %zu files, wanted one file of token ids", path,
-                       corpus->files.count));
+        return hl_fail(HL_BAD_INPUT, "%s: %zu files, wanted one file of token ids", path,
+                       corpus->files.count);
     const hl_text_file *file = &corpus->files.items[0];
-    HL_TRY(hl_id_table_open(&corpus->table, &corpus->has_table, file->path));
+    HL_NEED(hl_id_table_open(&corpus->table, &corpus->has_table, file->path));
     if (corpus->has_table) {
-        HL_TRY(hl_documents_add_rows(&corpus->documents, &corpus->table, corpus->n_vocab));
+        HL_NEED(hl_documents_add_rows(&corpus->documents, &corpus->table, corpus->n_vocab));
     } else {
-        HL_TRY(hl_text_source_open(&source, file));
-        HL_TRY(hl_documents_add_id_lines(&corpus->documents, &source, corpus->n_vocab));
+        HL_NEED(hl_text_source_open(&source, file));
+        HL_NEED(hl_documents_add_id_lines(&corpus->documents, &source, corpus->n_vocab));
     }
-
-done:
-    hl_text_source_close(&source);
-    return status;
+    return HL_OK;
 }
 
 static hl_status check_not_empty(const hl_corpus *corpus)

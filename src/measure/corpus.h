@@ -42,6 +42,7 @@ typedef struct hl_token_reader hl_token_reader;
 /* Several readers of one corpus may be at work, each in its own thread. */
 hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, hl_around around);
 void      hl_token_reader_close(hl_token_reader *reader);
+HL_CLOSES(hl_token_reader_close, hl_token_reader)
 /* Go to the start of a document. */
 hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document);
 /* The next tokens; none at the end of the document.  The tokens that the tokenizer puts

@@ -38,11 +38,9 @@ static size_t count_chars(hl_bytes text)
 
 static hl_status find_places(char_places *out, hl_bytes text)
 {
-    *out             = (char_places){ .text = text, .n_chars = count_chars(text) };
-    hl_status status = HL_ALLOC(&out->places, out->n_chars / STEP + 1);
+    *out = (char_places){ .text = text, .n_chars = count_chars(text) };
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&out->places, out->n_chars / STEP + 1));
     size_t at = 0;
     for (size_t i = 0; i < out->n_chars; i++) {
         if (i % STEP == 0)
@@ -76,10 +74,10 @@ static hl_status parse_span(hl_record_span *out, const json_t *value, const char
     HL_NEED(hl_json_get_int(&end, value, "end", where));
     HL_NEED(hl_json_get_string(&out->type, value, "type", where));
     if (out->type == NULL)
-        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: span %zu has no 'type'", where, index));
+        return hl_fail(HL_BAD_INPUT, "%s: span %zu has no 'type'", where, index);
     if (start < 0 || end < start || (uint64_t)end > places->n_chars)
-        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: span %zu: characters %lld to %lld of a text of %zu",
-                        where, index, (long long)start, (long long)end, places->n_chars));
+        return hl_fail(HL_BAD_INPUT, "%s: span %zu: characters %lld to %lld of a text of %zu",
+                       where, index, (long long)start, (long long)end, places->n_chars);
     out->span = (hl_span){ place_of(places, (size_t)start), place_of(places, (size_t)end) };
     return HL_OK;
 }
@@ -131,9 +129,8 @@ static hl_status read_content(char **out, const json_t *content, size_t message,
 
 static hl_status parse_message(hl_record *record, const json_t *value, const char *where)
 {
-    hl_status status  = HL_OK;
-    size_t    index   = record->n_messages;
-    char     *content = NULL;
+    size_t         index   = record->n_messages;
+    HL_FREED char *content = NULL;
 
     if (!json_is_object(value))
         return hl_fail(HL_BAD_INPUT, "%s: message %zu is %s, wanted an object", where, index,
@@ -141,13 +138,10 @@ static hl_status parse_message(hl_record *record, const json_t *value, const cha
     const char *role = json_string_value(json_object_get(value, "role"));
     if (role == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: message %zu has no 'role'", where, index);
-    HL_TRY(read_content(&content, json_object_get(value, "content"), index, where));
+    HL_NEED(read_content(&content, json_object_get(value, "content"), index, where));
     record->messages[record->n_messages++] = (hl_chat_message){ role, content };
     content                                = NULL;
-
-done:
-    hl_free(content);
-    return status;
+    return HL_OK;
 }
 
 static hl_status parse_messages(hl_record *record, const json_t *messages, const char *where)
@@ -322,13 +316,10 @@ static hl_status not_utf8(const text_check *check, size_t bad)
 /* The next n_bytes of the file, behind what was carried over. */
 static hl_status check_block(text_check *check, size_t n_bytes, bool last)
 {
-    char     *fresh  = check->block + check->n_carry;
-    size_t    n_held = check->n_carry + n_bytes;
-    hl_status status =
-        hl_text_source_read(fresh, check->source, check->at + check->n_carry, n_bytes);
+    char  *fresh  = check->block + check->n_carry;
+    size_t n_held = check->n_carry + n_bytes;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_text_source_read(fresh, check->source, check->at + check->n_carry, n_bytes));
     hl_hash_add(&check->hasher, fresh, n_bytes);
     size_t n_cut = last ? 0 : hl_utf8_incomplete(check->block, n_held);
     size_t bad   = hl_utf8_find_bad(check->block, n_held - n_cut);
@@ -374,14 +365,13 @@ done:
 static hl_status add_line(hl_documents *documents, hl_types *types, const hl_line *line,
                           uint32_t file, const char *field, const char *where)
 {
-    hl_status status = HL_OK;
-    hl_record record = { 0 };
+    HL_SCOPED(hl_record_free) hl_record record = { 0 };
 
     if (line->number > UINT32_MAX)
         return hl_fail(HL_LIMIT, "%s: more than %u lines", where, UINT32_MAX);
-    HL_TRY(hl_record_parse(&record, line->bytes, field, where));
+    HL_NEED(hl_record_parse(&record, line->bytes, field, where));
     for (size_t i = 0; i < record.n_spans; i++)
-        HL_TRY(hl_types_need(types, record.spans[i].type, where));
+        HL_NEED(hl_types_need(types, record.spans[i].type, where));
     types->has_chat      = types->has_chat || record.n_messages > 0;
     hl_document document = { .at       = line->at,
                              .n_stored = line->bytes.n_bytes,
@@ -389,36 +379,29 @@ static hl_status add_line(hl_documents *documents, hl_types *types, const hl_lin
                              .hash     = hl_record_hash(&record),
                              .file     = file,
                              .line     = (uint32_t)line->number };
-    HL_TRY(documents_add(documents, &document));
-
-done:
-    hl_record_free(&record);
-    return status;
+    return documents_add(documents, &document);
 }
 
 hl_status hl_documents_add_lines(hl_documents *documents, hl_types *types,
                                  const hl_text_source *source, uint32_t file, const char *field)
 {
-    hl_status      status = HL_OK;
-    hl_line_reader reader = { 0 };
-    hl_line        line;
-    bool           more = true;
-    char           where[256];
+    HL_SCOPED(hl_line_reader_close) hl_line_reader reader = { 0 };
 
-    HL_TRY(hl_line_reader_open(&reader, source));
+    hl_line line;
+    bool    more = true;
+    char    where[256];
+
+    HL_NEED(hl_line_reader_open(&reader, source));
     for (;;) {
-        HL_TRY(hl_line_reader_next(&line, &more, &reader));
+        HL_NEED(hl_line_reader_next(&line, &more, &reader));
         if (!more)
             break;
         if (hl_is_blank(line.bytes))
             continue;
         hl_name_line(where, sizeof where, source->path, line.number);
-        HL_TRY(add_line(documents, types, &line, file, field, where));
+        HL_NEED(add_line(documents, types, &line, file, field, where));
     }
-
-done:
-    hl_line_reader_close(&reader);
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ sampling */
@@ -452,9 +435,7 @@ hl_status hl_documents_sample(hl_documents *documents, int64_t n_sample, uint64_
 
     if ((uint64_t)n_sample >= count)
         return HL_OK;
-    hl_status status = HL_ALLOC(&keys, count);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&keys, count));
     for (size_t i = 0; i < count; i++)
         keys[i] = (sample_key){ hl_hash_pair(seed, documents->items[i].hash), i };
     qsort(keys, count, sizeof *keys, compare_keys);
@@ -560,8 +541,6 @@ static hl_status check_table(hl_id_table *table)
 
 hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path)
 {
-    hl_status status = HL_OK;
-
     *out      = (hl_id_table){ .path = path };
     *is_table = true;
     if (hl_ends_with(path, ".npy")) {
@@ -573,10 +552,10 @@ hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path)
         out->lengths = hl_safetensors_find(out->safetensors, "lengths");
     } else {
         *is_table = false;
-        return status;
+        return HL_OK;
     }
     HL_NEED(check_table(out));
-    return status;
+    return HL_OK;
 }
 
 void hl_id_table_close(hl_id_table *table)
@@ -594,58 +573,48 @@ hl_status hl_ids_of_row(hl_ids *out, const hl_id_table *table, int64_t row, int6
     out->count = 0;
     hl_name_line(where, sizeof where, table->path, (uint64_t)row + 1);
     for (int64_t i = 0; i < length; i++) {
-        int64_t   id     = read_integer(table->tokens, row * table->n_columns + i);
-        hl_status status = put_id(out, id, n_vocab, where);
-        if (status != HL_OK)
-            return status;
+        int64_t id = read_integer(table->tokens, row * table->n_columns + i);
+        HL_NEED(put_id(out, id, n_vocab, where));
     }
     return HL_OK;
 }
 
 hl_status hl_documents_add_rows(hl_documents *documents, const hl_id_table *table, int64_t n_vocab)
 {
-    hl_status status = HL_OK;
-    hl_ids    ids    = { 0 };
+    HL_SCOPED(hl_ids_free) hl_ids ids = { 0 };
 
     if (table->n_rows >= UINT32_MAX)
         return hl_fail(HL_LIMIT, "%s: %lld rows, at most %u", table->path, (long long)table->n_rows,
                        UINT32_MAX - 1);
     for (int64_t row = 0; row < table->n_rows; row++) {
-        HL_TRY(hl_ids_of_row(&ids, table, row, n_vocab));
+        HL_NEED(hl_ids_of_row(&ids, table, row, n_vocab));
         hl_document document = { .at      = (uint64_t)row,
                                  .n_bytes = ids.count * sizeof *ids.items,
                                  .hash    = hl_ids_hash(ids.items, ids.count),
                                  .line    = (uint32_t)row + 1 };
-        HL_TRY(documents_add(documents, &document));
+        HL_NEED(documents_add(documents, &document));
     }
-
-done:
-    hl_ids_free(&ids);
-    return status;
+    return HL_OK;
 }
 
 /* -------------------------------------------------------- lines of token ids */
 
 hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char *where)
 {
-    hl_status      status = HL_OK;
-    hl_json_reader reader = { 0 };
-    int64_t        id     = 0;
+    HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
+
+    int64_t id = 0;
 
     out->count = 0;
-    HL_TRY(hl_json_reader_open(&reader, line.data, line.n_bytes, where));
+    HL_NEED(hl_json_reader_open(&reader, line.data, line.n_bytes, where));
     if (hl_json_peek(&reader) != '[')
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: wanted an array of token ids", where));
-    HL_TRY(hl_json_enter(&reader, '['));
+        return hl_fail(HL_BAD_INPUT, "%s: wanted an array of token ids", where);
+    HL_NEED(hl_json_enter(&reader, '['));
     while (hl_json_next(&reader, ']')) {
-        HL_TRY(hl_json_read_int(&reader, &id));
-        HL_TRY(put_id(out, id, n_vocab, where));
+        HL_NEED(hl_json_read_int(&reader, &id));
+        HL_NEED(put_id(out, id, n_vocab, where));
     }
-    HL_TRY(hl_json_reader_finish(&reader));
-
-done:
-    hl_json_reader_close(&reader);
-    return status;
+    return hl_json_reader_finish(&reader);
 }
 
 static hl_status add_id_line(hl_documents *documents, hl_ids *ids, const hl_line *line,
@@ -656,9 +625,7 @@ static hl_status add_id_line(hl_documents *documents, hl_ids *ids, const hl_line
     hl_name_line(where, sizeof where, path, line->number);
     if (line->number > UINT32_MAX)
         return hl_fail(HL_LIMIT, "%s: more than %u lines", where, UINT32_MAX);
-    hl_status status = hl_ids_of_line(ids, line->bytes, n_vocab, where);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_ids_of_line(ids, line->bytes, n_vocab, where));
     hl_document document = { .at       = line->at,
                              .n_stored = line->bytes.n_bytes,
                              .n_bytes  = ids->count * sizeof *ids->items,
@@ -670,23 +637,19 @@ static hl_status add_id_line(hl_documents *documents, hl_ids *ids, const hl_line
 hl_status hl_documents_add_id_lines(hl_documents *documents, const hl_text_source *source,
                                     int64_t n_vocab)
 {
-    hl_status      status = HL_OK;
-    hl_line_reader reader = { 0 };
-    hl_ids         ids    = { 0 };
-    hl_line        line;
-    bool           more = true;
+    HL_SCOPED(hl_line_reader_close) hl_line_reader reader = { 0 };
+    HL_SCOPED(hl_ids_free) hl_ids                  ids    = { 0 };
 
-    HL_TRY(hl_line_reader_open(&reader, source));
+    hl_line line;
+    bool    more = true;
+
+    HL_NEED(hl_line_reader_open(&reader, source));
     for (;;) {
-        HL_TRY(hl_line_reader_next(&line, &more, &reader));
+        HL_NEED(hl_line_reader_next(&line, &more, &reader));
         if (!more)
             break;
         if (!hl_is_blank(line.bytes))
-            HL_TRY(add_id_line(documents, &ids, &line, n_vocab, source->path));
+            HL_NEED(add_id_line(documents, &ids, &line, n_vocab, source->path));
     }
-
-done:
-    hl_ids_free(&ids);
-    hl_line_reader_close(&reader);
-    return status;
+    return HL_OK;
 }

@@ -170,24 +170,20 @@ static hl_status add_entry(file_finder *finder, const char *path, int depth)
 
 static hl_status add_folder(file_finder *finder, const char *path, int depth)
 {
-    hl_status status = HL_OK;
-    name_list names  = { 0 };
-    char     *inside = NULL;
+    HL_SCOPED(free_names) name_list names = { 0 };
+
+    HL_FREED char *inside = NULL;
 
     if (depth > MAX_DEPTH)
         return hl_fail(HL_LIMIT, "%s: folders nested more than %d deep", path, MAX_DEPTH);
-    HL_TRY(list_folder(&names, path));
+    HL_NEED(list_folder(&names, path));
     for (size_t i = 0; i < names.count; i++) {
-        HL_TRY(join_path(&inside, path, names.items[i]));
-        HL_TRY(add_entry(finder, inside, depth));
+        HL_NEED(join_path(&inside, path, names.items[i]));
+        HL_NEED(add_entry(finder, inside, depth));
         hl_free(inside);
         inside = NULL;
     }
-
-done:
-    hl_free(inside);
-    free_names(&names);
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_whole_folder(file_finder *finder, const char *path)
@@ -301,20 +297,19 @@ static hl_status bound_input(uint64_t *most, bool *is_all, int copy)
 
 static hl_status copy_input(int descriptor)
 {
-    hl_status status   = HL_OK;
-    char     *block    = NULL;
-    uint64_t  n_copied = 0;
-    uint64_t  most     = 0;
-    bool      is_all   = false;
+    HL_FREED char *block    = NULL;
+    uint64_t       n_copied = 0;
+    uint64_t       most     = 0;
+    bool           is_all   = false;
 
-    HL_TRY(bound_input(&most, &is_all, descriptor));
-    HL_TRY(HL_ALLOC(&block, COPY_BLOCK));
+    HL_NEED(bound_input(&most, &is_all, descriptor));
+    HL_NEED(HL_ALLOC(&block, COPY_BLOCK));
     while (!is_all || n_copied < most) {
         ssize_t n_read = hl_sys_read(STDIN_FILENO, block, COPY_BLOCK);
         if (n_read < 0 && errno == EINTR)
             continue;
         if (n_read < 0)
-            HL_TRY(hl_fail(HL_IO, "standard input: %s", strerror(errno)));
+            return hl_fail(HL_IO, "standard input: %s", strerror(errno));
         if (n_read == 0)
             break;
         n_copied += (uint64_t)n_read;
@@ -323,16 +318,13 @@ static hl_status copy_input(int descriptor)
             n_copied = most;
         }
         if (n_copied > most)
-            HL_TRY(hl_fail(HL_LIMIT,
-                           "standard input: more than %llu bytes, which is all that is copied of "
-                           "it here; use a file",
-                           (unsigned long long)most));
-        HL_TRY(write_all(descriptor, block, (size_t)n_read));
+            HL_NEED(hl_fail(HL_LIMIT,
+                            "standard input: more than %llu bytes, which is all that is copied of "
+                            "it here; use a file",
+                            (unsigned long long)most));
+        HL_NEED(write_all(descriptor, block, (size_t)n_read));
     }
-
-done:
-    hl_free(block);
-    return status;
+    return HL_OK;
 }
 
 static hl_status add_standard_input(file_finder *finder)
@@ -504,16 +496,15 @@ void hl_line_reader_close(hl_line_reader *reader)
 /* More of the file behind what is in the buffer; *more is false when there is none. */
 static hl_status fill(bool *more, hl_line_reader *reader)
 {
-    hl_status status = HL_OK;
-    size_t    held   = reader->end - reader->begin;
-    uint64_t  left   = reader->source->n_bytes - reader->at - held;
+    size_t   held = reader->end - reader->begin;
+    uint64_t left = reader->source->n_bytes - reader->at - held;
 
     *more = left > 0;
     if (!*more)
-        return status;
+        return HL_OK;
     if (held >= HL_MAX_LINE_BYTES)
-        HL_NEED(hl_fail(HL_LIMIT, "%s:%llu: a line of more than %zu bytes", reader->source->path,
-                        (unsigned long long)reader->number + 1, HL_MAX_LINE_BYTES));
+        return hl_fail(HL_LIMIT, "%s:%llu: a line of more than %zu bytes", reader->source->path,
+                       (unsigned long long)reader->number + 1, HL_MAX_LINE_BYTES);
     memmove(reader->buffer, reader->buffer + reader->begin, held);
     reader->begin = 0;
     reader->end   = held;
@@ -521,7 +512,7 @@ static hl_status fill(bool *more, hl_line_reader *reader)
     size_t n_bytes = left < LINE_BLOCK ? (size_t)left : LINE_BLOCK;
     HL_NEED(hl_text_source_read(reader->buffer + held, reader->source, reader->at + held, n_bytes));
     reader->end += n_bytes;
-    return status;
+    return HL_OK;
 }
 
 static void hand_out(hl_line *out, hl_line_reader *reader, size_t n_bytes, size_t n_ending)
@@ -546,10 +537,8 @@ hl_status hl_line_reader_next(hl_line *out, bool *more, hl_line_reader *reader)
             hand_out(out, reader, (size_t)(end - from), 1);
             return HL_OK;
         }
-        looked           = held;
-        hl_status status = fill(more, reader);
-        if (status != HL_OK)
-            return status;
+        looked = held;
+        HL_NEED(fill(more, reader));
         if (!*more) {
             *more = held > 0; /* the last line need not end */
             if (*more)

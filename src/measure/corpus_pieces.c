@@ -215,18 +215,17 @@ static hl_status swallow_next(hl_text_pieces *pieces)
 /* Makes `next` the piece after `now`, and says where `now` ends. */
 static hl_status find_end(size_t *end, size_t *next_begin, hl_text_pieces *pieces)
 {
-    hl_status   status = HL_OK;
-    piece_slot *now    = &pieces->slots[pieces->now];
-    piece_slot *next   = &pieces->slots[!pieces->now];
+    piece_slot *now  = &pieces->slots[pieces->now];
+    piece_slot *next = &pieces->slots[!pieces->now];
 
     while (!reaches_the_end(pieces, now)) {
         HL_NEED(open_next(pieces));
         if (join(end, next_begin, now, next, next->at + pieces->n_overlap / 2))
-            return status;
+            return HL_OK;
         HL_NEED(swallow_next(pieces));
     }
     *end = now->encoding->n_tokens;
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces)

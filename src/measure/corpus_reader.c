@@ -45,23 +45,18 @@ struct hl_token_reader {
 
 hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, hl_around around)
 {
-    hl_status        status = HL_OK;
-    hl_token_reader *reader = NULL;
+    HL_CLOSED(hl_token_reader_close) hl_token_reader *reader = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&reader, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&reader, 1));
     reader->corpus = corpus;
     reader->way    = around;
-    HL_TRY(hl_matcher_new(&reader->matcher));
+    HL_NEED(hl_matcher_new(&reader->matcher));
     if (corpus->tokenizer != NULL)
-        HL_TRY(hl_text_pieces_new(&reader->pieces, corpus->tokenizer, &corpus->encoding,
-                                  HL_PIECE_BYTES, HL_PIECE_OVERLAP));
-    *out   = reader;
-    reader = NULL;
-
-done:
-    hl_token_reader_close(reader);
-    return status;
+        HL_NEED(hl_text_pieces_new(&reader->pieces, corpus->tokenizer, &corpus->encoding,
+                                   HL_PIECE_BYTES, HL_PIECE_OVERLAP));
+    *out = hl_taken(&reader);
+    return HL_OK;
 }
 
 void hl_token_reader_close(hl_token_reader *reader)
@@ -129,8 +124,7 @@ static hl_status start_ids(hl_token_reader *reader)
 
 static hl_status start_record(hl_token_reader *reader)
 {
-    hl_status status = HL_OK;
-    hl_bytes  line   = { 0 };
+    hl_bytes line = { 0 };
 
     HL_NEED(read_line(&line, reader));
     HL_NEED(hl_record_parse(&reader->record, line, reader->corpus->field, reader->name));
@@ -138,13 +132,13 @@ static hl_status start_record(hl_token_reader *reader)
         HL_NEED(has_changed(reader));
     if (reader->record.text.data == NULL) {
         reader->state = READER_CHAT;
-        return status;
+        return HL_OK;
     }
     hl_text_pieces_start(reader->pieces,
                          &(hl_text_input){ .memory  = reader->record.text.data,
                                            .n_bytes = reader->record.text.n_bytes });
     reader->state = READER_TEXT;
-    return status;
+    return HL_OK;
 }
 
 static hl_status start_file(hl_token_reader *reader)
@@ -162,7 +156,6 @@ static hl_status start_file(hl_token_reader *reader)
 
 hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document)
 {
-    hl_status        status = HL_OK;
     hl_document_info info;
 
     reader->state = READER_END;
@@ -175,11 +168,11 @@ hl_status hl_token_reader_start(hl_token_reader *reader, int64_t document)
     reader->around   = (hl_around_tokens){ 0 };
     if (reader->corpus->has_ids) {
         HL_NEED(start_ids(reader));
-        return status;
+        return HL_OK;
     }
     HL_NEED(open_file(reader));
     HL_NEED(reader->document->line > 0 ? start_record(reader) : start_file(reader));
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ handing out */
@@ -223,11 +216,9 @@ static void mark_span(uint8_t *marks, size_t n_bytes, uint64_t at, hl_span span,
 /* The types that the line's spans and the rules give to the bytes of a text. */
 static hl_status mark_text(hl_token_reader *reader, const char *text, size_t n_bytes, uint64_t at)
 {
-    const hl_types *types  = &reader->corpus->types;
-    hl_status       status = HL_GROW(&reader->marks, &reader->marks_capacity, 0, n_bytes + 1);
+    const hl_types *types = &reader->corpus->types;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_GROW(&reader->marks, &reader->marks_capacity, 0, n_bytes + 1));
     memset(reader->marks, HL_NO_TYPE, n_bytes + 1);
     for (size_t i = 0; i < reader->record.n_spans; i++) {
         const hl_record_span *span = &reader->record.spans[i];

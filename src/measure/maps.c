@@ -394,18 +394,13 @@ static hl_status set_up(hl_maps *maps, const char *path, const hl_maps_options *
 
 hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options)
 {
-    hl_status status = HL_OK;
-    hl_maps  *maps   = NULL;
+    HL_CLOSED(hl_maps_close) hl_maps *maps = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&maps, 1));
-    HL_TRY(set_up(maps, path, options));
-    *out = maps;
-    maps = NULL;
-
-done:
-    hl_maps_close(maps);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&maps, 1));
+    HL_NEED(set_up(maps, path, options));
+    *out = hl_taken(&maps);
+    return HL_OK;
 }
 
 void hl_maps_close(hl_maps *maps)

@@ -24,6 +24,7 @@
 #ifndef HL_MEASURE_MAPS_H
 #define HL_MEASURE_MAPS_H
 
+#include "base/memory.h"
 #include "headlight/measure.h"
 
 typedef struct hl_maps_info {
@@ -40,6 +41,7 @@ typedef struct hl_maps hl_maps;
 
 hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options);
 void      hl_maps_close(hl_maps *maps);
+HL_CLOSES(hl_maps_close, hl_maps)
 /* Borrowed. */
 const hl_maps_info *hl_maps_get_info(const hl_maps *maps);
 int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);

@@ -467,20 +467,16 @@ static void *run_twin(void *context)
 /* Both rest. */
 static hl_status merge_twin(turns *t)
 {
-    hl_status   status = HL_OK;
-    hl_profile *empty  = NULL;
+    HL_CLOSED(hl_profile_free) hl_profile *empty = NULL;
 
     if (t->twin == NULL)
         return HL_OK;
-    HL_TRY(hl_profile_new_like(&empty, t->m->profile));
-    HL_TRY(hl_profile_merge(t->m->profile, t->twin->profile));
+    HL_NEED(hl_profile_new_like(&empty, t->m->profile));
+    HL_NEED(hl_profile_merge(t->m->profile, t->twin->profile));
     hl_profile_free(t->twin->profile);
     t->twin->profile = empty;
     empty            = NULL;
-
-done:
-    hl_profile_free(empty);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------------- all batches */

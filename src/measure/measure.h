@@ -83,6 +83,7 @@ void      hl_measure_close(hl_measuring *m);
  * profile and a copy of its batch of its own; borrows the rest of the first. */
 hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m);
 void      hl_measure_twin_free(hl_measuring *twin);
+HL_CLOSES(hl_measure_twin_free, hl_measuring)
 
 /* measure_outputs.c: Gram matrices of all layers, and a layer's outputs into the profile. */
 hl_status hl_measure_make_gram(hl_measuring *m);

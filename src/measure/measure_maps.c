@@ -106,8 +106,8 @@ static hl_status set_up(map_measuring *m, const char *path, const hl_maps_option
     HL_NEED(hl_maps_open(&m->maps, path, options));
     const hl_maps_info *info = hl_maps_get_info(m->maps);
     if (info->n_queries > info->n_keys)
-        HL_NEED(hl_fail(HL_UNSUPPORTED, "%s: %lld queries of %lld keys, wanted no more than keys",
-                        path, (long long)info->n_queries, (long long)info->n_keys));
+        return hl_fail(HL_UNSUPPORTED, "%s: %lld queries of %lld keys, wanted no more than keys",
+                       path, (long long)info->n_queries, (long long)info->n_keys);
     m->mask.is_causal = info->is_causal;
     m->context        = info->n_keys;
     m->start          = info->n_keys - info->n_queries;

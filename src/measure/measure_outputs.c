@@ -86,23 +86,18 @@ static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, 
 
 hl_status hl_measure_make_gram(hl_measuring *m)
 {
-    hl_status        status = HL_OK;
     const hl_config *config = m->config;
-    float           *weight = NULL;
-    float           *rows   = NULL;
+    HL_FREED float  *weight = NULL;
+    HL_FREED float  *rows   = NULL;
     size_t           d      = (size_t)config->d_head;
     size_t           width  = (size_t)config->d_model * d;
 
-    HL_TRY(HL_ALLOC_ZEROED(&m->gram, (size_t)(config->n_layers * config->n_heads) * d * d));
-    HL_TRY(HL_ALLOC(&weight, width * (size_t)config->n_heads));
-    HL_TRY(HL_ALLOC(&rows, width * (size_t)hl_threads(m->options.n_threads)));
+    HL_NEED(HL_ALLOC_ZEROED(&m->gram, (size_t)(config->n_layers * config->n_heads) * d * d));
+    HL_NEED(HL_ALLOC(&weight, width * (size_t)config->n_heads));
+    HL_NEED(HL_ALLOC(&rows, width * (size_t)hl_threads(m->options.n_threads)));
     for (int64_t layer = 0; layer < config->n_layers; layer++)
-        HL_TRY(make_layer_gram(m, layer, weight, rows));
-
-done:
-    hl_free(weight);
-    hl_free(rows);
-    return status;
+        HL_NEED(make_layer_gram(m, layer, weight, rows));
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------------- rows */

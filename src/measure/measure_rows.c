@@ -67,20 +67,17 @@ struct hl_measure_rows {
 
 static hl_status count_windows(int64_t *out, const hl_measuring *m)
 {
-    hl_status   status  = HL_OK;
-    hl_windows *windows = NULL;
-    hl_batch    batch;
+    HL_CLOSED(hl_windows_close) hl_windows *windows = NULL;
+
+    hl_batch batch;
 
     *out = 0;
-    HL_TRY(hl_windows_open(&windows, m->corpus, &m->options.windows));
+    HL_NEED(hl_windows_open(&windows, m->corpus, &m->options.windows));
     do {
-        HL_TRY(hl_windows_next(&batch, windows));
+        HL_NEED(hl_windows_next(&batch, windows));
         *out += batch.n_windows;
     } while (batch.n_windows > 0);
-
-done:
-    hl_windows_close(windows);
-    return status;
+    return HL_OK;
 }
 
 static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype dtype, int n_dims,
@@ -114,10 +111,8 @@ static hl_status make_header(hl_measure_rows *rows, const hl_measuring *m)
     const int64_t n       = rows->n_windows;
     const int64_t shape[] = { rows->n_layers, n, rows->n_heads, rows->context };
     char          text[HASH_BYTES];
-    hl_status     status = hl_safetensors_writer_new(&rows->header);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_safetensors_writer_new(&rows->header));
     for (int i = 0; i < N_PROVENANCE; i++) {
         const char *value = provenance_of(text, m, i);
         if (value != NULL)
@@ -133,30 +128,27 @@ static hl_status make_header(hl_measure_rows *rows, const hl_measuring *m)
 /* Is FILE.part of this work?  A file that opens has all the bytes that its shapes need. */
 static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
 {
-    hl_status       status = HL_OK;
-    hl_safetensors *file   = NULL;
-    char            text[HASH_BYTES];
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
-    HL_TRY(hl_safetensors_open(&file, rows->part));
+    char text[HASH_BYTES];
+
+    HL_NEED(hl_safetensors_open(&file, rows->part));
     for (int i = 0; i < N_PROVENANCE; i++) {
         const char *wanted = provenance_of(text, m, i);
         const char *seen   = hl_safetensors_metadata(file, provenance[i]);
 
         if ((wanted == NULL) != (seen == NULL) || (seen != NULL && strcmp(wanted, seen) != 0))
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s: rows of other work",
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s: rows of other work",
                            rows->part, provenance[i], seen != NULL ? seen : "not said",
-                           wanted != NULL ? wanted : "none"));
+                           wanted != NULL ? wanted : "none");
     }
     for (int i = 0; i < rows->n_statistics; i++) {
         const hl_tensor *tensor = hl_safetensors_find(file, rows->names[i]);
         if (tensor == NULL || tensor->n_dims != 4 || tensor->shape[1] != rows->n_windows)
-            HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not the %s of %lld windows", rows->part,
-                           rows->names[i], (long long)rows->n_windows));
+            return hl_fail(HL_BAD_INPUT, "%s: not the %s of %lld windows", rows->part,
+                           rows->names[i], (long long)rows->n_windows);
     }
-
-done:
-    hl_safetensors_close(file);
-    return status;
+    return HL_OK;
 }
 
 /* A new file; with nothing of the work lost if there is no room for it. */

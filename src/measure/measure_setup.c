@@ -308,11 +308,10 @@ void hl_measure_close(hl_measuring *m)
 
 hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
 {
-    hl_status     status = HL_OK;
-    hl_measuring *twin   = NULL;
+    HL_CLOSED(hl_measure_twin_free) hl_measuring *twin = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&twin, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&twin, 1));
     twin->model      = m->model;
     twin->config     = m->config;
     twin->corpus     = m->corpus;
@@ -320,16 +319,12 @@ hl_status hl_measure_twin_new(hl_measuring **out, const hl_measuring *m)
     twin->n_piece    = m->n_piece;
     twin->n_patterns = m->n_patterns;
     twin->gram       = m->gram;
-    HL_TRY(hl_profile_new_like(&twin->profile, m->profile));
-    HL_TRY(open_session(twin));
-    HL_TRY(allocate(twin));
-    HL_TRY(make_copy(twin));
-    *out = twin;
-    twin = NULL;
-
-done:
-    hl_measure_twin_free(twin);
-    return status;
+    HL_NEED(hl_profile_new_like(&twin->profile, m->profile));
+    HL_NEED(open_session(twin));
+    HL_NEED(allocate(twin));
+    HL_NEED(make_copy(twin));
+    *out = hl_taken(&twin);
+    return HL_OK;
 }
 
 void hl_measure_twin_free(hl_measuring *twin)

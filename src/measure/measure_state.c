@@ -50,9 +50,7 @@ hl_status hl_measure_save(const hl_measuring *m)
     if (m->options.state_path == NULL)
         return HL_OK;
     if (m->rows != NULL) {
-        hl_status status = hl_measure_rows_sync(m->rows);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_measure_rows_sync(m->rows));
     }
     snprintf(text, sizeof text, FORMAT, s.text, s.max_tokens, s.part, s.n_parts, s.place.document,
              s.place.token, s.place.n_windows, s.place.n_counted, s.place.overlap);

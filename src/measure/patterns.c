@@ -8,6 +8,9 @@
 #include "base/status.h"
 #include "headlight/measure.h"
 #include "measure/window.h"
+#include "model/session.h"
+
+HL_CLOSES(hl_patterns_free, hl_patterns)
 
 enum { DEFAULT_TOKENS = 32 };
 
@@ -26,68 +29,59 @@ static hl_status keep_layer(void *context, const hl_layer_rows *rows)
 
 static hl_status run(hl_patterns *patterns, const hl_model *model, int32_t n_threads)
 {
-    hl_status          status    = HL_OK;
-    hl_session        *session   = NULL;
-    int64_t           *positions = NULL;
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
+
+    HL_FREED int64_t  *positions = NULL;
     int64_t            n         = patterns->n_tokens;
     hl_session_options options   = {
           .n_ctx = n, .n_chunk = n, .n_patterns = n, .wants = HL_WANT_PATTERN, .n_threads = n_threads
     };
 
-    HL_TRY(HL_ALLOC(&positions, (size_t)n));
+    HL_NEED(HL_ALLOC(&positions, (size_t)n));
     for (int64_t i = 0; i < n; i++)
         positions[i] = i;
-    HL_TRY(hl_session_open(&session, model, &options));
+    HL_NEED(hl_session_open(&session, model, &options));
     hl_tap  tap  = { .context             = patterns,
                      .layer               = keep_layer,
                      .wants               = HL_WANT_PATTERN,
                      .pattern_positions   = positions,
                      .n_pattern_positions = n };
     hl_feed feed = { .tokens = patterns->tokens, .n_tokens = n, .tap = &tap };
-    HL_TRY(hl_session_feed(session, &feed));
-
-done:
-    hl_session_close(session);
-    hl_free(positions);
-    return status;
+    return hl_session_feed(session, &feed);
 }
 
 hl_status hl_patterns_of(hl_patterns **out, const hl_model *model, const int64_t *tokens,
                          int64_t n_tokens, int32_t n_threads)
 {
-    hl_status            status   = HL_OK;
-    const hl_model_info *info     = hl_model_get_info(model);
-    hl_patterns         *patterns = NULL;
+    const hl_model_info *info = hl_model_get_info(model);
+
+    HL_CLOSED(hl_patterns_free) hl_patterns *patterns = NULL;
 
     *out = NULL;
     if (n_tokens < 1 || n_tokens > HL_PATTERNS_MOST_TOKENS)
         return hl_fail(HL_BAD_ARGUMENT, "patterns of %lld tokens, wanted 1 to %d",
                        (long long)n_tokens, HL_PATTERNS_MOST_TOKENS);
-    HL_TRY(HL_ALLOC_ZEROED(&patterns, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&patterns, 1));
     patterns->n_layers = info->n_layers;
     patterns->n_heads  = info->n_heads;
     patterns->n_tokens = n_tokens;
-    HL_TRY(HL_ALLOC(&patterns->tokens, (size_t)n_tokens));
+    HL_NEED(HL_ALLOC(&patterns->tokens, (size_t)n_tokens));
     memcpy(patterns->tokens, tokens, (size_t)n_tokens * sizeof *tokens);
-    HL_TRY(HL_ALLOC_ZEROED(&patterns->values,
-                           (size_t)(info->n_layers * info->n_heads * n_tokens * n_tokens)));
-    HL_TRY(run(patterns, model, n_threads));
-    *out     = patterns;
-    patterns = NULL;
-
-done:
-    hl_patterns_free(patterns);
-    return status;
+    HL_NEED(HL_ALLOC_ZEROED(&patterns->values,
+                            (size_t)(info->n_layers * info->n_heads * n_tokens * n_tokens)));
+    HL_NEED(run(patterns, model, n_threads));
+    *out = hl_taken(&patterns);
+    return HL_OK;
 }
 
 hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model, const hl_corpus *corpus,
                               const hl_patterns_options *options)
 {
-    hl_status         status  = HL_OK;
-    hl_windows       *windows = NULL;
-    hl_batch          batch   = { 0 };
-    hl_window_options cut     = { .context = options != NULL ? options->n_tokens : 0 };
-    int64_t           n_ctx   = hl_model_get_info(model)->n_ctx;
+    HL_CLOSED(hl_windows_close) hl_windows *windows = NULL;
+
+    hl_batch          batch = { 0 };
+    hl_window_options cut   = { .context = options != NULL ? options->n_tokens : 0 };
+    int64_t           n_ctx = hl_model_get_info(model)->n_ctx;
 
     *out = NULL;
     if (options != NULL)
@@ -96,16 +90,12 @@ hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model, const hl
         cut.context = DEFAULT_TOKENS;
     if (n_ctx > 0 && cut.context > n_ctx)
         cut.context = n_ctx;
-    HL_TRY(hl_windows_open(&windows, corpus, &cut));
-    HL_TRY(hl_windows_next(&batch, windows));
+    HL_NEED(hl_windows_open(&windows, corpus, &cut));
+    HL_NEED(hl_windows_next(&batch, windows));
     if (batch.n_windows == 0)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "patterns: there is no text"));
-    HL_TRY(hl_patterns_of(out, model, batch.tokens, batch.lengths[0],
-                          options != NULL ? options->n_threads : 0));
-
-done:
-    hl_windows_close(windows);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "patterns: there is no text");
+    return hl_patterns_of(out, model, batch.tokens, batch.lengths[0],
+                          options != NULL ? options->n_threads : 0);
 }
 
 void hl_patterns_free(hl_patterns *patterns)

@@ -178,35 +178,30 @@ static hl_status open_session(hl_perplexity *perplexity)
 hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
                              const hl_perplexity_options *options)
 {
-    hl_status      status     = HL_OK;
-    hl_perplexity *perplexity = NULL;
+    HL_CLOSED(hl_perplexity_close) hl_perplexity *perplexity = NULL;
 
     *out = NULL;
-    HL_TRY(check_model(model));
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity, 1));
+    HL_NEED(check_model(model));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity, 1));
     perplexity->model = model;
     if (options != NULL)
         perplexity->options = *options;
-    HL_TRY(complete_options(&perplexity->options, model));
-    HL_TRY(hl_window_cut_make(&perplexity->cut, perplexity->options.n_ctx,
-                              perplexity->options.stride, &perplexity->options.around,
-                              model->config->d_vocab, "perplexity"));
-    HL_TRY(open_session(perplexity)); /* refuses contexts that are too long */
+    HL_NEED(complete_options(&perplexity->options, model));
+    HL_NEED(hl_window_cut_make(&perplexity->cut, perplexity->options.n_ctx,
+                               perplexity->options.stride, &perplexity->options.around,
+                               model->config->d_vocab, "perplexity"));
+    HL_NEED(open_session(perplexity)); /* refuses contexts that are too long */
 
     size_t n_batch = (size_t)perplexity->options.n_batch;
     size_t n_rows  = n_batch * (size_t)perplexity->options.n_ctx;
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity->tokens, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity->targets, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity->nll, n_rows));
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity->lengths, n_batch));
-    HL_TRY(HL_ALLOC_ZEROED(&perplexity->windows, n_batch));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity->tokens, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity->targets, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity->nll, n_rows));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity->lengths, n_batch));
+    HL_NEED(HL_ALLOC_ZEROED(&perplexity->windows, n_batch));
     perplexity->total.bytes_known = true;
-    *out                          = perplexity;
-    perplexity                    = NULL;
-
-done:
-    hl_perplexity_close(perplexity);
-    return status;
+    *out                          = hl_taken(&perplexity);
+    return HL_OK;
 }
 
 void hl_perplexity_close(hl_perplexity *perplexity)

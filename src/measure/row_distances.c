@@ -324,25 +324,21 @@ static void close_run(row_run *run)
 hl_status hl_measure_row_distances(hl_row_distances **out, const hl_model *a, const hl_model *b,
                                    const hl_corpus *corpus, const hl_row_distance_options *options)
 {
-    hl_status status = HL_OK;
-    row_run   run    = { .models = { a, b } };
+    HL_SCOPED(close_run) row_run run = { .models = { a, b } };
 
     *out = NULL;
     if (a == NULL || b == NULL || corpus == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "rows: two models and a text are needed");
     if (options != NULL)
         run.options = *options;
-    HL_TRY(check_models(a->config, b->config));
+    HL_NEED(check_models(a->config, b->config));
     complete_options(&run);
-    HL_TRY(open_run(&run, corpus));
-    HL_TRY(compare_windows(&run));
+    HL_NEED(open_run(&run, corpus));
+    HL_NEED(compare_windows(&run));
     finish_means(&run);
     *out    = run.out;
     run.out = NULL;
-
-done:
-    close_run(&run);
-    return status;
+    return HL_OK;
 }
 
 void hl_row_distances_free(hl_row_distances *distances)

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "headlight/eval.h"
 #include "model/model.h"
+#include "model/session.h"
 
 enum { PREFILL = 512, DECODE = 32, ROUNDS = 3, MAX_ROUNDS = 1000 };
 
@@ -68,28 +69,25 @@ static hl_status run_round(double *prefill, double *decode, hl_session *session,
 hl_status hl_measure_speed(hl_speed *out, const hl_model *model, const int64_t *tokens,
                            int64_t n_tokens, const hl_speed_options *given)
 {
-    hl_status        status  = HL_OK;
     hl_speed_options options = given != NULL ? *given : (hl_speed_options){ 0 };
-    hl_session      *session = NULL;
-    double          *times   = NULL;
+
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
+
+    HL_FREED double *times = NULL;
 
     *out = (hl_speed){ 0 };
-    HL_TRY(complete_options(&options, model, n_tokens));
-    HL_TRY(hl_session_open(&session, model,
-                           &(hl_session_options){ .n_ctx     = options.n_prefill + options.n_decode,
-                                                  .wants     = HL_WANT_LAST_DRAW,
-                                                  .n_threads = options.n_threads }));
-    HL_TRY(HL_ALLOC(&times, 2 * (size_t)options.n_rounds));
+    HL_NEED(complete_options(&options, model, n_tokens));
+    HL_NEED(hl_session_open(&session, model,
+                            &(hl_session_options){ .n_ctx = options.n_prefill + options.n_decode,
+                                                   .wants = HL_WANT_LAST_DRAW,
+                                                   .n_threads = options.n_threads }));
+    HL_NEED(HL_ALLOC(&times, 2 * (size_t)options.n_rounds));
     for (int64_t i = 0; i < options.n_rounds; i++)
-        HL_TRY(run_round(&times[i], &times[options.n_rounds + i], session, tokens, &options));
+        HL_NEED(run_round(&times[i], &times[options.n_rounds + i], session, tokens, &options));
     out->n_prefill       = options.n_prefill;
     out->n_decode        = options.n_decode;
     out->prefill_seconds = median(times, options.n_rounds);
     out->decode_seconds  = median(times + options.n_rounds, options.n_rounds);
     out->session_bytes   = hl_session_bytes(session, &out->cache_bytes);
-
-done:
-    hl_session_close(session);
-    hl_free(times);
-    return status;
+    return HL_OK;
 }

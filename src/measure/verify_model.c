@@ -191,20 +191,20 @@ static hl_status read_lengths(model_results *results)
     for (int64_t i = 0; i < results->n_batch; i++) {
         results->lengths[i] = lengths != NULL ? whole_at(lengths, i) : results->n_tokens;
         if (results->lengths[i] < 0 || results->lengths[i] > results->n_tokens)
-            HL_NEED(hl_fail(HL_BAD_INPUT,
-                            "%s: 'lengths' has %lld for sequence %lld, wanted 0 to %lld",
-                            results->where, (long long)results->lengths[i], (long long)i,
-                            (long long)results->n_tokens));
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: 'lengths' has %lld for sequence %lld, wanted 0 to %lld",
+                           results->where, (long long)results->lengths[i], (long long)i,
+                           (long long)results->n_tokens);
     }
     for (int64_t i = 0; i < results->n_batch * results->n_tokens; i++) {
         int64_t sequence = i / results->n_tokens, row = i % results->n_tokens;
 
         if (row < results->lengths[sequence] &&
             (results->tokens[i] < 0 || results->tokens[i] >= results->info->d_vocab))
-            HL_NEED(hl_fail(HL_BAD_INPUT,
-                            "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
-                            results->where, (long long)sequence, (long long)row,
-                            (long long)results->tokens[i], (long long)results->info->d_vocab - 1));
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: tokens[%lld, %lld] is %lld, the model knows 0 to %lld",
+                           results->where, (long long)sequence, (long long)row,
+                           (long long)results->tokens[i], (long long)results->info->d_vocab - 1);
     }
     return HL_OK;
 }

@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "model/session.h"
 
 /* ---------------------------------------------------------------- characters */
 
@@ -74,22 +75,17 @@ static bool shows_piece(const hl_tokenizer *tokenizer, hl_token_type type, const
 static hl_status name_known(hl_view_token *out, const hl_tokenizer *tokenizer, const char *piece,
                             size_t n_piece)
 {
-    hl_status     status  = HL_OK;
-    hl_token_type type    = hl_tokenizer_type(tokenizer, (int32_t)out->id);
-    int32_t       id      = (int32_t)out->id;
-    char         *decoded = NULL;
-    size_t        n_bytes = 0;
+    hl_token_type  type    = hl_tokenizer_type(tokenizer, (int32_t)out->id);
+    int32_t        id      = (int32_t)out->id;
+    HL_FREED char *decoded = NULL;
+    size_t         n_bytes = 0;
 
     out->is_marked = type == HL_TOKEN_SPECIAL;
     if (!shows_piece(tokenizer, type, piece))
-        HL_TRY(hl_tokenizer_decode(&decoded, &n_bytes, tokenizer, &id, 1, NULL));
+        HL_NEED(hl_tokenizer_decode(&decoded, &n_bytes, tokenizer, &id, 1, NULL));
     /* A token that decodes to nothing is still something. */
-    HL_TRY(n_bytes > 0 ? make_visible(&out->text, decoded, n_bytes)
-                       : make_visible(&out->text, piece, n_piece));
-
-done:
-    hl_free(decoded);
-    return status;
+    return n_bytes > 0 ? make_visible(&out->text, decoded, n_bytes)
+                       : make_visible(&out->text, piece, n_piece);
 }
 
 hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, int64_t id)
@@ -126,9 +122,7 @@ hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head_ch
     if (choice.layer < 0 || choice.layer >= n_layers)
         return hl_fail(HL_BAD_ARGUMENT, "there is no layer %lld: the model has %lld, from 0 on",
                        (long long)choice.layer, (long long)n_layers);
-    hl_status status = hl_model_get_layer(&layer, model, choice.layer);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_model_get_layer(&layer, model, choice.layer));
     if (choice.head < -1 || choice.head >= layer.n_heads || layer.n_heads == 0)
         return hl_fail(HL_BAD_ARGUMENT,
                        "there is no head %lld in layer %lld, which has %lld, from 0 on",
@@ -196,14 +190,13 @@ static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const h
 static hl_status run_pieces(hl_session *session, const hl_model *model, const hl_prompt *prompt,
                             const hl_view_rows *rows, int64_t at_once)
 {
-    hl_status status = HL_OK;
-    int64_t  *places = NULL; /* 0, 1, 2 ... */
-    hl_tap    tap    = { .context       = rows->context,
-                         .layer         = rows->layer,
-                         .wants         = HL_WANT_PATTERN,
-                         .pattern_heads = rows->heads };
+    HL_FREED int64_t *places = NULL; /* 0, 1, 2 ... */
+    hl_tap            tap    = { .context       = rows->context,
+                                 .layer         = rows->layer,
+                                 .wants         = HL_WANT_PATTERN,
+                                 .pattern_heads = rows->heads };
 
-    HL_TRY(HL_ALLOC(&places, (size_t)prompt->n_tokens));
+    HL_NEED(HL_ALLOC(&places, (size_t)prompt->n_tokens));
     for (int64_t i = 0; i < prompt->n_tokens; i++)
         places[i] = i;
     for (int64_t first = 0; first < prompt->n_tokens; first += at_once) {
@@ -211,34 +204,27 @@ static hl_status run_pieces(hl_session *session, const hl_model *model, const hl
 
         tap.pattern_positions   = places + first;
         tap.n_pattern_positions = left < at_once ? left : at_once;
-        HL_TRY(run_piece(session, prompt, &tap, first, rows->gates,
-                         hl_model_get_info(model)->is_encoder));
+        HL_NEED(run_piece(session, prompt, &tap, first, rows->gates,
+                          hl_model_get_info(model)->is_encoder));
         if (rows->piece != NULL)
-            HL_TRY(rows->piece(rows->context, first, tap.n_pattern_positions));
+            HL_NEED(rows->piece(rows->context, first, tap.n_pattern_positions));
     }
-
-done:
-    hl_free(places);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_view_run(const hl_model *model, const hl_prompt *prompt, const hl_view_rows *rows)
 {
-    hl_status   status  = HL_OK;
-    hl_session *session = NULL;
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
+
     int64_t at_once = rows->at_once > 0 ? rows->at_once : hl_view_at_once(model, prompt->n_tokens);
 
-    HL_TRY(hl_session_open(&session, model,
-                           &(hl_session_options){ .n_ctx      = prompt->n_tokens,
-                                                  .n_patterns = at_once,
-                                                  .wants      = HL_WANT_PATTERN,
-                                                  .beyond_ctx = rows->beyond_ctx,
-                                                  .n_threads  = rows->n_threads }));
-    HL_TRY(run_pieces(session, model, prompt, rows, at_once));
-
-done:
-    hl_session_close(session);
-    return status;
+    HL_NEED(hl_session_open(&session, model,
+                            &(hl_session_options){ .n_ctx      = prompt->n_tokens,
+                                                   .n_patterns = at_once,
+                                                   .wants      = HL_WANT_PATTERN,
+                                                   .beyond_ctx = rows->beyond_ctx,
+                                                   .n_threads  = rows->n_threads }));
+    return run_pieces(session, model, prompt, rows, at_once);
 }
 
 /* ---------------------------------------------------------- a view of tokens */

@@ -102,10 +102,8 @@ static hl_status name_guesses(const lens_watch *w, const hl_prompt *prompt)
     hl_lens_view *view = w->view;
 
     for (int64_t i = 0; i < (view->n_layers + 1) * view->n_tokens; i++) {
-        int64_t   next   = view->first + i % view->n_tokens + 1;
-        hl_status status = hl_view_name_token(&view->guesses[i], prompt->tokenizer, w->tops[i]);
-        if (status != HL_OK)
-            return status;
+        int64_t next = view->first + i % view->n_tokens + 1;
+        HL_NEED(hl_view_name_token(&view->guesses[i], prompt->tokenizer, w->tops[i]));
         view->guesses[i].is_marked = next < prompt->n_tokens && w->tops[i] == prompt->tokens[next];
     }
     return HL_OK;

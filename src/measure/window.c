@@ -88,22 +88,22 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     HL_NEED(hl_check_count("part", options.part, 0, options.n_parts - 1));
     HL_NEED(hl_check_count("max_tokens", options.max_tokens, 0, INT64_MAX));
     if ((unsigned)options.around > HL_AROUND_NONE)
-        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "windows: no way %d to put special tokens around",
-                        (int)options.around));
+        return hl_fail(HL_BAD_ARGUMENT, "windows: no way %d to put special tokens around",
+                       (int)options.around);
     HL_NEED(hl_corpus_around(&around, windows->corpus));
     if (options.around == HL_AROUND_WINDOW &&
         options.context <= (int64_t)(around.n_before + around.n_after))
-        HL_NEED(hl_fail(HL_BAD_ARGUMENT,
-                        "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
-                        "around every window, so wanted %zu or more",
-                        (long long)options.context, around.n_before + around.n_after,
-                        around.n_before + around.n_after == 1 ? "" : "s",
-                        around.n_before + around.n_after + 1));
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
+                       "around every window, so wanted %zu or more",
+                       (long long)options.context, around.n_before + around.n_after,
+                       around.n_before + around.n_after == 1 ? "" : "s",
+                       around.n_before + around.n_after + 1);
     if (options.around == HL_AROUND_WINDOW && options.pack)
         windows->around = around;
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
-        HL_NEED(hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
-                                         "token to put between documents"));
+        return hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
+                                        "token to put between documents");
     windows->options     = options;
     windows->by_document = options.n_parts > 1 && !options.pack && options.max_tokens == 0 &&
                            windows->n_documents / DOCUMENTS_A_PART >= options.n_parts;
@@ -152,27 +152,22 @@ static void go_to_document(hl_windows *windows, int64_t document)
 hl_status hl_windows_open(hl_windows **out, const hl_corpus *corpus,
                           const hl_window_options *options)
 {
-    hl_status   status  = HL_OK;
-    hl_windows *windows = NULL;
+    HL_CLOSED(hl_windows_close) hl_windows *windows = NULL;
 
     *out = NULL;
     if (corpus == NULL || options == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "windows: no corpus or no options");
-    HL_TRY(HL_ALLOC_ZEROED(&windows, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&windows, 1));
     windows->corpus      = corpus;
     windows->n_documents = hl_corpus_get_info(corpus)->n_documents;
-    HL_TRY(set_options(windows, options));
-    HL_TRY(allocate(windows));
-    HL_TRY(hl_token_reader_open(&windows->reader, corpus, options->around));
+    HL_NEED(set_options(windows, options));
+    HL_NEED(allocate(windows));
+    HL_NEED(hl_token_reader_open(&windows->reader, corpus, options->around));
     for (int64_t i = 0; i < windows->n_documents; i++)
         windows->n_bytes += is_ours(windows, i) ? bytes_of(windows, i) : 0.0;
     go_to_document(windows, 0);
-    *out    = windows;
-    windows = NULL;
-
-done:
-    hl_windows_close(windows);
-    return status;
+    *out = hl_taken(&windows);
+    return HL_OK;
 }
 
 void hl_windows_close(hl_windows *windows)
@@ -225,15 +220,13 @@ static void take(held_token *out, hl_windows *windows, int32_t id, uint8_t type)
  * where there is none. */
 static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
 {
-    hl_status status = HL_OK;
-
     *there = true;
     HL_NEED(open_document(windows));
     HL_NEED(next_piece(windows));
     if (windows->at < windows->piece.n_tokens) {
         take(out, windows, windows->piece.ids[windows->at], windows->piece.types[windows->at]);
         windows->at++;
-        return status;
+        return HL_OK;
     }
     windows->n_passed += bytes_of(windows, windows->document);
     bool separated = windows->options.pack && windows->document + 1 < windows->n_documents;
@@ -241,7 +234,7 @@ static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
         take(out, windows, hl_corpus_separator(windows->corpus), HL_TYPE_SPECIAL);
     *there = separated;
     go_to_document(windows, windows->document + 1);
-    return status;
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------------- the window */
@@ -269,10 +262,8 @@ static hl_status fill(hl_windows *windows, bool *document_ended)
     *document_ended = false;
     while (windows->n_held < room_for_text(windows) && windows->document < windows->n_documents &&
            !*document_ended) {
-        bool      there  = false;
-        hl_status status = next_token(&windows->held[windows->n_held], &there, windows);
-        if (status != HL_OK)
-            return status;
+        bool there = false;
+        HL_NEED(next_token(&windows->held[windows->n_held], &there, windows));
         windows->n_held += there;
         *document_ended = !there && !windows->options.pack;
     }
@@ -300,9 +291,7 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
     *there          = false;
     *document_ended = false;
     while (!windows->ended) {
-        hl_status status = fill(windows, document_ended);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(fill(windows, document_ended));
         if (windows->n_held > windows->overlap)
             break;
         slide(windows, true); /* all of this document has counted */
@@ -460,8 +449,7 @@ static hl_status check_place(const hl_windows *windows, const hl_window_place *p
     HL_NEED(hl_check_count("the overlap", place->overlap, 0,
                            windows->options.context - windows->options.stride));
     if (place->document < windows->n_documents && !is_ours(windows, place->document))
-        HL_NEED(
-            hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document));
+        return hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document);
     return HL_OK;
 }
 
@@ -471,11 +459,9 @@ static hl_status drop_tokens(hl_windows *windows, int64_t n_tokens)
     held_token unused;
 
     while (windows->token < n_tokens) {
-        int64_t   document = windows->document;
-        bool      there    = false;
-        hl_status status   = next_token(&unused, &there, windows);
-        if (status != HL_OK)
-            return status;
+        int64_t document = windows->document;
+        bool    there    = false;
+        HL_NEED(next_token(&unused, &there, windows));
         if (windows->document != document) /* it, or its separator, was the last */
             return hl_fail(HL_BAD_INPUT, "document %lld has no token %lld", (long long)document,
                            (long long)n_tokens);

@@ -81,40 +81,30 @@ static hl_status copy_shape(hl_profile *profile, const hl_profile_shape *shape)
 hl_status hl_profile_new_shape(hl_profile **out, const hl_profile_shape *shape, int64_t n_buckets,
                                int64_t n_kept)
 {
-    hl_status   status  = HL_OK;
-    hl_profile *profile = NULL;
+    HL_CLOSED(hl_profile_free) hl_profile *profile = NULL;
 
     *out = NULL;
-    HL_TRY(check_shape(shape, n_buckets, n_kept));
-    HL_TRY(HL_ALLOC_ZEROED(&profile, 1));
-    HL_TRY(copy_shape(profile, shape));
+    HL_NEED(check_shape(shape, n_buckets, n_kept));
+    HL_NEED(HL_ALLOC_ZEROED(&profile, 1));
+    HL_NEED(copy_shape(profile, shape));
     profile->n_buckets = n_buckets;
     profile->n_kept    = n_kept;
-    *out               = profile;
-    profile            = NULL;
-
-done:
-    hl_profile_free(profile);
-    return status;
+    *out               = hl_taken(&profile);
+    return HL_OK;
 }
 
 hl_status hl_profile_new(hl_profile **out, const hl_profile_shape *shape)
 {
-    hl_status   status  = HL_OK;
-    hl_profile *profile = NULL;
+    HL_CLOSED(hl_profile_free) hl_profile *profile = NULL;
 
     *out = NULL;
-    HL_TRY(check_size("the context", shape->context, 1, (1 << 30)));
-    HL_TRY(check_size("the number of layers", shape->n_layers, 1, HL_PROFILE_MAX_LAYERS));
-    HL_TRY(hl_profile_new_shape(&profile, shape, buckets_for(shape->context),
-                                kept_for(shape->n_layers, most_heads(shape))));
-    HL_TRY(hl_profile_allocate(profile));
-    *out    = profile;
-    profile = NULL;
-
-done:
-    hl_profile_free(profile);
-    return status;
+    HL_NEED(check_size("the context", shape->context, 1, (1 << 30)));
+    HL_NEED(check_size("the number of layers", shape->n_layers, 1, HL_PROFILE_MAX_LAYERS));
+    HL_NEED(hl_profile_new_shape(&profile, shape, buckets_for(shape->context),
+                                 kept_for(shape->n_layers, most_heads(shape))));
+    HL_NEED(hl_profile_allocate(profile));
+    *out = hl_taken(&profile);
+    return HL_OK;
 }
 
 void hl_profile_free(hl_profile *profile)
@@ -191,24 +181,20 @@ done:
 
 hl_status hl_profile_new_like(hl_profile **out, const hl_profile *other)
 {
-    hl_status        status  = HL_OK;
-    hl_profile      *profile = NULL;
-    hl_profile_shape shape   = { .n_layers   = other->n_layers,
-                                 .heads      = other->heads,
-                                 .n_types    = other->n_types,
-                                 .type_names = (const char *const *)other->type_names };
+    HL_CLOSED(hl_profile_free) hl_profile *profile = NULL;
+
+    hl_profile_shape shape = { .n_layers   = other->n_layers,
+                               .heads      = other->heads,
+                               .n_types    = other->n_types,
+                               .type_names = (const char *const *)other->type_names };
 
     *out = NULL;
-    HL_TRY(hl_profile_new_shape(&profile, &shape, other->n_buckets, other->n_kept));
-    HL_TRY(hl_profile_allocate(profile));
+    HL_NEED(hl_profile_new_shape(&profile, &shape, other->n_buckets, other->n_kept));
+    HL_NEED(hl_profile_allocate(profile));
     for (size_t i = 0; i < other->n_settings; i++)
-        HL_TRY(hl_profile_set(profile, other->settings[i].key, other->settings[i].value));
-    *out    = profile;
-    profile = NULL;
-
-done:
-    hl_profile_free(profile);
-    return status;
+        HL_NEED(hl_profile_set(profile, other->settings[i].key, other->settings[i].value));
+    *out = hl_taken(&profile);
+    return HL_OK;
 }
 
 hl_status hl_profile_set_int(hl_profile *profile, const char *key, int64_t value)

@@ -81,12 +81,11 @@ static void add_types(hl_safetensors_writer *writer, const hl_profile *profile)
 
 static hl_status add_metadata(hl_safetensors_writer *writer, const hl_profile *profile)
 {
-    hl_status status = HL_OK;
-    char     *heads  = NULL;
-    char     *names  = NULL;
+    HL_FREED char *heads = NULL;
+    HL_FREED char *names = NULL;
 
-    HL_TRY(list_heads(&heads, profile));
-    HL_TRY(list_settings(&names, profile));
+    HL_NEED(list_heads(&heads, profile));
+    HL_NEED(list_settings(&names, profile));
     hl_safetensors_add_metadata(writer, "format", FORMAT);
     hl_safetensors_add_metadata(writer, "heads", heads);
     add_number(writer, "buckets", profile->n_buckets);
@@ -95,11 +94,7 @@ static hl_status add_metadata(hl_safetensors_writer *writer, const hl_profile *p
     hl_safetensors_add_metadata(writer, "settings", names);
     for (size_t i = 0; i < profile->n_settings; i++)
         hl_safetensors_add_metadata(writer, profile->settings[i].key, profile->settings[i].value);
-
-done:
-    hl_free(heads);
-    hl_free(names);
-    return status;
+    return HL_OK;
 }
 
 /* --------------------------------------------------------- writing: tensors */
@@ -133,14 +128,14 @@ static hl_status make_means(double **out, const hl_profile *profile)
 
 hl_status hl_profile_write_state(const hl_profile *profile, const char *path, const char *state)
 {
-    hl_status              status = HL_OK;
-    hl_safetensors_writer *writer = NULL;
-    double                *means  = NULL;
-    hl_tensor              tensor = { .name = MEAN, .dtype = HL_DTYPE_F64, .n_dims = 3 };
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
-    HL_TRY(hl_safetensors_writer_new(&writer));
-    HL_TRY(make_means(&means, profile));
-    HL_TRY(add_metadata(writer, profile));
+    HL_FREED double *means  = NULL;
+    hl_tensor        tensor = { .name = MEAN, .dtype = HL_DTYPE_F64, .n_dims = 3 };
+
+    HL_NEED(hl_safetensors_writer_new(&writer));
+    HL_NEED(make_means(&means, profile));
+    HL_NEED(add_metadata(writer, profile));
     if (state != NULL)
         hl_safetensors_add_metadata(writer, HL_PROFILE_STATE, state);
     for (hl_table table = 0; table < HL_N_TABLES; table++) {
@@ -151,12 +146,7 @@ hl_status hl_profile_write_state(const hl_profile *profile, const char *path, co
     tensor.data    = means;
     tensor.n_bytes = (size_t)hl_table_count(profile, HL_TABLE_COUNT) * sizeof *means;
     hl_safetensors_add(writer, &tensor);
-    HL_TRY(hl_safetensors_write(writer, path));
-
-done:
-    hl_safetensors_writer_free(writer);
-    hl_free(means);
-    return status;
+    return hl_safetensors_write(writer, path);
 }
 
 hl_status hl_profile_write(const hl_profile *profile, const char *path)
@@ -187,11 +177,9 @@ static bool read_number(int64_t *out, const char **text)
 
 static hl_status need_number(int64_t *out, const hl_safetensors *file, const char *key)
 {
-    const char *text   = NULL;
-    hl_status   status = need(&text, file, key);
+    const char *text = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(need(&text, file, key));
     const char *rest = text;
     if (!read_number(out, &rest) || *rest != '\0')
         return hl_fail(HL_BAD_INPUT, "metadata '%s' is '%.40s', wanted a number", key, text);
@@ -201,11 +189,9 @@ static hl_status need_number(int64_t *out, const hl_safetensors *file, const cha
 static hl_status read_heads(int64_t heads[HL_PROFILE_MAX_LAYERS], int64_t *n_layers,
                             const hl_safetensors *file)
 {
-    const char *text   = NULL;
-    hl_status   status = need(&text, file, "heads");
+    const char *text = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(need(&text, file, "heads"));
     for (*n_layers = 0; *n_layers < HL_PROFILE_MAX_LAYERS; text++) {
         if (!read_number(&heads[(*n_layers)++], &text) || (*text != ' ' && *text != '\0'))
             return hl_fail(HL_BAD_INPUT, "metadata 'heads' is not a list of numbers");
@@ -256,17 +242,12 @@ static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
 static hl_status read_setting(hl_profile *profile, const hl_safetensors *file, const char *name,
                               size_t n_bytes)
 {
-    hl_status   status = HL_OK;
-    char       *key    = NULL;
-    const char *value  = NULL;
+    HL_FREED char *key   = NULL;
+    const char    *value = NULL;
 
-    HL_TRY(hl_strndup(&key, name, n_bytes));
-    HL_TRY(need(&value, file, key));
-    HL_TRY(hl_profile_set(profile, key, value));
-
-done:
-    hl_free(key);
-    return status;
+    HL_NEED(hl_strndup(&key, name, n_bytes));
+    HL_NEED(need(&value, file, key));
+    return hl_profile_set(profile, key, value);
 }
 
 static hl_status read_settings(hl_profile *profile, const hl_safetensors *file)
@@ -615,22 +596,17 @@ static hl_status check_values(const hl_profile *profile)
 
 static hl_status read_profile(hl_profile **out, const hl_safetensors *file)
 {
-    hl_status   status  = HL_OK;
-    hl_profile *profile = NULL;
+    HL_CLOSED(hl_profile_free) hl_profile *profile = NULL;
 
     *out = NULL;
-    HL_TRY(read_shape(&profile, file));
-    HL_TRY(read_settings(profile, file));
-    HL_TRY(check_tensors(file, profile));
-    HL_TRY(hl_profile_allocate(profile));
-    HL_TRY(copy_tables(profile, file));
-    HL_TRY(check_values(profile));
-    *out    = profile;
-    profile = NULL;
-
-done:
-    hl_profile_free(profile);
-    return status;
+    HL_NEED(read_shape(&profile, file));
+    HL_NEED(read_settings(profile, file));
+    HL_NEED(check_tensors(file, profile));
+    HL_NEED(hl_profile_allocate(profile));
+    HL_NEED(copy_tables(profile, file));
+    HL_NEED(check_values(profile));
+    *out = hl_taken(&profile);
+    return HL_OK;
 }
 
 hl_status hl_profile_parse(hl_profile **out, const void *bytes, size_t n_bytes, const char *where)

@@ -10,10 +10,7 @@
 
 hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept)
 {
-    hl_status status = HL_ALLOC_ZEROED(out, 1);
-
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC_ZEROED(out, 1));
     (*out)->n_layers = n_layers;
     (*out)->n_heads  = n_heads;
     (*out)->n_kept   = n_kept;

@@ -78,10 +78,9 @@ static void add_text(hl_safetensors_writer *writer, const hl_trace *trace)
 
 static hl_status write_tensors(const hl_trace *trace, const char *path)
 {
-    hl_status              status = HL_OK;
-    hl_safetensors_writer *writer = NULL;
+    HL_CLOSED(hl_safetensors_writer_free) hl_safetensors_writer *writer = NULL;
 
-    HL_TRY(hl_safetensors_writer_new(&writer));
+    HL_NEED(hl_safetensors_writer_new(&writer));
     hl_safetensors_add_metadata(writer, "format", FORMAT);
     add_tensor(writer, "tokens", HL_DTYPE_I64, trace->ids, trace, 1);
     add_tensor(writer, "kinds", HL_DTYPE_U8, trace->kinds, trace, 1);
@@ -91,11 +90,7 @@ static hl_status write_tensors(const hl_trace *trace, const char *path)
         add_tensor(writer, number_name(i), HL_DTYPE_F64, trace->numbers[i], trace, 1);
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
         add_tensor(writer, row_name((hl_trace_rows)i), HL_DTYPE_F32, trace->rows[i], trace, 3);
-    HL_TRY(hl_safetensors_write(writer, path));
-
-done:
-    hl_safetensors_writer_free(writer);
-    return status;
+    return hl_safetensors_write(writer, path);
 }
 
 /* ------------------------------------------------------------ writing lines */
@@ -427,10 +422,8 @@ static hl_status parse_cells(const lines *l, const json_t *line, hl_trace_rows w
                            "%s: %s is not %" PRId64 " lists of %" PRId64 " numbers each",
                            l->text.place, name, l->trace->n_layers, l->trace->n_heads);
         for (int64_t head = 0; head < l->trace->n_heads; head++) {
-            double    number = NAN;
-            hl_status status = parse_number(&number, json_array_get(heads, (size_t)head), name, l);
-            if (status != HL_OK)
-                return status;
+            double number = NAN;
+            HL_NEED(parse_number(&number, json_array_get(heads, (size_t)head), name, l));
             cells[layer * l->trace->n_heads + head] = (float)number;
         }
     }
@@ -462,8 +455,8 @@ static hl_status parse_token(lines *l, const json_t *line)
     HL_NEED(hl_json_get_int(&id, line, "id", l->text.place));
     HL_NEED(hl_json_get_bool(&is_entity, line, "entity", l->text.place));
     if (text != NULL && !json_is_null(text) && !json_is_string(text))
-        HL_NEED(hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
-                        hl_json_kind(text)));
+        return hl_fail(HL_BAD_INPUT, "%s: 'text' is %s, wanted a string", l->text.place,
+                       hl_json_kind(text));
     HL_NEED(parse_kind(&kind, line, l));
     HL_NEED(hl_trace_push(l->trace, id, kind));
     HL_NEED(hl_trace_append_text(l->trace, json_string_value(text), json_string_length(text)));
@@ -527,43 +520,28 @@ hl_status hl_trace_write(const hl_trace *trace, const char *path)
 
 static hl_status load_lines(hl_trace **out, const char *path)
 {
-    hl_file   file   = { 0 };
-    hl_status status = HL_OK;
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_trace_parse_lines(out, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_trace_parse_lines(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
 hl_status hl_trace_load(hl_trace **out, const char *path)
 {
-    hl_safetensors *file   = NULL;
-    hl_status       status = HL_OK;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
     *out = NULL;
     if (is_lines(path))
         return load_lines(out, path);
-    HL_TRY(hl_safetensors_open(&file, path));
-    HL_TRY(read_trace(out, file, path));
-
-done:
-    hl_safetensors_close(file);
-    return status;
+    HL_NEED(hl_safetensors_open(&file, path));
+    return read_trace(out, file, path);
 }
 
 hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where)
 {
-    hl_safetensors *file   = NULL;
-    hl_status       status = HL_OK;
+    HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
 
     *out = NULL;
-    HL_TRY(hl_safetensors_parse(&file, bytes, n_bytes, where));
-    HL_TRY(read_trace(out, file, where));
-
-done:
-    hl_safetensors_close(file);
-    return status;
+    HL_NEED(hl_safetensors_parse(&file, bytes, n_bytes, where));
+    return read_trace(out, file, where);
 }

@@ -8,6 +8,7 @@
 #ifndef HL_STATS_TRACE_PARTS_H
 #define HL_STATS_TRACE_PARTS_H
 
+#include "base/memory.h"
 #include "headlight/trace.h"
 #include "kernels/pattern_sums.h"
 
@@ -35,6 +36,8 @@ static inline int64_t hl_trace_cells(const hl_trace *trace)
 {
     return trace->n_layers * trace->n_heads;
 }
+
+HL_CLOSES(hl_trace_free, hl_trace)
 
 hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept);
 /* Room for so many tokens; rows that are new are NaN. */
