@@ -150,13 +150,23 @@ uint64_t hl_hash(const void *bytes, size_t n_bytes, uint64_t seed)
     return hl_hash_end(&hasher);
 }
 
-void hl_hash_add_u64(hl_hasher *hasher, uint64_t value)
+static void add_number(hl_hasher *hasher, uint64_t value, int n_bytes)
 {
     uint8_t bytes[8];
 
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < n_bytes; i++)
         bytes[i] = (uint8_t)(value >> (8 * i));
-    hl_hash_add(hasher, bytes, sizeof bytes);
+    hl_hash_add(hasher, bytes, (size_t)n_bytes);
+}
+
+void hl_hash_add_u64(hl_hasher *hasher, uint64_t value)
+{
+    add_number(hasher, value, 8);
+}
+
+void hl_hash_add_u32(hl_hasher *hasher, uint32_t value)
+{
+    add_number(hasher, value, 4);
 }
 
 uint64_t hl_hash_pair(uint64_t a, uint64_t b)

@@ -30,8 +30,9 @@ void     hl_hash_start(hl_hasher *hasher, uint64_t seed);
 void     hl_hash_add(hl_hasher *hasher, const void *bytes, size_t n_bytes);
 uint64_t hl_hash_end(const hl_hasher *hasher);
 
-/* Numbers, as their eight little-endian bytes. */
+/* Numbers, as their little-endian bytes. */
 void hl_hash_add_u64(hl_hasher *hasher, uint64_t value);
+void hl_hash_add_u32(hl_hasher *hasher, uint32_t value);
 /* The hash of two numbers: a seed and a content hash, a window's hash and a row. */
 uint64_t hl_hash_pair(uint64_t a, uint64_t b);
 

@@ -64,14 +64,14 @@ HL_HOST_DEVICE float hl_share_of(float mass)
 
 /* -------------------------------------------------------------------- runs of rows */
 
-/* Rows [begin, end) of a sequence, counted from the chunk's first. */
+/* Rows [begin, end) of a sequence, counted from the chunk's first, that have all of this in common. */
 typedef struct hl_run {
     int32_t  sequence;
     int32_t  begin;
     int32_t  end;
     uint32_t defined; /* a bit for each quantity, then one for each histogram */
     int32_t  type;    /* of their tokens: a row of the lookback table */
-    int32_t  reserved;
+    int32_t  bucket;  /* of their positions */
 } hl_run;
 
 /* One head's rows of one run.  is_small: every value is hl_is_small and every entropy possible; where it is 0 nothing else here counts, nor has any been added elsewhere, and the

@@ -492,12 +492,8 @@ uint64_t hl_ids_hash(const int32_t *ids, size_t n_ids)
     hl_hasher hasher;
 
     hl_hash_start(&hasher, 2);
-    for (size_t i = 0; i < n_ids; i++) {
-        uint32_t id       = (uint32_t)ids[i];
-        uint8_t  bytes[4] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16),
-                              (uint8_t)(id >> 24) };
-        hl_hash_add(&hasher, bytes, sizeof bytes);
-    }
+    for (size_t i = 0; i < n_ids; i++)
+        hl_hash_add_u32(&hasher, (uint32_t)ids[i]);
     return hl_hash_end(&hasher);
 }
 

@@ -320,12 +320,8 @@ static uint64_t hash_window(const hl_windows *windows, const int64_t *tokens)
     hl_hasher hasher;
 
     hl_hash_start(&hasher, (uint64_t)first_row(windows));
-    for (int64_t i = 0; i < window_length(windows); i++) {
-        uint32_t id       = (uint32_t)tokens[i];
-        uint8_t  bytes[4] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16),
-                              (uint8_t)(id >> 24) };
-        hl_hash_add(&hasher, bytes, sizeof bytes);
-    }
+    for (int64_t i = 0; i < window_length(windows); i++)
+        hl_hash_add_u32(&hasher, (uint32_t)tokens[i]);
     return hl_hash_end(&hasher);
 }
 

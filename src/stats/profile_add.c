@@ -25,9 +25,8 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->plans.inverse);
     hl_free(flight->plans.inverse_other);
     hl_free(flight->plans.runs);
-    hl_free(flight->plans.n_runs);
+    hl_free(flight->plans.first_run);
     hl_free(flight->plans.places);
-    hl_free(flight->plans.listed);
     hl_free(flight->logs);
     hl_free(flight->sequences);
     hl_free(flight->by_head);
@@ -57,9 +56,9 @@ hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, i
     return hl_visible_join(hl_reach_keys(&reach, n_keys, position));
 }
 
-static uint8_t bucket_of(int64_t position)
+static int32_t bucket_of(int64_t position)
 {
-    return (uint8_t)(63 - __builtin_clzll((uint64_t)position + 1));
+    return (int32_t)(63 - __builtin_clzll((uint64_t)position + 1));
 }
 
 static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, int64_t position)
@@ -150,9 +149,10 @@ static double inverse_log(const hl_profile_flight *flight, int64_t n)
     return n >= 2 ? 1.0 / flight->logs[n] : 0.0;
 }
 
-/* Row `at` of the plans: as a run of its own, whose `defined` is 0 if it does not count. */
-static hl_row_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *mask,
-                           int64_t sequence, int64_t position, int64_t at)
+/* Row `at` of the plans, of a sequence's rows from `start` on: as a run of its own, whose `defined`
+ * is 0 if it does not count. */
+static hl_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *mask,
+                       int64_t sequence, int64_t start, int64_t position, int64_t at)
 {
     const hl_profile_batch *batch  = flight->batch;
     const hl_row_plans     *plans  = &flight->plans;
@@ -160,44 +160,47 @@ static hl_row_run plan_row(const hl_profile_flight *flight, const hl_profile_mas
     key_counts              counts = count_keys(mask, keys);
 
     if (hl_visible_count(keys) < 1 || position < batch->first_row[sequence])
-        return (hl_row_run){ 0 };
+        return (hl_run){ 0 };
     plans->log_n[at]         = flight->logs[counts.n];
     plans->inverse[at]       = inverse_log(flight, counts.n);
     plans->inverse_other[at] = inverse_log(flight, counts.n_other);
-    return (hl_row_run){
-        .defined = defined_for(keys, counts.n, counts.n_other, position),
-        .bucket  = bucket_of(position),
-        .type    = batch->types != NULL ? batch->types[sequence * batch->context + position] : 0,
+    return (hl_run){
+        .sequence = (int32_t)sequence,
+        .begin    = (int32_t)(position - start),
+        .end      = (int32_t)(position - start + 1),
+        .defined  = defined_for(keys, counts.n, counts.n_other, position),
+        .bucket   = bucket_of(position),
+        .type     = batch->types != NULL ? batch->types[sequence * batch->context + position] : 0,
     };
 }
 
-static bool continues(const hl_row_run *run, const hl_row_run *row, int64_t at)
+static bool continues(const hl_run *run, const hl_run *row)
 {
-    return run->end == at && at - run->begin < HL_RUN_ROWS && run->defined == row->defined &&
-           run->bucket == row->bucket && run->type == row->type;
+    return run->end == row->begin && run->end - run->begin < HL_RUN_ROWS &&
+           run->defined == row->defined && run->bucket == row->bucket && run->type == row->type;
 }
 
+/* The runs of a sequence, behind those of the ones before it. */
 static void plan_sequence(hl_profile_flight *flight, const hl_layer_rows *rows,
                           const hl_profile_mask *mask, int64_t sequence)
 {
-    int64_t     first = sequence * rows->n_rows;
-    hl_row_run *runs  = flight->plans.runs + first;
-    int64_t     count = 0;
+    hl_row_plans *plans = &flight->plans;
+    int64_t       first = plans->first_run[sequence];
+    int64_t       start = rows->start[sequence];
+    int64_t       n     = first;
 
     for (int64_t i = 0; i < rows->lengths[sequence]; i++) {
-        hl_row_run row = plan_row(flight, mask, sequence, rows->start[sequence] + i, first + i);
+        hl_run row =
+            plan_row(flight, mask, sequence, start, start + i, sequence * rows->n_rows + i);
 
         if (row.defined == 0)
             continue;
-        if (count > 0 && continues(&runs[count - 1], &row, i)) {
-            runs[count - 1].end = i + 1;
-            continue;
-        }
-        row.begin     = i;
-        row.end       = i + 1;
-        runs[count++] = row;
+        if (n > first && continues(&plans->runs[n - 1], &row))
+            plans->runs[n - 1].end = row.end;
+        else
+            plans->runs[n++] = row;
     }
-    flight->plans.n_runs[sequence] = count;
+    plans->first_run[sequence + 1] = n;
 }
 
 static bool is_made_for(const hl_row_plans *plans, const hl_layer_rows *rows,
@@ -238,8 +241,9 @@ hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
     flight->plans.is_made = false;
     HL_NEED(HL_GROW(&flight->plans.places, &flight->plans.n_places, 0, 2 * n_batch));
     HL_NEED(grow_rows(&flight->plans, n_batch * (size_t)rows->n_rows));
-    HL_NEED(HL_GROW(&flight->plans.n_runs, &flight->plans.n_sequences, 0, n_batch));
+    HL_NEED(HL_GROW(&flight->plans.first_run, &flight->plans.n_sequences, 0, n_batch + 1));
     HL_NEED(grow_logs(flight));
+    flight->plans.first_run[0] = 0;
     for (int64_t i = 0; i < rows->n_batch; i++)
         plan_sequence(flight, rows, mask, i);
     note_made_for(&flight->plans, rows, mask);
@@ -247,30 +251,14 @@ hl_status hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
     return HL_OK;
 }
 
-static hl_run listed_run(const hl_row_run *run, int64_t sequence)
-{
-    return (hl_run){ .sequence = (int32_t)sequence,
-                     .begin    = (int32_t)run->begin,
-                     .end      = (int32_t)run->end,
-                     .defined  = run->defined,
-                     .type     = run->type };
-}
-
 hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
                                const hl_profile_mask *mask)
 {
-    hl_row_plans *plans = &profile->flight->plans;
-    int64_t       count = 0;
+    const hl_row_plans *plans = &profile->flight->plans;
 
     HL_NEED(hl_profile_plan(profile->flight, rows, mask));
-    HL_NEED(HL_GROW(&plans->listed, &plans->n_listed, 0, plans->n_rows));
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        for (int64_t i = 0; i < plans->n_runs[sequence]; i++)
-            plans->listed[count++] =
-                listed_run(&plans->runs[sequence * rows->n_rows + i], sequence);
-    }
-    *out = (hl_row_plan){ .runs          = plans->listed,
-                          .n_runs        = count,
+    *out = (hl_row_plan){ .runs          = plans->runs,
+                          .n_runs        = plans->first_run[rows->n_batch],
                           .log_n         = plans->log_n,
                           .inverse       = plans->inverse,
                           .inverse_other = plans->inverse_other,

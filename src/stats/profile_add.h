@@ -7,37 +7,25 @@
 #include "stats/exact.h"
 #include "stats/profile.h"
 
-/* Rows of a sequence that follow each other and have all of this in common, at most
- * HL_RUN_ROWS. */
+/* The most rows of a run. */
 enum { HL_RUN_ROWS = 512 };
-
-typedef struct hl_row_run {
-    int64_t  begin; /* rows of the chunk */
-    int64_t  end;
-    uint32_t defined; /* a bit for each quantity, and for each histogram from HL_N_QUANTITIES on */
-    uint8_t  bucket;
-    uint8_t  type;
-} hl_row_run;
 
 /* What is known of rows before any head has looked at them. */
 typedef struct hl_row_plans {
-    double     *log_n;   /* (n_batch, n_rows) of the visible keys, a learned sink among them */
-    double     *inverse; /* 1 / log_n where n >= 2, else 0 */
-    double     *inverse_other; /* the same without key 0 and without the sink */
-    hl_row_run *runs;          /* (n_batch, n_rows) those of each sequence at its beginning */
-    int64_t    *n_runs;        /* (n_batch) */
-    size_t      n_rows;        /* there is room for so many */
-    size_t      n_sequences;
+    double  *log_n;         /* (n_batch, n_rows) of the visible keys, a learned sink among them */
+    double  *inverse;       /* 1 / log_n where n >= 2, else 0 */
+    double  *inverse_other; /* the same without key 0 and without the sink */
+    hl_run  *runs;          /* of all sequences, one after the other */
+    int64_t *first_run;     /* (n_batch + 1) of each sequence; then how many there are */
+    size_t   n_rows;        /* there is room for so many */
+    size_t   n_sequences;
     /* What they were made for: most layers have the same. */
     bool            is_made;
     hl_profile_mask mask;
     int64_t         stride; /* rows of a sequence, padding among them */
     int64_t        *places; /* (n_batch, 2) where the rows of a sequence begin, and how many */
     size_t          n_places;
-    /* The runs of all sequences, as others are told of them. */
-    hl_run  *listed;
-    size_t   n_listed;
-    uint64_t version; /* counts what was planned */
+    uint64_t        version; /* counts what was planned */
 } hl_row_plans;
 
 /* ENTROPY, FAIR and NOSINK of one sequence and head. */

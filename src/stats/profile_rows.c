@@ -81,7 +81,7 @@ static void add_sums(int64_t *count, hl_wide *sum, hl_wide *squares, const hl_su
 }
 
 /* Sums of one quantity over rows of a run, wherever they belong. */
-static void spread(head_sums *sums, const hl_row_run *run, int quantity, const hl_sums *more)
+static void spread(head_sums *sums, const hl_run *run, int quantity, const hl_sums *more)
 {
     int64_t at = run->type * HL_N_BY_TYPE + quantity;
     int64_t by = run->bucket * HL_N_BY_POSITION + quantity;
@@ -203,7 +203,7 @@ static void add_histogram(int64_t *histogram, const float *values, const double 
         histogram[bins[i]]++;
 }
 
-static void add_histograms(head_sums *sums, const hl_row_run *run, const head_rows *rows)
+static void add_histograms(head_sums *sums, const hl_run *run, const head_rows *rows)
 {
     const struct {
         hl_histogram  histogram;
@@ -282,7 +282,7 @@ static void add_range(head_sums *sums, const float *values, int quantity, int64_
 }
 
 /* Sound rows of one run: all of them, if they are small, or one. */
-static void add_rows(head_sums *sums, const hl_row_run *run, const head_rows *rows, bool small,
+static void add_rows(head_sums *sums, const hl_run *run, const head_rows *rows, bool small,
                      int64_t n_types)
 {
     double values[HL_RUN_ROWS];
@@ -348,7 +348,7 @@ static head_rows rows_at(const hl_profile *profile, const head_place *place, int
 }
 
 static inline void add_any_run(const hl_profile *profile, head_sums *sums, const head_place *place,
-                               const hl_row_run *run)
+                               const hl_run *run)
 {
     const hl_profile_batch *batch   = profile->flight->batch;
     int64_t                 n_types = profile->n_types;
@@ -371,17 +371,15 @@ static inline void add_any_run(const hl_profile *profile, head_sums *sums, const
 
 /* The same instructions on wider vectors, where there are some: nothing of it is rounded otherwise. */
 #if defined(__x86_64__)
-__attribute__((flatten, target("avx2"))) static void add_run_avx2(const hl_profile *profile,
-                                                                  head_sums        *sums,
-                                                                  const head_place *place,
-                                                                  const hl_row_run *run)
+__attribute__((flatten, target("avx2"))) static void
+add_run_avx2(const hl_profile *profile, head_sums *sums, const head_place *place, const hl_run *run)
 {
     add_any_run(profile, sums, place, run);
 }
 #endif
 
 static void add_run(const hl_profile *profile, head_sums *sums, const head_place *place,
-                    const hl_row_run *run)
+                    const hl_run *run)
 {
 #if defined(__x86_64__)
     if (hl_cpu_features()->avx2) {
@@ -395,7 +393,7 @@ static void add_run(const hl_profile *profile, head_sums *sums, const head_place
 /* -------------------------------------------------------- sums made elsewhere */
 
 /* A run whose sums came with the rows; false where its rows must be looked at. */
-static bool add_run_sums(head_sums *sums, const hl_row_run *run, const hl_run_sums *made)
+static bool add_run_sums(head_sums *sums, const hl_run *run, const hl_run_sums *made)
 {
     if (!made->is_small)
         return false;
@@ -424,19 +422,6 @@ static void add_counts(const hl_profile *profile, const hl_row_sums *made, int64
         histogram[i] += made->histogram[head * n_bins + i];
     for (int64_t i = 0; i < n_pairs && made->lookback != NULL && profile->n_types > 1; i++)
         lookback[i] += made->lookback[head * n_pairs + i];
-}
-
-/* The sums of a sequence's first run and head; NULL: there are none. */
-static const hl_run_sums *sums_of(const hl_row_plans *plans, const hl_layer_rows *rows,
-                                  int64_t sequence, int64_t head)
-{
-    int64_t first = 0;
-
-    if (hl_rows_sums(rows) == NULL)
-        return NULL;
-    for (int64_t i = 0; i < sequence; i++)
-        first += plans->n_runs[i];
-    return hl_rows_sums(rows)->runs + head * hl_rows_sums(rows)->n_runs + first;
 }
 
 /* -------------------------------------------------------------- kept sequences */
@@ -494,11 +479,13 @@ static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64
     int64_t                  n_cells = profile->n_layers * profile->n_heads;
     hl_sequence_sums        *own     = &flight->sequences[sequence * n_cells + place.cell];
 
-    const hl_run_sums *made = sums_of(&flight->plans, rows, sequence, head);
+    const hl_row_sums *told = hl_rows_sums(rows);
+    const hl_run_sums *made = told != NULL ? told->runs + head * told->n_runs : NULL;
 
     sums.buckets = buckets_of(profile, sequence, head);
-    for (int64_t i = 0; i < flight->plans.n_runs[sequence]; i++) {
-        const hl_row_run *run = &flight->plans.runs[sequence * rows->n_rows + i];
+    for (int64_t i = flight->plans.first_run[sequence]; i < flight->plans.first_run[sequence + 1];
+         i++) {
+        const hl_run *run = &flight->plans.runs[i];
 
         if (made == NULL || !add_run_sums(&sums, run, &made[i]))
             add_run(profile, &sums, &place, run);
