@@ -242,45 +242,31 @@ static float round_to_odd(double value)
  * The same loop for every element type.  Either side may be unaligned, so
  * elements are copied in and out; compilers make plain loads and stores of it. */
 
-#define LOAD_EACH(type, expression)                                                                \
-    do {                                                                                           \
+#define LOAD(element, type, expression)                                                            \
+    case HL_DTYPE_##element:                                                                       \
         for (size_t i = 0; i < count; i++) {                                                       \
             type x;                                                                                \
             memcpy(&x, (const char *)source + i * sizeof x, sizeof x);                             \
             out[i] = (expression);                                                                 \
         }                                                                                          \
-        return HL_OK;                                                                              \
-    } while (0)
+        return HL_OK;
 
 /* The body of hl_dtype_to_f32 and hl_dtype_to_f64; `real` is what they give. */
 #define LOAD_BY_DTYPE(real)                                                                        \
     switch (dtype) {                                                                               \
-    case HL_DTYPE_F32:                                                                             \
-        LOAD_EACH(float, (real)x);                                                                 \
-    case HL_DTYPE_F16:                                                                             \
-        LOAD_EACH(uint16_t, hl_f16_to_f32(x));                                                     \
-    case HL_DTYPE_BF16:                                                                            \
-        LOAD_EACH(uint16_t, hl_bf16_to_f32(x));                                                    \
-    case HL_DTYPE_F64:                                                                             \
-        LOAD_EACH(double, (real)x);                                                                \
-    case HL_DTYPE_I8:                                                                              \
-        LOAD_EACH(int8_t, (real)x);                                                                \
-    case HL_DTYPE_I16:                                                                             \
-        LOAD_EACH(int16_t, (real)x);                                                               \
-    case HL_DTYPE_I32:                                                                             \
-        LOAD_EACH(int32_t, (real)x);                                                               \
-    case HL_DTYPE_I64:                                                                             \
-        LOAD_EACH(int64_t, (real)x);                                                               \
-    case HL_DTYPE_U8:                                                                              \
-        LOAD_EACH(uint8_t, (real)x);                                                               \
-    case HL_DTYPE_U16:                                                                             \
-        LOAD_EACH(uint16_t, (real)x);                                                              \
-    case HL_DTYPE_U32:                                                                             \
-        LOAD_EACH(uint32_t, (real)x);                                                              \
-    case HL_DTYPE_U64:                                                                             \
-        LOAD_EACH(uint64_t, (real)x);                                                              \
-    case HL_DTYPE_BOOL:                                                                            \
-        LOAD_EACH(uint8_t, (real)(x != 0));                                                        \
+        LOAD(F32, float, (real)x)                                                                  \
+        LOAD(F16, uint16_t, hl_f16_to_f32(x))                                                      \
+        LOAD(BF16, uint16_t, hl_bf16_to_f32(x))                                                    \
+        LOAD(F64, double, (real)x)                                                                 \
+        LOAD(I8, int8_t, (real)x)                                                                  \
+        LOAD(I16, int16_t, (real)x)                                                                \
+        LOAD(I32, int32_t, (real)x)                                                                \
+        LOAD(I64, int64_t, (real)x)                                                                \
+        LOAD(U8, uint8_t, (real)x)                                                                 \
+        LOAD(U16, uint16_t, (real)x)                                                               \
+        LOAD(U32, uint32_t, (real)x)                                                               \
+        LOAD(U64, uint64_t, (real)x)                                                               \
+        LOAD(BOOL, uint8_t, (real)(x != 0))                                                        \
     default:                                                                                       \
         return hl_fail(HL_UNSUPPORTED, "elements of type %s cannot be converted to numbers",       \
                        hl_dtype_name(dtype));                                                      \
@@ -294,27 +280,22 @@ hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_
     LOAD_BY_DTYPE(double)
 }
 
-#define STORE_EACH(type, expression)                                                               \
-    do {                                                                                           \
+#define STORE(element, type, expression)                                                           \
+    case HL_DTYPE_##element:                                                                       \
         for (size_t i = 0; i < count; i++) {                                                       \
             type x = (expression);                                                                 \
             memcpy((char *)out + i * sizeof x, &x, sizeof x);                                      \
         }                                                                                          \
-        return HL_OK;                                                                              \
-    } while (0)
+        return HL_OK;
 
 /* The body of hl_dtype_from_f32 and _f64.  `narrow` takes a source element to
  * f32 on its way to 16 bits, without rounding it twice. */
 #define STORE_BY_DTYPE(narrow)                                                                     \
     switch (dtype) {                                                                               \
-    case HL_DTYPE_F32:                                                                             \
-        STORE_EACH(float, (float)source[i]);                                                       \
-    case HL_DTYPE_F16:                                                                             \
-        STORE_EACH(uint16_t, hl_f32_to_f16(narrow(source[i])));                                    \
-    case HL_DTYPE_BF16:                                                                            \
-        STORE_EACH(uint16_t, hl_f32_to_bf16(narrow(source[i])));                                   \
-    case HL_DTYPE_F64:                                                                             \
-        STORE_EACH(double, (double)source[i]);                                                     \
+        STORE(F32, float, (float)source[i])                                                        \
+        STORE(F16, uint16_t, hl_f32_to_f16(narrow(source[i])))                                     \
+        STORE(BF16, uint16_t, hl_f32_to_bf16(narrow(source[i])))                                   \
+        STORE(F64, double, (double)source[i])                                                      \
     default:                                                                                       \
         return hl_fail(HL_UNSUPPORTED, "numbers cannot be stored as elements of type %s",          \
                        hl_dtype_name(dtype));                                                      \

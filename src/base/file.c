@@ -36,12 +36,20 @@
 
 hl_status hl_path_join(char **out, const char *folder, const char *name)
 {
-    size_t    room   = strlen(folder) + strlen(name) + 2;
-    hl_status status = HL_ALLOC(out, room);
+    size_t room = strlen(folder) + strlen(name) + 2;
 
-    if (status == HL_OK)
-        snprintf(*out, room, "%s/%s", folder, name);
-    return status;
+    HL_NEED(HL_ALLOC(out, room));
+    snprintf(*out, room, "%s/%s", folder, name);
+    return HL_OK;
+}
+
+hl_status hl_path_folder(char **out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash == NULL)
+        return hl_strdup(out, ".");
+    return hl_strndup(out, path, slash == path ? 1 : (size_t)(slash - path));
 }
 
 const char *hl_path_name(const char *path)
@@ -368,20 +376,16 @@ static void remove_leftover(int folder, const char *name)
  * tidying, not the caller's business. */
 static void remove_leftovers(const char *path)
 {
-    size_t length = directory_length(path);
-    char  *folder = NULL;
+    HL_FREED char *folder    = NULL;
+    DIR           *directory = hl_path_folder(&folder, path) == HL_OK ? opendir(folder) : NULL;
 
-    if (hl_strndup(&folder, length > 0 ? path : ".", length > 0 ? length : 1) != HL_OK)
+    if (directory == NULL)
         return;
-    DIR *directory = opendir(folder);
-    if (directory != NULL) {
-        for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-            if (is_ours(entry->d_name))
-                remove_leftover(dirfd(directory), entry->d_name);
-        }
-        closedir(directory);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (is_ours(entry->d_name))
+            remove_leftover(dirfd(directory), entry->d_name);
     }
-    hl_free(folder);
+    closedir(directory);
 }
 
 /* Not mkstemp: its files are private (0600), and widening them needs the umask, which cannot be
@@ -405,11 +409,11 @@ static int create(const char *name, bool is_folder)
 /* An empty file or folder beside `path`; its mode follows the umask. */
 static hl_status make_temporary(locked_name *out, const char *path, bool is_folder)
 {
-    size_t directory = directory_length(path);
-    size_t room      = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the final 0 */
-    char  *name      = NULL;
-    int    code      = EEXIST;
-    char   letters[N_LETTERS + 1];
+    size_t         directory = directory_length(path);
+    size_t         room = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the final 0 */
+    HL_FREED char *name = NULL;
+    int            code = EEXIST;
+    char           letters[N_LETTERS + 1];
 
     *out = NO_TEMPORARY;
     HL_NEED(HL_ALLOC(&name, room));
@@ -420,14 +424,13 @@ static hl_status make_temporary(locked_name *out, const char *path, bool is_fold
                  letters);
         int descriptor = create(name, is_folder);
         if (descriptor >= 0 && lock_new(name, descriptor)) {
-            *out = (locked_name){ name, descriptor };
+            *out = (locked_name){ hl_taken(&name), descriptor };
             return HL_OK;
         }
         code = descriptor >= 0 ? EEXIST : errno;
         if (descriptor >= 0)
             close(descriptor);
     }
-    hl_free(name);
     return hl_fail(code == ENOENT ? HL_NOT_FOUND : HL_IO, "%s: cannot create a %s beside it: %s",
                    path, is_folder ? "folder" : "file", strerror(code));
 }
@@ -460,19 +463,16 @@ static void remove_temporary(locked_name *temporary)
 /* A new file beside `path`, open for writing. */
 static hl_status temporary_file(locked_name *out, int *descriptor, const char *path)
 {
-    hl_status status = make_temporary(out, path, false);
-
     *descriptor = -1;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(make_temporary(out, path, false));
     /* Closing the file that was written tells of lost bytes, and comes before the rename; the lock
      * has to last until after it. */
     *descriptor = fcntl(out->lock, F_DUPFD_CLOEXEC, 0);
-    if (*descriptor < 0) {
-        status = hl_fail(HL_IO, "%s: %s", path, strerror(errno));
-        remove_temporary(out);
-    }
-    return status;
+    if (*descriptor >= 0)
+        return HL_OK;
+    hl_fail(HL_IO, "%s: %s", path, strerror(errno));
+    remove_temporary(out);
+    return HL_IO;
 }
 
 /* ------------------------------------------------------------------------------------- writing */
@@ -521,15 +521,13 @@ static hl_status new_writer(hl_writer **out, const char *path)
 
 hl_status hl_writer_open(hl_writer **out, const char *path)
 {
-    hl_status status = new_writer(out, path);
+    HL_CLOSED(hl_writer_abandon) hl_writer *writer = NULL;
 
-    if (status == HL_OK)
-        status = temporary_file(&(*out)->temporary, &(*out)->descriptor, path);
-    if (status != HL_OK) {
-        hl_writer_abandon(*out);
-        *out = NULL;
-    }
-    return status;
+    *out = NULL;
+    HL_NEED(new_writer(&writer, path));
+    HL_NEED(temporary_file(&writer->temporary, &writer->descriptor, path));
+    *out = hl_taken(&writer);
+    return HL_OK;
 }
 
 hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *temporary, bool go_on)
@@ -551,11 +549,13 @@ hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *tempo
     return HL_OK;
 }
 
-/* Past the buffer, to the file.  The system may take less than it is given. */
-static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes)
+/* Past the buffer, to the file: at `offset`, or at the end of what was written (-1).  The system may
+ * take less than it is given. */
+static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes, off_t offset)
 {
     while (n_bytes > 0 && writer->error.status == HL_OK) {
-        ssize_t n_written = hl_sys_write(writer->descriptor, bytes, n_bytes);
+        ssize_t n_written = offset < 0 ? hl_sys_write(writer->descriptor, bytes, n_bytes)
+                                       : hl_sys_pwrite(writer->descriptor, bytes, n_bytes, offset);
         if (n_written < 0 && errno == EINTR)
             continue;
         if (n_written < 0) {
@@ -565,12 +565,13 @@ static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_byte
         }
         bytes += n_written;
         n_bytes -= (size_t)n_written;
+        offset += offset < 0 ? 0 : n_written;
     }
 }
 
 static void flush(hl_writer *writer)
 {
-    write_through(writer, writer->buffer, writer->n_buffered);
+    write_through(writer, writer->buffer, writer->n_buffered, -1);
     writer->n_buffered = 0;
 }
 
@@ -581,7 +582,7 @@ void hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes)
     if (n_bytes > BUFFER_BYTES - writer->n_buffered)
         flush(writer);
     if (n_bytes >= BUFFER_BYTES) {
-        write_through(writer, bytes, n_bytes);
+        write_through(writer, bytes, n_bytes, -1);
         return;
     }
     memcpy(writer->buffer + writer->n_buffered, bytes, n_bytes);
@@ -590,40 +591,25 @@ void hl_writer_write(hl_writer *writer, const void *bytes, size_t n_bytes)
 
 void hl_writer_reserve(hl_writer *writer, size_t n_bytes)
 {
-    int code = 0;
+    hl_status status = HL_OK;
+    int       code   = 0;
 
     flush(writer);
     if (writer->error.status != HL_OK || n_bytes == 0)
         return;
     if (n_bytes > INT64_MAX)
-        hl_keep_error(&writer->error,
-                      hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have", writer->path,
-                              n_bytes));
-    else
-        code = hl_sys_fallocate(writer->descriptor, (off_t)n_bytes);
-    if (code != 0)
-        hl_keep_error(&writer->error, hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path,
-                                              n_bytes, strerror(code)));
+        status =
+            hl_fail(HL_LIMIT, "%s: %zu bytes are more than a file can have", writer->path, n_bytes);
+    else if ((code = hl_sys_fallocate(writer->descriptor, (off_t)n_bytes)) != 0)
+        status =
+            hl_fail(HL_IO, "%s: no room for %zu bytes: %s", writer->path, n_bytes, strerror(code));
+    hl_keep_error(&writer->error, status);
 }
 
 void hl_writer_write_at(hl_writer *writer, size_t offset, const void *bytes, size_t n_bytes)
 {
-    const uint8_t *next = bytes;
-
     flush(writer);
-    while (n_bytes > 0 && writer->error.status == HL_OK) {
-        ssize_t n_written = hl_sys_pwrite(writer->descriptor, next, n_bytes, (off_t)offset);
-        if (n_written < 0 && errno == EINTR)
-            continue;
-        if (n_written < 0) {
-            hl_keep_error(&writer->error,
-                          hl_fail(HL_IO, "%s: writing: %s", writer->path, strerror(errno)));
-            return;
-        }
-        next += n_written;
-        offset += (size_t)n_written;
-        n_bytes -= (size_t)n_written;
-    }
+    write_through(writer, bytes, n_bytes, (off_t)offset);
 }
 
 hl_status hl_writer_check(const hl_writer *writer)
@@ -640,31 +626,25 @@ hl_status hl_writer_sync(hl_writer *writer)
     return hl_writer_check(writer);
 }
 
-/* Make the rename last.  Some file systems cannot sync a directory (EINVAL), and
- * some directories may be written but not opened: neither is the caller's fault. */
-static hl_status sync_directory(const char *path)
+/* Makes the names in a folder last; 0, or what failed.  Some file systems cannot sync a folder
+ * (EINVAL), and some folders may be written but not opened: neither is the caller's fault. */
+static int sync_folder(const char *folder)
 {
-    hl_status status    = HL_OK;
-    size_t    length    = directory_length(path);
-    char     *directory = NULL;
+    int descriptor = hl_sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
-    HL_TRY(hl_strndup(&directory, length > 0 ? path : ".", length > 0 ? length : 1));
-    int descriptor = hl_sys_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (descriptor < 0)
-        goto done;
-    if (hl_sys_fsync(descriptor) != 0 && errno != EINVAL)
-        status = hl_fail(HL_IO, "%s: syncing its directory: %s", path, strerror(errno));
+        return 0;
+    int code = hl_sys_fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
     close(descriptor);
-
-done:
-    hl_free(directory);
-    return status;
+    return code;
 }
 
 /* Everything after the last write; afterwards the temporary name is gone or
  * the writer has an error. */
 static hl_status put_in_place(hl_writer *writer)
 {
+    HL_FREED char *folder = NULL;
+
     if (hl_sys_fsync(writer->descriptor) != 0)
         return hl_fail(HL_IO, "%s: syncing: %s", writer->path, strerror(errno));
     int closed         = hl_sys_close_written(writer->descriptor);
@@ -674,7 +654,11 @@ static hl_status put_in_place(hl_writer *writer)
     if (hl_sys_rename(writer->temporary.name, writer->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", writer->path, strerror(errno));
     free_temporary(&writer->temporary);
-    return sync_directory(writer->path);
+    HL_NEED(hl_path_folder(&folder, writer->path));
+    int code = sync_folder(folder);
+    if (code != 0)
+        return hl_fail(HL_IO, "%s: syncing its directory: %s", writer->path, strerror(code));
+    return HL_OK;
 }
 
 hl_status hl_writer_finish(hl_writer *writer)
@@ -713,18 +697,13 @@ void hl_writer_leave(hl_writer *writer)
 
 hl_status hl_file_copy(const char *to, const char *from)
 {
-    hl_status  status = HL_OK;
-    hl_file    file   = { 0 };
-    hl_writer *writer = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file file   = { 0 };
+    hl_writer                       *writer = NULL;
 
-    HL_TRY(hl_file_map(&file, from));
-    HL_TRY(hl_writer_open(&writer, to));
+    HL_NEED(hl_file_map(&file, from));
+    HL_NEED(hl_writer_open(&writer, to));
     hl_writer_write(writer, file.bytes, file.n_bytes);
-    status = hl_writer_finish(writer);
-
-done:
-    hl_file_unmap(&file);
-    return status;
+    return hl_writer_finish(writer);
 }
 
 /* ------------------------------------------------------------------------------------- folders */
@@ -767,22 +746,11 @@ hl_status hl_folder_join(char **out, const hl_folder *folder, const char *name)
     return hl_path_join(out, folder->temporary.name, name);
 }
 
-/* Some file systems cannot sync a folder; that is no failure of ours. */
-static void sync_folder(const char *path)
-{
-    int descriptor = hl_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-
-    if (descriptor >= 0) {
-        (void)hl_sys_fsync(descriptor);
-        close(descriptor);
-    }
-}
-
 hl_status hl_folder_finish(hl_folder **folder)
 {
     hl_folder *f = *folder;
 
-    sync_folder(f->temporary.name);
+    (void)sync_folder(f->temporary.name); /* its files have reached the disk before */
     if (hl_sys_rename(f->temporary.name, f->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
     free_temporary(&f->temporary);

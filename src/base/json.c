@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -198,6 +199,15 @@ static hl_status parse(json_t **out, const char *text, size_t n_bytes, const cha
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where)
 {
     return parse(out, text, n_bytes, where, true);
+}
+
+hl_status hl_json_parse_file(json_t **out, const char *path)
+{
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+
+    *out = NULL;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
 hl_status hl_json_read(json_t **out, const char *text, size_t n_bytes, const char *where)

@@ -15,6 +15,8 @@ HL_CLOSES(json_decref, json_t)
 
 /* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
+/* The same of a file. */
+hl_status hl_json_parse_file(json_t **out, const char *path);
 
 /* Objects, one a line.  Made with at, end and where, and with_nul where strings may hold it. */
 typedef struct hl_json_lines {

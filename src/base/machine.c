@@ -137,17 +137,25 @@ static size_t find_number(const char *path, const char *name)
     return number;
 }
 
+/* The first line of a file; false where there is no such file, or it is empty. */
+static bool read_line(char out[64], const char *folder, const char *name)
+{
+    char path[MAX_PATH + 64];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    bool  read = file != NULL && fgets(out, 64, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return read;
+}
+
 /* The number that is all of a file; false for "max", and where there is no such file. */
 static bool read_number(size_t *out, const char *folder, const char *name)
 {
-    char path[MAX_PATH + 64], line[64] = "";
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "re");
-    bool  read = file != NULL && fgets(line, sizeof line, file) != NULL;
+    char line[64];
 
-    if (file != NULL)
-        fclose(file);
-    if (!read || line[0] < '0' || line[0] > '9')
+    if (!read_line(line, folder, name) || line[0] < '0' || line[0] > '9')
         return false;
     *out = strtoull(line, NULL, 10);
     return true;
@@ -170,8 +178,8 @@ static size_t memory_left(const group_files *files, const char *folder)
 /* Thousandths of a core. */
 static size_t cores_left(const group_files *files, const char *folder)
 {
-    size_t    quota = 0, period             = 0;
-    char      path[MAX_PATH + 64], line[64] = "";
+    size_t    quota = 0, period = 0;
+    char      line[64];
     long long numbers[2] = { 0 };
 
     if (files->usage != NULL) {
@@ -180,12 +188,8 @@ static size_t cores_left(const group_files *files, const char *folder)
             return SIZE_MAX;
         return quota * 1000 / period;
     }
-    snprintf(path, sizeof path, "%s/%s", folder, files->limit);
-    FILE *file = fopen(path, "re");
-    bool  read = file != NULL && fgets(line, sizeof line, file) != NULL;
-    if (file != NULL)
-        fclose(file);
-    if (!read || sscanf(line, "%lld %lld", &numbers[0], &numbers[1]) != 2 || numbers[0] <= 0 ||
+    if (!read_line(line, folder, files->limit) ||
+        sscanf(line, "%lld %lld", &numbers[0], &numbers[1]) != 2 || numbers[0] <= 0 ||
         numbers[1] <= 0 || numbers[0] > INT32_MAX)
         return SIZE_MAX;
     return (size_t)(numbers[0] * 1000 / numbers[1]);

@@ -108,7 +108,8 @@ size_t hl_utf8_incomplete(const char *text, size_t n_bytes)
  * In a token a space, a tab and a line end are seen as signs.  In JSON every replacement is the
  * escape that a reader of JSON turns back into the character, so nothing is lost. */
 
-bool hl_character_is_control(uint32_t c)
+/* Would a terminal obey this character instead of showing it?  Line ends and tabs are among them. */
+static bool is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
            (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
@@ -116,7 +117,7 @@ bool hl_character_is_control(uint32_t c)
 
 bool hl_character_is_unseen(uint32_t c)
 {
-    return hl_character_is_control(c) || c == 0xad || c == 0x200b || c == 0x2028 || c == 0x2029 ||
+    return is_control(c) || c == 0xad || c == 0x200b || c == 0x2028 || c == 0x2029 ||
            (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb);
 }
 
@@ -134,7 +135,7 @@ static const char *sign_of(char room[SIGN_BYTES], uint32_t c, hl_printable_kind 
     if (kind == HL_PRINTABLE_JSON && c < 0x20) /* the layout; strings have theirs escaped already */
         return NULL;
     bool is_replaced = kind == HL_PRINTABLE_LINES || kind == HL_PRINTABLE_JSON
-                           ? hl_character_is_control(c)
+                           ? is_control(c)
                            : hl_character_is_unseen(c);
     if (!is_replaced)
         return NULL;
@@ -176,4 +177,13 @@ size_t hl_printable(char *out, size_t n_out, const char *bytes, size_t n_bytes,
     if (n_out > 0)
         out[used] = '\0';
     return needed;
+}
+
+size_t hl_utf8_count(const char *text, size_t n_bytes)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n_bytes; i++)
+        count += !hl_utf8_is_continuation(text[i]);
+    return count;
 }

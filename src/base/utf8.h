@@ -55,13 +55,13 @@ static inline bool hl_utf8_is_continuation(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
+/* How many characters a valid text has. */
+size_t hl_utf8_count(const char *text, size_t n_bytes);
+
 /* ------------------------------------------------------------------------------ text to be shown */
 
-/* Would a terminal obey this character instead of showing it?  C0, DEL and C1 controls, and the
- * controls of bidirectional text.  Line ends and tabs are among them. */
-bool hl_character_is_control(uint32_t c);
-
-/* As above, and characters that show nothing at all: soft hyphens, spaces of no width, marks of byte
+/* Is this a control (C0, DEL, C1, or of bidirectional text), which a terminal would obey instead of
+ * showing it, or a character that shows nothing at all?  The latter are soft hyphens, spaces of no width, marks of byte
  * order and line separators.  Joiners (U+200C, U+200D) are not: emoji and several scripts need them. */
 bool hl_character_is_unseen(uint32_t c);
 

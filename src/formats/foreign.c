@@ -143,17 +143,14 @@ static const char *loader_of(const json_t *config)
  * it either, because nothing says what model it is. */
 static hl_status save_advice(char *out, size_t room, const char *folder)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
-    json_t   *config = NULL;
-    char     *path   = NULL;
+    HL_CLOSED(json_decref) json_t *config = NULL;
+    HL_FREED char                 *path   = NULL;
 
     out[0] = '\0';
-    HL_TRY(hl_path_join(&path, folder, "config.json"));
+    HL_NEED(hl_path_join(&path, folder, "config.json"));
     if (access(path, F_OK) != 0)
-        goto done;
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_json_parse(&config, (const char *)file.bytes, file.n_bytes, path));
+        return HL_OK;
+    HL_NEED(hl_json_parse_file(&config, path));
     const char *loader = loader_of(config);
     if (is_plain(folder))
         snprintf(out, room,
@@ -166,20 +163,14 @@ static hl_status save_advice(char *out, size_t room, const char *folder)
                  "convert it, and its tokenizer, with transformers: from_pretrained, then "
                  "save_pretrained, of %s and AutoTokenizer",
                  loader);
-
-done:
-    hl_free(path);
-    json_decref(config);
-    hl_file_unmap(&file);
-    return status;
+    return HL_OK;
 }
 
 static hl_status refuse_kind(const char *path, const char *folder, const foreign_kind *kind,
                              const uint8_t *bytes, size_t n_bytes)
 {
     char        advice[768];
-    const char *other  = kind->advice == NULL ? other_software(bytes, n_bytes) : NULL;
-    hl_status   status = HL_OK;
+    const char *other = kind->advice == NULL ? other_software(bytes, n_bytes) : NULL;
 
     if (other != NULL)
         return hl_fail(HL_UNSUPPORTED,
@@ -187,9 +178,7 @@ static hl_status refuse_kind(const char *path, const char *folder, const foreign
                        "version of the model in Hugging Face's format, with safetensors",
                        path, other);
     if (kind->advice == NULL)
-        status = save_advice(advice, sizeof advice, folder);
-    if (status != HL_OK)
-        return status;
+        HL_NEED(save_advice(advice, sizeof advice, folder));
     if (kind->advice == NULL && advice[0] == '\0')
         return hl_fail(
             HL_UNSUPPORTED,
@@ -205,14 +194,9 @@ hl_status hl_foreign_check_file(const char *path, const uint8_t *bytes, size_t n
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!is_kind(&kinds[i], path, bytes, n_bytes))
             continue;
-        char       *folder = NULL;
-        const char *name   = hl_path_name(path);
-        size_t      n      = name > path + 1 ? (size_t)(name - path) - 1 : (size_t)(name - path);
-        hl_status   status = n > 0 ? hl_strndup(&folder, path, n) : hl_strdup(&folder, ".");
-        if (status == HL_OK)
-            status = refuse_kind(path, folder, &kinds[i], bytes, n_bytes);
-        hl_free(folder);
-        return status;
+        HL_FREED char *folder = NULL;
+        HL_NEED(hl_path_folder(&folder, path));
+        return refuse_kind(path, folder, &kinds[i], bytes, n_bytes);
     }
     return HL_OK;
 }
@@ -237,49 +221,36 @@ static const char *quantiser(const json_t *config)
 
 static hl_status check_config(const char *path)
 {
-    hl_status status = HL_OK;
-    hl_file   file   = { 0 };
-    json_t   *config = NULL;
+    HL_CLOSED(json_decref) json_t *config = NULL;
 
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_json_parse(&config, (const char *)file.bytes, file.n_bytes, path));
+    HL_NEED(hl_json_parse_file(&config, path));
     const char *method = quantiser(config);
     if (method == NULL) /* models that see keep the language model's settings apart */
         method = quantiser(json_object_get(config, "text_config"));
     if (method != NULL)
-        status = hl_fail(HL_UNSUPPORTED,
-                         "%s: weights quantised by %s are not read here; use the original model or "
-                         "a GGUF file of it, or load it with transformers, call dequantize() and "
-                         "save_pretrained(NEW)",
-                         path, method);
-
-done:
-    json_decref(config);
-    hl_file_unmap(&file);
-    return status;
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: weights quantised by %s are not read here; use the original model or "
+                       "a GGUF file of it, or load it with transformers, call dequantize() and "
+                       "save_pretrained(NEW)",
+                       path, method);
+    return HL_OK;
 }
 
 hl_status hl_foreign_check_folder(const char *folder)
 {
-    size_t    room   = strlen(folder) + sizeof "/quantize_config.json";
-    char     *path   = NULL;
-    hl_status status = HL_ALLOC(&path, room);
+    HL_FREED char *config = NULL;
+    HL_FREED char *gptq   = NULL;
 
-    if (status != HL_OK)
-        return status;
-    snprintf(path, room, "%s/config.json", folder);
-    if (access(path, F_OK) == 0)
-        HL_TRY(check_config(path));
-    snprintf(path, room, "%s/quantize_config.json", folder);
-    if (access(path, F_OK) == 0)
-        HL_TRY(hl_fail(HL_UNSUPPORTED,
+    HL_NEED(hl_path_join(&config, folder, "config.json"));
+    HL_NEED(hl_path_join(&gptq, folder, "quantize_config.json"));
+    if (access(config, F_OK) == 0)
+        HL_NEED(check_config(config));
+    if (access(gptq, F_OK) == 0)
+        return hl_fail(HL_UNSUPPORTED,
                        "%s: weights quantised by gptq are not read here; use the original model or "
                        "a GGUF file of it",
-                       path));
-
-done:
-    hl_free(path);
-    return status;
+                       gptq);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ folders */
@@ -324,29 +295,21 @@ static hl_status most_telling(char *out, size_t room, const char *folder)
 /* By what is in the file, not by its name alone. */
 static hl_status explain_file(const char *folder, const char *name)
 {
-    static const foreign_kind checkpoint = { .what = "a PyTorch checkpoint" };
-    char                     *path       = NULL;
-    hl_file                   file       = { 0 };
-    hl_status                 status     = HL_OK;
+    static const foreign_kind        checkpoint = { .what = "a PyTorch checkpoint" };
+    HL_FREED char                   *path       = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file file       = { 0 };
 
-    HL_TRY(hl_path_join(&path, folder, name));
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_foreign_check_file(path, file.bytes, file.n_bytes));
-    status = refuse_kind(path, folder, &checkpoint, file.bytes, file.n_bytes);
-
-done:
-    hl_file_unmap(&file);
-    hl_free(path);
-    return status;
+    HL_NEED(hl_path_join(&path, folder, name));
+    HL_NEED(hl_file_map(&file, path));
+    HL_NEED(hl_foreign_check_file(path, file.bytes, file.n_bytes));
+    return refuse_kind(path, folder, &checkpoint, file.bytes, file.n_bytes);
 }
 
 hl_status hl_foreign_explain_folder(const char *folder)
 {
-    char      name[256];
-    hl_status status = most_telling(name, sizeof name, folder);
+    char name[256];
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(most_telling(name, sizeof name, folder));
     switch (weight_of(name)) {
     case 5:
         return hl_fail(HL_UNSUPPORTED,

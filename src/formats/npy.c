@@ -171,11 +171,9 @@ static hl_status parse_shape(header_parser *p)
 
 static hl_status parse_entry(header_parser *p)
 {
-    hl_bytes  key;
-    hl_status status = parse_string(&key, p);
+    hl_bytes key;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(parse_string(&key, p));
     if (!accept(p, ':'))
         return bad_header(p, "':'");
     if (hl_bytes_equal(key, "descr") && !p->has_descr)
@@ -196,13 +194,13 @@ static hl_status parse_header(header_parser *p)
         bool comma = accept(p, ',');
         skip_spaces(p);
         if (!comma && (p->at >= p->n_bytes || p->text[p->at] != '}'))
-            HL_NEED(bad_header(p, "',' or '}'"));
+            return bad_header(p, "',' or '}'");
     }
     skip_spaces(p);
     if (p->at < p->n_bytes)
-        HL_NEED(bad_header(p, "nothing more"));
+        return bad_header(p, "nothing more");
     if (!p->has_descr || !p->has_order || !p->has_shape)
-        HL_NEED(bad_header(p, "descr, fortran_order and shape"));
+        return bad_header(p, "descr, fortran_order and shape");
     if (p->fortran && p->tensor->n_dims > 1)
         return hl_fail(HL_UNSUPPORTED,
                        "%s: stored in Fortran order (save numpy.ascontiguousarray of it)",
@@ -235,8 +233,7 @@ static hl_status find_header(size_t *begin, size_t *length, const uint8_t *bytes
 
 static hl_status parse(hl_tensor *tensor, const uint8_t *bytes, size_t n_bytes, const char *where)
 {
-    hl_status status = HL_OK;
-    size_t    begin = 0, length = 0, needed = 0;
+    size_t begin = 0, length = 0, needed = 0;
 
     HL_NEED(find_header(&begin, &length, bytes, n_bytes, where));
     header_parser p = {
@@ -244,15 +241,13 @@ static hl_status parse(hl_tensor *tensor, const uint8_t *bytes, size_t n_bytes, 
     };
     tensor->name = "";
     HL_NEED(parse_header(&p));
-    status = hl_tensor_bytes(&needed, tensor);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", where);
+    HL_NEED(hl_fail_within(hl_tensor_bytes(&needed, tensor), "%s", where));
     tensor->data    = bytes + begin + length;
     tensor->n_bytes = n_bytes - begin - length;
     if (tensor->n_bytes != needed)
         return hl_fail(HL_BAD_INPUT, "%s: %zu bytes of data, the shape asks for %zu", where,
                        tensor->n_bytes, needed);
-    return status;
+    return HL_OK;
 }
 
 hl_status hl_npy_parse(hl_npy **out, const uint8_t *bytes, size_t n_bytes, const char *where)

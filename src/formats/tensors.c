@@ -154,16 +154,6 @@ static hl_status without_slashes(char **out, const char *folder)
     return hl_strndup(out, folder, length);
 }
 
-/* "dir/name" is in "dir", "name" in ".", "/name" in "/". */
-static hl_status folder_of(char **out, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    if (slash == NULL)
-        return hl_strdup(out, ".");
-    return hl_strndup(out, path, slash == path ? 1 : (size_t)(slash - path));
-}
-
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
@@ -289,22 +279,13 @@ static hl_status check_map(const hl_tensors *tensors, json_t *map, const char *w
     return HL_OK;
 }
 
-static hl_status read_index(json_t **out, const char *path)
-{
-    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
-
-    *out = NULL;
-    HL_NEED(hl_file_map(&file, path));
-    return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
-}
-
 static hl_status open_index(hl_tensors *tensors, const char *path)
 {
     size_t                         n_shards = 0;
     HL_CLOSED(json_decref) json_t *index    = NULL;
     HL_FREED const char          **names    = NULL;
 
-    HL_NEED(read_index(&index, path));
+    HL_NEED(hl_json_parse_file(&index, path));
     json_t *map = json_object_get(index, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
         return hl_fail(HL_BAD_INPUT, "%s: weight_map is missing, empty or not an object", path);
@@ -520,7 +501,7 @@ hl_status hl_tensors_open(hl_tensors **out, const char *path)
         return hl_foreign_explain_missing(path);
     HL_NEED(HL_ALLOC_ZEROED(&tensors, 1));
     HL_NEED(is_folder ? without_slashes(&tensors->folder, path)
-                      : folder_of(&tensors->folder, path));
+                      : hl_path_folder(&tensors->folder, path));
     HL_NEED(is_folder ? open_folder(tensors) : open_file(tensors, path));
     *out = hl_taken(&tensors);
     return HL_OK;

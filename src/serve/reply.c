@@ -282,8 +282,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
 
 static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
 {
-    for (size_t i = 0; i < n_bytes; i++)
-        reply->n_characters += hl_utf8_is_continuation(text[i]) ? 0 : 1;
+    reply->n_characters += hl_utf8_count(text, n_bytes);
     return hl_buffer_append(&reply->text, text, n_bytes);
 }
 

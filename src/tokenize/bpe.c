@@ -12,7 +12,6 @@
  * O(n log n), whatever the file says. */
 #include "tokenize/bpe.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +95,7 @@ void hl_merges_free(hl_merges *merges)
     *merges = (hl_merges){ 0 };
 }
 
-const hl_merge *hl_merges_find(const hl_merges *merges, int32_t left, int32_t right)
+static const hl_merge *find_merge(const hl_merges *merges, int32_t left, int32_t right)
 {
     if (merges->n_slots == 0)
         return NULL;
@@ -122,13 +121,12 @@ struct hl_bpe {
 static void find_byte_pieces(hl_bpe *bpe)
 {
     for (int byte = 0; byte < 256; byte++) {
-        char   spelling[8];
-        size_t length;
-        if (bpe->options.byte_level)
-            length = hl_utf8_encode(spelling, hl_byte_level_character((uint8_t)byte));
-        else
-            length = (size_t)snprintf(spelling, sizeof spelling, "<0x%02X>", (unsigned)byte);
-        bpe->byte_ids[byte] = hl_vocab_find(bpe->vocab, (hl_bytes){ spelling, length });
+        char     character[4];
+        hl_bytes spelling   = { character,
+                                hl_utf8_encode(character, hl_byte_level_character((uint8_t)byte)) };
+        bpe->byte_ids[byte] = bpe->options.byte_level
+                                  ? hl_vocab_find(bpe->vocab, spelling)
+                                  : hl_vocab_find_byte(bpe->vocab, (uint8_t)byte);
     }
 }
 
@@ -320,7 +318,7 @@ hl_status hl_bpe_merges(hl_bpe_merge **out, size_t *count, const hl_bpe *bpe)
 
 int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right)
 {
-    const hl_merge *merge = hl_merges_find(&bpe->merges, left, right);
+    const hl_merge *merge = find_merge(&bpe->merges, left, right);
     return merge != NULL ? merge->id : -1;
 }
 
@@ -514,7 +512,7 @@ static hl_status push_pair(hl_bpe_space *space, const hl_bpe *bpe, int32_t posit
     if (left->next < 0)
         return HL_OK;
     int32_t         right = space->symbols[left->next].id;
-    const hl_merge *merge = hl_merges_find(&bpe->merges, left->id, right);
+    const hl_merge *merge = find_merge(&bpe->merges, left->id, right);
     if (merge == NULL)
         return HL_OK;
     return push(space, (candidate){ (uint64_t)merge->rank << 32 | (uint32_t)position, left->id,

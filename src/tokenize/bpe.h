@@ -88,7 +88,4 @@ typedef struct hl_merges {
 hl_status hl_merges_add(hl_merges *merges, int32_t left, int32_t right, uint32_t rank, int32_t id);
 void      hl_merges_free(hl_merges *merges);
 
-/* NULL if the two do not merge. */
-const hl_merge *hl_merges_find(const hl_merges *merges, int32_t left, int32_t right);
-
 #endif

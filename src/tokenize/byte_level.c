@@ -22,7 +22,8 @@ uint32_t hl_byte_level_character(uint8_t byte)
     return byte == 173 ? FIRST_EXTRA + N_EXTRAS - 1 : FIRST_EXTRA + 33U + (byte - 127U);
 }
 
-int hl_byte_level_byte(uint32_t code_point)
+/* The byte for a character, -1 if it stands for none. */
+static int byte_of(uint32_t code_point)
 {
     if (code_point < FIRST_EXTRA)
         return is_extra(code_point) ? -1 : (int)code_point;
@@ -69,7 +70,7 @@ hl_status hl_byte_level_read(hl_buffer *out, hl_bytes spelling)
     if (hl_utf8_find_bad(spelling.data, spelling.n_bytes) < spelling.n_bytes)
         return hl_buffer_append(out, spelling.data, spelling.n_bytes);
     for (size_t at = 0; at < spelling.n_bytes;) {
-        int byte = hl_byte_level_byte(hl_utf8_next(spelling.data, &at));
+        int byte = byte_of(hl_utf8_next(spelling.data, &at));
         if (byte < 0) {
             out->n_bytes = start;
             return hl_buffer_append(out, spelling.data, spelling.n_bytes);

@@ -10,9 +10,8 @@
 #include "base/json_reader.h"
 #include "tokenize/mapped_text.h"
 
-/* The character for a byte, and the byte for a character (-1 if it is none). */
+/* The character for a byte. */
 uint32_t hl_byte_level_character(uint8_t byte);
-int      hl_byte_level_byte(uint32_t code_point);
 
 /* Appends the spelling of [begin, end) of a text, with origins.  A stand-in for a byte that
  * was not UTF-8 is spelled as that byte. */

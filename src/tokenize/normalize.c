@@ -575,20 +575,12 @@ static void put_character(replacer *r, uint32_t code_point, int change)
     r->change   = change;
 }
 
-static int count_characters(const char *bytes, size_t n_bytes)
-{
-    int count = 0;
-    for (size_t i = 0; i < n_bytes; i++)
-        count += !hl_utf8_is_continuation(bytes[i]);
-    return count;
-}
-
 /* `old_count` characters become the replacement: one for one as far as it goes, then
  * insertions, or the last one swallows the rest. */
 static void replace_whole(replacer *r, int old_count, const char *replacement)
 {
     size_t length    = strlen(replacement);
-    int    new_count = count_characters(replacement, length);
+    int    new_count = (int)hl_utf8_count(replacement, length);
     int    index     = 0;
 
     for (size_t at = 0; at < length; index++)
@@ -606,7 +598,7 @@ static void replace_grapheme(replacer *r, const hl_charsmap *map, const char *by
     if (n_bytes < SHORT_BYTES) {
         const char *whole = find_rule(map, bytes, n_bytes);
         if (whole != NULL) {
-            replace_whole(r, count_characters(bytes, n_bytes), whole);
+            replace_whole(r, (int)hl_utf8_count(bytes, n_bytes), whole);
             return;
         }
     }

@@ -206,9 +206,7 @@ static hl_status find_unknown(int32_t *out, const model_loader *load)
 static void mark_bytes(hl_vocab *vocab)
 {
     for (unsigned byte = 0; byte < 256; byte++) {
-        char spelling[8];
-        snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
-        int32_t id = hl_vocab_find(vocab, (hl_bytes){ spelling, 6 });
+        int32_t id = hl_vocab_find_byte(vocab, (uint8_t)byte);
         if (id >= 0)
             vocab->pieces[id].type = HL_TOKEN_BYTE;
     }

@@ -11,7 +11,6 @@
 #include "tokenize/unigram.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -45,15 +44,6 @@ struct hl_unigram_space {
 
 /* --------------------------------------------------------------- construction */
 
-static void find_byte_pieces(hl_unigram *unigram)
-{
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char spelling[8];
-        snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
-        unigram->byte_ids[byte] = hl_vocab_find(unigram->vocab, (hl_bytes){ spelling, 6 });
-    }
-}
-
 static hl_status index_pieces(hl_unigram *unigram)
 {
     double minimum = INFINITY;
@@ -85,7 +75,8 @@ hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *
     HL_NEED(HL_ALLOC(&unigram->scores, vocab->n_ids));
     if (vocab->n_ids > 0)
         memcpy(unigram->scores, scores, vocab->n_ids * sizeof *scores);
-    find_byte_pieces(unigram);
+    for (unsigned byte = 0; byte < 256; byte++)
+        unigram->byte_ids[byte] = hl_vocab_find_byte(vocab, (uint8_t)byte);
     HL_NEED(index_pieces(unigram));
     *out = hl_taken(&unigram);
     return HL_OK;

@@ -4,6 +4,7 @@
  * holds only an id, and the spelling it stands for is compared in place. */
 #include "tokenize/vocab.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,14 @@ int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling)
 {
     uint64_t n_probes = 0;
     return vocab->n_slots > 0 ? vocab->slots[find_slot(vocab, spelling, &n_probes)] : -1;
+}
+
+int32_t hl_vocab_find_byte(const hl_vocab *vocab, uint8_t byte)
+{
+    char spelling[8];
+    int  length = snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
+
+    return hl_vocab_find(vocab, (hl_bytes){ spelling, (size_t)length });
 }
 
 hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id)

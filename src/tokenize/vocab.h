@@ -42,6 +42,8 @@ void      hl_vocab_free(hl_vocab *vocab);
 
 /* -1 if there is none. */
 int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling);
+/* The piece <0xNN> that stands for a byte; -1 if there is none. */
+int32_t hl_vocab_find_byte(const hl_vocab *vocab, uint8_t byte);
 /* {NULL, 0} if the id has none. */
 hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id);
 

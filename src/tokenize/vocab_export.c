@@ -136,9 +136,7 @@ static bool is_marking(const hl_normalize_step *step)
 static bool has_all_bytes(const hl_vocab *vocab)
 {
     for (unsigned byte = 0; byte < N_BYTE_VALUES; byte++) {
-        char spelling[8];
-        int  length = snprintf(spelling, sizeof spelling, "<0x%02X>", byte);
-        if (hl_vocab_find(vocab, (hl_bytes){ spelling, (size_t)length }) < 0)
+        if (hl_vocab_find_byte(vocab, (uint8_t)byte) < 0)
             return false;
     }
     return true;
@@ -289,8 +287,9 @@ static hl_status append_wordpiece(hl_buffer *out, hl_bytes piece)
 
     if (continues)
         return hl_buffer_append(out, piece.data + 2, piece.n_bytes - 2);
-    hl_status status = special ? HL_OK : hl_buffer_append_text(out, MARK);
-    return status == HL_OK ? hl_buffer_append(out, piece.data, piece.n_bytes) : status;
+    if (!special)
+        HL_NEED(hl_buffer_append_text(out, MARK));
+    return hl_buffer_append(out, piece.data, piece.n_bytes);
 }
 
 static hl_status append_piece(hl_vocab_export *vocab, size_t id)
@@ -360,12 +359,11 @@ static hl_status list_texts(hl_vocab_export *vocab, const hl_bpe_merge *merges)
 
 static hl_status add_types(hl_vocab_export *vocab)
 {
-    hl_status status = HL_ALLOC(&vocab->types, vocab->source.n_tokens);
-
-    for (size_t id = 0; status == HL_OK && id < vocab->source.n_tokens; id++)
+    HL_NEED(HL_ALLOC(&vocab->types, vocab->source.n_tokens));
+    for (size_t id = 0; id < vocab->source.n_tokens; id++)
         vocab->types[id] = type_of(&vocab->from->vocab, id);
     vocab->source.types = vocab->types;
-    return status;
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------------ scores */
@@ -411,38 +409,32 @@ static hl_status check_merges(const hl_vocab_export *vocab, const hl_bpe_merge *
     bool same = n_seen == n_merges;
     for (size_t i = 0; i < n_merges && same; i++)
         same = hl_bpe_merged(back->bpe, merges[i].left, merges[i].right) == merges[i].id;
-    if (!same)
-        HL_NEED(no_place("merges that leave out a way to make a piece"));
-    return HL_OK;
+    return same ? HL_OK : no_place("merges that leave out a way to make a piece");
 }
 
 static hl_status add_lists(hl_vocab_export *vocab)
 {
-    hl_status     status   = HL_OK;
-    bool          is_gpt2  = strcmp(vocab->source.model, "gpt2") == 0;
-    bool          is_llama = strcmp(vocab->source.model, "llama") == 0;
-    hl_bpe_merge *merges   = NULL;
-    size_t        n_merges = 0;
+    bool                   is_gpt2  = strcmp(vocab->source.model, "gpt2") == 0;
+    bool                   is_llama = strcmp(vocab->source.model, "llama") == 0;
+    size_t                 n_merges = 0;
+    HL_FREED hl_bpe_merge *merges   = NULL;
 
-    HL_TRY(add_types(vocab));
+    HL_NEED(add_types(vocab));
     if (is_gpt2 || is_llama)
-        HL_TRY(hl_bpe_merges(&merges, &n_merges, vocab->from->bpe));
+        HL_NEED(hl_bpe_merges(&merges, &n_merges, vocab->from->bpe));
     vocab->source.n_merges = is_gpt2 ? n_merges : 0;
-    HL_TRY(list_texts(vocab, merges));
+    HL_NEED(list_texts(vocab, merges));
     if (is_gpt2)
-        goto done;
-    HL_TRY(HL_ALLOC_ZEROED(&vocab->scores, vocab->source.n_tokens));
+        return HL_OK;
+    HL_NEED(HL_ALLOC_ZEROED(&vocab->scores, vocab->source.n_tokens));
     vocab->source.scores = vocab->scores;
     if (is_llama) {
-        HL_TRY(score_merges(vocab, merges, n_merges));
-        HL_TRY(check_merges(vocab, merges, n_merges));
-    } else if (vocab->from->kind == HL_MODEL_UNIGRAM) {
-        copy_scores(vocab);
+        HL_NEED(score_merges(vocab, merges, n_merges));
+        return check_merges(vocab, merges, n_merges);
     }
-
-done:
-    hl_free(merges);
-    return status;
+    if (vocab->from->kind == HL_MODEL_UNIGRAM)
+        copy_scores(vocab);
+    return HL_OK;
 }
 
 /* ---------------------------------------------------------------- settings */

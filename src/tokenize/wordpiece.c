@@ -12,14 +12,6 @@
 #include "base/utf8.h"
 #include "tokenize/tokens.h"
 
-static size_t count_characters(const char *text, size_t n_bytes)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n_bytes; i++)
-        count += !hl_utf8_is_continuation(text[i]);
-    return count;
-}
-
 static hl_status add_unknown(hl_tokens *out, const hl_wordpiece *model, size_t n_bytes, size_t at)
 {
     if (model->unknown < 0)
@@ -79,7 +71,7 @@ hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const c
         return id >= 0 ? hl_tokens_add(out, id, at, at + n_bytes)
                        : add_unknown(out, model, n_bytes, at);
     }
-    if (count_characters(word, n_bytes) <= model->max_characters)
+    if (hl_utf8_count(word, n_bytes) <= model->max_characters)
         HL_NEED(cut_word(out, &fits, model, bytes, &key, at, budget));
     if (!fits) {
         out->count = before;
