@@ -48,7 +48,6 @@ static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_
 static void check_value(const hl_gguf *file, const hl_gguf_value *value, const uint8_t *end)
 {
     int64_t       number  = 0;
-    int64_t       pair[2] = { 0, 0 };
     double        real    = 0.0;
     bool          yes     = false;
     size_t        n_bytes = 0;
@@ -61,7 +60,6 @@ static void check_value(const hl_gguf *file, const hl_gguf_value *value, const u
     (void)hl_gguf_get_int(&number, file, value->key);
     (void)hl_gguf_get_float(&real, file, value->key);
     (void)hl_gguf_get_bool(&yes, file, value->key);
-    (void)hl_gguf_get_ints(pair, 2, file, value->key);
     if (hl_gguf_get_text(&text, file, value->key) == HL_OK)
         PROMISE(!hl_bytes_equal(text, "llama") || text.n_bytes == 5);
     (void)hl_gguf_get_array(&array, file, value->key);

@@ -100,8 +100,8 @@ static void arrays_are_read(void **state)
     hl_gguf      *file   = accept_image(&made);
     hl_gguf_array array  = { 0 };
     hl_bytes      text   = { 0 };
-    int64_t       number = 0, layers[3] = { 0 };
-    double        real = 0.0;
+    int64_t       number = 0;
+    double        real   = 0.0;
 
     assert_ok(hl_gguf_get_array(&array, file, "layers"));
     assert_int_equal(array.count, 3);
@@ -115,16 +115,6 @@ static void arrays_are_read(void **state)
     assert_true(hl_gguf_array_text(&text, &array, 1) && hl_bytes_equal(text, ""));
     assert_false(hl_gguf_array_text(&text, &array, 3));
     assert_false(hl_gguf_array_int(&number, &array, 0));
-
-    assert_ok(hl_gguf_get_ints(layers, 3, file, "layers"));
-    assert_true(layers[0] == 0 && layers[2] == 20);
-    assert_ok(hl_gguf_get_ints(layers, 3, file, "u8")); /* one for all */
-    assert_true(layers[0] == 200 && layers[2] == 200);
-    assert_fails(HL_BAD_INPUT, "x.gguf: key 'layers' has 3 elements, wanted 2",
-                 hl_gguf_get_ints(layers, 2, file, "layers"));
-    assert_fails(HL_BAD_INPUT, "element 0 is not an integer",
-                 hl_gguf_get_ints(layers, 3, file, "words"));
-    assert_fails(HL_BAD_INPUT, "'f32' is an f32", hl_gguf_get_ints(layers, 3, file, "f32"));
     hl_gguf_close(file);
 }
 
@@ -140,7 +130,6 @@ static void missing_keys_leave_the_default(void **state)
     hl_gguf_array array  = { .count = 7 };
 
     assert_ok(hl_gguf_get_int(&number, file, "none"));
-    assert_ok(hl_gguf_get_ints(&number, 1, file, "none"));
     assert_ok(hl_gguf_get_float(&real, file, "none"));
     assert_ok(hl_gguf_get_bool(&yes, file, "none"));
     assert_ok(hl_gguf_get_text(&text, file, "none"));

@@ -686,39 +686,6 @@ hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char 
     return HL_OK;
 }
 
-/* One number for all of out. */
-static hl_status repeat_int(int64_t *out, size_t count, const hl_gguf *file,
-                            const hl_gguf_value *value)
-{
-    int64_t number = 0;
-
-    if (!load_int_or_bool(&number, value->type, value->bytes))
-        return wrong_type(file, value, "an integer below 2^63, or an array of them");
-    for (size_t i = 0; i < count; i++)
-        out[i] = number;
-    return HL_OK;
-}
-
-hl_status hl_gguf_get_ints(int64_t *out, size_t count, const hl_gguf *file, const char *key)
-{
-    const hl_gguf_value *value = hl_gguf_find_value(file, key);
-
-    if (value == NULL)
-        return HL_OK;
-    if (value->type != HL_GGUF_ARRAY)
-        return repeat_int(out, count, file, value);
-    hl_gguf_array array = load_array(value->bytes, value->starts);
-    if (array.count != count)
-        return hl_fail(HL_BAD_INPUT, "%s: key '%s' has %zu elements, wanted %zu",
-                       hl_gguf_where(file), key, array.count, count);
-    for (size_t i = 0; i < count; i++) {
-        if (!hl_gguf_array_int(&out[i], &array, i))
-            return hl_fail(HL_BAD_INPUT, "%s: key '%s': element %zu is not an integer below 2^63",
-                           hl_gguf_where(file), key, i);
-    }
-    return HL_OK;
-}
-
 /* ----------------------------------------------------------------- elements */
 
 /* Where an element begins.  Inner arrays have no index: walk from the first. */

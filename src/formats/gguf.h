@@ -98,9 +98,6 @@ hl_status hl_gguf_get_float(double *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_bool(bool *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_text(hl_bytes *out, const hl_gguf *file, const char *key);
 hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char *key);
-/* For what is one number or one a layer: an integer (or boolean) for all of
- * out (count), or an array of exactly so many. */
-hl_status hl_gguf_get_ints(int64_t *out, size_t count, const hl_gguf *file, const char *key);
 
 /* An element; false if it is out of range or of another kind.  Booleans are
  * integers 0 and 1.  Constant time, but for what is inside an inner array. */

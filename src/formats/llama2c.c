@@ -15,7 +15,6 @@
 #include "formats/llama2c.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -80,9 +79,8 @@ struct hl_llama2c {
     hl_file           file; /* nothing if the bytes are the caller's */
     hl_llama2c_config config;
     char (*names)[NAME_BYTES]; /* (n_tensors) */
-    hl_tensor        *tensors; /* (n_tensors) in the order of the file */
-    const hl_tensor **by_name; /* (n_tensors) sorted by name */
-    size_t            n_tensors;
+    hl_tensor *tensors;        /* (n_tensors) in the order of the file */
+    size_t     n_tensors;
 };
 
 /* ------------------------------------------------------------------- config */
@@ -253,7 +251,6 @@ static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
 
     HL_NEED(HL_ALLOC(&file->names, n_most));
     HL_NEED(HL_ALLOC(&file->tensors, n_most));
-    HL_NEED(HL_ALLOC(&file->by_name, n_most));
     for (const tensor_segment *segment = segments_of(&file->config); segment->rows != '\0';
          segment++) {
         int64_t n_times = segment->each_layer ? file->config.n_layers : 1;
@@ -263,9 +260,6 @@ static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
             data += segment_bytes(segment, &file->config);
         }
     }
-    for (size_t i = 0; i < file->n_tensors; i++)
-        file->by_name[i] = &file->tensors[i];
-    hl_tensors_sort(file->by_name, file->n_tensors);
     return HL_OK;
 }
 
@@ -319,7 +313,6 @@ void hl_llama2c_close(hl_llama2c *file)
 {
     if (file == NULL)
         return;
-    hl_free(file->by_name);
     hl_free(file->tensors);
     hl_free(file->names);
     hl_file_unmap(&file->file);
@@ -339,11 +332,6 @@ size_t hl_llama2c_count(const hl_llama2c *file)
 const hl_tensor *hl_llama2c_at(const hl_llama2c *file, size_t index)
 {
     return index < file->n_tensors ? &file->tensors[index] : NULL;
-}
-
-const hl_tensor *hl_llama2c_find(const hl_llama2c *file, const char *name)
-{
-    return hl_tensors_among(file->by_name, file->n_tensors, name);
 }
 
 /* ---------------------------------------------------------------- tokenizer.bin

@@ -1,11 +1,9 @@
 /* llama2c.h - reading the checkpoints and tokenizers of llama2.c.
  *
- *     hl_llama2c *file = NULL;
- *     HL_TRY(hl_llama2c_open(&file, "stories15M.bin"));
+ *     HL_CLOSED(hl_llama2c_close) hl_llama2c *file = NULL;
+ *     HL_NEED(hl_llama2c_open(&file, "stories15M.bin"));
  *     int64_t n_layers = hl_llama2c_config_of(file)->n_layers;
- *     const hl_tensor *embedding = hl_llama2c_find(file, "model.embed_tokens.weight");
- *   done:
- *     hl_llama2c_close(file);
+ *     const hl_tensor *embedding = hl_llama2c_at(file, 0);
  *
  * The file is mapped, and its tensors have the names and shapes that a Llama has on
  * Hugging Face, with one difference: rows of q_proj and k_proj are in the order
@@ -45,8 +43,6 @@ bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes);
 const hl_llama2c_config *hl_llama2c_config_of(const hl_llama2c *file);
 size_t                   hl_llama2c_count(const hl_llama2c *file);
 const hl_tensor         *hl_llama2c_at(const hl_llama2c *file, size_t index);
-/* NULL if there is no such tensor. */
-const hl_tensor *hl_llama2c_find(const hl_llama2c *file, const char *name);
 
 /* ---------------------------------------------------------------- tokenizer */
 

@@ -329,7 +329,7 @@ bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe)
 
 /* --------------------------------------------------------------- the symbols */
 
-typedef struct symbol {
+typedef struct hl_bpe_symbol {
     int32_t  id;
     uint32_t begin; /* of the word */
     uint32_t end;
@@ -338,36 +338,19 @@ typedef struct symbol {
     bool     gone;
 } symbol;
 
-typedef struct candidate {
+typedef struct hl_bpe_candidate {
     uint64_t key; /* rank in the upper half, position in the lower */
     int32_t  left;
     int32_t  right;
     int32_t  id; /* what the two would become */
 } candidate;
 
-struct hl_bpe_space {
-    symbol    *symbols;
-    size_t     n_symbols;
-    size_t     symbols_capacity;
-    candidate *heap;
-    size_t     n_heap;
-    size_t     heap_capacity;
-    hl_buffer  spelling;
-};
-
-hl_status hl_bpe_space_new(hl_bpe_space **out)
-{
-    return HL_ALLOC_ZEROED(out, 1);
-}
-
 void hl_bpe_space_free(hl_bpe_space *space)
 {
-    if (space == NULL)
-        return;
     hl_free(space->symbols);
     hl_free(space->heap);
     hl_buffer_free(&space->spelling);
-    hl_free(space);
+    *space = (hl_bpe_space){ 0 };
 }
 
 static hl_status add_symbol(hl_bpe_space *space, int32_t id, size_t begin, size_t end)

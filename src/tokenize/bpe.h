@@ -59,9 +59,18 @@ int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right);
  * SentencePiece vocabularies, and worth knowing where nothing else splits words. */
 bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe);
 
-typedef struct hl_bpe_space hl_bpe_space;
-hl_status                   hl_bpe_space_new(hl_bpe_space **out);
-void                        hl_bpe_space_free(hl_bpe_space *space);
+/* What encoding writes on; starts as {0}, and is worth keeping from one word to the next. */
+typedef struct hl_bpe_space {
+    struct hl_bpe_symbol    *symbols;
+    size_t                   n_symbols;
+    size_t                   symbols_capacity;
+    struct hl_bpe_candidate *heap;
+    size_t                   n_heap;
+    size_t                   heap_capacity;
+    hl_buffer                spelling;
+} hl_bpe_space;
+
+void hl_bpe_space_free(hl_bpe_space *space);
 
 /* Appends the tokens of a word; their places count from `at`. */
 hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,

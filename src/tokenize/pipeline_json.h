@@ -4,10 +4,7 @@
 #define HL_TOKENIZE_PIPELINE_JSON_H
 
 #include "base/json.h"
-#include "tokenize/decode.h"
-#include "tokenize/normalize.h"
-#include "tokenize/postprocess.h"
-#include "tokenize/pretokenize.h"
+#include "tokenize/tokenizer.h"
 
 hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where);
 hl_status hl_pretokenizer_from_json(hl_pretokenizer *out, const json_t *value, const char *where);

@@ -12,6 +12,9 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tokenize/tokens.h"
+#include "tokenize/unicode.h"
+
+#define SPELLED_SPACE 0x120U /* Ġ */
 
 /* ------------------------------------------------------------- words met before
  *
@@ -149,8 +152,8 @@ struct hl_workspace {
     hl_tokens              word;   /* tokens of one piece of text, in its coordinates */
     hl_tokens              result; /* in those of the input */
     hl_matcher            *matcher;
-    hl_bpe_space          *bpe;
-    hl_unigram_space      *unigram;
+    hl_bpe_space           bpe;
+    hl_unigram_space       unigram;
     word_cache             cache;
     hl_budget              budget; /* of the call at hand */
     hl_workspace          *next;   /* of the idle ones */
@@ -169,8 +172,8 @@ static void free_workspace(hl_workspace *work)
     hl_tokens_free(&work->word);
     hl_tokens_free(&work->result);
     hl_matcher_free(work->matcher);
-    hl_bpe_space_free(work->bpe);
-    hl_unigram_space_free(work->unigram);
+    hl_bpe_space_free(&work->bpe);
+    hl_unigram_space_free(&work->unigram);
     hl_free(work->cache.slots);
     hl_buffer_free(&work->cache.bytes);
     hl_tokens_free(&work->cache.tokens);
@@ -186,8 +189,6 @@ static hl_status new_workspace(hl_workspace **out)
     *out = NULL;
     HL_NEED(HL_ALLOC_ZEROED(&work, 1));
     HL_NEED(hl_matcher_new(&work->matcher));
-    HL_NEED(hl_bpe_space_new(&work->bpe));
-    HL_NEED(hl_unigram_space_new(&work->unigram));
     HL_NEED(HL_ALLOC_ZEROED(&work->cache.slots, FIRST_SLOTS));
     work->cache.n_slots = FIRST_SLOTS;
     hl_matcher_set_budget(work->matcher, &work->budget);
@@ -288,6 +289,64 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
                           tokenizer->where);
 }
 
+/* ------------------------------------------------------- what goes around texts */
+
+hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id)
+{
+    int32_t *ids   = after ? post->after : post->before;
+    size_t  *count = after ? &post->n_after : &post->n_before;
+
+    if (*count >= HL_MAX_AROUND)
+        return hl_fail(HL_BAD_INPUT, "more than %d special tokens %s a text", HL_MAX_AROUND,
+                       after ? "after" : "before");
+    ids[(*count)++] = id;
+    return HL_OK;
+}
+
+static bool is_space(uint32_t c)
+{
+    return c == SPELLED_SPACE || hl_char_is(HL_CHAR_WHITESPACE, c);
+}
+
+/* How many spaces a spelling starts and ends with. */
+static void count_spaces(uint32_t *leading, uint32_t *trailing, hl_bytes spelling)
+{
+    bool only_spaces = true;
+
+    *leading = *trailing = 0;
+    if (hl_utf8_find_bad(spelling.data, spelling.n_bytes) < spelling.n_bytes)
+        return;
+    for (size_t at = 0; at < spelling.n_bytes;) {
+        bool space  = is_space(hl_utf8_next(spelling.data, &at));
+        only_spaces = only_spaces && space;
+        *leading += only_spaces;
+        *trailing = space ? *trailing + 1 : 0;
+    }
+}
+
+/* Takes spaces off the spans, where the file asks for that. */
+static void trim_spans(hl_tokens *tokens, const hl_postprocessor *post, const hl_vocab *vocab)
+{
+    for (size_t i = 0; i < tokens->count && post->trim; i++) {
+        hl_token *token    = &tokens->items[i];
+        hl_bytes  spelling = hl_vocab_spelling(vocab, token->id);
+        uint32_t  leading, trailing;
+
+        if (spelling.data == NULL)
+            continue;
+        count_spaces(&leading, &trailing, spelling);
+        bool first = i == 0 || token->begin == 0;
+        if (first && post->prefix_space && leading == 1)
+            leading = 0;
+        if (leading > token->end - token->begin)
+            leading = token->end - token->begin;
+        token->begin += leading;
+        if (trailing > token->end - token->begin)
+            trailing = token->end - token->begin;
+        token->end -= trailing;
+    }
+}
+
 /* -------------------------------------------------------------------- encoding */
 
 static hl_status run_model(hl_workspace *work, const hl_tokenizer *tokenizer, const char *word,
@@ -295,10 +354,10 @@ static hl_status run_model(hl_workspace *work, const hl_tokenizer *tokenizer, co
 {
     switch (tokenizer->kind) {
     case HL_MODEL_BPE:
-        return hl_bpe_encode(&work->word, tokenizer->bpe, work->bpe, word, n_bytes, at,
+        return hl_bpe_encode(&work->word, tokenizer->bpe, &work->bpe, word, n_bytes, at,
                              &work->budget);
     case HL_MODEL_UNIGRAM:
-        return hl_unigram_encode(&work->word, tokenizer->unigram, work->unigram, word, n_bytes, at,
+        return hl_unigram_encode(&work->word, tokenizer->unigram, &work->unigram, word, n_bytes, at,
                                  &work->budget);
     case HL_MODEL_WORDPIECE:
     case HL_MODEL_WORDLEVEL:
@@ -422,7 +481,7 @@ static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer,
                 work, tokenizer, hl_mapped_text_slice(&text, stretch.span.begin, stretch.span.end),
                 filter));
     }
-    hl_postprocessor_trim(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);
+    trim_spans(&work->result, &tokenizer->postprocessor, &tokenizer->vocab);
     return HL_OK;
 }
 

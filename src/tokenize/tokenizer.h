@@ -16,7 +16,6 @@
 #include "tokenize/bpe.h"
 #include "tokenize/decode.h"
 #include "tokenize/normalize.h"
-#include "tokenize/postprocess.h"
 #include "tokenize/pretokenize.h"
 #include "tokenize/unigram.h"
 #include "tokenize/vocab.h"
@@ -29,6 +28,19 @@ typedef enum hl_model_kind {
     HL_MODEL_WORDPIECE,
     HL_MODEL_WORDLEVEL,
 } hl_model_kind;
+
+#define HL_MAX_AROUND 64 /* tokens on either side of a text */
+
+/* A list of special tokens with the text somewhere among them, and whether spaces are
+ * taken off the ends of spans. */
+typedef struct hl_postprocessor {
+    int32_t before[HL_MAX_AROUND]; /* (n_before) ids */
+    size_t  n_before;
+    int32_t after[HL_MAX_AROUND]; /* (n_after) ids */
+    size_t  n_after;
+    bool    trim;
+    bool    prefix_space; /* the first token's space was put there by us: keep it */
+} hl_postprocessor;
 
 typedef struct hl_workspace hl_workspace;
 
@@ -61,6 +73,8 @@ hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where);
 hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
 /* An added token, with its piece if the vocabulary lacks it. */
 hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
+/* Another token at the end of those after the text, or of those before it. */
+hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id);
 /* Takes over a copy of the template and recognises it (chat.c). */
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
 

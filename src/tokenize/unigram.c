@@ -30,17 +30,11 @@ struct hl_unigram {
     bool            byte_fallback;
 };
 
-typedef struct step {
+typedef struct hl_unigram_step {
     double   score;
     uint32_t begin; /* where the piece that ends here begins */
     int32_t  id;    /* -1: not reached */
 } step;
-
-struct hl_unigram_space {
-    step     *steps;
-    size_t    capacity;
-    hl_tokens backwards;
-};
 
 /* --------------------------------------------------------------- construction */
 
@@ -91,18 +85,11 @@ void hl_unigram_free(hl_unigram *unigram)
     hl_free(unigram);
 }
 
-hl_status hl_unigram_space_new(hl_unigram_space **out)
-{
-    return HL_ALLOC_ZEROED(out, 1);
-}
-
 void hl_unigram_space_free(hl_unigram_space *space)
 {
-    if (space == NULL)
-        return;
     hl_free(space->steps);
     hl_tokens_free(&space->backwards);
-    hl_free(space);
+    *space = (hl_unigram_space){ 0 };
 }
 
 /* ------------------------------------------------------------------- forwards */

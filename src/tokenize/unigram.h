@@ -15,9 +15,14 @@ hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *
 void      hl_unigram_free(hl_unigram *unigram);
 HL_CLOSES(hl_unigram_free, hl_unigram)
 
-typedef struct hl_unigram_space hl_unigram_space;
-hl_status                       hl_unigram_space_new(hl_unigram_space **out);
-void                            hl_unigram_space_free(hl_unigram_space *space);
+/* What encoding writes on; starts as {0}, and is worth keeping from one word to the next. */
+typedef struct hl_unigram_space {
+    struct hl_unigram_step *steps;
+    size_t                  capacity;
+    hl_tokens               backwards;
+} hl_unigram_space;
+
+void hl_unigram_space_free(hl_unigram_space *space);
 
 /* Appends the tokens of a word; their places count from `at`. */
 hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,

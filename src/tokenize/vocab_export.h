@@ -1,10 +1,8 @@
 /* vocab_export.h - a tokenizer as a list of pieces: the way back of vocab_source.h.
  *
- *     hl_vocab_export *vocab = NULL;
- *     HL_TRY(hl_vocab_export_new(&vocab, tokenizer, d_vocab));
- *     HL_TRY(hl_gguf_add_vocab(writer, hl_vocab_export_source(vocab)));
- *   done:
- *     hl_vocab_export_free(vocab);
+ *     HL_CLOSED(hl_vocab_export_free) hl_vocab_export *vocab = NULL;
+ *     HL_NEED(hl_vocab_export_new(&vocab, tokenizer, d_vocab));
+ *     HL_NEED(hl_gguf_add_vocab(writer, hl_vocab_export_source(vocab)));
  *
  * A pipeline of a tokenizer.json is one of the four kinds of vocab_source.h, step for step,
  * or it is HL_UNSUPPORTED, with the step that has no place there: a vocabulary that gives
