@@ -29,9 +29,8 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
     return hl_attention_key_length(p, batch) - p->n_queries;
 }
 
-/* The keys that a row at `position` sees. */
-static inline hl_visible_keys hl_attention_visible(const hl_attention *p, int64_t batch,
-                                                   int64_t position)
+/* How far rows see. */
+static inline hl_reach hl_attention_reach(const hl_attention *p)
 {
     bool     is_causal = (p->flags & HL_ATTENTION_CAUSAL) != 0;
     hl_reach reach     = { HL_REACH_ALL, is_causal ? 0 : HL_REACH_ALL, p->window_sink };
@@ -40,6 +39,15 @@ static inline hl_visible_keys hl_attention_visible(const hl_attention *p, int64_
         reach.window_left = p->window_left;
     if ((p->flags & HL_ATTENTION_WINDOW_RIGHT) != 0 && !is_causal)
         reach.window_right = p->window_right;
+    return reach;
+}
+
+/* The keys that a row at `position` sees. */
+static inline hl_visible_keys hl_attention_visible(const hl_attention *p, int64_t batch,
+                                                   int64_t position)
+{
+    hl_reach reach = hl_attention_reach(p);
+
     return hl_visible_join(hl_reach_keys(&reach, hl_attention_key_length(p, batch), position));
 }
 

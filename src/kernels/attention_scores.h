@@ -148,12 +148,9 @@ static inline int64_t row_index(const kv_head *h, int64_t row)
     return (h->batch * p->n_heads + h->head * h->group) * p->n_queries + row;
 }
 
-static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, int64_t query)
+static void panel_set_lane(panel *w, int lane, int64_t head, int64_t query, int64_t position,
+                           hl_visible_keys keys)
 {
-    const hl_attention *p        = h->problem;
-    int64_t             position = hl_attention_query_start(p, h->batch) + query;
-    hl_visible_keys     keys     = hl_attention_visible(p, h->batch, position);
-
     w->head[lane]     = (int32_t)head;
     w->query[lane]    = (int32_t)query;
     w->position[lane] = (int32_t)position;
@@ -180,20 +177,25 @@ static void panel_set_lane(panel *w, int lane, const kv_head *h, int64_t head, i
 /* Lanes beyond the last row repeat it and are never reported. */
 static void panel_open(panel *w, const kv_head *h, int64_t row)
 {
-    int64_t left  = kv_head_rows(h) - row;
-    int64_t head  = h->head * h->group + row / h->problem->n_queries;
-    int64_t query = row % h->problem->n_queries;
+    const hl_attention *p      = h->problem;
+    hl_reach            reach  = hl_attention_reach(p);
+    int64_t             n_keys = hl_attention_key_length(p, h->batch);
+    int64_t             start  = hl_attention_query_start(p, h->batch);
+    int64_t             left   = kv_head_rows(h) - row;
+    int64_t             head   = h->head * h->group + row / p->n_queries;
+    int64_t             query  = row % p->n_queries;
 
     panel_reset(w);
     w->row       = row;
     w->n_rows    = left < LANES ? (int)left : LANES;
     w->n_vectors = (w->n_rows + VL - 1) / VL;
     for (int lane = 0; lane < LANES; lane++) {
-        panel_set_lane(w, lane, h, head, query);
+        panel_set_lane(w, lane, head, query, start + query,
+                       hl_visible_join(hl_reach_keys(&reach, n_keys, start + query)));
         if (lane + 1 >= w->n_rows)
             continue;
         query++;
-        if (query == h->problem->n_queries) {
+        if (query == p->n_queries) {
             query = 0;
             head++;
         }
