@@ -170,8 +170,6 @@ bool hl_begins_entity(const char *text, size_t begin, size_t end)
 
 /* ------------------------------------------------------------------ a tracer */
 
-HL_CLOSES(hl_tracer_close, hl_tracer)
-
 struct hl_tracer {
     const hl_config  *config;
     hl_tracer_options options;

@@ -405,10 +405,10 @@ static hl_status embed(hl_device *device, const hl_device_embed *e)
 
 static void add_scaled(float *x, const void *rows, int64_t first, int64_t n, float scale)
 {
-    const float *add = (const float *)rows + first;
+    const float *add = rows;
 
-    for (int64_t i = 0; i < n && rows != NULL; i++)
-        x[i] += scale * add[i];
+    for (int64_t i = 0; i < n && add != NULL; i++)
+        x[i] += scale * add[first + i];
 }
 
 static void norm_rows(void *context, int64_t first, int64_t end, int member)
