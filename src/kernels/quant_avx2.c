@@ -311,9 +311,14 @@ INLINE void store_entry(float *y, __m256 values, uint32_t signs, float scale)
     _mm256_storeu_ps(y, apply_signs(_mm256_mul_ps(_mm256_set1_ps(scale), values), signs));
 }
 
-INLINE void decode_entry8(float *y, uint16_t entry, uint8_t signs, float scale)
+INLINE __m256 iq2_book(void)
 {
-    store_entry(y, entry8(entry, _mm256_setr_ps(8, 25, 43, 0, 8, 25, 43, 0)), signs, scale);
+    return _mm256_setr_ps(8, 25, 43, 0, 8, 25, 43, 0);
+}
+
+INLINE void decode_entry8(float *y, uint16_t entry, uint32_t signs, float scale)
+{
+    store_entry(y, entry8(entry, iq2_book()), signs, scale);
 }
 
 /* Twice four values of 3 bits.  This permute looks at the lowest three. */

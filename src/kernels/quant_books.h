@@ -82,17 +82,15 @@ HL_DECODER void decode_iq2_xs(float *y, const uint8_t *b)
 /* Ten bits of code, two of them in qh. */
 HL_DECODER void decode_iq2_s(float *y, const uint8_t *b)
 {
-    float          d      = f16_at(b);
-    const uint8_t *qs     = b + 2;
-    const uint8_t *signs  = b + 34;
-    const uint8_t *qh     = b + 66;
-    const uint8_t *scales = b + 74;
+    float          d = f16_at(b);
+    const uint8_t *qh =
+        b + 66; /* after the codes, at 2, and the signs, at 34; scales follow at 74 */
 
     for (int k = 0; k < 32; k++) {
-        int   code  = qs[k] | (qh[k / 4] >> (k % 4 * 2) & 3) << 8;
-        int   sc    = scales[k / 4] >> (k / 2 % 2 * 4) & 15;
+        int   code  = b[2 + k] | (qh[k / 4] >> (k % 4 * 2) & 3) << 8;
+        int   sc    = b[74 + k / 4] >> (k / 2 % 2 * 4) & 15;
         float scale = d * (0.5f + (float)sc) * 0.25f;
-        decode_entry8(y + 8 * k, hl_grid_iq2_s[code], signs[k], scale);
+        decode_entry8(y + 8 * k, hl_grid_iq2_s[code], b[34 + k], scale);
     }
 }
 
