@@ -265,11 +265,10 @@ hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, co
                                hl_exchange *exchange)
 {
     HL_NEED(add_texts(&out->lines, input));
-    return hl_corpus_open_bytes(&out->corpus, server->model, server->tokenizer, out->lines.data,
-                                out->lines.n_bytes, "input",
-                                &(hl_corpus_options){ .format  = HL_TEXT_JSONL,
-                                                      .stop    = is_gone,
-                                                      .context = exchange });
+    return hl_corpus_open_bytes(
+        &out->corpus, server->model, server->tokenizer, out->lines.data, out->lines.n_bytes,
+        "input",
+        &(hl_corpus_options){ .format = HL_TEXT_JSONL, .stop = is_gone, .context = exchange });
 }
 
 void hl_served_texts_close(hl_served_texts *texts)
