@@ -19,18 +19,6 @@
 enum { MAX_PIECE = 512, MAX_KEPT = 16 << 20, MAX_KEPT_ON_DEVICE = 64 << 20 };
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
-/* Sums over windows: of KL, of its squares and of products with counts, for the error of a
- * ratio. */
-typedef struct agreement_sums {
-    int64_t n_windows;
-    double  kl;
-    double  count;
-    double  squares;
-    double  cross;
-    double  counts2;
-    int64_t n_same; /* rows */
-} agreement_sums;
-
 HL_CLOSES(hl_agreement_close, hl_agreement)
 
 struct hl_agreement {
@@ -40,10 +28,11 @@ struct hl_agreement {
     hl_window_cut        cut;
     int64_t             *tokens; /* (n_ctx) of the window at hand */
     int64_t              n_piece;
-    int64_t             *tops; /* (n_piece) the reference's likeliest tokens */
-    int64_t              at;   /* position of the piece's first row */
-    double               kl;   /* of the window at hand, so far */
-    agreement_sums       sums;
+    int64_t             *tops;   /* (n_piece) the reference's likeliest tokens */
+    int64_t              at;     /* position of the piece's first row */
+    double               kl;     /* of the window at hand, so far */
+    hl_ratio_sums        sums;   /* of KL, over windows */
+    int64_t              n_same; /* rows */
 };
 
 /* -------------------------------------------------------------- open and close */
@@ -156,7 +145,7 @@ static hl_status compare_rows(void *context, const hl_final_rows *rows)
         double kl = rows->divergence[row];
 
         a->kl += kl > 0.0 || isnan(kl) ? kl : 0.0; /* rounding may leave it below */
-        a->sums.n_same += rows->tops[row] == tops[row];
+        a->n_same += rows->tops[row] == tops[row];
     }
     return HL_OK;
 }
@@ -188,16 +177,6 @@ static hl_status compare_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 
 /* --------------------------------------------------------------------- windows */
 
-static void add_window(agreement_sums *sums, double kl, double count)
-{
-    sums->n_windows++;
-    sums->kl += kl;
-    sums->count += count;
-    sums->squares += kl * kl;
-    sums->cross += kl * count;
-    sums->counts2 += count * count;
-}
-
 /* The rows that predict a scored token: those behind the context, but for the last token's. */
 static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_window *window)
 {
@@ -221,7 +200,7 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
         return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are not finite",
                        (long long)window->begin);
     if (n_rows > 0)
-        add_window(&a->sums, a->kl, (double)n_rows);
+        hl_ratio_add(&a->sums, a->kl, (double)n_rows);
     return HL_OK;
 }
 
@@ -238,22 +217,12 @@ hl_status hl_agreement_add(hl_agreement *agreement, const int64_t *tokens, int64
 
 hl_agreement_total hl_agreement_get(const hl_agreement *agreement)
 {
-    const agreement_sums *sums  = &agreement->sums;
-    double                n     = (double)sums->n_windows;
-    hl_agreement_total    total = { .n_tokens  = (int64_t)sums->count,
-                                    .n_windows = sums->n_windows,
-                                    .kl        = NAN,
-                                    .kl_error  = NAN,
-                                    .top1      = NAN };
+    const hl_ratio_sums *sums = &agreement->sums;
+    bool                 any  = sums->n > 0;
 
-    if (sums->n_windows == 0)
-        return total;
-    total.kl   = sums->kl / sums->count;
-    total.top1 = (double)sums->n_same / sums->count;
-    if (sums->n_windows > 1) {
-        double residual =
-            sums->squares - 2.0 * total.kl * sums->cross + total.kl * total.kl * sums->counts2;
-        total.kl_error = sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / sums->count;
-    }
-    return total;
+    return (hl_agreement_total){ .n_tokens  = (int64_t)sums->count,
+                                 .n_windows = sums->n,
+                                 .kl        = any ? sums->sum / sums->count : NAN,
+                                 .kl_error  = hl_ratio_error(sums),
+                                 .top1      = any ? (double)agreement->n_same / sums->count : NAN };
 }

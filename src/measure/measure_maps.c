@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/maps.h"
-#include "stats/profile.h"
+#include "measure/measure.h"
 
 enum { SAMPLED_ROWS = 16 /* of a sequence, looked at whole */ };
 
@@ -32,22 +32,6 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
     return hl_profile_layer(m->profile, rows, &m->mask);
 }
 
-/* Up to SAMPLED_ROWS positions that rise, by content: one from each of as many stretches. */
-static int64_t draw_positions(int64_t out[SAMPLED_ROWS], const map_measuring *m, int64_t sequence,
-                              uint64_t hash)
-{
-    int64_t n_rows = hl_maps_length(m->maps, sequence);
-    int64_t n      = n_rows < SAMPLED_ROWS ? n_rows : SAMPLED_ROWS;
-
-    for (int64_t i = 0; i < n; i++) {
-        int64_t low  = n_rows * i / n;
-        int64_t high = n_rows * (i + 1) / n;
-        out[i] =
-            m->start + low + (int64_t)(hl_hash_pair(hash, (uint64_t)i) % (uint64_t)(high - low));
-    }
-    return n;
-}
-
 static hl_status measure_sequence(map_measuring *m, int64_t sequence)
 {
     uint64_t         hash    = hl_maps_hash_of(m->maps, sequence);
@@ -62,16 +46,18 @@ static hl_status measure_sequence(map_measuring *m, int64_t sequence)
                                  .documents = &sequence,
                                  .starts    = &nothing,
                                  .n_threads = m->n_threads };
+    int64_t          n_rows  = length - m->start;
     int64_t          positions[SAMPLED_ROWS];
-    hl_tap           tap = { .context           = m,
-                             .layer             = watch_layer,
-                             .wants             = HL_WANT_PATTERN,
-                             .pattern_positions = positions,
-                             .n_pattern_positions =
-                                 draw_positions(positions, m, sequence, hl_hash_pair(m->seed, hash)) };
+    hl_tap           tap = { .context             = m,
+                             .layer               = watch_layer,
+                             .wants               = HL_WANT_PATTERN,
+                             .pattern_positions   = positions,
+                             .n_pattern_positions = n_rows < SAMPLED_ROWS ? n_rows : SAMPLED_ROWS };
 
-    if (length == m->start)
+    if (n_rows == 0)
         return HL_OK; /* all of it is padding */
+    hl_measure_draw(positions, tap.n_pattern_positions, m->start, length,
+                    hl_hash_pair(m->seed, hash));
     HL_NEED(hl_profile_begin(m->profile, &batch));
     HL_NEED(hl_maps_feed(m->maps, sequence, 1, &tap));
     return hl_profile_end(m->profile);

@@ -14,12 +14,7 @@
  *
  * A window goes through the model in two feeds: what is context only, without logits, and
  * then the rows that predict a scored token.  Its last token predicts nothing and is not
- * fed at all.  Losses come from the session, which leaves logits where they are.
- *
- * The mean over all tokens is a ratio of sums over groups g (texts or windows), sum s_g
- * over count c_g, so its standard error is that of a ratio:
- *
- *     se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 / (sum c_g)^2                        */
+ * fed at all.  Losses come from the session, which leaves logits where they are. */
 #include "measure/perplexity.h"
 
 #include <math.h>
@@ -32,24 +27,14 @@
 
 enum { DEFAULT_ROWS = 512, DEFAULT_WINDOW = 4096, MAX_BATCH = 4096 };
 
-/* Sums over groups that give the standard error. */
-typedef struct group_sums {
-    int64_t n;
-    double  sum;     /* s */
-    double  count;   /* c */
-    double  squares; /* s^2 */
-    double  cross;   /* s c */
-    double  counts2; /* c^2 */
-} group_sums;
-
 typedef struct text_sums {
-    group_sums texts;
-    group_sums windows;
-    int64_t    n_tokens;
-    int64_t    n_bytes;
-    int64_t    n_broken;
-    int64_t    first_broken; /* if there are any */
-    bool       bytes_known;
+    hl_ratio_sums texts;
+    hl_ratio_sums windows;
+    int64_t       n_tokens;
+    int64_t       n_bytes;
+    int64_t       n_broken;
+    int64_t       first_broken; /* if there are any */
+    bool          bytes_known;
 } text_sums;
 
 struct hl_perplexity {
@@ -294,14 +279,28 @@ static hl_status run_windows(scoring *s, int64_t n_windows)
 
 /* --------------------------------------------------------------------- adding */
 
-static void add_group(group_sums *groups, double sum, double count)
+void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
 {
-    groups->n++;
-    groups->sum += sum;
-    groups->count += count;
-    groups->squares += sum * sum;
-    groups->cross += sum * count;
-    groups->counts2 += count * count;
+    hl_ratio_merge(sums, &(hl_ratio_sums){ 1, sum, count, sum * sum, sum * count, count * count });
+}
+
+void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
+{
+    sums->n += more->n;
+    sums->sum += more->sum;
+    sums->count += more->count;
+    sums->squares += more->squares;
+    sums->cross += more->cross;
+    sums->counts2 += more->counts2;
+}
+
+double hl_ratio_error(const hl_ratio_sums *sums)
+{
+    double n        = (double)sums->n;
+    double mean     = sums->sum / sums->count;
+    double residual = sums->squares - 2.0 * mean * sums->cross + mean * mean * sums->counts2;
+
+    return sums->n < 2 ? NAN : sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / sums->count;
 }
 
 /* What a window has scored, token by token. */
@@ -324,34 +323,20 @@ static void add_window(text_sums *sums, const scoring *s, int64_t index)
             sums->n_bytes += s->text->n_bytes[i];
     }
     if (window->first < window->end) /* not a last window of one token */
-        add_group(&sums->windows, sum, (double)(window->end - window->first));
+        hl_ratio_add(&sums->windows, sum, (double)(window->end - window->first));
 }
 
 static void add_text(text_sums *total, const text_sums *text)
 {
-    const group_sums *windows = &text->windows;
+    const hl_ratio_sums *windows = &text->windows;
 
-    total->windows.n += windows->n;
-    total->windows.sum += windows->sum;
-    total->windows.count += windows->count;
-    total->windows.squares += windows->squares;
-    total->windows.cross += windows->cross;
-    total->windows.counts2 += windows->counts2;
+    hl_ratio_merge(&total->windows, windows);
     if (windows->n > 0)
-        add_group(&total->texts, windows->sum, windows->count);
+        hl_ratio_add(&total->texts, windows->sum, windows->count);
     total->n_tokens += text->n_tokens;
     total->n_bytes += text->n_bytes;
     total->n_broken += text->n_broken;
     total->bytes_known = total->bytes_known && text->bytes_known;
-}
-
-static double standard_error(const group_sums *groups)
-{
-    double n        = (double)groups->n;
-    double mean     = groups->sum / groups->count;
-    double residual = groups->squares - 2.0 * mean * groups->cross + mean * mean * groups->counts2;
-
-    return groups->n < 2 ? NAN : sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / groups->count;
 }
 
 static hl_nll summarise(const text_sums *sums)
@@ -373,7 +358,7 @@ static hl_nll summarise(const text_sums *sums)
     nll.perplexity    = exp(nll.mean);
     nll.bits_per_byte = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
     nll.standard_error =
-        nll.n_broken > 0 ? NAN : standard_error(nll.over_texts ? &sums->texts : &sums->windows);
+        nll.n_broken > 0 ? NAN : hl_ratio_error(nll.over_texts ? &sums->texts : &sums->windows);
     return nll;
 }
 

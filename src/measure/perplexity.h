@@ -35,4 +35,22 @@ int64_t hl_window_token(const hl_window_cut *cut, const hl_window *window, const
 /* How many positions there are before the first whose row predicts a scored token. */
 int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window);
 
+/* --------------------------------------------------------------------- a mean over groups */
+
+/* Sums over groups g (texts or windows), of which each has a sum s and a count c. */
+typedef struct hl_ratio_sums {
+    int64_t n;
+    double  sum;     /* s */
+    double  count;   /* c */
+    double  squares; /* s^2 */
+    double  cross;   /* s c */
+    double  counts2; /* c^2 */
+} hl_ratio_sums;
+
+void hl_ratio_add(hl_ratio_sums *sums, double sum, double count);
+void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more);
+/* Of the mean, which is a ratio of sums: se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 / (sum c_g)^2;
+ * NaN of less than two groups. */
+double hl_ratio_error(const hl_ratio_sums *sums);
+
 #endif
