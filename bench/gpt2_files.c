@@ -294,18 +294,18 @@ done:
 /* A vocabulary that tokenizes any text: the 256 letters of byte-level BPE, then pairs of
  * them in the order of their merges, then the end of text. */
 typedef struct vocabulary {
-    char         pieces[HL_GPT2_VOCAB][2 * PIECE_SIZE];
-    char         spelled[N_MERGES][2 * PIECE_SIZE];
-    hl_gguf_text tokens[HL_GPT2_VOCAB];
-    hl_gguf_text merges[N_MERGES];
-    int32_t      types[HL_GPT2_VOCAB];
+    char     pieces[HL_GPT2_VOCAB][2 * PIECE_SIZE];
+    char     spelled[N_MERGES][2 * PIECE_SIZE];
+    hl_bytes tokens[HL_GPT2_VOCAB];
+    hl_bytes merges[N_MERGES];
+    int32_t  types[HL_GPT2_VOCAB];
 } vocabulary;
 
-static hl_gguf_text spell(char *out, const char *a, const char *between, const char *b)
+static hl_bytes spell(char *out, const char *a, const char *between, const char *b)
 {
     int length = snprintf(out, 2 * PIECE_SIZE, "%s%s%s", a, between, b);
 
-    return (hl_gguf_text){ out, (size_t)length };
+    return (hl_bytes){ out, (size_t)length };
 }
 
 static hl_status vocabulary_new(vocabulary **out)
