@@ -110,16 +110,16 @@ done:
 }
 
 /* hl_measure has done a window. */
-static hl_status take_turn(void *context, const hl_measure_progress *progress)
+static hl_status take_turn(void *context, const hl_progress *progress)
 {
     bench    *b      = context;
     double    begin  = hl_bench_now();
     hl_status status = HL_OK;
 
-    if (progress->n_sequences == 1)
+    if (progress->n_windows == 1)
         HL_TRY(open_session(b));
-    HL_TRY(run_bare(b, (int)(progress->n_sequences - 1)));
-    if (progress->n_sequences > 1) {
+    HL_TRY(run_bare(b, (int)(progress->n_windows - 1)));
+    if (progress->n_windows > 1) {
         bench_series_add(&b->measured, begin - b->resumed);
         bench_series_add(&b->bare, hl_bench_now() - begin);
     }
@@ -132,7 +132,7 @@ done:
 static hl_status run_measure(bench *b)
 {
     hl_profile        *profile = NULL;
-    hl_measure_options options = { .windows   = { .context = b->context },
+    hl_measure_options options = { .windows   = { .n_ctx = b->context },
                                    .no_probe  = true,
                                    .n_threads = b->n_threads,
                                    .progress  = take_turn,

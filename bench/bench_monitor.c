@@ -116,7 +116,7 @@ static hl_status write_token(writer *w)
     if (status == HL_OK && w->tracer != NULL)
         status = hl_tracer_add(w->tracer, &token);
     if (status == HL_OK && w->stream != NULL)
-        status = hl_decode_stream_push(&text, &n_text, w->stream, (int32_t)token.id);
+        status = hl_decode_stream_push(&text, &n_text, w->stream, token.id);
     w->seconds += cpu_seconds() - begun;
     return status;
 }

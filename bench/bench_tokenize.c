@@ -73,7 +73,7 @@ static char *make_text(size_t *n_bytes)
         random            = random * 1664525U + 1013904223U;
         uint32_t    pick  = (random >> 16) * (random >> 16) >> 22;
         size_t      width = 0;
-        const char *piece = hl_tokenizer_piece(tokenizer, (int32_t)(260 + pick % 760), &width);
+        const char *piece = hl_tokenizer_piece(tokenizer, (int64_t)(260 + pick % 760), &width);
         if (piece == NULL || width < 4 || memcmp(piece, "\xc4\xa0", 2) != 0)
             continue;
         text[(*n_bytes)++] = random >> 28 == 0 ? '\n' : ' ';

@@ -77,7 +77,7 @@ static hl_status add_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-static hl_status read_once(sampling_seen *out, const hl_model *model, const int32_t *ids,
+static hl_status read_once(sampling_seen *out, const hl_model *model, const int64_t *ids,
                            int64_t n_tokens, double temperature, int32_t n_threads)
 {
     HL_HELD(hl_session_close) hl_session *session = NULL;

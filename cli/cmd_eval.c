@@ -75,7 +75,7 @@ typedef struct evaluation {
     int64_t             first[SPEED_TOKENS]; /* tokens, for --speed */
     int64_t             n_first;
     eval_speed          speed; /* with --speed */
-    hl_progress         progress;
+    hl_progress_bar     progress;
     double              before; /* the share of the file that is done, and */
     double              part;   /* of it, the document that is being scored */
 } evaluation;
@@ -147,12 +147,11 @@ static int parse_request(eval_request *request, int argc, char **argv)
 
 /* --------------------------------------------------------------------- opening */
 
-static hl_status show_progress(void *context, int64_t n_tokens, int64_t n_total)
+static hl_status show_progress(void *context, const hl_progress *progress)
 {
-    evaluation *e     = context;
-    double      share = n_total > 0 ? (double)n_tokens / (double)n_total : 0.0;
+    evaluation *e = context;
 
-    hl_progress_update(&e->progress, e->before + share * e->part, n_tokens);
+    hl_progress_update(&e->progress, e->before + progress->share * e->part, progress->n_tokens);
     return HL_OK;
 }
 
@@ -167,7 +166,7 @@ static hl_status open_reference(evaluation *e)
         path = request->arguments.items[0];
     if (path == NULL)
         return HL_OK;
-    options.n_ctx  = hl_perplexity_context(e->perplexity, &options.stride);
+    options.n_ctx  = hl_perplexity_n_ctx(e->perplexity, &options.stride);
     options.around = e->around;
     HL_NEED(hl_model_open(&e->reference, path));
     return hl_agreement_open(&e->agreement, e->model, e->reference, &options);
@@ -525,7 +524,7 @@ static void print_text(const evaluation *e)
     hl_colours          colours = hl_terminal_colours(stdout);
     hl_nll              total   = hl_perplexity_total(e->perplexity);
     int64_t             stride  = 0;
-    int64_t             n_ctx   = hl_perplexity_context(e->perplexity, &stride);
+    int64_t             n_ctx   = hl_perplexity_n_ctx(e->perplexity, &stride);
 
     printf("%s%s%s  %s text%s, %s tokens, ", colours.bold, hl_shown(request->arguments.items[0]),
            colours.plain, hl_grouped(e->n_texts), e->n_texts == 1 ? "" : "s",
@@ -617,7 +616,7 @@ static void print_json(const evaluation *e)
     const char         *special = special_of(e);
     hl_nll              total   = hl_perplexity_total(e->perplexity);
     int64_t             stride  = 0;
-    int64_t             n_ctx   = hl_perplexity_context(e->perplexity, &stride);
+    int64_t             n_ctx   = hl_perplexity_n_ctx(e->perplexity, &stride);
 
     hl_print_json(
         HL_OBJECT(HL_IS("model", hl_value_name(request->arguments.items[0])),

@@ -335,7 +335,7 @@ static void find_ends(generation *g)
     static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
 
     for (int i = 0; i < 2; i++) {
-        int32_t id = hl_tokenizer_special(g->prompt.tokenizer, which[i]);
+        int64_t id = hl_tokenizer_special(g->prompt.tokenizer, which[i]);
         if (id >= 0)
             g->end_ids[g->n_end_ids++] = id;
     }
@@ -454,7 +454,7 @@ static int put_token(generation *g, const held_token *held)
 
     g->result.n_tokens++;
     if (token->stop != HL_STOP_END)
-        HL_CALL("generate", hl_decode_stream_push(&text, &n_bytes, g->stream, (int32_t)token->id));
+        HL_CALL("generate", hl_decode_stream_push(&text, &n_bytes, g->stream, token->id));
     look.n_bytes = n_bytes;
     if ((g->request->common.json &&
          !keep_token(&g->result, held, g->watch != NULL, text, n_bytes)) ||

@@ -299,8 +299,7 @@ static void print_tokenizer(page *out, const info_request *request)
 static void add_piece(page *out, const hl_tokenizer *tokenizer, int64_t id)
 {
     size_t      n_bytes = 0;
-    const char *piece =
-        tokenizer != NULL ? hl_tokenizer_piece(tokenizer, (int32_t)id, &n_bytes) : NULL;
+    const char *piece   = tokenizer != NULL ? hl_tokenizer_piece(tokenizer, id, &n_bytes) : NULL;
 
     if (piece == NULL || n_bytes == 0 || n_bytes > 32)
         return;
@@ -456,14 +455,14 @@ static json_t *special_object(const hl_tokenizer *tokenizer)
     json_t                  *object                  = json_object();
 
     for (int i = 0; i < HL_SPECIAL_COUNT; i++) {
-        int32_t     id      = hl_tokenizer_special(tokenizer, (hl_special)i);
+        int64_t     id      = hl_tokenizer_special(tokenizer, (hl_special)i);
         size_t      n_bytes = 0;
         const char *piece   = id >= 0 ? hl_tokenizer_piece(tokenizer, id, &n_bytes) : NULL;
         json_t     *text    = piece != NULL ? json_stringn(piece, n_bytes) : NULL;
         if (id >= 0)
             json_object_set_new(
                 object, names[i],
-                HL_OBJECT(HL_IS("id", (int)id), HL_IS("piece", text != NULL ? text : json_null())));
+                HL_OBJECT(HL_IS("id", id), HL_IS("piece", text != NULL ? text : json_null())));
     }
     return object;
 }

@@ -38,7 +38,7 @@ typedef struct measure_work {
     hl_tokenizer          *tokenizer;
     hl_corpus             *corpus;
     hl_profile            *profile;
-    hl_progress            progress;
+    hl_progress_bar        progress;
 } measure_work;
 
 /* ------------------------------------------------------------------------ options */
@@ -161,7 +161,7 @@ static hl_status run(measure_work *work)
     options.seed       = request->common.seed;
     options.state_path = work->state_path;
     options.n_threads  = request->common.n_threads;
-    options.progress   = hl_progress_measured;
+    options.progress   = hl_progress_show;
     options.context    = &work->progress;
     if (work->n_ranks > 1) {
         options.windows.part    = work->rank;

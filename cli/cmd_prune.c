@@ -291,7 +291,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
         HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
         HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
         HL_LIST("text", 't', &request->texts, "FILE", "to measure instead, and for --mean"),
-        HL_INT("context", 'c', &request->windows.context, "N", "tokens of a window of it", 2,
+        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens of a window of it", 2,
                1 << 30),
         HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
                1000),
@@ -365,7 +365,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
 {
     HL_HELD(hl_perplexity_close) hl_perplexity *perplexity = NULL;
 
-    hl_perplexity_options options = { .n_ctx     = p->request->windows.context,
+    hl_perplexity_options options = { .n_ctx     = p->request->windows.n_ctx,
                                       .gates     = gates,
                                       .n_threads = p->request->common.n_threads,
                                       .around    = p->around };

@@ -56,8 +56,7 @@ typedef struct sweep_work {
     hl_corpus           *test_corpus;
     hl_last_words        words;
     hl_sweep            *sweep;
-    hl_progress          progress;
-    const char          *stage; /* that the progress bar shows */
+    hl_progress_bar      progress;
 } sweep_work;
 
 /* --------------------------------------------------------------------- options */
@@ -165,7 +164,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
                  1 << 20),
           HL_FLAG("empty-layers", 0, &o->limits.empty_layers, "a layer may lose all its heads"),
           HL_FLAG("groups", 0, &o->groups, "query heads of a K/V head go together"),
-          HL_INT("context", 'c', &o->n_ctx, "N", "tokens of a window (the model's, at most 1024)", 2,
+          HL_INT("context", 'c', &o->n_ctx, "N", "tokens of a window (the model's, at most 4096)", 2,
                  1 << 30),
           HL_SPECIAL_OPTION(&o->around),
           HL_INT("rank-tokens", 0, &o->rank_tokens, "N",
@@ -186,7 +185,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
                   "points, random, correlation, heads or savings"),
           HL_FLAG("csv", 0, &request->csv, "the table as CSV"),
           HL_NUMBER("memory", 0, &request->memory, "MIB",
-                    "for predictions and residual streams of a batch (1024)", 1, 1 << 30),
+                    "for what is kept of a batch (1024, or a window's predictions)", 1, 1 << 30),
           HL_TEXT("state", 0, &request->state, "FILE", "where the state is saved"),
           HL_NUMBER("save-every", 0, &o->save_every, "SECONDS", "how often (30)", 0, 1000000),
           HL_FLAG("resume", 0, &o->resume, "go on from the state, if it is there"),
@@ -197,22 +196,6 @@ static int parse_request(sweep_request *request, int argc, char **argv)
 
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     return check_request(request, &usage);
-}
-
-/* -------------------------------------------------------------------- stopping */
-
-/* Each stage has a bar of its own. */
-static hl_status show_progress(void *context, const hl_sweep_progress *progress)
-{
-    sweep_work *work = context;
-
-    if (work->stage == NULL || strcmp(work->stage, progress->stage) != 0) {
-        hl_progress_end(&work->progress);
-        hl_progress_start(&work->progress, stderr, progress->stage, work->request->common.quiet);
-        work->stage = progress->stage;
-    }
-    hl_progress_update(&work->progress, progress->share, progress->n_tokens);
-    return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
 
 /* ------------------------------------------------------------------ for people */
@@ -234,7 +217,7 @@ static void print_heading(const hl_sweep *sweep, const char *model)
     printf(
         "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats a token\n",
         colours.bold, hl_shown(model), colours.plain, (long long)test->n_scored,
-        (long long)test->n_windows, (long long)test->context, dense_loss(sweep));
+        (long long)test->n_windows, (long long)test->n_ctx, dense_loss(sweep));
     printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
         printf(" %8.2f", hl_cell_number(random, i, "ratio"));
@@ -336,7 +319,7 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
     json_t *root =
-        HL_OBJECT(HL_IS("model", hl_value_name(model)), HL_IS("context", test->context),
+        HL_OBJECT(HL_IS("model", hl_value_name(model)), HL_IS("context", test->n_ctx),
                   HL_IS("windows", test->n_windows), HL_IS("scored", test->n_scored),
                   HL_IS("nll", dense_loss(sweep)), HL_IS("settings", test->n_settings),
                   HL_IS("distinct", test->n_distinct), HL_IS("layers_run", test->n_layers_run),
@@ -425,10 +408,9 @@ static hl_status draw_curves(const sweep_work *work)
         curves[i + 1] = order_curve(&maker, points, i * maker.n_ratios);
     snprintf(title, sizeof title, "%s: what switching heads off costs",
              request->arguments.items[0]);
-    snprintf(what, sizeof what,
-             "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
-             (long long)test->n_scored, (long long)test->n_windows, (long long)test->context,
-             maker.dense);
+    snprintf(
+        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
+        (long long)test->n_scored, (long long)test->n_windows, (long long)test->n_ctx, maker.dense);
     snprintf(band, sizeof band, "random: all of %.0f seeds", hl_sheet_fact(random, "seeds"));
     return hl_draw_curves(
         &(hl_curves){ .title  = title,
@@ -555,10 +537,11 @@ static hl_status run(sweep_work *work)
     options.words      = work->words.items;
     options.n_words    = work->words.count;
     options.state_path = work->state_path;
-    options.progress   = show_progress;
-    options.context    = work;
-    hl_status status   = hl_sweep_run(&work->sweep, work->model, work->tokenizer, work->rank_corpus,
-                                      work->test_corpus, &options);
+    options.progress   = hl_progress_show;
+    options.context    = &work->progress;
+    hl_progress_start(&work->progress, stderr, "", work->request->common.quiet);
+    hl_status status = hl_sweep_run(&work->sweep, work->model, work->tokenizer, work->rank_corpus,
+                                    work->test_corpus, &options);
     hl_progress_end(&work->progress);
     return status;
 }

@@ -90,7 +90,7 @@ static int fail(hl_status status, size_t line)
 #define SPECIAL "\033[1;38;5;16;48;5;183m"
 
 /* A piece of the vocabulary, fit to be shown; the caller frees it. */
-static char *shown_piece(const hl_tokenizer *tokenizer, int32_t id)
+static char *shown_piece(const hl_tokenizer *tokenizer, int64_t id)
 {
     size_t      n_bytes = 0;
     const char *piece   = hl_tokenizer_piece(tokenizer, id, &n_bytes);
@@ -177,7 +177,7 @@ static void show_row(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
 
     if (span.begin < span.end)
         snprintf(place, sizeof place, "%zu-%zu", span.begin, span.end);
-    printf("%4zu %7d  %-9s  ", index, encoding->ids[index], place);
+    printf("%4zu %7lld  %-9s  ", index, (long long)encoding->ids[index], place);
     print_padded(piece != NULL ? piece : "", piece_width);
     printf("  %s", source != NULL ? source : "");
     if (type != HL_TOKEN_NORMAL)
@@ -232,7 +232,7 @@ static void print_ids(const hl_encoding *encoding)
 {
     printf("[");
     for (size_t i = 0; i < encoding->n_tokens; i++)
-        printf("%s%d", i > 0 ? ", " : "", encoding->ids[i]);
+        printf("%s%lld", i > 0 ? ", " : "", (long long)encoding->ids[i]);
     printf("]\n");
 }
 
@@ -292,7 +292,7 @@ static bool is_id(const json_t *value)
 }
 
 /* The ids of a JSON array; a complaint if it is something else. */
-static int read_ids(int32_t **out, const json_t *value, size_t line)
+static int read_ids(int64_t **out, const json_t *value, size_t line)
 {
     size_t count = json_array_size(value);
     bool   good  = json_is_array(value);
@@ -306,7 +306,7 @@ static int read_ids(int32_t **out, const json_t *value, size_t line)
     if (*out == NULL)
         return hl_finish("tokenize", HL_NO_MEMORY);
     for (size_t i = 0; i < count; i++)
-        (*out)[i] = (int32_t)json_integer_value(json_array_get(value, i));
+        (*out)[i] = json_integer_value(json_array_get(value, i));
     return HL_EXIT_OK;
 }
 
@@ -314,7 +314,7 @@ static int read_ids(int32_t **out, const json_t *value, size_t line)
 static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
-    HL_HELD(free) int32_t *ids     = NULL;
+    HL_HELD(free) int64_t *ids     = NULL;
     HL_HELD(hl_free) char *text    = NULL;
     size_t                 n_bytes = 0;
 
@@ -341,7 +341,8 @@ static int handle_json(const tokenize_request *request, const hl_tokenizer *toke
 
     if (line > 0)
         snprintf(place, sizeof place, "line %zu", line);
-    HL_CALL("tokenize", hl_json_read(&value, text, n_bytes, place)); /* the message has the place */
+    HL_CALL("tokenize",
+            hl_value_read(&value, text, n_bytes, place)); /* the message has the place */
     return request->decode ? decode_line(request, tokenizer, value, line)
                            : encode_line(request, tokenizer, value, line);
 }

@@ -43,7 +43,7 @@ static int choose_heads(tokens_command *c, const hl_usage *usage)
     if (c->head >= 0 && c->layer < 0)
         return hl_options_refuse(usage, "--head needs --layer");
     if (c->layer >= 0) {
-        c->chosen.items[0] = (hl_head_choice){ c->layer, c->head };
+        c->chosen.items[0] = (hl_head){ c->layer, c->head };
         c->chosen.count    = 1;
     }
     HL_PASS(read_heads(&c->chosen, "heads", c->heads, usage));

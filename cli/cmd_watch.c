@@ -335,7 +335,7 @@ static hl_status tell_command(const watch_request *request, const hl_series *ser
     }
     /* The line is the library's own: read again only to be put into an object. */
     HL_NEED(hl_series_render(&line, series, index));
-    HL_NEED(hl_json_read(&value, line, strlen(line), "the series"));
+    HL_NEED(hl_value_read(&value, line, strlen(line), "the series"));
     return run_command(request,
                        HL_OBJECT(HL_IS("alarms", json_incref(alarms)), HL_IS("point", value)));
 }
@@ -663,13 +663,13 @@ static hl_status measure_text(hl_profile **out, const hl_model *model,
                               const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                               const watch_request *request)
 {
-    hl_progress        progress;
+    hl_progress_bar    progress;
     hl_measure_options options = { .windows   = request->text.windows,
                                    .seed      = request->common.seed,
                                    .nll       = request->nll,
                                    .no_probe  = true,
                                    .n_threads = request->common.n_threads,
-                                   .progress  = hl_progress_measured,
+                                   .progress  = hl_progress_show,
                                    .context   = &progress };
 
     hl_progress_start(&progress, stderr, "measuring", request->common.quiet);

@@ -8,20 +8,14 @@
 
 /* ---------------------------------------------- a profile, measured on the way */
 
-static hl_status show_progress(void *context, const hl_measure_progress *progress)
-{
-    hl_progress_update(context, progress->share, progress->n_tokens);
-    return HL_OK;
-}
-
 /* hl_measure with a progress bar; options without progress. */
 static hl_status measure_with_bar(hl_profile **out, const hl_model *model,
                                   const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                                   hl_measure_options options, bool quiet)
 {
-    hl_progress progress;
+    hl_progress_bar progress;
 
-    options.progress = show_progress;
+    options.progress = hl_progress_show;
     options.context  = &progress;
     hl_progress_start(&progress, stderr, "measuring", quiet);
     hl_status status = hl_measure(out, model, tokenizer, corpus, &options);
@@ -99,28 +93,6 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
 
 /* --------------------------------------------------------- what a ranker needs */
 
-/* A bar a stage. */
-typedef struct stage_bar {
-    hl_progress bar;
-    const char *stage; /* NULL: none yet */
-    bool        quiet;
-} stage_bar;
-
-static hl_status show_stage(void *context, const hl_sweep_progress *progress)
-{
-    stage_bar *shown = context;
-
-    if (shown->stage == NULL || strcmp(shown->stage, progress->stage) != 0) {
-        if (shown->stage != NULL)
-            hl_progress_end(&shown->bar);
-        shown->stage = progress->stage;
-        hl_progress_start(&shown->bar, stderr, progress->stage, shown->quiet);
-        return HL_OK;
-    }
-    hl_progress_update(&shown->bar, progress->share, progress->n_tokens);
-    return HL_OK;
-}
-
 hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
                                  const hl_evidence_request *request)
 {
@@ -128,25 +100,25 @@ hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
     const char         *path      = request->tokenizer_path;
     hl_tokenizer       *tokenizer = NULL;
     hl_corpus          *corpus    = NULL;
-    stage_bar           shown     = { .quiet = request->quiet };
-    hl_evidence_options options   = { .windows   = request->windows,
-                                      .n_threads = request->n_threads,
-                                      .progress  = show_stage,
-                                      .context   = &shown };
-    unsigned            missing   = hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS;
+    hl_progress_bar     bar;
+    hl_evidence_options options = { .windows   = request->windows,
+                                    .n_threads = request->n_threads,
+                                    .progress  = hl_progress_show,
+                                    .context   = &bar };
+    unsigned            missing = hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS;
 
     if (evidence->profile != NULL)
         missing &= ~(unsigned)HL_NEEDS_PROFILE;
     if (missing == 0)
         return HL_OK;
+    hl_progress_start(&bar, stderr, "", request->quiet);
     hl_status status = hl_tokenizer_open(
         &tokenizer, path != NULL ? path : hl_model_get_info(model)->tokenizer_path);
     if (status == HL_OK)
         status = hl_corpus_open(&corpus, model, tokenizer, &text);
     if (status == HL_OK)
         status = hl_evidence_take(evidence, request->ranker, model, tokenizer, corpus, &options);
-    if (shown.stage != NULL)
-        hl_progress_end(&shown.bar);
+    hl_progress_end(&bar);
     hl_corpus_close(corpus);
     hl_tokenizer_close(tokenizer);
     return status;

@@ -17,6 +17,7 @@
 
 #include "command.h"
 #include "held.h"
+#include "values.h"
 
 enum { STEP = 65536, STREAM_BYTES = 1 << 28 };
 
@@ -168,7 +169,7 @@ static int add_line(hl_input_documents *out, const char *path, int number, const
     json_t *object = NULL;
 
     snprintf(place, sizeof place, "%.500s:%d", path, number);
-    hl_status status = hl_json_read(&object, line, n_bytes, place);
+    hl_status status = hl_value_read(&object, line, n_bytes, place);
     json_t   *text   = json_object_get(object, "text");
     if (status != HL_OK || !json_is_string(text)) {
         hl_complain(out->command, "%s%s", status == HL_OK ? place : "",

@@ -127,17 +127,18 @@ static int terminal_width(FILE *stream)
     return size.ws_col > 1 ? size.ws_col - 1 : 1;
 }
 
-void hl_progress_start(hl_progress *progress, FILE *stream, const char *what, bool quiet)
+void hl_progress_start(hl_progress_bar *progress, FILE *stream, const char *what, bool quiet)
 {
     const char *terminal = getenv("TERM");
     bool        watched =
         !quiet && isatty(fileno(stream)) && terminal != NULL && strcmp(terminal, "dumb") != 0;
 
-    *progress =
-        (hl_progress){ .stream = watched ? stream : NULL, .what = what, .began = hl_clock_now() };
+    *progress = (hl_progress_bar){ .stream = watched ? stream : NULL,
+                                   .what   = what,
+                                   .began  = hl_clock_now() };
 }
 
-static hl_progress_view look(const hl_progress *progress, double share, int64_t n_tokens,
+static hl_progress_view look(const hl_progress_bar *progress, double share, int64_t n_tokens,
                              double now)
 {
     double           passed = now - progress->began;
@@ -152,7 +153,7 @@ static hl_progress_view look(const hl_progress *progress, double share, int64_t 
     return view;
 }
 
-void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens)
+void hl_progress_update(hl_progress_bar *progress, double share, int64_t n_tokens)
 {
     char line[512];
 
@@ -174,13 +175,21 @@ void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens)
     progress->is_shown = true;
 }
 
-hl_status hl_progress_measured(void *progress, const hl_measure_progress *seen)
+hl_status hl_progress_show(void *context, const hl_progress *progress)
 {
-    hl_progress_update(progress, seen->share, seen->n_tokens);
+    hl_progress_bar *bar = context;
+
+    if (progress->stage != NULL && strcmp(progress->stage, bar->what) != 0) {
+        hl_progress_end(bar);
+        *bar = (hl_progress_bar){ .stream = bar->stream,
+                                  .what   = progress->stage,
+                                  .began  = hl_clock_now() };
+    }
+    hl_progress_update(bar, progress->share, progress->n_tokens);
     return hl_stop_asked() ? HL_CANCELLED : HL_OK;
 }
 
-void hl_progress_end(hl_progress *progress)
+void hl_progress_end(hl_progress_bar *progress)
 {
     if (progress->stream == NULL || !progress->is_shown)
         return;

@@ -1,9 +1,11 @@
 /* progress.h - how far long work has come, for whoever is watching.
  *
- *     hl_progress progress;
+ *     hl_progress_bar progress;
  *     hl_progress_start(&progress, stderr, "measuring", common.quiet);
- *     ... hl_progress_update(&progress, share_done, n_tokens) ...   as often as one likes
- *     hl_progress_end(&progress);                                   and before any other output
+ *     options.progress = hl_progress_show;
+ *     options.context  = &progress;
+ *     ... the call that takes long ...
+ *     hl_progress_end(&progress);             before any other output
  *
  * One line that is written over itself some ten times a second:
  *
@@ -20,7 +22,7 @@
 
 #include "headlight.h"
 
-typedef struct hl_progress {
+typedef struct hl_progress_bar {
     FILE       *stream; /* NULL: nobody watches */
     const char *what;   /* borrowed */
     double      began;  /* seconds on a clock of its own, as the next */
@@ -29,16 +31,16 @@ typedef struct hl_progress {
     int64_t     first_tokens;
     bool        has_first;
     bool        is_shown;
-} hl_progress;
+} hl_progress_bar;
 
-void hl_progress_start(hl_progress *progress, FILE *stream, const char *what, bool quiet);
+void hl_progress_start(hl_progress_bar *progress, FILE *stream, const char *what, bool quiet);
 /* share: 0 to 1.  n_tokens: so far. */
-void hl_progress_update(hl_progress *progress, double share, int64_t n_tokens);
+void hl_progress_update(hl_progress_bar *progress, double share, int64_t n_tokens);
+/* What the library reports, shown by a bar, its context; each stage has a bar of its own.
+ * HL_CANCELLED once somebody asked the program to stop (hl_stop_asked). */
+hl_status hl_progress_show(void *context, const hl_progress *progress);
 /* Removes the line.  An update brings it back. */
-void hl_progress_end(hl_progress *progress);
-
-/* For hl_measure_options, with a hl_progress as context: HL_CANCELLED after Ctrl-C. */
-hl_status hl_progress_measured(void *progress, const hl_measure_progress *seen);
+void hl_progress_end(hl_progress_bar *progress);
 
 /* What the line says. */
 typedef struct hl_progress_view {

@@ -55,9 +55,9 @@ int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const 
             continue;
         return hl_give_up(
             HL_EXIT_INPUT, command,
-            "%s: the tokenizer gives id %d, and the model has %lld tokens: it is another "
+            "%s: the tokenizer gives id %lld, and the model has %lld tokens: it is another "
             "model's",
-            tokenizer != NULL ? tokenizer : info->tokenizer_path, encoding->ids[i],
+            tokenizer != NULL ? tokenizer : info->tokenizer_path, (long long)encoding->ids[i],
             (long long)info->d_vocab);
     }
     return HL_EXIT_OK;

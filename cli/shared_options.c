@@ -48,9 +48,9 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     if (arguments->part != NULL && !parse_part(windows, arguments->part))
         return hl_options_refuse(usage, "--part: '%s' is not I/N with I from 1 to N",
                                  arguments->part);
-    if (windows->context > 0 && windows->stride > windows->context)
+    if (windows->n_ctx > 0 && windows->stride > windows->n_ctx)
         return hl_options_refuse(usage, "--stride: %lld is more than --context, %lld",
-                                 (long long)windows->stride, (long long)windows->context);
+                                 (long long)windows->stride, (long long)windows->n_ctx);
     return HL_EXIT_OK;
 }
 
@@ -172,12 +172,11 @@ bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad)
 {
     *out = (hl_head_choices){ 0 };
     for (*bad = text;; (*bad)++) {
-        size_t  length = strcspn(*bad, ",");
-        hl_head head;
+        size_t length = strcspn(*bad, ",");
 
-        if (out->count == HL_MOST_HEADS || !hl_head_read(&head, *bad, length))
+        if (out->count == HL_MOST_HEADS || !hl_head_read(&out->items[out->count], *bad, length))
             return false;
-        out->items[out->count++] = (hl_head_choice){ head.layer, head.head };
+        out->count++;
         *bad += length;
         if (**bad == '\0')
             return true;

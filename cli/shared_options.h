@@ -27,13 +27,13 @@
 
 /* For those that have one text among other things to do; `where` says which option gives it. */
 #define HL_WINDOW_OPTIONS(where, most, windows)                                                    \
-    HL_INT("context", 'c', &(windows)->context, "N", where ": tokens of a window", 1, INT64_MAX),  \
+    HL_INT("context", 'c', &(windows)->n_ctx, "N", where ": tokens of a window", 1, INT64_MAX),  \
     HL_INT("max-tokens", 0, &(windows)->max_tokens, "N",                                           \
            where ": stop after N tokens (" most ")", 1, INT64_MAX),                                \
     HL_SPECIAL_OPTION(&(windows)->around)
 
 #define HL_CORPUS_OPTIONS(a)                                                                       \
-    HL_INT("context", 'c', &(a)->windows.context, "N", "tokens of a window", 1, 1 << 24),          \
+    HL_INT("context", 'c', &(a)->windows.n_ctx, "N", "tokens of a window", 1, 1 << 24),          \
     HL_INT("stride", 0, &(a)->windows.stride, "N",                                                 \
            "from one window to the next (the context)", 1, 1 << 24),                               \
     HL_INT("batch", 'b', &(a)->windows.n_batch, "N",                                               \
@@ -155,8 +155,8 @@ hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments);
 enum { HL_MOST_HEADS = 256 };
 
 typedef struct hl_head_choices {
-    hl_head_choice items[HL_MOST_HEADS];
-    int64_t        count;
+    hl_head items[HL_MOST_HEADS];
+    int64_t count;
 } hl_head_choices;
 
 /* "L3H1,L5" (all heads of layer 5); false if it is not that, and then *bad is where. */

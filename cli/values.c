@@ -151,7 +151,7 @@ hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
     json_t                *value = NULL;
 
     HL_NEED(hl_sheet_render(&text, table, HL_SHEET_JSON));
-    HL_NEED(hl_json_read(&value, text, strlen(text), hl_sheet_name(table)));
+    HL_NEED(hl_value_read(&value, text, strlen(text), hl_sheet_name(table)));
     json_object_set_new(root, hl_sheet_name(table), value); /* command.h remembers */
     return HL_OK;
 }
@@ -247,6 +247,71 @@ json_t *hl_value_number(double value)
 json_t *hl_value_name(const char *name)
 {
     return hl_value_text(name, strlen(name));
+}
+
+typedef struct value_builder {
+    json_t *whole;
+    json_t *open[HL_JSON_MOST_LEVELS]; /* (n_open) the arrays and objects that have not ended */
+    size_t  n_open;
+} value_builder;
+
+static json_t *value_of(const hl_json_event *event)
+{
+    switch (event->type) {
+    case HL_JSON_OBJECT:
+        return json_object();
+    case HL_JSON_ARRAY:
+        return json_array();
+    case HL_JSON_TEXT:
+        return json_stringn_nocheck(event->text, event->n_bytes);
+    case HL_JSON_INT:
+        return json_integer(event->integer);
+    case HL_JSON_REAL:
+        return json_real(event->real);
+    case HL_JSON_BOOL:
+        return json_boolean(event->integer != 0);
+    case HL_JSON_NULL:
+    case HL_JSON_END:
+        break;
+    }
+    return json_null();
+}
+
+static hl_status add_value(void *context, const hl_json_event *event)
+{
+    value_builder *b     = context;
+    json_t        *value = event->type != HL_JSON_END ? value_of(event) : NULL;
+    json_t        *into  = b->n_open > 0 ? b->open[b->n_open - 1] : NULL;
+    int            bad   = value == NULL;
+
+    if (event->type == HL_JSON_END) {
+        b->n_open--;
+        return HL_OK;
+    }
+    if (into == NULL)
+        b->whole = value;
+    else if (event->key != NULL)
+        bad = json_object_set_new_nocheck(into, event->key, value);
+    else
+        bad = json_array_append_new(into, value);
+    if (bad)
+        return HL_NO_MEMORY;
+    if (event->type == HL_JSON_OBJECT || event->type == HL_JSON_ARRAY)
+        b->open[b->n_open++] = value;
+    return HL_OK;
+}
+
+hl_status hl_value_read(json_t **out, const char *text, size_t n_bytes, const char *where)
+{
+    value_builder b      = { 0 };
+    hl_status     status = hl_json_walk(text, n_bytes, where, add_value, &b);
+
+    if (status != HL_OK) {
+        json_decref(b.whole);
+        b.whole = NULL;
+    }
+    *out = b.whole;
+    return status;
 }
 
 json_t *hl_value_text(const char *bytes, size_t n_bytes)

@@ -66,6 +66,10 @@ const char *hl_grouped(int64_t number);
 /* By the name of its column; NaN where there is no such column or no number. */
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 
+/* JSON that anybody may have written (hl_json_walk), as a value that the caller releases; NULL on
+ * failure. */
+hl_status hl_value_read(json_t **out, const char *text, size_t n_bytes, const char *where);
+
 /* An object:
  *
  *     HL_OBJECT(HL_IS("scored", nll->n_scored), HL_IS("mean", nll->mean))

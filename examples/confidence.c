@@ -6,33 +6,15 @@
  * vocabulary), and how widely its heads looked (mean entropy of attention). */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <headlight.h>
 
-/* The prompt's ids, as the generator takes them; released with free. */
-static int64_t *encode(const hl_tokenizer *tokenizer, const char *text, int64_t *n_tokens)
-{
-    hl_encoding *encoding = NULL;
-    int64_t     *ids      = NULL;
-
-    if (hl_tokenizer_encode(&encoding, tokenizer, text, strlen(text), NULL) != HL_OK)
-        return NULL;
-    *n_tokens = (int64_t)encoding->n_tokens;
-    ids       = malloc((encoding->n_tokens + 1) * sizeof *ids);
-    for (size_t i = 0; ids != NULL && i < encoding->n_tokens; i++)
-        ids[i] = encoding->ids[i];
-    hl_encoding_free(encoding);
-    return ids;
-}
-
 static hl_status show_token(const hl_tokenizer *tokenizer, const hl_generated *token)
 {
-    int32_t   id      = (int32_t)token->id;
     char     *text    = NULL;
     size_t    n_bytes = 0;
-    hl_status status  = hl_tokenizer_decode(&text, &n_bytes, tokenizer, &id, 1, NULL);
+    hl_status status  = hl_tokenizer_decode(&text, &n_bytes, tokenizer, &token->id, 1, NULL);
 
     if (status == HL_OK)
         printf("%5.1f%%  %.2f nats  attention %.2f nats  |%.*s|\n", 100.0 * exp(token->logprob),
@@ -46,21 +28,20 @@ static hl_status write_text(hl_session *session, const hl_tokenizer *tokenizer, 
     hl_generate_options options   = { .max_tokens = 12 };
     hl_generator       *generator = NULL;
     hl_generated        token     = { 0 };
-    int64_t             n_tokens  = 0;
-    int64_t            *ids       = encode(tokenizer, prompt, &n_tokens);
-    hl_status           status    = ids == NULL ? HL_BAD_INPUT : HL_OK;
+    hl_encoding        *encoding  = NULL;
+    hl_status status = hl_tokenizer_encode(&encoding, tokenizer, prompt, strlen(prompt), NULL);
 
     if (status == HL_OK)
         status = hl_generator_open(&generator, session, &options);
     if (status == HL_OK)
-        status = hl_generator_prompt(generator, ids, n_tokens);
+        status = hl_generator_prompt(generator, encoding->ids, (int64_t)encoding->n_tokens);
     while (status == HL_OK && token.stop == HL_STOP_NONE) {
         status = hl_generator_next(&token, generator);
         if (status == HL_OK && token.stop != HL_STOP_END)
             status = show_token(tokenizer, &token);
     }
     hl_generator_close(generator);
-    free(ids);
+    hl_encoding_free(encoding);
     return status;
 }
 

@@ -26,7 +26,7 @@ static hl_status measure(hl_profile **out, const char *path, const char *text)
     hl_tokenizer      *tokenizer = NULL;
     hl_corpus         *corpus    = NULL;
     hl_corpus_options  input     = { .inputs = &text, .n_inputs = 1 };
-    hl_measure_options options   = { .windows = { .context = 256, .max_tokens = 2048 } };
+    hl_measure_options options   = { .windows = { .n_ctx = 256, .max_tokens = 2048 } };
     hl_status          status    = hl_model_open(&model, path);
 
     if (status == HL_OK)

@@ -32,7 +32,7 @@ static int64_t count_tokens(const hl_corpus *corpus)
 
 static int64_t count_rows(const hl_corpus *corpus)
 {
-    hl_window_options options = { .context = CONTEXT, .stride = 11, .n_batch = 2 };
+    hl_window_options options = { .n_ctx = CONTEXT, .stride = 11, .n_batch = 2 };
     hl_windows       *windows = NULL;
     hl_batch          batch;
     int64_t           count = 0;

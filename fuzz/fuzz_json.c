@@ -44,6 +44,16 @@ static void read_lines(const char *bytes, size_t n_bytes)
     (void)refused(line);
 }
 
+static hl_status follow(void *context, const hl_json_event *event)
+{
+    int *depth = context;
+
+    *depth += event->type == HL_JSON_END ? -1 : event->type >= HL_JSON_ARRAY;
+    PROMISE(*depth >= 0 && *depth <= HL_JSON_MOST_LEVELS);
+    PROMISE(event->type != HL_JSON_TEXT || event->text[event->n_bytes] == '\0');
+    return HL_OK;
+}
+
 /* Built anew of its parts, and without one: then it is nothing. */
 static void rebuild(json_t *value)
 {
@@ -68,11 +78,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     read_lines((const char *)bytes, n_bytes);
     if (hl_json_parse(&value, (const char *)bytes, n_bytes, "fuzz") != HL_OK)
         return refused(value);
+    int depth = 0;
+    PROMISE(hl_json_walk((const char *)bytes, n_bytes, "fuzz", follow, &depth) == HL_OK);
+    PROMISE(depth == 0);
     read_keys(value);
     rebuild(value);
     char *text = hl_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
     PROMISE(text != NULL);
-    PROMISE(hl_json_read(&again, text, strlen(text), "fuzz") == HL_OK);
+    PROMISE(hl_json_parse(&again, text, strlen(text), "fuzz") == HL_OK);
     PROMISE(json_equal(value, again));
     hl_free(text);
     json_decref(value);

@@ -10,7 +10,7 @@ static hl_model   *model; /* made once, all of them */
 static hl_corpus  *corpus;
 static hl_profile *begun;
 
-static hl_status stop(void *context, const hl_measure_progress *progress)
+static hl_status stop(void *context, const hl_progress *progress)
 {
     (void)context;
     (void)progress;
@@ -19,7 +19,7 @@ static hl_status stop(void *context, const hl_measure_progress *progress)
 
 static hl_measure_options options_of(const char *state_path)
 {
-    return (hl_measure_options){ .windows    = { .context = 4, .n_batch = 1 },
+    return (hl_measure_options){ .windows    = { .n_ctx = 4, .n_batch = 1 },
                                  .state_path = state_path,
                                  .no_probe   = true,
                                  .n_threads  = 1 };

@@ -23,6 +23,7 @@
  *     and "not wanted": what is not wanted is not computed.
  *   - Shapes are written outermost first: (n_batch, n_heads, n_queries, d_head).
  *   - Logarithms are natural; entropies are in nats.
+ *   - Token ids are int64_t, as counts and indices are, and as NumPy and PyTorch have them; -1 is none.
  */
 #ifndef HEADLIGHT_H
 #define HEADLIGHT_H

@@ -147,7 +147,7 @@ static hl_profile *measure(const hl_adjustment *adjustment)
 {
     const char        *inputs[]  = { "models/text/alice.txt" };
     hl_corpus_options  text      = { .inputs = inputs, .n_inputs = 1 };
-    hl_measure_options options   = { .windows   = { .context = 64, .max_tokens = 128 },
+    hl_measure_options options   = { .windows   = { .n_ctx = 64, .max_tokens = 128 },
                                      .no_probe  = true,
                                      .n_threads = 1 };
     hl_model          *model     = open_model("models/demo");

@@ -77,8 +77,8 @@ static void counts_and_times(void **state)
 static void nothing_goes_to_a_file(void **state)
 {
     (void)state;
-    hl_progress progress;
-    FILE       *file = tmpfile();
+    hl_progress_bar progress;
+    FILE           *file = tmpfile();
 
     assert_non_null(file);
     hl_progress_start(&progress, file, "measuring", false);
@@ -106,10 +106,10 @@ static void read_all(char *out, size_t n_bytes, int master)
 static void a_terminal_gets_a_line_and_loses_it(void **state)
 {
     (void)state;
-    struct winsize size   = { .ws_row = 24, .ws_col = 60 };
-    int            master = posix_openpt(O_RDWR | O_NOCTTY);
-    char           seen[4096];
-    hl_progress    progress;
+    struct winsize  size   = { .ws_row = 24, .ws_col = 60 };
+    int             master = posix_openpt(O_RDWR | O_NOCTTY);
+    char            seen[4096];
+    hl_progress_bar progress;
 
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0)
         skip();

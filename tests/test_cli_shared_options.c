@@ -45,7 +45,7 @@ static void everything_arrives(void **state)
                      HL_EXIT_OK);
     const hl_window_options *windows = &p.text.windows;
     const hl_corpus_options *corpus  = &p.text.corpus;
-    assert_int_equal(windows->context, 512);
+    assert_int_equal(windows->n_ctx, 512);
     assert_int_equal(windows->stride, 256);
     assert_int_equal(windows->n_batch, 4);
     assert_int_equal(windows->max_tokens, 1000);
@@ -69,7 +69,7 @@ static void nothing_is_the_default(void **state)
     parsed p;
 
     assert_int_equal(parse(&p, "-"), HL_EXIT_OK);
-    assert_int_equal(p.text.windows.context, 0);
+    assert_int_equal(p.text.windows.n_ctx, 0);
     assert_int_equal(p.text.windows.n_parts, 0);
     assert_int_equal(p.text.corpus.format, HL_TEXT_AUTO);
     assert_string_equal(p.text.corpus.inputs[0], "-");

@@ -256,7 +256,7 @@ static void chats_go_through_the_template(void **state)
     hl_corpus *corpus = open_with((hl_corpus_options){ .field = "messages" }, here("a.jsonl"));
     hl_token_reader *reader = NULL;
     hl_token_piece   piece;
-    int32_t          end    = hl_tokenizer_id(tokenizer, "<|im_end|>", 10);
+    int64_t          end    = hl_tokenizer_id(tokenizer, "<|im_end|>", 10);
     int              n_ends = 0;
 
     assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
@@ -346,7 +346,7 @@ static hl_corpus *open_ids(const char *path)
     return corpus;
 }
 
-static void assert_ids_of(const hl_corpus *corpus, int64_t document, size_t n, const int32_t *ids)
+static void assert_ids_of(const hl_corpus *corpus, int64_t document, size_t n, const int64_t *ids)
 {
     hl_token_reader *reader = NULL;
     hl_token_piece   piece;
@@ -365,8 +365,8 @@ static void ids_in_lines(void **state)
     put("ids", "[5, 6]\n[]\n[7,8,9]\n");
     hl_corpus *corpus = open_ids(here("ids"));
     assert_names(corpus, "ids:1 ids:3");
-    assert_ids_of(corpus, 0, 2, (int32_t[]){ 5, 6 });
-    assert_ids_of(corpus, 1, 3, (int32_t[]){ 7, 8, 9 });
+    assert_ids_of(corpus, 0, 2, (int64_t[]){ 5, 6 });
+    assert_ids_of(corpus, 1, 3, (int64_t[]){ 7, 8, 9 });
     hl_corpus_close(corpus);
     put("ids", "[5]\n[1, 9999]\n");
     refuse_ids(here("ids"), HL_BAD_INPUT, "ids:2: token 1 is 9999, wanted 0 to 1023");
@@ -391,11 +391,11 @@ static void ids_in_tables(void **state)
     write_npy(here("a.npy"), "<i8", "(2, 3)", wide, sizeof wide);
     hl_corpus *corpus = open_ids(here("a.npy"));
     assert_names(corpus, "a.npy:1 a.npy:2");
-    assert_ids_of(corpus, 1, 3, (int32_t[]){ 4, 5, 6 });
+    assert_ids_of(corpus, 1, 3, (int64_t[]){ 4, 5, 6 });
     hl_corpus_close(corpus);
     write_npy(here("a.npy"), "<u2", "(2,)", narrow, sizeof narrow);
     corpus = open_ids(here("a.npy"));
-    assert_ids_of(corpus, 0, 2, (int32_t[]){ 300, 7 });
+    assert_ids_of(corpus, 0, 2, (int64_t[]){ 300, 7 });
     hl_corpus_close(corpus);
     write_npy(here("a.npy"), "|i1", "(1,)", &negative, 1);
     refuse_ids(here("a.npy"), HL_BAD_INPUT, "a.npy:1: token 0 is -2, wanted 0 to 1023");

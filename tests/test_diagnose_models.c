@@ -157,7 +157,7 @@ static hl_profile *measure(const char *folder)
 {
     const char        *inputs[]  = { "models/text/alice.txt" };
     hl_corpus_options  text      = { .inputs = inputs, .n_inputs = 1 };
-    hl_measure_options options   = { .windows   = { .context = CONTEXT, .max_tokens = 12 * CONTEXT },
+    hl_measure_options options   = { .windows   = { .n_ctx = CONTEXT, .max_tokens = 12 * CONTEXT },
                                      .no_probe  = true,
                                      .n_threads = 1 };
     hl_model          *model     = open_model(folder);

@@ -113,7 +113,7 @@ static hl_evaluation *evaluate(const hl_model *model, const hl_corpus *corpus, c
     hl_evaluation *found = NULL;
     assert_ok(
         hl_evaluate(&found, model, corpus, gates, n,
-                    &(hl_evaluate_options){ .windows = { .context = CONTEXT, .n_batch = n_batch },
+                    &(hl_evaluate_options){ .windows = { .n_ctx = CONTEXT, .n_batch = n_batch },
                                             .memory_bytes = memory }));
     return found;
 }
@@ -143,6 +143,42 @@ static void all_subsets_are_as_alone(void **state)
         hl_evaluation_free(found);
     }
     close_subsets(&t);
+}
+
+/* Without options a text is one window of up to HL_DEFAULT_CTX tokens for both, here of a model that
+ * does not say how many it sees. */
+static void defaults_are_those_of_perplexity(void **state)
+{
+    enum { N_LONG = 1500 };
+    const char    *folder     = new_folder();
+    hl_model      *model      = open_model(LLAMA);
+    hl_corpus     *corpus     = open_documents(model, folder, (int64_t[]){ N_LONG }, 1);
+    hl_evaluation *found      = NULL;
+    hl_perplexity *perplexity = NULL;
+    hl_scored_text text       = { .n_tokens = N_LONG };
+    static int64_t tokens[N_LONG];
+    float          gates[64];
+    hl_nll         wanted;
+    (void)state;
+
+    ((hl_config *)model->config)->n_ctx = 0;
+    for (int64_t i = 0; i < N_LONG; i++)
+        tokens[i] = token_at(0, i);
+    for (size_t i = 0; i < sizeof gates / sizeof *gates; i++)
+        gates[i] = 1.0f;
+    text.tokens = tokens;
+    assert_ok(hl_evaluate(&found, model, corpus, gates, 1, NULL));
+    assert_ok(hl_perplexity_open(&perplexity, model, NULL));
+    assert_ok(hl_perplexity_add(&wanted, perplexity, &text));
+    assert_int_equal(found->n_ctx, HL_DEFAULT_CTX);
+    assert_int_equal(hl_perplexity_n_ctx(perplexity, NULL), HL_DEFAULT_CTX);
+    assert_int_equal(found->n_scored, N_LONG - 1);
+    assert_true(hl_evaluation_total(found, 0).nll == wanted.sum);
+    hl_perplexity_close(perplexity);
+    hl_evaluation_free(found);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
 }
 
 /* Layer 0 has 8 settings of its own, each run once; layer 1 has 8 for each of these. */
@@ -291,7 +327,7 @@ static void ablation_is_one_head_at_a_time(void **state)
     (void)state;
 
     assert_ok(hl_ablate(rises, model, corpus,
-                        &(hl_evaluate_options){ .windows = { .context = CONTEXT, .n_batch = 1 } }));
+                        &(hl_evaluate_options){ .windows = { .n_ctx = CONTEXT, .n_batch = 1 } }));
     for (int64_t head = 0; head < n; head++) {
         for (int64_t i = 0; i < n; i++)
             gates[i] = i == head ? 0.0f : 1.0f;
@@ -312,7 +348,7 @@ static void work_goes_on_from_a_batch(void **state)
     hl_corpus          *corpus  = open_corpus(model, folder);
     int64_t             n       = 0;
     float              *gates   = all_subsets(model, &n);
-    hl_evaluate_options options = { .windows = { .context = CONTEXT, .n_batch = 2 } };
+    hl_evaluate_options options = { .windows = { .n_ctx = CONTEXT, .n_batch = 2 } };
     hl_evaluator       *e       = NULL;
     (void)state;
 
@@ -356,10 +392,10 @@ static void what_cannot_be_is_refused(void **state)
                  hl_evaluate(&found, model, corpus, gates, -1, NULL));
     assert_fails(HL_BAD_ARGUMENT, "wanted 2 or more",
                  hl_evaluate(&found, model, corpus, NULL, 0,
-                             &(hl_evaluate_options){ .windows = { .context = 1 } }));
+                             &(hl_evaluate_options){ .windows = { .n_ctx = 1 } }));
     assert_fails(HL_BAD_ARGUMENT, "cannot overlap",
                  hl_evaluate(&found, model, corpus, NULL, 0,
-                             &(hl_evaluate_options){ .windows = { .context = 8, .stride = 4 } }));
+                             &(hl_evaluate_options){ .windows = { .n_ctx = 8, .stride = 4 } }));
     assert_fails(HL_LIMIT, "more than the 0 MiB allowed",
                  hl_evaluate(&found, model, corpus, NULL, 0,
                              &(hl_evaluate_options){ .memory_bytes = 1000 }));
@@ -427,7 +463,7 @@ static void a_device_takes_what_fits(void **state)
     const char         *folder   = new_folder();
     hl_model           *model    = open_model(LLAMA);
     hl_corpus          *corpus   = open_documents(model, folder, &n_tokens, 1);
-    hl_evaluate_options options  = { .windows = { .context = CONTEXT } };
+    hl_evaluate_options options  = { .windows = { .n_ctx = CONTEXT } };
     hl_evaluation      *fewer    = NULL;
     (void)state;
 
@@ -463,7 +499,7 @@ static void one_window_may_not_fit(void **state)
     const char         *folder           = new_folder();
     hl_model           *model            = open_model(LLAMA);
     hl_corpus          *corpus           = open_documents(model, folder, &n_tokens, 1);
-    hl_evaluate_options options          = { .windows = { .context = LENGTH } };
+    hl_evaluate_options options          = { .windows = { .n_ctx = LENGTH } };
     hl_evaluation      *all              = NULL;
     int                 seen[N_HALVINGS] = { 0 }, n_refused = 0;
     (void)state;
@@ -505,6 +541,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_subsets_are_as_alone),
+        cmocka_unit_test(defaults_are_those_of_perplexity),
         cmocka_unit_test(no_layer_is_run_twice),
         cmocka_unit_test(little_memory_changes_nothing_but_time),
         cmocka_unit_test(distances_are_their_definition),

@@ -271,7 +271,7 @@ static void tell(story *out, const char *path)
         const char *text;
         size_t      n_bytes;
         assert_ok(hl_generator_next(&token, generator));
-        assert_ok(hl_decode_stream_push(&text, &n_bytes, stream, (int32_t)token.id));
+        assert_ok(hl_decode_stream_push(&text, &n_bytes, stream, token.id));
         memcpy(out->text + used, text, n_bytes);
         used += n_bytes;
         assert_true(used < sizeof out->text - 64);

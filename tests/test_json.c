@@ -49,23 +49,61 @@ static void bad_text_is_refused_with_its_place(void **state)
     refuse_text("[\"\\ud800\"]", "line 1");
 }
 
-/* What programs read: strings of any length, but not keys. */
-static void programs_may_have_nul(void **state)
+/* Lines may be read so: strings of any length, but not keys. */
+static void lines_may_have_nul(void **state)
 {
-    static const char text[] = "[\"a\\u0000b\"]", key[] = "{\"a\\u0000b\": 1}";
-    static const char member[] = "{\"s\": \"a\\u0000b\"}";
-    const char       *s        = NULL;
-    json_t           *value    = NULL;
+    static const char text[] = "{\"s\": \"a\\u0000b\"}\n{\"a\\u0000b\": 1}";
+    hl_json_lines     lines  = { .at = text, .end = text + strlen(text), .where = "test" };
+    const char       *s      = NULL;
+    json_t           *value  = NULL;
     (void)state;
 
-    assert_ok(hl_json_read(&value, text, strlen(text), "test"));
-    assert_int_equal(json_string_length(json_array_get(value, 0)), 3);
-    json_decref(value);
-    assert_fails(HL_BAD_INPUT, "test: JSON line 1", hl_json_read(&value, key, strlen(key), "test"));
-    assert_null(value);
-    assert_ok(hl_json_read(&value, member, strlen(member), "test"));
+    lines.with_nul = true;
+    assert_ok(hl_json_lines_next(&value, &lines));
+    assert_int_equal(json_string_length(json_object_get(value, "s")), 3);
     assert_fails(HL_BAD_INPUT, "test: 's' has NUL", hl_json_get_string(&s, value, "s", "test"));
     json_decref(value);
+    assert_fails(HL_BAD_INPUT, "test, line 2: JSON line 1", hl_json_lines_next(&value, &lines));
+    assert_null(value);
+}
+
+typedef struct event_log {
+    char   text[256];
+    size_t n;
+    size_t most; /* events, then it is enough */
+} event_log;
+
+static hl_status note(void *context, const hl_json_event *event)
+{
+    static const char kinds[] = "nbirt[{.";
+    event_log        *seen    = context;
+
+    seen->n += (size_t)snprintf(seen->text + seen->n, sizeof seen->text - seen->n, "%s%c",
+                                event->key != NULL ? event->key : "", kinds[event->type]);
+    if (event->type == HL_JSON_INT || event->type == HL_JSON_BOOL)
+        seen->n += (size_t)snprintf(seen->text + seen->n, sizeof seen->text - seen->n, "%d",
+                                    (int)event->integer);
+    if (event->type == HL_JSON_REAL)
+        assert_true(event->real == 2.5);
+    if (event->type == HL_JSON_TEXT)
+        assert_memory_equal(event->text, "a\0b", event->n_bytes + 1);
+    return seen->most-- > 0 ? HL_OK : HL_CANCELLED;
+}
+
+/* What programs read: values in their order, of what has been found good as a whole. */
+static void events_come_in_order(void **state)
+{
+    static const char text[] =
+        "{\"x\": [1, 2.5, \"a\\u0000b\"], \"y\": {}, \"b\": true, \"f\": false, \"n\": null}";
+    event_log seen = { .most = 100 }, few = { .most = 2 }, none = { .most = 100 };
+    (void)state;
+
+    assert_ok(hl_json_walk(text, strlen(text), "test", note, &seen));
+    assert_string_equal(seen.text, "{x[i1rt.y{.bb1fb0nn.");
+    assert_int_equal(hl_json_walk(text, strlen(text), "test", note, &few), HL_CANCELLED);
+    assert_string_equal(few.text, "{x[i1");
+    assert_fails(HL_BAD_INPUT, "test: JSON line 1", hl_json_walk(text, 20, "test", note, &none));
+    assert_int_equal(none.n, 0);
 }
 
 /* `depth` brackets, opened and closed. */
@@ -233,7 +271,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_value_is_accepted),
         cmocka_unit_test(bad_text_is_refused_with_its_place),
-        cmocka_unit_test(programs_may_have_nul),
+        cmocka_unit_test(lines_may_have_nul),
+        cmocka_unit_test(events_come_in_order),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(brackets_in_strings_do_not_nest),
         cmocka_unit_test(getters_read_what_is_there),

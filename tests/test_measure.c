@@ -64,7 +64,7 @@ static void compare_family(const char *folder)
     assert_ok(hl_safetensors_open(&file, in_folder(folder, "expected.safetensors")));
     int64_t     S = hl_safetensors_find(file, "tokens")->shape[1];
     hl_profile *profile =
-        measure(&w, &(hl_measure_options){ .windows = { .context = S }, .n_threads = 1 });
+        measure(&w, &(hl_measure_options){ .windows = { .n_ctx = S }, .n_threads = 1 });
     worst = fmax(worst, compare(profile, file, "entropy", HL_Q_ENTROPY, 0));
     worst = fmax(worst, compare(profile, file, "renyi2", HL_Q_RENYI2, 0));
     worst = fmax(worst, compare(profile, file, "peak", HL_Q_PEAK, 0));
@@ -112,7 +112,7 @@ static void means_of_every_family(void **state)
 
 /* ---------------------------------------------------------- batches, parts, threads */
 
-static const hl_measure_options plain_options = { .windows   = { .context = 32, .stride = 24 },
+static const hl_measure_options plain_options = { .windows   = { .n_ctx = 32, .stride = 24 },
                                                   .seed      = 1,
                                                   .n_threads = 1 };
 
@@ -184,7 +184,7 @@ typedef struct stopper {
     int after; /* batches */
 } stopper;
 
-static hl_status stop_after(void *context, const hl_measure_progress *progress)
+static hl_status stop_after(void *context, const hl_progress *progress)
 {
     stopper *s = context;
 
@@ -223,13 +223,13 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
     assert_same_profile(whole, profile);
     hl_profile_free(profile);
 
-    options.progress        = NULL;
-    options.windows.context = 31;
+    options.progress      = NULL;
+    options.windows.n_ctx = 31;
     assert_fails(HL_BAD_INPUT, "p.part: was begun with other settings: ",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
     assert_fails(HL_BAD_INPUT, "'context': 32 and 31",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
-    options.windows.context    = 32;
+    options.windows.n_ctx      = 32;
     options.windows.max_tokens = 9;
     assert_fails(HL_BAD_INPUT, "max_tokens 0, not 9",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
@@ -323,7 +323,7 @@ static void norms_influence_and_loss_are_right(void **state)
     assert_ok(hl_safetensors_open(&file, DEMO "/expected.safetensors"));
     const hl_tensor *tokens  = hl_safetensors_find(file, "tokens");
     hl_profile      *profile = measure(
-             &w, &(hl_measure_options){ .windows = { .context = 32 }, .nll = true, .n_threads = 1 });
+             &w, &(hl_measure_options){ .windows = { .n_ctx = 32 }, .nll = true, .n_threads = 1 });
     assert_ok(
         hl_session_open(&session, w.model,
                         &(hl_session_options){ .n_ctx = 256, .wants = tap.wants, .n_threads = 1 }));
@@ -347,7 +347,7 @@ static void norms_influence_and_loss_are_right(void **state)
     hl_profile_free(profile);
 
     profile = measure(
-        &w, &(hl_measure_options){ .windows = { .context = 256 }, .nll = true, .n_threads = 1 });
+        &w, &(hl_measure_options){ .windows = { .n_ctx = 256 }, .nll = true, .n_threads = 1 });
     const hl_tensor *losses = hl_safetensors_find(file, "nll");
     double           sum    = 0.0;
     for (int64_t i = 0; i < 2 * 255; i++) {
@@ -380,10 +380,9 @@ static int64_t best_head(const hl_profile *profile, hl_probe probe)
  * to 0.67, previous in L6H3, 0.43 to 0.57, and no duplicate above 0.04. */
 static void the_probe_finds_the_heads_that_others_found(void **state)
 {
-    work        w = open_work(DEMO, DEMO "/expected.safetensors");
-    hl_profile *profile =
-        measure(&w, &(hl_measure_options){ .windows   = { .context = 64, .max_tokens = 64 },
-                                           .n_threads = 1 });
+    work        w       = open_work(DEMO, DEMO "/expected.safetensors");
+    hl_profile *profile = measure(
+        &w, &(hl_measure_options){ .windows = { .n_ctx = 64, .max_tokens = 64 }, .n_threads = 1 });
     (void)state;
 
     assert_int_equal(best_head(profile, HL_PROBE_INDUCTION), 7 * 8 + 3);
@@ -398,12 +397,11 @@ static void the_probe_finds_the_heads_that_others_found(void **state)
 /* Each token counts once, windows overlapping or not. */
 static void overlapping_windows_count_every_token_once(void **state)
 {
-    work        w = open_work(DEMO, DEMO "/expected.safetensors");
-    hl_profile *half =
-        measure(&w, &(hl_measure_options){ .windows   = { .context = 64, .stride = 32 },
-                                           .nll       = true,
-                                           .no_probe  = true,
-                                           .n_threads = 1 });
+    work        w    = open_work(DEMO, DEMO "/expected.safetensors");
+    hl_profile *half = measure(&w, &(hl_measure_options){ .windows  = { .n_ctx = 64, .stride = 32 },
+                                                          .nll      = true,
+                                                          .no_probe = true,
+                                                          .n_threads = 1 });
     (void)state;
 
     assert_int_equal(hl_profile_n_tokens(half), 512);
@@ -422,7 +420,7 @@ static void the_formula_with_epsilon(void **state)
     hl_safetensors *file    = NULL;
     hl_profile     *profile = measure(
             &w, &(hl_measure_options){
-                    .windows = { .context = 32, .max_tokens = 32 }, .epsilon = 1e-8, .n_threads = 1 });
+                    .windows = { .n_ctx = 32, .max_tokens = 32 }, .epsilon = 1e-8, .n_threads = 1 });
     (void)state;
 
     assert_ok(hl_safetensors_open(&file, in_folder(folder, "expected.safetensors")));
@@ -563,7 +561,7 @@ static void every_row_goes_to_a_file(void **state)
     snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
     hl_profile *profile = measure(
         &w, &(hl_measure_options){
-                .windows = { .context = 72, .n_batch = 3 }, .rows_path = path, .n_threads = 1 });
+                .windows = { .n_ctx = 72, .n_batch = 3 }, .rows_path = path, .n_threads = 1 });
     assert_ok(hl_safetensors_open(&file, path));
     const hl_tensor *entropy = hl_safetensors_find(file, "entropy");
     const hl_tensor *lengths = hl_safetensors_find(file, "lengths");
@@ -603,7 +601,7 @@ static void impossible_options_are_refused(void **state)
 
     assert_fails(HL_LIMIT, "longer than the model's",
                  hl_measure(&profile, w.model, NULL, w.corpus,
-                            &(hl_measure_options){ .windows = { .context = 1 << 20 } }));
+                            &(hl_measure_options){ .windows = { .n_ctx = 1 << 20 } }));
     assert_fails(
         HL_BAD_ARGUMENT, "must not be negative",
         hl_measure(&profile, w.model, NULL, w.corpus, &(hl_measure_options){ .epsilon = -1.0 }));

@@ -77,7 +77,7 @@ static void a_device_sums_up_and_compares(void **state)
 {
     const char        *folder = new_folder();
     work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
-    hl_measure_options options = { .windows = { .context = 72, .n_batch = 3 }, .n_threads = 1 };
+    hl_measure_options options = { .windows = { .n_ctx = 72, .n_batch = 3 }, .n_threads = 1 };
     char               path[2048];
     (void)state;
 
@@ -110,7 +110,7 @@ static void a_device_has_the_losses(void **state)
 {
     const char        *folder = new_folder();
     work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
-    hl_measure_options options = { .windows   = { .context = 72, .stride = 40, .n_batch = 3 },
+    hl_measure_options options = { .windows   = { .n_ctx = 72, .stride = 40, .n_batch = 3 },
                                    .nll       = true,
                                    .n_threads = 1 };
     (void)state;
@@ -136,7 +136,7 @@ typedef struct listener {
     int64_t n_tokens;
 } listener;
 
-static hl_status hear(void *context, const hl_measure_progress *progress)
+static hl_status hear(void *context, const hl_progress *progress)
 {
     listener *l = context;
 
@@ -152,7 +152,7 @@ static void a_device_goes_on_where_it_stopped(void **state)
     const char        *folder = new_folder();
     work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
     listener           l = { 0 };
-    hl_measure_options options = { .windows   = { .context = 72, .stride = 20, .n_batch = 1 },
+    hl_measure_options options = { .windows   = { .n_ctx = 72, .stride = 20, .n_batch = 1 },
                                    .nll       = true,
                                    .n_threads = 2,
                                    .progress  = hear,
@@ -204,7 +204,7 @@ static void a_device_chooses_its_batch(void **state)
 {
     const char        *folder = new_folder();
     work               w = open_work("tests/data/families/llama3", write_documents(folder, 256));
-    hl_measure_options options = { .windows   = { .context = 24, .stride = 4 },
+    hl_measure_options options = { .windows   = { .n_ctx = 24, .stride = 4 },
                                    .no_probe  = true,
                                    .n_threads = 1 };
     hl_session_options session = { .n_ctx = 24, .n_batch = 32, .n_chunk = 24, .n_threads = 1 };
@@ -279,7 +279,7 @@ static void losses_that_are_not_finite(void **state)
     work w = open_work(folder, ids);
     for (int i = 0; i < 2; i++) {
         hl_measure_options options = {
-            .windows = { .context = 64 }, .nll = true, .no_probe = true, .n_threads = 1
+            .windows = { .n_ctx = 64 }, .nll = true, .no_probe = true, .n_threads = 1
         };
         hl_perplexity *perplexity = NULL;
         hl_profile    *again      = NULL;
@@ -320,7 +320,7 @@ static void losses_that_are_not_finite(void **state)
         hl_evaluation *found = NULL;
         assert_fails(HL_BAD_INPUT, "losses are not finite",
                      hl_evaluate(&found, w.model, w.corpus, NULL, 0,
-                                 &(hl_evaluate_options){ .windows = { .context = 64 } }));
+                                 &(hl_evaluate_options){ .windows = { .n_ctx = 64 } }));
         assert_ok(hl_device_select(NULL));
     }
     close_work(&w);

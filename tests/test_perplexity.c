@@ -107,8 +107,8 @@ static double plain_nll(const hl_model *model, const int64_t *tokens, int64_t n)
  * in its window and what stands before that. */
 static void windows_begin_with_what_stands_around(void **state)
 {
-    static const int32_t before[] = { 7, 11 };
-    static const int32_t after[]  = { 13 };
+    static const int64_t before[] = { 7, 11 };
+    static const int64_t after[]  = { 13 };
     static const struct {
         int64_t n_ctx, stride;
         size_t  n_before, n_after;
@@ -154,7 +154,7 @@ static void windows_begin_with_what_stands_around(void **state)
 
 static void tokens_around_need_room(void **state)
 {
-    static const int32_t ids[] = { 1, 256 };
+    static const int64_t ids[] = { 1, 256 };
     hl_model            *model = open_model(LLAMA);
     hl_perplexity       *perplexity;
     (void)state;
@@ -407,11 +407,13 @@ static void bytes_are_those_of_scored_tokens(void **state)
 
 /* -------------------------------------------------------------------- mistakes */
 
-static hl_status stop_at_once(void *context, int64_t n_tokens, int64_t n_total)
+static hl_status stop_at_once(void *context, const hl_progress *progress)
 {
     (void)context;
-    assert_int_equal(n_tokens, 4);
-    assert_int_equal(n_total, 20);
+    assert_null(progress->stage);
+    assert_true(fabs(progress->share - 0.2) < 1e-9);
+    assert_int_equal(progress->n_tokens, 4);
+    assert_int_equal(progress->n_windows, 1);
     return HL_CANCELLED;
 }
 

@@ -530,7 +530,7 @@ static void test_gradients(void **state)
     hl_corpus          *corpus        = NULL;
     hl_gradients       *found         = NULL;
     hl_backward        *backward      = NULL;
-    hl_gradient_options options       = { .windows = { .context = 8 }, .n_threads = 1 };
+    hl_gradient_options options       = { .windows = { .n_ctx = 8 }, .n_threads = 1 };
     const int64_t       windows[3][8] = { { 5, 17, 200, 3, 99, 41, 7, 8 },
                                           { 120, 64, 33, 21 },
                                           { 90, 255 } };
@@ -565,7 +565,7 @@ static void test_gradients(void **state)
 }
 
 /* Each stage as it began, one letter each. */
-static hl_status note_stage(void *context, const hl_sweep_progress *progress)
+static hl_status note_stage(void *context, const hl_progress *progress)
 {
     char *noted = context;
 
@@ -574,7 +574,7 @@ static hl_status note_stage(void *context, const hl_sweep_progress *progress)
     return HL_OK;
 }
 
-static hl_status stop_at_once(void *context, const hl_sweep_progress *progress)
+static hl_status stop_at_once(void *context, const hl_progress *progress)
 {
     (void)context;
     (void)progress;
@@ -593,7 +593,7 @@ static void test_evidence(void **state)
     hl_ranking         *ranking = NULL, *wanted = NULL;
     hl_evidence         evidence  = { 0 };
     char                noted[16] = "";
-    hl_evidence_options options   = { .windows         = { .context = 8 },
+    hl_evidence_options options   = { .windows         = { .n_ctx = 8 },
                                       .gradient_tokens = 8,
                                       .n_threads       = 1,
                                       .progress        = note_stage,
@@ -615,7 +615,7 @@ static void test_evidence(void **state)
 
     assert_ok(
         hl_gate_gradients(&gradients, model, corpus,
-                          &(hl_gradient_options){ .windows = { .context = 8, .max_tokens = 8 } }));
+                          &(hl_gradient_options){ .windows = { .n_ctx = 8, .max_tokens = 8 } }));
     assert_ok(hl_rank(&wanted, HL_RANKER_GRADIENT,
                       &(hl_rank_inputs){ .model = model, .gradient = gradients->magnitude }, NULL));
     assert_ok(hl_evidence_rank(&ranking, &evidence, HL_RANKER_GRADIENT, model, NULL));

@@ -94,7 +94,7 @@ static void rows_are_as_far_apart_as_others_say(void **state)
     both              two  = open_both(MODEL, 2.0);
     hl_safetensors   *file = NULL;
     hl_row_distances *seen =
-        distances_of(&two, &(hl_row_distance_options){ .windows = { .context = S, .max_tokens = S },
+        distances_of(&two, &(hl_row_distance_options){ .windows = { .n_ctx = S, .max_tokens = S },
                                                        .n_rows  = S });
     (void)state;
 

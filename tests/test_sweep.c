@@ -303,7 +303,7 @@ static void next_by_hand(float *gates, const bench *b, int64_t n_off)
     assert_ok(hl_measure(
         &profile, b->model, NULL, b->rank,
         &(hl_measure_options){
-            .windows = { .context = CONTEXT }, .seed = 7, .no_probe = true, .n_threads = 1 }));
+            .windows = { .n_ctx = CONTEXT }, .seed = 7, .no_probe = true, .n_threads = 1 }));
     assert_ok(hl_model_set_gates(b->model, NULL));
     hl_ranking *ranking = NULL;
     assert_ok(hl_rank(&ranking, HL_RANKER_ENTROPY, &(hl_rank_inputs){ .profile = profile }, NULL));
@@ -355,7 +355,7 @@ typedef struct stopper {
     int stop_at; /* 0: never */
 } stopper;
 
-static hl_status count_calls(void *context, const hl_sweep_progress *progress)
+static hl_status count_calls(void *context, const hl_progress *progress)
 {
     stopper *s = context;
     assert_true(progress->share >= 0.0 && progress->share <= 1.0 + 1e-9);
@@ -444,7 +444,7 @@ typedef struct witness {
     int         copy_at;     /* 0: never */
 } witness;
 
-static hl_status copy_state(void *context, const hl_sweep_progress *progress)
+static hl_status copy_state(void *context, const hl_progress *progress)
 {
     witness *w = context;
 

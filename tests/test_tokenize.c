@@ -252,7 +252,7 @@ static void some_are_found_after_normalizing(void **state)
 
 /* ------------------------------------------------------------ post-processors */
 
-static void with_special_around(const char *post, const int32_t *ids)
+static void with_special_around(const char *post, const int64_t *ids)
 {
     char members[1024];
     snprintf(members, sizeof members, "\"post_processor\":%s", post);
@@ -538,7 +538,7 @@ static void write_text(const char *folder, const char *name, const char *text)
     write_file(in_folder(folder, name), text, strlen(text));
 }
 
-static void assert_around(const hl_tokenizer *t, const char *text, const int32_t *ids)
+static void assert_around(const hl_tokenizer *t, const char *text, const int64_t *ids)
 {
     hl_encoding *encoding = encode(t, text, strlen(text), true);
 

@@ -189,7 +189,7 @@ static void decoders_that_grow_or_backtrack(void **state)
     const char   *list    = "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[%s]}";
     char         *text    = NULL;
     size_t        n_bytes = 0;
-    int32_t       ids[8000];
+    int64_t       ids[8000];
     double        begin = cpu_seconds();
     hl_tokenizer *t     = parse_repeated(list, REPLACE("\"String\":\"a\"", "aa"), 40, WORDS);
 

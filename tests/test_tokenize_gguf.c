@@ -17,7 +17,7 @@ static void check_line(const hl_tokenizer *tokenizer, const char *text, size_t n
     for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " "), count++) {
         if (count < encoding->n_tokens && encoding->ids[count] != atoi(word))
             fail_msg("'%.*s': token %zu is %d, wanted %s", (int)n_bytes, text, count,
-                     encoding->ids[count], word);
+                     (int)encoding->ids[count], word);
     }
     if (encoding->n_tokens != count)
         fail_msg("'%.*s': %zu tokens, wanted %zu", (int)n_bytes, text, encoding->n_tokens, count);

@@ -26,7 +26,7 @@ static void check_ids(const hl_encoding *encoding, const json_t *wanted, const c
 
     for (size_t i = 0; i < encoding->n_tokens && i < n_wanted; i++) {
         if (encoding->ids[i] != integer_at(wanted, i))
-            fail_msg("'%s': token %zu is %d, wanted %d", text, i, encoding->ids[i],
+            fail_msg("'%s': token %zu is %d, wanted %d", text, i, (int)encoding->ids[i],
                      (int)integer_at(wanted, i));
     }
     if (encoding->n_tokens != n_wanted)

@@ -265,7 +265,7 @@ static void hidden_tokens_keep_spaces(void **state)
                         "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":false},"
                         "\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"?\","
                         "\"vocab\":{\"[MASK]\":0,\"?\":1,\"Y\":2,\"T\":3,\"##s\":4,\"\":5}}}");
-    static const int32_t texts[][6] = {
+    static const int64_t texts[][6] = {
         { 2, 0, 3, -1 }, { 0, 2, 0, 0, 3, -1 }, { 2, 0, 4, 0, 3, -1 }, { 2, 5, 0, 3, -1 }
     };
     hl_decode_options options = { .skip_special = true };

@@ -113,7 +113,7 @@ static hl_safetensors *measure_rows(const char *folder, const story *s)
     write_ids(ids, s->ids, s->n_ids);
     assert_ok(hl_corpus_open(&corpus, s->model, NULL, &(hl_corpus_options){ .token_ids = ids }));
     assert_ok(hl_measure(&profile, s->model, NULL, corpus,
-                         &(hl_measure_options){ .windows   = { .context = s->n_ids },
+                         &(hl_measure_options){ .windows   = { .n_ctx = s->n_ids },
                                                 .rows_path = path,
                                                 .no_probe  = true,
                                                 .n_threads = 1 }));

@@ -65,13 +65,13 @@ static void check_golden(const char *folder)
 {
     golden               g    = open_golden(folder);
     const hl_model_info *info = hl_model_get_info(g.model);
-    hl_head_choice       insets[MOST_TOKENS];
+    hl_head              insets[MOST_TOKENS];
     hl_token_view       *view = NULL;
     int64_t              n    = info->n_layers * info->n_heads;
 
     assert_in_range(n, 1, MOST_TOKENS);
     for (int64_t i = 0; i < n; i++)
-        insets[i] = (hl_head_choice){ i / info->n_heads, i % info->n_heads };
+        insets[i] = (hl_head){ i / info->n_heads, i % info->n_heads };
     assert_ok(hl_token_view_new(&view, g.model, &g.prompt,
                                 &(hl_token_view_options){ .insets = insets, .n_insets = n }));
     assert_int_equal(view->n_maps, n + 1);
@@ -111,7 +111,7 @@ static void check_pieces(const char *folder)
 {
     static const int64_t  pieces[] = { 1, 5, 31 };
     golden                g        = open_golden(folder);
-    hl_head_choice        inset    = { 1, 2 };
+    hl_head               inset    = { 1, 2 };
     hl_token_view_options options  = { .insets = &inset, .n_insets = 1 };
     hl_token_view        *whole    = NULL;
 
@@ -144,10 +144,10 @@ static void pieces_make_the_whole(void **state)
 /* Some heads of several layers, and what the map is called. */
 static void chosen_heads_are_averaged(void **state)
 {
-    golden               g         = open_golden(families[0]);
-    const hl_head_choice heads[]   = { { 0, 1 }, { 2, -1 }, { 0, 1 } };
-    const hl_head_choice singles[] = { { 0, 1 }, { 2, 0 }, { 2, 1 }, { 2, 2 }, { 2, 3 } };
-    hl_token_view       *view      = NULL;
+    golden         g         = open_golden(families[0]);
+    const hl_head  heads[]   = { { 0, 1 }, { 2, -1 }, { 0, 1 } };
+    const hl_head  singles[] = { { 0, 1 }, { 2, 0 }, { 2, 1 }, { 2, 2 }, { 2, 3 } };
+    hl_token_view *view      = NULL;
     (void)state;
 
     assert_ok(
@@ -185,8 +185,8 @@ static void what_is_not_there_is_refused(void **state)
     odd.tokens   = bad;
     odd.n_tokens = 2;
     assert_true(hl_token_view_new(&view, g.model, &odd, NULL) != HL_OK);
-    static const hl_head_choice wrong[] = { { 3, 0 }, { -1, 0 }, { 0, 4 }, { 0, -2 } };
-    static const char *const    why[] = { "no layer 3", "no layer -1", "no head 4", "no head -2" };
+    static const hl_head     wrong[] = { { 3, 0 }, { -1, 0 }, { 0, 4 }, { 0, -2 } };
+    static const char *const why[]   = { "no layer 3", "no layer -1", "no head 4", "no head -2" };
     for (int i = 0; i < 4; i++) {
         assert_fails(
             HL_BAD_ARGUMENT, why[i],
@@ -256,11 +256,11 @@ static void bytes_stand_for_attention(void **state)
 
 static void maps_have_a_budget(void **state)
 {
-    golden               g       = open_golden(families[0]);
-    int64_t              n       = g.prompt.n_tokens;
-    size_t               one     = (size_t)(n * (n + 1) / 2);
-    const hl_head_choice heads[] = { { 1, 2 }, { 2, -1 }, { 1, 2 } };
-    hl_prompt_maps      *maps    = NULL;
+    golden          g       = open_golden(families[0]);
+    int64_t         n       = g.prompt.n_tokens;
+    size_t          one     = (size_t)(n * (n + 1) / 2);
+    const hl_head   heads[] = { { 1, 2 }, { 2, -1 }, { 1, 2 } };
+    hl_prompt_maps *maps    = NULL;
     (void)state;
 
     /* Room for the mean, and heads are named: those as well. */
@@ -282,7 +282,7 @@ static void maps_have_a_budget(void **state)
     assert_int_equal(maps->n_maps, 1);
     assert_int_equal(maps->heads[0].layer, -1);
     hl_prompt_maps_free(maps);
-    const hl_head_choice wrong = { 0, 4 };
+    const hl_head wrong = { 0, 4 };
     assert_fails(HL_BAD_ARGUMENT, "no head 4",
                  hl_prompt_maps_new(&maps, g.model, &g.prompt,
                                     &(hl_prompt_maps_options){ .heads = &wrong, .n_heads = 1 }));

@@ -41,7 +41,7 @@ static void check_ids(const hl_tokenizer *tokenizer, const json_t *vector, const
         int id = (int)json_integer_value(json_array_get(wanted, i));
         if (encoding->ids[i] != id)
             fail_msg("'%s': token %zu is %d, wanted %d", json_string_value(text), i,
-                     encoding->ids[i], id);
+                     (int)encoding->ids[i], id);
     }
     hl_encoding_free(encoding);
 }

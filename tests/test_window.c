@@ -66,11 +66,11 @@ static size_t plan_document(wanted_window *out, int64_t document, int64_t length
 
 static size_t plan(wanted_window *out, int64_t n_documents, const hl_window_options *options)
 {
-    int64_t stride = options->stride > 0 ? options->stride : options->context;
+    int64_t stride = options->stride > 0 ? options->stride : options->n_ctx;
     size_t  n      = 0;
 
     for (int64_t d = 0; d < n_documents; d++)
-        n += plan_document(out + n, d, lengths[d], options->context, stride);
+        n += plan_document(out + n, d, lengths[d], options->n_ctx, stride);
     int64_t left = options->max_tokens;
     for (size_t i = 0; i < n && options->max_tokens > 0; i++) {
         int64_t n_new = out[i].length - out[i].first_row;
@@ -369,7 +369,7 @@ static void check_text_window(const hl_batch *batch, int64_t b, const around_cas
 static size_t plan_texts(wanted_window *out, const around_case *around, int64_t n_documents,
                          const hl_window_options *options)
 {
-    int64_t room   = options->context - around->n_before - around->n_after;
+    int64_t room   = options->n_ctx - around->n_before - around->n_after;
     int64_t stride = options->stride == 0 || options->stride > room ? room : options->stride;
     int64_t left   = options->max_tokens;
     size_t  n      = 0;
@@ -435,7 +435,7 @@ static void every_window_begins_and_ends_as_the_template_says(void **state)
 
         for (int64_t context = n_least; context < n_least + 20; context += 3) {
             for (int64_t stride = 0; stride <= context; stride += 2) {
-                hl_window_options options = { .context = context, .stride = stride, .n_batch = 3 };
+                hl_window_options options = { .n_ctx = context, .stride = stride, .n_batch = 3 };
 
                 compare_texts(corpus, &arounds[c], N_DOCUMENTS, options);
                 options.max_tokens = 40 + stride;
@@ -453,7 +453,7 @@ static void parts_of_texts_make_the_whole(void **state)
     (void)state;
     hl_tokenizer     *own     = make_tokenizer(&arounds[2], "");
     hl_corpus        *corpus  = open_texts(own, N_DOCUMENTS);
-    hl_window_options options = { .context = 9, .stride = 3, .n_batch = 2 };
+    hl_window_options options = { .n_ctx = 9, .stride = 3, .n_batch = 2 };
     uint64_t          whole[512], parts[512];
     size_t            n = hash_part(whole, corpus, options), n_parts = 0;
 
@@ -479,7 +479,7 @@ static void windows_are_those_of_the_same_ids(void **state)
     const char       *path    = in_folder(folder, "same.jsonl");
     FILE             *file    = fopen(path, "w");
     hl_corpus_options of_ids  = { .token_ids = path };
-    hl_window_options options = { .context = 9 };
+    hl_window_options options = { .n_ctx = 9 };
     hl_windows       *windows = NULL;
     uint64_t          texts[512], ids[512];
     hl_batch          batch;
@@ -512,7 +512,7 @@ static void tokens_may_stand_around_documents_or_nowhere(void **state)
     hl_corpus    *corpus = open_texts(own, N_DOCUMENTS);
 
     for (int way = HL_AROUND_DOCUMENT; way <= HL_AROUND_NONE; way++) {
-        hl_window_options options = { .context = 2, .around = (hl_around)way }; /* room for both */
+        hl_window_options options = { .n_ctx = 2, .around = (hl_around)way }; /* room for both */
         hl_windows       *windows = NULL;
         hl_batch          batch;
         int64_t           d = 0, at = 0;
@@ -550,7 +550,7 @@ static void packed_texts_have_the_tokens_around_each_window(void **state)
     put_config("{\"eos_token\": \"<z>\"}");
     hl_tokenizer     *own     = make_tokenizer(&arounds[2], "");
     hl_corpus        *corpus  = open_texts(own, N_DOCUMENTS);
-    hl_window_options options = { .context = 9, .pack = true };
+    hl_window_options options = { .n_ctx = 9, .pack = true };
     hl_windows       *windows = NULL;
     hl_batch          batch;
     int64_t           stream[N_DOCUMENTS * (MAX_LENGTH + 1)];
@@ -605,7 +605,7 @@ static void windows_of_chats_begin_as_the_chat(void **state)
         const char *path = in_folder(folder, "chat.jsonl");
         assert_ok(hl_corpus_open(&corpus, NULL, own,
                                  &(hl_corpus_options){ .inputs = &path, .n_inputs = 1 }));
-        assert_ok(hl_windows_open(&windows, corpus, &(hl_window_options){ .context = 5 }));
+        assert_ok(hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 5 }));
         for (;;) {
             assert_ok(hl_windows_next(&batch, windows));
             if (batch.n_windows == 0)
@@ -637,10 +637,10 @@ static void windows_need_room_for_text(void **state)
     assert_fails(HL_BAD_ARGUMENT,
                  "a context of 4 leaves no room for text: the tokenizer puts 4 tokens around every "
                  "window, so wanted 5 or more",
-                 hl_windows_open(&windows, corpus, &(hl_window_options){ .context = 4 }));
+                 hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 4 }));
     assert_fails(HL_BAD_ARGUMENT, "no way 3",
                  hl_windows_open(&windows, corpus,
-                                 &(hl_window_options){ .context = 8, .around = (hl_around)3 }));
+                                 &(hl_window_options){ .n_ctx = 8, .around = (hl_around)3 }));
     assert_null(windows);
     hl_corpus_close(corpus);
     hl_tokenizer_close(own);
@@ -658,8 +658,7 @@ static void equal_windows_have_equal_hashes(void **state)
 
     write_file(path, text, strlen(text));
     assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
-    assert_ok(
-        hl_windows_open(&windows, corpus, &(hl_window_options){ .context = 8, .n_batch = 4 }));
+    assert_ok(hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 8, .n_batch = 4 }));
     assert_ok(hl_windows_next(&batch, windows));
     assert_int_equal(batch.n_windows, 3);
     assert_int_equal(batch.n_counted, 9);
@@ -684,7 +683,7 @@ static void windows_of_other_overlaps_have_other_hashes(void **state)
     write_file(path, text, strlen(text));
     assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
     assert_ok(hl_windows_open(&windows, corpus,
-                              &(hl_window_options){ .context = 4, .stride = 2, .n_batch = 4 }));
+                              &(hl_window_options){ .n_ctx = 4, .stride = 2, .n_batch = 4 }));
     assert_ok(hl_windows_next(&batch, windows));
     assert_int_equal(batch.n_windows, 3);
     assert_int_equal(batch.first_row[1], 2);
@@ -701,13 +700,13 @@ static void impossible_options_are_refused(void **state)
         hl_window_options options;
         const char       *fragment;
     } cases[] = {
-        { { .context = 0 }, "context is 0, wanted 1 to" },
-        { { .context = 8, .stride = 9 }, "stride is 9, wanted 1 to 8" },
-        { { .context = 8, .stride = -1 }, "stride is -1" },
-        { { .context = 8, .n_batch = -1 }, "batch is -1" },
-        { { .context = 8, .n_parts = 3, .part = 3 }, "part is 3, wanted 0 to 2" },
-        { { .context = 8, .n_parts = -1 }, "number of parts is -1" },
-        { { .context = 8, .max_tokens = -5 }, "max_tokens is -5" },
+        { { .n_ctx = 0 }, "context is 0, wanted 1 to" },
+        { { .n_ctx = 8, .stride = 9 }, "stride is 9, wanted 1 to 8" },
+        { { .n_ctx = 8, .stride = -1 }, "stride is -1" },
+        { { .n_ctx = 8, .n_batch = -1 }, "batch is -1" },
+        { { .n_ctx = 8, .n_parts = 3, .part = 3 }, "part is 3, wanted 0 to 2" },
+        { { .n_ctx = 8, .n_parts = -1 }, "number of parts is -1" },
+        { { .n_ctx = 8, .max_tokens = -5 }, "max_tokens is -5" },
     };
     hl_corpus  *corpus  = open_corpus(3);
     hl_windows *windows = NULL;
@@ -730,7 +729,7 @@ static void impossible_places_are_refused(void **state)
         { .token = -1 },   { .overlap = 3 },   { .n_counted = -1 },
     };
 
-    assert_ok(hl_windows_open(&windows, corpus, &(hl_window_options){ .context = 8, .stride = 6 }));
+    assert_ok(hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 8, .stride = 6 }));
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         assert_int_equal(hl_windows_seek(windows, &places[i]), HL_BAD_INPUT);
     hl_windows_close(windows);

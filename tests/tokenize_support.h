@@ -47,7 +47,7 @@ static inline hl_tokenizer *parse_tokenizer(const char *json)
 }
 
 /* The ids of a text are exactly these; ids end with -1. */
-static inline void assert_ids(const hl_tokenizer *tokenizer, const char *text, const int32_t *ids)
+static inline void assert_ids(const hl_tokenizer *tokenizer, const char *text, const int64_t *ids)
 {
     hl_encoding *encoding = encode(tokenizer, text, strlen(text), false);
     size_t       count    = 0;
@@ -56,13 +56,14 @@ static inline void assert_ids(const hl_tokenizer *tokenizer, const char *text, c
         count++;
     for (size_t i = 0; i < encoding->n_tokens && i < count; i++) {
         if (encoding->ids[i] != ids[i])
-            fail_msg("'%s': token %zu is %d, wanted %d", text, i, encoding->ids[i], ids[i]);
+            fail_msg("'%s': token %zu is %d, wanted %d", text, i, (int)encoding->ids[i],
+                     (int)ids[i]);
     }
     if (encoding->n_tokens != count)
         fail_msg("'%s': %zu tokens, wanted %zu", text, encoding->n_tokens, count);
     hl_encoding_free(encoding);
 }
-#define IDS(...) ((const int32_t[]){ __VA_ARGS__, -1 })
-#define NO_IDS   ((const int32_t[]){ -1 })
+#define IDS(...) ((const int64_t[]){ __VA_ARGS__, -1 })
+#define NO_IDS   ((const int64_t[]){ -1 })
 
 #endif

@@ -47,6 +47,17 @@ typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *m
 /* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
 HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
 
+/* How far long work has come: every call that reports it takes a callback of this one type. */
+typedef struct hl_progress {
+    const char *stage;     /* of work that has several: "measuring", "evaluating", ...; else NULL */
+    double      share;     /* of the stage, 0 to 1 */
+    int64_t     n_tokens;  /* that have been worked on, before an interruption too */
+    int64_t     n_windows; /* likewise, whole ones */
+} hl_progress;
+
+/* Anything but HL_OK ends the work with that status.  One call at a time, from whatever thread. */
+typedef hl_status (*hl_progress_callback)(void *context, const hl_progress *progress);
+
 /* Text that somebody else wrote (names of tensors, metadata, tokens, file names), made fit to be shown:
  * control characters, C1 among them, and the controls of bidirectional text become \x1b or \u202e, bytes
  * that are not UTF-8 become U+FFFD.  Error messages and log messages have been through it. */
@@ -88,14 +99,38 @@ HL_API void hl_free(void *block);
 
 /* -------------------------------------------------------------------- JSON */
 
-struct json_t; /* of jansson.h, which has what can be done with it */
+/* A text that anybody may have written, as events in the order of the text: a value; an array or an
+ * object, then its values, then HL_JSON_END. */
+typedef enum hl_json_type {
+    HL_JSON_NULL = 0,
+    HL_JSON_BOOL,
+    HL_JSON_INT,
+    HL_JSON_REAL,
+    HL_JSON_TEXT,
+    HL_JSON_ARRAY,
+    HL_JSON_OBJECT,
+    HL_JSON_END, /* of the array or object that was begun last */
+} hl_json_type;
 
-/* One JSON value, of a text that anybody may have written.  Refused are bad UTF-8, more than 64
- * levels, duplicate keys, numbers that 64 bits or a double do not hold, and anything behind the
- * value; `where` names the text in the message, which has line and column.  Strings may hold NUL.
- * The caller releases *out with json_decref. */
-HL_API hl_status hl_json_read(struct json_t **out, const char *text, size_t n_bytes,
-                              const char *where);
+/* Borrowed for the call. */
+typedef struct hl_json_event {
+    hl_json_type type;
+    const char  *key;     /* of a value in an object; else NULL */
+    int64_t      integer; /* of HL_JSON_INT; of HL_JSON_BOOL 0 or 1 */
+    double       real;    /* of HL_JSON_REAL */
+    const char  *text;    /* of HL_JSON_TEXT: UTF-8, which may hold NUL */
+    size_t       n_bytes; /* of text */
+} hl_json_event;
+
+enum { HL_JSON_MOST_LEVELS = 64 };
+
+/* Anything but HL_OK from the callback ends the call with that status.  Refused, before the first
+ * event, are bad UTF-8, more than HL_JSON_MOST_LEVELS levels, duplicate keys, numbers that 64 bits or a
+ * double do not hold, and anything behind the value; `where` names the text in the message, which
+ * has line and column. */
+HL_API hl_status hl_json_walk(const char *text, size_t n_bytes, const char *where,
+                              hl_status (*event)(void *context, const hl_json_event *event),
+                              void *context);
 
 /* ------------------------------------------------------------ element types */
 

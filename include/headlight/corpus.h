@@ -130,7 +130,7 @@ typedef enum hl_around {
 /* "window", "document", "none"; NULL past the last. */
 HL_API const char *hl_around_name(size_t around);
 
-/* How documents are cut for a model.  A window holds at most `context` tokens: text of one document,
+/* How documents are cut for a model.  A window holds at most n_ctx tokens: text of one document,
  * and what `around` puts before and behind it.  The text of a window begins `stride` tokens after
  * that of the window before it.  Where windows overlap, a token of the text counts in the first
  * window it is in.  Tokens that are put around a window are rows like others (of the type
@@ -141,7 +141,7 @@ HL_API const char *hl_around_name(size_t around);
  * if it begins with the tokens that the tokenizer adds before a text, so does each of its
  * windows, and else none. */
 typedef struct hl_window_options {
-    int64_t context;
+    int64_t n_ctx;      /* tokens of a window; 0: the default (HL_DEFAULT_CTX) */
     int64_t stride;     /* 0, or more than there is room for text: windows side by side */
     int64_t n_batch;    /* windows at a time; 0: 1 */
     int64_t max_tokens; /* stop after so many tokens that count; 0: never */

@@ -22,9 +22,10 @@ extern "C" {
 typedef struct hl_agreement hl_agreement;
 
 typedef struct hl_agreement_options {
-    int64_t          n_ctx; /* as in hl_perplexity_options, with the next three */
-    int64_t          stride;
-    int32_t          n_threads;
+    int64_t n_ctx; /* as in hl_perplexity_options, with the next three; 0: the smaller of the
+                             * two models' defaults */
+    int64_t stride;
+    int32_t n_threads;
     hl_around_tokens around;
 } hl_agreement_options;
 

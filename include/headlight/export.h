@@ -92,7 +92,7 @@ HL_API hl_status hl_prune_check(const hl_model *model, const hl_prune_options *o
                                 const char *path);
 
 /* What every head gives on average before the output projection, over windows of the
- * model's context (at most 1024 tokens): out (n_layers, n_heads, d_head).  `around` stands around
+ * default n_ctx: out (n_layers, n_heads, d_head).  `around` stands around
  * each window and is not in the mean; NULL: nothing. */
 HL_API hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens,
                                int64_t n_tokens, const hl_around_tokens *around, int32_t n_threads);

@@ -71,7 +71,7 @@ HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int6
  *     hl_generator_open(&generator, session, &(hl_generate_options){ .max_tokens = 100 });
  *     hl_generator_prompt(generator, tokens, n_tokens);
  *     while (token.stop == HL_STOP_NONE && hl_generator_next(&token, generator) == HL_OK)
- *         hl_decode_stream_push(&text, &n_bytes, stream, (int32_t)token.id);
+ *         hl_decode_stream_push(&text, &n_bytes, stream, token.id);
  *
  * Tokens only; hl_decode_stream turns them into text and hl_stop_words looks for the
  * words that end it. */
@@ -168,14 +168,13 @@ HL_API hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_sto
 typedef struct hl_perplexity hl_perplexity;
 
 typedef struct hl_perplexity_options {
-    int64_t      n_ctx;     /* tokens of a window; 0: the model's context, at most 4096 */
+    int64_t      n_ctx;     /* tokens of a window; 0: the default (HL_DEFAULT_CTX) */
     int64_t      stride;    /* 1 to n_ctx; 0: n_ctx */
     int64_t      n_batch;   /* windows of a text that are worked on together; 0: 512 rows' worth */
     const float *gates;     /* (n_layers, n_heads), as in hl_feed; borrowed */
     int32_t      n_threads; /* 0: all cores */
-    /* Called after every batch of windows; anything but HL_OK ends it with that status. */
-    hl_status (*progress)(void *context, int64_t n_tokens, int64_t n_total);
-    void *context;
+    hl_progress_callback progress; /* after every batch of windows, of the text at hand */
+    void                *context;  /* of progress */
     /* What stands around each window beside the text's tokens, as hl_tokenizer_around has it; it
      * takes room of n_ctx and is not scored.  Borrowed.  All zero: nothing. */
     hl_around_tokens around;
@@ -220,7 +219,7 @@ HL_API hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity,
 /* Of all texts so far. */
 HL_API hl_nll hl_perplexity_total(const hl_perplexity *perplexity);
 /* What the options became. */
-HL_API int64_t hl_perplexity_context(const hl_perplexity *perplexity, int64_t *stride);
+HL_API int64_t hl_perplexity_n_ctx(const hl_perplexity *perplexity, int64_t *stride);
 
 #ifdef __cplusplus
 }

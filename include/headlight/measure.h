@@ -21,34 +21,27 @@ extern "C" {
  * model, the text and the options that say so below; not on batches, parts, threads'
  * order or interruptions. */
 
-typedef struct hl_measure_progress {
-    int64_t n_tokens;    /* that have counted, before an interruption too */
-    int64_t n_sequences; /* windows */
-    double  share;       /* of the work, 0 to 1 */
-} hl_measure_progress;
-
 typedef struct hl_measure_options {
     /* Change the numbers. */
-    hl_window_options windows; /* context 0: the model's, at most 1024; n_batch 0: 1, on a device
-                                * up to 16, as many as fit; n_batch, part and n_parts do not
+    hl_window_options
+        windows; /* n_batch 0: 1, on a device up to 32, as many as fit; n_batch, part and n_parts do not
                                 * change the numbers */
-    uint64_t          seed;    /* of the rows that are looked at whole, and of the probe */
-    bool              nll;     /* the loss of every token */
-    bool              no_probe;
-    double            epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
+    uint64_t seed; /* of the rows that are looked at whole, and of the probe */
+    bool     nll;  /* the loss of every token */
+    bool     no_probe;
+    double   epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
                                 * from whole rows; slow */
 
     /* Do not. */
     const char
         *rows_path; /* every row's statistics, to this file; NaN where a row does not define one */
-    const char *state_path; /* where the state is saved; NULL: nowhere */
-    double      save_every; /* seconds; 0: 30 */
-    bool        resume;     /* go on from the state, if there is one */
-    int32_t     n_threads;
-    /* After every batch; one call at a time, but on a device not always from the same thread.
-     * Anything but HL_OK ends the work with that status, after its state has been saved. */
-    hl_status (*progress)(void *context, const hl_measure_progress *progress);
-    void *context;
+    const char          *state_path; /* where the state is saved; NULL: nowhere */
+    double               save_every; /* seconds; 0: 30 */
+    bool                 resume;     /* go on from the state, if there is one */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every batch; what ends the work ends it after its state
+                                    * has been saved */
+    void                *context;  /* of progress */
 } hl_measure_options;
 
 /* The tokenizer may be NULL, as the options.  A state of other settings or of another text is
@@ -137,7 +130,7 @@ typedef struct hl_row_distances {
 } hl_row_distances;
 
 typedef struct hl_row_distance_options {
-    hl_window_options windows; /* context 0: what both models can, at most 1024 */
+    hl_window_options windows; /* n_ctx 0: the smaller of the two models' defaults */
     int64_t           n_rows;  /* of a window, at most; 0: 8 */
     uint64_t          seed;
     int32_t           n_threads;

@@ -19,11 +19,21 @@ extern "C" {
 
 typedef struct hl_model hl_model;
 
+/* How many tokens a model sees at once is called n_ctx in every struct that has it.  In options 0
+ * stands for the model's own n_ctx, and for this number where that is larger or not known. */
+#define HL_DEFAULT_CTX 4096
+
 /* A Hugging Face folder (or the .safetensors file in it, with config.json beside it),
  * a .gguf file, or a .bin of llama2.c.  Weights are mapped, not read: opening takes
  * no longer for a large model than for a small one. */
 HL_API hl_status hl_model_open(hl_model **out, const char *path);
 HL_API void      hl_model_close(hl_model *model);
+
+/* A head of a model, and where the call says so with .head = -1 all heads of a layer. */
+typedef struct hl_head {
+    int64_t layer;
+    int64_t head;
+} hl_head;
 
 /* What a model is.  Texts are static or the model's. */
 typedef struct hl_model_info {

@@ -15,11 +15,6 @@ extern "C" {
  *     if (hl_head_list_parse(&heads, model, "L5H1,L7") == HL_OK) ...
  *     hl_head_list_free(heads); */
 
-typedef struct hl_head {
-    int64_t layer;
-    int64_t head;
-} hl_head;
-
 /* By layer and head, each once, from hl_head_list_parse; in the order of a ranking from
  * hl_ranking_choose. */
 typedef struct hl_head_list {
@@ -89,12 +84,10 @@ typedef struct hl_gradients {
 } hl_gradients;
 
 typedef struct hl_gradient_options {
-    hl_window_options windows; /* context 0: the model's, at most 512; side by side, so that stride
-                                * and n_batch are not looked at */
-    int32_t           n_threads;
-    /* After every window; anything but HL_OK ends it with that status. */
-    hl_status (*progress)(void *context, const hl_measure_progress *progress);
-    void *context;
+    hl_window_options    windows; /* side by side, so that stride and n_batch are not looked at */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every window */
+    void                *context;  /* of progress */
 } hl_gradient_options;
 
 /* HL_UNSUPPORTED for an encoder. */

@@ -34,7 +34,7 @@ typedef struct hl_server_options {
     const char        *model_name; /* NULL: the last part of the model's path */
     int64_t            n_slots;    /* texts at once; 0: 8 */
     int64_t            n_queue;    /* requests that wait for one; 0: 4 for each slot */
-    int64_t            n_ctx;      /* tokens of a text; 0: the model's, at most 4096 */
+    int64_t            n_ctx;      /* tokens of a text; 0: the default (HL_DEFAULT_CTX) */
     int32_t            n_threads;  /* 0: all cores */
     hl_dtype           cache_dtype;
     hl_activations     activations;

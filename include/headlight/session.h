@@ -72,7 +72,7 @@ typedef enum hl_activations {
 } hl_activations;
 
 typedef struct hl_session_options {
-    int64_t        n_ctx;       /* most tokens of a sequence; 0: the model's, at most 4096 */
+    int64_t        n_ctx;       /* most tokens of a sequence; 0: the default (HL_DEFAULT_CTX) */
     int64_t        n_batch;     /* sequences; 0: 1 */
     int64_t        n_chunk;     /* rows of a sequence that are worked on together; 0: 512 */
     int64_t        n_patterns;  /* most positions that HL_WANT_PATTERN may name; 0: none.  A feed

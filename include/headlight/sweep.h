@@ -32,7 +32,7 @@ typedef struct hl_evaluation {
     int64_t    n_settings;
     int64_t    n_windows;
     int64_t    n_documents; /* with a window that scores */
-    int64_t    context;     /* what the options' became */
+    int64_t    n_ctx;       /* what the options' became */
     int64_t    n_scored;    /* tokens of all windows */
     int64_t   *scored;      /* (n_windows) tokens */
     int64_t   *documents;   /* (n_windows) 0, 1, ... in order */
@@ -48,16 +48,15 @@ typedef struct hl_evaluation {
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {
-    /* Windows do not overlap, so stride, part and n_parts must be 0.  context 0: the model's, at
-     * most 1024; n_batch 0: 512 rows' worth. */
+    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: 512 rows' worth. */
     hl_window_options windows;
     /* For what is kept of one batch: dense predictions, which must fit, unless they lie on a device,
-     * and residual streams; layers whose stream does not fit are run again.  0: 1 GiB. */
-    size_t  memory_bytes;
-    int32_t n_threads;
-    /* After every setting of every batch; anything but HL_OK ends the work with that status. */
-    hl_status (*progress)(void *context, double share, int64_t n_tokens);
-    void *context;
+     * and residual streams; layers whose stream does not fit are run again.  0: 1 GiB, or what the
+     * predictions of one window take. */
+    size_t               memory_bytes;
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every setting of every batch */
+    void                *context;  /* of progress */
 } hl_evaluate_options;
 
 /* gates: (n_settings, n_layers, n_heads).  HL_UNSUPPORTED for an encoder. */
@@ -89,22 +88,14 @@ typedef struct hl_evidence {
     double       *ablation; /* (n_layers, n_heads) of hl_ablate */
 } hl_evidence;
 
-/* How far a stage of longer work has come. */
-typedef struct hl_sweep_progress {
-    const char *stage; /* "measuring", "gradients", "ablating", "evaluating", ... */
-    double      share; /* of the stage */
-    int64_t     n_tokens;
-} hl_sweep_progress;
-
 typedef struct hl_evidence_options {
     hl_window_options windows;
     int64_t           gradient_tokens; /* gradients: of the first so many; 0: as windows says */
     uint64_t          seed;            /* of the rows that are looked at whole */
     int32_t           n_threads;
-    /* At the beginning of every stage, with a share of 0, and then as it goes on; anything but HL_OK
-     * ends the work with that status. */
-    hl_status (*progress)(void *context, const hl_sweep_progress *progress);
-    void *context;
+    /* With the stage: at its beginning, with a share of 0, and then as it goes on. */
+    hl_progress_callback progress;
+    void                *context; /* of progress */
 } hl_evidence_options;
 
 /* Adds what the ranker needs and the evidence does not hold yet; what is held stays also where this
@@ -152,7 +143,7 @@ typedef struct hl_sweep_options {
     bool             groups;       /* query heads of a K/V head go together */
     int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* and of the one to test on */
-    int64_t          n_ctx;        /* tokens of a window; 0: the model's, at most 1024 */
+    int64_t          n_ctx;        /* tokens of a window; 0: the default */
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the texts may have documents in common */
     /* (n_words) or NULL: how often every setting foretells these, beside the loss. */
@@ -160,14 +151,14 @@ typedef struct hl_sweep_options {
     int64_t             n_words;
 
     /* Do not. */
-    size_t      memory_bytes; /* as in hl_evaluate_options */
-    int32_t     n_threads;
-    const char *state_path; /* where the state is saved; NULL: nowhere */
-    double      save_every; /* seconds; 0: 30 */
-    bool        resume;     /* go on from the state, if there is one */
-    /* Anything but HL_OK ends the work with that status, after its state has been saved. */
-    hl_status (*progress)(void *context, const hl_sweep_progress *progress);
-    void *context;
+    size_t               memory_bytes; /* as in hl_evaluate_options */
+    int32_t              n_threads;
+    const char          *state_path; /* where the state is saved; NULL: nowhere */
+    double               save_every; /* seconds; 0: 30 */
+    bool                 resume;     /* go on from the state, if there is one */
+    hl_progress_callback progress; /* with the stage; what ends the work ends it after its state has
+                                    * been saved */
+    void                *context;  /* of progress */
 } hl_sweep_options;
 
 /* HL_BAD_ARGUMENT if the texts have a document in common, unless allowed, and if a ratio is more

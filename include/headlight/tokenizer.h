@@ -67,7 +67,7 @@ typedef struct hl_encode_options {
 } hl_encode_options;
 
 typedef struct hl_encoding {
-    int32_t       *ids;   /* (n_tokens) */
+    int64_t       *ids;   /* (n_tokens) */
     hl_span       *spans; /* (n_tokens) of the input; whole characters, so that the tokens of a
                            * character that was cut in pieces share it.  {0, 0} for tokens that
                            * were put around the text */
@@ -88,7 +88,7 @@ typedef struct hl_decode_options {
 /* The text of some tokens, with a NUL behind it that is not counted; released with hl_free.
  * It need not be valid UTF-8: the tokens may cut characters. */
 HL_API hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *tokenizer,
-                                     const int32_t *ids, size_t n_ids,
+                                     const int64_t *ids, size_t n_ids,
                                      const hl_decode_options *options);
 
 /* Decoding tokens as they come.  What push and finish return is borrowed until the next
@@ -99,7 +99,7 @@ typedef struct hl_decode_stream hl_decode_stream;
 HL_API hl_status hl_decode_stream_open(hl_decode_stream **out, const hl_tokenizer *tokenizer,
                                        const hl_decode_options *options);
 HL_API hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_stream *stream,
-                                       int32_t id);
+                                       int64_t id);
 HL_API hl_status hl_decode_stream_finish(const char **text, size_t *n_bytes,
                                          hl_decode_stream *stream);
 HL_API void      hl_decode_stream_close(hl_decode_stream *stream);
@@ -110,10 +110,10 @@ HL_API size_t hl_tokenizer_size(const hl_tokenizer *tokenizer);
 HL_API const char *hl_tokenizer_kind(const hl_tokenizer *tokenizer);
 /* A piece as the vocabulary spells it, which is not the text it stands for; NULL if the
  * id has none.  Borrowed; n_bytes may be NULL. */
-HL_API const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int32_t id, size_t *n_bytes);
+HL_API const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int64_t id, size_t *n_bytes);
 /* -1 if no piece is spelled so. */
-HL_API int32_t hl_tokenizer_id(const hl_tokenizer *tokenizer, const char *piece, size_t n_bytes);
-HL_API hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int32_t id);
+HL_API int64_t hl_tokenizer_id(const hl_tokenizer *tokenizer, const char *piece, size_t n_bytes);
+HL_API hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int64_t id);
 
 typedef enum hl_special {
     HL_SPECIAL_BOS = 0, /* begin of text */
@@ -128,13 +128,13 @@ typedef enum hl_special {
 } hl_special;
 
 /* The id, or -1. */
-HL_API int32_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which);
+HL_API int64_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which);
 
 /* Tokens to put around a text: <bos>; [CLS] and [SEP]; or none at all. */
 typedef struct hl_around_tokens {
-    const int32_t *before; /* (n_before) ids */
+    const int64_t *before; /* (n_before) ids */
     size_t         n_before;
-    const int32_t *after; /* (n_after) ids */
+    const int64_t *after; /* (n_after) ids */
     size_t         n_after;
 } hl_around_tokens;
 

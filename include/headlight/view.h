@@ -13,7 +13,7 @@ extern "C" {
 /* ------------------------------------------------------------ one prompt
  *
  *     hl_prompt      prompt = { .tokens = ids, .n_tokens = n, .tokenizer = tokenizer };
- *     hl_head_choice head   = { .layer = 3, .head = 1 };
+ *     hl_head        head   = { .layer = 3, .head = 1 };
  *     hl_token_view *view   = NULL;
  *     hl_token_view_new(&view, model, &prompt,
  *                       &(hl_token_view_options){ .heads = &head, .n_heads = 1 });
@@ -42,12 +42,6 @@ enum { HL_VIEW_MOST_TOKENS = 8192, HL_VIEW_NAME_BYTES = 64 };
 
 /* ---------------------------------------------- who looks at whom: token view */
 
-/* A head, or with .head = -1 all heads of a layer. */
-typedef struct hl_head_choice {
-    int64_t layer;
-    int64_t head;
-} hl_head_choice;
-
 /* The attention of one head, or the mean over several. */
 typedef struct hl_token_map {
     char    name[HL_VIEW_NAME_BYTES]; /* "L3H1", "L3, mean of 8 heads", "mean of all 64 heads" */
@@ -69,13 +63,13 @@ typedef struct hl_token_view {
 } hl_token_view;
 
 typedef struct hl_token_view_options {
-    const hl_head_choice *heads;   /* whose mean is wanted */
-    int64_t               n_heads; /* 0: all there are */
-    const hl_head_choice *insets;  /* a map of its own for each */
-    int64_t               n_insets;
-    const float          *gates;      /* (n_layers, n_heads), as in hl_feed */
-    bool                  beyond_ctx; /* as in hl_session_options */
-    int32_t               n_threads;  /* 0: all cores */
+    const hl_head *heads;   /* whose mean is wanted; .head -1: all of a layer, here and below */
+    int64_t        n_heads; /* 0: all there are */
+    const hl_head *insets;  /* a map of its own for each */
+    int64_t        n_insets;
+    const float   *gates;      /* (n_layers, n_heads), as in hl_feed */
+    bool           beyond_ctx; /* as in hl_session_options */
+    int32_t        n_threads;  /* 0: all cores */
 } hl_token_view_options;
 
 /* Memory: a map for each inset and one for the mean, and 16 MiB beside what a session takes.
@@ -102,20 +96,20 @@ typedef struct hl_prompt_maps {
     hl_view_token *tokens;  /* (n_tokens) */
     float         *entropy; /* (n_layers, n_heads, n_tokens) of every row, nats; NaN of heads that a
                               * layer lacks */
-    hl_head_choice *heads;  /* (n_maps) whose they are; { -1, -1 }: the mean of all heads, which is
+    hl_head       *heads;   /* (n_maps) whose they are; { -1, -1 }: the mean of all heads, which is
                               * the first if it is there */
-    int64_t         n_maps;
-    int64_t         n_cells; /* of a map: n_tokens squared; of causal ones row i has i + 1 */
-    uint8_t        *cells;   /* (n_maps, n_cells) */
-    float          *peaks;   /* (n_maps, n_tokens) the largest probability of every row */
+    int64_t        n_maps;
+    int64_t        n_cells; /* of a map: n_tokens squared; of causal ones row i has i + 1 */
+    uint8_t       *cells;   /* (n_maps, n_cells) */
+    float         *peaks;   /* (n_maps, n_tokens) the largest probability of every row */
 } hl_prompt_maps;
 
 typedef struct hl_prompt_maps_options {
-    const hl_head_choice *heads; /* whose maps are wanted, if not all fit */
-    int64_t               n_heads;
-    size_t                most_cells; /* all heads' maps if they have no more; 0: 1.5 million */
-    bool                  beyond_ctx; /* as in hl_session_options */
-    int32_t               n_threads;  /* 0: all cores */
+    const hl_head *heads; /* whose maps are wanted, if not all fit */
+    int64_t        n_heads;
+    size_t         most_cells; /* all heads' maps if they have no more; 0: 1.5 million */
+    bool           beyond_ctx; /* as in hl_session_options */
+    int32_t        n_threads;  /* 0: all cores */
 } hl_prompt_maps_options;
 
 /* The maps of all heads and their mean if they have most_cells at most.  Otherwise those of the

@@ -212,7 +212,7 @@ class Model:
 
     def detokenize(self, ids: Any, *, skip_special: bool = False) -> str:
         """The text of some tokens; what is no character becomes U+FFFD."""
-        packed = np.ascontiguousarray(ids, dtype=np.int32)
+        packed = np.ascontiguousarray(ids, dtype=np.int64)
         out, n_bytes = c.c_void_p(), s.Size()
         call("hl_tokenizer_decode", c.byref(out), c.byref(n_bytes), self.tokenizer.pointer,
              packed.ctypes.data, packed.size, c.byref(s.DecodeOptions(skip_special)))
@@ -236,7 +236,7 @@ class Model:
             files       as for `headlight measure`: files, folders, patterns
             token_ids   (sequences, tokens) integers, or a list of lists of them
 
-        context: tokens of a window; 0: the model's, at most 1024.  stride: from one window to the
+        context: tokens of a window; 0: the model's, at most 4096.  stride: from one window to the
         next.  seed: of the rows that are looked at whole.  nll: the loss of every token too.
         probe: measure induction on a random sequence.  epsilon: above 0, entropy by
         compute_attention_entropy's formula, slowly.  on_progress may raise, which ends it.
@@ -246,9 +246,9 @@ class Model:
         def report(progress: Any) -> None:  # is called without a listener, too: Ctrl-C is seen there
             if on_progress is not None:
                 found = progress.contents
-                on_progress(Progress(found.n_tokens, found.n_sequences, found.share))
+                on_progress(Progress(found.n_tokens, found.n_windows, found.share))
 
-        watcher = Watcher(s.MeasureCallback, report)
+        watcher = Watcher(s.ProgressCallback, report)
         windows = s.WindowOptions(context, stride, n_batch, max_tokens, pack, 0, 0, _around(special))
         options = s.MeasureOptions(windows=windows, seed=seed, nll=nll, no_probe=not probe,
                                    epsilon=epsilon, n_threads=n_threads,
@@ -381,7 +381,7 @@ class Model:
             documents = [text for path in paths for text in _read_documents(path)]
         gates = self.gates(off) if off else None
         way = s.AROUNDS[_around(special)]
-        watcher = Watcher(s.PerplexityProgress, lambda *_: None)
+        watcher = Watcher(s.ProgressCallback, lambda *_: None)
         options = s.PerplexityOptions(n_ctx=context, stride=stride, n_threads=n_threads,
                                       gates=None if gates is None else gates.ctypes.data,
                                       progress=watcher.callback)

@@ -164,7 +164,7 @@ class EncodeOptions(c.Structure):
 
 class Encoding(c.Structure):
     c_name = "hl_encoding"
-    _fields_ = [("ids", c.POINTER(c.c_int32)), ("spans", c.POINTER(Span)),
+    _fields_ = [("ids", c.POINTER(c.c_int64)), ("spans", c.POINTER(Span)),
                 ("types", c.POINTER(c.c_int)), ("roles", c.POINTER(c.c_uint8)), ("n_tokens", Size)]
 
 
@@ -179,6 +179,14 @@ class Gates(c.Structure):
 
 
 # ------------------------------------------------------- generating, evaluating
+
+
+class Progress(c.Structure):
+    c_name = "hl_progress"
+    _fields_ = [("stage", Text), ("share", c.c_double), *_fields(c.c_int64, "n_tokens", "n_windows")]
+
+
+ProgressCallback = c.CFUNCTYPE(Status, Pointer, c.POINTER(Progress))
 
 
 class SessionOptions(c.Structure):
@@ -212,9 +220,6 @@ class Generated(c.Structure):
                 ("stop", c.c_int)]
 
 
-PerplexityProgress = c.CFUNCTYPE(Status, Pointer, c.c_int64, c.c_int64)
-
-
 class AroundTokens(c.Structure):
     c_name = "hl_around_tokens"
     _fields_ = [("before", Pointer), ("n_before", Size), ("after", Pointer), ("n_after", Size)]
@@ -223,7 +228,7 @@ class AroundTokens(c.Structure):
 class PerplexityOptions(c.Structure):
     c_name = "hl_perplexity_options"
     _fields_ = [*_fields(c.c_int64, "n_ctx", "stride", "n_batch"), ("gates", Pointer),
-                ("n_threads", c.c_int32), ("progress", PerplexityProgress), ("context", Pointer),
+                ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer),
                 ("around", AroundTokens)]
 
 
@@ -254,16 +259,8 @@ class CorpusOptions(c.Structure):
 
 class WindowOptions(c.Structure):
     c_name = "hl_window_options"
-    _fields_ = [*_fields(c.c_int64, "context", "stride", "n_batch", "max_tokens"),
+    _fields_ = [*_fields(c.c_int64, "n_ctx", "stride", "n_batch", "max_tokens"),
                 ("pack", c.c_bool), *_fields(c.c_int64, "part", "n_parts"), ("around", c.c_int)]
-
-
-class MeasureProgress(c.Structure):
-    c_name = "hl_measure_progress"
-    _fields_ = [*_fields(c.c_int64, "n_tokens", "n_sequences"), ("share", c.c_double)]
-
-
-MeasureCallback = c.CFUNCTYPE(Status, Pointer, c.POINTER(MeasureProgress))
 
 
 class MeasureOptions(c.Structure):
@@ -271,7 +268,7 @@ class MeasureOptions(c.Structure):
     _fields_ = [("windows", WindowOptions), ("seed", c.c_uint64),
                 *_fields(c.c_bool, "nll", "no_probe"), ("epsilon", c.c_double),
                 *_fields(Text, "rows_path", "state_path"), ("save_every", c.c_double),
-                ("resume", c.c_bool), ("n_threads", c.c_int32), ("progress", MeasureCallback),
+                ("resume", c.c_bool), ("n_threads", c.c_int32), ("progress", ProgressCallback),
                 ("context", Pointer)]
 
 

@@ -24,8 +24,6 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH 64 /* model configurations and tokenizers stay below 16 */
-
 /* How deep brackets nest, strings aside; for text that is not JSON, whatever
  * comes out: the parser will object. */
 static size_t nesting_depth(const char *text, size_t n_bytes)
@@ -185,9 +183,9 @@ static hl_status parse(json_t **out, const char *text, size_t n_bytes, const cha
 
     *out         = NULL;
     size_t depth = nesting_depth(text, n_bytes);
-    if (depth > MAX_DEPTH)
+    if (depth > HL_JSON_MOST_LEVELS)
         return hl_fail(HL_BAD_INPUT, "%s: JSON nested %zu deep, at most %d", where, depth,
-                       MAX_DEPTH);
+                       HL_JSON_MOST_LEVELS);
     HL_NEED(hl_json_reader_open(&reader, text, n_bytes, where));
     reader.refuses_nul = refuses_nul;
     value              = build(&reader);
@@ -210,9 +208,57 @@ hl_status hl_json_parse_file(json_t **out, const char *path)
     return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
-hl_status hl_json_read(json_t **out, const char *text, size_t n_bytes, const char *where)
+/* ------------------------------------------------------------------- events */
+
+typedef struct walk {
+    hl_status (*event)(void *context, const hl_json_event *event);
+    void *context;
+} walk;
+
+static hl_status tell(const walk *w, const char *key, json_t *value);
+
+static hl_status tell_members(const walk *w, json_t *object)
 {
-    return parse(out, text, n_bytes, where, false);
+    const char *key = NULL;
+    json_t     *value;
+
+    json_object_foreach(object, key, value)
+        HL_NEED(tell(w, key, value));
+    return HL_OK;
+}
+
+/* A value and, where it holds others, these and the end. */
+static hl_status tell(const walk *w, const char *key, json_t *value)
+{
+    static const hl_json_type types[] = {
+        [JSON_OBJECT] = HL_JSON_OBJECT, [JSON_ARRAY] = HL_JSON_ARRAY, [JSON_STRING] = HL_JSON_TEXT,
+        [JSON_INTEGER] = HL_JSON_INT,   [JSON_REAL] = HL_JSON_REAL,   [JSON_TRUE] = HL_JSON_BOOL,
+        [JSON_FALSE] = HL_JSON_BOOL,    [JSON_NULL] = HL_JSON_NULL,
+    };
+    hl_json_event event = { .type    = types[json_typeof(value)],
+                            .key     = key,
+                            .integer = json_is_true(value) ? 1 : json_integer_value(value),
+                            .real    = json_real_value(value),
+                            .text    = json_string_value(value),
+                            .n_bytes = json_string_length(value) };
+
+    HL_NEED(w->event(w->context, &event));
+    if (!json_is_object(value) && !json_is_array(value))
+        return HL_OK;
+    if (json_is_object(value))
+        HL_NEED(tell_members(w, value));
+    for (size_t i = 0; i < json_array_size(value); i++)
+        HL_NEED(tell(w, NULL, json_array_get(value, i)));
+    return w->event(w->context, &(hl_json_event){ .type = HL_JSON_END });
+}
+
+hl_status hl_json_walk(const char *text, size_t n_bytes, const char *where,
+                       hl_status (*event)(void *context, const hl_json_event *event), void *context)
+{
+    HL_CLOSED(json_decref) json_t *value = NULL;
+
+    HL_NEED(parse(&value, text, n_bytes, where, false));
+    return tell(&(walk){ event, context }, NULL, value);
 }
 
 hl_status hl_json_lines_next(json_t **out, hl_json_lines *l)

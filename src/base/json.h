@@ -13,7 +13,7 @@
 
 HL_CLOSES(json_decref, json_t)
 
-/* hl_json_read of headlight.h, for those whose strings end with a NUL: others are refused. */
+/* A value, read as hl_json_walk of headlight/base.h reads it; strings that hold NUL are refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
 /* The same of a file. */
 hl_status hl_json_parse_file(json_t **out, const char *path);

@@ -382,7 +382,7 @@ static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)
     HL_NEED(hl_trace_push(trace, id, kind));
     if (tracer->stream == NULL)
         return HL_OK;
-    HL_NEED(hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)id));
+    HL_NEED(hl_decode_stream_push(&text, &n_bytes, tracer->stream, id));
     HL_NEED(hl_trace_append_text(trace, text, n_bytes));
     trace->entities[trace->n_tokens - 1] =
         n_bytes > 0 && hl_begins_entity(trace->text, before, trace->n_text);
@@ -457,8 +457,7 @@ static hl_status rewind_text(hl_tracer *tracer)
     size_t      n_bytes = 0;
 
     for (int64_t i = 0; i < tracer->trace->n_tokens && tracer->stream != NULL; i++)
-        HL_NEED(
-            hl_decode_stream_push(&text, &n_bytes, tracer->stream, (int32_t)tracer->trace->ids[i]));
+        HL_NEED(hl_decode_stream_push(&text, &n_bytes, tracer->stream, tracer->trace->ids[i]));
     return status;
 }
 

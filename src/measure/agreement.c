@@ -79,13 +79,10 @@ static hl_status choose_piece(hl_agreement *a, int64_t d_vocab)
 static hl_status complete_options(hl_agreement *a, const hl_model *model, const hl_model *reference)
 {
     hl_agreement_options *options = &a->options;
-    int64_t               most    = 4096;
+    int64_t               own     = hl_config_ctx(model->config, options->n_ctx);
+    int64_t               other   = hl_config_ctx(reference->config, options->n_ctx);
 
-    if (model->config->n_ctx > 0 && model->config->n_ctx < most)
-        most = model->config->n_ctx;
-    if (reference->config->n_ctx > 0 && reference->config->n_ctx < most)
-        most = reference->config->n_ctx;
-    options->n_ctx  = options->n_ctx != 0 ? options->n_ctx : most;
+    options->n_ctx  = own < other ? own : other;
     options->stride = options->stride != 0 ? options->stride : options->n_ctx;
     if (options->n_ctx < 2 || options->stride < 1 || options->stride > options->n_ctx)
         return hl_fail(HL_BAD_ARGUMENT, "agreement: windows of %lld tokens, stride %lld",

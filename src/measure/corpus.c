@@ -40,12 +40,12 @@ static hl_status check_options(const hl_tokenizer *tokenizer, const memory_text 
     return HL_OK;
 }
 
-static int32_t choose_separator(const hl_tokenizer *tokenizer, const hl_model_info *info)
+static int64_t choose_separator(const hl_tokenizer *tokenizer, const hl_model_info *info)
 {
-    int32_t id = tokenizer != NULL ? hl_tokenizer_special(tokenizer, HL_SPECIAL_EOS) : -1;
+    int64_t id = tokenizer != NULL ? hl_tokenizer_special(tokenizer, HL_SPECIAL_EOS) : -1;
 
     if (id < 0 && info != NULL && info->n_eos_ids > 0 && info->eos_ids[0] < info->d_vocab)
-        id = (int32_t)info->eos_ids[0];
+        id = info->eos_ids[0];
     return id;
 }
 
@@ -241,18 +241,19 @@ hl_status hl_corpus_around(hl_around_tokens *out, const hl_corpus *corpus)
         return HL_OK;
     around = hl_tokenizer_around(corpus->tokenizer);
     for (size_t i = 0; i < around.n_before + around.n_after; i++) {
-        int32_t id = i < around.n_before ? around.before[i] : around.after[i - around.n_before];
+        int64_t id = i < around.n_before ? around.before[i] : around.after[i - around.n_before];
         if (id < 0 || id >= corpus->n_vocab)
-            return hl_fail(HL_BAD_INPUT,
-                           "the tokenizer puts id %d around a text, and the model has %lld tokens: "
-                           "it is another model's",
-                           id, (long long)corpus->n_vocab);
+            return hl_fail(
+                HL_BAD_INPUT,
+                "the tokenizer puts id %lld around a text, and the model has %lld tokens: "
+                "it is another model's",
+                (long long)id, (long long)corpus->n_vocab);
     }
     *out = around;
     return HL_OK;
 }
 
-int32_t hl_corpus_separator(const hl_corpus *corpus)
+int64_t hl_corpus_separator(const hl_corpus *corpus)
 {
     return corpus->separator;
 }

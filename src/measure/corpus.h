@@ -31,7 +31,7 @@ HL_CLOSES(hl_corpus_close, hl_corpus)
 
 /* Tokens that follow each other in a document.  Borrowed until the next call. */
 typedef struct hl_token_piece {
-    const int32_t *ids;   /* (n_tokens) */
+    const int64_t *ids;   /* (n_tokens) */
     const uint8_t *types; /* (n_tokens) below n_types of hl_corpus_info */
     size_t         n_tokens;
     uint64_t       n_bytes; /* of the document that they stand for, about: for progress */
@@ -58,7 +58,7 @@ hl_status hl_corpus_around(hl_around_tokens *out, const hl_corpus *corpus);
 
 /* What stands between documents that are packed: the tokenizer's end-of-text token, or
  * else the model's; -1 if neither has one. */
-int32_t hl_corpus_separator(const hl_corpus *corpus);
+int64_t hl_corpus_separator(const hl_corpus *corpus);
 /* How many bytes of text a document that exists has. */
 uint64_t hl_corpus_bytes_of(const hl_corpus *corpus, int64_t document);
 

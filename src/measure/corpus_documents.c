@@ -477,7 +477,7 @@ static hl_status put_id(hl_ids *ids, int64_t id, int64_t n_vocab, const char *wh
                        (long long)id, (long long)n_vocab - 1);
     hl_status status = HL_GROW(&ids->items, &ids->capacity, ids->count, 1);
     if (status == HL_OK)
-        ids->items[ids->count++] = (int32_t)id;
+        ids->items[ids->count++] = id;
     return status;
 }
 
@@ -487,7 +487,7 @@ void hl_ids_free(hl_ids *ids)
     *ids = (hl_ids){ 0 };
 }
 
-uint64_t hl_ids_hash(const int32_t *ids, size_t n_ids)
+uint64_t hl_ids_hash(const int64_t *ids, size_t n_ids)
 {
     hl_hasher hasher;
 

@@ -203,7 +203,7 @@ void hl_name_line(char *out, size_t n_bytes, const char *path, uint64_t line);
 /* ----------------------------------------------------------------- token ids */
 
 typedef struct hl_ids {
-    int32_t *items;
+    int64_t *items;
     size_t   count;
     size_t   capacity;
 } hl_ids;
@@ -227,7 +227,7 @@ void      hl_id_table_close(hl_id_table *table);
 hl_status hl_ids_of_row(hl_ids *out, const hl_id_table *table, int64_t row, int64_t n_vocab);
 hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char *where);
 void      hl_ids_free(hl_ids *ids);
-uint64_t  hl_ids_hash(const int32_t *ids, size_t n_ids);
+uint64_t  hl_ids_hash(const int64_t *ids, size_t n_ids);
 
 /* A document for each row or line. */
 hl_status hl_documents_add_rows(hl_documents *documents, const hl_id_table *table, int64_t n_vocab);
@@ -239,7 +239,7 @@ hl_status hl_documents_add_id_lines(hl_documents *documents, const hl_text_sourc
 struct hl_corpus {
     const hl_tokenizer *tokenizer; /* NULL: token ids only */
     int64_t             n_vocab;
-    int32_t             separator;
+    int64_t             separator;
     hl_text_files       files;
     hl_documents        documents;
     hl_types            types;

@@ -185,15 +185,15 @@ static hl_status clear_output(hl_token_reader *reader, size_t n_tokens)
 }
 
 /* There is room for it: clear_output has been told how many come. */
-static hl_status put_token(hl_token_reader *reader, int32_t id, uint8_t type)
+static hl_status put_token(hl_token_reader *reader, int64_t id, uint8_t type)
 {
     const hl_corpus *corpus = reader->corpus;
 
     if (id < 0 || id >= corpus->n_vocab)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: the tokenizer gives id %d, and the model has %lld tokens: it is "
+                       "%s: the tokenizer gives id %lld, and the model has %lld tokens: it is "
                        "another model's",
-                       reader->name, id, (long long)corpus->n_vocab);
+                       reader->name, (long long)id, (long long)corpus->n_vocab);
     if (hl_tokenizer_type(corpus->tokenizer, id) == HL_TOKEN_SPECIAL)
         type = HL_TYPE_SPECIAL;
     reader->types[reader->ids.count]       = type;
@@ -234,7 +234,7 @@ static uint8_t type_at(const hl_token_reader *reader, hl_span span, uint8_t othe
     return mark != HL_NO_TYPE ? mark : otherwise;
 }
 
-static hl_status put_around(hl_token_reader *reader, const int32_t *ids, size_t n_ids)
+static hl_status put_around(hl_token_reader *reader, const int64_t *ids, size_t n_ids)
 {
     for (size_t i = 0; i < n_ids; i++)
         HL_NEED(put_token(reader, ids[i], HL_TYPE_SPECIAL));

@@ -439,9 +439,9 @@ static void work(turns *t, hl_measuring *own)
     hl_keep_error(&t->error, status);
     t->n_tokens += hl_profile_n_tokens(own->profile) - n_tokens;
     t->n_sequences += hl_profile_all_sequences(own->profile) - n_sequences;
-    hl_measure_progress progress = { .n_tokens    = t->n_tokens,
-                                     .n_sequences = t->n_sequences,
-                                     .share       = t->m->share };
+    hl_progress progress = { .share     = t->m->share,
+                             .n_tokens  = t->n_tokens,
+                             .n_windows = t->n_sequences };
     if (t->m->options.progress != NULL && t->error.status == HL_OK && t->asked == HL_OK)
         t->asked = t->m->options.progress(t->m->options.context, &progress);
     pthread_mutex_unlock(&t->mutex);

@@ -24,15 +24,14 @@ enum {
     HL_KERNEL_ROWS   = 16,  /* of those, compared between heads */
     HL_PROBE_TOKENS  = 64,
     HL_PROBE_REPEATS = 4, /* sequences */
-    HL_MEASURE_CTX   = 1024,
 };
 
 typedef struct hl_measure_rows hl_measure_rows;
 
 /* Memory for a batch of one's own. */
 typedef struct hl_batch_copy {
-    int64_t  *tokens; /* (n_batch, context) */
-    uint8_t  *types;  /* (n_batch, context) */
+    int64_t  *tokens; /* (n_batch, n_ctx) */
+    uint8_t  *types;  /* (n_batch, n_ctx) */
     int64_t  *places; /* (HL_BATCH_PLACES, n_batch) as hl_batch_set_places has them */
     uint64_t *hashes; /* (n_batch) */
 } hl_batch_copy;

@@ -222,7 +222,7 @@ hl_status hl_measure_rows_new(hl_measure_rows **out, const hl_measuring *m)
     rows->path     = m->options.rows_path;
     rows->n_layers = m->config->n_layers;
     rows->n_heads  = m->config->n_heads;
-    rows->context  = m->options.windows.context;
+    rows->context  = m->options.windows.n_ctx;
     rows->n_done   = hl_profile_all_sequences(m->profile);
     name_statistics(rows, m->profile);
     if (m->options.state_path != NULL)

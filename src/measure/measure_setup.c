@@ -17,12 +17,10 @@
 static hl_status complete_options(hl_measuring *m)
 {
     hl_window_options *windows = &m->options.windows;
-    int64_t            n_ctx   = m->config->n_ctx;
 
-    if (windows->context == 0)
-        windows->context = n_ctx > 0 && n_ctx < HL_MEASURE_CTX ? n_ctx : HL_MEASURE_CTX;
+    windows->n_ctx = hl_config_ctx(m->config, windows->n_ctx);
     if (windows->stride == 0)
-        windows->stride = windows->context;
+        windows->stride = windows->n_ctx;
     if (windows->n_parts == 0)
         windows->n_parts = 1;
     if (m->options.save_every == 0.0)
@@ -36,10 +34,10 @@ static hl_status complete_options(hl_measuring *m)
 }
 
 /* A device is busy with so many tokens at a time. */
-static int64_t device_batch(int64_t context)
+static int64_t device_batch(int64_t n_ctx)
 {
     const int64_t n_tokens = 32768, most = 32;
-    int64_t       n = n_tokens / context;
+    int64_t       n = n_tokens / n_ctx;
 
     return n < 1 ? 1 : n < most ? n : most;
 }
@@ -55,7 +53,7 @@ static hl_status choose_batches(hl_measuring *m)
     HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
     m->may_take_less = !choice.ops->is_near && windows->n_batch == 0;
     if (windows->n_batch == 0)
-        windows->n_batch = !choice.ops->is_near ? device_batch(windows->context) : 1;
+        windows->n_batch = !choice.ops->is_near ? device_batch(windows->n_ctx) : 1;
     m->in_pairs = !choice.ops->is_near && m->options.rows_path == NULL && m->options.epsilon == 0.0;
     if (m->in_pairs)
         m->options.n_threads = (hl_threads(m->options.n_threads) + 1) / 2;
@@ -72,7 +70,7 @@ static uint64_t tokenizer_hash(const hl_tokenizer *tokenizer)
     hl_hash_start(&hasher, 0);
     for (size_t id = 0; id < hl_tokenizer_size(tokenizer); id++) {
         size_t      n_bytes = 0;
-        const char *piece   = hl_tokenizer_piece(tokenizer, (int32_t)id, &n_bytes);
+        const char *piece   = hl_tokenizer_piece(tokenizer, id, &n_bytes);
 
         hl_hash_add_u64(&hasher, n_bytes);
         if (piece != NULL)
@@ -113,7 +111,7 @@ static hl_status set_options(hl_measuring *m)
     const hl_measure_options *options = &m->options;
     char                      text[64];
 
-    HL_NEED(hl_profile_set_int(m->profile, "context", options->windows.context));
+    HL_NEED(hl_profile_set_int(m->profile, "context", options->windows.n_ctx));
     HL_NEED(hl_profile_set_int(m->profile, "stride", options->windows.stride));
     HL_NEED(hl_profile_set_int(m->profile, "seed", (int64_t)options->seed));
     HL_NEED(set_around(m));
@@ -181,10 +179,10 @@ static hl_status make_profile(hl_measuring *m)
 
     for (int64_t layer = 0; layer < m->config->n_layers; layer++)
         heads[layer] = m->config->layers[layer].n_heads;
-    return hl_profile_new(&m->profile, &(hl_profile_shape){ .n_layers = m->config->n_layers,
-                                                            .heads    = heads,
-                                                            .context  = m->options.windows.context,
-                                                            .n_types  = info->n_types,
+    return hl_profile_new(&m->profile, &(hl_profile_shape){ .n_layers   = m->config->n_layers,
+                                                            .heads      = heads,
+                                                            .context    = m->options.windows.n_ctx,
+                                                            .n_types    = info->n_types,
                                                             .type_names = info->type_names });
 }
 
@@ -193,7 +191,7 @@ static hl_status make_profile(hl_measuring *m)
 static hl_status open_session(hl_measuring *m)
 {
     hl_session_options options = {
-        .n_ctx      = m->options.windows.context,
+        .n_ctx      = m->options.windows.n_ctx,
         .n_batch    = m->options.windows.n_batch,
         .n_chunk    = m->n_piece,
         .n_patterns = m->n_patterns,
@@ -245,7 +243,7 @@ static hl_status allocate(hl_measuring *m)
 static hl_status make_copy(hl_measuring *m)
 {
     size_t n_batch = (size_t)m->options.windows.n_batch;
-    size_t n_rows  = n_batch * (size_t)m->options.windows.context;
+    size_t n_rows  = n_batch * (size_t)m->options.windows.n_ctx;
 
     HL_NEED(HL_ALLOC(&m->copy.tokens, n_rows));
     HL_NEED(HL_ALLOC(&m->copy.types, n_rows));
@@ -258,7 +256,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     m->config = m->model->config;
     HL_NEED(complete_options(m));
     HL_NEED(choose_batches(m));
-    m->n_piece = m->options.windows.context;
+    m->n_piece = m->options.windows.n_ctx;
     if (!m->config->is_encoder && m->n_piece > HL_PIECE)
         m->n_piece = HL_PIECE;
     m->n_patterns = m->options.epsilon > 0.0 ? m->n_piece : HL_PATTERN_ROWS;

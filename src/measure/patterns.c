@@ -80,16 +80,16 @@ hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model, const hl
     HL_CLOSED(hl_windows_close) hl_windows *windows = NULL;
 
     hl_batch          batch = { 0 };
-    hl_window_options cut   = { .context = options != NULL ? options->n_tokens : 0 };
+    hl_window_options cut   = { .n_ctx = options != NULL ? options->n_tokens : 0 };
     int64_t           n_ctx = hl_model_get_info(model)->n_ctx;
 
     *out = NULL;
     if (options != NULL)
         cut.around = options->around;
-    if (cut.context == 0)
-        cut.context = DEFAULT_TOKENS;
-    if (n_ctx > 0 && cut.context > n_ctx)
-        cut.context = n_ctx;
+    if (cut.n_ctx == 0)
+        cut.n_ctx = DEFAULT_TOKENS;
+    if (n_ctx > 0 && cut.n_ctx > n_ctx)
+        cut.n_ctx = n_ctx;
     HL_NEED(hl_windows_open(&windows, corpus, &cut));
     HL_NEED(hl_windows_next(&batch, windows));
     if (batch.n_windows == 0)

@@ -25,7 +25,7 @@
 #include "model/model.h"
 #include "stats/exact.h"
 
-enum { DEFAULT_ROWS = 512, DEFAULT_WINDOW = 4096, MAX_BATCH = 4096 };
+enum { DEFAULT_ROWS = 512, MAX_BATCH = 4096 };
 
 typedef struct text_sums {
     hl_ratio_sums texts;
@@ -67,11 +67,12 @@ hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
     if (out->stride > out->n_text)
         out->stride = out->n_text;
     for (size_t i = 0; i < n_around; i++) {
-        int32_t id = i < around->n_before ? around->before[i] : around->after[i - around->n_before];
+        int64_t id = i < around->n_before ? around->before[i] : around->after[i - around->n_before];
         if (id < 0 || id >= d_vocab)
-            return hl_fail(HL_BAD_ARGUMENT,
-                           "%s: token %d is to stand around each window, the model knows 0 to %lld",
-                           who, id, (long long)d_vocab - 1);
+            return hl_fail(
+                HL_BAD_ARGUMENT,
+                "%s: token %lld is to stand around each window, the model knows 0 to %lld", who,
+                (long long)id, (long long)d_vocab - 1);
     }
     return HL_OK;
 }
@@ -129,11 +130,7 @@ static hl_status check_model(const hl_model *model)
 
 static hl_status complete_options(hl_perplexity_options *options, const hl_model *model)
 {
-    int64_t by_model = model->config->n_ctx;
-
-    if (by_model == 0 || by_model > DEFAULT_WINDOW)
-        by_model = DEFAULT_WINDOW;
-    options->n_ctx  = options->n_ctx != 0 ? options->n_ctx : by_model;
+    options->n_ctx  = hl_config_ctx(model->config, options->n_ctx);
     options->stride = options->stride != 0 ? options->stride : options->n_ctx;
     if (options->n_ctx < 2)
         return hl_fail(HL_BAD_ARGUMENT, "perplexity: windows of %lld tokens, wanted 2 or more",
@@ -202,7 +199,7 @@ void hl_perplexity_close(hl_perplexity *perplexity)
     hl_free(perplexity);
 }
 
-int64_t hl_perplexity_context(const hl_perplexity *perplexity, int64_t *stride)
+int64_t hl_perplexity_n_ctx(const hl_perplexity *perplexity, int64_t *stride)
 {
     if (stride != NULL)
         *stride = perplexity->options.stride;
@@ -384,12 +381,17 @@ static hl_status check_text(const hl_perplexity *perplexity, const hl_scored_tex
     return HL_OK;
 }
 
+/* After n_windows, of which this is the last. */
 static hl_status report_progress(const hl_perplexity *perplexity, const hl_window *last,
-                                 int64_t n_tokens)
+                                 int64_t n_windows, int64_t n_tokens)
 {
+    hl_progress progress = { .share     = (double)last->end / (double)n_tokens,
+                             .n_tokens  = last->end,
+                             .n_windows = n_windows };
+
     if (perplexity->options.progress == NULL)
         return HL_OK;
-    return perplexity->options.progress(perplexity->options.context, last->end, n_tokens);
+    return perplexity->options.progress(perplexity->options.context, &progress);
 }
 
 hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_scored_text *text)
@@ -412,7 +414,7 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
         HL_NEED(run_windows(&s, n));
         for (int64_t i = 0; i < n; i++)
             add_window(&sums, &s, i);
-        HL_NEED(report_progress(perplexity, &perplexity->windows[n - 1], text->n_tokens));
+        HL_NEED(report_progress(perplexity, &perplexity->windows[n - 1], done + n, text->n_tokens));
     }
     add_text(&perplexity->total, &sums);
     sums.texts.n = sums.windows.n > 0 ? 1 : 0;

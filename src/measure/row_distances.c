@@ -87,7 +87,7 @@ static float *kept_row(const row_run *run, int64_t layer, int64_t head, int64_t 
     int64_t n_heads = run->out->n_heads;
 
     return run->kept +
-           ((layer * n_heads + head) * run->options.n_rows + index) * run->options.windows.context;
+           ((layer * n_heads + head) * run->options.n_rows + index) * run->options.windows.n_ctx;
 }
 
 static const float *pattern_of(const hl_layer_rows *rows, int64_t head, int64_t index)
@@ -267,16 +267,12 @@ static hl_status check_models(const hl_config *a, const hl_config *b)
 static void complete_options(row_run *run)
 {
     hl_window_options *windows = &run->options.windows;
+    int64_t            a       = hl_config_ctx(run->models[0]->config, windows->n_ctx);
+    int64_t            b       = hl_config_ctx(run->models[1]->config, windows->n_ctx);
 
-    for (int side = 0; side < 2 && windows->context == 0; side++) {
-        int64_t n_ctx    = run->models[side]->config->n_ctx;
-        int64_t other    = run->models[1 - side]->config->n_ctx;
-        windows->context = n_ctx > 0 && (other <= 0 || n_ctx <= other) ? n_ctx : 0;
-    }
-    if (windows->context == 0 || windows->context > HL_MEASURE_CTX)
-        windows->context = HL_MEASURE_CTX;
+    windows->n_ctx = a < b ? a : b;
     if (windows->stride == 0)
-        windows->stride = windows->context;
+        windows->stride = windows->n_ctx;
     windows->n_batch = 1;
     windows->n_parts = windows->n_parts > 0 ? windows->n_parts : 1;
     if (run->options.n_rows <= 0)
@@ -287,9 +283,9 @@ static hl_status open_run(row_run *run, const hl_corpus *corpus)
 {
     const hl_config *config = run->models[0]->config;
     size_t           cells  = (size_t)(config->n_layers * config->n_heads);
-    size_t           width  = (size_t)(run->options.n_rows * run->options.windows.context);
+    size_t           width  = (size_t)(run->options.n_rows * run->options.windows.n_ctx);
 
-    hl_session_options session = { .n_ctx      = run->options.windows.context,
+    hl_session_options session = { .n_ctx      = run->options.windows.n_ctx,
                                    .n_patterns = run->options.n_rows,
                                    .wants      = HL_WANT_PATTERN,
                                    .n_threads  = run->options.n_threads };

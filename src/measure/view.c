@@ -75,8 +75,8 @@ static bool shows_piece(const hl_tokenizer *tokenizer, hl_token_type type, const
 static hl_status name_known(hl_view_token *out, const hl_tokenizer *tokenizer, const char *piece,
                             size_t n_piece)
 {
-    hl_token_type  type    = hl_tokenizer_type(tokenizer, (int32_t)out->id);
-    int32_t        id      = (int32_t)out->id;
+    hl_token_type  type    = hl_tokenizer_type(tokenizer, out->id);
+    int64_t        id      = out->id;
     HL_FREED char *decoded = NULL;
     size_t         n_bytes = 0;
 
@@ -96,7 +96,7 @@ hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, 
 
     *out = (hl_view_token){ .id = id };
     if (tokenizer != NULL && id >= 0 && id <= INT32_MAX)
-        piece = hl_tokenizer_piece(tokenizer, (int32_t)id, &n_piece);
+        piece = hl_tokenizer_piece(tokenizer, id, &n_piece);
     if (piece != NULL)
         return name_known(out, tokenizer, piece, n_piece);
     snprintf(number, sizeof number, "#%lld", (long long)id);
@@ -113,7 +113,7 @@ hl_status hl_view_check_prompt(const hl_prompt *prompt)
     return HL_OK;
 }
 
-hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head_choice choice)
+hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head choice)
 {
     int64_t       n_layers = hl_model_get_info(model)->n_layers;
     hl_layer_info layer    = { 0 };
@@ -247,7 +247,7 @@ static bool *member(const watch *w, int64_t map, int64_t layer, int64_t head)
 
 /* -------------------------------------------------------------- chosen heads */
 
-static hl_status choose(const watch *w, int64_t map, hl_head_choice choice)
+static hl_status choose(const watch *w, int64_t map, hl_head choice)
 {
     int64_t   n_heads = 0;
     hl_status status  = hl_view_check_head(&n_heads, w->model, choice);
@@ -266,7 +266,7 @@ static hl_status choose_all(const watch *w)
         hl_status     status = hl_model_get_layer(&layer, w->model, i);
 
         if (status == HL_OK && layer.n_heads > 0)
-            status = choose(w, 0, (hl_head_choice){ i, -1 });
+            status = choose(w, 0, (hl_head){ i, -1 });
         if (status != HL_OK)
             return status;
     }
@@ -278,7 +278,7 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-static void name_choice(hl_token_map *map, hl_head_choice choice)
+static void name_choice(hl_token_map *map, hl_head choice)
 {
     if (choice.head >= 0)
         snprintf(map->name, sizeof map->name, "L%lldH%lld", (long long)choice.layer,

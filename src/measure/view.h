@@ -13,7 +13,7 @@ HL_CLOSES(hl_lens_view_free, hl_lens_view)
 hl_status hl_view_check_prompt(const hl_prompt *prompt);
 /* HL_BAD_ARGUMENT of a head or layer that is not there; .head -1 is all of a layer, which must have
  * one.  *n_heads: how many the layer has. */
-hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head_choice choice);
+hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head choice);
 /* One token; tokenizer may be NULL.  The text is released with hl_free. */
 hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, int64_t id);
 /* (n_tokens) of a prompt, roles taken into account; released with hl_view_tokens_free. */

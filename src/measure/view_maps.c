@@ -124,7 +124,7 @@ static hl_status count_members(mapping *m)
 }
 
 /* A map for a head, or for all of a layer; heads that have one keep it. */
-static hl_status choose(mapping *m, hl_head_choice choice)
+static hl_status choose(mapping *m, hl_head choice)
 {
     int64_t   n_heads = 0;
     hl_status status  = hl_view_check_head(&n_heads, m->model, choice);
@@ -135,7 +135,7 @@ static hl_status choose(mapping *m, hl_head_choice choice)
         if ((choice.head != -1 && choice.head != head) || m->place[at] != NO_MAP)
             continue;
         m->place[at]                      = m->maps->n_maps;
-        m->maps->heads[m->maps->n_maps++] = (hl_head_choice){ choice.layer, head };
+        m->maps->heads[m->maps->n_maps++] = (hl_head){ choice.layer, head };
     }
     return status;
 }
@@ -149,7 +149,7 @@ static hl_status choose_all(mapping *m)
 
         status = hl_model_get_layer(&about, m->model, layer);
         if (status == HL_OK && about.n_heads > 0)
-            status = choose(m, (hl_head_choice){ layer, -1 });
+            status = choose(m, (hl_head){ layer, -1 });
     }
     return status;
 }
@@ -168,7 +168,7 @@ static hl_status choose_heads(mapping *m, const hl_prompt_maps_options *options)
     bool all_fit = (m->n_members + 1) * maps->n_cells <= most;
     m->has_mean  = all_fit || maps->n_cells <= most || options->n_heads == 0;
     if (m->has_mean)
-        maps->heads[maps->n_maps++] = (hl_head_choice){ -1, -1 };
+        maps->heads[maps->n_maps++] = (hl_head){ -1, -1 };
     for (int64_t i = 0; i < options->n_heads; i++)
         HL_NEED(choose(m, options->heads[i]));
     if (all_fit)

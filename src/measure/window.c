@@ -24,7 +24,7 @@
 
 /* One token and where it comes from. */
 typedef struct held_token {
-    int32_t id;
+    int64_t id;
     uint8_t type;
     int64_t document;
     int64_t token;
@@ -80,9 +80,9 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
 
     options.n_batch = options.n_batch == 0 ? 1 : options.n_batch;
     options.n_parts = options.n_parts == 0 ? 1 : options.n_parts;
-    options.stride  = options.stride == 0 ? options.context : options.stride;
-    HL_NEED(hl_check_count("context", options.context, 1, MAX_CONTEXT));
-    HL_NEED(hl_check_count("stride", options.stride, 1, options.context));
+    options.stride  = options.stride == 0 ? options.n_ctx : options.stride;
+    HL_NEED(hl_check_count("context", options.n_ctx, 1, MAX_CONTEXT));
+    HL_NEED(hl_check_count("stride", options.stride, 1, options.n_ctx));
     HL_NEED(hl_check_count("batch", options.n_batch, 1, MAX_BATCH));
     HL_NEED(hl_check_count("the number of parts", options.n_parts, 1, MAX_PARTS));
     HL_NEED(hl_check_count("part", options.part, 0, options.n_parts - 1));
@@ -92,11 +92,11 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
                        (int)options.around);
     HL_NEED(hl_corpus_around(&around, windows->corpus));
     if (options.around == HL_AROUND_WINDOW &&
-        options.context <= (int64_t)(around.n_before + around.n_after))
+        options.n_ctx <= (int64_t)(around.n_before + around.n_after))
         return hl_fail(HL_BAD_ARGUMENT,
                        "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
                        "around every window, so wanted %zu or more",
-                       (long long)options.context, around.n_before + around.n_after,
+                       (long long)options.n_ctx, around.n_before + around.n_after,
                        around.n_before + around.n_after == 1 ? "" : "s",
                        around.n_before + around.n_after + 1);
     if (options.around == HL_AROUND_WINDOW && options.pack)
@@ -123,7 +123,7 @@ static double bytes_of(const hl_windows *windows, int64_t document)
 
 static hl_status allocate(hl_windows *windows)
 {
-    size_t context = (size_t)windows->options.context;
+    size_t context = (size_t)windows->options.n_ctx;
     size_t n_batch = (size_t)windows->options.n_batch;
 
     HL_NEED(HL_ALLOC(&windows->held, context));
@@ -211,7 +211,7 @@ static hl_status open_document(hl_windows *windows)
     return hl_token_reader_start(windows->reader, windows->document);
 }
 
-static void take(held_token *out, hl_windows *windows, int32_t id, uint8_t type)
+static void take(held_token *out, hl_windows *windows, int64_t id, uint8_t type)
 {
     *out = (held_token){ id, type, windows->document, windows->token++ };
 }
@@ -242,7 +242,7 @@ static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
 /* For text, in a window of the document that was read last. */
 static int64_t room_for_text(const hl_windows *windows)
 {
-    return windows->options.context - (int64_t)(windows->around.n_before + windows->around.n_after);
+    return windows->options.n_ctx - (int64_t)(windows->around.n_before + windows->around.n_after);
 }
 
 static int64_t window_length(const hl_windows *windows)
@@ -325,7 +325,7 @@ static uint64_t hash_window(const hl_windows *windows, const int64_t *tokens)
     return hl_hash_end(&hasher);
 }
 
-static void put_around(int64_t *tokens, uint8_t *types, const int32_t *ids, size_t n_ids)
+static void put_around(int64_t *tokens, uint8_t *types, const int64_t *ids, size_t n_ids)
 {
     for (size_t i = 0; i < n_ids; i++) {
         tokens[i] = ids[i];
@@ -340,8 +340,8 @@ static void put_window(hl_windows *windows, int64_t b)
     const hl_around_tokens *around = &windows->around;
     int64_t                 begin  = (int64_t)around->n_before;
     int64_t                 end    = begin + windows->n_held;
-    int64_t                *tokens = memory->tokens + b * windows->options.context;
-    uint8_t                *types  = memory->types + b * windows->options.context;
+    int64_t                *tokens = memory->tokens + b * windows->options.n_ctx;
+    uint8_t                *types  = memory->types + b * windows->options.n_ctx;
 
     put_around(tokens, types, around->before, around->n_before);
     for (int64_t i = 0; i < windows->n_held; i++) {
@@ -366,7 +366,7 @@ static void put_window(hl_windows *windows, int64_t b)
 /* The memory of the batch before the last, cleared. */
 static batch_memory *new_batch(hl_windows *windows)
 {
-    size_t context = (size_t)windows->options.context;
+    size_t context = (size_t)windows->options.n_ctx;
     size_t n_batch = (size_t)windows->options.n_batch;
 
     windows->at_hand     = 1 - windows->at_hand;
@@ -399,7 +399,7 @@ hl_status hl_windows_next(hl_batch *out, hl_windows *windows)
     bool                     there = true, document_ended = false;
 
     *out = (hl_batch){ .n_batch = n,
-                       .context = options->context,
+                       .context = options->n_ctx,
                        .tokens  = memory->tokens,
                        .types   = memory->types,
                        .hashes  = memory->hashes };
@@ -443,7 +443,7 @@ static hl_status check_place(const hl_windows *windows, const hl_window_place *p
     HL_NEED(hl_check_count("the number of windows", place->n_windows, 0, INT64_MAX));
     HL_NEED(hl_check_count("the number of tokens", place->n_counted, 0, INT64_MAX));
     HL_NEED(hl_check_count("the overlap", place->overlap, 0,
-                           windows->options.context - windows->options.stride));
+                           windows->options.n_ctx - windows->options.stride));
     if (place->document < windows->n_documents && !is_ours(windows, place->document))
         return hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document);
     return HL_OK;

@@ -36,6 +36,7 @@
 #include "formats/llama2c.h"
 #include "formats/tensors.h"
 #include "headlight/attention.h"
+#include "headlight/model.h"
 #include "kernels/dense.h"
 
 #define HL_MAX_LAYERS     1024
@@ -218,6 +219,15 @@ typedef struct hl_config {
     int64_t window_period; /* every so many layers one is full, the last of them */
     bool    full_first;    /* ... the first of them */
 } hl_config;
+
+/* The n_ctx that options ask for; 0: the default (headlight/model.h). */
+static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)
+{
+    int64_t own =
+        config->n_ctx > 0 && config->n_ctx < HL_DEFAULT_CTX ? config->n_ctx : HL_DEFAULT_CTX;
+
+    return asked != 0 ? asked : own;
+}
 
 /* From the text of a config.json; `where` names it in messages. */
 hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where);

@@ -17,7 +17,6 @@
 #include "model/model.h"
 
 enum {
-    DEFAULT_CTX   = 4096,
     DEFAULT_CHUNK = 512,
     MAX_CTX       = 1 << 30,
     MAX_BATCH     = 1 << 20,
@@ -39,10 +38,7 @@ static hl_status check_context(const hl_session_options *options, const hl_confi
 
 static hl_status complete_options(hl_session_options *options, const hl_config *config)
 {
-    int64_t by_model =
-        config->n_ctx > 0 && config->n_ctx < DEFAULT_CTX ? config->n_ctx : DEFAULT_CTX;
-
-    options->n_ctx   = options->n_ctx != 0 ? options->n_ctx : by_model;
+    options->n_ctx   = hl_config_ctx(config, options->n_ctx);
     options->n_batch = options->n_batch != 0 ? options->n_batch : 1;
     options->n_chunk = options->n_chunk != 0 ? options->n_chunk : DEFAULT_CHUNK;
     HL_NEED(hl_check_count("session: n_ctx", options->n_ctx, 1, MAX_CTX));

@@ -34,7 +34,7 @@
 #include "model/model.h"
 #include "stats/exact.h"
 
-enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, DEFAULT_CONTEXT = 1024, MAX_BATCH = 4096 };
+enum { DEFAULT_ROWS = 512, DEVICE_ROWS = 4096, MAX_BATCH = 4096 };
 enum { MAX_SETTINGS = 1 << 24 };
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 #define DEFAULT_MEMORY ((size_t)1 << 30)
@@ -286,34 +286,45 @@ static hl_status describe_windows(hl_evaluator *e)
 
 /* -------------------------------------------------------------- open and close */
 
+/* What a session on the CPU keeps of the dense model: logits and probabilities.  SIZE_MAX: more than
+ * can be counted. */
+static size_t predictions_bytes(const hl_evaluator *e, size_t n_rows)
+{
+    size_t bytes = SIZE_MAX;
+
+    return hl_size_multiply(&bytes, n_rows, (size_t)e->config->d_vocab * 2 * sizeof(float))
+               ? bytes
+               : SIZE_MAX;
+}
+
 static hl_status complete_options(hl_evaluator *e)
 {
     hl_window_options *windows = &e->options.windows;
-    int64_t            n_ctx   = e->config->n_ctx;
 
     if (e->config->is_encoder)
         return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it foretells no next token",
                        e->model->path, e->config->family);
-    if (windows->context == 0)
-        windows->context = n_ctx > 0 && n_ctx < DEFAULT_CONTEXT ? n_ctx : DEFAULT_CONTEXT;
+    windows->n_ctx = hl_config_ctx(e->config, windows->n_ctx);
     if (windows->stride != 0 || windows->n_parts != 0 || windows->part != 0)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows cannot overlap or be dealt out");
-    if (windows->context < 2)
+    if (windows->n_ctx < 2)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows of %lld tokens, wanted 2 or more",
-                       (long long)windows->context);
+                       (long long)windows->n_ctx);
     if (windows->n_batch < 0 || windows->n_batch > MAX_BATCH)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: batches of %lld windows, wanted 1 to %d",
                        (long long)windows->n_batch, MAX_BATCH);
-    if (e->options.memory_bytes == 0)
-        e->options.memory_bytes = DEFAULT_MEMORY;
-    e->result->context = windows->context;
+    if (e->options.memory_bytes == 0) {
+        size_t one              = predictions_bytes(e, (size_t)windows->n_ctx);
+        e->options.memory_bytes = one > DEFAULT_MEMORY ? one : DEFAULT_MEMORY;
+    }
+    e->result->n_ctx = windows->n_ctx;
     return HL_OK;
 }
 
 /* Windows that have so many rows, one at least. */
 static int64_t windows_of(const hl_evaluator *e, int64_t rows)
 {
-    return rows > e->options.windows.context ? rows / e->options.windows.context : 1;
+    return rows > e->options.windows.n_ctx ? rows / e->options.windows.n_ctx : 1;
 }
 
 /* Of one document. */
@@ -340,11 +351,11 @@ static int64_t device_batch(const hl_evaluator *e)
     return (most + n_batches - 1) / n_batches;
 }
 
-/* What a session on the CPU keeps of the dense model: logits and probabilities.  A device has memory
- * of its own, and says if it is too little. */
+/* A device has memory of its own, and says if it is too little. */
 static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
 {
-    if (!hl_size_multiply(out, n_rows, (size_t)e->config->d_vocab * 2 * sizeof(float)))
+    *out = predictions_bytes(e, n_rows);
+    if (*out == SIZE_MAX)
         return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %zu rows is too large", n_rows);
     if (*out <= e->options.memory_bytes)
         return HL_OK;
@@ -361,11 +372,10 @@ static hl_status plan_streams(hl_evaluator *e, bool on_device)
     size_t  n_rows = 0, kept = 0, slot = 0;
 
     if (!hl_size_multiply(&n_rows, (size_t)e->options.windows.n_batch,
-                          (size_t)e->options.windows.context) ||
+                          (size_t)e->options.windows.n_ctx) ||
         !hl_size_multiply(&slot, n_rows, (size_t)e->config->d_model * sizeof(float)))
         return hl_fail(HL_NO_MEMORY, "evaluate: a batch of %lld windows of %lld is too large",
-                       (long long)e->options.windows.n_batch,
-                       (long long)e->options.windows.context);
+                       (long long)e->options.windows.n_batch, (long long)e->options.windows.n_ctx);
     if (!on_device)
         HL_NEED(check_kept(&kept, e, n_rows));
     int64_t n_slots = (int64_t)((e->options.memory_bytes - kept) / slot);
@@ -376,7 +386,7 @@ static hl_status plan_streams(hl_evaluator *e, bool on_device)
 
 static hl_status open_session(hl_evaluator *e, bool on_device)
 {
-    hl_session_options options = { .n_ctx     = e->options.windows.context,
+    hl_session_options options = { .n_ctx     = e->options.windows.n_ctx,
                                    .n_batch   = e->options.windows.n_batch,
                                    .wants     = WANTS,
                                    .n_threads = e->options.n_threads };
@@ -407,7 +417,7 @@ static hl_status open_fitting_session(hl_evaluator *e)
 
 static hl_status make_rows(hl_evaluator *e)
 {
-    size_t n_rows = (size_t)(e->options.windows.n_batch * e->options.windows.context);
+    size_t n_rows = (size_t)(e->options.windows.n_batch * e->options.windows.n_ctx);
 
     HL_NEED(HL_ALLOC_ZEROED(&e->rows, n_rows));
     HL_NEED(HL_ALLOC_ZEROED(&e->tops, n_rows));
@@ -595,9 +605,12 @@ static hl_status report_progress(const hl_evaluator *e)
         return HL_OK;
     for (int64_t i = 0; i < e->n_batch_windows; i++)
         n_batch += r->scored[e->n_done + i];
-    double share = ((double)n_before + n_of_walk * (double)n_batch) / (double)r->n_scored;
-    return e->options.progress(e->options.context, share,
-                               n_before * (r->n_settings + 1) + n_batch * (e->at + 1));
+    hl_progress progress = {
+        .share     = ((double)n_before + n_of_walk * (double)n_batch) / (double)r->n_scored,
+        .n_tokens  = n_before * (r->n_settings + 1) + n_batch * (e->at + 1),
+        .n_windows = e->n_done,
+    };
+    return e->options.progress(e->options.context, &progress);
 }
 
 /* A walk that goes on needs the dense model's predictions, which nobody keeps. */

@@ -9,25 +9,20 @@ typedef struct listener {
     const char                *stage;
 } listener;
 
-static hl_status tell(void *context, double share, int64_t n_tokens)
+static hl_status tell(void *context, const hl_progress *progress)
 {
-    const listener *to = context;
+    const listener *to   = context;
+    hl_progress     mine = *progress;
 
-    if (to->options->progress == NULL)
-        return HL_OK;
-    return to->options->progress(to->options->context,
-                                 &(hl_sweep_progress){ to->stage, share, n_tokens });
-}
-
-static hl_status tell_measured(void *context, const hl_measure_progress *progress)
-{
-    return tell(context, progress->share, progress->n_tokens);
+    mine.stage = to->stage;
+    return to->options->progress == NULL ? HL_OK
+                                         : to->options->progress(to->options->context, &mine);
 }
 
 static hl_status begin(listener *to, const char *stage)
 {
     to->stage = stage;
-    return tell(to, 0.0, 0);
+    return tell(to, &(hl_progress){ 0 });
 }
 
 hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_model *model,
@@ -49,13 +44,13 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
                                                   .seed      = options->seed,
                                                   .no_probe  = true,
                                                   .n_threads = options->n_threads,
-                                                  .progress  = tell_measured,
+                                                  .progress  = tell,
                                                   .context   = &to }));
     }
     if ((needs & HL_NEEDS_GRADIENT) != 0 && evidence->gradients == NULL) {
         hl_gradient_options how = { .windows   = options->windows,
                                     .n_threads = options->n_threads,
-                                    .progress  = tell_measured,
+                                    .progress  = tell,
                                     .context   = &to };
 
         if (options->gradient_tokens > 0)

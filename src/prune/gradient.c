@@ -9,8 +9,6 @@
 #include "model/model.h"
 #include "prune/gates.h"
 
-enum { DEFAULT_CTX = 512 };
-
 typedef struct gradient_work {
     hl_gradient_options options; /* complete */
     hl_windows         *windows;
@@ -21,10 +19,7 @@ typedef struct gradient_work {
 
 static void complete_options(hl_gradient_options *options, const hl_model *model)
 {
-    int64_t n_ctx = model->config->n_ctx;
-
-    if (options->windows.context == 0)
-        options->windows.context = n_ctx > 0 && n_ctx < DEFAULT_CTX ? n_ctx : DEFAULT_CTX;
+    options->windows.n_ctx   = hl_config_ctx(model->config, options->windows.n_ctx);
     options->windows.stride  = 0;
     options->windows.n_batch = 1;
 }
@@ -82,9 +77,9 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
 
 static hl_status report(const gradient_work *work)
 {
-    hl_measure_progress progress = { .n_tokens    = work->sums->n_tokens,
-                                     .n_sequences = work->sums->n_windows,
-                                     .share       = hl_windows_progress(work->windows) };
+    hl_progress progress = { .share     = hl_windows_progress(work->windows),
+                             .n_tokens  = work->sums->n_tokens,
+                             .n_windows = work->sums->n_windows };
 
     if (work->options.progress == NULL)
         return HL_OK;
@@ -132,7 +127,7 @@ hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_
     if (options != NULL)
         work.options = *options;
     complete_options(&work.options, model);
-    HL_NEED(hl_backward_open(&work.backward, model, work.options.windows.context,
+    HL_NEED(hl_backward_open(&work.backward, model, work.options.windows.n_ctx,
                              work.options.n_threads));
     HL_NEED(hl_windows_open(&work.windows, corpus, &work.options.windows));
     HL_NEED(HL_ALLOC(&work.one, count));

@@ -12,8 +12,6 @@
 #include "base/status.h"
 #include "model/session.h"
 
-#define MEAN_CONTEXT 1024
-
 /* ------------------------------------------------------------------------ measuring */
 
 typedef struct mean_sums {
@@ -88,14 +86,12 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
     HL_FREED int64_t                       *window  = NULL;
     size_t             count   = (size_t)(config->n_layers * config->n_heads * config->d_head);
     mean_sums          m       = { .n_heads = config->n_heads };
-    hl_session_options options = { .n_ctx     = MEAN_CONTEXT,
+    hl_session_options options = { .n_ctx     = hl_config_ctx(config, 0),
                                    .wants     = HL_WANT_Z,
                                    .n_threads = n_threads };
 
     if (tokens == NULL || n_tokens < 1)
         return hl_fail(HL_BAD_ARGUMENT, "no tokens to take the means of heads over");
-    if (config->n_ctx > 0 && config->n_ctx < MEAN_CONTEXT)
-        options.n_ctx = config->n_ctx;
     if (around != NULL)
         m.around = *around;
     HL_NEED(HL_ALLOC_ZEROED(&sums, count));

@@ -99,13 +99,12 @@ static hl_status complete_ratios(hl_sweep *s, const hl_sweep_options *given)
 
 static hl_status complete_options(hl_sweep *s, const hl_sweep_options *given)
 {
-    hl_sweep_options *o     = &s->options;
-    int64_t           n_ctx = s->model->config->n_ctx;
+    hl_sweep_options *o = &s->options;
 
     *o            = *given;
     o->n_seeds    = o->n_seeds != 0 ? o->n_seeds : DEFAULT_SEEDS;
     o->save_every = o->save_every > 0.0 ? o->save_every : DEFAULT_SAVE;
-    o->n_ctx      = o->n_ctx != 0 ? o->n_ctx : (n_ctx > 0 && n_ctx < 1024 ? n_ctx : 1024);
+    o->n_ctx      = hl_config_ctx(s->model->config, o->n_ctx);
     if (o->n_seeds < 2 || o->n_seeds > MAX_SEEDS)
         return hl_fail(HL_BAD_ARGUMENT, "sweep: %lld seeds, wanted 2 to %d", (long long)o->n_seeds,
                        MAX_SEEDS);
@@ -319,28 +318,27 @@ static hl_status keep_step(hl_sweep *s, hl_evaluator *e, const char *name)
     return hl_sweep_save(s, true);
 }
 
-static hl_status show_progress(void *context, double share, int64_t n_tokens)
+static hl_status show_progress(void *context, const hl_progress *progress)
 {
-    const hl_sweep *s = context;
+    const hl_sweep *s    = context;
+    hl_progress     mine = *progress;
 
-    if (s->options.progress == NULL)
-        return HL_OK;
-    return s->options.progress(s->options.context,
-                               &(hl_sweep_progress){ s->stage, share, n_tokens });
+    mine.stage = s->stage;
+    return s->options.progress == NULL ? HL_OK : s->options.progress(s->options.context, &mine);
 }
 
 hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *corpus,
                             const float *gates, int64_t n_settings, int64_t max_tokens,
                             const char *name)
 {
-    HL_CLOSED(hl_evaluator_close) hl_evaluator *e = NULL;
-    hl_evaluate_options options                   = { .windows      = { .context    = s->options.n_ctx,
-                                                                        .max_tokens = max_tokens,
-                                                                        .around     = s->options.around },
-                                                      .memory_bytes = s->options.memory_bytes,
-                                                      .n_threads    = s->options.n_threads,
-                                                      .progress     = show_progress,
-                                                      .context      = s };
+    HL_CLOSED(hl_evaluator_close) hl_evaluator *e       = NULL;
+    hl_evaluate_options                         options = { .windows = { .n_ctx = s->options.n_ctx,
+                                                                         .max_tokens = max_tokens,
+                                                                         .around = s->options.around },
+                                                            .memory_bytes = s->options.memory_bytes,
+                                                            .n_threads    = s->options.n_threads,
+                                                            .progress     = show_progress,
+                                                            .context      = s };
 
     *out = NULL;
     HL_NEED(hl_evaluator_open(&e, s->model, corpus, gates, n_settings, &options));
@@ -473,11 +471,8 @@ static hl_status count_words(hl_sweep *s)
     restore_words(s);
     for (int64_t i = 0; i < s->first_single; i++) {
         HL_NEED(count_setting(s, i, top));
-        if (s->options.progress != NULL)
-            HL_NEED(s->options.progress(
-                s->options.context,
-                &(hl_sweep_progress){ s->stage, (double)(i + 1) / (double)s->first_single,
-                                      (i + 1) * s->options.n_words }));
+        HL_NEED(show_progress(s, &(hl_progress){ .share = (double)(i + 1) / (double)s->first_single,
+                                                 .n_tokens = (i + 1) * s->options.n_words }));
     }
     return HL_OK;
 }

@@ -28,7 +28,7 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 /* --------------------------------------------------------------------- evidence */
 
 /* Of the model as it was measured first, and of one that has lost heads since. */
-static hl_status show_first(void *context, const hl_sweep_progress *progress)
+static hl_status show_first(void *context, const hl_progress *progress)
 {
     hl_sweep *s = context;
 
@@ -36,9 +36,9 @@ static hl_status show_first(void *context, const hl_sweep_progress *progress)
     return s->options.progress != NULL ? s->options.progress(s->options.context, progress) : HL_OK;
 }
 
-static hl_status show_again(void *context, const hl_sweep_progress *progress)
+static hl_status show_again(void *context, const hl_progress *progress)
 {
-    hl_sweep_progress again = *progress;
+    hl_progress again = *progress;
 
     again.stage = strcmp(progress->stage, "measuring") == 0 ? "re-measuring" : "new gradients";
     return show_first(context, &again);
@@ -70,7 +70,7 @@ static hl_status look(hl_evidence *e, hl_sweep *s, hl_ranker ranker, const float
     }
     return hl_evidence_take(
         e, ranker, s->model, s->tokenizer, s->rank_corpus,
-        &(hl_evidence_options){ .windows   = { .context    = s->options.n_ctx,
+        &(hl_evidence_options){ .windows   = { .n_ctx      = s->options.n_ctx,
                                                .max_tokens = s->options.rank_tokens,
                                                .around     = s->options.around },
                                 .seed      = s->options.seed,

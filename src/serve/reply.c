@@ -46,7 +46,7 @@ static hl_status open_stream(hl_reply *reply)
     if (begins && !reply->options.request->echo &&
         prompt->kinds[prompt->n_tokens - 1] == HL_KIND_PROMPT)
         HL_NEED(hl_decode_stream_push(&text, &n_bytes, reply->stream,
-                                      (int32_t)prompt->tokens[prompt->n_tokens - 1]));
+                                      prompt->tokens[prompt->n_tokens - 1]));
     return HL_OK;
 }
 
@@ -115,7 +115,7 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
 static hl_status piece_of(char **out, size_t *n_bytes, const hl_reply *reply, int64_t id)
 {
     const hl_tokenizer *tokenizer = reply->options.tokenizer;
-    int32_t             ids[2]    = { (int32_t)reply->last_id, (int32_t)id };
+    int64_t             ids[2]    = { reply->last_id, id };
     bool                follows   = reply->last_id >= 0;
     HL_FREED char      *before    = NULL;
     HL_FREED char      *both      = NULL;
@@ -295,7 +295,7 @@ static hl_status add_text(bool *found, hl_reply *reply, const hl_job_event *even
     *found = false;
     if (event->token.stop == HL_STOP_END && !event->from_prompt)
         return HL_OK;
-    HL_NEED(hl_decode_stream_push(&text, &n_bytes, reply->stream, (int32_t)event->token.id));
+    HL_NEED(hl_decode_stream_push(&text, &n_bytes, reply->stream, event->token.id));
     if (!event->from_prompt)
         HL_NEED(hl_stop_words_push(&text, &n_bytes, found, reply->stop, text, n_bytes));
     return keep_text(reply, text, n_bytes);

@@ -12,7 +12,7 @@
 
 /* --------------------------------------------------------------------------- measuring */
 
-static hl_status stop_if_gone(void *context, const hl_measure_progress *progress)
+static hl_status stop_if_gone(void *context, const hl_progress *progress)
 {
     (void)progress;
     return hl_look_go_on(context);
@@ -22,7 +22,7 @@ static hl_status measure(hl_profile **out, hl_look *look, const json_t *input)
 {
     const hl_server                                 *server = look->server;
     HL_SCOPED(hl_served_texts_close) hl_served_texts texts  = { 0 };
-    hl_measure_options options = { .windows   = { .context    = hl_engine_n_ctx(server->engine),
+    hl_measure_options options = { .windows   = { .n_ctx      = hl_engine_n_ctx(server->engine),
                                                   .max_tokens = MAX_TOKENS },
                                    .n_threads = server->options.n_threads,
                                    .progress  = stop_if_gone,

@@ -101,7 +101,7 @@ static hl_status read_rank(rank_request *out, hl_look *look)
 
 /* -------------------------------------------------------------------------- evidence */
 
-static hl_status go_on(void *context, const hl_sweep_progress *progress)
+static hl_status go_on(void *context, const hl_progress *progress)
 {
     (void)progress;
     return hl_look_go_on(context);
@@ -116,7 +116,7 @@ static hl_status take_evidence(hl_evidence *out, hl_look *look, const rank_reque
         return HL_OK;
     HL_NEED(hl_served_texts_open(&texts, server, request->input, look->exchange));
     return hl_evidence_take(out, request->ranker, server->model, server->tokenizer, texts.corpus,
-                            &(hl_evidence_options){ .windows = { .context    = context_of(server),
+                            &(hl_evidence_options){ .windows = { .n_ctx      = context_of(server),
                                                                  .max_tokens = RANK_TOKENS },
                                                     .gradient_tokens = GRADIENT_TOKENS,
                                                     .n_threads       = server->options.n_threads,
@@ -239,13 +239,6 @@ static hl_status read_settings(settings *out, hl_look *look)
     return HL_OK;
 }
 
-static hl_status go_on_share(void *context, double share, int64_t n_tokens)
-{
-    (void)share;
-    (void)n_tokens;
-    return hl_look_go_on(context);
-}
-
 /* How many tokens a text has, at most what its first bytes have. */
 static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t *text)
 {
@@ -307,14 +300,13 @@ static hl_status read_context(int64_t *out, hl_look *look)
 static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *input, int64_t context,
                           const settings *asked)
 {
-    const hl_server                                 *server  = look->server;
-    HL_SCOPED(hl_served_texts_close) hl_served_texts texts   = { 0 };
-    hl_evaluate_options                              options = { .windows = { .context = context,
-                                                                              .max_tokens = EVALUATE_TOKENS },
-                                                                 .memory_bytes = EVALUATE_BYTES,
-                                                                 .n_threads = server->options.n_threads,
-                                                                 .progress = go_on_share,
-                                                                 .context  = look };
+    const hl_server                                 *server = look->server;
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts  = { 0 };
+    hl_evaluate_options options = { .windows = { .n_ctx = context, .max_tokens = EVALUATE_TOKENS },
+                                    .memory_bytes = EVALUATE_BYTES,
+                                    .n_threads    = server->options.n_threads,
+                                    .progress     = go_on,
+                                    .context      = look };
 
     HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
@@ -378,7 +370,7 @@ static json_t *evaluation_json(const hl_evaluation *found)
                               interval_json(found, i)));
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o}", "object", "headlight.evaluation", "tokens",
-                     (json_int_t)found->n_scored, "context", (json_int_t)found->context, "windows",
+                     (json_int_t)found->n_scored, "context", (json_int_t)found->n_ctx, "windows",
                      (json_int_t)found->n_windows, "nll", hl_json_number(dense / n), "settings",
                      list);
 }

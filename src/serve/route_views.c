@@ -161,8 +161,7 @@ static hl_status look_tokens(json_t **out, hl_server *server, const view_request
 {
     HL_CLOSED(hl_token_view_free) hl_token_view *view   = NULL;
     hl_prompt                                    prompt = prompt_of(server, request);
-    int64_t        n_maps           = request->heads != NULL ? request->heads->n_heads : 0;
-    hl_head_choice insets[MAX_MAPS] = { 0 };
+    int64_t n_maps = request->heads != NULL ? request->heads->n_heads : 0;
 
     if (n_maps > MAX_MAPS || prompt.n_tokens * prompt.n_tokens > MAX_NUMBERS / (n_maps + 1))
         return hl_fail(HL_BAD_INPUT,
@@ -170,14 +169,12 @@ static hl_status look_tokens(json_t **out, hl_server *server, const view_request
                        "%lld numbers",
                        (long long)n_maps, (long long)prompt.n_tokens, MAX_MAPS,
                        (long long)MAX_NUMBERS);
-    for (int64_t i = 0; i < n_maps; i++)
-        insets[i] = (hl_head_choice){ .layer = request->heads->heads[i].layer,
-                                      .head  = request->heads->heads[i].head };
-    HL_NEED(hl_token_view_new(&view, server->model, &prompt,
-                              &(hl_token_view_options){ .insets    = insets,
-                                                        .n_insets  = n_maps,
-                                                        .gates     = gates_of(request),
-                                                        .n_threads = server->options.n_threads }));
+    HL_NEED(hl_token_view_new(
+        &view, server->model, &prompt,
+        &(hl_token_view_options){ .insets    = n_maps > 0 ? request->heads->heads : NULL,
+                                  .n_insets  = n_maps,
+                                  .gates     = gates_of(request),
+                                  .n_threads = server->options.n_threads }));
     *out = tokens_json(view);
     return HL_OK;
 }

@@ -96,7 +96,7 @@ static void find_ends(hl_server *server)
     static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
 
     for (int i = 0; i < 2; i++) {
-        int32_t id = hl_tokenizer_special(server->tokenizer, which[i]);
+        int64_t id = hl_tokenizer_special(server->tokenizer, which[i]);
         if (id >= 0)
             server->end_ids[server->n_end_ids++] = id;
     }

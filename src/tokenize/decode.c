@@ -319,7 +319,7 @@ hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *
 struct hl_decode_stream {
     const hl_tokenizer *tokenizer;
     hl_decode_options   options;
-    int32_t            *ids;
+    int64_t            *ids;
     size_t              n_ids;
     size_t              capacity;
     size_t              n_shown;
@@ -386,15 +386,15 @@ static hl_status find_new(const char **text, size_t *n_bytes, hl_decode_stream *
 }
 
 hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_stream *stream,
-                                int32_t id)
+                                int64_t id)
 {
     hl_status status = HL_OK;
 
     *text    = "";
     *n_bytes = 0;
     if (hl_tokenizer_piece(stream->tokenizer, id, NULL) == NULL)
-        return hl_fail(HL_BAD_INPUT, "%s: the vocabulary has no id %d", stream->tokenizer->where,
-                       id);
+        return hl_fail(HL_BAD_INPUT, "%s: the vocabulary has no id %lld", stream->tokenizer->where,
+                       (long long)id);
     /* A hidden token must not become what the next one follows. */
     if (stream->options.skip_special && stream->tokenizer->vocab.pieces[id].special)
         return HL_OK;

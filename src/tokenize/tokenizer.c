@@ -293,7 +293,7 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer)
 
 hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id)
 {
-    int32_t *ids   = after ? post->after : post->before;
+    int64_t *ids   = after ? post->after : post->before;
     size_t  *count = after ? &post->n_after : &post->n_before;
 
     if (*count >= HL_MAX_AROUND)
@@ -487,7 +487,7 @@ static hl_status encode_input(hl_workspace *work, const hl_tokenizer *tokenizer,
 
 /* ------------------------------------------------------------------ the result */
 
-static void put_token(hl_encoding *encoding, const hl_tokenizer *tokenizer, int32_t id,
+static void put_token(hl_encoding *encoding, const hl_tokenizer *tokenizer, int64_t id,
                       hl_span span)
 {
     size_t at           = encoding->n_tokens++;
@@ -560,7 +560,7 @@ void hl_encoding_free(hl_encoding *encoding)
 /* -------------------------------------------------------------------- decoding */
 
 hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *tokenizer,
-                              const int32_t *ids, size_t n_ids, const hl_decode_options *options)
+                              const int64_t *ids, size_t n_ids, const hl_decode_options *options)
 {
     bool                                  skip   = options != NULL && options->skip_special;
     HL_SCOPED(hl_strings_free) hl_strings pieces = { 0 };
@@ -571,8 +571,8 @@ hl_status hl_tokenizer_decode(char **out, size_t *n_bytes, const hl_tokenizer *t
     for (size_t i = 0; i < n_ids; i++) {
         hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, ids[i]);
         if (spelling.data == NULL)
-            return hl_fail(HL_BAD_INPUT, "%s: token %zu: the vocabulary has no id %d",
-                           tokenizer->where, i, ids[i]);
+            return hl_fail(HL_BAD_INPUT, "%s: token %zu: the vocabulary has no id %lld",
+                           tokenizer->where, i, (long long)ids[i]);
         if (!skip || !tokenizer->vocab.pieces[ids[i]].special)
             HL_NEED(hl_strings_add(&pieces, spelling));
     }
@@ -610,7 +610,7 @@ const char *hl_tokenizer_kind(const hl_tokenizer *tokenizer)
     return "";
 }
 
-const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int32_t id, size_t *n_bytes)
+const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int64_t id, size_t *n_bytes)
 {
     hl_bytes spelling = hl_vocab_spelling(&tokenizer->vocab, id);
     if (n_bytes != NULL)
@@ -618,12 +618,12 @@ const char *hl_tokenizer_piece(const hl_tokenizer *tokenizer, int32_t id, size_t
     return spelling.data;
 }
 
-int32_t hl_tokenizer_id(const hl_tokenizer *tokenizer, const char *piece, size_t n_bytes)
+int64_t hl_tokenizer_id(const hl_tokenizer *tokenizer, const char *piece, size_t n_bytes)
 {
     return hl_vocab_find(&tokenizer->vocab, (hl_bytes){ piece, n_bytes });
 }
 
-hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int32_t id)
+hl_token_type hl_tokenizer_type(const hl_tokenizer *tokenizer, int64_t id)
 {
     if (id < 0 || (size_t)id >= tokenizer->vocab.n_ids)
         return HL_TOKEN_UNKNOWN;
@@ -637,7 +637,7 @@ hl_around_tokens hl_tokenizer_around(const hl_tokenizer *tokenizer)
     return (hl_around_tokens){ post->before, post->n_before, post->after, post->n_after };
 }
 
-int32_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which)
+int64_t hl_tokenizer_special(const hl_tokenizer *tokenizer, hl_special which)
 {
     return (unsigned)which < HL_SPECIAL_COUNT ? tokenizer->special[which] : -1;
 }

@@ -34,9 +34,9 @@ typedef enum hl_model_kind {
 /* A list of special tokens with the text somewhere among them, and whether spaces are
  * taken off the ends of spans. */
 typedef struct hl_postprocessor {
-    int32_t before[HL_MAX_AROUND]; /* (n_before) ids */
+    int64_t before[HL_MAX_AROUND]; /* (n_before) ids */
     size_t  n_before;
-    int32_t after[HL_MAX_AROUND]; /* (n_after) ids */
+    int64_t after[HL_MAX_AROUND]; /* (n_after) ids */
     size_t  n_after;
     bool    trim;
     bool    prefix_space; /* the first token's space was put there by us: keep it */

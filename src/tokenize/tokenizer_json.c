@@ -524,10 +524,10 @@ static hl_status check_around(const loader *load)
     const hl_postprocessor *post = &load->tokenizer->postprocessor;
 
     for (size_t i = 0; i < post->n_before + post->n_after; i++) {
-        int32_t id = i < post->n_before ? post->before[i] : post->after[i - post->n_before];
+        int64_t id = i < post->n_before ? post->before[i] : post->after[i - post->n_before];
         if (hl_vocab_spelling(&load->tokenizer->vocab, id).data == NULL)
-            return hl_fail(HL_BAD_INPUT, "%s: post_processor: no piece has the id %d", load->where,
-                           id);
+            return hl_fail(HL_BAD_INPUT, "%s: post_processor: no piece has the id %lld",
+                           load->where, (long long)id);
     }
     return HL_OK;
 }

@@ -440,7 +440,7 @@ static hl_status add_lists(hl_vocab_export *vocab)
 /* ---------------------------------------------------------------- settings */
 
 /* The one token before or behind texts, under the name that readers look for. */
-static hl_status add_side(hl_vocab_export *vocab, int *choice, hl_special which, const int32_t *ids,
+static hl_status add_side(hl_vocab_export *vocab, int *choice, hl_special which, const int64_t *ids,
                           size_t count)
 {
     int32_t *known = &vocab->source.special[which];
@@ -450,7 +450,7 @@ static hl_status add_side(hl_vocab_export *vocab, int *choice, hl_special which,
         return HL_OK;
     if (count > 1 || (*known >= 0 && *known != ids[0]))
         return no_place("the tokens that are put around texts");
-    *known = ids[0];
+    *known = (int32_t)ids[0];
     return HL_OK;
 }
 
