@@ -85,10 +85,9 @@ void hl_attention_row_not_finite(const hl_attention_result *result, const hl_att
 static inline hl_attention_result hl_attention_result_in(float *block, int64_t count)
 {
     hl_attention_result result = { 0 };
+    int64_t             n      = 0;
 
-#define PLACE(name)                                                                                \
-    result.name = block;                                                                           \
-    block += count;
+#define PLACE(name) result.name = block + count * n++;
     HL_EACH_ROW_STATISTIC(PLACE)
 #undef PLACE
     return result;

@@ -137,15 +137,15 @@ static hl_status variance_intervals(double *lows, double *highs, const hl_figure
                                    n_layers * n_heads, figure->options.seed));
     }
     for (int64_t layer = 0; layer < n_layers; layer++) {
-        double     *first    = draws + layer * n_heads * HL_RESAMPLES;
+        double     *first    = draws != NULL ? draws + layer * n_heads * HL_RESAMPLES : NULL;
         hl_interval interval = hl_no_interval;
 
-        for (int64_t draw = 0; draws != NULL && draw < HL_RESAMPLES; draw++) {
+        for (int64_t draw = 0; first != NULL && draw < HL_RESAMPLES; draw++) {
             for (int64_t head = 0; head < n_heads; head++)
                 heads[head] = first[head * HL_RESAMPLES + draw];
             first[draw] = hl_variance(heads, n_heads); /* this draw's means are no longer needed */
         }
-        if (draws != NULL)
+        if (first != NULL)
             interval = hl_bootstrap_interval(first, HL_RESAMPLES, 0.95);
         lows[layer]  = square * interval.low;
         highs[layer] = square * interval.high;

@@ -75,10 +75,13 @@ static hl_status read_tables(json_t **out, const char *path, const char *wanted,
                              const hl_profile *profile, const char *command)
 {
     HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+    HL_CLOSED(json_decref) json_t   *root = NULL;
 
     HL_NEED(hl_file_map(&file, path));
-    HL_NEED(hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path));
-    return check_tables(*out, wanted, profile, path, command);
+    HL_NEED(hl_json_parse(&root, (const char *)file.bytes, file.n_bytes, path));
+    HL_NEED(check_tables(root, wanted, profile, path, command));
+    *out = hl_taken(&root);
+    return HL_OK;
 }
 
 static const hl_profile *first_profile(const hl_report *report)
