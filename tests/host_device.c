@@ -797,22 +797,12 @@ typedef struct run_rows {
 
 static run_rows rows_of(const hl_device_reduce *r, int64_t head, const hl_run *run)
 {
-    const hl_attention_result *rows = r->rows;
+    run_rows out = { .plan  = run->sequence * r->batch_rows + run->begin,
+                     .first = (run->sequence * r->n_heads + head) * r->batch_rows + run->begin,
+                     .n     = run->end - run->begin };
 
-    return (run_rows){
-        .values = { [HL_Q_ENTROPY]    = rows->entropy,
-                    [HL_Q_FAIR]       = rows->entropy,
-                    [HL_Q_RENYI2]     = rows->renyi2,
-                    [HL_Q_VARENTROPY] = rows->varentropy,
-                    [HL_Q_PEAK]       = rows->peak,
-                    [HL_Q_SELF]       = rows->diagonal,
-                    [HL_Q_PREVIOUS]   = rows->previous,
-                    [HL_Q_FIRST]      = rows->first,
-                    [HL_Q_NOSINK]     = rows->entropy_nosink },
-        .plan   = run->sequence * r->batch_rows + run->begin,
-        .first  = (run->sequence * r->n_heads + head) * r->batch_rows + run->begin,
-        .n      = run->end - run->begin,
-    };
+    hl_quantity_rows(out.values, r->rows, 0);
+    return out;
 }
 
 static bool is_small(const hl_device_reduce *r, const run_rows *rows)

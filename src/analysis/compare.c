@@ -155,12 +155,21 @@ static hl_status fill_ranks(hl_sheet *table, two_profiles *two)
 enum { N_METRICS = HL_N_QUANTITIES + HL_PM_CHANCE + 1 + HL_N_PROBES };
 
 static const char *const metric_names[N_METRICS] = {
-    "entropy",   "fair",         "renyi2",           "varentropy",
-    "peak",      "self",         "previous",         "first",
-    "nosink",    "diagonal",     "previous_sampled", "band",
-    "sink",      "diagonal_top", "peak_sampled",     "content",
-    "edges",     "k90",          "support2",         "output_norm",
-    "induction", "duplicate",    "probe_previous",
+    HL_EACH_QUANTITY(HL_QUANTITY_NAME) /* then */
+    "diagonal",
+    "previous_sampled",
+    "band",
+    "sink",
+    "diagonal_top",
+    "peak_sampled",
+    "content",
+    "edges",
+    "k90",
+    "support2",
+    "output_norm",
+    "induction",
+    "duplicate",
+    "probe_previous",
 };
 
 static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, int metric)

@@ -64,6 +64,31 @@ HL_HOST_DEVICE float hl_share_of(float mass)
 
 /* -------------------------------------------------------------------- runs of rows */
 
+/* X(quantity, its name, the array of hl_attention_result that has it) for every quantity of
+ * headlight/profile.h, in that order.  FAIR is the entropy times an inverse of the row. */
+#define HL_EACH_QUANTITY(X)                                                                        \
+    X(ENTROPY, "entropy", entropy)                                                                 \
+    X(FAIR, "fair", entropy)                                                                       \
+    X(RENYI2, "renyi2", renyi2)                                                                    \
+    X(VARENTROPY, "varentropy", varentropy)                                                        \
+    X(PEAK, "peak", peak)                                                                          \
+    X(SELF, "self", diagonal)                                                                      \
+    X(PREVIOUS, "previous", previous)                                                              \
+    X(FIRST, "first", first)                                                                       \
+    X(NOSINK, "nosink", entropy_nosink)
+
+/* "entropy", ... as a list of initializers. */
+#define HL_QUANTITY_NAME(quantity, name, array) [HL_Q_##quantity] = name,
+
+/* values (HL_N_QUANTITIES): each quantity's rows, from row `at` of (batch, heads, rows) on. */
+static inline void hl_quantity_rows(const float **values, const hl_attention_result *rows,
+                                    int64_t at)
+{
+#define PLACE(quantity, name, array) values[HL_Q_##quantity] = rows->array + at;
+    HL_EACH_QUANTITY(PLACE)
+#undef PLACE
+}
+
 /* Rows [begin, end) of a sequence, counted from the chunk's first, that have all of this in common. */
 typedef struct hl_run {
     int32_t  sequence;

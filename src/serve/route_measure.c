@@ -50,12 +50,8 @@ static json_t *means_of(const hl_profile *profile, hl_quantity quantity)
 
 static json_t *all_means(const hl_profile *profile)
 {
-    static const char *const names[HL_N_QUANTITIES] = {
-        [HL_Q_ENTROPY] = "entropy",       [HL_Q_FAIR] = "fair",   [HL_Q_RENYI2] = "renyi2",
-        [HL_Q_VARENTROPY] = "varentropy", [HL_Q_PEAK] = "peak",   [HL_Q_SELF] = "self",
-        [HL_Q_PREVIOUS] = "previous",     [HL_Q_FIRST] = "first", [HL_Q_NOSINK] = "nosink",
-    };
-    json_t *means = json_object();
+    static const char *const names[HL_N_QUANTITIES] = { HL_EACH_QUANTITY(HL_QUANTITY_NAME) };
+    json_t                  *means                  = json_object();
 
     for (int i = 0; i < HL_N_QUANTITIES; i++)
         hl_json_put(&means, names[i], means_of(profile, (hl_quantity)i));

@@ -115,23 +115,13 @@ typedef struct head_rows {
 static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *rows, int64_t first,
                          int64_t plan, int64_t begin, int64_t end)
 {
-    int64_t at = first + begin;
+    head_rows out = { .log_n         = plans->log_n + plan + begin,
+                      .inverse       = plans->inverse + plan + begin,
+                      .inverse_other = plans->inverse_other + plan + begin,
+                      .n             = end - begin };
 
-    return (head_rows){
-        .values        = { [HL_Q_ENTROPY]    = rows->entropy + at,
-                           [HL_Q_FAIR]       = rows->entropy + at, /* times inverse */
-                           [HL_Q_RENYI2]     = rows->renyi2 + at,
-                           [HL_Q_VARENTROPY] = rows->varentropy + at,
-                           [HL_Q_PEAK]       = rows->peak + at,
-                           [HL_Q_SELF]       = rows->diagonal + at,
-                           [HL_Q_PREVIOUS]   = rows->previous + at,
-                           [HL_Q_FIRST]      = rows->first + at,
-                           [HL_Q_NOSINK]     = rows->entropy_nosink + at },
-        .log_n         = plans->log_n + plan + begin,
-        .inverse       = plans->inverse + plan + begin,
-        .inverse_other = plans->inverse_other + plan + begin,
-        .n             = end - begin,
-    };
+    hl_quantity_rows(out.values, rows, first + begin);
+    return out;
 }
 
 /* Values times `scale`; `narrow` gets them as floats. */

@@ -389,22 +389,22 @@ __global__ static void __launch_bounds__(32 * REDUCE_WARPS)
 
 static reduce_work describe_sums(const hl_device_reduce *o)
 {
-    const hl_attention_result *r = o->rows;
+    reduce_work work = { o->sums,
+                         o->histogram,
+                         o->lookback,
+                         {},
+                         o->rows->segment_mass,
+                         o->runs,
+                         o->log_n,
+                         o->inverse,
+                         o->inverse_other,
+                         o->n_runs,
+                         o->n_types,
+                         o->n_heads,
+                         o->batch_rows };
 
-    return { o->sums,
-             o->histogram,
-             o->lookback,
-             { r->entropy, r->entropy, r->renyi2, r->varentropy, r->peak, r->diagonal, r->previous,
-               r->first, r->entropy_nosink },
-             r->segment_mass,
-             o->runs,
-             o->log_n,
-             o->inverse,
-             o->inverse_other,
-             o->n_runs,
-             o->n_types,
-             o->n_heads,
-             o->batch_rows };
+    hl_quantity_rows(work.values, o->rows, 0);
+    return work;
 }
 
 hl_status op_reduce(hl_device *device, int lane, const hl_device_reduce *o)
