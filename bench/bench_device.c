@@ -290,7 +290,7 @@ static void run_eval(bench *b, int64_t n_batch)
 
     make_tokens(b, text.n_tokens);
     text.tokens = b->tokens;
-    check(hl_device_select(b->device), "the device");
+    check(hl_model_set_device((hl_model *)b->model, b->device), "the device");
     check(hl_perplexity_open(&perplexity, b->model,
                              &(hl_perplexity_options){ .n_ctx = WINDOW, .n_batch = n_batch }),
           "losses");

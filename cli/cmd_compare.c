@@ -216,7 +216,8 @@ static hl_status add_rows(hl_comparison *found, const compare_command *command,
     if (command->texts.count == 0 || found->kind != HL_COMPARE_SAME_TOKENS)
         return HL_OK;
     HL_NEED(hl_model_open(&a, command->paths.items[0]));
-    HL_NEED(hl_model_options_open(&b, command->paths.items[1], &command->gates, "compare", true));
+    HL_NEED(
+        hl_model_options_open(&b, command->paths.items[1], NULL, &command->gates, "compare", true));
     HL_NEED(hl_tokenizer_option(&tokenizer, a, NULL));
     HL_NEED(hl_corpus_open(&corpus, a, tokenizer, &text));
     HL_NEED(hl_measure_row_distances(&rows, a, b, corpus, &how));

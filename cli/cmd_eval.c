@@ -168,7 +168,7 @@ static hl_status open_reference(evaluation *e)
         return HL_OK;
     options.n_ctx  = hl_perplexity_n_ctx(e->perplexity, &options.stride);
     options.around = e->around;
-    HL_NEED(hl_model_open(&e->reference, path));
+    HL_NEED(hl_model_open_on(&e->reference, path, request->common.device));
     return hl_agreement_open(&e->agreement, e->model, e->reference, &options);
 }
 
@@ -181,8 +181,9 @@ static int open_evaluation(evaluation *e)
                                       .progress  = show_progress,
                                       .context   = e };
 
-    HL_CALL("eval", hl_model_options_open(&e->model, request->arguments.items[0], &request->gates,
-                                          "eval", request->common.quiet));
+    HL_CALL("eval",
+            hl_model_options_open(&e->model, request->arguments.items[0], request->common.device,
+                                  &request->gates, "eval", request->common.quiet));
     if (hl_model_get_info(e->model)->is_encoder) /* it says why not */
         HL_CALL("eval", hl_perplexity_open(&e->perplexity, e->model, &options));
     HL_PASS(hl_tokenizer_needed(&e->tokenizer, e->model, request->tokenizer_path, "eval"));

@@ -324,6 +324,7 @@ static int open_prompt(generation *g)
                                          .chat_if   = !request->raw,
                                          .writes    = true,
                                          .quiet     = request->common.quiet,
+                                         .device    = request->common.device,
                                          .gates     = request->gates });
 }
 

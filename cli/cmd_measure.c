@@ -133,7 +133,7 @@ static hl_status open_work(measure_work *work)
                  work->n_ranks);
     else
         snprintf(work->state_path, room, "%s.part", request->output);
-    HL_NEED(hl_model_open(&work->model, request->arguments.items[0]));
+    HL_NEED(hl_model_open_on(&work->model, request->arguments.items[0], request->common.device));
     if (hl_adjust_options_given(&adjustment))
         HL_NEED(hl_model_adjust(work->model, &adjustment));
     HL_NEED(hl_gate_options_apply(work->model, &request->gates, "measure",

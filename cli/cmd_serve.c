@@ -139,8 +139,8 @@ static int open_model(serving *s)
     const serve_request *request = s->request;
     const char          *path    = request->arguments.items[0];
 
-    HL_CALL("serve", hl_model_options_open(&s->model, path, &request->gates, "serve",
-                                           request->common.quiet));
+    HL_CALL("serve", hl_model_options_open(&s->model, path, request->common.device, &request->gates,
+                                           "serve", request->common.quiet));
     HL_PASS(hl_model_must_write(s->model, path, "serve"));
     return hl_tokenizer_needed(&s->tokenizer, s->model, request->tokenizer_path, "serve");
 }

@@ -505,7 +505,7 @@ static hl_status open_work(sweep_work *work)
     const sweep_request *request = work->request;
     const char          *base = request->state != NULL ? request->state : request->drawing.output;
 
-    HL_NEED(hl_model_open(&work->model, request->arguments.items[0]));
+    HL_NEED(hl_model_open_on(&work->model, request->arguments.items[0], request->common.device));
     HL_NEED(hl_tokenizer_option(&work->tokenizer, work->model, request->tokenizer_path));
     HL_NEED(open_corpus(&work->rank_corpus, work, &request->rank_texts));
     HL_NEED(open_corpus(&work->test_corpus, work, &request->test_texts));

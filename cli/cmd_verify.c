@@ -420,6 +420,8 @@ static hl_status gate_model(void *context, hl_model *model)
 {
     const verify_request *request = context;
 
+    if (strcmp(request->common.device, "cpu") != 0)
+        HL_NEED(hl_model_set_device(model, request->common.device));
     return hl_gate_options_apply(model, &request->gates, "verify",
                                  request->common.quiet || request->common.json);
 }
@@ -446,7 +448,7 @@ static hl_status use_gpu(verify_request *request)
 {
     request->backend = "cuda";
     HL_NEED(hl_backend_select("cuda"));
-    return hl_device_select(request->common.device);
+    return hl_device_check(request->common.device);
 }
 
 int hl_command_verify(int argc, char **argv)

@@ -316,7 +316,7 @@ static int use_device(const hl_usage *usage, const hl_common *common)
                                  common->device);
     if (strcmp(usage->command, "verify") == 0) /* which has questions of its own first */
         return HL_EXIT_OK;
-    return hl_finish(usage->command, hl_device_select(common->device));
+    return hl_finish(usage->command, hl_device_check(common->device));
 }
 
 /* "8G", "500M", "1024": bytes, or 1024 of them to the first, second, ... power; 0: no size. */

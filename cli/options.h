@@ -85,7 +85,7 @@ typedef struct hl_common {
     bool        quiet;
     int32_t     n_threads; /* 0: all cores */
     uint64_t    seed;
-    const char *device; /* "cpu", or what hl_device_select was given */
+    const char *device; /* "cpu", or one that there is */
 } hl_common;
 
 /* What was not an option; borrowed from argv, whose order it changes. */

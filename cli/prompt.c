@@ -155,8 +155,8 @@ static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
 
 int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
 {
-    HL_CALL(source->command, hl_model_options_open(&out->model, source->model, &source->gates,
-                                                   source->command, source->quiet));
+    HL_CALL(source->command, hl_model_options_open(&out->model, source->model, source->device,
+                                                   &source->gates, source->command, source->quiet));
     if (source->writes)
         HL_PASS(hl_model_must_write(out->model, source->model, source->command));
     HL_PASS(open_tokenizer(out, source));

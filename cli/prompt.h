@@ -16,6 +16,7 @@
 typedef struct hl_prompt_source {
     const char *command;   /* complains */
     const char *model;     /* a path */
+    const char *device;    /* where it runs; NULL: the CPU, or what the environment says */
     const char *tokenizer; /* a path; NULL: the model's own */
     const char *text;      /* NULL: it is in a file */
     const char *file;      /* NULL and "-": standard input */

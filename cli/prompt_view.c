@@ -49,6 +49,7 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
     source->model    = rest->items[0];
     source->text     = rest->count == 2 ? rest->items[1] : NULL;
     source->quiet    = common->quiet;
+    source->device   = common->device;
     arguments->print = (hl_print_options){ .width = hl_terminal_width(stdout),
                                            .depth = hl_terminal_depth(stdout),
                                            .theme = arguments->draw.how.theme };

@@ -117,10 +117,16 @@ hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *argume
 
 /* --------------------------------------------- which model, and which tokenizer */
 
-hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_arguments *gates,
-                                const char *command, bool quiet)
+hl_status hl_model_open_on(hl_model **out, const char *path, const char *device)
 {
     HL_NEED(hl_model_open(out, path));
+    return device != NULL && strcmp(device, "cpu") != 0 ? hl_model_set_device(*out, device) : HL_OK;
+}
+
+hl_status hl_model_options_open(hl_model **out, const char *path, const char *device,
+                                const hl_gate_arguments *gates, const char *command, bool quiet)
+{
+    HL_NEED(hl_model_open_on(out, path, device));
     return hl_gate_options_apply(*out, gates, command, quiet);
 }
 

@@ -107,9 +107,11 @@ bool hl_gate_options_given(const hl_gate_arguments *arguments);
 
 /* --------------------------------------------- which model, and which tokenizer */
 
-/* Opens a model, and sets its gates as above. */
-hl_status hl_model_options_open(hl_model **out, const char *path, const hl_gate_arguments *gates,
-                                const char *command, bool quiet);
+/* Opens a model to run where --device says; "cpu" and NULL leave it to the environment. */
+hl_status hl_model_open_on(hl_model **out, const char *path, const char *device);
+/* The same, and sets its gates as above. */
+hl_status hl_model_options_open(hl_model **out, const char *path, const char *device,
+                                const hl_gate_arguments *gates, const char *command, bool quiet);
 /* HL_EXIT_OK if the model can go on with a text; encoders cannot. */
 int hl_model_must_write(const hl_model *model, const char *path, const char *command);
 /* The tokenizer of --tokenizer; where that is NULL, the model's own. */

@@ -45,6 +45,14 @@
             fail_msg("%s: %s", hl_status_name(status_), hl_error_message());                       \
     } while (0)
 
+/* Where sessions run from now on that do not say otherwise; NULL: on the CPU. */
+static inline hl_status select_device(const char *name)
+{
+    return (name != NULL ? setenv("HEADLIGHT_DEVICE", name, 1) : unsetenv("HEADLIGHT_DEVICE")) == 0
+               ? HL_OK
+               : HL_INTERNAL;
+}
+
 /* A new empty folder; a static buffer.  Removed, files and all, by
  * remove_folder. */
 static inline const char *new_folder(void)

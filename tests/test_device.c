@@ -462,13 +462,13 @@ static void expect_golden_in_all_ways(const char *path)
 static void golden_families(void **state)
 {
     (void)state;
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     expect_golden_in_all_ways(LLAMA);
     expect_golden_in_all_ways(PHI3);
     expect_golden_in_all_ways(NEOX);
     for (int i = 0; i < N_FAMILIES && path_exists(in_shared("golden/families")); i++)
         expect_golden_in_all_ways(in_folder(in_shared("golden/families"), families[i]));
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
 }
 
 static void demo_models(void **state)
@@ -476,10 +476,10 @@ static void demo_models(void **state)
     const hl_verify_options options = { .backend = hl_backend_name(), .n_threads = 1 };
     (void)state;
 
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     expect_golden("models/demo", &options);
     expect_golden("models/demo-sparse", &options);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
 }
 
 static double largest_difference(void)
@@ -568,10 +568,30 @@ static void devices_by_name(void **state)
 {
     (void)state;
     assert_fails(HL_NOT_FOUND, "no device \"tpu\"; there are: cpu cuda cuda:f16 cuda:f32",
-                 hl_device_select("tpu"));
-    assert_ok(hl_device_select("cpu"));
-    assert_ok(hl_device_select("host:bf16"));
-    assert_ok(hl_device_select(NULL));
+                 hl_device_check("tpu"));
+    assert_fails(HL_NOT_FOUND, "no device \"cpu:f16\"", hl_device_check("cpu:f16"));
+    assert_ok(hl_device_check("cpu"));
+    assert_ok(hl_device_check("host:bf16"));
+}
+
+/* A model's sessions run where it says, before what the environment says. */
+static void models_have_a_device(void **state)
+{
+    hl_model   *model   = open_model(LLAMA);
+    hl_session *session = NULL;
+    (void)state;
+
+    assert_fails(HL_NOT_FOUND, "no device \"tpu\"", hl_model_set_device(model, "tpu"));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(hl_model_set_device(model, i == 0 ? "host:f16" : i == 1 ? "cpu" : NULL));
+        assert_ok(select_device(i == 0 ? NULL : "host"));
+        assert_ok(hl_session_open(&session, model, NULL));
+        assert_string_equal(session->device->ops->name, i == 1 ? "cpu" : "host");
+        assert_int_equal(session->device->dtype, i == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32);
+        hl_session_close(session);
+    }
+    assert_ok(select_device(NULL));
+    hl_model_close(model);
 }
 
 int main(void)
@@ -591,6 +611,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(memory_is_counted_before_it_is_had),
         cmocka_unit_test(devices_by_name),
+        cmocka_unit_test(models_have_a_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void each_job_is_as_if_alone(void **state)
     for (int m = 0; m < 3; m++) {
         hl_model *model = open_model(models[m]);
 
-        assert_ok(hl_device_select(devices[m]));
+        assert_ok(select_device(devices[m]));
         run_jobs(first, model, requests, 5, 2, 1);
         run_jobs(again, model, requests, 1, 1, 2);
         for (int i = 0; i < N_JOBS; i++) {
@@ -100,7 +100,7 @@ static void each_job_is_as_if_alone(void **state)
         }
         hl_model_close(model);
     }
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
 }
 
 /* ---------------------------------------------------------------------- events */

@@ -412,11 +412,11 @@ static void a_device_says_the_same(void **state)
     (void)state;
 
     hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_evaluation *seen = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
     /* What is kept lies with the device: the host needs room for a stream at most. */
     hl_evaluation *tight = evaluate(t.model, t.corpus, t.gates, t.n, 3, 1);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     for (int64_t i = -1; i < t.n; i++) {
         hl_scores a = hl_evaluation_total(wanted, i), b = hl_evaluation_total(seen, i);
         hl_scores c = hl_evaluation_total(tight, i);
@@ -439,10 +439,10 @@ static void a_device_chooses_its_batch(void **state)
     subset_test t = open_subsets();
     (void)state;
 
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, N, 2, 0);
     hl_evaluation *many   = evaluate(t.model, t.corpus, t.gates, N, 0, 0);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     assert_true(many->n_layers_run < wanted->n_layers_run);
     for (int64_t i = -1; i < N; i++) {
         hl_scores a = hl_evaluation_total(wanted, i), b = hl_evaluation_total(many, i);
@@ -467,7 +467,7 @@ static void a_device_takes_what_fits(void **state)
     hl_evaluation      *fewer    = NULL;
     (void)state;
 
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_evaluation *many = evaluate(model, corpus, NULL, 0, 0, 0);
     for (size_t room = (size_t)64 << 20; fewer == NULL; room -= room / 16) {
         assert_true(room > 1 << 20);
@@ -480,7 +480,7 @@ static void a_device_takes_what_fits(void **state)
             fewer = NULL;
         }
     }
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     assert_true(fewer->n_layers_run > many->n_layers_run);
     double a = hl_evaluation_total(many, -1).nll, b = hl_evaluation_total(fewer, -1).nll;
     assert_true(fabs(a - b) <= 1e-5 * a);
@@ -504,7 +504,7 @@ static void one_window_may_not_fit(void **state)
     int                 seen[N_HALVINGS] = { 0 }, n_refused = 0;
     (void)state;
 
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     assert_ok(hl_evaluate(&all, model, corpus, NULL, 0, &options));
     double wanted = hl_evaluation_total(all, -1).nll;
     for (size_t room = (size_t)12 << 20; room > (size_t)256 << 10; room -= room / 32) {
@@ -527,7 +527,7 @@ static void one_window_may_not_fit(void **state)
         }
         hl_evaluation_free(found);
     }
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     for (int i = 0; i < N_HALVINGS; i++)
         assert_true(seen[i] > 0);
     assert_true(n_refused > 0);

@@ -82,14 +82,14 @@ static void a_device_sums_up_and_compares(void **state)
     (void)state;
 
     snprintf(path, sizeof path, "%s", in_folder(folder, "rows.safetensors"));
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_profile *summed      = measure(&w, &options);
     options.windows.n_batch = 2;
     options.n_threads       = 2;
     hl_profile *otherwise   = measure(&w, &options);
     options.rows_path       = path;
     hl_profile *by_row      = measure(&w, &options);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     assert_same_profile(otherwise, summed);
     for (int64_t layer = 0; layer < hl_profile_n_layers(summed); layer++) {
         assert_same_likeness(by_row, summed, layer);
@@ -116,9 +116,9 @@ static void a_device_has_the_losses(void **state)
     (void)state;
 
     hl_profile *on_cpu = measure(&w, &options);
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_profile *on_device = measure(&w, &options);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     hl_moments a = hl_profile_nll(on_cpu), b = hl_profile_nll(on_device);
     assert_true(a.count > 0);
     assert_int_equal(a.count, b.count);
@@ -162,7 +162,7 @@ static void a_device_goes_on_where_it_stopped(void **state)
     (void)state;
 
     snprintf(path, sizeof path, "%s", in_folder(folder, "state"));
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     hl_profile *whole  = measure(&w, &options);
     int         n_all  = l.n_batches;
     options.state_path = path;
@@ -178,7 +178,7 @@ static void a_device_goes_on_where_it_stopped(void **state)
     l                  = (listener){ 0 };
     hl_profile *later  = measure(&w, &options);
     assert_in_range(l.n_batches, 1, n_all - 3);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     assert_same_profile(whole, later);
     hl_profile_free(whole);
     hl_profile_free(later);
@@ -211,7 +211,7 @@ static void a_device_chooses_its_batch(void **state)
     hl_session_memory  memory  = { 0 };
     (void)state;
 
-    assert_ok(hl_device_select("host"));
+    assert_ok(select_device("host"));
     options.windows.n_batch = 1;
     hl_profile *wanted      = measure(&w, &options);
     int         n_windows   = count_batches(&w, options, wanted);
@@ -224,7 +224,7 @@ static void a_device_chooses_its_batch(void **state)
     int n_batches = count_batches(&w, options, wanted);
     hl_memory_limit(0);
     assert_in_range(n_batches, (n_windows + 15) / 16, n_windows);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
     hl_profile_free(wanted);
     close_work(&w);
     remove_folder(folder);
@@ -287,7 +287,7 @@ static void losses_that_are_not_finite(void **state)
         double         of_tokens[N];
         int64_t        n_broken = 0, first = -1;
 
-        assert_ok(hl_device_select(devices[i]));
+        assert_ok(select_device(devices[i]));
         assert_ok(
             hl_perplexity_open(&perplexity, w.model, &(hl_perplexity_options){ .n_ctx = 64 }));
         assert_ok(hl_perplexity_add(
@@ -321,7 +321,7 @@ static void losses_that_are_not_finite(void **state)
         assert_fails(HL_BAD_INPUT, "losses are not finite",
                      hl_evaluate(&found, w.model, w.corpus, NULL, 0,
                                  &(hl_evaluate_options){ .windows = { .n_ctx = 64 } }));
-        assert_ok(hl_device_select(NULL));
+        assert_ok(select_device(NULL));
     }
     close_work(&w);
     remove_folder(folder);

@@ -253,9 +253,9 @@ static void demo_models_are_as_transformers_saw_them(void **state)
     (void)state;
     check_demo("models/demo", 1e-4);
     check_demo("models/demo-sparse", 1e-4);
-    assert_ok(hl_device_select("host")); /* where a device has the losses, too */
+    assert_ok(select_device("host")); /* where a device has the losses, too */
     check_demo("models/demo", 1e-4);
-    assert_ok(hl_device_select(NULL));
+    assert_ok(select_device(NULL));
 }
 
 /* -log softmax of golden logits (B, S, V) at the next token. */

@@ -87,10 +87,11 @@ typedef struct hl_session_options {
     int64_t        n_rows; /* rows that are worked on together, of all sequences; 0: n_batch times
                             * n_chunk.  With fewer, feeds of all sequences may not fit: for
                             * hl_feed.sequences */
-    const char *device; /* as hl_device_select's; NULL: what that chose.  Must outlive the call */
-    int64_t     n_sampled; /* most positions of a sequence that hl_tap.sampled_positions may name;
+    const char
+           *device;    /* as hl_model_set_device's; NULL: what that chose.  Must outlive the call */
+    int64_t n_sampled; /* most positions of a sequence that hl_tap.sampled_positions may name;
                             * taps must then name them.  0: none */
-    int64_t     n_kept; /* most rows of a sequence that a feed may keep, where HL_WANT_DIVERGENCE is
+    int64_t n_kept;    /* most rows of a sequence that a feed may keep, where HL_WANT_DIVERGENCE is
                          * wanted; 0: n_ctx, -1: none, for rows that are compared with another
                          * session's */
     /* Feeds leave the residual streams that layers stream_every, 2 stream_every, ... read, where the
@@ -218,12 +219,14 @@ typedef struct hl_feed {
     const hl_session *kept_by;
 } hl_feed;
 
-/* Where sessions that do not say otherwise run from now on: "cpu"; "cuda", an NVIDIA GPU in
+/* Where sessions of a model run whose options do not say otherwise: "cpu"; "cuda", an NVIDIA GPU in
  * bf16; "cuda:f16", "cuda:f32".  NULL: HEADLIGHT_DEVICE in the environment, else the CPU.  Fails with
  * HL_NOT_FOUND, saying what is missing, where there is no such device.  On a device K and V are kept
  * in the type it computes in, whatever cache_dtype says, and what a row comes out as may depend on what
- * shares its batch. */
-HL_API hl_status hl_device_select(const char *name);
+ * shares its batch.  Before the model's sessions are opened, by one thread. */
+HL_API hl_status hl_model_set_device(hl_model *model, const char *name);
+/* HL_OK where sessions can run on a device of this name. */
+HL_API hl_status hl_device_check(const char *name);
 
 /* Borrows the model, which must outlive the session. */
 HL_API hl_status hl_session_open(hl_session **out, const hl_model *model,

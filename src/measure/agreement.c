@@ -63,12 +63,12 @@ static hl_status open_session(hl_session **out, const hl_model *model, const hl_
                                                   .n_kept    = n_kept });
 }
 
-static hl_status choose_piece(hl_agreement *a, int64_t d_vocab)
+static hl_status choose_piece(hl_agreement *a, const hl_model *model)
 {
     hl_device_choice choice;
 
-    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
-    int64_t fit = (choice.ops->is_near ? MAX_KEPT : MAX_KEPT_ON_DEVICE) / d_vocab;
+    HL_NEED(hl_device_choose(&choice, model, NULL));
+    int64_t fit = (choice.ops->is_near ? MAX_KEPT : MAX_KEPT_ON_DEVICE) / model->config->d_vocab;
     a->n_piece  = fit < MAX_PIECE ? fit : MAX_PIECE;
     a->n_piece  = a->n_piece < 1 ? 1 : a->n_piece;
     a->n_piece  = a->n_piece < a->options.n_ctx ? a->n_piece : a->options.n_ctx;
@@ -104,7 +104,7 @@ hl_status hl_agreement_open(hl_agreement **out, const hl_model *model, const hl_
     HL_NEED(hl_window_cut_make(&a->cut, a->options.n_ctx, a->options.stride, &a->options.around,
                                model->config->d_vocab, "agreement"));
     HL_NEED(HL_ALLOC(&a->tokens, (size_t)a->options.n_ctx));
-    HL_NEED(choose_piece(a, model->config->d_vocab));
+    HL_NEED(choose_piece(a, model));
     HL_NEED(HL_ALLOC(&a->tops, (size_t)a->n_piece));
     HL_NEED(open_session(&a->model, model, a, -1));
     HL_NEED(open_session(&a->reference, reference, a, a->n_piece));

@@ -50,7 +50,7 @@ static hl_status choose_batches(hl_measuring *m)
     hl_window_options *windows = &m->options.windows;
     hl_device_choice   choice  = { 0 };
 
-    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    HL_NEED(hl_device_choose(&choice, m->model, NULL));
     m->may_take_less = !choice.ops->is_near && windows->n_batch == 0;
     if (windows->n_batch == 0)
         windows->n_batch = !choice.ops->is_near ? device_batch(windows->n_ctx) : 1;

@@ -255,12 +255,13 @@ typedef struct hl_device_session {
 
 /* -------------------------------------------------------------------- calls */
 
-/* session_memory.c: the device that the options, the process or the environment name. */
+/* session_memory.c: the device of this name; NULL: the one that the model or the environment names, else
+ * the CPU. */
 typedef struct hl_device_choice {
     const hl_device_ops *ops;
     hl_dtype             dtype;
 } hl_device_choice;
-hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options);
+hl_status hl_device_choose(hl_device_choice *out, const hl_model *model, const char *name);
 /* All memory that the options ask for; while session->counting, only how much it is. */
 hl_status hl_session_plan(hl_session *session);
 void      hl_session_release(hl_session *session);

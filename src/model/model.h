@@ -14,15 +14,18 @@
 
 HL_CLOSES(hl_model_close, hl_model)
 
+#define HL_DEVICE_NAME 32 /* bytes of a device's name, its end included */
+
 struct hl_model {
     char             *path;
     hl_tensors       *tensors;
     hl_config        *config;
     hl_weights       *weights;
     hl_model_info     info;
-    hl_adjustment     adjusted; /* all 0: it runs as it was trained */
-    float            *gates;    /* (n_layers, n_heads); NULL: all 1 */
-    hl_device_copies *copies;   /* of its weights; locks itself */
+    hl_adjustment     adjusted;               /* all 0: it runs as it was trained */
+    float            *gates;                  /* (n_layers, n_heads); NULL: all 1 */
+    hl_device_copies *copies;                 /* of its weights; locks itself */
+    char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not said */
 };
 
 #endif

@@ -12,7 +12,6 @@
  * so it grows with n_ctx by the cache alone (and, for Falcon's ALiBi, by a bias a head and
  * key).  hl_session_measure runs the same plan without allocating. */
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,14 +35,10 @@ static const struct named_type {
     hl_dtype    dtype;
 } named[] = { { ":bf16", HL_DTYPE_BF16 }, { ":f16", HL_DTYPE_F16 }, { ":f32", HL_DTYPE_F32 } };
 
-enum { NAME_BYTES = 32 };
-static char            selected[NAME_BYTES]; /* "": not said */
-static pthread_mutex_t selecting = PTHREAD_MUTEX_INITIALIZER;
-
 /* "cuda:f16" to the table of "cuda" and F16. */
 static hl_status find_device(hl_device_choice *out, const char *name)
 {
-    char        device[NAME_BYTES];
+    char        device[HL_DEVICE_NAME];
     const char *type     = strchr(name, ':');
     size_t      n        = type != NULL ? (size_t)(type - name) : strlen(name);
     bool        is_known = type == NULL;
@@ -65,30 +60,27 @@ static hl_status find_device(hl_device_choice *out, const char *name)
     return HL_OK;
 }
 
-hl_status hl_device_choose(hl_device_choice *out, const hl_session_options *options)
+hl_status hl_device_choose(hl_device_choice *out, const hl_model *model, const char *name)
 {
-    const char *name = options->device;
-    char        chosen[NAME_BYTES];
-
-    pthread_mutex_lock(&selecting);
-    memcpy(chosen, selected, sizeof chosen);
-    pthread_mutex_unlock(&selecting);
-    if (name == NULL && chosen[0] != '\0')
-        name = chosen;
+    if (name == NULL && model->device[0] != '\0')
+        name = model->device;
     if (name == NULL)
         name = getenv("HEADLIGHT_DEVICE");
     return find_device(out, name != NULL && name[0] != '\0' ? name : "cpu");
 }
 
-hl_status hl_device_select(const char *name)
+hl_status hl_device_check(const char *name)
 {
     hl_device_choice choice;
 
+    return find_device(&choice, name);
+}
+
+hl_status hl_model_set_device(hl_model *model, const char *name)
+{
     if (name != NULL)
-        HL_NEED(find_device(&choice, name));
-    pthread_mutex_lock(&selecting);
-    snprintf(selected, sizeof selected, "%s", name != NULL ? name : "");
-    pthread_mutex_unlock(&selecting);
+        HL_NEED(hl_device_check(name));
+    snprintf(model->device, sizeof model->device, "%s", name != NULL ? name : "");
     return HL_OK;
 }
 
@@ -698,7 +690,7 @@ hl_status hl_session_plan(hl_session *session)
     hl_device_session *d = NULL;
 
     HL_NEED(count_block(session, 1, sizeof *session));
-    HL_NEED(hl_device_choose(&choice, &session->options));
+    HL_NEED(hl_device_choose(&choice, session->model, session->options.device));
     session->options.device = NULL; /* was borrowed */
     if (choice.ops->is_near &&
         (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)

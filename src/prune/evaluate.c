@@ -403,7 +403,7 @@ static hl_status open_fitting_session(hl_evaluator *e)
     hl_device_choice choice  = { 0 };
     int64_t         *n_batch = &e->options.windows.n_batch;
 
-    HL_NEED(hl_device_choose(&choice, &(hl_session_options){ 0 }));
+    HL_NEED(hl_device_choose(&choice, e->model, NULL));
     bool on_device = !choice.ops->is_near, is_free = *n_batch == 0;
     if (is_free)
         *n_batch = on_device ? device_batch(e) : windows_of(e, DEFAULT_ROWS);
