@@ -263,11 +263,6 @@ $(BUILD)/ladder: $(LADDER_SOURCES:%=$(BUILD)/obj/%.o)
 	$(call say,LINK,$@)
 	$(run)$(NVCC) -cudart static -o $@ $^
 
-# bench/cuda/beside.cu: what a softmax costs beside busy tensor cores.
-$(BUILD)/beside: $(BUILD)/obj/bench/cuda/beside.cu.o
-	$(call say,LINK,$@)
-	$(run)$(NVCC) -cudart static -o $@ $^
-
 # A program from its objects and the static library.
 define link
 $(call say,LINK,$@)
@@ -336,8 +331,7 @@ gallery: ## draw the figures of doc/gallery.md again, by the commands that stand
 bench: ## set up, build and run the benchmarks
 	@tools/deps bench
 	@+$(SUBMAKE) all $(BENCH_SOURCES:bench/%.c=$(BUILD)/%)
-	@if [ -x bench/run ]; then BUILD=$(BUILD) bench/run; else \
-	    for program in $(BENCH_SOURCES:bench/%.c=$(BUILD)/%); do $$program || exit 1; done; fi
+	@for program in $(BENCH_SOURCES:bench/%.c=$(BUILD)/%); do $$program || exit 1; done
 
 # ----------------------------------------------------------------------- tests
 #
