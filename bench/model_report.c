@@ -14,23 +14,19 @@
 const hl_dtype hl_model_types[HL_MODEL_N_TYPES] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_Q8_0,
                                                     HL_DTYPE_Q4_0 };
 
-const hl_model_lane *hl_model_lane_find(const hl_model_result *result, bool is_decode,
-                                        int64_t n_tokens, hl_runner runner, hl_dtype dtype)
-{
-    for (int i = 0; i < result->n_lanes; i++) {
-        const hl_model_lane *lane = &result->lanes[i];
-
-        if (lane->is_decode == is_decode && lane->n_tokens == n_tokens && lane->runner == runner &&
-            lane->dtype == dtype && bench_series_measured(&lane->seconds) > 0)
-            return lane;
-    }
-    return NULL;
-}
-
+/* The lane of another runner that does the same work; NULL where this was not measured. */
 static const hl_model_lane *sibling(const hl_model_result *result, const hl_model_lane *lane,
                                     hl_runner runner)
 {
-    return hl_model_lane_find(result, lane->is_decode, lane->n_tokens, runner, lane->dtype);
+    for (int i = 0; i < result->n_lanes; i++) {
+        const hl_model_lane *other = &result->lanes[i];
+
+        if (other->is_decode == lane->is_decode && other->n_tokens == lane->n_tokens &&
+            other->runner == runner && other->dtype == lane->dtype &&
+            bench_series_measured(&other->seconds) > 0)
+            return other;
+    }
+    return NULL;
 }
 
 /* How many times as fast as `slow` a lane is, round by round; NaN where one is missing. */

@@ -41,10 +41,6 @@ typedef struct hl_model_result {
 /* The types of weights, in the order of memory_kib: F32, F16, Q8_0, Q4_0. */
 extern const hl_dtype hl_model_types[HL_MODEL_N_TYPES];
 
-/* NULL where this was not measured. */
-const hl_model_lane *hl_model_lane_find(const hl_model_result *result, bool is_decode,
-                                        int64_t n_tokens, hl_runner runner, hl_dtype dtype);
-
 void      hl_model_report_print(const hl_model_result *result);
 hl_status hl_model_report_json(const hl_model_result *result, const char *path);
 

@@ -13,7 +13,8 @@
 #include "base/json.h"
 #include "base/status.h"
 
-const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char *backend)
+/* NULL where this was not measured. */
+static const hl_lane *find_lane(const hl_size_result *size, hl_work kind, const char *backend)
 {
     for (int i = 0; i < size->n_lanes; i++) {
         const hl_lane *lane = &size->lanes[i];
@@ -29,8 +30,8 @@ const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char
 static double ratio(const hl_size_result *size, hl_work above, const char *above_backend,
                     hl_work below, const char *below_backend)
 {
-    const hl_lane *a = hl_lane_find(size, above, above_backend);
-    const hl_lane *b = hl_lane_find(size, below, below_backend);
+    const hl_lane *a = find_lane(size, above, above_backend);
+    const hl_lane *b = find_lane(size, below, below_backend);
 
     return a != NULL && b != NULL ? bench_series_ratio(&a->seconds, &b->seconds) : NAN;
 }
@@ -148,7 +149,7 @@ static void print_backend_bars(const hl_size_result *size, const char *backend)
 static void print_share_bar(const hl_size_result *size, hl_work kind, const char *what)
 {
     char                text[96];
-    const hl_lane      *lane = hl_lane_find(size, kind, "avx2");
+    const hl_lane      *lane = find_lane(size, kind, "avx2");
     const bench_series *peak = peak_of(size, lane);
 
     if (peak == NULL)

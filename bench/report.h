@@ -44,9 +44,6 @@ typedef struct hl_bench_result {
     int64_t        memory_n_keys;
 } hl_bench_result;
 
-/* NULL where this was not measured. */
-const hl_lane *hl_lane_find(const hl_size_result *size, hl_work kind, const char *backend);
-
 void      hl_report_print(const hl_bench_result *result);
 hl_status hl_report_json(const hl_bench_result *result, const char *path);
 
