@@ -94,8 +94,8 @@ static hl_status allocate(hl_backward *b)
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads)
 {
-    hl_status          status  = HL_OK;
-    hl_backward       *b       = NULL;
+    HL_CLOSED(hl_backward_close) hl_backward *b = NULL;
+
     hl_session_options options = { .n_ctx     = n_ctx,
                                    .n_chunk   = n_ctx,
                                    .wants     = HL_WANT_RESID_PRE | HL_WANT_LOGITS,
@@ -108,18 +108,14 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                        "%s is an encoder (%s): it predicts no next token, so there "
                        "is no loss to take gradients of",
                        model->path, model->config->family);
-    HL_TRY(HL_ALLOC_ZEROED(&b, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
-    HL_TRY(hl_session_open(&b->session, model, &options));
+    HL_NEED(hl_session_open(&b->session, model, &options));
     b->n_ctx     = b->session->options.n_ctx;
     b->n_threads = hl_threads(n_threads);
-    HL_TRY(allocate(b));
-    *out = b;
-    b    = NULL;
-
-done:
-    hl_backward_close(b);
-    return status;
+    HL_NEED(allocate(b));
+    *out = hl_taken(&b);
+    return HL_OK;
 }
 
 void hl_backward_close(hl_backward *b)
@@ -427,10 +423,9 @@ static void begin_run(hl_backward *b, const int64_t *tokens, int64_t n_tokens)
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const int64_t *tokens,
                           int64_t n_tokens, int64_t first)
 {
-    hl_status status   = HL_OK;
-    int64_t   n_heads  = b->config->n_heads;
-    int64_t   n_layers = b->config->n_layers;
-    float    *dgates   = NULL;
+    int64_t         n_heads  = b->config->n_heads;
+    int64_t         n_layers = b->config->n_layers;
+    HL_FREED float *dgates   = NULL;
 
     const hl_kernels *kernels = NULL;
 
@@ -444,18 +439,15 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
     HL_NEED(hl_kernels_current(&kernels));
     b->dense = kernels->dense;
     begin_run(b, tokens, n_tokens);
-    HL_TRY(HL_ALLOC_ZEROED(&dgates, (size_t)n_heads));
-    HL_TRY(hl_session_rewind(b->session, 0, 0));
-    HL_TRY(hl_session_feed(b->session, &b->feed));
+    HL_NEED(HL_ALLOC_ZEROED(&dgates, (size_t)n_heads));
+    HL_NEED(hl_session_rewind(b->session, 0, 0));
+    HL_NEED(hl_session_feed(b->session, &b->feed));
     for (int64_t layer = n_layers - 1; layer >= 0; layer--) {
         memset(dgates, 0, (size_t)n_heads * sizeof *dgates);
-        HL_TRY(back_block(b, dgates, layer));
+        HL_NEED(back_block(b, dgates, layer));
         for (int64_t head = 0; head < n_heads; head++)
             gradient[layer * n_heads + head] = (double)dgates[head];
     }
     *nll = b->nll / (double)(n_tokens - first);
-
-done:
-    hl_free(dgates);
-    return status;
+    return HL_OK;
 }

@@ -20,6 +20,7 @@
 #ifndef HL_MODEL_BACKWARD_H
 #define HL_MODEL_BACKWARD_H
 
+#include "base/memory.h"
 #include "headlight/session.h"
 #include "model/forward.h"
 
@@ -85,6 +86,7 @@ typedef struct hl_backward {
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads);
 void      hl_backward_close(hl_backward *backward);
+HL_CLOSES(hl_backward_close, hl_backward)
 /* gradient (n_layers, n_heads) of the mean over the window, 0 where a layer has no such head;
  * *nll is that mean.  n_tokens from 2 to n_ctx, first from 1 to n_tokens - 1. */
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *backward,

@@ -266,19 +266,15 @@ static void make_alike(hl_config *config)
 static hl_status spread(hl_config *config, const hl_fields *fields, const char *json,
                         const char *gguf, size_t offset)
 {
-    hl_status status = HL_OK;
-    int64_t  *list   = NULL;
-    bool      found  = false;
-    size_t    count  = (size_t)config->n_layers;
+    HL_FREED int64_t *list  = NULL;
+    bool              found = false;
+    size_t            count = (size_t)config->n_layers;
 
-    HL_TRY(HL_ALLOC(&list, count));
-    HL_TRY(hl_fields_ints(list, &found, fields, json, gguf, count));
+    HL_NEED(HL_ALLOC(&list, count));
+    HL_NEED(hl_fields_ints(list, &found, fields, json, gguf, count));
     for (size_t i = 0; found && i < count; i++)
         memcpy((char *)&config->layers[i] + offset, &list[i], sizeof list[i]);
-
-done:
-    hl_free(list);
-    return status;
+    return HL_OK;
 }
 
 static hl_status spread_lists(hl_config *config, const hl_fields *fields)
@@ -469,11 +465,9 @@ static hl_status check_heads(const hl_config *config, int64_t index, const char 
 
 static hl_status check_layer(const hl_config *config, int64_t index, const char *where)
 {
-    const hl_layer_config *layer  = &config->layers[index];
-    hl_status              status = check_heads(config, index, where);
+    const hl_layer_config *layer = &config->layers[index];
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(check_heads(config, index, where));
     if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
                        (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
@@ -555,38 +549,33 @@ static void read_architecture(hl_config *config, const hl_fields *fields)
 /* The steps, in order.  Each relies on those before it. */
 static hl_status build(hl_config **out, const hl_family *family, const hl_fields *fields)
 {
-    hl_status  status = HL_OK;
-    hl_config *config = NULL;
+    HL_CLOSED(hl_config_free) hl_config *config = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC(&config, 1));
+    HL_NEED(HL_ALLOC(&config, 1));
     *config                   = family->defaults;
     config->family            = family->name;
     config->generation.bos_id = -1;
     config->generation.pad_id = -1;
-    HL_TRY(hl_fields_read(config, fields, common_fields));
-    HL_TRY(hl_fields_read(config, fields, family->fields));
+    HL_NEED(hl_fields_read(config, fields, common_fields));
+    HL_NEED(hl_fields_read(config, fields, family->fields));
     if (fields->object != NULL) {
         if (config->position == HL_POSITION_ROPE)
-            HL_TRY(hl_rope_read_json(config, fields));
+            HL_NEED(hl_rope_read_json(config, fields));
         read_architecture(config, fields);
-        HL_TRY(read_generation(&config->generation, fields->outer, fields->where));
+        HL_NEED(read_generation(&config->generation, fields->outer, fields->where));
     } else {
-        HL_TRY(read_gguf(config, fields));
+        HL_NEED(read_gguf(config, fields));
     }
-    HL_TRY(check_present(config, fields));
+    HL_NEED(check_present(config, fields));
     if (family->describe != NULL)
-        HL_TRY(family->describe(config, fields));
-    HL_TRY(fill_sizes(config, fields));
-    HL_TRY(hl_rope_fill(config, fields));
-    HL_TRY(make_layers(config, family, fields));
-    HL_TRY(check_config(config, fields->where));
-    *out   = config;
-    config = NULL;
-
-done:
-    hl_config_free(config);
-    return status;
+        HL_NEED(family->describe(config, fields));
+    HL_NEED(fill_sizes(config, fields));
+    HL_NEED(hl_rope_fill(config, fields));
+    HL_NEED(make_layers(config, family, fields));
+    HL_NEED(check_config(config, fields->where));
+    *out = hl_taken(&config);
+    return HL_OK;
 }
 
 void hl_config_free(hl_config *config)
@@ -630,11 +619,9 @@ static const json_t *text_part(const json_t *root)
 
 static hl_status find_family(const hl_family **out, const hl_fields *fields)
 {
-    char      model_type[HL_MAX_FIELD_TEXT] = "";
-    hl_status status = hl_fields_text(model_type, fields, "model_type", NULL);
+    char model_type[HL_MAX_FIELD_TEXT] = "";
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_fields_text(model_type, fields, "model_type", NULL));
     if (model_type[0] == '\0')
         return hl_fail(HL_BAD_INPUT, "%s: 'model_type' is missing: which family is this?",
                        fields->where);
@@ -643,39 +630,29 @@ static hl_status find_family(const hl_family **out, const hl_fields *fields)
 
 hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where)
 {
-    hl_status        status = HL_OK;
-    json_t          *root   = NULL;
-    const hl_family *family = NULL;
+    HL_CLOSED(json_decref) json_t *root   = NULL;
+    const hl_family               *family = NULL;
 
     *out = NULL;
-    HL_TRY(hl_json_parse(&root, text, n_bytes, where));
+    HL_NEED(hl_json_parse(&root, text, n_bytes, where));
     if (!json_is_object(root))
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where));
+        return hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where);
 
     hl_fields fields = { .where = where, .object = text_part(root), .outer = root };
-    HL_TRY(find_family(&family, &fields));
-    HL_TRY(refuse_quantized(root, where));
-    HL_TRY(build(out, family, &fields));
-
-done:
-    json_decref(root);
-    return status;
+    HL_NEED(find_family(&family, &fields));
+    HL_NEED(refuse_quantized(root, where));
+    return build(out, family, &fields);
 }
 
 hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
                                      const char *where)
 {
-    hl_status status = HL_OK;
-    json_t   *root   = NULL;
+    HL_CLOSED(json_decref) json_t *root = NULL;
 
-    HL_TRY(hl_json_parse(&root, text, n_bytes, where));
+    HL_NEED(hl_json_parse(&root, text, n_bytes, where));
     if (!json_is_object(root))
-        HL_TRY(hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where));
-    HL_TRY(read_generation(&config->generation, root, where));
-
-done:
-    json_decref(root);
-    return status;
+        return hl_fail(HL_BAD_INPUT, "%s: not a JSON object", where);
+    return read_generation(&config->generation, root, where);
 }
 
 /* ----------------------------------------------------------------------------- GGUF and llama2.c */
@@ -703,8 +680,8 @@ hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tenso
 
 hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where)
 {
-    hl_status status = HL_OK;
-    json_t   *object =
+    HL_CLOSED(json_decref)
+    json_t *object =
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:I, s:I}", "num_hidden_layers",
                   (json_int_t)header->n_layers, "hidden_size", (json_int_t)header->d_model,
                   "num_attention_heads", (json_int_t)header->n_heads, "num_key_value_heads",
@@ -717,9 +694,5 @@ hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header,
     if (object == NULL)
         return hl_fail(HL_NO_MEMORY, "%s: out of memory", where);
     hl_fields fields = { .where = where, .object = object, .outer = object };
-    HL_TRY(build(out, &hl_family_llama, &fields));
-
-done:
-    json_decref(object);
-    return status;
+    return build(out, &hl_family_llama, &fields);
 }

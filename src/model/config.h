@@ -32,6 +32,7 @@
 #ifndef HL_MODEL_CONFIG_H
 #define HL_MODEL_CONFIG_H
 
+#include "base/memory.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/tensors.h"
@@ -239,6 +240,7 @@ hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tenso
 /* From the header of a llama2.c file: a Llama. */
 hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where);
 void      hl_config_free(hl_config *config);
+HL_CLOSES(hl_config_free, hl_config)
 
 /* "gelu_tanh", ... ; static. */
 const char *hl_activation_name(hl_activation activation);

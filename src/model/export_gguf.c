@@ -822,29 +822,24 @@ static int64_t longest_row(const hl_config *config)
 hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
                              hl_dtype dtype)
 {
-    hl_status       status = HL_OK;
-    hl_gguf_export *file   = NULL;
+    HL_CLOSED(hl_gguf_export_free) hl_gguf_export *file = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&file, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&file, 1));
     file->model = model;
     file->plan  = plan;
     file->dtype = dtype;
-    HL_TRY(hl_gguf_export_check(model->config, dtype));
-    HL_TRY(choose_target(file, model->config));
-    HL_TRY(hl_gguf_writer_new(&file->writer));
-    HL_TRY(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
+    HL_NEED(hl_gguf_export_check(model->config, dtype));
+    HL_NEED(choose_target(file, model->config));
+    HL_NEED(hl_gguf_writer_new(&file->writer));
+    HL_NEED(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
     for (int64_t layer = -1; layer < model->config->n_layers; layer++)
-        HL_TRY(add_tensors(file, layer));
+        HL_NEED(add_tensors(file, layer));
     add_metadata(file); /* which says what the tensors are */
     if (model->config->position == HL_POSITION_ROPE)
-        HL_TRY(add_rope_factors(file));
-    *out = file;
-    file = NULL;
-
-done:
-    hl_gguf_export_free(file);
-    return status;
+        HL_NEED(add_rope_factors(file));
+    *out = hl_taken(&file);
+    return HL_OK;
 }
 
 void hl_gguf_export_free(hl_gguf_export *file)

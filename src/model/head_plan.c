@@ -6,15 +6,14 @@
 
 hl_status hl_head_plan_new(hl_head_plan **out, const hl_config *config)
 {
-    hl_status     status = HL_OK;
-    hl_head_plan *plan   = NULL;
-    size_t        each   = (size_t)(config->n_heads + config->n_kv_heads);
+    HL_CLOSED(hl_head_plan_free) hl_head_plan *plan = NULL;
+    size_t each = (size_t)(config->n_heads + config->n_kv_heads);
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&plan, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&plan, 1));
     plan->n_layers = config->n_layers;
-    HL_TRY(HL_ALLOC_ZEROED(&plan->layers, (size_t)config->n_layers));
-    HL_TRY(HL_ALLOC_ZEROED(&plan->fates, each * (size_t)config->n_layers));
+    HL_NEED(HL_ALLOC_ZEROED(&plan->layers, (size_t)config->n_layers));
+    HL_NEED(HL_ALLOC_ZEROED(&plan->fates, each * (size_t)config->n_layers));
     for (int64_t i = 0; i < config->n_layers; i++) {
         uint8_t *fates  = plan->fates + (size_t)i * each;
         plan->layers[i] = (hl_layer_plan){ .n_heads    = config->layers[i].n_heads,
@@ -22,12 +21,8 @@ hl_status hl_head_plan_new(hl_head_plan **out, const hl_config *config)
                                            .heads      = fates,
                                            .kv         = fates + config->n_heads };
     }
-    *out = plan;
-    plan = NULL;
-
-done:
-    hl_head_plan_free(plan);
-    return status;
+    *out = hl_taken(&plan);
+    return HL_OK;
 }
 
 void hl_head_plan_free(hl_head_plan *plan)

@@ -29,39 +29,26 @@ static hl_status beside(char **out, const hl_model *model, const char *name)
 
 static hl_status read_config(hl_model *model)
 {
-    hl_status status = HL_OK;
-    char     *path   = NULL;
-    hl_file   file   = { 0 };
+    HL_FREED char                   *path = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
 
-    HL_TRY(beside(&path, model, "config.json"));
-    HL_TRY(hl_file_map(&file, path));
-    HL_TRY(hl_config_parse(&model->config, (const char *)file.bytes, file.n_bytes, path));
-
-done:
-    hl_file_unmap(&file);
-    hl_free(path);
-    return status;
+    HL_NEED(beside(&path, model, "config.json"));
+    HL_NEED(hl_file_map(&file, path));
+    return hl_config_parse(&model->config, (const char *)file.bytes, file.n_bytes, path);
 }
 
 /* generation_config.json, where there is one. */
 static hl_status read_generation(hl_model *model)
 {
-    hl_status   status = HL_OK;
-    char       *path   = NULL;
-    hl_file     file   = { 0 };
-    struct stat about;
+    HL_FREED char                   *path = NULL;
+    HL_SCOPED(hl_file_unmap) hl_file file = { 0 };
+    struct stat                      about;
 
-    HL_TRY(beside(&path, model, "generation_config.json"));
-    if (stat(path, &about) == 0) {
-        HL_TRY(hl_file_map(&file, path));
-        HL_TRY(hl_config_parse_generation(model->config, (const char *)file.bytes, file.n_bytes,
-                                          path));
-    }
-
-done:
-    hl_file_unmap(&file);
-    hl_free(path);
-    return status;
+    HL_NEED(beside(&path, model, "generation_config.json"));
+    if (stat(path, &about) != 0)
+        return HL_OK;
+    HL_NEED(hl_file_map(&file, path));
+    return hl_config_parse_generation(model->config, (const char *)file.bytes, file.n_bytes, path);
 }
 
 static hl_status read_description(hl_model *model)
@@ -205,27 +192,22 @@ static void fill_info(hl_model *model)
 
 hl_status hl_model_open(hl_model **out, const char *path)
 {
-    hl_status status = HL_OK;
-    hl_model *model  = NULL;
+    HL_CLOSED(hl_model_close) hl_model *model = NULL;
 
     *out = NULL;
     if (path == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "hl_model_open: no path");
-    HL_TRY(HL_ALLOC_ZEROED(&model, 1));
-    HL_TRY(hl_strdup(&model->path, path));
-    HL_TRY(hl_tensors_open(&model->tensors, path));
-    HL_TRY(describe(model));
-    status = hl_weights_resolve(&model->weights, model->config, model->tensors);
+    HL_NEED(HL_ALLOC_ZEROED(&model, 1));
+    HL_NEED(hl_strdup(&model->path, path));
+    HL_NEED(hl_tensors_open(&model->tensors, path));
+    HL_NEED(describe(model));
+    hl_status status = hl_weights_resolve(&model->weights, model->config, model->tensors);
     if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s", path));
-    HL_TRY(hl_device_copies_new(&model->copies));
+        return hl_fail_within(status, "%s", path);
+    HL_NEED(hl_device_copies_new(&model->copies));
     fill_info(model);
-    *out  = model;
-    model = NULL;
-
-done:
-    hl_model_close(model);
-    return status;
+    *out = hl_taken(&model);
+    return HL_OK;
 }
 
 void hl_model_close(hl_model *model)
@@ -377,10 +359,8 @@ static int64_t kept_keys(const hl_adjustment *wanted)
 hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustment)
 {
     hl_adjustment wanted = *adjustment;
-    hl_status     status = check_adjustment(model, &wanted);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(check_adjustment(model, &wanted));
     wanted.window_sink = kept_keys(&wanted);
     for (int64_t i = 0; i < model->config->n_layers; i++)
         adjust_layer(&model->config->layers[i], &wanted);

@@ -20,10 +20,7 @@ hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n)
 
 static hl_status draw_on_host(hl_pick *pick)
 {
-    hl_status status = hl_sampler_draw(&pick->token, pick->sampler, pick->logits);
-
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_sampler_draw(&pick->token, pick->sampler, pick->logits));
     pick->row     = hl_logits_read(pick->logits, pick->d_vocab);
     pick->logprob = (double)pick->logits[pick->token] - pick->row.lse;
     return HL_OK;

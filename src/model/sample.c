@@ -65,33 +65,30 @@ static bool has_top_p(const hl_sampler *sampler)
     return sampler->options.top_p > 0.0 && sampler->options.top_p < 1.0;
 }
 
+HL_CLOSES(hl_sampler_free, hl_sampler)
+
 hl_status hl_sampler_new(hl_sampler **out, int64_t d_vocab, const hl_sample_options *options)
 {
-    hl_status   status  = HL_OK;
-    hl_sampler *sampler = NULL;
-    size_t      n       = (size_t)d_vocab;
+    HL_CLOSED(hl_sampler_free) hl_sampler *sampler = NULL;
+    size_t                                 n       = (size_t)d_vocab;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&sampler, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&sampler, 1));
     if (options != NULL)
         sampler->options = *options;
-    HL_TRY(check_options(&sampler->options, d_vocab));
+    HL_NEED(check_options(&sampler->options, d_vocab));
     sampler->d_vocab = d_vocab;
-    HL_TRY(HL_ALLOC(&sampler->scores, n));
-    HL_TRY(HL_ALLOC(&sampler->heap, n));
-    HL_TRY(HL_ALLOC(&sampler->kept, n));
+    HL_NEED(HL_ALLOC(&sampler->scores, n));
+    HL_NEED(HL_ALLOC(&sampler->heap, n));
+    HL_NEED(HL_ALLOC(&sampler->kept, n));
     if (has_penalty(sampler))
-        HL_TRY(HL_ALLOC_ZEROED(&sampler->counts, n));
+        HL_NEED(HL_ALLOC_ZEROED(&sampler->counts, n));
     if (has_penalty(sampler))
-        HL_TRY(HL_ALLOC_ZEROED(&sampler->repeated, (n + 31) / 32));
+        HL_NEED(HL_ALLOC_ZEROED(&sampler->repeated, (n + 31) / 32));
     if (has_penalty(sampler) && sampler->options.repeat_last > 0)
-        HL_TRY(HL_ALLOC(&sampler->last, (size_t)sampler->options.repeat_last));
-    *out    = sampler;
-    sampler = NULL;
-
-done:
-    hl_sampler_free(sampler);
-    return status;
+        HL_NEED(HL_ALLOC(&sampler->last, (size_t)sampler->options.repeat_last));
+    *out = hl_taken(&sampler);
+    return HL_OK;
 }
 
 void hl_sampler_free(hl_sampler *sampler)

@@ -139,29 +139,24 @@ static hl_status check_head(const hl_session *session)
 static hl_status make_session(hl_session **out, const hl_model *model,
                               const hl_session_options *options, bool counting)
 {
-    hl_status   status  = HL_OK;
-    hl_session *session = NULL;
+    HL_CLOSED(hl_session_close) hl_session *session = NULL;
 
     *out = NULL;
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "session: model is NULL");
-    HL_TRY(HL_ALLOC_ZEROED(&session, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&session, 1));
     session->model    = model;
     session->config   = model->config;
     session->weights  = model->weights;
     session->counting = counting;
     if (options != NULL)
         session->options = *options;
-    HL_TRY(complete_options(&session->options, session->config));
-    HL_TRY(check_head(session));
+    HL_NEED(complete_options(&session->options, session->config));
+    HL_NEED(check_head(session));
     session->pool.n_threads = hl_threads(session->options.n_threads);
-    HL_TRY(hl_session_plan(session));
-    *out    = session;
-    session = NULL;
-
-done:
-    hl_session_close(session);
-    return status;
+    HL_NEED(hl_session_plan(session));
+    *out = hl_taken(&session);
+    return HL_OK;
 }
 
 hl_status hl_session_open(hl_session **out, const hl_model *model,

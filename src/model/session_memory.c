@@ -115,18 +115,13 @@ static hl_status count_block(hl_session *session, int64_t count, size_t size)
 
 hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count, size_t size)
 {
-    hl_status status = HL_OK;
-    void     *block  = NULL;
+    HL_FREED void *block = NULL;
 
-    HL_TRY(count_block(session, count, size));
-    HL_TRY(hl_alloc_zeroed(&block, (size_t)count, size));
-    HL_TRY(keep_block(session, block));
-    *out  = block;
-    block = NULL;
-
-done:
-    hl_free(block);
-    return status;
+    HL_NEED(count_block(session, count, size));
+    HL_NEED(hl_alloc_zeroed(&block, (size_t)count, size));
+    HL_NEED(keep_block(session, block));
+    *out = hl_taken(&block);
+    return HL_OK;
 }
 
 hl_status hl_session_alloc(hl_session *session, void **out, int64_t count, size_t size)

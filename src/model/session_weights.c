@@ -521,11 +521,9 @@ void hl_device_copies_unlock(hl_device_copies *copies)
 hl_status hl_device_copies_keep(hl_device_copies *copies, const hl_device_ops *ops, hl_dtype dtype,
                                 void *block)
 {
-    copy     *made   = NULL;
-    hl_status status = HL_ALLOC_ZEROED(&made, 1);
+    copy *made = NULL;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC_ZEROED(&made, 1));
     *made         = (copy){ .next = copies->first, .ops = ops, .dtype = dtype, .block = block };
     copies->first = made;
     return HL_OK;

@@ -676,29 +676,24 @@ static void log_strangers(const hl_weights *weights)
 
 hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl_tensors *tensors)
 {
-    hl_status   status  = HL_OK;
-    hl_weights *weights = NULL;
+    HL_CLOSED(hl_weights_free) hl_weights *weights = NULL;
 
     *out = NULL;
-    HL_TRY(HL_ALLOC_ZEROED(&weights, 1));
+    HL_NEED(HL_ALLOC_ZEROED(&weights, 1));
     weights->finder = (tensor_finder){ .tensors = tensors,
                                        .config  = config,
                                        .family  = hl_family_named(config->family),
                                        .kind    = hl_tensors_kind_of(tensors) };
     learn_prefix(&weights->finder);
-    HL_TRY(list_tensors(weights));
-    HL_TRY(lay_out(weights));
+    HL_NEED(list_tensors(weights));
+    HL_NEED(lay_out(weights));
     for (int64_t layer = -1; layer < config->n_layers; layer++)
-        HL_TRY(resolve_layer(weights, layer));
+        HL_NEED(resolve_layer(weights, layer));
     if (config->tied)
         tie_head(weights);
     log_strangers(weights);
-    *out    = weights;
-    weights = NULL;
-
-done:
-    hl_weights_free(weights);
-    return status;
+    *out = hl_taken(&weights);
+    return HL_OK;
 }
 
 void hl_weights_free(hl_weights *weights)

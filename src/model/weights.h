@@ -16,6 +16,7 @@
 #ifndef HL_MODEL_WEIGHTS_H
 #define HL_MODEL_WEIGHTS_H
 
+#include "base/memory.h"
 #include "formats/tensors.h"
 #include "headlight/base.h"
 #include "kernels/matrix.h"
@@ -71,6 +72,7 @@ typedef struct hl_weights hl_weights;
  * to the log.  Borrows config and tensors, which must outlive it. */
 hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl_tensors *tensors);
 void      hl_weights_free(hl_weights *weights);
+HL_CLOSES(hl_weights_free, hl_weights)
 
 /* The weight of a role: of the model (layer -1), or of a layer; `part` is the
  * expert, or the head whose norm it is, mostly 0.  Borrowed; NULL where the model
