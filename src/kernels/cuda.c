@@ -141,10 +141,7 @@ static hl_status open_library(void)
 
 hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu)
 {
-    hl_status status = open_library();
-
-    if (status != HL_OK)
-        return status;
+    HL_NEED(open_library());
     table                    = *cpu;
     table.name               = "cuda";
     table.attention_forward  = attention_forward;

@@ -116,11 +116,8 @@ hl_status hl_backend_select(const char *name)
     const hl_kernels *kernels = NULL;
 
     pthread_once(&listed, list_available);
-    if (name != NULL) {
-        hl_status status = find(&kernels, name, "hl_backend_select");
-        if (status != HL_OK)
-            return status;
-    }
+    if (name != NULL)
+        HL_NEED(find(&kernels, name, "hl_backend_select"));
     atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
     return HL_OK;
 }

@@ -224,9 +224,7 @@ static hl_status dot_panel(const linear_task *task, const panel *p, row_range ra
         return HL_OK;
     }
     for (int64_t row = p->begin; row < p->end; row++) {
-        hl_status status = hl_matrix_read_row(p->row, task->matrix, row);
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_matrix_read_row(p->row, task->matrix, row));
         dot_rows(task, range, row, 1, &w, HL_DTYPE_F32);
     }
     return HL_OK;
@@ -506,10 +504,8 @@ hl_status hl_linear_all(const hl_linear_product *products, int n_products,
 {
     linear_job        job     = { .pool = pool, .all_few = true };
     const hl_kernels *kernels = NULL;
-    hl_status         status  = hl_kernels_current(&kernels);
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_kernels_current(&kernels));
     assert(n_products <= HL_LINEAR_PRODUCTS);
     for (int i = 0; i < n_products; i++) {
         assert(products[i].rows.x == products[0].rows.x);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/status.h"
 #include "kernels/quant.h"
 
 enum { MXFP4_VALUES = 32 }; /* that share a scale */
@@ -81,12 +82,9 @@ hl_status hl_matrix_read_part(float *out, const hl_matrix *matrix, int64_t begin
 
         n = hl_matrix_run(matrix, row);
         n = n > end - row ? end - row : n;
-        for (int64_t column = 0; column < matrix->n_columns; column++) {
-            hl_status status = read_values(out + column * (end - begin) + row - begin, matrix,
-                                           source + (size_t)column * step, n);
-            if (status != HL_OK)
-                return status;
-        }
+        for (int64_t column = 0; column < matrix->n_columns; column++)
+            HL_NEED(read_values(out + column * (end - begin) + row - begin, matrix,
+                                source + (size_t)column * step, n));
     }
     return HL_OK;
 }

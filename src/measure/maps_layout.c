@@ -72,17 +72,13 @@ static hl_status set_sizes(hl_maps_layout *layout, const hl_tensor *tensor, int6
 
 static hl_status use_one(hl_maps_layout *layout, const hl_tensor *tensor, const char *path)
 {
-    hl_status      status = check_numbers(tensor, path);
     const int64_t *shape  = tensor->shape;
     int            n_dims = tensor->n_dims;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(check_numbers(tensor, path));
     if (n_dims < 3 || n_dims > 5)
         return bad_shape(tensor, path, "[L,B,H,S,S], [L,H,S,S] or [H,S,S]");
-    status = set_sizes(layout, tensor, n_dims > 3 ? shape[0] : 1, n_dims == 5 ? shape[1] : 1, path);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(set_sizes(layout, tensor, n_dims > 3 ? shape[0] : 1, n_dims == 5 ? shape[1] : 1, path));
     size_t layer_bytes = tensor->n_bytes / (size_t)layout->n_layers;
     layout->n_heads    = shape[n_dims - 3];
     for (int64_t i = 0; i < layout->n_layers; i++)
@@ -240,11 +236,9 @@ static hl_status read_lengths(hl_maps_layout *layout, const char *path)
 {
     const hl_tensor *tensor =
         layout->safetensors != NULL ? hl_safetensors_find(layout->safetensors, "lengths") : NULL;
-    double    value  = 0.0;
-    hl_status status = HL_ALLOC(&layout->lengths, (size_t)layout->n_batch);
+    double value = 0.0;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(HL_ALLOC(&layout->lengths, (size_t)layout->n_batch));
     for (int64_t i = 0; i < layout->n_batch; i++)
         layout->lengths[i] = layout->n_queries;
     if (tensor == NULL)
@@ -254,8 +248,8 @@ static hl_status read_lengths(hl_maps_layout *layout, const char *path)
         return bad_shape(tensor, path, "one integer a sequence, and as many queries as keys");
     size_t size = tensor->n_bytes / (size_t)layout->n_batch;
     for (int64_t i = 0; i < layout->n_batch; i++) {
-        status = hl_dtype_to_f64(&value, (const uint8_t *)tensor->data + (size_t)i * size,
-                                 tensor->dtype, 1);
+        hl_status status = hl_dtype_to_f64(&value, (const uint8_t *)tensor->data + (size_t)i * size,
+                                           tensor->dtype, 1);
         if (status != HL_OK)
             return hl_fail_within(status, "%s: 'lengths'", path);
         if (!(value >= 0.0 && value <= (double)layout->n_queries))

@@ -180,9 +180,7 @@ hl_status hl_verify_backends(hl_verify_report *report, const hl_verify_options *
     const char *chosen = NULL;
     bool        listed = true;
 
-    status = find_backend(&chosen, &listed, options->backend != NULL ? options->backend : before);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(find_backend(&chosen, &listed, options->backend != NULL ? options->backend : before));
     if (!listed) {
         HL_TRY(step(context, report, chosen, options->write_path));
         goto done;

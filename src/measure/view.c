@@ -262,13 +262,11 @@ static hl_status choose(const watch *w, int64_t map, hl_head choice)
 static hl_status choose_all(const watch *w)
 {
     for (int64_t i = 0; i < w->info->n_layers; i++) {
-        hl_layer_info layer  = { 0 };
-        hl_status     status = hl_model_get_layer(&layer, w->model, i);
+        hl_layer_info layer = { 0 };
 
-        if (status == HL_OK && layer.n_heads > 0)
-            status = choose(w, 0, (hl_head){ i, -1 });
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_model_get_layer(&layer, w->model, i));
+        if (layer.n_heads > 0)
+            HL_NEED(choose(w, 0, (hl_head){ i, -1 }));
     }
     return HL_OK;
 }

@@ -113,11 +113,9 @@ static hl_status end_piece(void *context, int64_t first, int64_t n)
 static hl_status count_members(mapping *m)
 {
     for (int64_t layer = 0; layer < m->maps->n_layers; layer++) {
-        hl_layer_info about  = { 0 };
-        hl_status     status = hl_model_get_layer(&about, m->model, layer);
+        hl_layer_info about = { 0 };
 
-        if (status != HL_OK)
-            return status;
+        HL_NEED(hl_model_get_layer(&about, m->model, layer));
         m->n_members += about.n_heads;
     }
     return HL_OK;

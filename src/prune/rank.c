@@ -650,14 +650,12 @@ static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
 
 hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
 {
-    hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(
-        &table, "ranking", "Heads in pruning order",
-        ranking->groups != NULL ? HEAD_COLUMNS " kv_head:i group_score:6" : HEAD_COLUMNS);
+    hl_sheet *table = NULL;
 
     *out = NULL;
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_sheet_new(&table, "ranking", "Heads in pruning order",
+                         ranking->groups != NULL ? HEAD_COLUMNS " kv_head:i group_score:6"
+                                                 : HEAD_COLUMNS));
     if (count == 0 || count > ranking->n_heads)
         count = ranking->n_heads;
     for (int64_t i = 0; i < count; i++) {
@@ -678,5 +676,5 @@ hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t co
     if (hl_ranker_verdict((size_t)ranking->ranker) != NULL && ranking->highest_first)
         hl_sheet_fact_text(table, "verdict", "%s", hl_ranker_verdict((size_t)ranking->ranker));
     hl_sheet_fact_real(table, "heads", (double)ranking->n_heads);
-    return hl_sheet_hand_over(out, table, status);
+    return hl_sheet_hand_over(out, table, HL_OK);
 }

@@ -213,11 +213,8 @@ hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, b
     }
     if (!json_is_array(prompt) || first == NULL || json_is_number(first))
         return add_prompt(out, prompt, reader);
-    json_array_foreach(prompt, index, item) {
-        hl_status status = add_prompt(out, item, reader);
-        if (status != HL_OK)
-            return status;
-    }
+    json_array_foreach(prompt, index, item)
+        HL_NEED(add_prompt(out, item, reader));
     return HL_OK;
 }
 

@@ -372,12 +372,10 @@ static hl_status parse_shape(int64_t shape[3], const json_t *line, const lines *
 /* A number takes two bytes at least, and of most tokens every head has nine of them. */
 static hl_status parse_beginning(lines *l, const json_t *line)
 {
-    int64_t   shape[3] = { 0 };
-    int64_t   n_bytes  = l->text.end - l->text.at;
-    hl_status status   = parse_shape(shape, line, l);
+    int64_t shape[3] = { 0 };
+    int64_t n_bytes  = l->text.end - l->text.at;
 
-    if (status != HL_OK)
-        return status;
+    HL_NEED(parse_shape(shape, line, l));
     if (shape[0] < 0 || shape[1] < 1 || shape[2] < 1 || shape[0] > n_bytes ||
         (shape[0] > 0 &&
          (shape[1] > n_bytes / shape[0] || shape[2] > n_bytes / shape[0] / shape[1])))
@@ -386,8 +384,7 @@ static hl_status parse_beginning(lines *l, const json_t *line)
                        " heads do not fit into the %" PRId64 " bytes that follow",
                        l->text.place, shape[0], shape[1], shape[2], n_bytes);
     HL_NEED(hl_trace_new(&l->trace, shape[1], shape[2], 0));
-    HL_NEED(hl_trace_reserve(l->trace, shape[0]));
-    return status;
+    return hl_trace_reserve(l->trace, shape[0]);
 }
 
 /* ---------------------------------------------------- reading lines: tokens */

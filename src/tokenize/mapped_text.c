@@ -65,12 +65,8 @@ static hl_status reserve(hl_mapped_text_builder *builder, size_t more)
         return hl_fail(HL_LIMIT, "normalized text of more than %u bytes", HL_MAX_MAPPED_TEXT);
     if (builder->budget != NULL && more > builder->budget->most_bytes - builder->n_bytes)
         return hl_budget_too_long(builder->budget, builder->n_bytes + more);
-    hl_status status = hl_budget_spend(builder->budget, more);
-    if (status != HL_OK)
-        return status;
-    status = HL_GROW(&builder->bytes, &builder->bytes_capacity, builder->n_bytes, more);
-    if (status != HL_OK)
-        return status;
+    HL_NEED(hl_budget_spend(builder->budget, more));
+    HL_NEED(HL_GROW(&builder->bytes, &builder->bytes_capacity, builder->n_bytes, more));
     return HL_GROW(&builder->align, &builder->align_capacity, builder->n_bytes, more);
 }
 
