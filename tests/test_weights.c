@@ -288,9 +288,6 @@ static void rows_are_found_where_they_lie(void **state)
     hl_weight pairs = { .n_rows = 16, .n_columns = 4, .block = 16, .stride = 16, .pairs = 8 };
 
     (void)state;
-    assert_true(hl_weight_is_plain(&plain));
-    assert_false(hl_weight_is_plain(&odd));
-    assert_false(hl_weight_is_plain(&pairs));
     assert_int_equal(hl_weight_row(&plain, 5), 5);
     assert_int_equal(hl_weight_row(&odd, 5), 11);
     /* In a head of 8, row i is stored at 2i and row 4 + i at 2i + 1. */

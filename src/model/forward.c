@@ -138,9 +138,15 @@ static hl_status check_end(hl_session *session)
 
 /* ------------------------------------------------------------------------ blocks */
 
+/* Is somebody told of each layer? */
+static bool is_watched(const hl_chunk *chunk)
+{
+    return chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
+}
+
 static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int lane)
 {
-    if (hl_device_is_watched(chunk))
+    if (is_watched(chunk))
         return hl_observe_block(session, chunk, layer, lane);
     session->device->watch = (hl_device_watch){ 0 };
     return hl_block_run(session, chunk, layer);
@@ -258,7 +264,7 @@ static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
     HL_NEED(begin_stream(session, chunk));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         d->watch = (hl_device_watch){ 0 };
-        if (hl_device_is_watched(chunk))
+        if (is_watched(chunk))
             d->watch.statistics = hl_device_place_statistics(
                 (uint8_t *)d->all_statistics.device + (size_t)layer * d->step_bytes,
                 hl_chunk_rows(chunk) * session->config->layers[layer].n_heads, n_segments);
@@ -272,7 +278,7 @@ static bool is_step_for(const hl_device_step *step, const hl_device_session *d,
                         const hl_chunk *chunk)
 {
     return step->n_batch == chunk->n_batch && step->n_rows == chunk->n_rows &&
-           step->n_keys == d->inputs.n_keys && step->is_watched == hl_device_is_watched(chunk) &&
+           step->n_keys == d->inputs.n_keys && step->is_watched == is_watched(chunk) &&
            step->has_gates == (d->inputs.gates != NULL) &&
            step->gates_differ == d->inputs.gates_differ &&
            step->n_segments == hl_chunk_segments(chunk) &&
@@ -285,7 +291,7 @@ static void note_step(hl_device_step *step, const hl_device_session *d, const hl
     step->n_batch      = chunk->n_batch;
     step->n_rows       = chunk->n_rows;
     step->n_keys       = d->inputs.n_keys;
-    step->is_watched   = hl_device_is_watched(chunk);
+    step->is_watched   = is_watched(chunk);
     step->has_gates    = d->inputs.gates != NULL;
     step->gates_differ = d->inputs.gates_differ;
     step->n_segments   = hl_chunk_segments(chunk);
@@ -339,7 +345,7 @@ static hl_status finish_step(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d = session->device;
 
-    if (hl_device_is_watched(chunk))
+    if (is_watched(chunk))
         HL_NEED(hl_device_checked(
             d,
             d->ops->copy_out(d->device, 0, d->all_statistics.host, d->all_statistics.device,
@@ -349,7 +355,7 @@ static hl_status finish_step(hl_session *session, const hl_chunk *chunk)
     HL_NEED(hl_forward_send_last(session, chunk));
     HL_NEED(wait_for_ends(d));
     HL_NEED(check_flag(session));
-    if (hl_device_is_watched(chunk))
+    if (is_watched(chunk))
         HL_NEED(hl_observe_tell_steps(session, chunk));
     return hl_forward_receive_last(session, chunk);
 }

@@ -352,9 +352,4 @@ hl_status hl_observe_tell_embedded(hl_session *session, const hl_chunk *chunk);
 /* All layers of a step, whose statistics have arrived. */
 hl_status hl_observe_tell_steps(hl_session *session, const hl_chunk *chunk);
 
-static inline bool hl_device_is_watched(const hl_chunk *chunk)
-{
-    return chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
-}
-
 #endif

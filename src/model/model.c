@@ -201,9 +201,8 @@ hl_status hl_model_open(hl_model **out, const char *path)
     HL_NEED(hl_strdup(&model->path, path));
     HL_NEED(hl_tensors_open(&model->tensors, path));
     HL_NEED(describe(model));
-    hl_status status = hl_weights_resolve(&model->weights, model->config, model->tensors);
-    if (status != HL_OK)
-        return hl_fail_within(status, "%s", path);
+    HL_NEED(hl_fail_within(hl_weights_resolve(&model->weights, model->config, model->tensors), "%s",
+                           path));
     HL_NEED(hl_device_copies_new(&model->copies));
     fill_info(model);
     *out = hl_taken(&model);

@@ -52,14 +52,6 @@ static inline int64_t hl_weight_row(const hl_weight *weight, int64_t r)
     return hl_matrix_stored_row(&matrix, r);
 }
 
-/* Row by row in the file's own order: may be used as one (n_rows, n_columns) matrix
- * that starts at stored row `first`. */
-static inline bool hl_weight_is_plain(const hl_weight *weight)
-{
-    return weight->block == weight->n_rows && weight->pairs == 0 && !weight->transposed &&
-           weight->scales == NULL;
-}
-
 typedef struct hl_param {
     hl_weight weight;
     hl_weight bias; /* .tensor NULL: none */
