@@ -13,7 +13,8 @@
 # here.  Object files depend on the headers they include (-MMD) and on the
 # flags they were built with ($(BUILD)/flags).
 
-VERSION := 0.1.0
+# The number of the release stands in the header.
+VERSION := $(shell awk '$$2 ~ /^HL_VERSION_(MAJOR|MINOR|PATCH)$$/ { printf "%s%s", dot, $$3; dot = "." }' include/headlight/base.h)
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 
 BUILD     ?= build
@@ -171,7 +172,6 @@ folder_flags = \
     $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),$(if $(and $(SANITIZE),$(strip $(call isa_flags,$(1)))),,-O3)) \
     $(if $(and $(SANITIZE),$(filter src/kernels/%,$(1))),-Wno-pass-failed) \
     $(if $(filter src/stats/profile_mpi.c,$(1)),$(MPI_FLAGS)) \
-    $(if $(filter src/base/version.c,$(1)),-DHL_VERSION='"$(VERSION)"') \
     $(if $(filter src/render/page.c,$(1)),-DHL_PAGE_FILE='"$(PAGE)"') \
     $(if $(filter cli/%,$(1)),-Icli $(LIB_FLAGS)) \
     $(if $(filter tests/% fuzz/%,$(1)),$(TEST_FLAGS) $(LIB_FLAGS)) \
@@ -636,7 +636,10 @@ check-fresh: ## root only: the README's commands and the packages, each in a new
 	@tools/deps fresh
 	@tools/check_fresh $(BUILD)/fresh
 
-.PHONY: clean help
+.PHONY: clean help version
+version: ## print the number of the release
+	@echo '$(VERSION)'
+
 clean: ## remove everything that was built
 	rm -rf $(BUILD)
 

@@ -20,9 +20,9 @@ LIBRARIES = ("libheadlight.so", "libheadlight_cuda.so")
 
 
 def version():
-    """The library's, which the Makefile knows."""
-    with open(os.path.join(ROOT, "Makefile"), encoding="utf-8") as file:
-        return re.search(r"^VERSION := (\S+)$", file.read(), flags=re.M).group(1)
+    """The library's, which stands in its header."""
+    with open(os.path.join(ROOT, "include", "headlight", "base.h"), encoding="utf-8") as file:
+        return ".".join(re.findall(r"^#define HL_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", file.read(), flags=re.M))
 
 
 def package_files():

@@ -9,6 +9,19 @@ static void version_is_three_numbers(void **state)
     assert_int_equal(sscanf(hl_version(), "%d.%d.%d%c", &major, &minor, &patch, &rest), 3);
 }
 
+static void header_and_library_have_one_version(void **state)
+{
+    (void)state;
+    char text[64];
+    snprintf(text, sizeof text, "%d.%d.%d", HL_VERSION_MAJOR, HL_VERSION_MINOR, HL_VERSION_PATCH);
+    assert_string_equal(HL_VERSION_STRING, text);
+    assert_string_equal(hl_version(), HL_VERSION_STRING);
+    assert_int_equal(HL_VERSION_NUMBER,
+                     10000 * HL_VERSION_MAJOR + 100 * HL_VERSION_MINOR + HL_VERSION_PATCH);
+    /* A number keeps its place: 0.99.99 is less than 1.0.0. */
+    assert_true(HL_VERSION_MINOR < 100 && HL_VERSION_PATCH < 100);
+}
+
 static void build_info_names_version_and_back_ends(void **state)
 {
     (void)state;
@@ -25,6 +38,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(version_is_three_numbers),
+        cmocka_unit_test(header_and_library_have_one_version),
         cmocka_unit_test(build_info_names_version_and_back_ends),
     };
     return cmocka_run_group_tests_name("version", tests, NULL, NULL);

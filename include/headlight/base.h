@@ -13,6 +13,35 @@ extern "C" {
 
 #define HL_API __attribute__((visibility("default")))
 
+/* ----------------------------------------------------------------- version
+ *
+ * The macros are the version of the header that a program was compiled with, and hl_version is that
+ * of the library that it runs with.  They are the same release where
+ *
+ *     strcmp(hl_version(), HL_VERSION_STRING) == 0
+ *
+ * What a library promises to programs that were compiled with an earlier header is in headlight.h. */
+
+/* The number of the release stands here and nowhere else. */
+#define HL_VERSION_MAJOR 0
+#define HL_VERSION_MINOR 1
+#define HL_VERSION_PATCH 0
+
+/* For #if: 10203 is 1.2.3. */
+#define HL_VERSION_NUMBER (HL_VERSION_MAJOR * 10000 + HL_VERSION_MINOR * 100 + HL_VERSION_PATCH)
+
+/* "1.2.3" */
+#define HL_VERSION_STRING                                                                          \
+    HL_VERSION_TEXT(HL_VERSION_MAJOR)                                                              \
+    "." HL_VERSION_TEXT(HL_VERSION_MINOR) "." HL_VERSION_TEXT(HL_VERSION_PATCH)
+#define HL_VERSION_TEXT(number)    HL_VERSION_TEXT_OF(number)
+#define HL_VERSION_TEXT_OF(number) #number
+
+/* The version of the library that the program runs with, "1.2.3", and one line on how it was
+ * built.  Static. */
+HL_API const char *hl_version(void);
+HL_API const char *hl_build_info(void);
+
 /* ------------------------------------------------------------------ status */
 
 typedef enum hl_status {
@@ -35,10 +64,6 @@ HL_API const char *hl_error_message(void);
 
 /* "ok", "bad argument", ... ; never NULL. */
 HL_API const char *hl_status_name(hl_status status);
-
-/* "1.2.3", and one line on how this library was built.  Static. */
-HL_API const char *hl_version(void);
-HL_API const char *hl_build_info(void);
 
 /* What the library does, for whoever wants to hear it: it never prints.  The
  * callback may be called from any thread, one call at a time. */

@@ -1,5 +1,5 @@
-/* version.c - what this build is.  The Makefile gives HL_VERSION, and HL_HAVE_...
- * for every instruction set that has kernels in it. */
+/* version.c - what this build is.  The Makefile gives HL_HAVE_... for every instruction set that has
+ * kernels in it. */
 #include "headlight/base.h"
 
 #if defined(__clang__)
@@ -38,11 +38,11 @@
 
 const char *hl_version(void)
 {
-    return HL_VERSION;
+    return HL_VERSION_STRING;
 }
 
 const char *hl_build_info(void)
 {
-    return "headlight " HL_VERSION ", " ARCHITECTURE ", " COMPILER
+    return "headlight " HL_VERSION_STRING ", " ARCHITECTURE ", " COMPILER
            ", back ends: scalar" WITH_AVX2 WITH_AVX512 WITH_NEON;
 }

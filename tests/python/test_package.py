@@ -17,7 +17,7 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             library = os.environ.get("HEADLIGHT_LIBRARY", ROOT + "/build/libheadlight.so")
             for name in ("python/headlight", "python/build_package.py", "python/README.md",
-                         "pyproject.toml", "Makefile", "LICENSE"):
+                         "pyproject.toml", "include/headlight/base.h", "LICENSE"):
                 source, copy = os.path.join(ROOT, name), os.path.join(folder, "source", name)
                 os.makedirs(os.path.dirname(copy), exist_ok=True)
                 (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, copy)

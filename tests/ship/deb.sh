@@ -6,7 +6,7 @@
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/../tools/lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS
-version=$(sed -n 's/^VERSION := //p' Makefile)
+version=$(make -s --no-print-directory version)
 folder=${HEADLIGHT_DEB:-build/deb}
 if ! command -v dpkg-buildpackage >/dev/null || ! command -v lintian >/dev/null; then
     echo "1..0 # SKIP no dpkg-buildpackage, or no lintian"

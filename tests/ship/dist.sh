@@ -5,7 +5,7 @@
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/../tools/lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS BUILD
-version=$(sed -n 's/^VERSION := //p' Makefile)
+version=$(make -s --no-print-directory version)
 release=headlight-$version
 tree=$scratch/$release
 
