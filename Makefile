@@ -221,9 +221,17 @@ $(LIBRARY): $(call objects,$(SOURCES))
 	@rm -f $@
 	$(run)$(AR) rcs $@ $^
 
-$(SHARED): $(call objects,$(SOURCES))
+# Every function that the library exports has a version, which the loader compares: HEADLIGHT_0.1
+# of all releases 0.1.x, HEADLIGHT_1 of all releases 1.x.  Functions without HL_API are hidden before
+# the linker sees them.
+ABI     := HEADLIGHT_$(MAJOR)$(if $(filter 0,$(MAJOR)),.$(word 2,$(subst ., ,$(VERSION))))
+EXPORTS := $(BUILD)/exports.map
+$(EXPORTS): $(BUILD)/flags
+	$(run)printf '%s {\n    global: hl_*;\n    local: *;\n};\n' $(ABI) > $@
+
+$(SHARED): $(call objects,$(SOURCES)) $(EXPORTS)
 	$(call say,LINK,$@)
-	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $^ $(LINK_FLAGS) $(LIBS)
+	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) -Wl,--version-script=$(EXPORTS) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $(filter %.o,$^) $(LINK_FLAGS) $(LIBS)
 	@ln -sf libheadlight.so $@.$(MAJOR)
 
 # The GPU's part is a library of its own, opened at run time.  The Hopper kernels are
