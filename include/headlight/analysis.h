@@ -18,7 +18,9 @@ extern "C" {
  *     char *text = NULL;
  *     if (hl_sheet_render(&text, table, HL_SHEET_CSV) == HL_OK)
  *         fputs(text, stdout);
- *     hl_free(text); */
+ *     hl_free(text);
+ *
+ * Any number of threads may read a table at once. */
 
 typedef struct hl_sheet hl_sheet;
 

@@ -11,6 +11,9 @@ extern "C" {
 
 /* ------------------------------------------------ attention that measures
  *
+ * Calls keep nothing between them: any number of threads may make them at once, each on buffers of
+ * its own.
+ *
  * Fused attention.  Beside the weighted values it reports what each row of the
  * attention matrix looked like, from running sums: memory grows with the number
  * of keys, never with its square.
@@ -133,7 +136,8 @@ HL_API hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl
  *
  * The kernels exist for several instruction sets; the best one that this CPU
  * has is chosen when first needed.  HEADLIGHT_BACKEND=scalar|avx2|avx512|neon
- * in the environment overrides that, and so does hl_backend_select. */
+ * in the environment overrides that, and so does hl_backend_select.  The choice is the process's, and
+ * counts for whatever is computed from then on, also by calls under way in other threads. */
 
 /* The names of the back ends that this build has and this CPU can run, the
  * scalar definition first, the preferred one last.  Borrowed, NULL-terminated. */

@@ -65,11 +65,13 @@ HL_API const char *hl_error_message(void);
 /* "ok", "bad argument", ... ; never NULL. */
 HL_API const char *hl_status_name(hl_status status);
 
-/* What the library does, for whoever wants to hear it: it never prints.  The
- * callback may be called from any thread, one call at a time. */
+/* What the library does, for whoever wants to hear it: it never prints.  There is one callback for
+ * the process.  It may be called from any thread, one call at a time, and must not call the
+ * library. */
 typedef enum hl_log_level { HL_LOG_DEBUG = 0, HL_LOG_INFO, HL_LOG_WARNING } hl_log_level;
 typedef void (*hl_log_callback)(void *context, hl_log_level level, const char *message);
-/* NULL: nobody listens, which is the default.  Messages below `lowest` are not made. */
+/* NULL: nobody listens, which is the default.  Messages below `lowest` are not made.  May be called
+ * at any time; once it has returned, the callback before is not called any more. */
 HL_API void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest);
 
 /* How far long work has come: every call that reports it takes a callback of this one type. */

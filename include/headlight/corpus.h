@@ -34,7 +34,10 @@ extern "C" {
  *   "-"        standard input, which is copied to a temporary file first
  *
  * Text must be valid UTF-8; a byte order mark is dropped.  Documents without text are
- * counted and passed over, and a corpus without any text is an error. */
+ * counted and passed over, and a corpus without any text is an error.
+ *
+ * A corpus does not change after it has been opened, and any number of threads may use it at once, to
+ * measure several models, say. */
 
 typedef struct hl_corpus hl_corpus;
 
@@ -65,7 +68,8 @@ typedef struct hl_corpus_options {
     int64_t  n_sample;
     uint64_t seed;
     bool     plain; /* special tokens spelled out in the text are ordinary text */
-    /* Ends whatever tokenizes the corpus, in the middle of a text, on whichever thread. */
+    /* Ends whatever tokenizes the corpus, in the middle of a text.  It is asked on whichever thread
+     * does that, and on several at once where they use the corpus. */
     hl_stop_callback stop;    /* NULL: nobody does */
     void            *context; /* of stop */
 } hl_corpus_options;

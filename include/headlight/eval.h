@@ -17,7 +17,9 @@ extern "C" {
  *     hl_agreement_total total = hl_agreement_get(agreement);
  *
  * What changes when a model is changed: both read the same tokens, in the windows of
- * hl_perplexity, and their predictions of every scored token are compared. */
+ * hl_perplexity, and their predictions of every scored token are compared.
+ *
+ * An hl_agreement is for one thread at a time. */
 
 typedef struct hl_agreement hl_agreement;
 

@@ -30,7 +30,9 @@ extern "C" {
  *
  * The draw is by the probabilities of what is left.  Draw number n of a seed is a
  * function of both and of nothing else, so one seed gives one text on every machine
- * and with any number of threads, as far as the logits are the same. */
+ * and with any number of threads, as far as the logits are the same.
+ *
+ * A sampler is for one thread at a time. */
 
 typedef struct hl_sample_options {
     double   temperature;    /* 0: always the likeliest token, the lowest of equals */
@@ -74,7 +76,10 @@ HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int6
  *         hl_decode_stream_push(&text, &n_bytes, stream, token.id);
  *
  * Tokens only; hl_decode_stream turns them into text and hl_stop_words looks for the
- * words that end it. */
+ * words that end it.
+ *
+ * A generator and its session are for one thread at a time, together; so is an hl_stop_words.  Texts
+ * that are generated at once have sessions of their own. */
 
 typedef enum hl_stop {
     HL_STOP_NONE = 0, /* it goes on */
@@ -163,7 +168,9 @@ HL_API hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_sto
  * position 0.  A token is scored in the first window that has it with a token before it,
  * given all that stand before it there.  With something to put before each window every token
  * of the text is scored once.  Without, every token but the first is if stride < n_ctx, and
- * if stride = n_ctx, the default, the first of each window is given, not scored. */
+ * if stride = n_ctx, the default, the first of each window is given, not scored.
+ *
+ * An hl_perplexity is for one thread at a time. */
 
 typedef struct hl_perplexity hl_perplexity;
 

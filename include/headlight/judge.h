@@ -18,7 +18,9 @@ extern "C" {
  *
  * Ranges are [first, end) of the trace's tokens, prompt included, or of the characters of
  * its text.  "trace" is the name of the trace's file, and may be left out where there is but
- * one.  Other members are ignored. */
+ * one.  Other members are ignored.
+ *
+ * Labels do not change after they have been loaded, and any number of threads may use them at once. */
 
 typedef struct hl_labels hl_labels;
 

@@ -19,7 +19,10 @@ extern "C" {
  *
  * Runs a model over a text and sums up what its heads do.  The profile depends on the
  * model, the text and the options that say so below; not on batches, parts, threads'
- * order or interruptions. */
+ * order or interruptions.
+ *
+ * Measurements may run at once in several threads, of the same model and corpus too; each needs a
+ * rows_path and a state_path of its own. */
 
 typedef struct hl_measure_options {
     /* Change the numbers. */
@@ -152,7 +155,8 @@ HL_API void      hl_row_distances_free(hl_row_distances *distances);
  *     status = hl_ranks_reduce(profile, status);      rank 0 has the whole
  *     hl_ranks_finish();
  *
- * HL_UNSUPPORTED under mpirun without MPI: all ranks would do all the work. */
+ * All four are called by one thread of the process.  HL_UNSUPPORTED under mpirun without MPI: all
+ * ranks would do all the work. */
 HL_API hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks);
 /* A rank's own status in; out the same, or HL_CANCELLED with the number of a rank that
  * failed.  Nobody goes on before all are here. */

@@ -15,7 +15,10 @@ extern "C" {
  *     if (hl_model_open(&model, "gpt2") == HL_OK)
  *         printf("%lld parameters\n", (long long)hl_model_get_info(model)->n_params);
  *     hl_model_close(model);
- */
+ *
+ * Any number of threads may use one model at once: read what it is, open sessions of it, measure it.
+ * hl_model_adjust, hl_model_set_gates and hl_model_close need it alone: no session of it may be
+ * at work in any thread. */
 
 typedef struct hl_model hl_model;
 

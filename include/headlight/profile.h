@@ -19,7 +19,10 @@ extern "C" {
  *
  * A profile is what was measured of every head on some text, as sums that add up
  * exactly: profiles of parts of a text merge to the very bytes of the whole's, in any
- * order.  It is a safetensors file, which doc/profile.md describes. */
+ * order.  It is a safetensors file, which doc/profile.md describes.
+ *
+ * Any number of threads may read a profile at once; hl_profile_merge changes its first argument, which
+ * no other thread may use meanwhile. */
 
 typedef struct hl_profile hl_profile;
 

@@ -40,7 +40,10 @@ HL_API void      hl_head_list_free(hl_head_list *list);
  *     hl_feed feed = { ..., .gates = gates->values };
  *
  * A gate multiplies what its head writes, before the output projection: 1 leaves it as it
- * is, 0 switches it off.  That alone saves no time. */
+ * is, 0 switches it off.  That alone saves no time.
+ *
+ * hl_gates_set needs the gates alone, and gates that a feed or a call borrows stay as they are until it
+ * returns. */
 
 typedef struct hl_gates {
     int64_t n_layers;

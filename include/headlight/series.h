@@ -53,7 +53,9 @@ HL_API int64_t hl_checkpoint_step(const char *name);
  *
  * What the profiles of a run's checkpoints say, in the order in which they were measured, all on
  * the same text and in the same way.  The file is lines of JSON, which doc/watch.md
- * describes; it is written whole each time. */
+ * describes; it is written whole each time.
+ *
+ * Any number of threads may read a series at once; hl_series_add needs it alone. */
 
 typedef struct hl_series hl_series;
 

@@ -19,8 +19,10 @@ extern "C" {
  *     hl_server_drain(server, 30.0, NULL);
  *     hl_server_close(server);
  *
- * It answers from threads of its own until it is closed.  doc/serve.md has the interface, and
- * what keeps strangers out. */
+ * It answers from threads of its own until it is closed, and uses model and tokenizer in them: other
+ * threads may do so too, but not change the model's gates.  Any thread may drain and close the server,
+ * one of them at a time; a signal handler may not.  doc/serve.md has the interface, and what keeps
+ * strangers out. */
 
 typedef struct hl_server hl_server;
 

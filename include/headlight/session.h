@@ -25,7 +25,10 @@ extern "C" {
  * all the memory that a pass needs.  Feeding tokens appends them: once a whole
  * prompt, later a token at a time.  What the model does on the way goes to the
  * tap, layer by layer, a chunk of rows at a time; only what is wanted is computed.
- * Tokens that were fed count from position 0 in each sequence. */
+ * Tokens that were fed count from position 0 in each sequence.
+ *
+ * A session is for one thread at a time; several sessions of one model may be at work at once, each in
+ * a thread of its own.  A feed calls its tap on the thread that feeds. */
 
 typedef struct hl_session hl_session;
 struct hl_observer; /* the library's own: kernels/row_sums.h */

@@ -117,7 +117,10 @@ HL_API void      hl_evidence_free(hl_evidence *evidence); /* what it holds, not 
  *     hl_sweep_free(sweep);
  *
  * Ranks heads on one text, switches more and more of them off in that order, and measures what
- * it costs on another text; beside it random orders, and every head switched off alone. */
+ * it costs on another text; beside it random orders, and every head switched off alone.
+ *
+ * A run sets the model's gates, so no other thread may use the model meanwhile.  The sweep that comes of
+ * it does not change any more, and any number of threads may read it at once. */
 
 typedef struct hl_sweep hl_sweep;
 

@@ -18,7 +18,7 @@ extern "C" {
  *     ... encoding->ids[i], encoding->spans[i] ...
  *
  * A tokenizer does not change after it has been opened and may be used by
- * several threads at once.
+ * several threads at once.  A decode stream is for one thread at a time.
  *
  * A tokenizer's file says what is done with a text, and may have been made to do too much.  Encoding
  * and decoding n bytes makes no text of more than 64 n bytes + 1 MiB and takes no more

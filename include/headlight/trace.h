@@ -13,7 +13,9 @@ extern "C" {
  *
  * A trace has an entry for every token of a text, those of the prompt among them; an entry
  * has what was seen in the attention row that led to the token, which is the row of the
- * token before.  doc/trace.md describes the files. */
+ * token before.  doc/trace.md describes the files.
+ *
+ * A trace that was loaded does not change, and any number of threads may read it at once. */
 
 typedef struct hl_trace hl_trace;
 
@@ -83,7 +85,9 @@ HL_API double hl_trace_layer_mean(const hl_trace *trace, int64_t token, int64_t 
  * over the rows that were learned; then each scored row moves them by 1/64 of the way to
  * itself, but as if it lay no more than 3 sigma away, so that a spike does not hide the
  * next.  sigma stays above 0.01.  The mean has a sigma of its own because heads rarely move
- * together: over ordinary text it stays far below 1. */
+ * together: over ordinary text it stays far below 1.
+ *
+ * An hl_spikes is for one thread at a time. */
 
 typedef struct hl_spikes hl_spikes;
 
@@ -115,7 +119,10 @@ HL_API void hl_spikes_rewind(hl_spikes *spikes, int64_t count);
  *     hl_generator_prompt(generator, prompt, n_prompt);
  *     while (token.stop == HL_STOP_NONE && hl_generator_next(&token, generator) == HL_OK)
  *         hl_tracer_add(tracer, &token);
- *     hl_trace_write(hl_tracer_trace(tracer), "text.trace"); */
+ *     hl_trace_write(hl_tracer_trace(tracer), "text.trace");
+ *
+ * A tracer is for one thread at a time, together with the session that its tap is fed to; its trace
+ * changes with it. */
 
 typedef struct hl_tracer hl_tracer;
 

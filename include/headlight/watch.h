@@ -31,7 +31,10 @@ extern "C" {
  * A watch has a tracer, and looks at every new token: is it a spike (headlight/trace.h), and has
  * attention stopped moving (hl_find_locking)?  A spike is known as soon as its token is drawn,
  * since it lies in the row before it; so the token itself cannot be the cure, and going back goes
- * further.  Whatever a token leads to happens before the next one is drawn. */
+ * further.  Whatever a token leads to happens before the next one is drawn.
+ *
+ * A watch, its tracer, the generator and the session are for one thread at a time, together; `ask` is
+ * called on it. */
 
 typedef enum hl_on_spike {
     HL_ON_SPIKE_NOTHING = 0,

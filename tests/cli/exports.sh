@@ -4,12 +4,12 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 5
+plan 6
 
 build=$(dirname "$HEADLIGHT")
 library=$build/libheadlight.so
 if ! command -v nm >/dev/null || ! command -v readelf >/dev/null; then
-    for _ in {1..5}; do skipped "what the library exports" "no nm or readelf"; done
+    for _ in {1..6}; do skipped "what the library exports" "no nm or readelf"; done
     finish
 fi
 
@@ -61,4 +61,14 @@ echo "$major.$minor.$patch $major.$minor.$patch $((major * 10000 + minor * 100 +
 same "header and library are of one release, and a program can see it"
 result "the program asks for that version" \
     "$(readelf -VW "$scratch/program" | grep -q "Name: $version " && echo yes)"
+
+# A library of another version, under the same name.
+mkdir "$scratch/other"
+echo 'const char *hl_version(void); const char *hl_version(void) { return "9.9.9"; }' >"$scratch/other.c"
+echo 'HEADLIGHT_9 { global: hl_*; local: *; };' >"$scratch/other.map"
+"${CC:-gcc}" -shared -fPIC -Wl,-soname,"libheadlight.so.$major" -Wl,--version-script="$scratch/other.map" \
+    -o "$scratch/other/libheadlight.so.$major" "$scratch/other.c"
+LD_LIBRARY_PATH=$scratch/other "$scratch/program" >"$scratch/out" 2>"$scratch/err"
+result "it does not start with a library of another one" \
+    "$([ $? -ne 0 ] && [ ! -s "$scratch/out" ] && grep -q "$version.* not found" "$scratch/err" && echo yes)"
 finish
