@@ -3,6 +3,7 @@
  * They are refused with a message, or every back end reads the blocks, and an error that is
  * found is not below 0.  What was read is written. */
 #include "fuzz_file.h"
+#include "measure/verify.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {

@@ -14,11 +14,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     PROMISE(status == hl_labels_parse(&labels, (const char *)bytes, n_bytes, "fuzz"));
     if (status != HL_OK)
         return refused(labels);
-    for (int64_t i = 0; i < hl_labels_count(labels); i++) {
+    for (int64_t i = 0; i < labels->count; i++) {
         const hl_label *label = &labels->items[i];
         PROMISE(label->line > 0 && label->first >= 0 && label->first < label->end);
     }
-    PROMISE(hl_labels_count(loaded) == hl_labels_count(labels));
+    PROMISE(loaded->count == labels->count);
     hl_labels_free(loaded);
     hl_labels_free(labels);
     return 0;

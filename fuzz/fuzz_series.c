@@ -2,6 +2,7 @@
  *
  * They are accepted or refused with a message.  What is accepted answers every question, and has as
  * many points after it was written and read again. */
+#include "analysis/series_parts.h"
 #include "fuzz_file.h"
 
 static void write_and_read(const hl_series *series)

@@ -1,4 +1,5 @@
 /* test_checkpoints.c - which models lie in a folder, and of which step they are. */
+#include "measure/checkpoints.h"
 #include "support.h"
 
 #include <fcntl.h>

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "measure/verify.h"
 #include "model/forward.h"
 
 #define LLAMA "tests/data/families/llama3"

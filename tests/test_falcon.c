@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "formats/safetensors.h"
+#include "measure/verify.h"
 
 enum { N_LAYERS = 2, D_VOCAB = 50, N_TOKENS = 40, MAX_TENSORS = 32 };
 

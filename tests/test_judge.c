@@ -173,7 +173,7 @@ static void labels_are_checked(void **state)
     (void)state;
 
     assert_ok(hl_labels_parse(&labels, good, strlen(good), "l"));
-    assert_int_equal(hl_labels_count(labels), 2);
+    assert_int_equal(labels->count, 2);
     assert_true(labels->items[0].is_right && labels->items[0].trace == NULL);
     assert_true(labels->items[1].is_characters && labels->items[1].line == 3);
     hl_labels_free(labels);

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "formats/safetensors.h"
 #include "measure/measure.h"
+#include "measure/verify.h"
 
 #define DEMO "models/demo"
 

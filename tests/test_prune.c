@@ -6,7 +6,9 @@
 
 #include "formats/safetensors.h"
 #include "model/backward.h"
+#include "model/model.h"
 #include "model/weights.h"
+#include "prune/gates.h"
 
 #define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 K/V heads */
 
@@ -174,13 +176,13 @@ static void test_model_gates(void **state)
     run_tokens(by_model, model, open->values);
     assert_memory_equal(by_model, plain, sizeof plain);
 
-    assert_non_null(hl_model_gates(model));
+    assert_non_null(model->gates);
     gates->values[0] = 1.01f;
     assert_fails(HL_BAD_ARGUMENT, "the gate of L0H0 is 1.01",
                  hl_model_set_gates(model, gates->values));
-    assert_non_null(hl_model_gates(model)); /* as before */
+    assert_non_null(model->gates); /* as before */
     assert_ok(hl_model_set_gates(model, open->values));
-    assert_null(hl_model_gates(model)); /* nothing is closed */
+    assert_null(model->gates); /* nothing is closed */
     hl_gates_free(gates);
     hl_gates_free(open);
     hl_model_close(model);

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "analysis/series_parts.h"
 #include "render/events.h"
 
 /* A model whose attention is sharper than the healthy one's by so much. */

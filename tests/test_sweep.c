@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "model/model.h"
 #include "model/sample.h"
 #include "prune/ceiling.h"
 #include "prune/sweep_stages.h"
@@ -343,7 +344,7 @@ static void iterative_orders_are_as_by_hand(void **state)
         next_by_hand(gates, &b, 3 * ratio);
         assert_memory_equal(gates, sweep->gates + (first + ratio) * N_GATES, sizeof gates);
     }
-    assert_null(hl_model_gates(b.model));
+    assert_null(b.model->gates);
     hl_sweep_free(sweep);
     close_bench(&b);
 }
@@ -411,7 +412,7 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
             break;
         assert_int_equal(status, HL_CANCELLED);
         assert_non_null(strstr(hl_error_message(), "stopped while"));
-        assert_null(hl_model_gates(b.model));
+        assert_null(b.model->gates);
         if (++n_stops == 40)
             break;
     }

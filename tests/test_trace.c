@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "formats/safetensors.h"
+#include "generate/tracer.h"
 #include "stats/trace_parts.h"
 
 #define DEMO "models/demo"

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "formats/safetensors.h"
+#include "measure/verify.h"
 
 static const char *const families[] = {
     "bert",      "bloom",      "cohere",  "cohere2", "distilbert", "falcon",      "falcon_new",

@@ -9,6 +9,7 @@
 
 #include "formats/safetensors.h"
 #include "headlight.h"
+#include "measure/verify.h"
 
 #define CASES "tests/data/attention/"
 

@@ -226,8 +226,6 @@ HL_API hl_status hl_comparison_add_rows(hl_comparison *comparison, const hl_row_
 /* All of it as one JSON object, with what the two are called; *out is released with hl_free. */
 HL_API hl_status hl_comparison_render(char **out, const hl_comparison *comparison,
                                       const char *name_a, const char *name_b);
-/* "same tokens", "two texts", "apart". */
-HL_API const char *hl_comparison_kind_name(hl_comparison_kind kind);
 /* "ranks", "metrics", ...; NULL past the last.  And the table of that name, NULL if there is
  * none: "rows" is there only once it was added. */
 HL_API const char     *hl_comparison_table_name(size_t index);

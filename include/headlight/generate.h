@@ -60,8 +60,6 @@ HL_API void      hl_sampler_free(hl_sampler *sampler);
 HL_API hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logits);
 /* A token is part of the text now, drawn or given: repeat_penalty looks at these. */
 HL_API hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token);
-/* No token is part of the text any more; random numbers go on. */
-HL_API void hl_sampler_forget(hl_sampler *sampler);
 /* Those that the last draw chose among; borrowed until the next.  By falling
  * probability with top_k or top_p, else by token. */
 HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int64_t *count);

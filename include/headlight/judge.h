@@ -27,7 +27,6 @@ typedef struct hl_labels hl_labels;
 /* HL_BAD_INPUT, naming the line, where one is not of this form. */
 HL_API hl_status hl_labels_load(hl_labels **out, const char *path);
 HL_API void      hl_labels_free(hl_labels *labels);
-HL_API int64_t   hl_labels_count(const hl_labels *labels);
 
 /* ------------------------------------------------------------------ judging
  *

@@ -137,8 +137,6 @@ HL_API hl_status hl_model_adjust(hl_model *model, const hl_adjustment *adjustmen
  * HL_BAD_ARGUMENT for a value that is not from 0 to 1.  Not while a session runs.  Profiles say
  * that gates were set. */
 HL_API hl_status hl_model_set_gates(hl_model *model, const float *gates);
-/* Borrowed; NULL: none. */
-HL_API const float *hl_model_gates(const hl_model *model);
 
 #ifdef __cplusplus
 }

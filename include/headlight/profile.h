@@ -154,19 +154,11 @@ HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
 /* Sequences kept for the bootstrap: those with the smallest content hashes.  ENTROPY
  * and FAIR and NOSINK means of a sequence, NaN where it has no such row. */
-HL_API int64_t  hl_profile_n_sequences(const hl_profile *profile); /* kept */
-HL_API int64_t  hl_profile_all_sequences(const hl_profile *profile);
-HL_API int64_t  hl_profile_n_tokens(const hl_profile *profile);
-HL_API uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
-HL_API double   hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
-                                         int64_t head, hl_quantity quantity);
-/* ENTROPY and FAIR of its rows in a position bucket: the mean over the heads of a layer, NaN where
- * there is no such row; and how many rows of how many heads there are, over all layers.  A
- * profile that an earlier version wrote has no such means: NaN and 0. */
-HL_API double  hl_profile_sequence_position(const hl_profile *profile, int64_t sequence,
-                                            int64_t layer, int64_t bucket, hl_quantity quantity);
-HL_API int64_t hl_profile_sequence_rows(const hl_profile *profile, int64_t sequence, int64_t bucket,
-                                        hl_quantity quantity);
+HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* kept */
+HL_API int64_t hl_profile_all_sequences(const hl_profile *profile);
+HL_API int64_t hl_profile_n_tokens(const hl_profile *profile);
+HL_API double  hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
+                                        int64_t head, hl_quantity quantity);
 
 #ifdef __cplusplus
 }

@@ -56,9 +56,6 @@ HL_API hl_status hl_gates_new(hl_gates **out, const hl_model *model);
 /* From a file: { "L5H1": 0, "L7": 0.5, ... } in JSON, where the rest is 1; or the only tensor
  * (or `gates`) of a .safetensors file, F32 of shape [n_layers, n_heads]. */
 HL_API hl_status hl_gates_load(hl_gates **out, const hl_model *model, const char *path);
-/* The same from memory; `where` names it in messages. */
-HL_API hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text,
-                                size_t n_bytes, const char *where);
 /* Gives all heads of the list this value. */
 HL_API void hl_gates_set(hl_gates *gates, const hl_head_list *heads, float value);
 /* How many are not 1. */

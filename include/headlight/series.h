@@ -20,12 +20,14 @@ extern "C" {
  * Checkpoints are the folders in a folder that have a config.json and weights (.safetensors;
  * .bin, so that opening them can say what to do), and its .gguf files; of a split one the
  * first part.  Names that begin with a dot or with "tmp", and those that are not UTF-8, are
- * passed over: somebody is still writing, or will not be understood. */
+ * passed over: somebody is still writing, or will not be understood.  A name's step is the number
+ * behind "step(s)", "checkpoint", "ckpt", "iter(ation)" or "epoch", the first of these words that has
+ * one; else the last number before the ending and before the part of a split file. */
 
 typedef struct hl_checkpoint {
     char   *path;
     char   *name;     /* its last part: "checkpoint-500" */
-    int64_t step;     /* by hl_checkpoint_step */
+    int64_t step;     /* by its name */
     int64_t n_bytes;  /* of config.json and weights, as the next */
     int64_t modified; /* when the last of them was changed: nanoseconds since 1970 */
 } hl_checkpoint;
@@ -39,10 +41,6 @@ typedef struct hl_checkpoints {
 
 HL_API hl_status hl_checkpoints_list(hl_checkpoints **out, const char *folder);
 HL_API void      hl_checkpoints_free(hl_checkpoints *checkpoints);
-/* The training step that a name speaks of: the number behind "step(s)", "checkpoint", "ckpt",
- * "iter(ation)" or "epoch", the first of these words that has one; else the last number before the
- * ending and before the part of a split file.  -1: none. */
-HL_API int64_t hl_checkpoint_step(const char *name);
 
 /* ------------------------------------------------------------------ series
  *
@@ -102,9 +100,6 @@ typedef struct hl_series_options {
 HL_API hl_status hl_series_new(hl_series **out);
 HL_API void      hl_series_free(hl_series *series);
 HL_API hl_status hl_series_load(hl_series **out, const char *path);
-/* From memory; `where` names it in messages. */
-HL_API hl_status hl_series_parse(hl_series **out, const char *text, size_t n_bytes,
-                                 const char *where);
 HL_API hl_status hl_series_write(const hl_series *series, const char *path);
 
 /* Diagnoses the profile and adds a point behind the others, in place of one that has the same

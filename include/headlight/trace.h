@@ -149,11 +149,6 @@ HL_API const uint8_t *hl_tracer_segments(const hl_tracer *tracer); /* (n_ctx) */
  * hl_token_kind; NULL: HL_KIND_PROMPT. */
 HL_API hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8_t *kinds,
                                   int64_t n_tokens);
-/* The next feed ends with the token at `position`, and its row leads to the token that is added
- * next; from there on they come one by one.  Needed only where tokens are fed that were neither
- * announced nor added.  A row at the place of the last one (after a rewind) or right
- * after it is compared with that. */
-HL_API void hl_tracer_begin(hl_tracer *tracer, int64_t position);
 /* The token that the last row led to. */
 HL_API hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token);
 /* Back to so many tokens, as the generator goes back. */

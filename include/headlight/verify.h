@@ -55,12 +55,6 @@ typedef struct hl_verify_report {
 /* Whichever of the three it is. */
 HL_API hl_status hl_verify(hl_verify_report **out, const char *path,
                            const hl_verify_options *options);
-HL_API hl_status hl_verify_attention(hl_verify_report **out, const char *path,
-                                     const hl_verify_options *options);
-HL_API hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
-                                  const hl_verify_options *options);
-HL_API hl_status hl_verify_model(hl_verify_report **out, const char *path,
-                                 const hl_verify_options *options);
 HL_API void      hl_verify_report_free(hl_verify_report *report);
 
 #ifdef __cplusplus

@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/analysis.h"
+#include "stats/profile.h"
 
 #define SIGNIFICANT 0.05
 
@@ -492,13 +493,6 @@ const hl_sheet *hl_comparison_table(const hl_comparison *comparison, const char 
     return NULL;
 }
 
-const char *hl_comparison_kind_name(hl_comparison_kind kind)
-{
-    static const char *const names[] = { "same tokens", "two texts", "apart" };
-
-    return names[kind];
-}
-
 void hl_comparison_free(hl_comparison *comparison)
 {
     for (size_t i = 0; comparison != NULL && i < N_TABLES; i++)
@@ -619,6 +613,8 @@ static hl_status add_table(json_t *list, const hl_sheet *table, const char *name
 hl_status hl_comparison_render(char **out, const hl_comparison *comparison, const char *name_a,
                                const char *name_b)
 {
+    static const char *const kind_names[] = { "same tokens", "two texts", "apart" };
+
     hl_status status = HL_OK;
     json_t   *root   = NULL;
     json_t   *list   = json_object();
@@ -627,12 +623,12 @@ hl_status hl_comparison_render(char **out, const hl_comparison *comparison, cons
     for (size_t i = 0; i < N_TABLES; i++)
         HL_TRY(add_table(list, *table_of(comparison, i), tables[i].name));
     /* Names are paths: any bytes. */
-    root = json_pack(
-        "{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:O}", "a", hl_json_text(name_a, strlen(name_a)), "b",
-        hl_json_text(name_b, strlen(name_b)), "kind", hl_comparison_kind_name(comparison->kind),
-        "same_model", comparison->same_model, "shared_sequences", (json_int_t)comparison->n_shared,
-        "heads", (json_int_t)comparison->n_heads, "significant",
-        (json_int_t)comparison->n_significant, "tables", list);
+    root = json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:O}", "a",
+                     hl_json_text(name_a, strlen(name_a)), "b",
+                     hl_json_text(name_b, strlen(name_b)), "kind", kind_names[comparison->kind],
+                     "same_model", comparison->same_model, "shared_sequences",
+                     (json_int_t)comparison->n_shared, "heads", (json_int_t)comparison->n_heads,
+                     "significant", (json_int_t)comparison->n_significant, "tables", list);
     *out = hl_json_dump(root, JSON_INDENT(1) | JSON_REAL_PRECISION(15));
     if (*out == NULL)
         status = hl_fail(HL_NO_MEMORY, "out of memory for the comparison");

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/prune.h"
+#include "stats/profile.h"
 
 enum { LEAST_SEQUENCES = 4 }; /* whose spread says how far a fall is */
 enum { MAX_DIGITS = 9 };      /* of the number of a layer or a head */

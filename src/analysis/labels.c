@@ -23,11 +23,6 @@ void hl_labels_free(hl_labels *labels)
     hl_free(labels);
 }
 
-int64_t hl_labels_count(const hl_labels *labels)
-{
-    return labels->count;
-}
-
 /* [first, end), not empty. */
 static hl_status read_range(hl_label *label, const json_t *range, const char *name,
                             const char *where)

@@ -18,6 +18,8 @@ struct hl_series {
     size_t           capacity;
 };
 
+/* What hl_series_load reads, from memory; `where` names it in messages. */
+hl_status hl_series_parse(hl_series **out, const char *text, size_t n_bytes, const char *where);
 /* Releases what the point holds, not the point. */
 void hl_series_point_release(hl_series_point *point);
 /* Puts a point behind the others and takes what it holds over; where this fails, the point keeps it.

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "model/model.h"
+#include "model/sample.h"
 #include "model/session.h"
 
 struct hl_generator {

@@ -9,6 +9,12 @@
 
 HL_CLOSES(hl_tracer_close, hl_tracer)
 
+/* The next feed ends with the token at `position`, and its row leads to the token that is added
+ * next; from there on they come one by one.  Needed only where tokens are fed that were neither
+ * announced nor added.  A row at the place of the last one (after a rewind) or right
+ * after it is compared with that. */
+void hl_tracer_begin(hl_tracer *tracer, int64_t position);
+
 /* The keys that a position sees in a layer. */
 hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t position);
 

@@ -6,6 +6,8 @@
  *
  * Nothing is opened: what is being written now looks the same as what is done, and whoever asks
  * must wait until size and time stay as they are. */
+#include "measure/checkpoints.h"
+
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +21,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "headlight/series.h"
 
 HL_CLOSES(hl_checkpoints_free, hl_checkpoints)
 

@@ -146,7 +146,7 @@ static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjust
 /* So is one with gates. */
 static hl_status set_gates(hl_profile *profile, const hl_model *model)
 {
-    const float *gates = hl_model_gates(model);
+    const float *gates = model->gates;
     size_t       count = (size_t)(model->config->n_layers * model->config->n_heads);
 
     if (gates == NULL)

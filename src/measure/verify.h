@@ -13,6 +13,14 @@
 
 HL_CLOSES(hl_verify_report_free, hl_verify_report)
 
+/* The kinds; hl_verify finds out which it is. */
+hl_status hl_verify_attention(hl_verify_report **out, const char *path,
+                              const hl_verify_options *options);
+hl_status hl_verify_blocks(hl_verify_report **out, const char *path,
+                           const hl_verify_options *options);
+hl_status hl_verify_model(hl_verify_report **out, const char *path,
+                          const hl_verify_options *options);
+
 /* Scores of size |s| are wrong by about |s| 2^-24 whatever the method: what follows from scores
  * is allowed so much of the largest, where that is more than its tolerance (metrics.md, "Rounding"). */
 #define HL_SCORE_ROUNDING (8.0 / 16777216.0)

@@ -254,7 +254,7 @@ static hl_status read_gates(model_results *results)
 /* Were the expected outputs made with the very gates that the model has? */
 static bool same_gates(const model_results *results)
 {
-    const float *gates = hl_model_gates(results->model);
+    const float *gates = results->model->gates;
     int64_t      count = results->info->n_layers * results->info->n_heads;
     bool         same  = results->gates != NULL;
 
@@ -266,7 +266,7 @@ static bool same_gates(const model_results *results)
 /* What the file calls that which the model, with its gates, should give; NULL: nothing. */
 static const char *expected_name(const model_results *results, model_output output)
 {
-    if (hl_model_gates(results->model) == NULL)
+    if (results->model->gates == NULL)
         return output_specs[output].name;
     if (output == MODEL_HIDDEN)
         return output_specs[MODEL_MASKED_HIDDEN].name;
@@ -393,7 +393,7 @@ static hl_status results_new(model_results **out, const hl_model *model, const c
     } else {
         HL_NEED(make_tokens(results));
     }
-    results->alone = path == NULL || (hl_model_gates(model) != NULL && !same_gates(results));
+    results->alone = path == NULL || (model->gates != NULL && !same_gates(results));
     HL_NEED(plan_outputs(results));
     HL_NEED(plan_positions(results));
     *out = hl_taken(&results);

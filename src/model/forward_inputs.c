@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "model/forward.h"
+#include "model/model.h"
 #include "model/rope.h"
 
 /* Bounds of keys change by so many: within them a recorded step stays good. */
@@ -135,7 +136,7 @@ static void put_gates(hl_device_inputs *inputs, const hl_session *session, const
 {
     const hl_feed *feed  = chunk->feed;
     int64_t        count = session->config->n_layers * session->config->n_heads;
-    const float   *gates = feed->gates != NULL ? feed->gates : hl_model_gates(session->model);
+    const float   *gates = feed->gates != NULL ? feed->gates : session->model->gates;
     int64_t        n     = feed->gates_each != NULL ? chunk->n_batch : 1;
 
     inputs->gates        = NULL;

@@ -401,8 +401,3 @@ hl_status hl_model_set_gates(hl_model *model, const float *gates)
     model->gates = copy;
     return HL_OK;
 }
-
-const float *hl_model_gates(const hl_model *model)
-{
-    return model->gates;
-}

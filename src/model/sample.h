@@ -29,6 +29,8 @@ static inline double hl_random_unit(uint64_t seed, uint64_t n)
     return (double)(hl_random_bits(seed, n) >> 11) * 0x1p-53;
 }
 
+/* No token is part of the text any more; random numbers go on. */
+void hl_sampler_forget(hl_sampler *sampler);
 /* What a device is told of the next draw, from row `row` of its logits; and the bits of repeated
  * tokens, (d_vocab + 31) / 32 words, NULL where there is no penalty. */
 hl_pick_rule    hl_sampler_rule(const hl_sampler *sampler, int64_t row);

@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
 #include "serve/server.h"
@@ -211,7 +212,7 @@ static hl_status read_setting(float *out, const json_t *off, const hl_model *mod
 {
     const hl_model_info *info    = hl_model_get_info(model);
     int64_t              n_cells = info->n_layers * info->n_heads;
-    const float         *own     = hl_model_gates(model);
+    const float         *own     = model->gates;
     hl_gates            *gates   = NULL;
 
     HL_NEED(hl_wire_gates(&gates, off, model, "settings"));

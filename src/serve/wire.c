@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "model/model.h"
 #include "prune/gates.h"
 
 /* What is read so far, and for whom. */
@@ -286,7 +287,7 @@ hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model
 {
     HL_CLOSED(hl_head_list_free) hl_head_list *heads = NULL;
     HL_CLOSED(hl_gates_free) hl_gates         *gates = NULL;
-    const float                               *own   = hl_model_gates(model);
+    const float                               *own   = model->gates;
 
     *out = NULL;
     if (json_is_array(off) && json_array_size(off) == 0)

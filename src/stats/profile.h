@@ -43,6 +43,16 @@ static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, i
     return hl_profile_moments(profile, layer, head, quantity).mean;
 }
 
+/* Of a kept sequence: the hash of its content. */
+uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
+/* ENTROPY and FAIR of its rows in a position bucket: the mean over the heads of a layer, NaN where
+ * there is no such row; and how many rows of how many heads there are, over all layers.  A
+ * profile that an earlier version wrote has no such means: NaN and 0. */
+double  hl_profile_sequence_position(const hl_profile *profile, int64_t sequence, int64_t layer,
+                                     int64_t bucket, hl_quantity quantity);
+int64_t hl_profile_sequence_rows(const hl_profile *profile, int64_t sequence, int64_t bucket,
+                                 hl_quantity quantity);
+
 /* ---------------------------------------------------------------------- making */
 
 typedef struct hl_profile_shape {
