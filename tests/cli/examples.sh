@@ -3,7 +3,7 @@
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 examples=${BUILD:-build}/examples
-plan 7
+plan 15
 
 example() { # name arguments
     "$examples/$1" "${@:2}" >"$scratch/out" 2>"$scratch/err" </dev/null
@@ -39,4 +39,37 @@ example logits models/demo "$scratch/logits.npy" 33 76 531
 bytes=$(stat -c %s "$scratch/logits.npy")
 result "logits: an array of 3 x 4096 floats" \
     "$([ $status = 0 ] && [ "$bytes" = $((128 + 3 * 4096 * 4)) ] && echo yes)"
+
+example steps models/demo "Alice was beginning to get very"
+matches "steps: twelve tokens, six of them after a rewind" '^ +(8|9|1[0-3])  blocks\.7\.attn\.hook_entropy [0-9.]+  \|' 12
+result "steps: what is held" "$(grep -qE '^the session held [0-9]+ KiB, 8192 of them' "$scratch/out" && echo yes)"
+
+example steer models/demo "Alice was beginning to get very tired of sitting by her sister" " said the Queen" \
+    "$scratch/text.trace"
+matches "steer: unlikely tokens are drawn again" '^token [0-9]+: [0-4]\.[0-9]%, once more$' \
+    "$(grep -c . "$scratch/out")"
+example spikes "$scratch/text.trace"
+matches "spikes: 24 new tokens" '^generated  L[0-7]H[0-7] +[0-9.]+% +([-0-9.]+|-?nan)(  spike)?$' 24
+result "spikes: the words stand after eight of them" \
+    "$([ "$(grep -v ^prompt "$scratch/out" | grep -n ^context | head -1 | cut -d: -f1)" = 9 ] && echo yes)"
+
+"$examples/cost" models/demo 0.1 <models/text/alice.txt >"$scratch/out" 2>"$scratch/err"
+status=$?
+matches "cost: six heads together and one at a time" \
+    '^without (L[0-7]H[0-7],?){6}: [34]\.[0-9]+ nats|^one at a time they cost -?0\.0[0-9]+ nats in all$' 2
+
+run measure models/demo models/text/alice.txt --max-tokens 256 -o "$scratch/a.profile"
+"$examples/alike" <"$scratch/a.profile" >"$scratch/out.ppm"
+result "alike: a picture of 8 x 9 x 8 by 8 x 8 points" \
+    "$([ "$(head -1 "$scratch/out.ppm")" = "P6 576 64 255" ] &&
+        [ "$(stat -c %s "$scratch/out.ppm")" = $((14 + 576 * 64 * 3)) ] && echo yes)"
+
+"$examples/pieces" Ġthe '<|endoftext|>' nonesuch <models/demo/tokenizer.json >"$scratch/out" 2>"$scratch/err"
+status=$?
+expect "pieces: known and unknown ones" 0 <<'END'
+BPE, 4096 pieces, chats plain
+Ġthe: 261, normal
+<|endoftext|>: 0, special
+nonesuch: no such piece
+END
 finish
