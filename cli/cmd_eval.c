@@ -82,11 +82,11 @@ typedef struct evaluation {
 
 /* A document's tokens, and what is found of each. */
 typedef struct eval_tokens {
-    int64_t *ids;     /* (n) */
-    int64_t *n_bytes; /* (n) of the text */
-    double  *nll;     /* (n) */
-    int64_t *top;     /* (n) */
-    int64_t  n;
+    const int64_t *ids;     /* (n) of the encoding */
+    int64_t       *n_bytes; /* (n) of the text */
+    double        *nll;     /* (n) */
+    int64_t       *top;     /* (n) */
+    int64_t        n;
 } eval_tokens;
 
 static const char description[] =
@@ -223,7 +223,6 @@ static void count_bytes(int64_t *n_bytes, const hl_encoding *encoding)
 
 static void free_tokens(eval_tokens *tokens)
 {
-    free(tokens->ids);
     free(tokens->n_bytes);
     free(tokens->nll);
     free(tokens->top);
@@ -233,12 +232,12 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 {
     size_t n = encoding->n_tokens;
 
-    *out = (eval_tokens){ .ids     = hl_encoding_tokens(encoding),
+    *out = (eval_tokens){ .ids     = encoding->ids,
                           .n_bytes = malloc((n + 1) * sizeof *out->n_bytes),
                           .nll     = malloc((n + 1) * sizeof *out->nll),
                           .top     = malloc((n + 1) * sizeof *out->top),
                           .n       = most > 0 && most < (int64_t)n ? most : (int64_t)n };
-    if (out->ids == NULL || out->n_bytes == NULL || out->nll == NULL || out->top == NULL)
+    if (out->n_bytes == NULL || out->nll == NULL || out->top == NULL)
         return hl_finish("eval", HL_NO_MEMORY);
     count_bytes(out->n_bytes, encoding);
     return HL_EXIT_OK;

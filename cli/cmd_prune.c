@@ -53,10 +53,10 @@ typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker; /* AUTO: heads were named, or none were taken */
-    float               *means;  /* (n_layers, n_heads, d_head) or NULL */
-    int64_t             *tokens; /* (n_tokens) of --mean's text */
-    int64_t              n_tokens;
+    hl_ranker            ranker;    /* AUTO: heads were named, or none were taken */
+    float               *means;     /* (n_layers, n_heads, d_head) or NULL */
+    hl_encoding         *text;      /* of --mean */
+    int64_t              n_tokens;  /* that are used of it */
     hl_tokenizer        *tokenizer; /* of that text, and */
     hl_around_tokens     around;    /* what it puts around each window */
     mean_check           check;
@@ -332,20 +332,18 @@ static int read_tokens(pruning *p)
     const prune_request *request = p->request;
     hl_encode_options    options = { .add_special = request->windows.around == HL_AROUND_DOCUMENT };
 
-    HL_KEPT(hl_input_free) hl_input        input    = { 0 };
-    HL_HELD(hl_encoding_free) hl_encoding *encoding = NULL;
+    HL_KEPT(hl_input_free) hl_input input = { 0 };
 
     HL_PASS(hl_input_read(&input, request->texts.items[0], "prune"));
     HL_CALL("prune", hl_tokenizer_option(&p->tokenizer, p->model, request->tokenizer_path));
     if (request->windows.around == HL_AROUND_WINDOW)
         p->around = hl_tokenizer_around(p->tokenizer);
     HL_CALL("prune",
-            hl_tokenizer_encode(&encoding, p->tokenizer, input.bytes, input.n_bytes, &options));
-    p->tokens   = hl_encoding_tokens(encoding);
-    p->n_tokens = (int64_t)encoding->n_tokens;
+            hl_tokenizer_encode(&p->text, p->tokenizer, input.bytes, input.n_bytes, &options));
+    p->n_tokens = (int64_t)p->text->n_tokens;
     if (p->n_tokens > request->windows.max_tokens)
         p->n_tokens = request->windows.max_tokens;
-    return p->tokens != NULL ? HL_EXIT_OK : hl_finish("prune", HL_NO_MEMORY);
+    return HL_EXIT_OK;
 }
 
 static int take_means(pruning *p)
@@ -357,8 +355,8 @@ static int take_means(pruning *p)
     p->means = malloc(count * sizeof *p->means);
     if (p->means == NULL)
         return hl_finish("prune", HL_NO_MEMORY);
-    return hl_finish("prune", hl_head_means(p->means, p->model, p->tokens, p->n_tokens, &p->around,
-                                            p->request->common.n_threads));
+    return hl_finish("prune", hl_head_means(p->means, p->model, p->text->ids, p->n_tokens,
+                                            &p->around, p->request->common.n_threads));
 }
 
 static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, const float *gates)
@@ -369,7 +367,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
                                       .gates     = gates,
                                       .n_threads = p->request->common.n_threads,
                                       .around    = p->around };
-    hl_scored_text        text    = { .tokens = p->tokens, .n_tokens = p->n_tokens };
+    hl_scored_text        text    = { .tokens = p->text->ids, .n_tokens = p->n_tokens };
 
     HL_NEED(hl_perplexity_open(&perplexity, model, &options));
     return hl_perplexity_add(out, perplexity, &text);
@@ -708,6 +706,6 @@ int hl_command_prune(int argc, char **argv)
     hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);
     free(p.means);
-    free(p.tokens);
+    hl_encoding_free(p.text);
     return code;
 }

@@ -27,21 +27,20 @@ static hl_status see_prompt(hl_patterns **out, const hl_model *model, const hl_t
                             const hl_quick_request *request)
 {
     hl_encoding *encoding = NULL;
-    int64_t      tokens[HL_PATTERNS_MOST_TOKENS];
-    int64_t      n_tokens = 0;
+    int64_t      n_tokens = request->n_pattern_tokens;
     hl_status    status =
         hl_tokenizer_encode(&encoding, tokenizer, request->prompt, strlen(request->prompt),
                             &(hl_encode_options){ .add_special = true });
 
     if (status != HL_OK)
         return status;
-    while (n_tokens < (int64_t)encoding->n_tokens && n_tokens < request->n_pattern_tokens &&
-           n_tokens < HL_PATTERNS_MOST_TOKENS) {
-        tokens[n_tokens] = encoding->ids[n_tokens];
-        n_tokens++;
-    }
+    if (n_tokens > HL_PATTERNS_MOST_TOKENS)
+        n_tokens = HL_PATTERNS_MOST_TOKENS;
+    if (n_tokens > (int64_t)encoding->n_tokens)
+        n_tokens = (int64_t)encoding->n_tokens;
+    status = hl_patterns_of(out, model, encoding->ids, n_tokens, request->n_threads);
     hl_encoding_free(encoding);
-    return hl_patterns_of(out, model, tokens, n_tokens, request->n_threads);
+    return status;
 }
 
 static hl_status see_patterns(const hl_model *model, const hl_tokenizer *tokenizer,

@@ -60,11 +60,10 @@ static int add_text(hl_last_words *out, const hl_input_document *document,
         return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", document->name, hl_error_message());
     if (!hl_last_word_find(&first, &count, encoding, document->text, document->n_bytes))
         return HL_EXIT_OK;
-    int64_t *tokens = hl_encoding_tokens(encoding);
-    if (tokens == NULL)
-        return hl_finish(command, HL_NO_MEMORY);
-    out->items[out->count++] =
-        (hl_word_text){ tokens, (int64_t)encoding->n_tokens, (int64_t)first, (int64_t)count };
+    out->items[out->count]       = (hl_word_text){ encoding->ids, (int64_t)encoding->n_tokens,
+                                                   (int64_t)first, (int64_t)count };
+    out->encodings[out->count++] = encoding;
+    encoding                     = NULL;
     return HL_EXIT_OK;
 }
 
@@ -75,8 +74,9 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
 
     *out = (hl_last_words){ 0 };
     HL_PASS(hl_input_documents_read(&documents, path, command));
-    out->items = malloc(((size_t)documents.count + 1) * sizeof *out->items);
-    if (out->items == NULL)
+    out->items     = malloc(((size_t)documents.count + 1) * sizeof *out->items);
+    out->encodings = malloc(((size_t)documents.count + 1) * sizeof *out->encodings);
+    if (out->items == NULL || out->encodings == NULL)
         return hl_finish(command, HL_NO_MEMORY);
     for (int i = 0; i < documents.count && (most == 0 || i < most); i++)
         HL_PASS(add_text(out, &documents.items[i], tokenizer, around, command));
@@ -88,7 +88,8 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
 void hl_last_words_free(hl_last_words *words)
 {
     for (int64_t i = 0; i < words->count; i++)
-        free((void *)words->items[i].tokens);
+        hl_encoding_free(words->encodings[i]);
+    free(words->encodings);
     free(words->items);
     *words = (hl_last_words){ 0 };
 }

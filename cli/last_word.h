@@ -12,7 +12,8 @@ bool hl_last_word_find(size_t *first, size_t *count, const hl_encoding *encoding
                        size_t n_bytes);
 
 typedef struct hl_last_words {
-    hl_word_text *items;
+    hl_word_text *items;     /* (count) */
+    hl_encoding **encodings; /* (count) whose tokens they are */
     int64_t       count;
 } hl_last_words;
 

@@ -63,31 +63,25 @@ int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const 
     return HL_EXIT_OK;
 }
 
-int64_t *hl_encoding_tokens(const hl_encoding *encoding)
-{
-    int64_t *tokens = malloc((encoding->n_tokens + 1) * sizeof *tokens);
-
-    for (size_t i = 0; tokens != NULL && i < encoding->n_tokens; i++)
-        tokens[i] = encoding->ids[i];
-    return tokens;
-}
-
 /* An empty prompt is the token that begins texts. */
 static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     int64_t begin = hl_model_get_info(out->model)->bos_id;
 
     out->n_tokens = (int64_t)out->encoding->n_tokens;
-    out->tokens   = hl_encoding_tokens(out->encoding);
-    if (out->tokens == NULL)
-        return hl_finish(source->command, HL_NO_MEMORY);
+    out->tokens   = out->encoding->ids;
     if (out->n_tokens > 0)
         return HL_EXIT_OK;
     if (begin < 0)
         return hl_give_up(HL_EXIT_INPUT, source->command,
                           "the prompt is empty, and the model has no token that begins texts");
-    out->tokens[out->n_tokens++] = begin;
-    out->begins                  = true;
+    out->given = malloc(sizeof *out->given);
+    if (out->given == NULL)
+        return hl_finish(source->command, HL_NO_MEMORY);
+    out->given[0] = begin;
+    out->tokens   = out->given;
+    out->n_tokens = 1;
+    out->begins   = true;
     return HL_EXIT_OK;
 }
 
@@ -113,8 +107,9 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
     const char *at    = out->text;
     int64_t     n_ids = hl_model_get_info(out->model)->d_vocab;
 
-    out->tokens = malloc((out->n_bytes / 2 + 1) * sizeof *out->tokens);
-    if (out->tokens == NULL)
+    out->given  = malloc((out->n_bytes / 2 + 1) * sizeof *out->given);
+    out->tokens = out->given;
+    if (out->given == NULL)
         return hl_finish(source->command, HL_NO_MEMORY);
     while (*(at += strspn(at, " ,\t\r\n")) != '\0') {
         char *end    = NULL;
@@ -132,8 +127,8 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
                               : source->file != NULL ? source->file
                                                      : "standard input",
                               (long long)out->n_tokens, id, (long long)n_ids - 1);
-        out->tokens[out->n_tokens++] = id;
-        at                           = end;
+        out->given[out->n_tokens++] = id;
+        at                          = end;
     }
     if (out->n_tokens == 0)
         return hl_give_up(HL_EXIT_INPUT, source->command, "no token ids are given");
@@ -166,7 +161,7 @@ int hl_opened_prompt_open(hl_opened_prompt *out, const hl_prompt_source *source)
 
 void hl_opened_prompt_close(hl_opened_prompt *prompt)
 {
-    free(prompt->tokens);
+    free(prompt->given);
     hl_encoding_free(prompt->encoding);
     hl_tokenizer_close(prompt->tokenizer);
     hl_model_close(prompt->model);

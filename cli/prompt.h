@@ -37,7 +37,8 @@ typedef struct hl_opened_prompt {
     const char    *text;
     size_t         n_bytes;
     hl_encoding   *encoding;
-    int64_t       *tokens; /* (n_tokens) */
+    const int64_t *tokens; /* (n_tokens) those of the encoding, or */
+    int64_t       *given;  /* these, where they were given as ids or the text was empty */
     int64_t        n_tokens;
     bool           is_chat; /* the text was written as a user's turn, in: */
     hl_chat_format chat_format;
@@ -54,10 +55,6 @@ void hl_opened_prompt_close(hl_opened_prompt *prompt);
  * names the tokenizer, which is the model's own where `tokenizer` is NULL. */
 int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
                       const char *command);
-
-/* The ids of an encoding as sessions want them, to be released with free, with room for one more;
- * NULL when memory is out. */
-int64_t *hl_encoding_tokens(const hl_encoding *encoding);
 
 /* For views; borrowed. */
 hl_prompt hl_opened_prompt_view(const hl_opened_prompt *prompt);

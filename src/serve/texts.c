@@ -9,9 +9,8 @@
 
 /* -------------------------------------------------------- a prompt to tokens */
 
-/* Ids, and whose they are; a prompt without tokens is the one that begins texts. */
-static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encoding,
-                               const hl_model *model)
+/* Takes the ids, and says whose they are; a prompt without tokens is the one that begins texts. */
+static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, const hl_model *model)
 {
     int64_t begin = hl_model_get_info(model)->bos_id;
     size_t  n     = encoding->n_tokens;
@@ -19,20 +18,21 @@ static hl_status keep_encoding(hl_served_prompt *out, const hl_encoding *encodin
     if (n == 0 && begin < 0)
         return hl_fail(HL_BAD_INPUT,
                        "the prompt is empty, and the model has no token that begins texts");
-    HL_NEED(HL_ALLOC(&out->tokens, n + 1));
     HL_NEED(HL_ALLOC(&out->kinds, n + 1));
     for (size_t i = 0; i < n; i++) {
         bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||
                        (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
-        out->tokens[i] = encoding->ids[i];
-        out->kinds[i]  = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
+        out->kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;
     }
-    out->n_tokens = (int64_t)n;
-    if (n == 0) {
-        out->tokens[0] = begin;
-        out->kinds[0]  = HL_KIND_SPECIAL;
-        out->n_tokens  = 1;
+    if (n > 0) {
+        out->tokens   = hl_taken(&encoding->ids);
+        out->n_tokens = (int64_t)n;
+        return HL_OK;
     }
+    HL_NEED(HL_ALLOC(&out->tokens, 1));
+    out->tokens[0] = begin;
+    out->kinds[0]  = HL_KIND_SPECIAL;
+    out->n_tokens  = 1;
     return HL_OK;
 }
 
