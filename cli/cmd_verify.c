@@ -460,6 +460,7 @@ int hl_command_verify(int argc, char **argv)
         HL_CALL("verify", use_gpu(&request));
 
     const char       *only[]  = { request.backend, NULL };
+    bool              gated   = request.gates.path != NULL || request.gates.off != NULL;
     hl_verify_options options = {
         .backend       = request.backend,
         .write_path    = request.write_path,
@@ -467,7 +468,7 @@ int hl_command_verify(int argc, char **argv)
         .expected_path = request.expected_path,
         .n_chunk       = request.n_chunk,
         .decode        = request.decode,
-        .prepare       = gate_model,
+        .prepare       = gated ? gate_model : NULL,
         .context       = &request,
     };
     verify_printer printer = {

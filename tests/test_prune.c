@@ -561,6 +561,13 @@ static void test_gradients(void **state)
     }
     hl_backward_close(backward);
     hl_gradients_free(found);
+    options.windows.stride = 4;
+    assert_fails(HL_BAD_ARGUMENT, "stride 4 and n_batch 0, wanted 0",
+                 hl_gate_gradients(&found, model, corpus, &options));
+    options.windows = (hl_window_options){ .n_ctx = 8, .n_batch = 2 };
+    assert_fails(HL_BAD_ARGUMENT, "stride 0 and n_batch 2, wanted 0",
+                 hl_gate_gradients(&found, model, corpus, &options));
+    assert_null(found);
     hl_corpus_close(corpus);
     hl_model_close(model);
     remove_folder(folder);

@@ -162,6 +162,9 @@ static void test_odd_numbers(void **state)
     assert_fails(HL_LIMIT,
                  "200 tokens are too many for one page 480 points wide, which has room for",
                  hl_draw_lens(view, in_folder(*state, "x.svg"), NULL));
+    assert_fails(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes",
+                 hl_draw_lens(view, in_folder(*state, "x.svg"),
+                              &(hl_draw_options){ .scale = HL_SCALE_CLASSES }));
     assert_null(fopen(in_folder(*state, "x.svg"), "rb"));
     unmake(view);
 }

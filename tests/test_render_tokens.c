@@ -473,6 +473,9 @@ static void test_errors(void **state)
     }
     assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
                  hl_draw_tokens(view, in_folder(*state, "x.gif"), NULL));
+    assert_fails(HL_BAD_ARGUMENT, "unit: pictures of a prompt are in nats",
+                 hl_draw_tokens(view, in_folder(*state, "x.svg"),
+                                &(hl_token_figure){ .draw = { .unit = HL_UNIT_BITS } }));
     unmake(view);
 }
 

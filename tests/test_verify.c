@@ -327,6 +327,12 @@ static void writing_needs_no_success(void **state)
 
 /* ----------------------------------------------------------------- arguments */
 
+static hl_status leave_as_it_is(void *context, hl_model *model)
+{
+    (void)context, (void)model;
+    return HL_OK;
+}
+
 static void arguments_are_checked(void **state)
 {
     hl_verify_report *report = NULL;
@@ -340,6 +346,14 @@ static void arguments_are_checked(void **state)
     assert_non_null(strstr(hl_error_message(), "abacus"));
     assert_null(report);
     hl_verify_report_free(NULL);
+    assert_fails(HL_BAD_ARGUMENT, "one.safetensors: 'n_chunk' is for models, and this is none",
+                 hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .n_chunk = 3 }));
+    assert_fails(
+        HL_BAD_ARGUMENT, "'decode' is for models",
+        hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .decode = true }));
+    assert_fails(HL_BAD_ARGUMENT, "'prepare' is for models",
+                 hl_verify(&report, CASES "one.safetensors",
+                           &(hl_verify_options){ .prepare = leave_as_it_is }));
 }
 
 static void backend_choice_is_put_back(void **state)

@@ -84,7 +84,7 @@ typedef struct hl_gradients {
 } hl_gradients;
 
 typedef struct hl_gradient_options {
-    hl_window_options    windows; /* side by side, so that stride and n_batch are not looked at */
+    hl_window_options    windows; /* side by side, one at a time: stride and n_batch must be 0 */
     int32_t              n_threads;
     hl_progress_callback progress; /* after every window */
     void                *context;  /* of progress */

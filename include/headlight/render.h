@@ -210,7 +210,7 @@ typedef struct hl_note {
 } hl_note;
 
 typedef struct hl_token_figure {
-    hl_draw_options    draw; /* unit and scale are of no use here */
+    hl_draw_options    draw; /* without unit and scale, which must be 0 */
     hl_attention_scale scale;
     int64_t            zoom_begin; /* tokens [begin, end) once more and larger; both 0: none */
     int64_t            zoom_end;
@@ -225,7 +225,7 @@ HL_API hl_status hl_draw_tokens(const hl_token_view *view, const char *path,
                                 const hl_token_figure *options);
 
 /* Layers up, tokens across: in every cell the likeliest next token, its colour the entropy.  What
- * does not fit into the width goes on below.  Of the options unit and scale are of no use.
+ * does not fit into the width goes on below.  HL_BAD_ARGUMENT of a unit or a scale in the options;
  * HL_LIMIT if that would make the page higher than 4000 points. */
 HL_API hl_status hl_draw_lens(const hl_lens_view *view, const char *path,
                               const hl_draw_options *options);

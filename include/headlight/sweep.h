@@ -89,7 +89,7 @@ typedef struct hl_evidence {
 } hl_evidence;
 
 typedef struct hl_evidence_options {
-    hl_window_options windows;
+    hl_window_options windows;         /* n_batch: of the profile and of ablation */
     int64_t           gradient_tokens; /* gradients: of the first so many; 0: as windows says */
     uint64_t          seed;            /* of the rows that are looked at whole */
     int32_t           n_threads;
@@ -142,7 +142,8 @@ typedef struct hl_sweep_options {
     int64_t          n_ratios;
     int64_t          n_seeds; /* of random; 0: 10 */
     uint64_t         seed;
-    hl_choice        limits;       /* ratio and count do not matter */
+    int64_t          per_layer_max; /* as in hl_choice, with the next */
+    bool             empty_layers;
     bool             groups;       /* query heads of a K/V head go together */
     int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* and of the one to test on */

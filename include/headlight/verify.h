@@ -22,7 +22,8 @@ typedef struct hl_verify_options {
     const char *backend;    /* NULL: every one that this CPU can run */
     const char *write_path; /* store what the chosen back end computed, under the case's names */
     int32_t     n_threads;
-    /* Of models only. */
+    /* Of models.  With an expected file the path is that of a model; HL_BAD_ARGUMENT, naming it,
+     * where another file is given one of the others. */
     const char *expected_path; /* NULL: expected.safetensors beside the model, if there */
     int64_t     n_chunk;       /* prefill so many tokens at a time; 0: all */
     bool        decode;        /* one token at a time, through the cache */

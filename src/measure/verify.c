@@ -32,6 +32,20 @@ static hl_status holds_blocks(bool *out, const char *path)
     return HL_OK;
 }
 
+/* Options that only a model has a use for. */
+static hl_status check_no_model(const char *path, const hl_verify_options *options)
+{
+    const char *unused = options == NULL            ? NULL
+                         : options->n_chunk != 0    ? "n_chunk"
+                         : options->decode          ? "decode"
+                         : options->prepare != NULL ? "prepare"
+                                                    : NULL;
+
+    return unused == NULL
+               ? HL_OK
+               : hl_fail(HL_BAD_ARGUMENT, "%s: '%s' is for models, and this is none", path, unused);
+}
+
 hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_options *options)
 {
     bool blocks = false;
@@ -42,6 +56,7 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
     if (is_model(path, options))
         return hl_verify_model(out, path, options);
     HL_NEED(holds_blocks(&blocks, path));
+    HL_NEED(check_no_model(path, options));
     return blocks ? hl_verify_blocks(out, path, options) : hl_verify_attention(out, path, options);
 }
 

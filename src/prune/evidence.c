@@ -53,6 +53,7 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
                                     .progress  = tell,
                                     .context   = &to };
 
+        how.windows.n_batch = 0; /* which gradients have none of */
         if (options->gradient_tokens > 0)
             how.windows.max_tokens = options->gradient_tokens;
         HL_NEED(begin(&to, "gradients"));

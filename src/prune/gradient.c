@@ -17,11 +17,19 @@ typedef struct gradient_work {
     hl_gradients       *sums;
 } gradient_work;
 
-static void complete_options(hl_gradient_options *options, const hl_model *model)
+static hl_status complete_options(hl_gradient_options *options, const hl_model *model)
 {
-    options->windows.n_ctx   = hl_config_ctx(model->config, options->windows.n_ctx);
-    options->windows.stride  = 0;
-    options->windows.n_batch = 1;
+    hl_window_options *windows = &options->windows;
+
+    if (windows->stride != 0 || windows->n_batch != 0)
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "gradients: stride %lld and n_batch %lld, wanted 0: windows are worked on side "
+            "by side, one at a time",
+            (long long)windows->stride, (long long)windows->n_batch);
+    windows->n_ctx   = hl_config_ctx(model->config, windows->n_ctx);
+    windows->n_batch = 1;
+    return HL_OK;
 }
 
 static hl_status make_sums(hl_gradients **out, const hl_model *model)
@@ -126,7 +134,7 @@ hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model, const hl_
     *out = NULL;
     if (options != NULL)
         work.options = *options;
-    complete_options(&work.options, model);
+    HL_NEED(complete_options(&work.options, model));
     HL_NEED(hl_backward_open(&work.backward, model, work.options.windows.n_ctx,
                              work.options.n_threads));
     HL_NEED(hl_windows_open(&work.windows, corpus, &work.options.windows));

@@ -197,8 +197,8 @@ static hl_status open_state(hl_sweep *s)
              " empty %d groups %d tokens %" PRId64 " %" PRId64 " context %" PRId64,
              model, hl_corpus_get_info(s->rank_corpus)->hash,
              hl_corpus_get_info(s->test_corpus)->hash, hash_lists(s), o->n_seeds, o->seed,
-             o->limits.per_layer_max, o->limits.empty_layers, o->groups, o->rank_tokens,
-             o->test_tokens, o->n_ctx);
+             o->per_layer_max, o->empty_layers, o->groups, o->rank_tokens, o->test_tokens,
+             o->n_ctx);
     HL_NEED(hl_corpus_around(&around, s->test_corpus));
     if (around.n_before + around.n_after > 0 && o->around != HL_AROUND_DOCUMENT)
         snprintf(key + strlen(key), sizeof key - strlen(key), " special %s",

@@ -157,11 +157,11 @@ static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_
 static hl_status close_gates(float *gates, const hl_sweep *s, const hl_ranking *ranking,
                              double ratio)
 {
-    hl_choice                                  choice = s->options.limits;
+    hl_choice                                  choice = { .ratio         = ratio,
+                                                          .per_layer_max = s->options.per_layer_max,
+                                                          .empty_layers = s->options.empty_layers };
     HL_CLOSED(hl_head_list_free) hl_head_list *list   = NULL;
 
-    choice.ratio = ratio;
-    choice.count = 0;
     for (int64_t i = 0; i < s->n_gates; i++)
         gates[i] = 1.0f;
     HL_NEED(hl_ranking_choose(&list, ranking, &choice));

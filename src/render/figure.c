@@ -65,6 +65,17 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
     return HL_OK;
 }
 
+hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
+                                const hl_draw_options *options)
+{
+    HL_NEED(hl_figure_open(out, canvas, title, options));
+    if (out->options.unit != HL_UNIT_NATS)
+        return hl_fail(HL_BAD_ARGUMENT, "unit: pictures of a prompt are in nats");
+    if (out->options.scale != HL_SCALE_CONTINUOUS)
+        return hl_fail(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes");
+    return HL_OK;
+}
+
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
                          const hl_draw_options *options)
 {

@@ -30,6 +30,10 @@ hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const cha
 /* What hl_draw and its kin begin with: a canvas for the path's ending, and a figure on it that
  * has no profile.  The title is the one that the options may replace. */
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options);
+/* As hl_figure_open, for a picture of a prompt: its entropies are in nats and its scale is its own, so
+ * options that choose others are refused. */
+hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
+                                const hl_draw_options *options);
 hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options);
 
