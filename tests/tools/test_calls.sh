@@ -1,0 +1,18 @@
+#!/bin/bash
+# test_calls.sh - every call of the public headers is made by the program, by Python or by an example: what nobody
+# calls is either shown at work or no part of the interface.
+set -u
+
+used=$(cat cli/*.[ch] python/headlight/*.py examples/*.[ch] | grep -oE '\bhl_[a-z0-9_]+' | sort -u)
+calls=$(grep -hoE '^HL_API [^;(]*\bhl_[a-z0-9_]+\(' include/headlight/*.h | grep -oE 'hl_[a-z0-9_]+\($' |
+    tr -d '(' | sort -u)
+unused=$(comm -23 <(echo "$calls") <(echo "$used"))
+
+echo 1..2
+[ "$(echo "$calls" | wc -l)" -gt 200 ] || printf 'not '
+echo "ok 1 - calls are found in the headers"
+[ -z "$unused" ] || printf 'not '
+echo "ok 2 - each is made by cli/, python/ or examples/"
+[ -z "$unused" ] && exit 0
+echo "$unused" | sed 's/.*/# &: by nobody/'
+exit 1
