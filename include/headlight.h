@@ -32,8 +32,8 @@
  *     to one thread at a time, though not always to the same.  The parts say what holds for each type.
  *   - An object that borrows another uses it in all its calls: no session may be at work while its
  *     model's gates are set.
- *   - hl_error_message() is the calling thread's own.  The log's callback, the device and the back end
- *     that are chosen, and the bound on memory are the process's; setting them is safe at any time.
+ *   - hl_error_message() is the calling thread's own.  The log's callback, the back end that was
+ *     chosen and the bound on memory are the process's; setting them is safe at any time.
  *   - Callbacks are called on the thread that made the call, unless they say otherwise.
  *   - A process may fork while none of its threads is in a call and no server is open; the child makes
  *     threads of its own.

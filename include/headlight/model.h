@@ -17,8 +17,8 @@ extern "C" {
  *     hl_model_close(model);
  *
  * Any number of threads may use one model at once: read what it is, open sessions of it, measure it.
- * hl_model_adjust, hl_model_set_gates and hl_model_close need it alone: no session of it may be
- * at work in any thread. */
+ * hl_model_adjust, hl_model_set_gates, hl_model_set_device and hl_model_close need it alone: no session
+ * of it may be at work in any thread. */
 
 typedef struct hl_model hl_model;
 
