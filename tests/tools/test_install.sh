@@ -46,7 +46,7 @@ compile() { # output pkg-config option...
 check "the example builds against the shared library" compile shared
 check "and runs" env LD_LIBRARY_PATH="$root/opt/hl/lib" "$scratch/shared"
 exported() {
-    nm -D --defined-only "$root/opt/hl/lib/libheadlight.so" | awk '$2 ~ /[TDBR]/ { print $3 }' >"$scratch/exported"
+    nm -D --defined-only "$root/opt/hl/lib/libheadlight.so" | awk '$2 ~ /[TDBR]/ { sub(/@@.*/, "", $3); print $3 }' >"$scratch/exported"
     ! grep -v '^hl_' "$scratch/exported"
     grep -qx hl_attention_forward "$scratch/exported" && ! grep -qx hl_fail "$scratch/exported"
 }
