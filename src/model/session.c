@@ -162,12 +162,10 @@ static hl_status make_session(hl_session **out, const hl_model *model,
 hl_status hl_session_open(hl_session **out, const hl_model *model,
                           const hl_session_options *options)
 {
-    *out             = NULL;
-    hl_status status = model != NULL ? check_limit(model, options) : HL_OK;
-
-    if (status == HL_OK)
-        status = make_session(out, model, options, false);
-    return status;
+    *out = NULL;
+    if (model != NULL)
+        HL_NEED(check_limit(model, options));
+    return make_session(out, model, options, false);
 }
 
 hl_status hl_session_measure(hl_session_memory *out, const hl_model *model,
