@@ -455,7 +455,7 @@ check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web
 # intercept_tls_get_addr: clang 14 guesses where a library's thread-local memory begins from
 # the bytes before it, and looks for leaks wherever they lead.
 ASAN_SETTINGS := ASAN_OPTIONS=allocator_may_return_null=1:intercept_tls_get_addr=0 \
-                 LSAN_OPTIONS=suppressions=tools/lsan.supp:print_suppressions=0
+                 LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
 check-asan-gcc: ## the tests under gcc's address and undefined-behaviour sanitizers
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=gcc \
 	    BUILD=build/asan-gcc SANITIZE=address,undefined $(SLOW_FLAGS)

@@ -24,7 +24,8 @@ static inline void hl_unlock_at(pthread_mutex_t **held)
     pthread_mutex_unlock(*held);
 }
 
-#define HL_LOCKED(mutex) HL_SCOPED(hl_unlock_at) pthread_mutex_t *hl_held = hl_locked(mutex)
+#define HL_LOCKED(mutex)                                                                           \
+    HL_SCOPED(hl_unlock_at) __attribute__((unused)) pthread_mutex_t *hl_held = hl_locked(mutex)
 
 /* A condition variable whose waits are by the clock of base/machine.h. */
 static inline void hl_condition_init(pthread_cond_t *condition)

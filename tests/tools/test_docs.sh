@@ -37,7 +37,7 @@ api() { tools/api_page | diff doc/api.md - || { echo "make api brings it up to d
 check "doc/api.md is the header's" api
 every_function() {
     grep -ohE '\bhl_[a-z0-9_]+\(' include/headlight/*.h | sort -u >"$scratch/in_header"
-    nm -D --defined-only "${BUILD:-build}/libheadlight.so" | awk '$2 == "T" { print $3 "(" }' | sort >"$scratch/exported"
+    nm -D --defined-only "${BUILD:-build}/libheadlight.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 "(" }' | sort >"$scratch/exported"
     comm -12 "$scratch/in_header" "$scratch/exported" >"$scratch/functions"
     [ "$(wc -l <"$scratch/functions")" -gt 200 ] && while read -r name; do
         grep -qF "$name" doc/api.md || { echo "doc/api.md leaves out $name" && return 1; }
