@@ -3,7 +3,7 @@
 # Everything that is built goes under $(BUILD), so that builds with other
 # compilers and sanitizers live beside each other:
 #
-#     make                                   gcc, optimised, in build/
+#     make                                   gcc, optimized, in build/
 #     make CC=clang BUILD=build/clang        the same with clang
 #     make SANITIZE=address BUILD=build/asan instrumented
 #     make check TESTS="test_file test_json" only these tests
@@ -456,7 +456,7 @@ check-all: ## check, then sanitizers (gcc, clang), faults, thread sanitizer, web
 # the bytes before it, and looks for leaks wherever they lead.
 ASAN_SETTINGS := ASAN_OPTIONS=allocator_may_return_null=1:intercept_tls_get_addr=0 \
                  LSAN_OPTIONS=suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
-check-asan-gcc: ## the tests under gcc's address and undefined-behaviour sanitizers
+check-asan-gcc: ## the tests under gcc's address and undefined-behavior sanitizers
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=gcc \
 	    BUILD=build/asan-gcc SANITIZE=address,undefined $(SLOW_FLAGS)
 check-asan-clang: ## the same with clang

@@ -4,7 +4,7 @@
  *                           [--no-peer] [--json FILE]
  *
  * For each length the program makes rounds; a round runs every lane once: our
- * kernels with no, one and all statistics and backward, the materialised way in
+ * kernels with no, one and all statistics and backward, the materialized way in
  * C and in PyTorch, and the machine's multiply-add peak.  What is compared was
  * therefore measured in the same seconds.  The three forward passes of a back end
  * differ by less than the machine's moods, so they take turns; where one lasts longer
@@ -12,7 +12,7 @@
  * Reported are medians, and for ratios the median of the rounds' ratios.
  *
  * A length gets --seconds of our own work, and at least 31 rounds.  What takes long
- * and is far from its bar (backward, the materialised way) runs in every fourth
+ * and is far from its bar (backward, the materialized way) runs in every fourth
  * round; what is not ours sits out the rest once it has used half of the seconds in
  * three runs, or twice the seconds in fewer. */
 #include <getopt.h>
@@ -24,9 +24,9 @@
 #include "base/machine.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "materialised.h"
+#include "materialized.h"
 #include "memory_probe.h"
-#include "neighbours.h"
+#include "neighbors.h"
 #include "peak.h"
 #include "peer.h"
 #include "report.h"
@@ -83,9 +83,9 @@ static void add_lanes(hl_size_result *size, const char *best, const hl_peer *pee
     add_backend(size, best);
     if (hl_cpu_features()->avx2 && strcmp(best, "avx2") != 0 && strcmp(best, "scalar") != 0)
         add_backend(size, "avx2");
-    snprintf(text, sizeof text, "materialised, %s", hl_materialised_product());
-    add_lane(size, HL_WORK_MATERIALISED, NULL, text);
-    snprintf(text, sizeof text, "materialised, %.40s", peer != NULL ? hl_peer_name(peer) : "");
+    snprintf(text, sizeof text, "materialized, %s", hl_materialized_product());
+    add_lane(size, HL_WORK_MATERIALIZED, NULL, text);
+    snprintf(text, sizeof text, "materialized, %.40s", peer != NULL ? hl_peer_name(peer) : "");
     if (peer != NULL)
         add_lane(size, HL_WORK_PEER, NULL, text);
 }

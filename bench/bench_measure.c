@@ -6,7 +6,7 @@
  *
  * hl_measure makes a profile of some windows; whenever it has done one, the next is fed to a
  * session to which nobody listens, on as many threads.  So the two take turns, window by
- * window, and what neighbours do to the machine meets both.  The first window wakes caches
+ * window, and what neighbors do to the machine meets both.  The first window wakes caches
  * and threads and does not count, nor do opening, hashing the model and the probe, which
  * happen once, however long the text is.  Shares are medians over the pairs.
  *

@@ -29,7 +29,7 @@
 #include "llama_bench.h"
 #include "model_report.h"
 #include "model_work.h"
-#include "neighbours.h"
+#include "neighbors.h"
 #include "peer.h"
 
 #define MAX_ERROR 1e-4 /* of a peer's hidden states, which are about 1 */

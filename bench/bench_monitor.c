@@ -9,7 +9,7 @@
  *               lookback of every row, spikes, whole rows of two tokens in 64
  *     traced    as with --trace: whole rows of every token, all of it kept
  *
- * On one thread, in CPU time: what neighbours do to the clock does not count, and what they do
+ * On one thread, in CPU time: what neighbors do to the clock does not count, and what they do
  * to caches meets all three alike, since turns are short.  Where the memory of a session happens
  * to lie makes up to a percent, so a round is three texts, and each lane has each session for one
  * of them.  Ratios are medians over the rounds.

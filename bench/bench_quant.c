@@ -40,7 +40,7 @@ static double speed(const hl_kernels *kernels, hl_dtype dtype, float *out, const
         double begin = now(), seconds = 0.0;
         size_t n_passes = 0;
         while (seconds < 0.02) {
-            kernels->dequantise(out, dtype, blocks, n_blocks);
+            kernels->dequantize(out, dtype, blocks, n_blocks);
             n_passes++;
             seconds = now() - begin;
         }

@@ -11,7 +11,7 @@
  * without them the small one stands for all.  The bars are 8 MB/s for byte-level BPE,
  * cold, and 1.0 s for loading Llama-3's file of 17 MB.
  *
- * Times are this thread's own, so that neighbours on the machine count for little. */
+ * Times are this thread's own, so that neighbors on the machine count for little. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

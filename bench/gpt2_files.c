@@ -191,7 +191,7 @@ static hl_status convert(gpt2_part *part, hl_dtype dtype, const float *values, i
     part->stored = stored;
 #pragma omp parallel for
     for (int64_t row = 0; row < n_rows; row++) {
-        hl_status status = hl_quantise(stored + (size_t)row * row_bytes, dtype,
+        hl_status status = hl_quantize(stored + (size_t)row * row_bytes, dtype,
                                        values + row * n_columns, (size_t)n_columns);
         if (status != HL_OK) {
 #pragma omp atomic write

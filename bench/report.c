@@ -1,7 +1,7 @@
 /* report.c - tables, the bars they are held against, and JSON.
  *
  * A share of the peak is a median against a median: both were sampled all through
- * the run, in turns, so that a busy neighbour slows both.  The best peak of the run
+ * the run, in turns, so that a busy neighbor slows both.  The best peak of the run
  * is printed too, and the share of that beside the bar: on a quiet machine the
  * two agree. */
 #include "report.h"
@@ -75,7 +75,7 @@ static void print_comparison(const hl_size_result *size, const hl_lane *lane)
         printf("  %5.2fx forward with all",
                ratio(size, lane->kind, lane->backend, HL_WORK_ALL, lane->backend));
         break;
-    case HL_WORK_MATERIALISED:
+    case HL_WORK_MATERIALIZED:
     case HL_WORK_PEER:
         printf("  %5.1fx ours with all", ratio(size, lane->kind, NULL, HL_WORK_ALL, ours));
         break;

@@ -1,4 +1,4 @@
-/* series.c - medians.  On a shared machine the mean tells about the neighbours;
+/* series.c - medians.  On a shared machine the mean tells about the neighbors;
  * ratios are taken round by round, because a slow moment slows both sides.  A round
  * that was skipped keeps its place as a NaN, so that rounds stay side by side. */
 #include "series.h"

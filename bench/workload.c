@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "materialised.h"
+#include "materialized.h"
 #include "series.h"
 
 /* Rows are (n_heads, n_keys, d_head), statistics (n_heads, n_keys). */
@@ -34,7 +34,7 @@ struct hl_workload {
     hl_workload_shape shape;
     int               n_threads;
     hl_peer          *peer;
-    hl_materialised  *materialised;
+    hl_materialized  *materialized;
     float            *rows[N_ROWS];
     float            *statistics[N_STATISTICS];
     int64_t          *argmax;
@@ -92,7 +92,7 @@ hl_status hl_workload_new(hl_workload **out, hl_workload_shape shape, hl_peer *p
         HL_TRY(new_filled(&work->statistics[i], n_rows, 100 + (uint64_t)i));
     HL_TRY(HL_ALLOC_ZEROED(&work->argmax, n_rows));
     HL_TRY(HL_ALLOC_ZEROED(&work->dgates, (size_t)shape.n_heads));
-    HL_TRY(hl_materialised_new(&work->materialised, shape.n_keys, shape.d_head));
+    HL_TRY(hl_materialized_new(&work->materialized, shape.n_keys, shape.d_head));
     *out = work;
     work = NULL;
 
@@ -111,7 +111,7 @@ void hl_workload_free(hl_workload *work)
         hl_free(work->statistics[i]);
     hl_free(work->argmax);
     hl_free(work->dgates);
-    hl_materialised_free(work->materialised);
+    hl_materialized_free(work->materialized);
     hl_free(work);
 }
 
@@ -195,8 +195,8 @@ hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, cons
         HL_TRY(hl_backend_select(backend));
 
     double start = hl_bench_now();
-    if (kind == HL_WORK_MATERIALISED)
-        hl_materialised_run(work->materialised, work->rows[OUT], work->statistics[ENTROPY],
+    if (kind == HL_WORK_MATERIALIZED)
+        hl_materialized_run(work->materialized, work->rows[OUT], work->statistics[ENTROPY],
                             work->rows[Q], work->rows[K], work->rows[V], work->shape.n_heads,
                             work->n_threads);
     else

@@ -19,7 +19,7 @@ typedef enum hl_work {
     HL_WORK_SHANNON,      /* forward, out and entropy        */
     HL_WORK_ALL,          /* forward, everything but segments */
     HL_WORK_BACKWARD,     /* dq dk dv dgates, from grad_out, grad_entropy, grad_lse */
-    HL_WORK_MATERIALISED, /* the matrix, in C                */
+    HL_WORK_MATERIALIZED, /* the matrix, in C                */
     HL_WORK_PEER,         /* the matrix, in PyTorch          */
     HL_N_WORKS
 } hl_work;

@@ -43,10 +43,10 @@ static void print_kind(const compare_command *command, const hl_comparison *foun
         "one model on two texts: are its heads' ranks stable?",
         "neither model nor text in common: the two are drawn apart",
     };
-    hl_colours colours = hl_terminal_colours(stdout);
+    hl_colors colors = hl_terminal_colors(stdout);
 
-    printf("%sA %s%s\n%sB %s%s\n", colours.bold, hl_shown(command->paths.items[0]), colours.plain,
-           colours.bold, hl_shown(command->paths.items[1]), colours.plain);
+    printf("%sA %s%s\n%sB %s%s\n", colors.bold, hl_shown(command->paths.items[0]), colors.plain,
+           colors.bold, hl_shown(command->paths.items[1]), colors.plain);
     printf("%s\n", meaning[found->kind]);
     printf("%s model by hash, %lld sequences in common\n\n",
            found->same_model ? "the same" : "not the same", (long long)found->n_shared);

@@ -181,21 +181,21 @@ static int run_unheard(const demo_step *step, const demo_command *command)
 
 static void announce(const demo_step *step, const demo_command *command)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
+    hl_colors colors = hl_terminal_colors(stdout);
 
     if (step->doing == NULL || command->common.quiet)
         return;
-    printf("%s%s%s\n%s", colours.bold, step->doing, colours.plain, step->speaks ? "\n" : "");
+    printf("%s%s%s\n%s", colors.bold, step->doing, colors.plain, step->speaks ? "\n" : "");
     fflush(stdout);
 }
 
 /* What there is to be seen, each with the line that made it. */
 static void print_end(const demo_command *command)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
-    char       line[LINE_BYTES];
+    hl_colors colors = hl_terminal_colors(stdout);
+    char      line[LINE_BYTES];
 
-    printf("\n%sWhat to look at, and how it was made%s\n", colours.bold, colours.plain);
+    printf("\n%sWhat to look at, and how it was made%s\n", colors.bold, colors.plain);
     for (int i = 0; i < N_STEPS; i++) {
         if (steps[i].look == NULL || !write_line(line, &steps[i], command))
             continue;

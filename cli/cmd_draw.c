@@ -68,7 +68,7 @@ int hl_command_draw(int argc, char **argv)
         HL_TEXT("figure", 'f', &command.figure, "NAME",
                 "which figure (heatmap); 'list' names them"),
         HL_DRAW_OPTIONS(&command.drawing),
-        HL_ENUM("unit", 0, &how->unit, "nats|bits|normalised", "of entropy"),
+        HL_ENUM("unit", 0, &how->unit, "nats|bits|normalized", "of entropy"),
         HL_ENUM("scale", 0, &how->scale, "continuous|classes",
                 "of the heatmap; six classes, in nats"),
         HL_TEXT("pruned", 0, &how->pruned, "HEADS",

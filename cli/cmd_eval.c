@@ -419,12 +419,12 @@ static void accuracy_range(double *low, double *high, const eval_last_word *word
     double n      = (double)words->n_words;
     double share  = (double)words->n_right / n;
     double z2     = HALF_WIDTH * HALF_WIDTH;
-    double centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    double center = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
     double half =
         HALF_WIDTH / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
 
-    *low  = centre - half;
-    *high = centre + half;
+    *low  = center - half;
+    *high = center + half;
 }
 
 static void print_last_word(const eval_last_word *words)
@@ -467,13 +467,13 @@ static void print_speed(const eval_speed *s)
     printf("  %-11s %10s bytes a token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
 }
 
-static void print_range_note(const hl_colours *colours, const hl_nll *nll)
+static void print_range_note(const hl_colors *colors, const hl_nll *nll)
 {
     if (isnan(nll->standard_error))
         return;
-    printf("\n%s  Ranges of 95%%, from the spread over %s %s.%s\n", colours->dim,
+    printf("\n%s  Ranges of 95%%, from the spread over %s %s.%s\n", colors->dim,
            hl_grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
-           nll->over_texts ? "texts" : "windows", colours->plain);
+           nll->over_texts ? "texts" : "windows", colors->plain);
 }
 
 /* The hardest first: the mean decides, and what has none comes last. */
@@ -487,10 +487,10 @@ static int compare_texts(const void *left, const void *right)
     return a->mean > b->mean ? -1 : a->mean < b->mean;
 }
 
-static void print_texts(const hl_colours *colours, const evaluation *e)
+static void print_texts(const hl_colors *colors, const evaluation *e)
 {
-    printf("\n%s  %11s %11s %11s %10s  %s%s\n", colours->dim, "scored", "nats/token", "perplexity",
-           "bits/byte", "text", colours->plain);
+    printf("\n%s  %11s %11s %11s %10s  %s%s\n", colors->dim, "scored", "nats/token", "perplexity",
+           "bits/byte", "text", colors->plain);
     for (int i = 0; i < e->n_texts; i++) {
         const hl_nll *nll = &e->texts[i].nll;
 
@@ -521,13 +521,13 @@ static const char *reference_of(const eval_request *request)
 static void print_text(const evaluation *e)
 {
     const eval_request *request = e->request;
-    hl_colours          colours = hl_terminal_colours(stdout);
+    hl_colors           colors  = hl_terminal_colors(stdout);
     hl_nll              total   = hl_perplexity_total(e->perplexity);
     int64_t             stride  = 0;
     int64_t             n_ctx   = hl_perplexity_n_ctx(e->perplexity, &stride);
 
-    printf("%s%s%s  %s text%s, %s tokens, ", colours.bold, hl_shown(request->arguments.items[0]),
-           colours.plain, hl_grouped(e->n_texts), e->n_texts == 1 ? "" : "s",
+    printf("%s%s%s  %s text%s, %s tokens, ", colors.bold, hl_shown(request->arguments.items[0]),
+           colors.plain, hl_grouped(e->n_texts), e->n_texts == 1 ? "" : "s",
            hl_grouped(total.n_tokens));
     printf("%s scored; windows of %s", hl_grouped(total.n_scored), hl_grouped(n_ctx));
     if (stride != n_ctx)
@@ -543,8 +543,8 @@ static void print_text(const evaluation *e)
     if (request->speed)
         print_speed(&e->speed);
     if (request->per_document)
-        print_texts(&colours, e);
-    print_range_note(&colours, &total);
+        print_texts(&colors, e);
+    print_range_note(&colors, &total);
 }
 
 /* --------------------------------------------------------------------- as JSON */

@@ -212,7 +212,7 @@ static const char ABOUT[] =
     "and --seed says which text it will be.  Filters work in this order:\n"
     "repeat-penalty, temperature, top-k, top-p, min-p.\n"
     "\n"
-    "On a terminal text is coloured by the entropy of attention, and spikes are\n"
+    "On a terminal text is colored by the entropy of attention, and spikes are\n"
     "underlined; beside each line stands a block a layer, low where its heads look\n"
     "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
     "text, draws tokens again, or asks COMMAND for context.\n"
@@ -258,7 +258,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
            { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of keys and values (f32)",
              0, 0 },
            { "activations", 0, HL_OPTION_CHOICE, &request->activations, "exact|int8",
-             "what quantised weights are multiplied with (exact)", 0, 0 },
+             "what quantized weights are multiplied with (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this one instead of the model's own", 0, 0 },
            { "trace", 0, HL_OPTION_TEXT, &spikes->trace_path, "FILE",
@@ -654,15 +654,15 @@ static void start_monitor(generation *g)
 /* The prompt, before the text, where somebody watches. */
 static int show_prompt(generation *g)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
+    hl_colors colors = hl_terminal_colors(stdout);
 
     if (g->is_monitored)
         return put_given(g, g->prompt.text, g->prompt.n_bytes);
     if (isatty(STDOUT_FILENO) == 0)
         return HL_EXIT_OK;
-    fputs(colours.dim, stdout);
+    fputs(colors.dim, stdout);
     show_text(g->prompt.text, g->prompt.n_bytes);
-    fputs(colours.plain, stdout);
+    fputs(colors.plain, stdout);
     fflush(stdout);
     return HL_EXIT_OK;
 }

@@ -42,9 +42,9 @@ enum { LABEL = 13, WIDTH = 80, MAX_KINDS = 8 };
 
 /* The line in the making; what does not fit is cut. */
 typedef struct page {
-    hl_colours colours;
-    char       line[160];
-    size_t     used;
+    hl_colors colors;
+    char      line[160];
+    size_t    used;
 } page;
 
 static void add(page *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -77,7 +77,7 @@ static void clear(page *out)
 /* Ends the line: what was added, behind a label. */
 static void show(page *out, const char *label)
 {
-    printf("  %s%-*s%s%s\n", out->colours.dim, LABEL, label, out->colours.plain, out->line);
+    printf("  %s%-*s%s%s\n", out->colors.dim, LABEL, label, out->colors.plain, out->line);
     clear(out);
 }
 
@@ -102,7 +102,7 @@ static void print_title(page *out, const hl_model_info *info, const char *path)
     add(out, "%s, family %s, %s", info->is_encoder ? "encoder" : "decoder", info->family,
         info->format);
     const char *shown = hl_shown(name);
-    printf("%s%s%s%*s\n\n", out->colours.bold, shown, out->colours.plain,
+    printf("%s%s%s%*s\n\n", out->colors.bold, shown, out->colors.plain,
            WIDTH - (int)hl_printable_width(shown), out->line);
     clear(out);
 }
@@ -352,8 +352,8 @@ static void print_tensors(page *out, const hl_model *model)
 {
     hl_tensor_info tensor;
 
-    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", out->colours.dim, "role", "type", "shape", "bytes",
-           "name", out->colours.plain);
+    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", out->colors.dim, "role", "type", "shape", "bytes",
+           "name", out->colors.plain);
     for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++) {
         char role[64];
 
@@ -371,7 +371,7 @@ static void print_tensors(page *out, const hl_model *model)
 static void print_screen(const info_request *request)
 {
     const hl_model_info *info = hl_model_get_info(request->model);
-    page                 out  = { .colours = hl_terminal_colours(stdout) };
+    page                 out  = { .colors = hl_terminal_colors(stdout) };
 
     print_title(&out, info, request->path);
     print_storage(&out, request->model);

@@ -26,7 +26,7 @@ static bool is_chance(hl_estimate auroc)
 }
 
 /* In plain words. */
-static void print_verdict(const hl_judgement *found)
+static void print_verdict(const hl_judgment *found)
 {
     const hl_estimate *gain = &found->gain[HL_SIGNAL_BOTH];
     hl_estimate        base = found->auroc[HL_SIGNAL_LOGPROB];
@@ -51,7 +51,7 @@ static void print_verdict(const hl_judgement *found)
     }
 }
 
-static void print_text(const hl_judgement *found)
+static void print_text(const hl_judgment *found)
 {
     printf("%lld right and %lld wrong spans in %lld text%s", (long long)found->n_right,
            (long long)found->n_wrong, (long long)found->n_traces, found->n_traces == 1 ? "" : "s");
@@ -83,7 +83,7 @@ static json_t *make_estimate(hl_estimate e)
     return HL_OBJECT(HL_IS("value", e.value), HL_IS("low", e.low), HL_IS("high", e.high));
 }
 
-static int print_json(const hl_judgement *found)
+static int print_json(const hl_judgment *found)
 {
     json_t *signals = json_array();
 
@@ -103,7 +103,7 @@ static int print_json(const hl_judgement *found)
 
 /* ---------------------------------------------------------------------- judge */
 
-static hl_status judge(hl_judgement *out, const judge_request *request, hl_trace **traces)
+static hl_status judge(hl_judgment *out, const judge_request *request, hl_trace **traces)
 {
     HL_HELD(hl_labels_free) hl_labels *labels   = NULL;
     char                             **paths    = request->arguments.items;
@@ -156,7 +156,7 @@ static int parse_request(judge_request *request, int argc, char **argv)
 int hl_command_judge(int argc, char **argv)
 {
     judge_request request = { .options = { .n_folds = 5, .l2 = 1.0 } };
-    hl_judgement  found   = { 0 };
+    hl_judgment   found   = { 0 };
 
     HL_PASS(parse_request(&request, argc, argv));
     size_t                   n_traces = (size_t)request.arguments.count - 1;

@@ -77,7 +77,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
                   1, 1 << 30),
            HL_ENUM("cache", 0, &request->cache, "f32|f16", "type of keys and values (f32)"),
            HL_ENUM("activations", 0, &options->activations, "exact|int8",
-                   "what quantised weights are multiplied with (exact)"),
+                   "what quantized weights are multiplied with (exact)"),
            HL_INT("max-body", 0, &request->max_body, "KIB", "of a request, at most so many KiB (4096)",
                   1, 1 << 20),
            HL_INT("max-connections", 0, &options->max_connections, "N",

@@ -202,7 +202,7 @@ static void heatmap_print(const heatmap *map, heatmap_layout layout)
 
 /* ---------------------------------------------------------------- a spark line */
 
-/* A line of bars, one for each value, at most `width`; then means of neighbours. */
+/* A line of bars, one for each value, at most `width`; then means of neighbors. */
 static void spark_print(const double *values, int64_t n_values, int width, hl_depth depth,
                         double low, double high)
 {
@@ -248,18 +248,18 @@ static hl_status screen_fill(screen *s, const show_request *request)
     hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
     for (int i = 0; i < N_TABLES; i++)
-        HL_NEED(hl_analyse(&s->tables[i], request->profile, names[i], &options));
+        HL_NEED(hl_analyze(&s->tables[i], request->profile, names[i], &options));
     return hl_diagnose(&s->diagnoses, request->profile, NULL, NULL);
 }
 
 /* --------------------------------------------------------------------- heading */
 
-static void print_heading(const show_request *request, const hl_colours *colours)
+static void print_heading(const show_request *request, const hl_colors *colors)
 {
     const hl_profile *profile = request->profile;
     const char       *context = hl_profile_setting(profile, "context");
 
-    printf("%s%s%s\n", colours->bold, hl_shown(hl_base_name(request->path)), colours->plain);
+    printf("%s%s%s\n", colors->bold, hl_shown(hl_base_name(request->path)), colors->plain);
     printf("layers x heads: %lld x %lld; context %s; %lld tokens in %lld windows\n\n",
            (long long)hl_profile_n_layers(profile), (long long)hl_profile_n_heads(profile),
            context != NULL ? hl_shown(context) : "unknown", (long long)hl_profile_n_tokens(profile),
@@ -446,12 +446,12 @@ static void print_extreme(const screen *s, int64_t row)
 }
 
 /* Most and least focused, side by side. */
-static void print_extremes(const screen *s, const hl_colours *colours)
+static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colours->dim, "most focused", "fair",
-           "entropy", "least focused", "fair", "entropy", colours->plain);
+    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colors->dim, "most focused", "fair",
+           "entropy", "least focused", "fair", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);
         printf("   ");
@@ -493,14 +493,14 @@ static bool has_numbers(const hl_sheet *table, const char *column)
 /* Nothing has been printed where the library fails. */
 static hl_status print_screen(const show_request *request)
 {
-    hl_colours                  colours = hl_terminal_colours(stdout);
-    HL_KEPT(screen_free) screen s       = { 0 };
-    const char                 *column  = request->by;
+    hl_colors                   colors = hl_terminal_colors(stdout);
+    HL_KEPT(screen_free) screen s      = { 0 };
+    const char                 *column = request->by;
 
     HL_NEED(screen_fill(&s, request));
     if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
         column = has_numbers(s.tables[HEADS], "fair") ? "fair" : "entropy";
-    print_heading(request, &colours);
+    print_heading(request, &colors);
     HL_NEED(print_heatmap(request, s.tables[HEADS], column));
     printf("layers\n");
     print_spark(request, s.tables[LAYERS], "fair");
@@ -511,9 +511,9 @@ static hl_status print_screen(const show_request *request)
     print_widest_interval(s.tables[POSITIONS]);
     printf("\n");
     print_kinds(s.tables[TYPES]);
-    print_extremes(&s, &colours);
+    print_extremes(&s, &colors);
     printf("diagnoses\n");
-    hl_diagnoses_print_brief(s.diagnoses, &colours);
+    hl_diagnoses_print_brief(s.diagnoses, &colors);
     return HL_OK;
 }
 
@@ -547,7 +547,7 @@ static hl_status print_table(const show_request *request)
     hl_analysis_options              options = { .seed = request->common.seed };
     HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
-    HL_NEED(hl_analyse(&table, request->profile, request->table, &options));
+    HL_NEED(hl_analyze(&table, request->profile, request->table, &options));
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
@@ -556,7 +556,7 @@ static bool is_column(const hl_profile *profile, const char *name)
 {
     HL_HELD(hl_sheet_free) hl_sheet *heads = NULL;
 
-    if (hl_analyse(&heads, profile, "heads", NULL) != HL_OK)
+    if (hl_analyze(&heads, profile, "heads", NULL) != HL_OK)
         return false;
     int64_t column = hl_sheet_find(heads, name);
     return column > 1 && hl_sheet_column_type(heads, column) == HL_COLUMN_REAL;

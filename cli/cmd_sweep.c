@@ -210,13 +210,13 @@ static double dense_loss(const hl_sweep *sweep)
 
 static void print_heading(const hl_sweep *sweep, const char *model)
 {
-    const hl_sheet      *random  = hl_sweep_table(sweep, "random");
-    const hl_evaluation *test    = hl_sweep_evaluation(sweep);
-    hl_colours           colours = hl_terminal_colours(stdout);
+    const hl_sheet      *random = hl_sweep_table(sweep, "random");
+    const hl_evaluation *test   = hl_sweep_evaluation(sweep);
+    hl_colors            colors = hl_terminal_colors(stdout);
 
     printf(
         "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats a token\n",
-        colours.bold, hl_shown(model), colours.plain, (long long)test->n_scored,
+        colors.bold, hl_shown(model), colors.plain, (long long)test->n_scored,
         (long long)test->n_windows, (long long)test->n_ctx, dense_loss(sweep));
     printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)

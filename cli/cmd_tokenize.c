@@ -9,7 +9,7 @@
  *
  * The first line of text has the tokens on backgrounds that take turns: blue and
  * orange, which also those tell apart who cannot tell red from green; black on
- * both is readable.  Special tokens are violet and bold.  Without colour the
+ * both is readable.  Special tokens are violet and bold.  Without color the
  * tokens are separated by bars (│). */
 #include <errno.h>
 #include <jansson.h>
@@ -83,7 +83,7 @@ static int fail(hl_status status, size_t line)
     return fail_line(hl_exit_for(status), line, line > 0 ? hl_error_message() : hl_explain(status));
 }
 
-/* ------------------------------------------------------------------- in colour */
+/* ------------------------------------------------------------------- in color */
 
 #define BLUE    "\033[38;5;16;48;5;153m"
 #define ORANGE  "\033[38;5;16;48;5;222m"
@@ -122,15 +122,15 @@ static const char *background(hl_token_type type, size_t index)
 
 static void show_line(const hl_tokenizer *tokenizer, const hl_encoding *encoding, const char *text)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
-    bool       colour  = colours.plain[0] != '\0';
+    hl_colors colors = hl_terminal_colors(stdout);
+    bool      color  = colors.plain[0] != '\0';
 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         HL_HELD(free) char *text_of = shown_text(tokenizer, encoding, i, text);
         const char         *shown   = text_of != NULL ? text_of : "";
 
-        if (colour)
-            printf("%s%s%s", background(encoding->types[i], i), shown, colours.plain);
+        if (color)
+            printf("%s%s%s", background(encoding->types[i], i), shown, colors.plain);
         else
             printf("%s%s", i > 0 ? "│" : "", shown);
         if (strstr(shown, "↵") != NULL) /* a line of the text ends: so does ours */
@@ -185,12 +185,12 @@ static void show_row(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
     printf("\n");
 }
 
-/* The text with its tokens in colour, and a table of them. */
+/* The text with its tokens in color, and a table of them. */
 static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
                         const char *text, size_t n_bytes)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
-    size_t     width   = widest_piece(tokenizer, encoding);
+    hl_colors colors = hl_terminal_colors(stdout);
+    size_t    width  = widest_piece(tokenizer, encoding);
 
     printf("%zu token%s, %zu byte%s (%s, %zu pieces)\n", encoding->n_tokens,
            encoding->n_tokens == 1 ? "" : "s", n_bytes, n_bytes == 1 ? "" : "s",
@@ -199,9 +199,9 @@ static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encodi
         return;
     printf("\n");
     show_line(tokenizer, encoding, text);
-    printf("\n%s%4s %7s  %-9s  ", colours.dim, "#", "id", "bytes");
+    printf("\n%s%4s %7s  %-9s  ", colors.dim, "#", "id", "bytes");
     print_padded("piece", width);
-    printf("  text%s\n", colours.plain);
+    printf("  text%s\n", colors.plain);
     for (size_t i = 0; i < encoding->n_tokens; i++)
         show_row(tokenizer, encoding, i, text, width);
 }

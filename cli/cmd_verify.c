@@ -40,11 +40,11 @@ typedef struct verify_printer {
     int                name_width;
 
     /* Kept from case to case. */
-    hl_colours colours;
-    size_t     n_failed;
-    size_t     n_unread;
-    char       failed[200]; /* the names of the first of them */
-    json_t    *json;        /* the array of cases */
+    hl_colors colors;
+    size_t    n_failed;
+    size_t    n_unread;
+    char      failed[200]; /* the names of the first of them */
+    json_t   *json;        /* the array of cases */
 } verify_printer;
 
 /* Up to so many cases get a table each; more get a line each. */
@@ -94,17 +94,16 @@ static const hl_verify_entry *worst_entry(const hl_verify_report *report, const 
 
 static void print_mark(const verify_printer *printer, bool passed)
 {
-    const hl_colours *colours = &printer->colours;
+    const hl_colors *colors = &printer->colors;
 
-    printf("%s%s%s\n", passed ? colours->good : colours->bad, passed ? "ok" : "FAIL",
-           colours->plain);
+    printf("%s%s%s\n", passed ? colors->good : colors->bad, passed ? "ok" : "FAIL", colors->plain);
 }
 
 /* One output on a back end; was it computed well, if at all? */
 static bool print_cell(const verify_printer *printer, const hl_verify_report *report,
                        const char *backend, const char *output)
 {
-    const hl_colours *colours = &printer->colours;
+    const hl_colors *colors = &printer->colors;
 
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry = &report->entries[i];
@@ -114,7 +113,7 @@ static bool print_cell(const verify_printer *printer, const hl_verify_report *re
         if (entry->passed)
             printf("%10.1e ", entry->error);
         else
-            printf("%s%10.1e!%s", colours->bad, entry->error, colours->plain);
+            printf("%s%10.1e!%s", colors->bad, entry->error, colors->plain);
         return entry->passed;
     }
     printf(" %9s ", "-");
@@ -123,13 +122,13 @@ static bool print_cell(const verify_printer *printer, const hl_verify_report *re
 
 static void print_table(const verify_printer *printer, const hl_verify_report *report)
 {
-    const hl_colours *colours = &printer->colours;
+    const hl_colors *colors = &printer->colors;
 
-    printf("%s%-18s%s %s%-11s", colours->bold, hl_shown(report->name), colours->plain, colours->dim,
+    printf("%s%-18s%s %s%-11s", colors->bold, hl_shown(report->name), colors->plain, colors->dim,
            "tolerance");
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         printf("%10s%s", *backend, backend[1] != NULL ? " " : "");
-    printf("%s\n", colours->plain);
+    printf("%s\n", colors->plain);
     if (report->n_entries == 0)
         printf("  the case expects nothing: nothing was compared\n");
     for (size_t i = 0; i < report->n_entries; i++) {
@@ -154,19 +153,19 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
 
 static void print_compact_header(const verify_printer *printer)
 {
-    const hl_colours *colours = &printer->colours;
+    const hl_colors *colors = &printer->colors;
 
     printf("The largest error of each case, as a share of what is allowed.\n\n");
-    printf("%s%-*s", colours->dim, printer->name_width, "case");
+    printf("%s%-*s", colors->dim, printer->name_width, "case");
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         printf(" %8s", *backend);
-    printf("   worst%s\n", colours->plain);
+    printf("   worst%s\n", colors->plain);
 }
 
 static void print_compact_row(const verify_printer *printer, const hl_verify_report *report)
 {
-    const hl_colours      *colours = &printer->colours;
-    const hl_verify_entry *worst   = worst_entry(report, NULL);
+    const hl_colors       *colors = &printer->colors;
+    const hl_verify_entry *worst  = worst_entry(report, NULL);
 
     printf("%-*s", printer->name_width, hl_shown(report->name));
     for (const char *const *backend = printer->backends; *backend != NULL; backend++) {
@@ -178,7 +177,7 @@ static void print_compact_row(const verify_printer *printer, const hl_verify_rep
             snprintf(text, sizeof text, "inf");
         else if (entry != NULL)
             snprintf(text, sizeof text, share(entry) < 1000.0 ? "%.2f" : "%.0e", share(entry));
-        printf("%s %8s%s", passed ? "" : colours->bad, text, passed ? "" : colours->plain);
+        printf("%s %8s%s", passed ? "" : colors->bad, text, passed ? "" : colors->plain);
     }
     printf("   %-14s  ", worst != NULL ? worst->output : "-");
     print_mark(printer, report->passed);
@@ -280,20 +279,20 @@ static void print_unread(verify_printer *printer, const char *path, hl_status st
 
 static void print_summary(const verify_printer *printer)
 {
-    const hl_colours *colours    = &printer->colours;
-    size_t            n_backends = 0;
-    bool              good       = printer->n_failed + printer->n_unread == 0;
+    const hl_colors *colors     = &printer->colors;
+    size_t           n_backends = 0;
+    bool             good       = printer->n_failed + printer->n_unread == 0;
 
     while (printer->backends[n_backends] != NULL)
         n_backends++;
-    printf("%s%zu case%s, %zu back end%s: %s", good ? colours->good : colours->bad,
-           printer->n_cases, printer->n_cases == 1 ? "" : "s", n_backends,
-           n_backends == 1 ? "" : "s", good ? "all within tolerance" : "");
+    printf("%s%zu case%s, %zu back end%s: %s", good ? colors->good : colors->bad, printer->n_cases,
+           printer->n_cases == 1 ? "" : "s", n_backends, n_backends == 1 ? "" : "s",
+           good ? "all within tolerance" : "");
     if (printer->n_failed != 0)
         printf("%zu over tolerance (%s)", printer->n_failed, hl_shown(printer->failed));
     if (printer->n_unread != 0)
         printf("%s%zu could not be run", printer->n_failed != 0 ? ", " : "", printer->n_unread);
-    printf("%s\n", colours->plain);
+    printf("%s\n", colors->plain);
 }
 
 static void print_end(const verify_printer *printer)
@@ -366,14 +365,14 @@ static int parse_request(verify_request *request, int argc, char **argv)
         .arguments = "CASE.safetensors... | MODEL...",
         .text      = "Runs golden cases on every back end that this CPU has, and shows the\n"
                      "largest error of each output beside what is allowed: attention cases\n"
-                     "forward and backward, and files of quantised blocks, NAME.blocks beside\n"
+                     "forward and backward, and files of quantized blocks, NAME.blocks beside\n"
                      "NAME.values, which must be read exactly.  Exit status 1 when an error is\n"
                      "over.\n"
                      "\n"
                      "A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should\n"
                      "give come from expected.safetensors in the folder, or from --expected.\n"
                      "Without either, the fused statistics of rows are compared with those of\n"
-                     "the same rows materialised in double precision.\n"
+                     "the same rows materialized in double precision.\n"
                      "\n"
                      "With --off or --gates a model's logits are compared with masked_logits,\n"
                      "if those were made with the same heads off; else rows are, as without a\n"
@@ -473,7 +472,7 @@ int hl_command_verify(int argc, char **argv)
     };
     verify_printer printer = {
         .style      = choose_style(&request),
-        .colours    = hl_terminal_colours(stdout),
+        .colors     = hl_terminal_colors(stdout),
         .json       = json_array(),
         .n_cases    = (size_t)request.cases.count,
         .backends   = request.backend != NULL ? only : hl_backend_names(),

@@ -523,7 +523,7 @@ static hl_status draw_series(drawing *d)
              is_loss ? "" : "; H / ln n of rows that see at least 16 keys");
     return hl_draw_curves(&(hl_curves){ .title  = title,
                                         .x_name = "training step",
-                                        .y_name = is_loss ? "nats a token" : "entropy, normalised",
+                                        .y_name = is_loss ? "nats a token" : "entropy, normalized",
                                         .what   = what,
                                         .band   = is_heads ? "all heads" : NULL,
                                         .inner_band = is_heads ? "the middle half" : NULL,

@@ -134,31 +134,31 @@ static const char *verdict_word(hl_verdict verdict)
     return verdict == HL_VERDICT_FOUND ? "FOUND" : hl_verdict_name(verdict);
 }
 
-static const char *verdict_colour(hl_verdict verdict, const hl_colours *colours)
+static const char *verdict_color(hl_verdict verdict, const hl_colors *colors)
 {
     if (verdict == HL_VERDICT_FOUND)
-        return colours->bad;
-    return verdict == HL_VERDICT_NOT_FOUND ? colours->good : colours->dim;
+        return colors->bad;
+    return verdict == HL_VERDICT_NOT_FOUND ? colors->good : colors->dim;
 }
 
-static void print_heading(const hl_diagnosis *item, const hl_colours *colours)
+static void print_heading(const hl_diagnosis *item, const hl_colors *colors)
 {
     char text[1024];
 
     snprintf(text, sizeof text, "%s%s%s", item->name, item->finding[0] != '\0' ? ": " : "",
              item->finding);
-    printf("%s%-*s%s", verdict_colour(item->verdict, colours), INDENT, verdict_word(item->verdict),
-           colours->plain);
+    printf("%s%-*s%s", verdict_color(item->verdict, colors), INDENT, verdict_word(item->verdict),
+           colors->plain);
     hl_print_wrapped(text, INDENT);
 }
 
 /* One check with all that belongs to its verdict; `verbose` shows of every check what is shown of those
  * that found something. */
-static void print_check(const hl_diagnosis *item, bool verbose, const hl_colours *colours)
+static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors *colors)
 {
     bool all = verbose || item->verdict == HL_VERDICT_FOUND;
 
-    print_heading(item, colours);
+    print_heading(item, colors);
     if (item->verdict != HL_VERDICT_NOT_RUN || verbose) {
         print_field("rule", item->rule);
         print_value(item);
@@ -207,7 +207,7 @@ static const hl_verdict order[] = { HL_VERDICT_FOUND, HL_VERDICT_NOT_FOUND, HL_V
 
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
 {
-    hl_colours colours = hl_terminal_colours(stdout);
+    hl_colors colors = hl_terminal_colors(stdout);
 
     print_summary(found, hl_base_name(path));
     for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
@@ -215,12 +215,12 @@ void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbos
             if (found->items[i].verdict != order[group])
                 continue;
             printf("\n");
-            print_check(&found->items[i], verbose, &colours);
+            print_check(&found->items[i], verbose, &colors);
         }
     }
 }
 
-void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours)
+void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors)
 {
     for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
         for (int i = 0; i < HL_N_DIAGNOSES; i++) {
@@ -228,8 +228,8 @@ void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colou
 
             if (item->verdict != order[group])
                 continue;
-            printf("  %s%-*s%s%-20s", verdict_colour(item->verdict, colours), INDENT,
-                   verdict_word(item->verdict), colours->plain, item->name);
+            printf("  %s%-*s%s%-20s", verdict_color(item->verdict, colors), INDENT,
+                   verdict_word(item->verdict), colors->plain, item->name);
             hl_print_wrapped(item->finding, 2 + INDENT + 20);
         }
     }

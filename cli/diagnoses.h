@@ -28,7 +28,7 @@ int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *gi
  * counter-evidence and mitigation. */
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose);
 /* A line each. */
-void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colours *colours);
+void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors);
 /* An array of objects; the caller owns it. */
 json_t *hl_diagnoses_json(const hl_diagnoses *found);
 

@@ -54,8 +54,8 @@ void hl_monitor_free(hl_monitor *monitor)
 
 /* Blue over violet to red, as text: neither so dark nor so light that it is lost on a terminal of
  * either kind. */
-static const hl_colour strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
-static const int       strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
+static const hl_color strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
+static const int      strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
 
 enum {
     N_STRIP_POINTS = sizeof strip / sizeof *strip,
@@ -67,26 +67,26 @@ static uint8_t between(uint8_t low, uint8_t high, double share)
     return (uint8_t)lround((1.0 - share) * low + share * high);
 }
 
-static hl_colour strip_colour(double share)
+static hl_color strip_color(double share)
 {
-    double           place = share * (N_STRIP_POINTS - 1);
-    int              below = (int)place < N_STRIP_POINTS - 2 ? (int)place : N_STRIP_POINTS - 2;
-    const hl_colour *ends  = strip + below;
+    double          place = share * (N_STRIP_POINTS - 1);
+    int             below = (int)place < N_STRIP_POINTS - 2 ? (int)place : N_STRIP_POINTS - 2;
+    const hl_color *ends  = strip + below;
 
-    return (hl_colour){ between(ends[0].red, ends[1].red, place - below),
-                        between(ends[0].green, ends[1].green, place - below),
-                        between(ends[0].blue, ends[1].blue, place - below) };
+    return (hl_color){ between(ends[0].red, ends[1].red, place - below),
+                       between(ends[0].green, ends[1].green, place - below),
+                       between(ends[0].blue, ends[1].blue, place - below) };
 }
 
 /* What follows on the stream is a token's text in this share's color, blue for little to red for
  * much. */
-static void colour_token(const hl_monitor *monitor, double share)
+static void color_token(const hl_monitor *monitor, double share)
 {
-    double    bounded = fmin(fmax(share, 0.0), 1.0);
-    hl_colour colour  = strip_colour(bounded);
+    double   bounded = fmin(fmax(share, 0.0), 1.0);
+    hl_color color   = strip_color(bounded);
 
     if (monitor->depth == HL_DEPTH_TRUE)
-        fprintf(monitor->stream, "\033[38;2;%d;%d;%dm", colour.red, colour.green, colour.blue);
+        fprintf(monitor->stream, "\033[38;2;%d;%d;%dm", color.red, color.green, color.blue);
     else if (monitor->depth == HL_DEPTH_256)
         fprintf(monitor->stream, "\033[38;5;%dm",
                 strip_cube[(int)lround(bounded * (N_CUBE_STRIP - 1))]);
@@ -169,7 +169,7 @@ hl_monitor_token hl_monitor_look(const hl_monitor *monitor, const hl_trace *trac
         double  sum   = 0.0;
 
         for (int64_t layer = begin; layer < end; layer++) {
-            double mean = hl_trace_layer_mean(trace, token, layer, HL_TRACE_NORMALISED);
+            double mean = hl_trace_layer_mean(trace, token, layer, HL_TRACE_NORMALIZED);
             sum += isnan(mean) ? 0.0 : mean;
         }
         look.layers[bar] = (float)(sum / (double)(end - begin));
@@ -185,7 +185,7 @@ static void explain(const hl_monitor *monitor, double threshold, int64_t n_spike
     if (monitor->depth != HL_DEPTH_NONE) {
         fprintf(stream, "attention %.1f ", monitor->low);
         for (int i = 0; i < 8; i++) {
-            colour_token(monitor, i / 7.0);
+            color_token(monitor, i / 7.0);
             fputs("■", stream);
         }
         hl_shade_end(stream, monitor->depth);
@@ -254,18 +254,18 @@ static int show_character(char shown[SHOWN_BYTES], const char *text, size_t n_us
 /* Is there anything to end? */
 static bool begin_style(const hl_monitor *monitor, const hl_monitor_token *token)
 {
-    bool coloured = !token->is_given && !isnan(token->entropy) && monitor->high > monitor->low &&
-                    monitor->depth != HL_DEPTH_NONE;
+    bool colored = !token->is_given && !isnan(token->entropy) && monitor->high > monitor->low &&
+                   monitor->depth != HL_DEPTH_NONE;
 
     if (monitor->plain)
         return false;
     if (token->is_given)
         fputs("\033[2m", monitor->stream);
-    if (coloured)
-        colour_token(monitor, (token->entropy - monitor->low) / (monitor->high - monitor->low));
+    if (colored)
+        color_token(monitor, (token->entropy - monitor->low) / (monitor->high - monitor->low));
     if (token->is_spike)
         fputs(token->is_entity ? "\033[1;4m" : "\033[4m", monitor->stream);
-    return token->is_given || coloured || token->is_spike;
+    return token->is_given || colored || token->is_spike;
 }
 
 static void end_style(const hl_monitor *monitor, bool begun)

@@ -1,10 +1,10 @@
-/* generate_monitor.h - a text as it comes, for somebody who watches: coloured by entropy,
+/* generate_monitor.h - a text as it comes, for somebody who watches: colored by entropy,
  * spikes underlined, and beside every line what the layers did.
  *
  *     The old man looked out at the sea, and said     ▃▅▆▆▅▇▇▆
  *     that he had not been there since the war        ▃▅▅▆▅▇▆▆
  *
- * A line's bar has a block a layer (or a group of layers): the mean normalised entropy over
+ * A line's bar has a block a layer (or a group of layers): the mean normalized entropy over
  * the line's tokens, which is drawn anew with each of them.  Lines are broken here, so that
  * the bar has its place; where the terminal is too narrow there is none. */
 #ifndef HL_CLI_GENERATE_MONITOR_H
@@ -24,7 +24,7 @@ typedef struct hl_monitor_token {
     bool   is_spike;                /* ... */
     bool   is_entity;               /* and names something */
     bool   is_given;                /* not the model's: shown dim */
-    float  layers[HL_MONITOR_BARS]; /* (n_bars) normalised entropy */
+    float  layers[HL_MONITOR_BARS]; /* (n_bars) normalized entropy */
 } hl_monitor_token;
 
 typedef struct hl_monitor {
@@ -34,7 +34,7 @@ typedef struct hl_monitor {
     int               width;  /* columns of text */
     int               n_bars; /* 0: none */
     int               column; /* where the text is, from 0 */
-    double            low;    /* entropies of the first colour and */
+    double            low;    /* entropies of the first color and */
     double            high;   /* ... the last */
     double            sums[HL_MONITOR_BARS];
     int64_t           n_line;  /* tokens of this line, and */
@@ -49,7 +49,7 @@ int hl_monitor_n_bars(int64_t n_layers);
 /* columns: of the terminal. */
 void hl_monitor_start(hl_monitor *monitor, FILE *stream, hl_depth depth, int columns,
                       int64_t n_layers);
-/* Colours from an entropy that the text is likely to stay near: that of the prompt's rows. */
+/* Colors from an entropy that the text is likely to stay near: that of the prompt's rows. */
 void hl_monitor_scale(hl_monitor *monitor, const hl_trace *trace);
 /* What is to be shown of a token of a trace. */
 hl_monitor_token hl_monitor_look(const hl_monitor *monitor, const hl_trace *trace, int64_t token,

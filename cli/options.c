@@ -133,6 +133,9 @@ static int add_value(const parser *p, const hl_option *option, const char *text)
 
 static int set_value(const parser *p, const hl_option *option, const char *text)
 {
+    if (strcmp(text, "normalised") == 0 && option->kind == HL_OPTION_ENUM)
+        text = "normalized"; /* both spellings are accepted; the help shows one */
+
     int place = option->kind == HL_OPTION_CHOICE || option->kind == HL_OPTION_ENUM
                     ? place_of(option->value, text)
                     : 0;
@@ -228,7 +231,7 @@ static int parse_short(parser *p, const char *letters)
 }
 
 /* Arguments move to the front of argv as they are met; they can only move
- * towards it, so nothing unread is overwritten. */
+ * toward it, so nothing unread is overwritten. */
 static int parse_all(hl_arguments *out, parser *p)
 {
     bool only_arguments = false;
@@ -402,7 +405,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The number of letters to insert, remove, replace or swap with a neighbour to
+/* The number of letters to insert, remove, replace or swap with a neighbor to
  * get from one word to the other.  Long words count as far apart. */
 static size_t word_distance(const char *a, const char *b)
 {

@@ -25,17 +25,17 @@ static bool is_color_terminal(FILE *stream)
            strcmp(terminal, "dumb") != 0 && isatty(fileno(stream));
 }
 
-hl_colours hl_terminal_colours(FILE *stream)
+hl_colors hl_terminal_colors(FILE *stream)
 {
     bool is_auto = strcmp(chosen, "auto") == 0;
 
     if (strcmp(chosen, "never") == 0 || (is_auto && !is_color_terminal(stream)))
-        return (hl_colours){ "", "", "", "", "" };
-    return (hl_colours){ .bold  = "\033[1m",
-                         .dim   = "\033[2m",
-                         .good  = "\033[32m",
-                         .bad   = "\033[1;31m",
-                         .plain = "\033[0m" };
+        return (hl_colors){ "", "", "", "", "" };
+    return (hl_colors){ .bold  = "\033[1m",
+                        .dim   = "\033[2m",
+                        .good  = "\033[32m",
+                        .bad   = "\033[1;31m",
+                        .plain = "\033[0m" };
 }
 
 hl_depth hl_terminal_depth(FILE *stream)

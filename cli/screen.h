@@ -10,15 +10,15 @@
 
 /* Escape sequences; all "" where --color never says so and, unless it says otherwise, where the stream is
  * not a terminal, where NO_COLOR is set (no-color.org), and on a terminal that cannot. */
-typedef struct hl_colours {
+typedef struct hl_colors {
     const char *bold;
     const char *dim;
     const char *good;
     const char *bad;
     const char *plain; /* ends any of them */
-} hl_colours;
+} hl_colors;
 
-hl_colours hl_terminal_colours(FILE *stream);
+hl_colors hl_terminal_colors(FILE *stream);
 
 /* What --color says, for the rest of the process: "auto", "always", "never", "256" or "truecolor". */
 void hl_terminal_choose(const char *wanted);
@@ -32,7 +32,7 @@ int hl_terminal_width(FILE *stream);
 /* --------------------------------------------------------- a number as a color */
 
 /* Dark for little, light for much, as in pictures.  Escape sequences: what follows has this share's
- * colour as background, with text on it that can be read, or as the colour of its text; nothing
+ * color as background, with text on it that can be read, or as the color of its text; nothing
  * where the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);

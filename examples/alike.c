@@ -12,10 +12,10 @@ enum { PIXELS = 8 }; /* of a cell, each way */
 
 static void put(double share)
 {
-    hl_colour colour = hl_map_colour(HL_MAP_BLUES, share);
+    hl_color color = hl_map_color(HL_MAP_BLUES, share);
 
     for (int i = 0; i < PIXELS; i++)
-        printf("%c%c%c", colour.red, colour.green, colour.blue);
+        printf("%c%c%c", color.red, color.green, color.blue);
 }
 
 static void draw(const hl_profile *profile)

@@ -20,7 +20,7 @@ import headlight
 import headlight.torch
 
 
-def normalised(entropy):
+def normalized(entropy):
     """The mean of H(i) / ln n(i) over rows that see two keys or more, of (batch, heads, queries)."""
     n_keys = torch.arange(2, entropy.shape[2] + 1, device=entropy.device)
     return (entropy[:, :, 1:] / n_keys.log()).mean()
@@ -49,25 +49,25 @@ def rate_at(step, n_steps):
 
 
 def fine_tune(model, batches, forward, *, weight, rate, n_steps, on_step):
-    """on_step(step, loss, normalised entropy, seconds) after every step."""
+    """on_step(step, loss, normalized entropy, seconds) after every step."""
     device = next(model.parameters()).device
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
-    optimiser = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
                                    {"params": rest, "weight_decay": 0.0}], betas=(0.9, 0.98))
     model.train()
     for step in range(n_steps):
         began = time.perf_counter()
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = rate * rate_at(step, n_steps)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
             loss, entropies = forward(model, next(batches))
-            spread = torch.stack([normalised(rows) for rows in entropies]).mean()
+            spread = torch.stack([normalized(rows) for rows in entropies]).mean()
         penalty = weight * min(1.0, (step + 1) / max(1, n_steps // 5))  # reached in a fifth
         (loss + penalty * spread).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         on_step(step, loss.item(), spread.item(), time.perf_counter() - began)
 
 
@@ -99,7 +99,7 @@ def main(options):
     def on_step(step, loss, spread, took):
         seconds.append(took)
         if step % max(1, options.steps // 10) == 0 or step == options.steps - 1:
-            print(f"step {step:5}  loss {loss:.3f}  normalised entropy {spread:.3f}", flush=True)
+            print(f"step {step:5}  loss {loss:.3f}  normalized entropy {spread:.3f}", flush=True)
 
     fine_tune(model, batches, fused if options.attention == "headlight" else by_matrices,
               weight=options.weight, rate=options.rate, n_steps=options.steps, on_step=on_step)

@@ -20,7 +20,7 @@ static hl_head read_row(float *row, const hl_trace *trace, int64_t token)
     for (int64_t layer = 0; layer < hl_trace_n_layers(trace); layer++)
         for (int64_t head = 0; head < n_heads; head++) {
             float *value = &row[layer * n_heads + head];
-            *value       = (float)hl_trace_row(trace, token, layer, head, HL_TRACE_NORMALISED);
+            *value       = (float)hl_trace_row(trace, token, layer, head, HL_TRACE_NORMALIZED);
             if (*value < row[least.layer * n_heads + least.head])
                 least = (hl_head){ layer, head };
         }
@@ -59,7 +59,7 @@ static hl_status show(const hl_trace *trace, hl_spikes *spikes, float *row, doub
         printf("\n");
         if (about.kind != HL_KIND_GENERATED)
             continue;
-        entropy[n_new]  = hl_trace_mean(trace, token, HL_TRACE_NORMALISED);
+        entropy[n_new]  = hl_trace_mean(trace, token, HL_TRACE_NORMALIZED);
         change[n_new++] = hl_trace_mean(trace, token, HL_TRACE_CHANGE);
     }
     hl_status status = hl_find_locking(&locking, entropy, change, n_new, NULL);

@@ -1,4 +1,4 @@
-/* fuzz_attention.c - fused attention against the materialised way, on every back end.
+/* fuzz_attention.c - fused attention against the materialized way, on every back end.
  *
  * The input chooses shapes, masks and options; numbers are noise of a chosen size.  The other
  * side is the definition in headlight.h, written down in double precision with the whole row of

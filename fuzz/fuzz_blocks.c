@@ -1,4 +1,4 @@
-/* fuzz_blocks.c - any bytes at all, as a file of quantised blocks for `headlight verify`.
+/* fuzz_blocks.c - any bytes at all, as a file of quantized blocks for `headlight verify`.
  *
  * They are refused with a message, or every back end reads the blocks, and an error that is
  * found is not below 0.  What was read is written. */

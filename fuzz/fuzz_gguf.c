@@ -22,8 +22,8 @@ static void check_tensor(const hl_gguf *file, const hl_tensor *tensor, const uin
     PROMISE(hl_gguf_find(file, tensor->name) == tensor);
     if (tensor->n_bytes >= block.n_bytes) {
         const uint8_t *last = (const uint8_t *)tensor->data + tensor->n_bytes - block.n_bytes;
-        PROMISE(hl_dequantise(values, tensor->dtype, tensor->data, block.n_values) == HL_OK);
-        PROMISE(hl_dequantise(values, tensor->dtype, last, block.n_values) == HL_OK);
+        PROMISE(hl_dequantize(values, tensor->dtype, tensor->data, block.n_values) == HL_OK);
+        PROMISE(hl_dequantize(values, tensor->dtype, last, block.n_values) == HL_OK);
     }
 }
 

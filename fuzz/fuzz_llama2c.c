@@ -9,13 +9,13 @@
 static void read_checkpoint(const uint8_t *bytes, size_t n_bytes)
 {
     hl_llama2c *file       = NULL;
-    bool        recognised = hl_llama2c_recognise(bytes, n_bytes);
+    bool        recognized = hl_llama2c_recognize(bytes, n_bytes);
 
     if (hl_llama2c_parse(&file, bytes, n_bytes, "fuzz") != HL_OK) {
         refused(file);
         return;
     }
-    PROMISE(recognised);
+    PROMISE(recognized);
     const uint8_t *next = bytes;
     for (size_t i = 0; i < hl_llama2c_count(file); i++) {
         const hl_tensor *tensor = hl_llama2c_at(file, i);

@@ -150,7 +150,7 @@ static hl_status put_values(hl_device *device, void *to, hl_dtype to_dtype, cons
     for (int64_t first = 0; first < n_values; first += step) {
         int64_t n = n_values - first < step ? n_values - first : step;
 
-        HL_NEED(hl_dequantise(values, from_dtype,
+        HL_NEED(hl_dequantize(values, from_dtype,
                               source + (size_t)first / block.n_values * block.n_bytes, (size_t)n));
         host_store(to, to_dtype, first, values, n);
     }
@@ -843,10 +843,10 @@ static void add_histogram(int64_t *out, const float *values, const double *scale
 static void add_histograms(int64_t *out, const hl_device_reduce *r, const run_rows *rows,
                            uint32_t defined)
 {
-    const float  *values[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALISED] = rows->values[HL_Q_ENTROPY],
+    const float  *values[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALIZED] = rows->values[HL_Q_ENTROPY],
                                               [HL_HIST_NOSINK]     = rows->values[HL_Q_NOSINK],
                                               [HL_HIST_PEAK]       = rows->values[HL_Q_PEAK] };
-    const double *scales[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALISED] = r->inverse + rows->plan,
+    const double *scales[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALIZED] = r->inverse + rows->plan,
                                               [HL_HIST_NOSINK] = r->inverse_other + rows->plan };
 
     for (int i = 0; i < HL_N_HISTOGRAMS; i++) {

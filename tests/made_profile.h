@@ -81,7 +81,7 @@ static inline void made_row(double *p, const made_head *head, uint64_t sequence,
         p[row > back ? row - back : 0] += strength / 5;
 }
 
-/* Entropy, collision entropy and varentropy of keys [from, n), renormalised. */
+/* Entropy, collision entropy and varentropy of keys [from, n), renormalized. */
 static inline void made_entropies(double out[3], const double *p, int from, int n)
 {
     double total = 0, h = 0, squares = 0, second = 0;

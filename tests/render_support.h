@@ -58,8 +58,8 @@ static inline char *read_whole(const char *path, size_t *n_bytes)
     return text;
 }
 
-/* How many pixels of a PNG have exactly this colour. */
-static inline int64_t count_pixels(const char *path, hl_colour wanted)
+/* How many pixels of a PNG have exactly this color. */
+static inline int64_t count_pixels(const char *path, hl_color wanted)
 {
     cairo_surface_t *image  = cairo_image_surface_create_from_png(path);
     int64_t          n_same = 0;

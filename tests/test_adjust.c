@@ -167,7 +167,7 @@ static hl_profile *measure(const hl_adjustment *adjustment)
 }
 
 /* A row of a window of 20 and two first keys has 22 to choose from: were all counted, or 20, the
- * normalised entropy would be another. */
+ * normalized entropy would be another. */
 static void test_visible_keys_are_counted(void **state)
 {
     hl_profile *profile = measure(&(hl_adjustment){ .window = 20, .window_sink = 2 });

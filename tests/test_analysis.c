@@ -9,7 +9,7 @@ static hl_sheet *table_of(const hl_profile *profile, const char *name)
 {
     hl_sheet *table = NULL;
 
-    assert_ok(hl_analyse(&table, profile, name, NULL));
+    assert_ok(hl_analyze(&table, profile, name, NULL));
     assert_non_null(table);
     assert_string_equal(hl_sheet_name(table), name);
     return table;
@@ -27,7 +27,7 @@ static double number_in(const hl_sheet *table, int64_t row, const char *column)
 /* ---------------------------------------------------------------- closed forms */
 
 /* A uniform head: H of row i is ln(i + 1), so that the seed mean is ln(S!) / S, and all that is
- * normalised is 1. */
+ * normalized is 1. */
 static void test_uniform_head(void **state)
 {
     made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 2 };
@@ -350,7 +350,7 @@ static void test_extremes(void **state)
     double     *fair    = NULL;
 
     (void)state;
-    assert_ok(hl_analyse(&table, profile, "extremes", &(hl_analysis_options){ .n_extremes = 4 }));
+    assert_ok(hl_analyze(&table, profile, "extremes", &(hl_analysis_options){ .n_extremes = 4 }));
     assert_ok(hl_grid_means(&fair, profile, HL_Q_FAIR));
     assert_int_equal(hl_sort(fair, M_LAYERS * M_HEADS), M_LAYERS * M_HEADS);
     assert_int_equal(hl_sheet_n_rows(table), 8);
@@ -450,7 +450,7 @@ static void test_all_tables(void **state)
     }
     assert_int_equal(n_names, 14);
     hl_sheet *none = NULL;
-    assert_fails(HL_BAD_ARGUMENT, "'nothing'", hl_analyse(&none, profile, "nothing", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "'nothing'", hl_analyze(&none, profile, "nothing", NULL));
     hl_profile_free(profile);
 }
 

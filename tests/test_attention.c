@@ -318,8 +318,8 @@ static void the_same_call_gives_the_same_bytes(void **unused)
         same_bytes(seed, 200, false);
 }
 
-/* A row's bytes are its own: with many neighbours or few, they are the same. */
-static void a_row_does_not_depend_on_its_neighbours(void **unused)
+/* A row's bytes are its own: with many neighbors or few, they are the same. */
+static void a_row_does_not_depend_on_its_neighbors(void **unused)
 {
     enum { N = 17 }; /* more than a narrow head has on any back end, less than S */
     float               some[N * D], some_entropy[N];
@@ -541,7 +541,7 @@ int main(void)
         cmocka_unit_test(a_nan_key_spoils_the_rows_that_see_it),
         cmocka_unit_test(threads_do_not_change_the_forward_pass),
         cmocka_unit_test(the_same_call_gives_the_same_bytes),
-        cmocka_unit_test(a_row_does_not_depend_on_its_neighbours),
+        cmocka_unit_test(a_row_does_not_depend_on_its_neighbors),
         cmocka_unit_test(a_window_can_keep_the_first_keys),
         cmocka_unit_test(double_inputs_are_taken),
         cmocka_unit_test(half_outputs_are_rounded_floats),

@@ -334,7 +334,7 @@ static uint8_t fp4_code(float value)
 
 /* Experts (E, in, out) in f32 to blocks (E, out, in/32, 16) and scales (E, out, in/32), and
  * the values that these stand for back into `weights`. */
-static void quantise(uint8_t *blocks, uint8_t *scales, float *weights, const int64_t *shape)
+static void quantize(uint8_t *blocks, uint8_t *scales, float *weights, const int64_t *shape)
 {
     int64_t n_in = shape[1], n_out = shape[2];
 
@@ -369,7 +369,7 @@ static void pack_experts(copy *packed, copy *plain, size_t index, char names[2][
 
     assert_true(tensor->n_dims == 3 && tensor->dtype == HL_DTYPE_F32 && blocks && scales);
     memcpy(shape, tensor->shape, sizeof shape);
-    quantise(blocks, scales, own(plain, index), shape);
+    quantize(blocks, scales, own(plain, index), shape);
     snprintf(names[0], 128, "%s_blocks", tensor->name);
     snprintf(names[1], 128, "%s_scales", tensor->name);
     *tensor = (hl_tensor){ names[0], HL_DTYPE_U8,  4, { shape[0], shape[2], shape[1] / 32, 16 },

@@ -52,7 +52,7 @@ static void expect(screen *s, const char *wanted)
 
 /* ---------------------------------------------------------------------- the text */
 
-static void colours_and_underlines(void **state)
+static void colors_and_underlines(void **state)
 {
     screen *s = open_screen(HL_DEPTH_256, 30, 2); /* too narrow for bars */
     (void)state;
@@ -184,7 +184,7 @@ static void commands_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(colours_and_underlines),
+        cmocka_unit_test(colors_and_underlines),
         cmocka_unit_test(a_bar_of_layers_redraws),
         cmocka_unit_test(lines_break_between_words),
         cmocka_unit_test(text_finds_its_token),

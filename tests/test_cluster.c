@@ -6,7 +6,7 @@
 enum { N = 40, D = 3 };
 
 /* Ward, as defined: join the two groups with the least 2 n_a n_b / (n_a + n_b) times the squared
- * distance of their centres, until n_groups are left. */
+ * distance of their centers, until n_groups are left. */
 static double plain_ward(int32_t labels[N], double points[N][D], int n_groups, int n)
 {
     double height = 0.0;
@@ -14,14 +14,14 @@ static double plain_ward(int32_t labels[N], double points[N][D], int n_groups, i
     for (int i = 0; i < n; i++)
         labels[i] = i;
     for (int left = n; left > n_groups; left--) {
-        double centres[N][D] = { 0 }, sizes[N] = { 0 };
+        double centers[N][D] = { 0 }, sizes[N] = { 0 };
         int    a = -1, b = -1;
 
         height = INFINITY;
         for (int i = 0; i < n; i++) {
             sizes[labels[i]] += 1.0;
             for (int k = 0; k < D; k++)
-                centres[labels[i]][k] += points[i][k];
+                centers[labels[i]][k] += points[i][k];
         }
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < i; j++) {
@@ -29,7 +29,7 @@ static double plain_ward(int32_t labels[N], double points[N][D], int n_groups, i
                 if (sizes[i] == 0 || sizes[j] == 0)
                     continue;
                 for (int k = 0; k < D; k++)
-                    apart += pow(centres[i][k] / sizes[i] - centres[j][k] / sizes[j], 2.0);
+                    apart += pow(centers[i][k] / sizes[i] - centers[j][k] / sizes[j], 2.0);
                 apart *= 2.0 * sizes[i] * sizes[j] / (sizes[i] + sizes[j]);
                 if (apart < height) {
                     height = apart;

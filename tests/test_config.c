@@ -485,7 +485,7 @@ static void bad_rope_parameters_are_refused(void **state)
            HL_BAD_INPUT, "'high_freq_factor' is 4, wanted more than 'low_freq_factor'");
 }
 
-static void quantised_weights_are_refused_by_name(void **state)
+static void quantized_weights_are_refused_by_name(void **state)
 {
     static const char *const methods[] = { "gptq", "awq", "bitsandbytes", "fp8",
                                            "compressed-tensors" };
@@ -540,7 +540,7 @@ int main(void)
         cmocka_unit_test(missing_and_wrong_values_are_named),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(bad_rope_parameters_are_refused),
-        cmocka_unit_test(quantised_weights_are_refused_by_name),
+        cmocka_unit_test(quantized_weights_are_refused_by_name),
         cmocka_unit_test(families_are_found_by_every_name),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);

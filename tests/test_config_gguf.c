@@ -66,7 +66,7 @@ static void add_tensor(maker *made, const char *name, hl_dtype dtype, int64_t ro
         values[i] = (float)(i % 100 + 1);
     assert_ok(hl_tensor_bytes(&tensor.n_bytes, &tensor));
     tensor.data = malloc(tensor.n_bytes);
-    assert_ok(hl_quantise((void *)tensor.data, dtype, values, count));
+    assert_ok(hl_quantize((void *)tensor.data, dtype, values, count));
     free(values);
     hl_gguf_add_tensor(made->writer, &tensor);
     assert_true(made->n_buffers < MAX_TENSORS);

@@ -1,4 +1,4 @@
-/* test_corpus_pieces.c - a text tokenised in pieces has the tokens of the whole. */
+/* test_corpus_pieces.c - a text tokenized in pieces has the tokens of the whole. */
 #include "tokenize_support.h"
 
 #include "base/hash.h"

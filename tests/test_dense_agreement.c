@@ -166,7 +166,7 @@ static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
     float          values[MAX_DOT];
 
     fill(values, n);
-    if (hl_quantise(out, dtype, values, (size_t)n) == HL_OK)
+    if (hl_quantize(out, dtype, values, (size_t)n) == HL_OK)
         return;
     for (size_t i = 0; i < n_bytes; i++) /* scales of f16 are then 0.0004 to 1.8 */
         out[i] = (uint8_t)(16 + (random_value() + 4.0f) * 5.0f);
@@ -215,7 +215,7 @@ static void check_dot(dot_errors *errors, const hl_dense *dense, hl_dtype dtype,
     }
     dense->dot(&dot);
     for (int64_t j = 0; j < n_weights; j++) {
-        assert_ok(hl_dequantise(w, dtype, at[j], (size_t)n));
+        assert_ok(hl_dequantize(w, dtype, at[j], (size_t)n));
         for (int64_t row = 0; row < n_rows; row++)
             measure_dot(errors, seen[row * (MAX_WEIGHTS + 1) + j], x + row * MAX_DOT, w, n);
     }

@@ -2,7 +2,7 @@
  *
  * The oracle is arithmetic in double precision: what a bit pattern means follows
  * from its definition with ldexp, and where rounding must change over follows
- * from the midpoints of neighbouring values. */
+ * from the midpoints of neighboring values. */
 #include "support.h"
 
 #include <float.h>
@@ -166,7 +166,7 @@ static void every_pattern_survives_the_round_trip(void **state)
     }
 }
 
-/* Between neighbours a < b everything below the midpoint goes to a, everything
+/* Between neighbors a < b everything below the midpoint goes to a, everything
  * above to b, the midpoint to the even one; and the same on the negative side. */
 static void every_tie_goes_to_even(void **state)
 {

@@ -295,9 +295,9 @@ static void nowhere_to_write_is_an_error(void **state)
     hl_gguf_writer_free(writer);
 }
 
-/* ------------------------------------------------------------ quantised rows */
+/* ------------------------------------------------------------ quantized rows */
 
-static void quantised_tensors_are_read_back(void **state)
+static void quantized_tensors_are_read_back(void **state)
 {
     float           x[64], back[64];
     uint8_t         blocks[68];
@@ -306,12 +306,12 @@ static void quantised_tensors_are_read_back(void **state)
 
     for (int i = 0; i < 64; i++)
         x[i] = (float)(i - 31);
-    assert_ok(hl_quantise(blocks, HL_DTYPE_Q8_0, x, 64));
+    assert_ok(hl_quantize(blocks, HL_DTYPE_Q8_0, x, 64));
     hl_tensor tensor = row("w", HL_DTYPE_Q8_0, 64, blocks);
     hl_gguf_add_tensor(writer, &tensor);
     hl_gguf         *file  = write_and_open(writer);
     const hl_tensor *found = hl_gguf_find(file, "w");
-    assert_ok(hl_dequantise(back, found->dtype, found->data, 64));
+    assert_ok(hl_dequantize(back, found->dtype, found->data, 64));
     for (int i = 0; i < 64; i++)
         assert_true(back[i] - x[i] < 0.13f && x[i] - back[i] < 0.13f);
     hl_gguf_close(file);
@@ -328,7 +328,7 @@ int main(void)
         cmocka_unit_test(many_of_both_are_kept),
         cmocka_unit_test(mistakes_are_kept_until_the_end),
         cmocka_unit_test(nowhere_to_write_is_an_error),
-        cmocka_unit_test(quantised_tensors_are_read_back),
+        cmocka_unit_test(quantized_tensors_are_read_back),
     };
     folder   = new_folder();
     int code = cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ static void nearest_of_255_values(void **state)
 
     for (int i = 0; i < MAX_VALUES; i++)
         x[i] = random_value() * exp2f((float)(i / 32 - 16));
-    hl_int8_quantise(q, scales, sums, x, MAX_VALUES);
+    hl_int8_quantize(q, scales, sums, x, MAX_VALUES);
     for (int i = 0; i < MAX_VALUES; i++) {
         float scale = scales[i / 32];
         assert_true(fabsf(x[i] - scale * q[i]) <= 0.5001f * scale);
@@ -54,7 +54,7 @@ static void zeros_and_no_numbers(void **state)
         float  x[32] = { firsts[i], 0.0f }, scale, sum;
         int8_t q[32];
 
-        hl_int8_quantise(q, &scale, &sum, x, 32);
+        hl_int8_quantize(q, &scale, &sum, x, 32);
         if (i < 2)
             assert_true(scale == 0.0f && sum == 0.0f);
         else
@@ -98,7 +98,7 @@ static void make_problem(problem *p, hl_dtype dtype, int64_t n, int64_t n_rows, 
 {
     for (int64_t i = 0; i < n_rows * n; i++)
         p->x[i] = random_value();
-    hl_int8_quantise(p->q, p->scales, p->sums, p->x, n_rows * n);
+    hl_int8_quantize(p->q, p->scales, p->sums, p->x, n_rows * n);
     for (int64_t j = 0; j < n_weights; j++) {
         uint8_t *row = p->stored + j * 4 % MAX_WEIGHTS * MAX_BYTES;
         store_weights(row, dtype, n);
@@ -121,7 +121,7 @@ static void measure(errors *e, const problem *p, int64_t row, int64_t j)
     float  w[MAX_VALUES], plain = 0.0f, seen = p->out[row * p->dot.out_stride + j];
     double exact = 0.0, size = 0.0;
 
-    assert_ok(hl_dequantise(w, p->dot.dtype, p->w[j], (size_t)p->dot.n));
+    assert_ok(hl_dequantize(w, p->dot.dtype, p->w[j], (size_t)p->dot.n));
     for (int64_t i = 0; i < p->dot.n; i++) {
         int64_t at = row * p->dot.n + i;
         float   x  = p->scales[at / 32] * p->q[at];
@@ -227,7 +227,7 @@ static void extremes(void **state)
             make_problem(&p, types[i / 2], 512, 1, 1);
             for (int64_t k = 0; k < 512; k++)
                 p.x[k] = i % 2 == 0 ? 1.0f : -1.0f;
-            hl_int8_quantise(p.q, p.scales, p.sums, p.x, 512);
+            hl_int8_quantize(p.q, p.scales, p.sums, p.x, 512);
             memset(p.stored, i / 2 == 0 ? 0x80 : 0xff, MAX_BYTES);
             for (size_t at = types[i / 2] == HL_DTYPE_Q6_K ? 208 : 0; at < MAX_BYTES - 4;
                  at += hl_dtype_block_of(types[i / 2]).n_bytes)

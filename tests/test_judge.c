@@ -246,9 +246,9 @@ static void set_names(made *m)
         m->names[t] = m->storage[t];
 }
 
-static hl_judgement judge(made *m)
+static hl_judgment judge(made *m)
 {
-    hl_judgement found;
+    hl_judgment found;
 
     set_names(m);
     assert_ok(
@@ -261,8 +261,8 @@ static hl_judgement judge(made *m)
 
 static void planted_signals_are_found(void **state)
 {
-    made         m     = make(0.0, 0.8, 1);
-    hl_judgement found = judge(&m);
+    made        m     = make(0.0, 0.8, 1);
+    hl_judgment found = judge(&m);
     (void)state;
 
     assert_int_equal(found.n_wrong, TEXTS * 4);
@@ -284,8 +284,8 @@ static void noise_adds_nothing(void **state)
     (void)state;
 
     for (uint64_t seed = 10; seed < 20; seed++) {
-        made         m     = make(0.7, 0.0, seed);
-        hl_judgement found = judge(&m);
+        made        m     = make(0.7, 0.0, seed);
+        hl_judgment found = judge(&m);
         assert_true(found.auroc[HL_SIGNAL_LOGPROB].low > 0.85);
         n_adds += found.gain[HL_SIGNAL_BOTH].low > 0.0;
         n_heads += found.auroc[HL_SIGNAL_HEADS].low > 0.5;
@@ -296,9 +296,9 @@ static void noise_adds_nothing(void **state)
 
 static void labels_must_fit(void **state)
 {
-    made         m = make(0.0, 0.0, 2);
-    hl_judgement found;
-    hl_labels   *labels = NULL;
+    made        m = make(0.0, 0.0, 2);
+    hl_judgment found;
+    hl_labels  *labels = NULL;
     static const struct {
         const char *line, *message;
     } cases[] = {

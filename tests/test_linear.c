@@ -40,7 +40,7 @@ static void *make_stored(hl_dtype dtype, int64_t n_values)
     assert_true(bytes != NULL && values != NULL);
     for (int64_t i = 0; i < n_values; i++)
         values[i] = random_value();
-    if (hl_quantise(bytes, dtype, values, (size_t)n_values) != HL_OK) {
+    if (hl_quantize(bytes, dtype, values, (size_t)n_values) != HL_OK) {
         for (size_t i = 0; i < n_bytes; i++)
             bytes[i] = (uint8_t)(17 + i * 7 % 31);
     }
@@ -323,7 +323,7 @@ static void activations_of_8_bits(void **state)
     }
 }
 
-/* Two values a byte, neighbours, and scales apart from them. */
+/* Two values a byte, neighbors, and scales apart from them. */
 static void mxfp4_in_two_tensors(void **state)
 {
     uint8_t   bytes[2 * 16] = { 0x21, 0xf9, 0x07 }, scales[2] = { 127, 129 };

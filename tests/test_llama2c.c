@@ -56,7 +56,7 @@ static image version_1_image(bool tied)
 static hl_llama2c *accept(const image *made)
 {
     hl_llama2c *file = NULL;
-    assert_true(hl_llama2c_recognise(made->bytes, made->n_bytes));
+    assert_true(hl_llama2c_recognize(made->bytes, made->n_bytes));
     assert_ok(hl_llama2c_parse(&file, made->bytes, made->n_bytes, "x.bin"));
     return file;
 }
@@ -170,7 +170,7 @@ static void every_truncation_is_refused(void **state)
             assert_int_equal(hl_llama2c_parse(&file, cut, n, "x"), wanted);
             hl_llama2c_close(file);
             if (kind < 2)
-                assert_int_equal(hl_llama2c_recognise(cut, n), n == made.n_bytes);
+                assert_int_equal(hl_llama2c_recognize(cut, n), n == made.n_bytes);
             free(cut);
         }
     }
@@ -208,12 +208,12 @@ static void impossible_sizes_are_refused(void **state)
     refuse(&made, HL_UNSUPPORTED, "llama2.c version 2 is not read; export it with --version 1");
 }
 
-static void other_files_are_not_recognised(void **state)
+static void other_files_are_not_recognized(void **state)
 {
     (void)state;
-    assert_false(hl_llama2c_recognise((const uint8_t *)"GGUF", 4));
-    assert_false(hl_llama2c_recognise((const uint8_t *)"PK\3\4 and so on and so on and so on", 36));
-    assert_false(hl_llama2c_recognise((const uint8_t *)"", 0));
+    assert_false(hl_llama2c_recognize((const uint8_t *)"GGUF", 4));
+    assert_false(hl_llama2c_recognize((const uint8_t *)"PK\3\4 and so on and so on and so on", 36));
+    assert_false(hl_llama2c_recognize((const uint8_t *)"", 0));
 }
 
 /* ---------------------------------------------------------------- tokenizer */
@@ -270,7 +270,7 @@ static void broken_tokenizers_are_refused(void **state)
 /* --------------------------------------------------------------- real files */
 
 /* Row `row` of q_proj or k_proj on Hugging Face is this row of the checkpoint: there the
- * halves of a head rotate with each other, here neighbours do. */
+ * halves of a head rotate with each other, here neighbors do. */
 static int64_t rotated_row(int64_t row, int64_t d_head)
 {
     int64_t head = row / d_head, in_head = row % d_head;
@@ -338,7 +338,7 @@ int main(void)
         cmocka_unit_test(version_1_files_are_read),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(impossible_sizes_are_refused),
-        cmocka_unit_test(other_files_are_not_recognised),
+        cmocka_unit_test(other_files_are_not_recognized),
         cmocka_unit_test(tokenizers_are_read),
         cmocka_unit_test(broken_tokenizers_are_refused),
         cmocka_unit_test(real_checkpoints_equal_their_twin),

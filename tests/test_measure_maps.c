@@ -138,7 +138,7 @@ static void order_and_parts_do_not_matter(void **state)
 }
 
 /* How many keys a row could have seen decides what counts as uniform. */
-static void masks_decide_about_normalised_entropies(void **state)
+static void masks_decide_about_normalized_entropies(void **state)
 {
     (void)state;
     static float data[S * S];
@@ -199,7 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(means_are_the_golden_ones),
         cmocka_unit_test(order_and_parts_do_not_matter),
-        cmocka_unit_test(masks_decide_about_normalised_entropies),
+        cmocka_unit_test(masks_decide_about_normalized_entropies),
         cmocka_unit_test(broken_rows_are_counted),
         cmocka_unit_test(what_cannot_be_measured_is_refused),
     };

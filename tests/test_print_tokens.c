@@ -56,7 +56,7 @@ static void test_print_plain(void **state)
 }
 
 /* Both rows of a map of two tokens, to the byte. */
-static void test_print_colours(void **state)
+static void test_print_colors(void **state)
 {
     static const char *const wanted[] = {
         [HL_DEPTH_256] =
@@ -72,7 +72,7 @@ static void test_print_colours(void **state)
     };
     hl_token_view *view = make(2, 1, true);
     char          *text = NULL, dark[64];
-    hl_colour      c    = hl_map_colour(HL_MAP_BLUES_DARK, sqrt(0.25));
+    hl_color       c    = hl_map_color(HL_MAP_BLUES_DARK, sqrt(0.25));
 
     (void)state;
     for (hl_depth depth = HL_DEPTH_256; depth <= HL_DEPTH_TRUE; depth++) {
@@ -175,9 +175,9 @@ static void test_print_widths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_columns),       cmocka_unit_test(test_print_plain),
-        cmocka_unit_test(test_print_colours), cmocka_unit_test(test_print_widths),
-        cmocka_unit_test(test_print_notes),   cmocka_unit_test(test_print_insets),
+        cmocka_unit_test(test_columns),      cmocka_unit_test(test_print_plain),
+        cmocka_unit_test(test_print_colors), cmocka_unit_test(test_print_widths),
+        cmocka_unit_test(test_print_notes),  cmocka_unit_test(test_print_insets),
     };
 
     return cmocka_run_group_tests_name("print_tokens", tests, open_folder, close_folder);

@@ -134,12 +134,12 @@ static void histograms_hold_every_row_once(void **state)
     for (int i = 0; i < N_MADE; i++)
         add_made(profile, &made[i]);
     int64_t        total             = 0;
-    const int64_t *bins              = hl_profile_histogram(profile, 1, 0, HL_HIST_NORMALISED);
+    const int64_t *bins              = hl_profile_histogram(profile, 1, 0, HL_HIST_NORMALIZED);
     int64_t        wanted[HL_N_BINS] = { 0 };
     for (int i = 0; i < N_MADE * P_ROWS; i++) {
         int row = i % P_ROWS;
         if (row == 0)
-            continue; /* one key: no entropy to normalise */
+            continue; /* one key: no entropy to normalize */
         double share = (double)made[i / P_ROWS].values[1][HL_Q_ENTROPY][0][row] / log(row + 1.0);
         wanted[(int)fmin(share * 64.0, 63.0)]++;
     }
@@ -148,10 +148,10 @@ static void histograms_hold_every_row_once(void **state)
         total += bins[bin];
     }
     assert_int_equal(total, N_MADE * (P_ROWS - 1));
-    double median = hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALISED, 0.5);
+    double median = hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 0.5);
     assert_true(median > 0.4 && median < 0.6); /* the rows are uniform over [0, 1] */
-    assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALISED, 0.0) >= 0.0);
-    assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALISED, 1.0) <= 1.0);
+    assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 0.0) >= 0.0);
+    assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 1.0) <= 1.0);
     assert_true(isnan(hl_profile_quantile(profile, 1, 2, HL_HIST_PEAK, 0.5))); /* no such head */
     hl_profile_free(profile);
 }

@@ -1,5 +1,5 @@
 /* test_quant.c - blocks against the values that the reference read from them,
- * and the quantisers against blocks worked out by hand. */
+ * and the quantizers against blocks worked out by hand. */
 #include "support.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "formats/safetensors.h"
 #include "kernels/quant.h"
 
-/* By gguf-py: 22 types.  The second has IQ1_M, Q1_0 and Q2_0, random blocks and quantised ones, by
+/* By gguf-py: 22 types.  The second has IQ1_M, Q1_0 and Q2_0, random blocks and quantized ones, by
  * ggml's own C code; gguf-py has the first of these, and agrees. */
 #define GOLDEN     "tests/data/quants/blocks.safetensors"
 #define GOLDEN_LOW "tests/data/quants/blocks_low.safetensors"
@@ -30,7 +30,7 @@ static void check_golden(const hl_safetensors *file, const hl_tensor *blocks, co
     size_t count = (size_t)hl_tensor_count(values);
     float *seen  = malloc(count * sizeof *seen);
     assert_non_null(seen);
-    assert_ok(hl_dequantise(seen, dtype, blocks->data, count));
+    assert_ok(hl_dequantize(seen, dtype, blocks->data, count));
     if (memcmp(seen, values->data, values->n_bytes) != 0)
         fail_msg("%s differs on %s", name, backend);
     free(seen);
@@ -72,11 +72,11 @@ static void other_elements_are_converted(void **state)
     float         out[3];
     (void)state;
 
-    assert_ok(hl_dequantise(out, HL_DTYPE_I16, integers, 3));
+    assert_ok(hl_dequantize(out, HL_DTYPE_I16, integers, 3));
     assert_true(out[0] == -1.0f && out[1] == 0.0f && out[2] == 300.0f);
-    assert_ok(hl_dequantise(out, HL_DTYPE_F32, floats, 2));
+    assert_ok(hl_dequantize(out, HL_DTYPE_F32, floats, 2));
     assert_true(out[0] == 1.5f && out[1] == -INFINITY);
-    assert_fails(HL_UNSUPPORTED, "C64", hl_dequantise(out, HL_DTYPE_C64, floats, 1));
+    assert_fails(HL_UNSUPPORTED, "C64", hl_dequantize(out, HL_DTYPE_C64, floats, 1));
 }
 
 static void broken_blocks_are_refused(void **state)
@@ -86,15 +86,15 @@ static void broken_blocks_are_refused(void **state)
     (void)state;
 
     assert_fails(HL_BAD_ARGUMENT, "33 values are not a multiple of Q4_0's 32",
-                 hl_dequantise(out, HL_DTYPE_Q4_0, bytes, 33));
+                 hl_dequantize(out, HL_DTYPE_Q4_0, bytes, 33));
     assert_fails(HL_BAD_ARGUMENT, "128 values are not a multiple of Q4_K's 256",
-                 hl_dequantise(out, HL_DTYPE_Q4_K, bytes, 128));
-    assert_fails(HL_BAD_ARGUMENT, "is not a dtype", hl_dequantise(out, HL_DTYPE_COUNT, bytes, 1));
-    assert_fails(HL_BAD_ARGUMENT, "not a multiple", hl_quantise(bytes, HL_DTYPE_Q8_0, out, 31));
-    assert_fails(HL_UNSUPPORTED, "quantises to Q4_K", hl_quantise(bytes, HL_DTYPE_Q4_K, out, 256));
+                 hl_dequantize(out, HL_DTYPE_Q4_K, bytes, 128));
+    assert_fails(HL_BAD_ARGUMENT, "is not a dtype", hl_dequantize(out, HL_DTYPE_COUNT, bytes, 1));
+    assert_fails(HL_BAD_ARGUMENT, "not a multiple", hl_quantize(bytes, HL_DTYPE_Q8_0, out, 31));
+    assert_fails(HL_UNSUPPORTED, "quantizes to Q4_K", hl_quantize(bytes, HL_DTYPE_Q4_K, out, 256));
 }
 
-/* -------------------------------------------------------------- quantising */
+/* -------------------------------------------------------------- quantizing */
 
 /* 127 / 127 = 1 exactly: q is x, rounded half away from zero. */
 static void q8_0_rounds_away_from_zero(void **state)
@@ -104,7 +104,7 @@ static void q8_0_rounds_away_from_zero(void **state)
     uint8_t block[34];
     (void)state;
 
-    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, x, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q8_0, x, 32));
     assert_int_equal(block[0] | block[1] << 8, 0x3c00); /* 1.0 */
     for (int i = 0; i < 8; i++)
         assert_int_equal((int8_t)block[2 + i], wanted[i]);
@@ -119,7 +119,7 @@ static void q4_0_maps_the_largest_to_minus_8(void **state)
     float   back[32];
     (void)state;
 
-    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q4_0, x, 32));
     assert_int_equal(block[0] | block[1] << 8, 0x3c00);
     for (int i = 0; i < 8; i++)
         assert_int_equal(block[2 + i] & 15, wanted[i]);
@@ -128,9 +128,9 @@ static void q4_0_maps_the_largest_to_minus_8(void **state)
 
     for (int i = 0; i < 32; i++) /* of the other sign: d is negative */
         x[i] = -x[i];
-    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q4_0, x, 32));
     assert_int_equal(block[0] | block[1] << 8, 0xbc00);
-    assert_ok(hl_dequantise(back, HL_DTYPE_Q4_0, block, 32));
+    assert_ok(hl_dequantize(back, HL_DTYPE_Q4_0, block, 32));
     assert_true(back[0] == 8.0f && back[2] == 0.0f);
 }
 
@@ -155,13 +155,13 @@ static void blocks_are_those_of_gguf_py(void **state)
 
     for (int i = 0; i < 64; i++)
         x[i] = (float)(((i * 23 + 7) % 64 - 29.7) / 8.0);
-    assert_ok(hl_quantise(blocks, HL_DTYPE_Q4_0, x, 64));
+    assert_ok(hl_quantize(blocks, HL_DTYPE_Q4_0, x, 64));
     assert_memory_equal(blocks, q4_0, sizeof q4_0);
-    assert_ok(hl_quantise(blocks, HL_DTYPE_Q8_0, x, 64));
+    assert_ok(hl_quantize(blocks, HL_DTYPE_Q8_0, x, 64));
     assert_memory_equal(blocks, q8_0, sizeof q8_0);
 }
 
-static void quantising_what_was_read_changes_nothing(void **state)
+static void quantizing_what_was_read_changes_nothing(void **state)
 {
     hl_safetensors *file = NULL;
     (void)state;
@@ -172,7 +172,7 @@ static void quantising_what_was_read_changes_nothing(void **state)
     uint8_t          again[512];
     float            aligned[256];
     memcpy(aligned, values->data, values->n_bytes);
-    assert_ok(hl_quantise(again, HL_DTYPE_BF16, aligned, 256));
+    assert_ok(hl_quantize(again, HL_DTYPE_BF16, aligned, 256));
     assert_memory_equal(again, blocks->data, 512);
     hl_safetensors_close(file);
 }
@@ -187,8 +187,8 @@ static void q8_0_is_near(void **state)
 
     for (int i = 0; i < 320; i++)
         x[i] = sinf((float)i) * expf((float)(i / 32));
-    assert_ok(hl_quantise(blocks, HL_DTYPE_Q8_0, x, 320));
-    assert_ok(hl_dequantise(back, HL_DTYPE_Q8_0, blocks, 320));
+    assert_ok(hl_quantize(blocks, HL_DTYPE_Q8_0, x, 320));
+    assert_ok(hl_dequantize(back, HL_DTYPE_Q8_0, blocks, 320));
     for (int i = 0; i < 320; i++)
         assert_true(fabsf(back[i] - x[i]) < expf((float)(i / 32)) * 0.005f);
 }
@@ -201,11 +201,11 @@ static void odd_numbers_do_no_harm(void **state)
     uint8_t block[34];
     (void)state;
 
-    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, x, 32));
-    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, x, 32));
-    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, tiny, 32));
-    assert_ok(hl_quantise(block, HL_DTYPE_Q4_0, tiny, 32));
-    assert_ok(hl_quantise(block, HL_DTYPE_Q8_0, none, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q8_0, x, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q4_0, x, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q8_0, tiny, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q4_0, tiny, 32));
+    assert_ok(hl_quantize(block, HL_DTYPE_Q8_0, none, 32));
     for (int i = 0; i < 34; i++)
         assert_int_equal(block[i], 0);
 }
@@ -219,7 +219,7 @@ int main(void)
         cmocka_unit_test(q8_0_rounds_away_from_zero),
         cmocka_unit_test(q4_0_maps_the_largest_to_minus_8),
         cmocka_unit_test(blocks_are_those_of_gguf_py),
-        cmocka_unit_test(quantising_what_was_read_changes_nothing),
+        cmocka_unit_test(quantizing_what_was_read_changes_nothing),
         cmocka_unit_test(q8_0_is_near),
         cmocka_unit_test(odd_numbers_do_no_harm),
     };

@@ -39,7 +39,7 @@ static void decode(float *out, const char *backend, hl_dtype dtype, const uint8_
     assert_ok(hl_backend_select(backend));
     assert_ok(hl_kernels_current(&kernels));
     out[n_values] = 12345.0f; /* must stay */
-    kernels->dequantise(out, dtype, blocks, n_values / hl_dtype_block_of(dtype).n_values);
+    kernels->dequantize(out, dtype, blocks, n_values / hl_dtype_block_of(dtype).n_values);
     assert_true(out[n_values] == 12345.0f);
 }
 

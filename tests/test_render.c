@@ -1,4 +1,4 @@
-/* test_render.c - figures of profiles whose numbers are known: colours, labels that neither
+/* test_render.c - figures of profiles whose numbers are known: colors, labels that neither
  * leave the page nor touch, formats that others can read, and clear errors. */
 #include "render_profile.h"
 #include "render_support.h"
@@ -7,7 +7,7 @@
 
 #include "render/axis.h"
 
-/* ------------------------------------------------------------------------ colours */
+/* ------------------------------------------------------------------------ colors */
 
 static double distance(hl_oklab a, hl_oklab b)
 {
@@ -22,28 +22,28 @@ static void test_maps_are_even(void **state)
     for (int m = 0; m < 2; m++) {
         double whole = 0.0;
         for (int i = 0; i < 16; i++)
-            whole += distance(hl_oklab_of(hl_map_colour(maps[m], i / 16.0)),
-                              hl_oklab_of(hl_map_colour(maps[m], (i + 1) / 16.0)));
+            whole += distance(hl_oklab_of(hl_map_color(maps[m], i / 16.0)),
+                              hl_oklab_of(hl_map_color(maps[m], (i + 1) / 16.0)));
         for (int i = 0; i < 16; i++) {
-            hl_oklab a = hl_oklab_of(hl_map_colour(maps[m], i / 16.0));
-            hl_oklab b = hl_oklab_of(hl_map_colour(maps[m], (i + 1) / 16.0));
+            hl_oklab a = hl_oklab_of(hl_map_color(maps[m], i / 16.0));
+            hl_oklab b = hl_oklab_of(hl_map_color(maps[m], (i + 1) / 16.0));
             assert_near(distance(a, b), whole / 16.0, 0.3 * whole / 16.0);
             assert_true(maps[m] == HL_MAP_ENTROPY ? b.l > a.l + 0.03 : b.l < a.l - 0.03);
         }
     }
     for (int i = 0; i <= 8; i++)
-        assert_near(hl_oklab_of(hl_map_colour(HL_MAP_DIFFERENCE, i / 16.0)).l,
-                    hl_oklab_of(hl_map_colour(HL_MAP_DIFFERENCE, 1.0 - i / 16.0)).l, 0.01);
+        assert_near(hl_oklab_of(hl_map_color(HL_MAP_DIFFERENCE, i / 16.0)).l,
+                    hl_oklab_of(hl_map_color(HL_MAP_DIFFERENCE, 1.0 - i / 16.0)).l, 0.01);
 }
 
-/* Of the light that a colour sends, as WCAG 2 has it. */
+/* Of the light that a color sends, as WCAG 2 has it. */
 static double linear(uint8_t channel)
 {
     double share = channel / 255.0;
     return share <= 0.04045 ? share / 12.92 : pow((share + 0.055) / 1.055, 2.4);
 }
 
-static double contrast(hl_colour a, hl_colour b)
+static double contrast(hl_color a, hl_color b)
 {
     double x = 0.2126 * linear(a.red) + 0.7152 * linear(a.green) + 0.0722 * linear(a.blue);
     double y = 0.2126 * linear(b.red) + 0.7152 * linear(b.green) + 0.0722 * linear(b.blue);
@@ -51,7 +51,7 @@ static double contrast(hl_colour a, hl_colour b)
 }
 
 /* As eyes see it that lack a kind of cone: Machado, Oliveira and Fernandes (2009), severity 1. */
-static hl_colour seen_without(hl_colour colour, int cones)
+static hl_color seen_without(hl_color color, int cones)
 {
     static const double eyes[3][3][3] = {
         { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } },
@@ -62,7 +62,7 @@ static hl_colour seen_without(hl_colour colour, int cones)
           { 0.280085, 0.672501, 0.047413 },
           { -0.011820, 0.042940, 0.968881 } },
     };
-    double  in[3] = { linear(colour.red), linear(colour.green), linear(colour.blue) };
+    double  in[3] = { linear(color.red), linear(color.green), linear(color.blue) };
     uint8_t out[3];
 
     for (int i = 0; i < 3; i++) {
@@ -72,7 +72,7 @@ static hl_colour seen_without(hl_colour colour, int cones)
         light  = light <= 0.0031308 ? 12.92 * light : 1.055 * pow(light, 1 / 2.4) - 0.055;
         out[i] = (uint8_t)lround(255.0 * light);
     }
-    return (hl_colour){ out[0], out[1], out[2] };
+    return (hl_color){ out[0], out[1], out[2] };
 }
 
 /* Text can be read, lines seen, and series told apart by everybody, in both themes. */
@@ -80,17 +80,16 @@ static void test_themes(void **state)
 {
     (void)state;
     for (int t = 0; t < 2; t++) {
-        const hl_theme_colours *theme =
-            hl_theme_colours_of(t == 0 ? HL_THEME_LIGHT : HL_THEME_DARK);
+        const hl_theme_colors *theme = hl_theme_colors_of(t == 0 ? HL_THEME_LIGHT : HL_THEME_DARK);
 
         assert_true(contrast(theme->text, theme->background) >= 7.0);
         assert_true(contrast(theme->muted, theme->background) >= 4.5);
         assert_true(contrast(theme->axis, theme->background) >= 3.0);
         assert_true(contrast(theme->series[3], theme->background) >= 4.5);
         for (int i = 0; i < HL_N_SERIES * HL_N_SERIES * 3; i++) {
-            hl_colour a = theme->series[i / 3 % HL_N_SERIES];
-            hl_colour b = theme->series[i / 3 / HL_N_SERIES];
-            double    d =
+            hl_color a = theme->series[i / 3 % HL_N_SERIES];
+            hl_color b = theme->series[i / 3 / HL_N_SERIES];
+            double   d =
                 distance(hl_oklab_of(seen_without(a, i % 3)), hl_oklab_of(seen_without(b, i % 3)));
             assert_true(contrast(a, theme->background) >= 3.0);
             if (i / 3 % HL_N_SERIES < i / 3 / HL_N_SERIES && d < 0.1)
@@ -109,11 +108,11 @@ static void test_mixing_keeps_lightness(void **state)
 
     (void)state;
     for (int pair = 0; pair < 64; pair++) {
-        hl_colour a  = { pair & 1 ? 255 : 0, pair & 2 ? 255 : 0, pair & 4 ? 255 : 0 };
-        hl_colour b  = { pair & 8 ? 255 : 0, pair & 16 ? 255 : 0, pair & 32 ? 255 : 0 };
-        hl_oklab  la = hl_oklab_of(a), lb = hl_oklab_of(b), seen = hl_oklab_of(hl_mix(a, b, 0.5));
-        hl_oklab  wanted = { 0.5 * (la.l + lb.l), 0.5 * (la.a + lb.a), 0.5 * (la.b + lb.b) };
-        double    chroma = hypot(seen.a, seen.b), whole = hypot(wanted.a, wanted.b);
+        hl_color a  = { pair & 1 ? 255 : 0, pair & 2 ? 255 : 0, pair & 4 ? 255 : 0 };
+        hl_color b  = { pair & 8 ? 255 : 0, pair & 16 ? 255 : 0, pair & 32 ? 255 : 0 };
+        hl_oklab la = hl_oklab_of(a), lb = hl_oklab_of(b), seen = hl_oklab_of(hl_mix(a, b, 0.5));
+        hl_oklab wanted = { 0.5 * (la.l + lb.l), 0.5 * (la.a + lb.a), 0.5 * (la.b + lb.b) };
+        double   chroma = hypot(seen.a, seen.b), whole = hypot(wanted.a, wanted.b);
 
         assert_near(seen.l, wanted.l, 0.004); /* of 8 bits */
         assert_near(seen.a * wanted.b, seen.b * wanted.a, 0.004);
@@ -125,8 +124,8 @@ static void test_mixing_keeps_lightness(void **state)
 
 static void test_oklab(void **state)
 {
-    hl_oklab white = hl_oklab_of((hl_colour){ 255, 255, 255 });
-    hl_oklab red   = hl_oklab_of((hl_colour){ 255, 0, 0 });
+    hl_oklab white = hl_oklab_of((hl_color){ 255, 255, 255 });
+    hl_oklab red   = hl_oklab_of((hl_color){ 255, 0, 0 });
 
     (void)state;
     assert_near(white.l, 1.0, 1e-4);
@@ -136,8 +135,8 @@ static void test_oklab(void **state)
     assert_near(red.b, 0.126, 1e-3);
 }
 
-/* The colour that stands before a cell's title in the SVG is the map's. */
-static void test_cell_colours(void **state)
+/* The color that stands before a cell's title in the SVG is the map's. */
+static void test_cell_colors(void **state)
 {
     const char *path    = in_folder(*state, "cells.svg");
     hl_profile *profile = make_profile(6, 8, 1, 13);
@@ -146,13 +145,13 @@ static void test_cell_colours(void **state)
     assert_ok(hl_draw(profile, "heatmap", path, NULL));
     char *svg = read_whole(path, &n_bytes);
     for (int64_t place = 0; place < 48; place++) {
-        char      title[64], wanted[32];
-        double    value  = (double)entropy_of(place, 48);
-        hl_colour colour = hl_map_colour(HL_MAP_ENTROPY, value / 3.0);
+        char     title[64], wanted[32];
+        double   value = (double)entropy_of(place, 48);
+        hl_color color = hl_map_color(HL_MAP_ENTROPY, value / 3.0);
 
         snprintf(title, sizeof title, "<title>L%dH%d ", (int)(place / 8), (int)(place % 8));
-        snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", colour.red, colour.green,
-                 colour.blue);
+        snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", color.red, color.green,
+                 color.blue);
         char *at = strstr(svg, title), *before = NULL;
         assert_non_null(at);
         if (place == 13) {
@@ -273,23 +272,23 @@ static void test_candidates_by_norm(void **state)
     hl_profile_free(profile);
 }
 
-/* Hatching takes a part of a cell's colour away, and not all. */
+/* Hatching takes a part of a cell's color away, and not all. */
 static void test_pruned(void **state)
 {
     const char     *path    = in_folder(*state, "pruned.png");
     hl_profile     *profile = make_profile(3, 4, 1, -1);
     hl_draw_options options = { .width = 360.0, .dpi = 72.0 };
-    hl_colour       colour  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
+    hl_color        color   = hl_map_color(HL_MAP_ENTROPY, 5.0 / 11.0);
 
     assert_ok(hl_draw(profile, "heatmap", path, &options));
-    int64_t whole  = count_pixels(path, colour);
+    int64_t whole  = count_pixels(path, color);
     options.pruned = "L1H1";
     assert_ok(hl_draw(profile, "heatmap", path, &options));
-    int64_t hatched = count_pixels(path, colour);
+    int64_t hatched = count_pixels(path, color);
     assert_true(hatched < 0.8 * (double)whole && hatched > 0.1 * (double)whole);
-    options.pruned = "L1H2"; /* the neighbour loses nothing */
+    options.pruned = "L1H2"; /* the neighbor loses nothing */
     assert_ok(hl_draw(profile, "heatmap", path, &options));
-    assert_int_equal(count_pixels(path, colour), whole);
+    assert_int_equal(count_pixels(path, color), whole);
     options.pruned = "L1H1,L3H0";
     assert_fails(HL_BAD_ARGUMENT, "'L3H0' is no head: wanted L0H0 to L2H3",
                  hl_draw(profile, "heatmap", path, &options));
@@ -351,7 +350,7 @@ static void test_png(void **state)
     const char     *path    = in_folder(*state, "heads.png");
     hl_profile     *profile = make_profile(3, 4, 1, -1);
     hl_draw_options options = { .width = 360.0, .dpi = 72.0, .theme = HL_THEME_DARK };
-    hl_colour       wanted  = hl_map_colour(HL_MAP_ENTROPY, 5.0 / 11.0);
+    hl_color        wanted  = hl_map_color(HL_MAP_ENTROPY, 5.0 / 11.0);
 
     assert_ok(hl_draw(profile, "heatmap", path, &options));
     cairo_surface_t *image = cairo_image_surface_create_from_png(path);
@@ -361,7 +360,7 @@ static void test_png(void **state)
     memcpy(&corner, cairo_image_surface_get_data(image), 4);
     assert_int_equal(corner & 0xffffffU, 0x16181dU);
     cairo_surface_destroy(image);
-    /* One cell is of that colour, and the bar has a line or two of it. */
+    /* One cell is of that color, and the bar has a line or two of it. */
     int64_t n_same = count_pixels(path, wanted);
     assert_true(n_same > 1500 && n_same < 56 * 56 + 200);
     hl_profile_free(profile);
@@ -499,7 +498,7 @@ int main(void)
         cmocka_unit_test(test_oklab),         cmocka_unit_test(test_mixing_keeps_lightness),
         cmocka_unit_test(test_maps_are_even), cmocka_unit_test(test_axis),
         cmocka_unit_test(test_inner_axis),    cmocka_unit_test(test_log_axis),
-        cmocka_unit_test(test_cell_colours),  cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_cell_colors),   cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_png),           cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_large),         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_candidates),    cmocka_unit_test(test_candidates_by_norm),

@@ -85,7 +85,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Every head that differs has a dot, and no other; text is of another colour on a dark page. */
+/* Every head that differs has a dot, and no other; text is of another color on a dark page. */
 static void test_dots(void **state)
 {
     const char *path    = in_folder(*state, "dots.svg");
@@ -115,7 +115,7 @@ static void test_maps(void **state)
 {
     const char *path     = in_folder(*state, "maps.png");
     const char *svg_path = in_folder(*state, "maps.svg");
-    hl_colour   dark     = hl_map_colour(HL_MAP_BLUES, 1.0);
+    hl_color    dark     = hl_map_color(HL_MAP_BLUES, 1.0);
     hl_figure   figure;
     hl_canvas  *canvas  = NULL;
     size_t      n_bytes = 0;

@@ -148,7 +148,7 @@ static void test_points(void **state)
     free(svg);
 }
 
-/* The bands' colours are in the picture, the darker one over less of it. */
+/* The bands' colors are in the picture, the darker one over less of it. */
 static void test_bands(void **state)
 {
     sweep       s;
@@ -157,9 +157,9 @@ static void test_bands(void **state)
     make_sweep(&s, 2);
     s.figure.log_y = true;
     assert_ok(hl_draw_curves(&s.figure, path, &(hl_draw_options){ .dpi = 72.0 }));
-    const hl_theme_colours *theme = hl_theme_colours_of(HL_THEME_LIGHT);
-    int64_t                 pale = count_pixels(path, hl_mix(theme->background, theme->axis, 0.16));
-    int64_t                 dark = count_pixels(path, hl_mix(theme->background, theme->axis, 0.34));
+    const hl_theme_colors *theme = hl_theme_colors_of(HL_THEME_LIGHT);
+    int64_t                pale  = count_pixels(path, hl_mix(theme->background, theme->axis, 0.16));
+    int64_t                dark  = count_pixels(path, hl_mix(theme->background, theme->axis, 0.34));
     assert_true(dark > 1000 && pale > dark);
 }
 

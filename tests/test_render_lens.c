@@ -57,8 +57,8 @@ static void unmake(hl_lens_view *view)
 
 /* -------------------------------------------------------------------------- pictures */
 
-/* Every cell has the colour of its entropy, on an axis from 0 to 10, and its words. */
-static void test_colours(void **state)
+/* Every cell has the color of its entropy, on an axis from 0 to 10, and its words. */
+static void test_colors(void **state)
 {
     hl_lens_view *view    = make(2, 3);
     const char   *path    = in_folder(*state, "lens.svg");
@@ -67,7 +67,7 @@ static void test_colours(void **state)
     assert_ok(hl_draw_lens(view, path, NULL));
     char *svg = read_whole(path, &n_bytes);
     for (int64_t i = 0; i < 9; i++) {
-        hl_colour   colour = hl_map_colour(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
+        hl_color    color  = hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
         const char *before = NULL;
         char        title[160], wanted[32];
         /* Rows are numbered as layers are; the lowest is what the embedding alone says. */
@@ -81,8 +81,8 @@ static void test_colours(void **state)
             fail_msg("no '%s'", title);
         for (const char *s = svg; (s = strstr(s, "stroke=\"#")) != NULL && s < at; s++)
             before = s;
-        snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", colour.red, colour.green,
-                 colour.blue);
+        snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", color.red, color.green,
+                 color.blue);
         assert_memory_equal(before, wanted, strlen(wanted));
     }
     assert_non_null(strstr(svg, "Tokens 3 to 5 of the prompt."));
@@ -175,9 +175,9 @@ static void test_png(void **state)
     const char   *path = in_folder(*state, "lens.png");
 
     assert_ok(hl_draw_lens(view, path, &(hl_draw_options){ .dpi = 72.0, .theme = HL_THEME_DARK }));
-    /* Of the cell's 57 x 11 pixels its word takes some; the bar has the colour once. */
+    /* Of the cell's 57 x 11 pixels its word takes some; the bar has the color once. */
     int64_t n_same =
-        count_pixels(path, hl_map_colour(HL_MAP_DIFFERENCE, (double)view->entropy[2] / 10.0));
+        count_pixels(path, hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[2] / 10.0));
     assert_in_range(n_same, 400, 57 * 12 + 40);
     unmake(view);
 }
@@ -207,17 +207,17 @@ static void test_print_plain(void **state)
     unmake(view);
 }
 
-static void test_print_colours(void **state)
+static void test_print_colors(void **state)
 {
-    hl_lens_view *view   = make(1, 2);
-    hl_colour     colour = hl_map_colour(HL_MAP_DIFFERENCE, 0.0);
-    char         *text   = NULL, wanted[128];
+    hl_lens_view *view  = make(1, 2);
+    hl_color      color = hl_map_color(HL_MAP_DIFFERENCE, 0.0);
+    char         *text  = NULL, wanted[128];
 
     (void)state;
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_TRUE }));
     snprintf(wanted, sizeof wanted,
-             " emb  \033[38;5;231m\033[48;2;%d;%d;%dm\u00b7incompre\u2026\033[0m ", colour.red,
-             colour.green, colour.blue);
+             " emb  \033[38;5;231m\033[48;2;%d;%d;%dm\u00b7incompre\u2026\033[0m ", color.red,
+             color.green, color.blue);
     assert_non_null(strstr(text, wanted));
     hl_free(text);
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_256 }));
@@ -231,10 +231,10 @@ static void test_print_colours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_colours),       cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_odd_numbers),
-        cmocka_unit_test(test_png),           cmocka_unit_test(test_print_plain),
-        cmocka_unit_test(test_print_colours),
+        cmocka_unit_test(test_colors),       cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_odd_numbers),
+        cmocka_unit_test(test_png),          cmocka_unit_test(test_print_plain),
+        cmocka_unit_test(test_print_colors),
     };
 
     return cmocka_run_group_tests_name("render_lens", tests, open_folder, close_folder);

@@ -33,10 +33,10 @@ static void test_bins(void **state)
     unmake(view);
 }
 
-/* --------------------------------------------------------------------------- colours */
+/* --------------------------------------------------------------------------- colors */
 
-/* The stroke that a title's cell has: the last colour named before it. */
-static void assert_colour_before(const char *svg, const char *title, hl_colour colour)
+/* The stroke that a title's cell has: the last color named before it. */
+static void assert_color_before(const char *svg, const char *title, hl_color color)
 {
     const char *at = strstr(svg, title), *before = NULL;
     char        wanted[32];
@@ -46,12 +46,11 @@ static void assert_colour_before(const char *svg, const char *title, hl_colour c
     for (const char *s = svg; (s = strstr(s, "stroke=\"#")) != NULL && s < at; s++)
         before = s;
     assert_non_null(before);
-    snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", colour.red, colour.green,
-             colour.blue);
+    snprintf(wanted, sizeof wanted, "stroke=\"#%02x%02x%02x\"", color.red, color.green, color.blue);
     assert_memory_equal(before, wanted, strlen(wanted));
 }
 
-static void check_colours(const char *path, hl_attention_scale scale, hl_theme theme)
+static void check_colors(const char *path, hl_attention_scale scale, hl_theme theme)
 {
     hl_token_view  *view    = make(6, 1, true);
     hl_token_figure options = { .scale = scale, .draw = { .theme = theme } };
@@ -68,12 +67,12 @@ static void check_colours(const char *path, hl_attention_scale scale, hl_theme t
             snprintf(title, sizeof title, "<title>%d %s \u2192 %d %s: %.3f</title>", (int)row,
                      row == 4 ? "&lt;|im_start|&gt;" : words[row], (int)key,
                      key == 4 ? "&lt;|im_start|&gt;" : words[key], value);
-            assert_colour_before(svg, title, hl_map_colour(map, share));
+            assert_color_before(svg, title, hl_map_color(map, share));
         }
         snprintf(title, sizeof title, "<title>%d %s: %.3f nats</title>", (int)row,
                  row == 4 ? "&lt;|im_start|&gt;" : words[row], 4.0 * (double)row / 6.0);
-        assert_colour_before(
-            svg, title, hl_map_colour(HL_MAP_DIFFERENCE, (double)view->maps[0].entropy[row] / 4.0));
+        assert_color_before(
+            svg, title, hl_map_color(HL_MAP_DIFFERENCE, (double)view->maps[0].entropy[row] / 4.0));
     }
     assert_null(strstr(svg, "0 The \u2192 1 ")); /* a token does not see the next */
     assert_non_null(strstr(svg, "Bold: special"));
@@ -81,28 +80,28 @@ static void check_colours(const char *path, hl_attention_scale scale, hl_theme t
     unmake(view);
 }
 
-static void test_colours(void **state)
+static void test_colors(void **state)
 {
-    check_colours(in_folder(*state, "root.svg"), HL_ATTENTION_ROOT, HL_THEME_LIGHT);
-    check_colours(in_folder(*state, "linear.svg"), HL_ATTENTION_LINEAR, HL_THEME_DARK);
+    check_colors(in_folder(*state, "root.svg"), HL_ATTENTION_ROOT, HL_THEME_LIGHT);
+    check_colors(in_folder(*state, "linear.svg"), HL_ATTENTION_LINEAR, HL_THEME_DARK);
 }
 
 /* Red but for a blue cell and one that is left out. */
-static bool red_and_blue(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool red_and_blue(hl_color *out, const void *context, int64_t across, int64_t down)
 {
-    const hl_colour red = { 255, 0, 0 }, blue = { 0, 0, 255 };
+    const hl_color red = { 255, 0, 0 }, blue = { 0, 0, 255 };
 
     (void)context;
     *out = across == 2 && down == 0 ? blue : red;
     return !(across == 1 && down == 1);
 }
 
-/* Runs of one colour are one stroke, but no cell is lost or painted twice. */
+/* Runs of one color are one stroke, but no cell is lost or painted twice. */
 static void test_plain_cells(void **state)
 {
-    hl_colour    white = { 255, 255, 255 };
+    hl_color     white = { 255, 255, 255 };
     hl_cell_grid grid  = {
-         .box = { 0.0, 0.0, 30.0, 20.0 }, .n_across = 3, .n_down = 2, .colour = red_and_blue
+         .box = { 0.0, 0.0, 30.0, 20.0 }, .n_across = 3, .n_down = 2, .color = red_and_blue
     };
     hl_canvas *canvas  = NULL;
     size_t     n_bytes = 0;
@@ -276,7 +275,7 @@ static void test_png(void **state)
 
     assert_ok(hl_draw_tokens(view, path, &options));
     /* Row 1, key 1 is the only cell with a quarter: 26 points less the gaps. */
-    int64_t n_same = count_pixels(path, hl_map_colour(HL_MAP_BLUES, sqrt(0.25)));
+    int64_t n_same = count_pixels(path, hl_map_color(HL_MAP_BLUES, sqrt(0.25)));
     assert_in_range(n_same, 23 * 23, 27 * 27 + 60);
     unmake(view);
 }
@@ -310,20 +309,20 @@ static int count_seams(const char *path)
     return count;
 }
 
-static bool all_white(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool all_white(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     (void)context;
     (void)across;
     (void)down;
-    *out = (hl_colour){ 255, 255, 255 };
+    *out = (hl_color){ 255, 255, 255 };
     return true;
 }
 
 /* Cells that touch leave no seam, wherever their edges fall. */
 static void test_seams(void **state)
 {
-    const char     *path  = in_folder(*state, "seams.png");
-    const hl_colour black = { 0, 0, 0 };
+    const char    *path  = in_folder(*state, "seams.png");
+    const hl_color black = { 0, 0, 0 };
 
     for (int i = 0; i < 100; i++) {
         hl_canvas   *canvas = NULL;
@@ -331,7 +330,7 @@ static void test_seams(void **state)
         hl_cell_grid grid   = { .box      = { 10.0 + i / 70.0, 10.0 + i / 30.0, side, side },
                                 .n_across = 32,
                                 .n_down   = 32,
-                                .colour   = all_white };
+                                .color    = all_white };
         assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 72.0));
         hl_canvas_page(canvas, 120.0, 120.0, black);
         hl_canvas_cells(canvas, &grid);
@@ -399,9 +398,9 @@ static void test_scripts(void **state)
 
 static void test_edges(void **state)
 {
-    const char     *path   = in_folder(*state, "edges.png");
-    const hl_colour paper  = { 200, 210, 220 };
-    hl_canvas      *canvas = NULL;
+    const char    *path   = in_folder(*state, "edges.png");
+    const hl_color paper  = { 200, 210, 220 };
+    hl_canvas     *canvas = NULL;
 
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_PNG, 100.0));
     hl_canvas_page(canvas, 50.2, 60.3, paper); /* 61 points high: 69.7 x 84.7 */
@@ -495,7 +494,7 @@ static void test_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bins),        cmocka_unit_test(test_colours),
+        cmocka_unit_test(test_bins),        cmocka_unit_test(test_colors),
         cmocka_unit_test(test_plain_cells), cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_labels),      cmocka_unit_test(test_captions),
         cmocka_unit_test(test_cuts),        cmocka_unit_test(test_notes),

@@ -117,7 +117,7 @@ static void check_intervals(json_t *data, const hl_profile *profile)
     double       *low      = decode(at(data, "intervals.Hhat.low"), shape, 2);
     double       *high     = decode(at(data, "intervals.H.high"), shape, 2);
 
-    assert_ok(hl_analyse(&heads, profile, "heads", NULL));
+    assert_ok(hl_analyze(&heads, profile, "heads", NULL));
     for (int64_t i = 0; i < shape[0] * shape[1]; i++) {
         double wanted = hl_sheet_number(heads, i, hl_sheet_find(heads, "fair_low"));
         assert_same(low[i], wanted, 1e-7, "fair_low");
@@ -148,7 +148,7 @@ static void profiles_are_told(void **state)
     assert_int_equal(json_integer_value(at(first, "corpus.context")), 64);
     check_means(first, profile);
     check_intervals(first, profile);
-    check_histogram(at(first, "histogram"), profile, HL_HIST_NORMALISED);
+    check_histogram(at(first, "histogram"), profile, HL_HIST_NORMALIZED);
     check_histogram(at(first, "histogram_nosink"), profile, HL_HIST_NOSINK);
     check_positions(first, profile);
     check_twins(first, profile);
@@ -176,7 +176,7 @@ static void types_and_diagnoses_are_told(void **state)
     int               n_verdicts[3] = { 0 };
     (void)state;
 
-    assert_ok(hl_analyse(&types, profile, "head-types", NULL));
+    assert_ok(hl_analyze(&types, profile, "head-types", NULL));
     for (int64_t i = 0; i < M_LAYERS * M_HEADS; i++) {
         json_t *name = json_array_get(at(first, "types.names"), (size_t)index[i]);
         assert_string_equal(json_string_value(name),
@@ -214,9 +214,9 @@ static void types_and_diagnoses_are_told(void **state)
         json_t *colors = at(first, themes[theme]);
         assert_int_equal(json_array_size(colors), json_array_size(at(first, "types.names")));
         for (size_t i = 0; i < json_array_size(colors); i++) {
-            hl_colour c = i < HL_N_SERIES ? hl_theme_colours_of((hl_theme)theme)->series[i]
-                                          : hl_theme_colours_of((hl_theme)theme)->hatch;
-            char      wanted[8];
+            hl_color c = i < HL_N_SERIES ? hl_theme_colors_of((hl_theme)theme)->series[i]
+                                         : hl_theme_colors_of((hl_theme)theme)->hatch;
+            char     wanted[8];
             snprintf(wanted, sizeof wanted, "#%02x%02x%02x", c.red, c.green, c.blue);
             assert_string_equal(json_string_value(json_array_get(colors, i)), wanted);
             for (size_t j = 0; j < i; j++)

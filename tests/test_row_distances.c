@@ -44,7 +44,7 @@ static hl_row_distances *distances_of(const both *two, const hl_row_distance_opt
     return out;
 }
 
-/* out (S) row `row` of head `head`, to the power of `power` and normalised. */
+/* out (S) row `row` of head `head`, to the power of `power` and normalized. */
 static void golden_row(double *out, const hl_tensor *pattern, int head, int row, double power)
 {
     double sum = 0.0;

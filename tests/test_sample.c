@@ -152,7 +152,7 @@ static void penalties_are_their_definition(void **state)
     int64_t           token;
     (void)state;
 
-    /* 3 falls out of the last four; 0 comes twice and is penalised once. */
+    /* 3 falls out of the last four; 0 comes twice and is penalized once. */
     const int64_t text[] = { 3, 3, 0, 1, 2, 0 };
     for (size_t i = 0; i < 6; i++)
         assert_ok(hl_sampler_accept(sampler, text[i]));
@@ -164,7 +164,7 @@ static void penalties_are_their_definition(void **state)
         assert_true(fabs(candidates[i].probability - p[i]) < 1e-7);
     hl_sampler_free(sampler);
 
-    /* Without a limit 3 stays penalised, and greedy takes 0's neighbour. */
+    /* Without a limit 3 stays penalized, and greedy takes 0's neighbor. */
     sampler = new_sampler(6, (hl_sample_options){ .repeat_penalty = 4.0 });
     for (size_t i = 0; i < 6; i++)
         assert_ok(hl_sampler_accept(sampler, text[i]));

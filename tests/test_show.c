@@ -1,4 +1,4 @@
-/* test_show.c - what `headlight show` prints of profiles whose numbers are known: cells, colours, and
+/* test_show.c - what `headlight show` prints of profiles whose numbers are known: cells, colors, and
  * pages that are not too wide. */
 #include "made_profile.h"
 
@@ -116,18 +116,17 @@ static void test_figures(void **state)
                         "  95% intervals of the entropy: up to 0.000 either way");
     free(output);
 
-    /* Colours that were not asked for do not go into a pipe; those that were do. */
-    output           = run("--colour truecolor", path);
+    /* Colors that were not asked for do not go into a pipe; those that were do. */
+    output           = run("--color truecolor", path);
     const char *line = strstr(output, "\nH1 ");
-    for (int end = 0; end < 2; end++) { /* the colours that pictures have */
-        hl_colour colour = hl_map_colour(HL_MAP_ENTROPY, end);
+    for (int end = 0; end < 2; end++) { /* the colors that pictures have */
+        hl_color color = hl_map_color(HL_MAP_ENTROPY, end);
         snprintf(wanted, sizeof wanted, "\033[38;5;%dm\033[48;2;%d;%d;%dm %s\033[0m",
-                 end == 1 ? 16 : 231, colour.red, colour.green, colour.blue,
-                 end == 1 ? "99" : "00");
+                 end == 1 ? 16 : 231, color.red, color.green, color.blue, end == 1 ? "99" : "00");
         assert_non_null(strstr(line, wanted));
     }
     free(output);
-    output = run("--colour 256", path);
+    output = run("--color 256", path);
     line   = strstr(output, "\nH1 ");
     assert_non_null(strstr(line, "\033[38;5;16m\033[48;5;227m 99\033[0m"));
     assert_non_null(strstr(line, "\033[38;5;231m\033[48;5;53m 00\033[0m"));

@@ -28,7 +28,7 @@ static void draw_row(float row[N_VALUES], hl_random *random)
 /* ------------------------------------------------------------- the definition */
 
 typedef struct plain {
-    double centre[N_VALUES + 1];
+    double center[N_VALUES + 1];
     double sigma[N_VALUES + 1];
 } plain;
 
@@ -39,7 +39,7 @@ static double plain_mean(const plain *p, const float row[N_VALUES])
     int    count = 0;
 
     for (int i = 0; i < N_VALUES; i++)
-        z[i] = ((double)row[i] - p->centre[i]) / p->sigma[i];
+        z[i] = ((double)row[i] - p->center[i]) / p->sigma[i];
     count = (int)hl_sort(z, N_VALUES); /* NaN last */
     assert_int_equal(count, 22);       /* so that two fall on either side */
     for (int i = 2; i < 20; i++)
@@ -55,7 +55,7 @@ static void plain_learn(plain *p, float rows[][N_VALUES], int n_rows)
         for (int row = 0; row < n_rows; row++)
             values[row] = i < N_VALUES ? (double)rows[row][i] : plain_mean(p, rows[row]);
         hl_robust robust = hl_robust_spread(values, n_rows, work);
-        p->centre[i]     = robust.median;
+        p->center[i]     = robust.median;
         p->sigma[i]      = robust.sigma > 0.01 ? robust.sigma : 0.01;
     }
 }
@@ -63,16 +63,16 @@ static void plain_learn(plain *p, float rows[][N_VALUES], int n_rows)
 static double plain_score(plain *p, const float row[N_VALUES])
 {
     double mean  = plain_mean(p, row);
-    double score = (mean - p->centre[N_VALUES]) / p->sigma[N_VALUES];
+    double score = (mean - p->center[N_VALUES]) / p->sigma[N_VALUES];
 
     for (int i = 0; i <= N_VALUES; i++) {
         double x     = i < N_VALUES ? (double)row[i] : mean;
-        double moved = fmax(-3.0 * p->sigma[i], fmin(3.0 * p->sigma[i], x - p->centre[i]));
+        double moved = fmax(-3.0 * p->sigma[i], fmin(3.0 * p->sigma[i], x - p->center[i]));
         if (i == 7)
             continue;
         p->sigma[i] =
             fmax(0.01, p->sigma[i] + (fabs(moved) * sqrt(acos(-1.0) / 2.0) - p->sigma[i]) / 64.0);
-        p->centre[i] += moved / 64.0;
+        p->center[i] += moved / 64.0;
     }
     return score;
 }

@@ -475,13 +475,13 @@ static void refuse_config(const char *config, const char *method)
 {
     char fragment[100];
     write_text("config.json", config);
-    snprintf(fragment, sizeof fragment, "config.json: weights quantised by %s are not read",
+    snprintf(fragment, sizeof fragment, "config.json: weights quantized by %s are not read",
              method);
     refuse("", HL_UNSUPPORTED, fragment);
     refuse("model.safetensors", HL_UNSUPPORTED, "dequantize()");
 }
 
-static void foreign_quantisation_is_named(void **state)
+static void foreign_quantization_is_named(void **state)
 {
     static const char *const methods[] = { "gptq", "awq", "bitsandbytes", "fp8", "hqq" };
     (void)state;
@@ -502,7 +502,7 @@ static void foreign_quantisation_is_named(void **state)
     refuse("", HL_BAD_INPUT, "config.json: JSON line 1");
     write_text("config.json", "{}");
     write_text("quantize_config.json", "{\"bits\":4}");
-    refuse("", HL_UNSUPPORTED, "quantize_config.json: weights quantised by gptq");
+    refuse("", HL_UNSUPPORTED, "quantize_config.json: weights quantized by gptq");
 }
 
 /* ------------------------------------------------------------- large files */
@@ -608,7 +608,7 @@ int main(void)
         TEST(advice_fits_the_architecture),
         TEST(other_software_is_told_apart),
         TEST(a_model_in_the_cache_is_found),
-        TEST(foreign_quantisation_is_named),
+        TEST(foreign_quantization_is_named),
         TEST(sixteen_gibibytes_open_at_once),
         TEST(every_golden_family_opens),
         TEST(one_model_in_four_formats),

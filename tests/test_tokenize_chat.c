@@ -1,4 +1,4 @@
-/* test_tokenize_chat.c - chat formats: recognised, written, and encoded by role. */
+/* test_tokenize_chat.c - chat formats: recognized, written, and encoded by role. */
 #include "tokenize_support.h"
 
 #include <dirent.h>

@@ -76,7 +76,7 @@ static void test_changes_by_hand(void **state)
             int    layer = cell / N_HEADS, head = cell % N_HEADS;
             double change  = hl_trace_row(trace, i, layer, head, HL_TRACE_CHANGE);
             double entropy = hl_trace_row(trace, i, layer, head, HL_TRACE_ENTROPY);
-            double share   = hl_trace_row(trace, i, layer, head, HL_TRACE_NORMALISED);
+            double share   = hl_trace_row(trace, i, layer, head, HL_TRACE_NORMALIZED);
             if (i == 0)
                 assert_true(isnan(change) && share == 0.0);
             else
@@ -277,6 +277,36 @@ static void test_bad_files(void **state)
     remove_folder(folder);
 }
 
+/* Traces of before spell it "normalised", which is as long. */
+static void test_the_old_spelling_is_read(void **state)
+{
+    const char *folder = new_folder();
+    const char *path   = in_folder(folder, "text.trace");
+    char        bytes[4096];
+    hl_trace   *now    = NULL;
+    hl_trace   *before = NULL;
+
+    (void)state;
+    generate(path, 0.0);
+    assert_ok(hl_trace_load(&now, path));
+    FILE  *file = fopen(path, "r+b");
+    size_t n    = fread(bytes, 1, sizeof bytes - 1, file);
+    char  *name = memmem(bytes, n, "\"normalized\"", 12);
+    assert_non_null(name);
+    name[8] = 's';
+    assert_int_equal(fseek(file, 0, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+
+    assert_ok(hl_trace_load(&before, path));
+    assert_int_equal(before->n_tokens, now->n_tokens);
+    assert_memory_equal(before->rows[HL_TRACE_NORMALIZED], now->rows[HL_TRACE_NORMALIZED],
+                        (size_t)(now->n_tokens * now->n_layers * now->n_heads) * sizeof(float));
+    hl_trace_free(now);
+    hl_trace_free(before);
+    remove_folder(folder);
+}
+
 #define LINE_1 "{\"format\": \"headlight trace 2\", \"tokens\": 1, \"layers\": 1, \"heads\": 2}\n"
 #define TOKEN  "{\"id\": 7, \"kind\": \"generated\", \"text\": \"a\u00e9\", \"entity\": true"
 
@@ -335,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_plain_generation_moves),
         cmocka_unit_test(test_a_frozen_cache_is_locked),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_the_old_spelling_is_read),
         cmocka_unit_test(test_bad_lines),
     };
 

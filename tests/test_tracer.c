@@ -472,7 +472,7 @@ static void format_1_is_read(void **state)
     static const int64_t   ids[2]     = { 4, 5 };
     static const double    numbers[2] = { -1.5, -2.5 };
     static const char     *names[] = { "logprob", "vocabulary.entropy", "vocabulary.varentropy" };
-    static const char     *cells[] = { "entropy", "normalised", "change" };
+    static const char     *cells[] = { "entropy", "normalized", "change" };
     const char            *folder  = new_folder();
     const char            *path    = in_folder(folder, "old.trace");
     hl_safetensors_writer *writer  = NULL;

@@ -1,4 +1,4 @@
-/* test_verify_blocks.c - files of quantised blocks: right, wrong and nonsense. */
+/* test_verify_blocks.c - files of quantized blocks: right, wrong and nonsense. */
 #include "verify_support.h"
 
 #include <math.h>

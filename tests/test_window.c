@@ -1,6 +1,6 @@
 /* test_window.c - every token counts once, in whatever windows, batches and parts.
  *
- * Documents are lines of ids in which each id is unlike its neighbours, so that a
+ * Documents are lines of ids in which each id is unlike its neighbors, so that a
  * token's place can be told from the outside.  What windows should be is computed here
  * from the lengths alone. */
 #include "tokenize_support.h"

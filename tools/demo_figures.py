@@ -106,7 +106,7 @@ def loss_figures(model, texts: Texts, device: torch.device) -> dict:
 
 # ----------------------------------------------------------------- patterns
 
-def summarise(measured: dict[str, patterns.Measures], n_ctx: int) -> dict:
+def summarize(measured: dict[str, patterns.Measures], n_ctx: int) -> dict:
     """Means over heads and counts of heads, from measure_patterns."""
     table = patterns.by_head(measured["all"])
     rest = patterns.by_head(measured["no_sink"])
@@ -135,14 +135,14 @@ def pattern_figures(model, texts: Texts) -> dict:
     windows = texts.pattern_windows()
     measured = patterns.measure_patterns(model, windows)
     table = patterns.by_head(measured["all"])
-    figures = summarise(measured, texts.n_ctx)
+    figures = summarize(measured, texts.n_ctx)
     figures["layer_diagonal"] = table["diagonal"].mean(1).tolist()
     figures["layer_entropy"] = table["entropy"].mean(1).tolist()
     figures["best_peak"] = patterns.best_heads(table["peak"])
     figures["best_diagonal"] = patterns.best_heads(table["diagonal"])
     figures["heads"] = patterns.as_lists(table, HEAD_TABLES)
     short = patterns.measure_patterns(model, windows[:, :SHORT_CONTEXT])
-    figures["short"] = summarise(short, SHORT_CONTEXT)
+    figures["short"] = summarize(short, SHORT_CONTEXT)
     return figures
 
 

@@ -8,7 +8,7 @@ Two attention paths give the same output up to rounding.  The plain one is PyTor
 fused attention.  The other one builds every row, because its entropy is part of the
 loss: with log-probabilities a_j of the n(i) visible keys of row i,
 
-    H(i) = -sum_j exp(a_j) a_j          normalised:  H(i) / ln n(i),  n(i) >= 2
+    H(i) = -sum_j exp(a_j) a_j          normalized:  H(i) / ln n(i),  n(i) >= 2
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Conv1D(nn.Module):
 
 
 def entropy_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> tuple[Tensor, Tensor]:
-    """Causal attention that also returns its mean normalised entropy.
+    """Causal attention that also returns its mean normalized entropy.
 
     q, k, v: (B, H, S, d).  Returns the output (B, H, S, d) and a scalar: the mean of
     H(i) / ln n(i) over batch, heads and the rows with n(i) >= 2.
@@ -63,8 +63,8 @@ def entropy_attention(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> tuple[
     # A masked key has p = 0 and log p = -inf, and their product would be NaN.
     entropy = -(p * log_p.masked_fill(hidden, 0.0)).sum(dim=-1)
     visible = torch.arange(2, n_rows + 1, device=q.device, dtype=torch.float32)
-    normalised = (entropy[..., 1:] / visible.log()).mean()
-    return F.dropout(p, dropout, dropout > 0).to(v.dtype) @ v, normalised
+    normalized = (entropy[..., 1:] / visible.log()).mean()
+    return F.dropout(p, dropout, dropout > 0).to(v.dtype) @ v, normalized
 
 
 class Attention(nn.Module):
@@ -77,7 +77,7 @@ class Attention(nn.Module):
         self.c_proj = Conv1D(shape.d_model, shape.d_model, out_deviation)
 
     def forward(self, x: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
-        """x (B, S, D) to the layer's output (B, S, D) and its mean normalised entropy."""
+        """x (B, S, D) to the layer's output (B, S, D) and its mean normalized entropy."""
         n_batch, n_rows, d_model = x.shape
         d_head = d_model // self.shape.n_heads
         q, k, v = (
@@ -164,7 +164,7 @@ class Gpt2(nn.Module):
         return F.linear(hidden, self.transformer.wte.weight)
 
     def forward(self, sequences: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
-        """sequences (B, S + 1) to the mean loss in nats and the mean normalised entropy."""
+        """sequences (B, S + 1) to the mean loss in nats and the mean normalized entropy."""
         hidden, entropy = self.transformer(sequences[:, :-1], with_entropy)
         logits = F.linear(hidden, self.transformer.wte.weight)
         loss = F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())

@@ -1,11 +1,11 @@
-"""Attention patterns of a saved model, measured from materialised rows.
+"""Attention patterns of a saved model, measured from materialized rows.
 
 Shape letters: B windows, H heads, L layers, S positions.  Patterns are causal
 (B, H, S, S): row i sees the keys 0..i, n(i) = i + 1 of them.  They come from
 transformers in f32; everything after that is float64.
 
 Every metric of a pattern is given with and without key 0.  Without it, row 0 and
-column 0 are cut off and the rows renormalised: what is left is again a causal pattern,
+column 0 are cut off and the rows renormalized: what is left is again a causal pattern,
 so one function measures both.  Each f32 probability keeps its relative precision, so
 this loses nothing that 1 - A(i,0) would.
 
@@ -107,7 +107,7 @@ def head_means(rows: Measures) -> Measures:
 
 
 def without_first_key(pattern: Tensor) -> Tensor:
-    """Cut row 0 and key 0 off and renormalise, (..., S, S) to (..., S-1, S-1)."""
+    """Cut row 0 and key 0 off and renormalize, (..., S, S) to (..., S-1, S-1)."""
     rest = pattern[..., 1:, 1:]
     return rest / rest.sum(-1, keepdim=True).clamp(min=1e-300)
 

@@ -8,7 +8,7 @@ A prompt is a list of random words, each of one token, and then the beginning of
 model continues, the likeliest token each time.  It is right as long as it goes on with the list, and
 the first word that is not the list's is wrong.  In every other text some words of the
 repeated beginning are corrupted, exchanged for others, so that there is less to go by.  Words
-after the first wrong one are not labelled: nobody can say what would be right there.  Words come from
+after the first wrong one are not labeled: nobody can say what would be right there.  Words come from
 models/text/alice.txt; the same seed gives the same texts.
 """
 import argparse

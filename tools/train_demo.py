@@ -10,7 +10,7 @@ Stage dense
     the best of them and saved as OUT/demo, with OUT/text and the start of OUT/card.json.
 Stage sparse
     Training continues from the saved OUT/demo with
-        loss + weight * mean normalised attention entropy
+        loss + weight * mean normalized attention entropy
     at a range of weights, weight 0 among them (a fair baseline: the same extra steps).
     Two more weights are tried where the loss limit falls between two of them.
     OUT/demo-sparse is the run of the lowest mean entropy whose held-out loss is at most
@@ -75,7 +75,7 @@ SMOKE = Plan(shape=Shape(n_layers=2, n_heads=2, d_model=32, n_ctx=512, d_vocab=5
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of optimisation."""
+    """One stretch of optimization."""
 
     label: str
     steps: int
@@ -97,7 +97,7 @@ class Phase:
 
 
 class Trainer:
-    """Optimises one model on the token stream and measures held-out loss on the way.
+    """Optimizes one model on the token stream and measures held-out loss on the way.
 
     There is one model object for all phases, and each phase loads its starting weights
     into it: compiled code belongs to the object, and compiling is slow.
@@ -121,7 +121,7 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=cuda)
 
     def steps_for(self, passes: float) -> int:
-        """Optimiser steps that read the stream this many times."""
+        """Optimizer steps that read the stream this many times."""
         per_step = self.plan.batch * self.plan.shape.n_ctx
         return max(4, round(passes * len(self.stream) / per_step))
 
@@ -145,7 +145,7 @@ class Trainer:
         return loss["nats_per_token"]
 
     def run(self, start: State, phase: Phase) -> list[dict]:
-        """Optimise from the weights `start`; returns the loss curve."""
+        """Optimize from the weights `start`; returns the loss curve."""
         torch.manual_seed(phase.seed)
         self.model.load_state_dict(start)
         self.model.train()
@@ -169,7 +169,7 @@ class Trainer:
 
     def step(self, optimizer: torch.optim.Optimizer, batch: Tensor, phase: Phase,
              step: int) -> Tensor:
-        """One update; returns (loss, mean normalised entropy), (2,)."""
+        """One update; returns (loss, mean normalized entropy), (2,)."""
         for group in optimizer.param_groups:
             group["lr"] = phase.rate(step)
         with self.autocast():

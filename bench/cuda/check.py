@@ -55,7 +55,7 @@ def run_case(library, kernel, dtype, d, case, seed):
     options = dict(options)
     q, k, v = (torch.randn(n_batch, heads, rows, d, device="cuda").to(dtype)
                for heads, rows in ((n_heads, n_queries), (n_kv, n_keys), (n_kv, n_keys)))
-    if options.pop("growing", False):  # towards key 0, so that maxima keep moving
+    if options.pop("growing", False):  # toward key 0, so that maxima keep moving
         k = (k.float() * torch.linspace(12, 0.1, n_keys, device="cuda")[:, None]).to(dtype)
     arrays, known = {}, {}
     for name, field in (("start", "query_start"), ("length", "key_length")):

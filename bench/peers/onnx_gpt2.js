@@ -8,7 +8,7 @@
 //     hidden S FILE    "ok", when the hidden states (S, 768) are in the file, f32
 //
 // The same model is written in several ways, from ONNX's own operators to those that ONNX
-// Runtime's optimiser puts in their place, and the fastest at a length is what is timed.
+// Runtime's optimizer puts in their place, and the fastest at a length is what is timed.
 "use strict";
 
 const fs = require("fs");

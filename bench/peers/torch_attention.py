@@ -1,4 +1,4 @@
-"""Attention with entropies as PyTorch users write it: eager, materialised.
+"""Attention with entropies as PyTorch users write it: eager, materialized.
 
 Started by bench/peer.c with the number of threads; reads "time S" lines and
 answers with the seconds of one run for B=1 H=12 D=64, causal, f32.  Heads are

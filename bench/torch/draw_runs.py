@@ -12,10 +12,10 @@ Python.
 import json
 import sys
 
-COLOURS = ("#0f7594", "#c2571a", "#5b4a9c")
-INK, GREY, LINE = "#1c1e24", "#5c606a", "#e4e6eb"
+COLORS = ("#0f7594", "#c2571a", "#5b4a9c")
+INK, GRAY, LINE = "#1c1e24", "#5c606a", "#e4e6eb"
 WIDTH, PANEL, LEFT, TOP, GAP = 480, 84.0, 30.0, 62.0, 26.0
-COLLAPSED = 0.05  # a head's normalised entropy, as the monitor's
+COLLAPSED = 0.05  # a head's normalized entropy, as the monitor's
 BIN, WINDOW, BEHIND = 3, 20, 0.1
 
 
@@ -25,7 +25,7 @@ def read(path):
 
 
 def heads(line):
-    return [x for layer in line["normalised"] for x in layer if x is not None]
+    return [x for layer in line["normalized"] for x in layer if x is not None]
 
 
 def series(run):
@@ -56,11 +56,11 @@ class Panel:
         return (self.x + self.width * step / max(1, self.n_steps - 1),
                 self.y + PANEL * (1 - (value - self.low) / (self.high - self.low)))
 
-    def line(self, values, colour, width):
+    def line(self, values, color, width):
         points = [self.at(step + (BIN - 1) / 2, sum(part) / BIN)
                   for step, part in in_bins(values) if None not in part]
         path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-        return f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>'
+        return f'<path d="{path}" fill="none" stroke="{color}" stroke-width="{width}"/>'
 
     def frame(self, ticks, with_labels):
         out = []
@@ -72,8 +72,8 @@ class Panel:
         return "".join(out)
 
 
-def text(x, y, words, size=7, colour=GREY, anchor="start", weight="normal"):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}" '
+def text(x, y, words, size=7, color=GRAY, anchor="start", weight="normal"):
+    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}" '
             f'font-weight="{weight}">{words}</text>\n')
 
 
@@ -89,10 +89,10 @@ def column(title, runs, x, width, loss_range, with_labels):
         out.append(panel.frame([low + n * tick for n in range(int((high - low) / tick) + 1)],
                                with_labels))
         out.append(text(x, panel.y - 5, label))
-        for run, colour in zip(runs, COLOURS):
-            out.append(panel.line(run[name], colour, 1.0))
+        for run, color in zip(runs, COLORS):
+            out.append(panel.line(run[name], color, 1.0))
             if name == "mean":
-                out.append(panel.line(run["lowest"], colour, 0.4))
+                out.append(panel.line(run["lowest"], color, 0.4))
     out.append(alarm_marks(panel, runs))
     for n in range(0, n_steps + 1, max(1, n_steps // 4 // 50 * 50 or n_steps // 4)):
         out.append(text(panel.at(n, 0)[0], panel.y + PANEL + 9, str(n), anchor="middle"))
@@ -102,13 +102,13 @@ def column(title, runs, x, width, loss_range, with_labels):
 def alarm_marks(panel, runs):
     """A row of marks a run: one where a step had an alarm; pale ones are of overload."""
     out = []
-    for i, (run, colour) in enumerate(zip(runs, COLOURS)):
+    for i, (run, color) in enumerate(zip(runs, COLORS)):
         y = panel.y + PANEL + 14 + 5 * i
         for kind, opacity in (("overload", 0.35), ("collapse", 1.0), ("broken", 1.0)):
             steps = [step for step, kinds in enumerate(run["alarms"]) if kind in kinds]
             path = "".join(f"M{panel.at(step, 0)[0]:.1f} {y:.1f}v4" for step in steps)
             if path:
-                out.append(f'<path d="{path}" stroke="{colour}" stroke-width="0.4" '
+                out.append(f'<path d="{path}" stroke="{color}" stroke-width="0.4" '
                            f'stroke-opacity="{opacity}"/>')
     return "".join(out)
 
@@ -171,7 +171,7 @@ def main(out_path, arguments):
     body = "".join(column(title, runs, LEFT + i * (width + 14), width, (low, high), i == 0)
                    for i, (title, runs) in enumerate(groups))
     n_runs = len(groups[0][1])
-    legend = "".join(text(LEFT + 60 * i, height - 6, f"seed {i + 1}", colour=COLOURS[i])
+    legend = "".join(text(LEFT + 60 * i, height - 6, f"seed {i + 1}", color=COLORS[i])
                      for i in range(n_runs))
     with open(out_path, "w") as file:
         file.write(f'<?xml version="1.0" encoding="UTF-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" '

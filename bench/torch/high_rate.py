@@ -4,8 +4,8 @@
         --rate 0.01 --seed 1 --weight 0.0
 
 One run, a line a step: loss, norm of the gradient, entropies of every head, alarms; every 25 steps the
-loss on held-out text (the last 5% of the tokens).  With a weight, EntropyRegulariser(target, weight,
-"below") is part of what is minimised: heads whose mean entropy is below the target cost.  With
+loss on held-out text (the last 5% of the tokens).  With a weight, EntropyRegularizer(target, weight,
+"below") is part of what is minimized: heads whose mean entropy is below the target cost.  With
 --attention sdpa or eager, for comparison, only losses and norms are written.
 """
 import argparse
@@ -55,20 +55,20 @@ def new_model(options):
 
 
 def train(options, model, tokens, monitor):
-    optimiser = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.1, fused=True)
-    regulariser = hf.EntropyRegulariser(options.target, options.weight, "below")
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.1, fused=True)
+    regularizer = hf.EntropyRegularizer(options.target, options.weight, "below")
     n_training = int(0.95 * len(tokens))
     batches, held_out = windows(tokens[:n_training], options.seed), tokens[n_training:]
     for step in range(options.steps):
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = options.rate * min(1.0, (step + 1) / WARM_UP)
         batch = next(batches)
         with autocast(), hf.Collector() as seen:
             loss = model(batch, labels=batch, use_cache=False).loss
-        (loss + regulariser(seen) if options.weight else loss).backward()
+        (loss + regularizer(seen) if options.weight else loss).backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         scalars = {"loss": loss.item(), "norm": norm if math.isfinite(norm) else -1.0}
         if (step + 1) % EVERY == 0 or step == 0:
             with monitor.paused():

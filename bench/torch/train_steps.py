@@ -51,7 +51,7 @@ def windows(tokens, n_batch, context):
 
 
 def objective(model, batch, lane):
-    """(loss of the text, what is minimised)"""
+    """(loss of the text, what is minimized)"""
     if lane in ("eager", "sdpa"):
         loss = model(batch, labels=batch, use_cache=False).loss
         return loss, loss
@@ -75,20 +75,20 @@ def run(lane, tokens, n_steps, n_batch, context):
     outside = total - free - torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     model = new_model(lane, context)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), fused=True)
     batches, losses, seconds = windows(tokens, n_batch, context), [], []
     for step in range(n_steps):
         batch = next(batches)
         torch.cuda.synchronize()
         began = time.perf_counter()
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = 6e-4 * min(1.0, (step + 1) / 20)
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss, whole = objective(model, batch, lane)
         whole.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
         losses.append(loss.item())

@@ -60,7 +60,7 @@ HL_API double hl_sheet_fact(const hl_sheet *table, const char *name);
 /* ---------------------------------------------------------------- analyses
  *
  *     hl_sheet *table = NULL;
- *     if (hl_analyse(&table, profile, "layers", NULL) == HL_OK) ...
+ *     if (hl_analyze(&table, profile, "layers", NULL) == HL_OK) ...
  *
  * One table a question; doc/metrics.md defines every number in them. */
 
@@ -74,7 +74,7 @@ typedef struct hl_analysis_options {
 } hl_analysis_options;
 
 /* HL_BAD_ARGUMENT if there is no table of that name. */
-HL_API hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name,
+HL_API hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name,
                             const hl_analysis_options *options);
 
 /* What every number in them means. */
@@ -97,10 +97,10 @@ HL_API const hl_definition *hl_definition_at(size_t index);
 /* The thresholds of the rules; hl_threshold_name has their names. */
 typedef enum hl_threshold {
     HL_T_COLLAPSE_SHARE = 0, /* of heads with */
-    HL_T_COLLAPSE_ENTROPY,   /* a median normalised entropy without the sink below this */
+    HL_T_COLLAPSE_ENTROPY,   /* a median normalized entropy without the sink below this */
     HL_T_COLLAPSE_FALL,      /* robust standard deviations */
     HL_T_OVERLOAD_SHARE,     /* of heads with */
-    HL_T_OVERLOAD_ENTROPY,   /* a median normalised entropy of at least this, and */
+    HL_T_OVERLOAD_ENTROPY,   /* a median normalized entropy of at least this, and */
     HL_T_OVERLOAD_CHANGE,    /* a standard deviation over sequences below this */
     HL_T_LOCKING_WINDOW,     /* tokens */
     HL_T_LOCKING_CHANGE,     /* total variation between consecutive rows */
@@ -173,7 +173,7 @@ HL_API const char *hl_diagnosis_name(size_t index);
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 
 /* Attention-locking, from what was seen of each new token while generating: entropy (n_tokens)
- * normalised, mean over heads; change (n_tokens) total variation between the row and the one
+ * normalized, mean over heads; change (n_tokens) total variation between the row and the one
  * before it, mean over heads, NaN where that was not looked at.  A window is locked if its
  * entropy neither drifts nor spreads and its rows do not change, while the rows of an earlier
  * window did. */

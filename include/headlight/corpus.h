@@ -23,7 +23,7 @@ extern "C" {
  * line of a JSONL file.  Opening reads all of it once, and keeps of each document where
  * it lies and a hash of its content: what is not UTF-8, not JSON or not in the
  * vocabulary is found now and not after a night's work.  Afterwards documents are
- * read and tokenised as they are needed, one at a time and large ones piece by piece.
+ * read and tokenized as they are needed, one at a time and large ones piece by piece.
  *
  * Inputs are, in the order given:
  *   a file     whatever its name; .jsonl and .ndjson are JSONL, all else is text

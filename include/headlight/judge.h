@@ -56,7 +56,7 @@ typedef struct hl_estimate {
     double high;
 } hl_estimate;
 
-typedef struct hl_judgement {
+typedef struct hl_judgment {
     int64_t     n_traces;
     int64_t     n_right;    /* spans */
     int64_t     n_wrong;    /* ... */
@@ -66,7 +66,7 @@ typedef struct hl_judgement {
     bool        over_traces; /* texts were drawn and kept together, not spans */
     hl_estimate auroc[HL_N_SIGNALS];
     hl_estimate gain[HL_N_SIGNALS]; /* AUROC less that of log-probability, draw by draw */
-} hl_judgement;
+} hl_judgment;
 
 typedef struct hl_judge_options {
     int64_t  n_folds; /* 0: 5 */
@@ -77,8 +77,8 @@ typedef struct hl_judge_options {
 /* names (n_traces) are those of their files, for labels and messages.  HL_BAD_INPUT where a label
  * lies outside its trace or names none, where models differ, and where too few spans
  * of either kind are left. */
-HL_API hl_status hl_judge(hl_judgement *out, const hl_trace *const *traces,
-                          const char *const *names, size_t n_traces, const hl_labels *labels,
+HL_API hl_status hl_judge(hl_judgment *out, const hl_trace *const *traces, const char *const *names,
+                          size_t n_traces, const hl_labels *labels,
                           const hl_judge_options *options);
 
 #ifdef __cplusplus

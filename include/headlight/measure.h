@@ -67,7 +67,7 @@ HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_to
  * sum to 1 within 1e-3, or to 0 where they see nothing. */
 
 /* Whether a row sees the keys up to its own position or all: it decides how many keys it
- * could have looked at, and so about normalised entropies. */
+ * could have looked at, and so about normalized entropies. */
 typedef enum hl_maps_mask {
     HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
     HL_MAPS_MASK_CAUSAL,   /* it must be */

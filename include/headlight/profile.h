@@ -50,20 +50,20 @@ typedef enum hl_quantity {
     HL_Q_SELF,
     HL_Q_PREVIOUS,
     HL_Q_FIRST,
-    HL_Q_NOSINK, /* H over the keys other than the first, renormalised */
+    HL_Q_NOSINK, /* H over the keys other than the first, renormalized */
     HL_N_QUANTITIES
 } hl_quantity;
 
 /* Histograms of 64 equal bins over [0, 1]. */
 typedef enum hl_histogram {
-    HL_HIST_NORMALISED = 0, /* H / ln n, rows that see at least 2 keys */
+    HL_HIST_NORMALIZED = 0, /* H / ln n, rows that see at least 2 keys */
     HL_HIST_NOSINK,         /* H_nosink / ln n', n' >= 2               */
     HL_HIST_PEAK,
     HL_N_HISTOGRAMS
 } hl_histogram;
 
 /* Means over sampled rows (whole rows of attention), metrics.md 5; each also over the
- * row without key 0, renormalised, where `nosink` is true below. */
+ * row without key 0, renormalized, where `nosink` is true below. */
 typedef enum hl_pattern_metric {
     HL_PM_DIAGONAL = 0, /* A(i,i)                                    */
     HL_PM_PREVIOUS,     /* A(i,i-1)                                  */

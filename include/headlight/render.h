@@ -10,16 +10,16 @@
 extern "C" {
 #endif
 
-/* ----------------------------------------------------------------- colours
+/* ----------------------------------------------------------------- colors
  *
  * Lightness runs evenly from one end of a map to the other (or to both, from the middle), so
- * that the order of colours survives grey printing and every kind of colour blindness. */
+ * that the order of colors survives gray printing and every kind of color blindness. */
 
-typedef struct hl_colour {
+typedef struct hl_color {
     uint8_t red;
     uint8_t green;
     uint8_t blue;
-} hl_colour;
+} hl_color;
 
 typedef enum hl_map {
     HL_MAP_ENTROPY = 0, /* dark violet over blue, teal and green to light yellow */
@@ -28,21 +28,21 @@ typedef enum hl_map {
     HL_MAP_BLUES_DARK,  /* for dark pages: near black to light blue */
 } hl_map;
 
-/* A map has so many colours; share 0 is the first. */
+/* A map has so many colors; share 0 is the first. */
 enum { HL_MAP_LEVELS = 256 };
 
-/* share is from 0 to 1, and is brought there where it is not; NaN has no colour. */
-HL_API hl_colour hl_map_colour(hl_map map, double share);
+/* share is from 0 to 1, and is brought there where it is not; NaN has no color. */
+HL_API hl_color hl_map_color(hl_map map, double share);
 
-/* How many colours a terminal has. */
+/* How many colors a terminal has. */
 typedef enum hl_depth {
     HL_DEPTH_NONE = 0, /* none, or nobody is watching */
     HL_DEPTH_256,
     HL_DEPTH_TRUE,
 } hl_depth;
 
-/* Escape sequences: what follows has the map's colour behind it, with text on it that can be
- * read, or as the colour of its text; until hl_terminal_end.  With 256 colours a map has nine.
+/* Escape sequences: what follows has the map's color behind it, with text on it that can be
+ * read, or as the color of its text; until hl_terminal_end.  With 256 colors a map has nine.
  * All are "" where the depth is none; the first two return `out`. */
 enum { HL_ESCAPE_BYTES = 40 };
 HL_API const char *hl_terminal_cell(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map map,
@@ -63,7 +63,7 @@ typedef enum hl_theme { HL_THEME_LIGHT = 0, HL_THEME_DARK } hl_theme;
 typedef enum hl_entropy_unit {
     HL_UNIT_NATS = 0,
     HL_UNIT_BITS,
-    HL_UNIT_NORMALISED, /* H / ln n, of rows that see at least 16 keys */
+    HL_UNIT_NORMALIZED, /* H / ln n, of rows that see at least 16 keys */
 } hl_entropy_unit;
 
 typedef enum hl_scale {
@@ -128,9 +128,9 @@ HL_API hl_status hl_draw_comparison(const hl_compared *a, const hl_compared *b,
  * of the lines. */
 
 typedef enum hl_curve_kind {
-    HL_CURVE_LINE = 0, /* a colour and a mark of its own */
-    HL_CURVE_CHANCE,   /* grey: what the others are to be held against */
-    HL_CURVE_LEVEL,    /* grey, dashed, without marks: how it was before, say */
+    HL_CURVE_LINE = 0, /* a color and a mark of its own */
+    HL_CURVE_CHANCE,   /* gray: what the others are to be held against */
+    HL_CURVE_LEVEL,    /* gray, dashed, without marks: how it was before, say */
 } hl_curve_kind;
 
 /* Borrowed, all of it.  What is not a finite number is a gap; x rises. */
@@ -196,7 +196,7 @@ HL_API hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
 /* ----------------------------------------------------- pictures of a prompt */
 
 /* How probabilities become shades.  A row has one mass to give, so on a long prompt all but a
- * few cells are small: roots tell those apart, and the colour bar says so. */
+ * few cells are small: roots tell those apart, and the color bar says so. */
 typedef enum hl_attention_scale {
     HL_ATTENTION_ROOT = 0,
     HL_ATTENTION_LINEAR,
@@ -224,7 +224,7 @@ typedef struct hl_token_figure {
 HL_API hl_status hl_draw_tokens(const hl_token_view *view, const char *path,
                                 const hl_token_figure *options);
 
-/* Layers up, tokens across: in every cell the likeliest next token, its colour the entropy.  What
+/* Layers up, tokens across: in every cell the likeliest next token, its color the entropy.  What
  * does not fit into the width goes on below.  HL_BAD_ARGUMENT of a unit or a scale in the options;
  * HL_LIMIT if that would make the page higher than 4000 points. */
 HL_API hl_status hl_draw_lens(const hl_lens_view *view, const char *path,

@@ -65,7 +65,7 @@ typedef struct hl_series_point {
     int64_t modified; /* likewise */
     int64_t n_tokens; /* measured */
     double  entropy;  /* mean over heads, nats; NaN: not measured, as all that follow */
-    double  fair;     /* mean over heads, normalised, of rows that see at least 16 keys */
+    double  fair;     /* mean over heads, normalized, of rows that see at least 16 keys */
     double  nll;      /* nats a token */
     /* The mean fair entropy of all heads, by sequence. */
     int64_t n_sequences;

@@ -200,7 +200,7 @@ HL_API hl_status      hl_chat_render(hl_chat **out, const hl_tokenizer *tokenize
                                      const hl_chat_message *messages, size_t n_messages,
                                      const hl_chat_options *options);
 HL_API void           hl_chat_free(hl_chat *chat);
-/* Encodes the text and says whose each token is.  Special tokens are recognised only in
+/* Encodes the text and says whose each token is.  Special tokens are recognized only in
  * what the template wrote: a message cannot pretend to be another turn. */
 HL_API hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer,
                                 const hl_chat *chat, const hl_encode_options *options);

@@ -34,7 +34,7 @@ HL_API const char *hl_token_kind_name(hl_token_kind kind);
 /* Of every head, in the row that led to the token; NaN of heads that a layer lacks. */
 typedef enum hl_trace_rows {
     HL_TRACE_ENTROPY = 0, /* H, nats */
-    HL_TRACE_NORMALISED,  /* H / ln n of the n keys it sees; 0 where that is one */
+    HL_TRACE_NORMALIZED,  /* H / ln n of the n keys it sees; 0 where that is one */
     HL_TRACE_CHANGE,      /* total variation from the row before, over the keys that both see, all
                            * else being one outcome; NaN where the row before was not looked at: in
                            * a prompt, and at the first token after one */
@@ -75,13 +75,13 @@ HL_API double hl_trace_layer_mean(const hl_trace *trace, int64_t token, int64_t 
 /* ------------------------------------------------------------------ spikes
  *
  * Is attention suddenly more diffuse than this text is used to?  Each number (a head's
- * normalised entropy) is compared with its own history, and so is their mean:
+ * normalized entropy) is compared with its own history, and so is their mean:
  *
- *     z     = (x - centre) / sigma                  of every head
+ *     z     = (x - center) / sigma                  of every head
  *     mean  = of z over heads, without the lowest and the highest tenth
- *     score = (mean - its centre) / its sigma
+ *     score = (mean - its center) / its sigma
  *
- * At first centre and sigma are the median and 1.4826 times the median distance from it,
+ * At first center and sigma are the median and 1.4826 times the median distance from it,
  * over the rows that were learned; then each scored row moves them by 1/64 of the way to
  * itself, but as if it lay no more than 3 sigma away, so that a spike does not hide the
  * next.  sigma stays above 0.01.  The mean has a sigma of its own because heads rarely move

@@ -13,10 +13,10 @@ extern "C" {
  *
  * Runs a golden file, a safetensors file with inputs and what another program
  * computed from them, and reports the largest error of every output.  There are
- * attention cases; files of quantised blocks: NAME.blocks, U8, beside
+ * attention cases; files of quantized blocks: NAME.blocks, U8, beside
  * NAME.values, F32, for each type, which must be read exactly; and models, with
  * the tensors of an expected.safetensors beside them, or else by themselves: fused
- * rows against rows materialised in double precision. */
+ * rows against rows materialized in double precision. */
 
 typedef struct hl_verify_options {
     const char *backend;    /* NULL: every one that this CPU can run */

@@ -137,7 +137,7 @@ SIGNATURES = {
     "hl_profile_sequence_mean": (c.c_double, [_handle, c.c_int64, c.c_int64, c.c_int64, c.c_int]),
     # analyses
     "hl_analysis_name": (s.Text, [s.Size]),
-    "hl_analyse": (s.Status, [_out, _handle, s.Text, _ref(s.AnalysisOptions)]),
+    "hl_analyze": (s.Status, [_out, _handle, s.Text, _ref(s.AnalysisOptions)]),
     "hl_sheet_free": (None, [_handle]),
     "hl_sheet_name": (s.Text, [_handle]),
     "hl_sheet_title": (s.Text, [_handle]),

@@ -189,8 +189,8 @@ class Profile:
         """Tokens whose loss is not finite."""
         return self._get("hl_profile_broken_losses")
 
-    def histogram(self, name: str = "normalised") -> NamedArray:
-        """(layer, head, bin) counts in 64 bins over [0, 1]: "normalised", "nosink" or "peak"."""
+    def histogram(self, name: str = "normalized") -> NamedArray:
+        """(layer, head, bin) counts in 64 bins over [0, 1]: "normalized", "nosink" or "peak"."""
         which = _index(name, s.HISTOGRAMS, "histogram")
         return self._per_head(name, lambda *at: self._get("hl_profile_histogram", *at,
                                                           which)[:s.N_BINS],
@@ -278,10 +278,10 @@ class Profile:
         arrays = {quantity: self.moments(quantity) for quantity in s.QUANTITIES}
         return xarray.Dataset({name: (array.dims, array.values) for name, array in arrays.items()})
 
-    def analyse(self, name: str, *, seed: int = 0, n_extremes: int = 0) -> Table:
+    def analyze(self, name: str, *, seed: int = 0, n_extremes: int = 0) -> Table:
         """One of the tables of `headlight show --table`; analyses() has their names."""
         options = s.AnalysisOptions(seed, n_extremes)
-        with Handle.open("hl_sheet_free", "hl_analyse", self._handle.pointer, name.encode(),
+        with Handle.open("hl_sheet_free", "hl_analyze", self._handle.pointer, name.encode(),
                          c.byref(options)) as sheet:
             return _read_sheet(sheet.pointer)
 
@@ -309,7 +309,7 @@ class Profile:
              n_candidates: int = 0, candidates_by: str = "output-norm") -> None:
         """Draws a figure, as .svg, .png or .pdf by the path's ending; figures() has their names.
 
-        theme: "light", "dark"; unit: "nats", "bits", "normalised"; scale: "continuous", "classes";
+        theme: "light", "dark"; unit: "nats", "bits", "normalized"; scale: "continuous", "classes";
         width in points; pruned, candidates: heads to mark, "L5H1,L7"; n_candidates: or the first
         heads to prune, by candidates_by: "output-norm", lowest first, or "entropy", highest first,
         which cost more than a random order in doc/sweep.md."""
@@ -353,7 +353,7 @@ def _names(function: str) -> List[str]:
 
 
 def analyses() -> List[str]:
-    """The names of the tables that Profile.analyse makes."""
+    """The names of the tables that Profile.analyze makes."""
     return _names("hl_analysis_name")
 
 

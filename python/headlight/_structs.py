@@ -31,14 +31,14 @@ AROUNDS = ("window", "document", "none")
 
 QUANTITIES = ("entropy", "fair", "renyi2", "varentropy", "peak", "self", "previous", "first",
               "nosink")
-HISTOGRAMS = ("normalised", "nosink", "peak")
+HISTOGRAMS = ("normalized", "nosink", "peak")
 PATTERN_METRICS = ("diagonal", "previous", "band", "sink", "diagonal_top", "peak", "content",
                    "edges", "k90", "support2", "chance")
 PROBES = ("induction", "duplicate", "previous")
 VERDICTS = ("not found", "found", "not run")
 COLUMN_TYPES = ("text", "int", "real", "bool")
 THEMES = ("light", "dark")
-UNITS = ("nats", "bits", "normalised")
+UNITS = ("nats", "bits", "normalized")
 SCALES = ("continuous", "classes")
 N_BINS = 64
 N_DIAGNOSES = 8

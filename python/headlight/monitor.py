@@ -1,7 +1,7 @@
 """Entropies of every head over the steps of a training run: written, and alarms where they go wrong.
 
     log = EntropyLog(folder="runs/first", jsonl="first.jsonl", on_alarm=print)
-    log.log(step, entropy, normalised, loss=2.3)
+    log.log(step, entropy, normalized, loss=2.3)
 
 Needs numpy only; headlight.torch.AttentionMonitor collects the entropies.  The rules and their
 limits are those of `headlight diagnose` (default_thresholds), on means of a step where a profile
@@ -9,7 +9,7 @@ has medians of rows:
 
     broken     an entropy is not finite (NaN or infinity): the run has diverged.  Such heads
                count in no other rule, and where they are most heads no other rule is asked
-    collapse   a share of collapse-share of the heads has a normalised entropy below
+    collapse   a share of collapse-share of the heads has a normalized entropy below
                collapse-entropy
     overload   a share of overload-share of them has one of overload-entropy or more
 """
@@ -44,19 +44,19 @@ class Alarm:
         return f"step {self.step}: {what} of {self.share:.0%} of the heads: {shown}{more}"
 
 
-def find_alarms(step: int, entropy: np.ndarray, normalised: np.ndarray, limits: Dict[str, float],
+def find_alarms(step: int, entropy: np.ndarray, normalized: np.ndarray, limits: Dict[str, float],
                 there: Optional[np.ndarray] = None) -> List[Alarm]:
-    """entropy, normalised: (layer, head).  there: which heads exist; without it, those that are not NaN
+    """entropy, normalized: (layer, head).  there: which heads exist; without it, those that are not NaN
     in both, or all of them where everything is NaN.  What is not finite comes first, and alone where
     it is most heads."""
     if there is None:
-        there = ~(np.isnan(entropy) & np.isnan(normalised))
+        there = ~(np.isnan(entropy) & np.isnan(normalized))
         there = there if there.any() else np.ones_like(there)
-    finite = there & np.isfinite(entropy) & np.isfinite(normalised)
+    finite = there & np.isfinite(entropy) & np.isfinite(normalized)
     rules = (("broken", there & ~finite, there, 0.0),
-             ("collapse", finite & (normalised < limits["collapse-entropy"]), finite,
+             ("collapse", finite & (normalized < limits["collapse-entropy"]), finite,
               limits["collapse-share"]),
-             ("overload", finite & (normalised >= limits["overload-entropy"]), finite,
+             ("overload", finite & (normalized >= limits["overload-entropy"]), finite,
               limits["overload-share"]))
     alarms = []
     for kind, shows, counted, threshold in rules[:1] if 2 * finite.sum() < there.sum() else rules:
@@ -71,8 +71,8 @@ class EntropyLog:
     """Where the entropies of each step go; all of it is optional.
 
     folder: TensorBoard's event files: "entropy/mean", "entropy/L3H1" ... and a histogram.
-    jsonl: a line a step, {"step", "entropy", "normalised", "alarms", ...}, appended.
-    on_step(step, entropy, normalised), on_alarm(alarm): called.
+    jsonl: a line a step, {"step", "entropy", "normalized", "alarms", ...}, appended.
+    on_step(step, entropy, normalized), on_alarm(alarm): called.
     thresholds: some of default_thresholds()'s, by name.
     """
 
@@ -90,31 +90,31 @@ class EntropyLog:
         self._known: Optional[np.ndarray] = None  # heads that have had a number
         self._lines: Any = open(jsonl, "a", encoding="utf-8") if jsonl is not None else None
 
-    def log(self, step: int, entropy: Any, normalised: Any, *, there: Any = None,
+    def log(self, step: int, entropy: Any, normalized: Any, *, there: Any = None,
             **scalars: float) -> List[Alarm]:
-        """entropy: (layer, head) nats; normalised: the same over what uniform attention would
+        """entropy: (layer, head) nats; normalized: the same over what uniform attention would
         have.  there: (layer, head), which heads exist; without it, a head is missing as long as both
         are NaN, and not finite if they become so.  scalars: the loss, say.  Returns the step's
         alarms."""
-        entropy, normalised = (np.asarray(x, dtype=np.float64) for x in (entropy, normalised))
-        if entropy.ndim != 2 or entropy.shape != normalised.shape:
-            raise Error(f"entropies have the shapes {entropy.shape} and {normalised.shape}, wanted "
+        entropy, normalized = (np.asarray(x, dtype=np.float64) for x in (entropy, normalized))
+        if entropy.ndim != 2 or entropy.shape != normalized.shape:
+            raise Error(f"entropies have the shapes {entropy.shape} and {normalized.shape}, wanted "
                         "(layer, head) of both")
-        alarms = find_alarms(step, entropy, normalised, self.limits,
-                             self._remember(entropy, normalised) if there is None else
+        alarms = find_alarms(step, entropy, normalized, self.limits,
+                             self._remember(entropy, normalized) if there is None else
                              np.asarray(there, dtype=bool))
         if self._events is not None:
             self._write_events(step, entropy, alarms, scalars)
         if self._lines is not None:
-            self._write_line(step, entropy, normalised, alarms, scalars)
+            self._write_line(step, entropy, normalized, alarms, scalars)
         if self.on_step is not None:
-            self.on_step(step, entropy, normalised)
+            self.on_step(step, entropy, normalized)
         for alarm in alarms if self.on_alarm is not None else ():
             self.on_alarm(alarm)
         return alarms
 
-    def _remember(self, entropy: np.ndarray, normalised: np.ndarray) -> Optional[np.ndarray]:
-        there = ~(np.isnan(entropy) & np.isnan(normalised))
+    def _remember(self, entropy: np.ndarray, normalized: np.ndarray) -> Optional[np.ndarray]:
+        there = ~(np.isnan(entropy) & np.isnan(normalized))
         if self._known is not None and self._known.shape == there.shape:
             there |= self._known
         self._known = there
@@ -131,10 +131,10 @@ class EntropyLog:
         self._events.scalars(step, values)
         self._events.histogram(step, "entropy", entropy)
 
-    def _write_line(self, step: int, entropy: np.ndarray, normalised: np.ndarray,
+    def _write_line(self, step: int, entropy: np.ndarray, normalized: np.ndarray,
                     alarms: List[Alarm], scalars: Dict[str, float]) -> None:
         line = {"step": step, **scalars, "entropy": _listed(entropy),
-                "normalised": _listed(normalised),
+                "normalized": _listed(normalized),
                 "alarms": [dataclasses.asdict(alarm) for alarm in alarms]}
         self._lines.write(json.dumps(line) + "\n")
         self._lines.flush()

@@ -1,9 +1,9 @@
 """headlight for PyTorch, 2.4 or later: attention whose entropy can be part of a loss.
 
-    from headlight.torch import AttentionMonitor, Collector, EntropyRegulariser, attention
+    from headlight.torch import AttentionMonitor, Collector, EntropyRegularizer, attention
 
     out, lse, entropy = attention(q, k, v, causal=True)
-    loss = loss + EntropyRegulariser(target=2.0, weight=0.01)(entropy)
+    loss = loss + EntropyRegularizer(target=2.0, weight=0.01)(entropy)
     loss.backward()
 
 attention is a custom operator, headlight::attention, with a fake implementation (torch.compile,
@@ -161,7 +161,7 @@ class Collector:
 
         with Collector() as seen:
             loss = model(**batch).loss
-        loss = loss + regulariser(seen)
+        loss = loss + regularizer(seen)
 
     layers: {layer: [(batch, heads, queries), ...]}, as parts of the graph.
     """
@@ -186,7 +186,7 @@ class Collector:
                 for layer, parts in sorted(self.layers.items())}
 
 
-class EntropyRegulariser(torch.nn.Module):
+class EntropyRegularizer(torch.nn.Module):
     """weight * mean over heads of (H - target)^2, H a head's mean entropy in nats.
 
     side: "both"; "below": only heads sharper than the target cost, against collapse; "above": only
@@ -212,6 +212,9 @@ class EntropyRegulariser(torch.nn.Module):
         if self.side != "both":
             off = off.clamp(max=0.0) if self.side == "below" else off.clamp(min=0.0)
         return self.weight * off.square().mean()
+
+
+EntropyRegulariser = EntropyRegularizer  # the spelling of before; still works
 
 
 # -------------------------------------------------------------------- monitoring
@@ -246,7 +249,7 @@ class AttentionMonitor:
         monitor.close()
 
     The model's attention must report: headlight.transformers' does, and attention(layer=...).
-    Each step is the mean of all rows since the one before; normalised is over what uniform attention
+    Each step is the mean of all rows since the one before; normalized is over what uniform attention
     on the keys that a row sees (up to its own, if causal, and in its window) would have.
     Options are EntropyLog's.
     """
@@ -254,7 +257,7 @@ class AttentionMonitor:
     def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
         self.log = EntropyLog(**options)
         self._modules = None if model is None else set(model.modules())
-        # {layer: ((2, heads) sums, (2) of how many rows)} of entropies and of normalised ones
+        # {layer: ((2, heads) sums, (2) of how many rows)} of entropies and of normalized ones
         self._seen: Dict[int, Tuple[Any, Any]] = {}
         _listeners.append(self._listen)
 
@@ -280,7 +283,7 @@ class AttentionMonitor:
             _listeners.append(self._listen)
 
     def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
-        """(layer, head) mean and normalised entropy since the last step; NaN where none was seen, or
+        """(layer, head) mean and normalized entropy since the last step; NaN where none was seen, or
         where a row was not finite."""
         n_layers = max(self._seen, default=-1) + 1
         n_heads = max((sums.shape[1] for sums, _ in self._seen.values()), default=0)
@@ -293,12 +296,12 @@ class AttentionMonitor:
         """Writes what was seen since the last step, and forgets it; the step's alarms."""
         if not self._seen:
             raise Error("no entropies were seen: is the model's attention headlight's?")
-        entropy, normalised = self.entropies()
+        entropy, normalized = self.entropies()
         there = np.zeros(entropy.shape, dtype=bool)
         for layer, (sums, _) in self._seen.items():
             there[layer, :sums.shape[1]] = True
         self._seen.clear()
-        return self.log.log(step, entropy, normalised, there=there, **scalars)
+        return self.log.log(step, entropy, normalized, there=there, **scalars)
 
     def close(self) -> None:
         if self._listen in _listeners:

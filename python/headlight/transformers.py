@@ -26,9 +26,9 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 
 from ._library import Error
-from .torch import AttentionMonitor, Collector, EntropyRegulariser, attention, report
+from .torch import AttentionMonitor, Collector, EntropyRegularizer, attention, report
 
-__all__ = ["AttentionMonitor", "Collector", "EntropyRegulariser", "NAME", "attention_forward",
+__all__ = ["AttentionMonitor", "Collector", "EntropyRegularizer", "NAME", "attention_forward",
            "padding_mask", "refuse_class"]
 NAME = "headlight"
 

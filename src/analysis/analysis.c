@@ -39,7 +39,7 @@ static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
         hl_sheet_put_reals(table, rows.mean, entropy[place].low, entropy[place].high,
                            hl_profile_mean(profile, layer, head, HL_Q_FAIR), fair[place].low,
                            fair[place].high,
-                           hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5),
+                           hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED, 0.5),
                            hl_profile_mean(profile, layer, head, HL_Q_NOSINK),
                            hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5),
                            hl_profile_mean(profile, layer, head, HL_Q_RENYI2),
@@ -614,7 +614,7 @@ const char *hl_analysis_summary(size_t index)
     return index < N_ANALYSES ? analyses[index].summary : NULL;
 }
 
-hl_status hl_analyse(hl_sheet **out, const hl_profile *profile, const char *name,
+hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name,
                      const hl_analysis_options *options)
 {
     const char                        *context  = hl_profile_setting(profile, "context");

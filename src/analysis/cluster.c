@@ -29,9 +29,9 @@ void hl_distances(float *out, const double *points, int64_t n, int64_t d)
 
 /* --------------------------------------------------------------------- Ward */
 
-/* Ward's method by chains of nearest neighbours.
+/* Ward's method by chains of nearest neighbors.
  *
- * Walk from a group to its nearest neighbour, from that to its nearest, and so on: the
+ * Walk from a group to its nearest neighbor, from that to its nearest, and so on: the
  * distances fall, so the walk ends at two groups that are each other's nearest.  These
  * may be joined at once, whatever happens elsewhere (joining never brings a third
  * group nearer), and the rest of the walk stays valid.  All joins take O(n^2).  The
@@ -185,7 +185,7 @@ static double width_of(const float *row, const int32_t *labels, const int64_t *s
         if (group != own)
             next = fmin(next, sums[group] / (double)sizes[group]);
     }
-    double inside = sums[own] / (double)(sizes[own] - 1); /* itself is no neighbour */
+    double inside = sums[own] / (double)(sizes[own] - 1); /* itself is no neighbor */
     double larger = fmax(inside, next);
     return larger > 0.0 ? (next - inside) / larger : 0.0;
 }

@@ -274,8 +274,8 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
         double         a      = hl_profile_mean(two->a, layer, head, HL_Q_FAIR);
         double         b      = hl_profile_mean(two->b, layer, head, HL_Q_FAIR);
         double         q      = p[size + place];
-        const int64_t *rows_a = hl_profile_histogram(two->a, layer, head, HL_HIST_NORMALISED);
-        const int64_t *rows_b = hl_profile_histogram(two->b, layer, head, HL_HIST_NORMALISED);
+        const int64_t *rows_a = hl_profile_histogram(two->a, layer, head, HL_HIST_NORMALIZED);
+        const int64_t *rows_b = hl_profile_histogram(two->b, layer, head, HL_HIST_NORMALIZED);
 
         hl_sheet_put_ints(table, layer, head);
         hl_sheet_put_reals(table, a, b, b - a, intervals[place].low, intervals[place].high,
@@ -329,7 +329,7 @@ static hl_status fill_layers(hl_sheet *table, two_profiles *two)
 /* ---------------------------------------------------------- table: matching */
 
 /* How unlike two heads' profiles are, 0 to 1: the mean of the total variations between their
- * histograms (normalised entropy, the same without the first key, peak) and of the differences of
+ * histograms (normalized entropy, the same without the first key, peak) and of the differences of
  * diagonal, previous, band, sink and content mass; 1 where nothing can be compared. */
 static double profile_distance(const hl_profile *a, int64_t head_a, const hl_profile *b,
                                int64_t head_b, int64_t layer)

@@ -312,7 +312,7 @@ static hl_status diagnose_inactive(hl_examination *e)
 
 /* -------------------------------------------------------------------- sinks */
 
-/* The mean over the listed heads of their median normalised entropy without the first key. */
+/* The mean over the listed heads of their median normalized entropy without the first key. */
 static double entropy_elsewhere(const hl_examination *e)
 {
     double  sum   = 0.0;
@@ -351,7 +351,7 @@ static hl_status diagnose_sinks(hl_examination *e)
         result->verdict = HL_VERDICT_FOUND;
         hl_text_addf(&e->against,
                      "Most trained decoders have such heads. Without the first key their median "
-                     "normalised entropy is %.2f.",
+                     "normalized entropy is %.2f.",
                      entropy_elsewhere(e));
     }
     return HL_OK;
@@ -421,8 +421,8 @@ static const struct {
       "The weights or the file are damaged there: get the file again, or look at the layer below.",
       diagnose_broken, false },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
-      "In training: an entropy regulariser (the backward pass gives its gradient), spectral "
-      "reparametrisation or QK-norm, a lower learning rate. At inference: a higher attention "
+      "In training: an entropy regularizer (the backward pass gives its gradient), spectral "
+      "reparametrization or QK-norm, a lower learning rate. At inference: a higher attention "
       "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
       "next token and leaves attention as it is.",
       hl_diagnose_collapse, false },

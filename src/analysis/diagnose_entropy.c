@@ -98,7 +98,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     double        fall   = NAN;
 
     hl_text_addf(&e->rule,
-                 "more than %.0f%% of heads with a median normalised entropy, first key left out, "
+                 "more than %.0f%% of heads with a median normalized entropy, first key left out, "
                  "under %g; or since an earlier profile of the same context a fall of the mean by "
                  "more than %g robust sigma",
                  100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
@@ -155,7 +155,7 @@ static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_exa
     HL_NEED(hl_grid_sequences(&values, profile, HL_Q_FAIR));
     HL_EACH_HEAD(profile, layer, head)
     {
-        double median = hl_profile_quantile(profile, layer, head, HL_HIST_NORMALISED, 0.5);
+        double median = hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED, 0.5);
         double change =
             change_of(values, n_sequences, hl_grid_size(profile), layer * n_heads + head);
 
@@ -193,7 +193,7 @@ hl_status hl_diagnose_overload(hl_examination *e)
     bool          known  = false;
 
     hl_text_addf(&e->rule,
-                 "more than %.0f%% of heads with a median normalised entropy of at least %g that "
+                 "more than %.0f%% of heads with a median normalized entropy of at least %g that "
                  "differs between sequences by less than %g",
                  100.0 * hl_limit(e, HL_T_OVERLOAD_SHARE), hl_limit(e, HL_T_OVERLOAD_ENTROPY),
                  hl_limit(e, HL_T_OVERLOAD_CHANGE));
@@ -315,7 +315,7 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
         out->n_generated++;
         if (isnan(change))
             continue;
-        out->entropy[out->n_tokens]  = hl_trace_mean(trace, token, HL_TRACE_NORMALISED);
+        out->entropy[out->n_tokens]  = hl_trace_mean(trace, token, HL_TRACE_NORMALIZED);
         out->change[out->n_tokens]   = change;
         out->tokens[out->n_tokens++] = token;
     }

@@ -161,7 +161,7 @@ static bool add_case(judging *j, const hl_trace *trace, int64_t first, int64_t e
     return whole && n > 0;
 }
 
-static hl_status gather(hl_judgement *out, judging *j)
+static hl_status gather(hl_judgment *out, judging *j)
 {
     for (int64_t i = 0; i < j->labels->count; i++) {
         const hl_label *label = &j->labels->items[i];
@@ -215,7 +215,7 @@ static void fill_row(double *out, const judging *j, int64_t i, int64_t n_heads, 
 }
 
 /* Means and spreads of what was filled in, which then has mean 0 and spread 1. */
-static void standardise(judging *j, int64_t n, int64_t d)
+static void standardize(judging *j, int64_t n, int64_t d)
 {
     for (int64_t k = 0; k < d; k++) {
         double sum = 0.0, squares = 0.0;
@@ -249,7 +249,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
                        "%s: outside of fold %lld all spans are %s; more texts are needed, or fewer "
                        "folds",
                        j->labels->where, (long long)fold, n_wrong == 0 ? "right" : "wrong");
-    standardise(j, n, d);
+    standardize(j, n, d);
     HL_NEED(hl_logistic_fit(j->weights, j->features, j->kinds, n, d, j->options.l2));
     for (int64_t i = 0; i < j->count; i++) {
         if (j->folds[i] != fold)
@@ -263,7 +263,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
 }
 
 /* Texts go to folds whole, if there are enough of them; else runs of spans do. */
-static hl_status judge_models(hl_judgement *out, judging *j)
+static hl_status judge_models(hl_judgment *out, judging *j)
 {
     int64_t n_folds = j->options.n_folds;
 
@@ -288,7 +288,7 @@ static hl_estimate estimate(double value, double *draws)
     return (hl_estimate){ value, interval.low, interval.high };
 }
 
-static hl_status estimate_all(hl_judgement *out, judging *j)
+static hl_status estimate_all(hl_judgment *out, judging *j)
 {
     double   draws[2][HL_RESAMPLES]; /* of log-probability, and of a signal */
     hl_cases cases = { .is_positive = j->is_wrong,
@@ -362,13 +362,13 @@ static void release(judging *j)
     hl_free(j->is_wrong);
 }
 
-hl_status hl_judge(hl_judgement *out, const hl_trace *const *traces, const char *const *names,
+hl_status hl_judge(hl_judgment *out, const hl_trace *const *traces, const char *const *names,
                    size_t n_traces, const hl_labels *labels, const hl_judge_options *options)
 {
     HL_SCOPED(release)
     judging j = { .traces = traces, .names = names, .n_traces = n_traces, .labels = labels };
 
-    *out = (hl_judgement){ .n_traces = (int64_t)n_traces, .over_traces = n_traces >= MIN_TEXTS };
+    *out = (hl_judgment){ .n_traces = (int64_t)n_traces, .over_traces = n_traces >= MIN_TEXTS };
     if (options != NULL)
         j.options = *options;
     j.options.n_folds = j.options.n_folds == 0 ? DEFAULT_FOLDS : j.options.n_folds;

@@ -163,14 +163,14 @@ hl_status hl_spearman(double *out, const double *x, const double *y, int64_t cou
 
 /* ----------------------------------------------------------------- parabola */
 
-/* Sum of w(u)^2 and of w(u) y over the points, with w = u^2 - slope u - level and u = x - centre:
+/* Sum of w(u)^2 and of w(u) y over the points, with w = u^2 - slope u - level and u = x - center:
  * the last of three polynomials that are orthogonal on these x. */
 typedef struct projections {
     double norm;
     double product;
 } projections;
 
-static projections project(const double *x, const double *y, int64_t count, double centre,
+static projections project(const double *x, const double *y, int64_t count, double center,
                            const double coefficients[3])
 {
     projections sums = { 0.0, 0.0 };
@@ -178,7 +178,7 @@ static projections project(const double *x, const double *y, int64_t count, doub
     for (int64_t i = 0; i < count; i++) {
         if (isnan(x[i]) || isnan(y[i]))
             continue;
-        double u = x[i] - centre;
+        double u = x[i] - center;
         double w = (coefficients[2] * u + coefficients[1]) * u + coefficients[0];
         sums.norm += w * w;
         sums.product += w * y[i];
@@ -188,14 +188,14 @@ static projections project(const double *x, const double *y, int64_t count, doub
 
 /* Sums of u^k, k = 0 ... 3, of the points that count. */
 static void power_sums(double out[4], const double *x, const double *y, int64_t count,
-                       double centre)
+                       double center)
 {
     for (int k = 0; k < 4; k++)
         out[k] = 0.0;
     for (int64_t i = 0; i < count; i++) {
         if (isnan(x[i]) || isnan(y[i]))
             continue;
-        double u = x[i] - centre;
+        double u = x[i] - center;
         out[0] += 1.0;
         out[1] += u;
         out[2] += u * u;
@@ -211,17 +211,17 @@ hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
     power_sums(sums, x, y, count, 0.0);
     if (sums[0] < 3.0)
         return none;
-    double centre = sums[1] / sums[0];
-    power_sums(sums, x, y, count, centre);
+    double center = sums[1] / sums[0];
+    power_sums(sums, x, y, count, center);
     if (sums[2] <= 0.0)
         return none;
 
     const double one[3]    = { 1.0, 0.0, 0.0 };
     const double line[3]   = { 0.0, 1.0, 0.0 };
     const double bow[3]    = { -sums[2] / sums[0], -sums[3] / sums[2], 1.0 };
-    projections  constant  = project(x, y, count, centre, one);
-    projections  linear    = project(x, y, count, centre, line);
-    projections  quadratic = project(x, y, count, centre, bow);
+    projections  constant  = project(x, y, count, center, one);
+    projections  linear    = project(x, y, count, center, line);
+    projections  quadratic = project(x, y, count, center, bow);
 
     /* Two different x: the bow vanishes on both. */
     if (quadratic.norm <= 1e-24 * sums[2] * sums[2])
@@ -230,8 +230,8 @@ hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
     double b = linear.product / linear.norm + c * bow[1];
     double a = constant.product / constant.norm + c * bow[0];
     return (hl_parabola){
-        .constant  = a - b * centre + c * centre * centre,
-        .linear    = b - 2.0 * c * centre,
+        .constant  = a - b * center + c * center * center,
+        .linear    = b - 2.0 * c * center,
         .quadratic = c,
     };
 }

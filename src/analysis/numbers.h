@@ -12,7 +12,7 @@ double hl_mean(const double *values, int64_t count);
 double hl_variance(const double *values, int64_t count);
 
 /* The value below which a share q of a sorted array without NaN lies, with straight lines between
- * neighbours. */
+ * neighbors. */
 double hl_sorted_quantile(const double *sorted, int64_t count, double q);
 /* Rising; NaN last.  Returns how many are not NaN. */
 int64_t hl_sort(double *values, int64_t count);

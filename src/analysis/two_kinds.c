@@ -92,7 +92,7 @@ hl_status hl_auroc_draws(double *out, const double *scores, const hl_cases *case
 /* Newton's method with conjugate gradients.
  *
  * With p = 1 / (1 + exp(-f)) the gradient is X'(p - y) + l2 w and the Hessian
- * X' diag(p (1 - p)) X + l2 I, where X has a column of ones for b, which is not penalised.
+ * X' diag(p (1 - p)) X + l2 I, where X has a column of ones for b, which is not penalized.
  * The function is convex; a step that does not lower it enough is halved. */
 
 typedef struct problem {

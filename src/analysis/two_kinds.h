@@ -24,7 +24,7 @@ hl_status hl_auroc_draws(double *out, const double *scores, const hl_cases *case
 
 /* ----------------------------------------------------------- logistic model */
 
-/* A penalised model of which kind a case is: finds the one minimum of
+/* A penalized model of which kind a case is: finds the one minimum of
  *
  *     sum_i log(1 + exp(-s_i f(x_i))) + l2/2 |w|^2,    f(x) = w.x + b,    s_i = +1 or -1
  *

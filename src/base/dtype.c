@@ -223,7 +223,7 @@ uint16_t hl_f32_to_f16(float value)
     return (uint16_t)(sign | shift_and_round(magnitude - ((127U - 15U) << 23), 13));
 }
 
-/* Rounds to the f32 next towards zero with its last bit set ("to odd") unless
+/* Rounds to the f32 next toward zero with its last bit set ("to odd") unless
  * the value is an f32.  A second rounding to f16 or bf16 then gives what one
  * rounding from the double would have: the odd bit remembers on which side of a
  * tie the value lay. */

@@ -201,10 +201,10 @@ hl_status hl_foreign_check_file(const char *path, const uint8_t *bytes, size_t n
     return HL_OK;
 }
 
-/* ------------------------------------------------------------ quantisation */
+/* ------------------------------------------------------------ quantization */
 
-/* What quantised the weights; NULL if nothing did, or in a way that we read. */
-static const char *quantiser(const json_t *config)
+/* What quantized the weights; NULL if nothing did, or in a way that we read. */
+static const char *quantizer(const json_t *config)
 {
     const json_t *settings = json_object_get(config, "quantization_config");
     const char   *method   = json_string_value(json_object_get(settings, "quant_method"));
@@ -224,12 +224,12 @@ static hl_status check_config(const char *path)
     HL_CLOSED(json_decref) json_t *config = NULL;
 
     HL_NEED(hl_json_parse_file(&config, path));
-    const char *method = quantiser(config);
+    const char *method = quantizer(config);
     if (method == NULL) /* models that see keep the language model's settings apart */
-        method = quantiser(json_object_get(config, "text_config"));
+        method = quantizer(json_object_get(config, "text_config"));
     if (method != NULL)
         return hl_fail(HL_UNSUPPORTED,
-                       "%s: weights quantised by %s are not read here; use the original model or "
+                       "%s: weights quantized by %s are not read here; use the original model or "
                        "a GGUF file of it, or load it with transformers, call dequantize() and "
                        "save_pretrained(NEW)",
                        path, method);
@@ -247,7 +247,7 @@ hl_status hl_foreign_check_folder(const char *folder)
         HL_NEED(check_config(config));
     if (access(gptq, F_OK) == 0)
         return hl_fail(HL_UNSUPPORTED,
-                       "%s: weights quantised by gptq are not read here; use the original model or "
+                       "%s: weights quantized by gptq are not read here; use the original model or "
                        "a GGUF file of it",
                        gptq);
     return HL_OK;

@@ -8,7 +8,7 @@
  *
  * All tensors are f32, little-endian, and follow each other without a gap.  One
  * kind after the other, each for all layers, in the order of the tables below.
- * Nothing in a legacy file says what it is, so it is recognised by its size: seven
+ * Nothing in a legacy file says what it is, so it is recognized by its size: seven
  * small numbers that ask for exactly as many bytes as there are.
  *
  * (Version 2 has 8-bit weights in groups of a size of its own; it is refused.) */
@@ -265,7 +265,7 @@ static hl_status list_tensors(hl_llama2c *file, const uint8_t *data)
 
 /* --------------------------------------------------------------------- file */
 
-bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes)
+bool hl_llama2c_recognize(const uint8_t *bytes, size_t n_bytes)
 {
     hl_llama2c_config config = { 0 };
     size_t            begin  = 0;

@@ -37,7 +37,7 @@ void      hl_llama2c_close(hl_llama2c *file);
 HL_CLOSES(hl_llama2c_close, hl_llama2c)
 /* Is this the beginning of such a file, n_bytes long in all?  Looks at no more
  * than the first 256 bytes; n_bytes may be smaller. */
-bool hl_llama2c_recognise(const uint8_t *bytes, size_t n_bytes);
+bool hl_llama2c_recognize(const uint8_t *bytes, size_t n_bytes);
 
 /* Borrowed, as are the tensors, which come in the order of the file. */
 const hl_llama2c_config *hl_llama2c_config_of(const hl_llama2c *file);

@@ -454,7 +454,7 @@ static hl_status look_inside(content *out, const char *path)
         *out = CONTENT_GGUF;
     else if (looks_like_safetensors(file.bytes, file.n_bytes))
         *out = CONTENT_SAFETENSORS;
-    else if (hl_llama2c_recognise(file.bytes, file.n_bytes))
+    else if (hl_llama2c_recognize(file.bytes, file.n_bytes))
         *out = CONTENT_LLAMA2C;
     else
         return hl_foreign_check_file(path, file.bytes, file.n_bytes);

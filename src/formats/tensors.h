@@ -13,7 +13,7 @@
  *     a llama2.c .bin           legacy or version 1
  *
  * Files are told apart by what is in them.  Those of other kinds, and folders whose
- * config.json speaks of a quantisation that is not read here, are refused with
+ * config.json speaks of a quantization that is not read here, are refused with
  * HL_UNSUPPORTED and a message that says what they are and how to convert them.
  * Everything is mapped: opening costs no more than the headers. */
 #ifndef HL_FORMATS_TENSORS_H

@@ -72,7 +72,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
     int64_t         at      = sequence * n_heads * stride + row;
 
     put(out[HL_TRACE_ENTROPY], from->entropy + at, n_heads, stride);
-    put_shares(out[HL_TRACE_NORMALISED], from->entropy + at, n_heads, stride,
+    put_shares(out[HL_TRACE_NORMALIZED], from->entropy + at, n_heads, stride,
                inverse_log(known, n_keys + (config->sinks ? 1 : 0)));
     put(out[HL_TRACE_CHANGE], NULL, n_heads, stride);
     put(out[HL_TRACE_RENYI2], from->renyi2 + at, n_heads, stride);
@@ -428,7 +428,7 @@ hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8
 /* The score of the row that led to an entry. */
 static double score(hl_tracer *tracer, int64_t entry, bool is_given)
 {
-    return hl_trace_spike(tracer->spikes, hl_trace_at(tracer->trace, entry, HL_TRACE_NORMALISED),
+    return hl_trace_spike(tracer->spikes, hl_trace_at(tracer->trace, entry, HL_TRACE_NORMALIZED),
                           entry - tracer->offset, is_given);
 }
 

@@ -30,7 +30,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
                        const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
                        int64_t row);
 
-/* The score of the row at `position`, the normalised entropies of all heads, that led to a token;
+/* The score of the row at `position`, the normalized entropies of all heads, that led to a token;
  * NaN where there is none.  Rows before tokens that were given (those of a prompt) are learned; rows that see
  * fewer than HL_FAIR_KEYS keys say little of how a head looks around, and are neither. */
 double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given);

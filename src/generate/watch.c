@@ -295,7 +295,7 @@ hl_status hl_watch_add(hl_watched *out, hl_watch *watch, const hl_generated *tok
     int64_t         last          = n_tokens(watch) - 1;
     hl_traced_token about         = hl_trace_describe(trace, last);
     watch->ids[last]              = token->id;
-    watch->entropy[watch->n_seen] = hl_trace_mean(trace, last, HL_TRACE_NORMALISED);
+    watch->entropy[watch->n_seen] = hl_trace_mean(trace, last, HL_TRACE_NORMALIZED);
     watch->change[watch->n_seen]  = hl_trace_mean(trace, last, HL_TRACE_CHANGE);
     watch->n_seen++;
     watch->n_since++;

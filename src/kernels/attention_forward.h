@@ -6,10 +6,10 @@
  *     for each tile of keys but key 0
  *         for each panel: scores, softmax step, output = carry * output + P' V
  *     note the entropy so far (without the sink), then the same for key 0 alone
- *     learned sink, statistics, normalisation, store
+ *     learned sink, statistics, normalization, store
  *
  * Tiles start at fixed keys (1, 97, 193, ...), so a row's bytes depend on its
- * own keys alone: not on its neighbours, its batch, or the number of threads.
+ * own keys alone: not on its neighbors, its batch, or the number of threads.
  * (Only when a head has next to no rows are its products summed in another order.)
  *
  * When all rows of a K/V head fit in one panel and there are many keys (decoding
@@ -49,7 +49,7 @@ struct forward_job {
     const hl_attention        *problem;
     const hl_attention_result *result;
     void (*absorb)(panel *w, float *s, int64_t key, int64_t n);
-    bool          want_neighbours;
+    bool          want_neighbors;
     bool          want_nosink;
     int64_t       n_panels;  /* of a block                    */
     int64_t       n_blocks;  /* of a K/V head                 */
@@ -113,8 +113,8 @@ static void panel_step(const forward_job *job, const kv_head *h, panel *w, const
     if (n == 0)
         return;
     panel_scores(scores, w, h, q, t->k + skip * t->k_stride, t->k_stride, begin, n);
-    if (job->want_neighbours)
-        panel_note_neighbours(w, scores, begin, n);
+    if (job->want_neighbors)
+        panel_note_neighbors(w, scores, begin, n);
     if (begin == 0)
         memcpy(w->first, scores, sizeof w->first);
     job->absorb(w, scores, begin, n);
@@ -338,8 +338,8 @@ static void job_plan(forward_job *job)
         job->absorb = panel_absorb_shannon;
     if (r->renyi2 != NULL || r->varentropy != NULL || r->argmax != NULL)
         job->absorb = panel_absorb_all;
-    job->want_neighbours = r->diagonal != NULL || r->previous != NULL;
-    job->want_nosink     = r->entropy_nosink != NULL;
+    job->want_neighbors = r->diagonal != NULL || r->previous != NULL;
+    job->want_nosink    = r->entropy_nosink != NULL;
 
     /* Queries and output of a block share the second-level cache with a tile. */
     int64_t most  = MAX_PANELS * 64 / width;

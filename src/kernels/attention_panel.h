@@ -72,7 +72,7 @@ static void panel_reset(panel *w)
 /* -------------------------------------------------------- before the softmax */
 
 /* The part of a tile that some lane sees, in one piece: a lane's sums must not depend on
- * where its neighbours have gaps, so a gap within a tile is for the mask. */
+ * where its neighbors have gaps, so a gap within a tile is for the mask. */
 static inline hl_key_range panel_part(const panel *w, hl_key_range tile)
 {
     int64_t begin = w->some.begin > tile.begin ? w->some.begin : tile.begin;
@@ -113,7 +113,7 @@ static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
 }
 
 /* Note the scores of each lane's own and previous position. */
-static void panel_note_neighbours(panel *w, const float *s, int64_t key, int64_t n)
+static void panel_note_neighbors(panel *w, const float *s, int64_t key, int64_t n)
 {
     if (key >= w->near.end || key + n <= w->near.begin)
         return;

@@ -112,7 +112,7 @@ typedef struct row_summary {
     int64_t      argmax;
 } row_summary;
 
-static row_summary row_summarise(const row *r)
+static row_summary row_summarize(const row *r)
 {
     row_summary s     = { .rest = hl_row_state_empty(), .argmax = -1 };
     double      best  = -INFINITY;
@@ -237,7 +237,7 @@ void hl_attention_row_forward(const hl_attention_result *result, const hl_attent
     row r;
 
     row_open(&r, problem, index);
-    row_summary summary = row_summarise(&r);
+    row_summary summary = row_summarize(&r);
     double      lse     = hl_row_state_lse(summary.all);
     if (isnan(lse)) {
         write_not_finite(result, &r, hl_row_state_entropy(summary.rest));
@@ -447,7 +447,7 @@ const hl_kernels hl_kernels_scalar = {
     .name               = "scalar",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
-    .dequantise         = hl_dequantise_scalar,
+    .dequantize         = hl_dequantize_scalar,
     .dense              = &hl_dense_scalar,
     .int8_dot           = hl_int8_dot_scalar,
 };

@@ -220,7 +220,7 @@ HL_INLINE void add_q4_k(block_sums sums, const dot_block *d, int n_x, int n_weig
 }
 
 /* The 32 values from 32 s on: q + 32, in bytes.  No instruction shifts bytes: what a
- * shift of words brings in from the neighbour, the mask takes away. */
+ * shift of words brings in from the neighbor, the mask takes away. */
 HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
 {
     typedef uint16_t words __attribute__((vector_size(32)));
@@ -311,9 +311,9 @@ HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block a
 /* ------------------------------------------------------- dots of other blocks */
 
 #if defined(__AVX2__)
-#define DEQUANTISE hl_dequantise_avx2
+#define DEQUANTISE hl_dequantize_avx2
 #else
-#define DEQUANTISE hl_dequantise_scalar
+#define DEQUANTISE hl_dequantize_scalar
 #endif
 
 /* Types that are not worth a loop of their own become floats first, some of a row at a

@@ -22,22 +22,22 @@ static double mean_of(const float *x, int64_t n)
     return sum / (double)n;
 }
 
-static double mean_square(const float *x, int64_t n, double centre)
+static double mean_square(const float *x, int64_t n, double center)
 {
     double sum = 0.0;
 
     for (int64_t i = 0; i < n; i++)
-        sum += (x[i] - centre) * (x[i] - centre);
+        sum += (x[i] - center) * (x[i] - center);
     return sum / (double)n;
 }
 
 static void norm_row(float *out, const float *x, int64_t n, const hl_norm *norm)
 {
-    double centre = norm->kind == HL_NORM_LAYER ? mean_of(x, n) : 0.0;
-    double scale  = 1.0 / sqrt(mean_square(x, n, centre) + (double)norm->eps);
+    double center = norm->kind == HL_NORM_LAYER ? mean_of(x, n) : 0.0;
+    double scale  = 1.0 / sqrt(mean_square(x, n, center) + (double)norm->eps);
 
     for (int64_t i = 0; i < n; i++) {
-        double value = (x[i] - centre) * scale;
+        double value = (x[i] - center) * scale;
         if (norm->weight != NULL)
             value *= norm->weight[i];
         if (norm->bias != NULL)
@@ -138,7 +138,7 @@ static float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
 
     for (int64_t first = 0; first < n; first += (int64_t)block.n_values) {
         if (hl_dtype_is_block(dtype))
-            hl_dequantise_scalar(values, dtype, at, 1);
+            hl_dequantize_scalar(values, dtype, at, 1);
         else
             values[0] = element(w, dtype, first);
         for (int64_t i = 0; i < (int64_t)block.n_values; i++)

@@ -153,19 +153,19 @@ static double row_mean(const float *x, int64_t n)
     return sum_doubles(sum) / (double)n;
 }
 
-static double row_mean_square(const float *x, int64_t n, double centre)
+static double row_mean_square(const float *x, int64_t n, double center)
 {
     vd      sum  = { 0 };
     double  rest = 0.0;
     int64_t i    = 0;
 
     for (; i + VL <= n; i += VL) {
-        vd low  = vd_low(vf_load(x + i)) - centre;
-        vd high = vd_high(vf_load(x + i)) - centre;
+        vd low  = vd_low(vf_load(x + i)) - center;
+        vd high = vd_high(vf_load(x + i)) - center;
         sum += low * low + high * high;
     }
     for (; i < n; i++)
-        rest += ((double)x[i] - centre) * ((double)x[i] - centre);
+        rest += ((double)x[i] - center) * ((double)x[i] - center);
     return (sum_doubles(sum) + rest) / (double)n;
 }
 

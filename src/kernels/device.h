@@ -328,7 +328,7 @@ typedef struct hl_device_attention {
 } hl_device_attention;
 
 /* Sums of rows, for a profile: kernels/row_sums.h.  log_n and the inverses are of every row of a
- * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALISED, and
+ * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALIZED, and
  * NOSINK with inverse_other; bins are hl_bin_of.  A share of the lookback is
  * hl_share_of(mass), rounded to a whole number of 2^-22, to even. */
 typedef struct hl_device_reduce {
@@ -436,7 +436,7 @@ typedef struct hl_device_ops {
     hl_status (*arrived)(hl_device *device, int lane);
     hl_status (*wait)(hl_device *device);
 
-    /* to (n_values) of to_dtype = stored values on the host of any type that hl_dequantise reads,
+    /* to (n_values) of to_dtype = stored values on the host of any type that hl_dequantize reads,
      * whole blocks; `from` has been read when the call returns. */
     hl_status (*put_values)(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                             hl_dtype from_dtype, int64_t n_values);

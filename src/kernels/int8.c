@@ -1,6 +1,6 @@
 /* int8.c - activations to 8 bits, and what products with them mean.
  *
- * Quantising is written so that a compiler makes vectors of it: the largest magnitude is found on
+ * Quantizing is written so that a compiler makes vectors of it: the largest magnitude is found on
  * the bits of the floats, which sort as integers do, and 1.5 * 2^23 is added so that
  * the nearest integer ends up in the low bits. */
 #include "kernels/int8.h"
@@ -42,7 +42,7 @@ static void round_values(int8_t q[HL_INT8_BLOCK], const float x[HL_INT8_BLOCK], 
         q[i] = (int8_t)(bits[i] - 0x4b400000);
 }
 
-static void quantise_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum,
+static void quantize_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum,
                            const float x[HL_INT8_BLOCK])
 {
     const float least = 1e-30f; /* below, 127 / x could overflow */
@@ -62,10 +62,10 @@ static void quantise_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum,
     *sum   = *scale * (float)total;
 }
 
-void hl_int8_quantise(int8_t *q, float *scales, float *sums, const float *x, int64_t n)
+void hl_int8_quantize(int8_t *q, float *scales, float *sums, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n / HL_INT8_BLOCK; i++)
-        quantise_block(q + i * HL_INT8_BLOCK, &scales[i], &sums[i], x + i * HL_INT8_BLOCK);
+        quantize_block(q + i * HL_INT8_BLOCK, &scales[i], &sums[i], x + i * HL_INT8_BLOCK);
 }
 
 /* ------------------------------------------------------------- the definition */
@@ -79,7 +79,7 @@ static float dot_row(const int8_t *q, const float *scales, const void *w, hl_dty
     double         sum = 0.0;
 
     for (int64_t first = 0; first < n; first += size) {
-        hl_dequantise_scalar(values, dtype, (const uint8_t *)w + first / size * block.n_bytes, 1);
+        hl_dequantize_scalar(values, dtype, (const uint8_t *)w + first / size * block.n_bytes, 1);
         for (int64_t i = first; i < first + size; i++)
             sum += (double)scales[i / HL_INT8_BLOCK] * q[i] * (double)values[i - first];
     }

@@ -1,6 +1,6 @@
 /* int8.h - products of stored blocks with activations of 8 bits.
  *
- *     hl_int8_quantise(q, scales, sums, x, n);
+ *     hl_int8_quantize(q, scales, sums, x, n);
  *     hl_int8_dot_avx2(&(hl_int8_dot){ ... });
  *
  * Blocks hold small integers.  Where x does, too, 32 products and their sum are one
@@ -35,7 +35,7 @@ typedef struct hl_int8_dot {
 bool hl_int8_has(hl_dtype dtype);
 
 /* n is a multiple of 32.  What is not finite makes its scale NaN. */
-void hl_int8_quantise(int8_t *q, float *scales, float *sums, const float *x, int64_t n);
+void hl_int8_quantize(int8_t *q, float *scales, float *sums, const float *x, int64_t n);
 
 void hl_int8_dot_scalar(const hl_int8_dot *dot);
 /* AVX-512 uses VNNI where the CPU has it, else what AVX2 does. */

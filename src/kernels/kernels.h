@@ -17,7 +17,7 @@ typedef struct hl_kernels {
                                     const hl_attention          *problem,
                                     const hl_attention_upstream *upstream);
     /* Blocks of F16, BF16 or a block type to values; in quant.h. */
-    void (*dequantise)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
+    void (*dequantize)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
     /* Norms, RoPE, activations, dot products; in dense.h. */
     const hl_dense *dense;
     /* Dot products with activations of 8 bits; in int8.h.  NULL: it has none. */

@@ -14,7 +14,7 @@ const hl_kernels hl_kernels_avx2 = {
     .name               = "avx2",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
-    .dequantise         = hl_dequantise_avx2,
+    .dequantize         = hl_dequantize_avx2,
     .dense              = &hl_dense_avx2,
     .int8_dot           = hl_int8_dot_avx2,
 };

@@ -21,7 +21,7 @@ const hl_kernels hl_kernels_avx512 = {
     .name               = "avx512",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
-    .dequantise         = hl_dequantise_avx2,
+    .dequantize         = hl_dequantize_avx2,
     .dense              = &hl_dense_avx512,
     .int8_dot           = hl_int8_dot_avx512,
 };

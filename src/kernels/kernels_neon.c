@@ -8,6 +8,6 @@ const hl_kernels hl_kernels_neon = {
     .name               = "neon",
     .attention_forward  = attention_forward,
     .attention_backward = attention_backward,
-    .dequantise         = hl_dequantise_scalar,
+    .dequantize         = hl_dequantize_scalar,
     .dense              = &hl_dense_neon,
 };

@@ -408,7 +408,7 @@ typedef struct linear_job {
     int64_t               n_shares;
     int64_t               work;    /* multiplications */
     bool                  all_few; /* in every task */
-    bool                  is_quantised;
+    bool                  is_quantized;
     const hl_linear_pool *pool;
     _Atomic(int)          failure; /* HL_OK */
     _Atomic(int)          failed;  /* the dtype that did */
@@ -455,14 +455,14 @@ static bool takes_int8(const hl_linear_product *product, const hl_kernels *kerne
 }
 
 /* The rows of all sequences that take dot products. */
-static void quantise_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows, int64_t n_columns)
+static void quantize_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows, int64_t n_columns)
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
         if (rows->n_rows[sequence] > HL_LINEAR_FEW_ROWS)
             continue;
         for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
             int64_t first = int8_row(rows, sequence * rows->batch_rows + i) * n_columns;
-            hl_int8_quantise(int8->q + first, int8->scales + first / HL_INT8_BLOCK,
+            hl_int8_quantize(int8->q + first, int8->scales + first / HL_INT8_BLOCK,
                              int8->sums + first / HL_INT8_BLOCK,
                              rows->x + (sequence * rows->batch_rows + i) * rows->x_stride,
                              n_columns);
@@ -489,9 +489,9 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .n_panels = panels,
                            .n_shares = panels * blocks };
     if (takes_int8(product, kernels, job->pool)) {
-        if (!job->is_quantised)
-            quantise_rows(job->pool->int8, &product->rows, matrix->n_columns);
-        job->is_quantised = true;
+        if (!job->is_quantized)
+            quantize_rows(job->pool->int8, &product->rows, matrix->n_columns);
+        job->is_quantized = true;
         task->int8        = job->pool->int8;
     }
     job->n_shares += task->n_shares;

@@ -1,6 +1,6 @@
 /* logits.h - what a row of logits says: the likeliest token, and how sure the model is.
  *
- * All sums are in double and centred on the largest logit, as in row_state.h. */
+ * All sums are in double and centered on the largest logit, as in row_state.h. */
 #ifndef HL_KERNELS_LOGITS_H
 #define HL_KERNELS_LOGITS_H
 

@@ -71,7 +71,7 @@ static hl_status read_values(float *out, const hl_matrix *matrix, const void *so
         memcpy(out, source, (size_t)n * sizeof *out);
         return HL_OK;
     }
-    return hl_dequantise(out, matrix->dtype, source, (size_t)n);
+    return hl_dequantize(out, matrix->dtype, source, (size_t)n);
 }
 
 hl_status hl_matrix_read_part(float *out, const hl_matrix *matrix, int64_t begin, int64_t end)

@@ -1,6 +1,6 @@
-/* quant.c - checks before decoding, the scalar decoders in a table by type, and the two quantisers.
+/* quant.c - checks before decoding, the scalar decoders in a table by type, and the two quantizers.
  *
- * Both quantisers find one scale d for 32 values and store it as f16, but divide
+ * Both quantizers find one scale d for 32 values and store it as f16, but divide
  * by the d that has not been rounded: GGML's reference does, and a model
  * written here must have the bytes that its tools would have written.
  *
@@ -33,7 +33,7 @@ static hl_status count_blocks(size_t *out, hl_dtype dtype, size_t n_values)
     return HL_OK;
 }
 
-hl_status hl_dequantise(float *out, hl_dtype dtype, const void *source, size_t n_values)
+hl_status hl_dequantize(float *out, hl_dtype dtype, const void *source, size_t n_values)
 {
     const hl_kernels *kernels  = NULL;
     size_t            n_blocks = 0;
@@ -42,7 +42,7 @@ hl_status hl_dequantise(float *out, hl_dtype dtype, const void *source, size_t n
     if (!hl_dtype_is_block(dtype) && dtype != HL_DTYPE_F16 && dtype != HL_DTYPE_BF16)
         return hl_dtype_to_f32(out, source, dtype, n_values);
     HL_NEED(hl_kernels_current(&kernels));
-    kernels->dequantise(out, dtype, source, n_blocks);
+    kernels->dequantize(out, dtype, source, n_blocks);
     return HL_OK;
 }
 
@@ -65,12 +65,12 @@ HL_EACH_BLOCK_TYPE(HL_BLOCK_LOOP)
 
 static const hl_block_loop loops[HL_DTYPE_COUNT] = HL_BLOCK_TABLE;
 
-void hl_dequantise_scalar(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
+void hl_dequantize_scalar(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
 {
     loops[dtype](out, source, n_blocks);
 }
 
-/* ------------------------------------------------------------- quantising */
+/* ------------------------------------------------------------- quantizing */
 
 /* What C leaves undefined, converting NaN or a number out of range, gets an answer:
  * a weight that is not finite must not do worse than lose its block. */
@@ -106,7 +106,7 @@ static float reciprocal(float d)
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-static void quantise_q8_0(uint8_t *out, const float *x)
+static void quantize_q8_0(uint8_t *out, const float *x)
 {
     float d       = fabsf(largest(x)) / 127.0f;
     float inverse = reciprocal(d);
@@ -116,7 +116,7 @@ static void quantise_q8_0(uint8_t *out, const float *x)
         out[2 + i] = (uint8_t)to_integer(roundf(x[i] * inverse), -128, 127);
 }
 
-static void quantise_q4_0(uint8_t *out, const float *x)
+static void quantize_q4_0(uint8_t *out, const float *x)
 {
     float d       = largest(x) / -8.0f;
     float inverse = reciprocal(d);
@@ -129,7 +129,7 @@ static void quantise_q4_0(uint8_t *out, const float *x)
     }
 }
 
-hl_status hl_quantise(void *out, hl_dtype dtype, const float *source, size_t n_values)
+hl_status hl_quantize(void *out, hl_dtype dtype, const float *source, size_t n_values)
 {
     size_t n_blocks = 0;
     size_t n_bytes  = hl_dtype_block_of(dtype).n_bytes;
@@ -138,15 +138,15 @@ hl_status hl_quantise(void *out, hl_dtype dtype, const float *source, size_t n_v
     if (!hl_dtype_is_block(dtype))
         return hl_dtype_from_f32(out, dtype, source, n_values);
     if (dtype != HL_DTYPE_Q8_0 && dtype != HL_DTYPE_Q4_0)
-        return hl_fail(HL_UNSUPPORTED, "nothing here quantises to %s; Q8_0 and Q4_0 can be written",
+        return hl_fail(HL_UNSUPPORTED, "nothing here quantizes to %s; Q8_0 and Q4_0 can be written",
                        hl_dtype_name(dtype));
     for (size_t i = 0; i < n_blocks; i++) {
         uint8_t     *block = (uint8_t *)out + i * n_bytes;
         const float *x     = source + i * BLOCK_VALUES;
         if (dtype == HL_DTYPE_Q8_0)
-            quantise_q8_0(block, x);
+            quantize_q8_0(block, x);
         else
-            quantise_q4_0(block, x);
+            quantize_q4_0(block, x);
     }
     return HL_OK;
 }

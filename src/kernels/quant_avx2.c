@@ -74,7 +74,7 @@ INLINE void affine32(float *y, __m256i q, float d, float m)
 }
 
 /* Bits shift .. of every byte that are in mask.  There is no shift of bytes: what
- * a shift of words brings in from the neighbour, the mask takes away. */
+ * a shift of words brings in from the neighbor, the mask takes away. */
 INLINE __m256i bits_of(__m256i bytes, int shift, int mask)
 {
     return _mm256_and_si256(_mm256_srli_epi16(bytes, shift), _mm256_set1_epi8((char)mask));
@@ -412,7 +412,7 @@ HL_EACH_BLOCK_TYPE(HL_BLOCK_LOOP)
 
 static const hl_block_loop loops[HL_DTYPE_COUNT] = HL_BLOCK_TABLE;
 
-void hl_dequantise_avx2(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
+void hl_dequantize_avx2(float *out, hl_dtype dtype, const void *source, size_t n_blocks)
 {
     loops[dtype](out, source, n_blocks);
 }

@@ -1,4 +1,4 @@
-/* quant_decoders.h - what every block of GGUF's quantised types means.
+/* quant_decoders.h - what every block of GGUF's quantized types means.
  *
  * A block is 32 to 256 values that share their scales.  d (and m, dmin) are
  * f16; q is the stored number, y the value.  [n] after a field are its bytes.

@@ -9,7 +9,7 @@
  *     collision  sum of exp(2x)           Renyi-2   = 2 log(sum) - log(collision)
  *     spread     sum of exp(x) * x^2      varentropy = spread / sum - (dot / sum)^2
  *
- * The sums are centred on the largest score, so a constant added to all scores
+ * The sums are centered on the largest score, so a constant added to all scores
  * changes none of them but `max`: sum is at least 1, dot is never positive, both
  * terms of the entropy are >= 0 and nothing cancels.  Two disjoint sets of keys
  * merge by moving both to the larger maximum and adding; that is how tiles,

@@ -15,7 +15,7 @@
  * What a corpus is, and how to open one, is in headlight.h.
  *
  * Memory: a document of a JSONL file or of token ids is held whole, one at a time; a
- * text file is read and tokenised in pieces of 256 KiB (corpus_pieces.h), whose tokens are
+ * text file is read and tokenized in pieces of 256 KiB (corpus_pieces.h), whose tokens are
  * those of the whole text.  Beside that a corpus keeps 40 bytes a document.
  *
  * Files are read again when their documents are asked for.  One that has vanished or

@@ -1,4 +1,4 @@
-/* corpus_pieces.c - tokenising long texts in pieces that overlap.
+/* corpus_pieces.c - tokenizing long texts in pieces that overlap.
  *
  * Two slots take turns: `now` holds the piece that is being handed out, `next` the one
  * behind it, which must be there before anybody knows where `now` ends. */
@@ -157,7 +157,7 @@ static size_t token_at(const piece_slot *slot, uint64_t at, size_t from)
     return token;
 }
 
-/* Where two neighbours meet: left's tokens end before *left_end, right's begin there. */
+/* Where two neighbors meet: left's tokens end before *left_end, right's begin there. */
 static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
                  const piece_slot *right, uint64_t from)
 {
@@ -197,7 +197,7 @@ static hl_status open_next(hl_text_pieces *pieces)
     return encode(pieces, next);
 }
 
-/* Neighbours that cannot be joined become one, and the next will be longer.  Text that
+/* Neighbors that cannot be joined become one, and the next will be longer.  Text that
  * comes behind changes no token near the start of a piece, so `begin` stays. */
 static hl_status swallow_next(hl_text_pieces *pieces)
 {

@@ -1,6 +1,6 @@
 /* corpus_pieces.h - the tokens of a text of any length, a piece at a time.
  *
- * A text is tokenised in pieces that overlap.  Inside an overlap both neighbours have
+ * A text is tokenized in pieces that overlap.  Inside an overlap both neighbors have
  * tokens for the same bytes; once they have agreed on N_AGREE tokens in a row, what stands
  * left of the text's cut no longer matters to the right one nor what stands right of it to
  * the left one, and the two are joined in the middle of that stretch:

@@ -154,7 +154,7 @@ static double probability_at(const map_row *row, int64_t key)
 }
 
 /* Turns the row into probabilities that sum to 1. */
-static void normalise(map_row *row, double lse)
+static void normalize(map_row *row, double lse)
 {
     double scale = exp(-lse); /* +inf for a row that sees nothing */
 
@@ -188,7 +188,7 @@ static row_result measure_row(map_row *row)
         argmax = first;
     if (isnan(lse))
         argmax = -1;
-    normalise(row, lse);
+    normalize(row, lse);
     return (row_result){
         .lse            = reported_lse(row, lse),
         .entropy        = hl_row_state_entropy(all),

@@ -1,6 +1,6 @@
 /* measure_probe.c - which heads look for what came after the same token before?
  *
- * Random tokens, repeated once, have no meaning and no neighbours that go together: what
+ * Random tokens, repeated once, have no meaning and no neighbors that go together: what
  * a head does in the second half can only come from the first.  With n tokens, position i
  * of the second half looks at
  *

@@ -40,7 +40,7 @@ static const struct {
     { "first", HL_Q_FIRST },
     { "lse", ALWAYS },
     { "entropy_nosink", HL_Q_NOSINK },
-    [NORMALIZED]        = { "normalized", HL_N_QUANTITIES + HL_HIST_NORMALISED },
+    [NORMALIZED]        = { "normalized", HL_N_QUANTITIES + HL_HIST_NORMALIZED },
     [NORMALIZED_NOSINK] = { "normalized_nosink", HL_N_QUANTITIES + HL_HIST_NOSINK },
 };
 

@@ -336,7 +336,7 @@ static void add_text(text_sums *total, const text_sums *text)
     total->bytes_known = total->bytes_known && text->bytes_known;
 }
 
-static hl_nll summarise(const text_sums *sums)
+static hl_nll summarize(const text_sums *sums)
 {
     hl_nll nll = { .sum        = sums->windows.sum,
                    .n_scored   = (int64_t)sums->windows.count,
@@ -400,7 +400,7 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
     scoring                      s       = { perplexity, text };
     text_sums                    sums    = { 0 };
 
-    *out = summarise(&sums);
+    *out = summarize(&sums);
     HL_NEED(check_text(perplexity, text));
     sums.n_tokens    = text->n_tokens;
     sums.bytes_known = text->n_bytes != NULL;
@@ -418,11 +418,11 @@ hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity, const hl_sco
     }
     add_text(&perplexity->total, &sums);
     sums.texts.n = sums.windows.n > 0 ? 1 : 0;
-    *out         = summarise(&sums);
+    *out         = summarize(&sums);
     return HL_OK;
 }
 
 hl_nll hl_perplexity_total(const hl_perplexity *perplexity)
 {
-    return summarise(&perplexity->total);
+    return summarize(&perplexity->total);
 }

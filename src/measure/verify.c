@@ -2,7 +2,7 @@
  *
  * hl_verify of headlight.h: a folder, or a file that is not called .safetensors, is
  * a model.  Else it looks into the file: tensors called NAME.blocks make it a
- * file of quantised blocks, else it is an attention case, which says best itself
+ * file of quantized blocks, else it is an attention case, which says best itself
  * what it lacks. */
 #include "measure/verify.h"
 

@@ -59,7 +59,7 @@ hl_status hl_verify_compare(hl_verify_report *report, const char *backend,
 /* Adds an entry that was compared otherwise; `passed` is filled in from its error and tolerance. */
 void hl_verify_report_add(hl_verify_report *report, const hl_verify_entry *entry);
 
-/* Is this the name of quantised blocks, as in Q4_K.blocks? */
+/* Is this the name of quantized blocks, as in Q4_K.blocks? */
 bool hl_verify_is_blocks(const char *tensor_name);
 
 /* The larger error is infinite where one of two is not a number. */

@@ -1,4 +1,4 @@
-/* verify_blocks.c - quantised blocks on every back end.
+/* verify_blocks.c - quantized blocks on every back end.
  *
  * hl_verify_blocks of headlight.h.  A file of blocks is a safetensors file with,
  * for each type,
@@ -181,7 +181,7 @@ static hl_status decode_all(void *context, hl_verify_report *report, const char 
     for (size_t i = 0; i < file->n_types; i++) {
         const block_type *type = &file->types[i];
 
-        HL_NEED(hl_dequantise(type->values, type->dtype, type->blocks->data, type->n_values));
+        HL_NEED(hl_dequantize(type->values, type->dtype, type->blocks->data, type->n_values));
         if (type->expected != NULL)
             HL_NEED(hl_verify_compare(report, backend,
                                       &(hl_verify_pair){ .output = hl_dtype_name(type->dtype),

@@ -3,7 +3,7 @@
  * hl_verify_model of headlight.h.  The expected file has tokens [B,S], I64 or I32, and any of
  * the tensors in output_specs; others are passed over.  Without such a file tokens are made
  * up, and what is compared are the fused statistics of rows with those of the same rows
- * materialised in double precision, from the same queries and keys.
+ * materialized in double precision, from the same queries and keys.
  *
  * Tolerances are in output_specs; what follows from scores is allowed HL_SCORE_ROUNDING too.
  * The lens' top token is right or wrong, except where the first two are within the tolerance
@@ -30,7 +30,7 @@
 
 enum {
     MADE_UP_TOKENS = 64,  /* where nothing is expected */
-    MAX_POSITIONS  = 512, /* whose rows are materialised */
+    MAX_POSITIONS  = 512, /* whose rows are materialized */
 };
 
 typedef enum model_output {
@@ -104,7 +104,7 @@ typedef struct model_results {
     int64_t  n_tokens;
     int64_t *tokens;    /* (B, S) */
     int64_t *lengths;   /* (B) rows of each sequence that are compared; NULL: nothing is expected */
-    int64_t *positions; /* (S) those whose rows are materialised */
+    int64_t *positions; /* (S) those whose rows are materialized */
     int64_t  n_positions;
     float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */
     bool     masked;   /* the pass that is running has them closed */
@@ -458,7 +458,7 @@ static void keep_statistic(model_results *results, const hl_layer_rows *rows, mo
     }
 }
 
-/* How far the fused statistics of materialised rows are from the exact ones. */
+/* How far the fused statistics of materialized rows are from the exact ones. */
 static void compare_exact(model_results *results, const hl_layer_rows *rows, int64_t index)
 {
     int64_t               row   = rows->pattern_rows[index % rows->n_patterns];

@@ -504,7 +504,7 @@ double hl_windows_progress(const hl_windows *windows)
 
 /* ------------------------------------------------------------- reading ahead */
 
-/* Reading and tokenising take a few percent of the time a GPU needs for the same tokens, and
+/* Reading and tokenizing take a few percent of the time a GPU needs for the same tokens, and
  * would leave it idle between batches.  On the CPU, which has no time to spare, a batch is read
  * when it is needed. */
 

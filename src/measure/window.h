@@ -34,7 +34,7 @@
  * start, and the n-th is the same window whatever n_batch is.  Which windows are a part's
  * own does not depend on its batches either: whole documents, every n_parts-th, where there
  * are at least 8 documents a part; otherwise single windows, every n_parts-th, which
- * every part has to tokenise.  The latter is also the way with max_tokens and with
+ * every part has to tokenize.  The latter is also the way with max_tokens and with
  * pack, which count across documents.
  *
  * max_tokens is over all parts together; the window in which it is reached is cut. */

@@ -108,35 +108,35 @@ static double mean_of(const float *x, int64_t n)
     return sum / (double)n;
 }
 
-static double mean_square(const float *x, int64_t n, double centre)
+static double mean_square(const float *x, int64_t n, double center)
 {
     double sum = 0.0;
 
     for (int64_t i = 0; i < n; i++)
-        sum += ((double)x[i] - centre) * ((double)x[i] - centre);
+        sum += ((double)x[i] - center) * ((double)x[i] - center);
     return sum / (double)n;
 }
 
 void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, const hl_norm *norm)
 {
-    bool   centred = norm->kind == HL_NORM_LAYER;
-    double centre  = centred ? mean_of(x, n) : 0.0;
-    double scale   = 1.0 / sqrt(mean_square(x, n, centre) + (double)norm->eps);
-    double sum     = 0.0; /* of t */
-    double along   = 0.0; /* of t h */
+    bool   centered = norm->kind == HL_NORM_LAYER;
+    double center   = centered ? mean_of(x, n) : 0.0;
+    double scale    = 1.0 / sqrt(mean_square(x, n, center) + (double)norm->eps);
+    double sum      = 0.0; /* of t */
+    double along    = 0.0; /* of t h */
 
     for (int64_t i = 0; i < n; i++) {
         double t = (double)dy[i] * (norm->weight != NULL ? (double)norm->weight[i] : 1.0);
 
         sum += t;
-        along += t * ((double)x[i] - centre) * scale;
+        along += t * ((double)x[i] - center) * scale;
     }
-    sum   = centred ? sum / (double)n : 0.0;
+    sum   = centered ? sum / (double)n : 0.0;
     along = along / (double)n;
     for (int64_t i = 0; i < n; i++) {
         double t = (double)dy[i] * (norm->weight != NULL ? (double)norm->weight[i] : 1.0);
 
-        dx[i] = (float)(scale * (t - sum - ((double)x[i] - centre) * scale * along));
+        dx[i] = (float)(scale * (t - sum - ((double)x[i] - center) * scale * along));
     }
 }
 

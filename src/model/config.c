@@ -437,7 +437,7 @@ static hl_status make_layers(hl_config *config, const hl_family *family, const h
 /* ---------------------------------------------------------------------------------------- checks */
 
 /* Is this a model at all?  Ranges of single numbers were checked where they were read, under the key
- * they were read from.  Here is what several of them must fulfil together.  After it,
+ * they were read from.  Here is what several of them must fulfill together.  After it,
  * code that uses a description checks nothing. */
 static hl_status check_heads(const hl_config *config, int64_t index, const char *where)
 {
@@ -604,8 +604,8 @@ static hl_status refuse_quantized(const json_t *root, const char *where)
     if (strcmp(method, "mxfp4") == 0)
         return HL_OK;
     return hl_fail(HL_UNSUPPORTED,
-                   "%s: the weights are quantised (quant_method: %s), which headlight does not "
-                   "read; take the unquantised model, or convert that to GGUF with llama.cpp's "
+                   "%s: the weights are quantized (quant_method: %s), which headlight does not "
+                   "read; take the unquantized model, or convert that to GGUF with llama.cpp's "
                    "convert_hf_to_gguf.py",
                    where, method);
 }

@@ -334,7 +334,7 @@ static bool has_zero_block(hl_dtype dtype)
     float                values[MOST_VALUES];
 
     if (block.n_values > MOST_VALUES || block.n_bytes > MOST_BYTES ||
-        hl_dequantise(values, dtype, zeros, block.n_values) != HL_OK)
+        hl_dequantize(values, dtype, zeros, block.n_values) != HL_OK)
         return false;
     for (size_t i = 0; i < block.n_values; i++) {
         if (values[i] != 0.0f)
@@ -492,7 +492,7 @@ static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p,
         cut_columns(file->row, p, config->d_head);
         if (p->added != NULL)
             file->row[0] += p->added[r];
-        HL_NEED(hl_quantise(out + place, w->dtype, file->row, (size_t)p->n_columns));
+        HL_NEED(hl_quantize(out + place, w->dtype, file->row, (size_t)p->n_columns));
     }
     return HL_OK;
 }

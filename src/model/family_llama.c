@@ -40,7 +40,7 @@ const hl_family_tensor hl_llama2c_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* As a designated initialiser, for those who change little. */
+/* As a designated initializer, for those who change little. */
 #define LLAMA_DEFAULTS(eps, theta)                                                                 \
     .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
     .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true

@@ -48,7 +48,7 @@ void hl_canvas_close(hl_canvas *canvas)
     hl_free(canvas);
 }
 
-void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour background)
+void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_color background)
 {
     assert(!canvas->started);
     if (canvas->status != HL_OK)
@@ -90,7 +90,7 @@ static bool can_draw(const hl_canvas *canvas)
     return canvas->status == HL_OK && canvas->started;
 }
 
-void hl_canvas_rectangle(hl_canvas *canvas, hl_box box, hl_colour fill)
+void hl_canvas_rectangle(hl_canvas *canvas, hl_box box, hl_color fill)
 {
     if (can_draw(canvas))
         canvas->backend->rectangle(canvas, box, fill);
@@ -109,7 +109,7 @@ void hl_canvas_outline(hl_canvas *canvas, hl_box box, const hl_stroke *stroke)
         canvas->backend->polyline(canvas, corners, 4, true, stroke);
 }
 
-void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill)
+void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill)
 {
     if (can_draw(canvas) && n_points > 2)
         canvas->backend->polygon(canvas, points, n_points, fill);
@@ -198,12 +198,12 @@ typedef struct ramp {
     bool   upwards;
 } ramp;
 
-static bool ramp_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool ramp_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const ramp *r    = context;
     double      last = r->n_steps - 1.0;
 
-    *out = hl_map_colour(r->map, r->upwards ? 1.0 - (double)down / last : (double)across / last);
+    *out = hl_map_color(r->map, r->upwards ? 1.0 - (double)down / last : (double)across / last);
     return true;
 }
 
@@ -213,7 +213,7 @@ void hl_canvas_ramp(hl_canvas *canvas, hl_box box, hl_map map, int n_steps, bool
     hl_cell_grid grid = { .box      = box,
                           .n_across = upwards ? 1 : n_steps,
                           .n_down   = upwards ? n_steps : 1,
-                          .colour   = ramp_colour,
+                          .color    = ramp_color,
                           .context  = &r };
 
     hl_canvas_cells(canvas, &grid);

@@ -38,14 +38,14 @@ typedef struct hl_box {
 } hl_box;
 
 typedef struct hl_stroke {
-    hl_colour colour;
-    double    width;
-    double    dash; /* length of dashes and gaps; 0: a whole line */
+    hl_color color;
+    double   width;
+    double   dash; /* length of dashes and gaps; 0: a whole line */
 } hl_stroke;
 
 /* dpi is of PNG. */
 hl_status hl_canvas_open(hl_canvas **out, hl_format format, double dpi);
-void      hl_canvas_page(hl_canvas *canvas, double width, double height, hl_colour background);
+void      hl_canvas_page(hl_canvas *canvas, double width, double height, hl_color background);
 /* To a temporary name, then renamed. */
 hl_status hl_canvas_write(hl_canvas *canvas, const char *path);
 void      hl_canvas_close(hl_canvas *canvas);
@@ -53,9 +53,9 @@ HL_CLOSES(hl_canvas_close, hl_canvas)
 
 /* ---------------------------------------------------------------------- shapes */
 
-void hl_canvas_rectangle(hl_canvas *canvas, hl_box box, hl_colour fill);
+void hl_canvas_rectangle(hl_canvas *canvas, hl_box box, hl_color fill);
 void hl_canvas_outline(hl_canvas *canvas, hl_box box, const hl_stroke *stroke);
-void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill);
+void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill);
 void hl_canvas_polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points,
                         const hl_stroke *stroke);
 /* points (n_segments, 2): lines that do not hang together. */
@@ -69,21 +69,21 @@ void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_str
 void hl_canvas_begin(hl_canvas *canvas, const char *title);
 void hl_canvas_end(hl_canvas *canvas);
 
-/* A grid of coloured cells: the bulk of most pictures, which SVG writes compactly. */
+/* A grid of colored cells: the bulk of most pictures, which SVG writes compactly. */
 typedef struct hl_cell_grid {
     hl_box  box;
     int64_t n_across;
     int64_t n_down;
     double  gap; /* between cells */
-    /* The colour of a cell; false: it is left out. */
-    bool (*colour)(hl_colour *out, const void *context, int64_t across, int64_t down);
+    /* The color of a cell; false: it is left out. */
+    bool (*color)(hl_color *out, const void *context, int64_t across, int64_t down);
     /* Writes the title of a cell, "" for none; NULL: none has one. */
     void (*title)(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down);
     const void *context;
 } hl_cell_grid;
 
 void hl_canvas_cells(hl_canvas *canvas, const hl_cell_grid *grid);
-/* A map's colours in `n_steps`, rising to the right or upwards. */
+/* A map's colors in `n_steps`, rising to the right or upwards. */
 void hl_canvas_ramp(hl_canvas *canvas, hl_box box, hl_map map, int n_steps, bool upwards);
 /* Where a cell is, without the gap. */
 hl_box hl_cell_box(const hl_cell_grid *grid, int64_t across, int64_t down);
@@ -95,7 +95,7 @@ typedef enum hl_anchor { HL_ANCHOR_START = 0, HL_ANCHOR_MIDDLE, HL_ANCHOR_END } 
 typedef enum hl_stand { HL_STAND_BASE = 0, HL_STAND_MIDDLE, HL_STAND_TOP } hl_stand;
 
 typedef struct hl_text_style {
-    hl_colour colour;
+    hl_color  color;
     double    size;
     bool      bold;
     hl_anchor anchor;

@@ -43,8 +43,8 @@ int64_t hl_typesetter_unknown(const hl_typesetter *typesetter);
 /* Those that a format has no use for are NULL: begin with end, and stop. */
 typedef struct hl_backend {
     void (*start)(hl_canvas *canvas);
-    void (*rectangle)(hl_canvas *canvas, hl_box box, hl_colour fill);
-    void (*polygon)(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill);
+    void (*rectangle)(hl_canvas *canvas, hl_box box, hl_color fill);
+    void (*polygon)(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill);
     void (*polyline)(hl_canvas *canvas, const hl_point *points, int64_t n_points, bool closed,
                      const hl_stroke *stroke);
     void (*segments)(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
@@ -76,7 +76,7 @@ struct hl_canvas {
     bool              started;
     double            width;
     double            height;
-    hl_colour         background;
+    hl_color          background;
     hl_placed_text   *texts; /* (n_texts) what was placed so far, for who checks a layout */
     size_t            n_texts;
     size_t            text_room;

@@ -156,9 +156,9 @@ static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
     return status;
 }
 
-static void set_colour(cairo_t *cairo, hl_colour colour)
+static void set_color(cairo_t *cairo, hl_color color)
 {
-    cairo_set_source_rgb(cairo, colour.red / 255.0, colour.green / 255.0, colour.blue / 255.0);
+    cairo_set_source_rgb(cairo, color.red / 255.0, color.green / 255.0, color.blue / 255.0);
 }
 
 static void start(hl_canvas *canvas, bool is_pdf)
@@ -188,7 +188,7 @@ static void start(hl_canvas *canvas, bool is_pdf)
     }
     state->cairo = cairo_create(state->surface);
     /* All of it: the page may end within a pixel. */
-    set_colour(state->cairo, canvas->background);
+    set_color(state->cairo, canvas->background);
     cairo_paint(state->cairo);
     if (!is_pdf)
         cairo_scale(state->cairo, scale, scale);
@@ -236,7 +236,7 @@ static void stop(hl_canvas *canvas)
 
 static void stroke_path(cairo_t *cairo, const hl_stroke *stroke)
 {
-    set_colour(cairo, stroke->colour);
+    set_color(cairo, stroke->color);
     cairo_set_line_width(cairo, stroke->width);
     cairo_set_dash(cairo, &stroke->dash, stroke->dash > 0.0 ? 1 : 0, 0.0);
     cairo_stroke(cairo);
@@ -249,21 +249,21 @@ static void trace(cairo_t *cairo, const hl_point *points, int64_t n_points)
         cairo_line_to(cairo, points[i].x, points[i].y);
 }
 
-static void rectangle(hl_canvas *canvas, hl_box box, hl_colour fill)
+static void rectangle(hl_canvas *canvas, hl_box box, hl_color fill)
 {
     cairo_t *cairo = pen_of(canvas);
 
-    set_colour(cairo, fill);
+    set_color(cairo, fill);
     cairo_rectangle(cairo, box.x, box.y, box.width, box.height);
     cairo_fill(cairo);
 }
 
-static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill)
+static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill)
 {
     cairo_t *cairo = pen_of(canvas);
 
     trace(cairo, points, n_points);
-    set_colour(cairo, fill);
+    set_color(cairo, fill);
     cairo_fill(cairo);
 }
 
@@ -302,14 +302,14 @@ static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
     cairo_clip(cairo);
     cairo_set_antialias(cairo, CAIRO_ANTIALIAS_NONE);
     for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
-        int64_t   across = i % grid->n_across, down = i / grid->n_across;
-        hl_box    box = hl_cell_box(grid, across, down);
-        hl_colour colour;
+        int64_t  across = i % grid->n_across, down = i / grid->n_across;
+        hl_box   box = hl_cell_box(grid, across, down);
+        hl_color color;
 
         box.width += under;
         box.height += under;
-        if (grid->colour(&colour, grid->context, across, down))
-            rectangle(canvas, box, colour);
+        if (grid->color(&color, grid->context, across, down))
+            rectangle(canvas, box, color);
     }
     cairo_restore(cairo);
 }
@@ -327,7 +327,7 @@ static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_te
     cairo_translate(cairo, at.x, at.y);
     cairo_rotate(cairo, -style->degrees * 3.14159265358979323846 / 180.0);
     cairo_move_to(cairo, -back[style->anchor] * width, 0.0);
-    set_colour(cairo, style->colour);
+    set_color(cairo, style->color);
     lay_out(letters, string, style->size, style->bold);
     letters->n_unknown += pango_layout_get_unknown_glyphs_count(letters->layout);
     cairo_rel_move_to(cairo, 0.0,

@@ -1,13 +1,13 @@
 /* canvas_svg.c - SVG 1.1, written by hand: text stays text, and files stay small.
  *
  * Cells are the bulk.  A cell is a stroke of length 1 and width 1 in a coordinate system
- * whose unit is a cell, sorted by colour so that a colour is named once:
+ * whose unit is a cell, sorted by color so that a color is named once:
  *
  *     <g transform="matrix(37 0 0 37 60 80)" stroke-width="0.95">
  *     <g stroke="#3a125c"><path d="M5 3h1"><title>L5H3 0.42 nats</title></path>...</g>
  *
  * which is 45 to 60 bytes a cell, where a <rect> with the same title has over 100.  Without
- * titles all cells of a colour are one path, and neighbours in it one stroke: 6 bytes a cell. */
+ * titles all cells of a color are one path, and neighbors in it one stroke: 6 bytes a cell. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,9 +40,9 @@ static const char *write_number(char out[NUMBER_BYTES], double number)
 
 /* For %s; N is good until the end of the block. */
 #define N(number) write_number((char[NUMBER_BYTES]){ 0 }, number)
-/* "#%02x%02x%02x" of a colour. */
-#define RGB           "#%02x%02x%02x"
-#define PARTS(colour) (colour).red, (colour).green, (colour).blue
+/* "#%02x%02x%02x" of a color. */
+#define RGB          "#%02x%02x%02x"
+#define PARTS(color) (color).red, (color).green, (color).blue
 
 /* XML 1.0 has no other control characters, and neither U+FFFE nor U+FFFF. */
 static bool is_xml(const char *text, size_t n_bytes)
@@ -84,7 +84,7 @@ static void put_points(hl_canvas *canvas, const hl_point *points, int64_t n_poin
 static void put_stroke(hl_canvas *canvas, const hl_stroke *stroke)
 {
     hl_text_addf(&canvas->output, "\" fill=\"none\" stroke=\"" RGB "\" stroke-width=\"%s\"",
-                 PARTS(stroke->colour), N(stroke->width));
+                 PARTS(stroke->color), N(stroke->width));
     if (stroke->dash > 0.0)
         hl_text_addf(&canvas->output, " stroke-dasharray=\"%s\"", N(stroke->dash));
 }
@@ -108,14 +108,14 @@ static void start(hl_canvas *canvas)
                  HL_FONT_FAMILIES);
 }
 
-static void rectangle(hl_canvas *canvas, hl_box box, hl_colour fill)
+static void rectangle(hl_canvas *canvas, hl_box box, hl_color fill)
 {
     hl_text_addf(&canvas->output,
                  "<rect x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\" fill=\"" RGB "\"/>\n",
                  N(box.x), N(box.y), N(box.width), N(box.height), PARTS(fill));
 }
 
-static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_colour fill)
+static void polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill)
 {
     put_points(canvas, points, n_points, n_points);
     hl_text_addf(&canvas->output, "z\" fill=\"" RGB "\"/>\n", PARTS(fill));
@@ -143,7 +143,7 @@ static void text(hl_canvas *canvas, hl_point at, const char *string, const hl_te
     static const char *const anchors[] = { "", " text-anchor=\"middle\"", " text-anchor=\"end\"" };
 
     hl_text_addf(&canvas->output, "<text x=\"%s\" y=\"%s\" font-size=\"%s\" fill=\"" RGB "\"%s%s",
-                 N(at.x), N(at.y), N(style->size), PARTS(style->colour), anchors[style->anchor],
+                 N(at.x), N(at.y), N(style->size), PARTS(style->color), anchors[style->anchor],
                  style->bold ? " font-weight=\"bold\"" : "");
     if (style->degrees != 0.0)
         hl_text_addf(&canvas->output, " transform=\"rotate(%s %s %s)\"", N(-style->degrees),
@@ -168,31 +168,31 @@ static void end(hl_canvas *canvas)
 /* -------------------------------------------------------------------------- cells */
 
 typedef struct sorted_cell {
-    uint32_t colour;
+    uint32_t color;
     int64_t  place;
 } sorted_cell;
 
-static int by_colour(const void *a, const void *b)
+static int by_color(const void *a, const void *b)
 {
     const sorted_cell *x = a, *y = b;
 
-    if (x->colour != y->colour)
-        return x->colour < y->colour ? -1 : 1;
+    if (x->color != y->color)
+        return x->color < y->color ? -1 : 1;
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* The cells that are drawn, by colour; returns how many. */
+/* The cells that are drawn, by color; returns how many. */
 static int64_t sort_cells(sorted_cell *out, const hl_cell_grid *grid)
 {
     int64_t n_cells = 0;
 
     for (int64_t i = 0; i < grid->n_across * grid->n_down; i++) {
-        hl_colour c;
-        if (grid->colour(&c, grid->context, i % grid->n_across, i / grid->n_across))
+        hl_color c;
+        if (grid->color(&c, grid->context, i % grid->n_across, i / grid->n_across))
             out[n_cells++] =
                 (sorted_cell){ (uint32_t)c.red << 16 | (uint32_t)c.green << 8 | c.blue, i };
     }
-    qsort(out, (size_t)n_cells, sizeof *out, by_colour);
+    qsort(out, (size_t)n_cells, sizeof *out, by_color);
     return n_cells;
 }
 
@@ -220,20 +220,20 @@ static double cell_width(const hl_cell_grid *grid)
     return 1.0 - grid->gap * (double)grid->n_across / grid->box.width;
 }
 
-/* How many cells from sorted[first] on are of one colour, side by side and without a gap. */
+/* How many cells from sorted[first] on are of one color, side by side and without a gap. */
 static int64_t run_length(const sorted_cell *sorted, int64_t n_cells, int64_t first,
                           const hl_cell_grid *grid)
 {
     int64_t last = first + 1;
 
-    while (grid->gap == 0.0 && last < n_cells && sorted[last].colour == sorted[first].colour &&
+    while (grid->gap == 0.0 && last < n_cells && sorted[last].color == sorted[first].color &&
            sorted[last].place == sorted[last - 1].place + 1 &&
            sorted[last].place % grid->n_across != 0)
         last++;
     return last - first;
 }
 
-/* A path for each colour. */
+/* A path for each color. */
 static void put_plain_cells(hl_canvas *canvas, const hl_cell_grid *grid, const sorted_cell *sorted,
                             int64_t n_cells)
 {
@@ -242,9 +242,9 @@ static void put_plain_cells(hl_canvas *canvas, const hl_cell_grid *grid, const s
     for (int64_t i = 0; i < n_cells; i += run) {
         int64_t place = sorted[i].place;
         run           = run_length(sorted, n_cells, i, grid);
-        if (i == 0 || sorted[i].colour != sorted[i - 1].colour)
+        if (i == 0 || sorted[i].color != sorted[i - 1].color)
             hl_text_addf(&canvas->output, "%s<path stroke=\"#%06x\" d=\"", i > 0 ? "\"/>\n" : "",
-                         sorted[i].colour);
+                         sorted[i].color);
         hl_text_addf(&canvas->output, "M%lld %lldh%s", (long long)(place % grid->n_across),
                      (long long)(place / grid->n_across), N((double)(run - 1) + cell_width(grid)));
     }
@@ -258,9 +258,9 @@ static void put_titled_cells(hl_canvas *canvas, const hl_cell_grid *grid, const 
         int64_t across = sorted[i].place % grid->n_across, down = sorted[i].place / grid->n_across;
         char    title[128] = "";
 
-        if (i == 0 || sorted[i].colour != sorted[i - 1].colour)
+        if (i == 0 || sorted[i].color != sorted[i - 1].color)
             hl_text_addf(&canvas->output, "%s<g stroke=\"#%06x\">", i > 0 ? "</g>\n" : "",
-                         sorted[i].colour);
+                         sorted[i].color);
         grid->title(title, sizeof title, grid->context, across, down);
         hl_text_addf(&canvas->output, "<path d=\"M%lld %lldh%s\"%s>", (long long)across,
                      (long long)down, N(cell_width(grid)), title[0] == '\0' ? "/" : "");

@@ -142,7 +142,7 @@ void hl_chart_line(hl_chart *chart, const double *x, const double *y, int64_t n,
 }
 
 void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const double *highs,
-                   int64_t n, hl_colour colour)
+                   int64_t n, hl_color color)
 {
     hl_point *points = chart->points;
 
@@ -154,22 +154,22 @@ void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const d
             points[i]                  = hl_chart_point(chart, at, highs[first + i]);
             points[2 * length - 1 - i] = hl_chart_point(chart, at, lows[first + i]);
         }
-        hl_canvas_polygon(chart->figure->canvas, points, 2 * length, colour);
+        hl_canvas_polygon(chart->figure->canvas, points, 2 * length, color);
         if (length == 1) /* a band has no width there: a short upright line */
             hl_canvas_line(chart->figure->canvas, points[0], points[1],
-                           &(hl_stroke){ colour, 6.0, 0.0 });
+                           &(hl_stroke){ color, 6.0, 0.0 });
         first = end;
     }
 }
 
-void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_colour colour)
+void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_color color)
 {
     if (!isnan(y))
         hl_canvas_mark(chart->figure->canvas, hl_chart_point(chart, x, y), HL_MARK_CIRCLE, radius,
-                       colour);
+                       color);
 }
 
-void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_colour colour)
+void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_color color)
 {
     /* Circles are octagons: at such sizes the same.  Pairs of x and y. */
     static const double circle[]  = { 0.95,  0.39,  0.39,  0.95,  -0.39, 0.95,  -0.95, 0.39,
@@ -191,7 +191,7 @@ void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius,
     for (int i = 0; i < shapes[mark].n; i++)
         points[i] = (hl_point){ at.x + radius * shapes[mark].corners[2 * i],
                                 at.y + radius * shapes[mark].corners[2 * i + 1] };
-    hl_canvas_polygon(canvas, points, shapes[mark].n, colour);
+    hl_canvas_polygon(canvas, points, shapes[mark].n, color);
 }
 
 /* -------------------------------------------------------------------- diagnoses */
@@ -286,11 +286,11 @@ static void label_things(const hl_chart *chart, const hl_row_words *words)
 /* The more heads of a layer show it, the stronger the mark. */
 static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
 {
-    const hl_theme_colours *theme  = chart->figure->theme;
-    hl_canvas              *canvas = chart->figure->canvas;
-    hl_text_style style = hl_figure_small(chart->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    double        width = fmin(0.72 * chart->box.width / (double)chart->n, 40.0);
-    char          title[96];
+    const hl_theme_colors *theme  = chart->figure->theme;
+    hl_canvas             *canvas = chart->figure->canvas;
+    hl_text_style          style = hl_figure_small(chart->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
+    double                 width = fmin(0.72 * chart->box.width / (double)chart->n, 40.0);
+    char                   title[96];
 
     for (int i = 0; marks != NULL && i < marks->n_rows; i++) {
         double y = chart->box.y + chart->box.height + MARKS_ABOVE + MARKS_LINE * (i + 0.5);
@@ -339,9 +339,9 @@ hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *wor
     return HL_OK;
 }
 
-void hl_chart_bars(hl_chart *chart, const double *values, hl_colour colour)
+void hl_chart_bars(hl_chart *chart, const double *values, hl_color color)
 {
-    hl_stroke stroke = { colour, fmin(0.72 * chart->box.width / (double)chart->n, 40.0), 0.0 };
+    hl_stroke stroke = { color, fmin(0.72 * chart->box.width / (double)chart->n, 40.0), 0.0 };
     int64_t   n_bars = 0;
 
     for (int64_t i = 0; i < chart->n; i++) {
@@ -362,14 +362,13 @@ void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_ke
     double        x      = at.x;
 
     for (int i = 0; i < n_keys; i++) {
-        hl_stroke line = { keys[i].colour, 1.6, 0.0 };
+        hl_stroke line = { keys[i].color, 1.6, 0.0 };
         if (keys[i].kind == HL_KEY_LINE)
             hl_canvas_line(canvas, (hl_point){ x, at.y }, (hl_point){ x + 14.0, at.y }, &line);
         else if (keys[i].kind == HL_KEY_BAND)
-            hl_canvas_rectangle(canvas, (hl_box){ x, at.y - 3.5, 14.0, 7.0 }, keys[i].colour);
+            hl_canvas_rectangle(canvas, (hl_box){ x, at.y - 3.5, 14.0, 7.0 }, keys[i].color);
         else
-            hl_canvas_mark(canvas, (hl_point){ x + 7.0, at.y }, HL_MARK_CIRCLE, 1.8,
-                           keys[i].colour);
+            hl_canvas_mark(canvas, (hl_point){ x + 7.0, at.y }, HL_MARK_CIRCLE, 1.8, keys[i].color);
         hl_canvas_text(canvas, x + 18.0, at.y, keys[i].name, &style);
         x += 18.0 + hl_canvas_text_width(canvas, keys[i].name, &style) + 14.0;
     }

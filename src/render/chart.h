@@ -7,11 +7,11 @@
  *     hl_chart_grid(&chart);
  *     hl_chart_label_y(&chart, "Perplexity");
  *     hl_chart_label_x(&chart, "Heads removed");
- *     hl_canvas_mark(canvas, hl_chart_point(&chart, 0.3, 24.0), HL_MARK_CIRCLE, 2.4, colour);
+ *     hl_canvas_mark(canvas, hl_chart_point(&chart, 0.3, 24.0), HL_MARK_CIRCLE, 2.4, color);
  *
  *     HL_SCOPED(hl_chart_free) hl_chart row = { .figure = figure, .n = n_layers, .y = axis };
  *     HL_NEED(hl_chart_begin(&row, 200.0, &words));
- *     hl_chart_band(&row, NULL, lows, highs, n_layers, colour);
+ *     hl_chart_band(&row, NULL, lows, highs, n_layers, color);
  *     hl_chart_grid(&row);                        bands lie under it, the rest above
  *     hl_chart_line(&row, NULL, means, n_layers, &stroke);
  *
@@ -46,8 +46,8 @@ void hl_chart_grid(const hl_chart *chart);
 void hl_chart_line(hl_chart *chart, const double *x, const double *y, int64_t n,
                    const hl_stroke *stroke);
 void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const double *highs,
-                   int64_t n, hl_colour colour);
-void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_colour colour);
+                   int64_t n, hl_color color);
+void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_color color);
 /* Labels at the ticks; the name may be NULL.  They take hl_chart_left of room left of the box, and
  * HL_INDICES_HEIGHT below it. */
 void   hl_chart_label_x(const hl_chart *chart, const char *name);
@@ -63,7 +63,7 @@ typedef enum hl_mark {
     HL_N_MARKS
 } hl_mark;
 
-void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_colour colour);
+void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_color color);
 
 /* ------------------------------------------------------------------- diagnoses */
 
@@ -103,13 +103,13 @@ typedef struct hl_row_words {
 
 /* The page of a figure that is one row, with its labels; room for points, too. */
 hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *words);
-void      hl_chart_bars(hl_chart *chart, const double *values, hl_colour colour);
+void      hl_chart_bars(hl_chart *chart, const double *values, hl_color color);
 
 /* A key above the frame, entry after entry: a sample of the line, band or dot, and its name. */
 typedef enum hl_key_kind { HL_KEY_LINE = 0, HL_KEY_BAND, HL_KEY_DOT } hl_key_kind;
 typedef struct hl_key {
     hl_key_kind kind;
-    hl_colour   colour;
+    hl_color    color;
     const char *name;
 } hl_key;
 void hl_chart_keys(const hl_chart *chart, const hl_key *keys, int n_keys);

@@ -1,4 +1,4 @@
-/* figure.c - the table of figures, the page around each, and what several are made of: units, colour
+/* figure.c - the table of figures, the page around each, and what several are made of: units, color
  * bars, labels. */
 #include "render/figure.h"
 
@@ -61,7 +61,7 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
 {
     *out = (hl_figure){ .canvas = canvas, .default_title = title };
     HL_NEED(complete_options(&out->options, options));
-    out->theme = hl_theme_colours_of(out->options.theme);
+    out->theme = hl_theme_colors_of(out->options.theme);
     return HL_OK;
 }
 
@@ -278,7 +278,7 @@ hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
 
 hl_quantity hl_figure_quantity(const hl_figure *figure)
 {
-    return figure->options.unit == HL_UNIT_NORMALISED ? HL_Q_FAIR : HL_Q_ENTROPY;
+    return figure->options.unit == HL_UNIT_NORMALIZED ? HL_Q_FAIR : HL_Q_ENTROPY;
 }
 
 double hl_figure_factor(const hl_figure *figure)
@@ -295,7 +295,7 @@ const char *hl_figure_unit(const hl_figure *figure)
 
 const char *hl_figure_unit_label(const hl_figure *figure)
 {
-    static const char *const names[] = { "Entropy (nats)", "Entropy (bits)", "Normalised entropy" };
+    static const char *const names[] = { "Entropy (nats)", "Entropy (bits)", "Normalized entropy" };
 
     return names[figure->options.unit];
 }
@@ -309,11 +309,11 @@ hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *v
         top = fmax(top, values[i]); /* passes NaN over */
     if (isnan(top))
         return hl_fail(HL_BAD_INPUT, "the profile holds no %s: %lld tokens were measured",
-                       figure->options.unit == HL_UNIT_NORMALISED
-                           ? "row that saw at least 16 keys, and so no normalised entropy"
+                       figure->options.unit == HL_UNIT_NORMALIZED
+                           ? "row that saw at least 16 keys, and so no normalized entropy"
                            : "row, and so no entropy",
                        (long long)hl_profile_n_tokens(figure->profile));
-    if (figure->options.unit == HL_UNIT_NORMALISED)
+    if (figure->options.unit == HL_UNIT_NORMALIZED)
         top = 1.0;
     *out = hl_axis_around(0.0, fmax(top, 1e-6), 5);
     return HL_OK;
@@ -438,11 +438,11 @@ const char *hl_figure_copy(char *out, size_t n_bytes, const char *text)
     return out;
 }
 
-/* ----------------------------------------------------------------------- colour bar */
+/* ----------------------------------------------------------------------- color bar */
 
 #define BAR_WIDTH 9.0
 
-double hl_figure_colour_bar_width(const hl_figure *figure, const hl_axis *axis)
+double hl_figure_color_bar_width(const hl_figure *figure, const hl_axis *axis)
 {
     return BAR_WIDTH + 5.0 + hl_figure_label_width(figure, axis) + 5.0 + HL_TEXT_NORMAL;
 }
@@ -476,8 +476,8 @@ void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char 
     hl_canvas_text(figure->canvas, box.x + width, box.y + box.height / 2.0, name, &normal);
 }
 
-void hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
-                          const char *name)
+void hl_figure_color_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
+                         const char *name)
 {
     char room[HL_NUMBER_BYTES];
     /* Labels stand at the ticks, of which there may be too many for a short bar. */
@@ -488,5 +488,5 @@ void hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_ax
         double tick = hl_axis_tick(axis, i);
         hl_figure_bar_tick(figure, box, hl_axis_share(axis, tick), hl_axis_label(room, axis, tick));
     }
-    hl_figure_bar_name(figure, box, hl_figure_colour_bar_width(figure, axis), name);
+    hl_figure_bar_name(figure, box, hl_figure_color_bar_width(figure, axis), name);
 }

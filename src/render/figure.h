@@ -1,4 +1,4 @@
-/* figure.h - what all figures share: page, title, caption, colour bar.
+/* figure.h - what all figures share: page, title, caption, color bar.
  *
  * A figure is a function from a profile to a drawing.  It knows how high it will be once
  * it has its numbers; hl_figure_begin then makes the page around it:
@@ -16,11 +16,11 @@
 #include "render/canvas.h"
 
 typedef struct hl_figure {
-    const hl_profile       *profile; /* NULL: the figure is of something else */
-    const char             *default_title;
-    hl_draw_options         options; /* none is 0 that may not be */
-    const hl_theme_colours *theme;
-    hl_canvas              *canvas;
+    const hl_profile      *profile; /* NULL: the figure is of something else */
+    const char            *default_title;
+    hl_draw_options        options; /* none is 0 that may not be */
+    const hl_theme_colors *theme;
+    hl_canvas             *canvas;
 } hl_figure;
 
 /* Draws a whole figure, on a canvas that has no page yet; for hl_draw and for tests. */
@@ -48,10 +48,10 @@ double hl_figure_inner_width(const hl_figure *figure);
 /* The quantity whose means are shown, and by what they are multiplied. */
 hl_quantity hl_figure_quantity(const hl_figure *figure);
 double      hl_figure_factor(const hl_figure *figure);
-/* "nats", "bits", ""; and "Entropy (nats)", "Normalised entropy". */
+/* "nats", "bits", ""; and "Entropy (nats)", "Normalized entropy". */
 const char *hl_figure_unit(const hl_figure *figure);
 const char *hl_figure_unit_label(const hl_figure *figure);
-/* From 0 to the largest value or, normalised, to 1.  HL_BAD_INPUT if none is a number. */
+/* From 0 to the largest value or, normalized, to 1.  HL_BAD_INPUT if none is a number. */
 hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *values,
                           int64_t n_values);
 
@@ -77,10 +77,10 @@ const char *hl_figure_more(const hl_figure *figure);
 double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis);
 
 /* A bar with the axis' labels to its right and a name that reads upwards; it takes
- * hl_figure_colour_bar_width of room. */
-double hl_figure_colour_bar_width(const hl_figure *figure, const hl_axis *axis);
-void   hl_figure_colour_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
-                            const char *name);
+ * hl_figure_color_bar_width of room. */
+double hl_figure_color_bar_width(const hl_figure *figure, const hl_axis *axis);
+void   hl_figure_color_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
+                           const char *name);
 
 /* The parts of a bar whose ticks need not be even: the ramp, a tick at a share of its height, and the
  * name, `width` to the right of the box. */

@@ -39,7 +39,7 @@
 #define MAP_GAP     4.0
 #define WORD_GAP    3.0
 
-/* So many shades: neighbours in a row often have the same one, and SVG needs fewer strokes. */
+/* So many shades: neighbors in a row often have the same one, and SVG needs fewer strokes. */
 enum { N_SHADES = 16 };
 
 /* ------------------------------------------------------------ small maps: metrics */
@@ -159,9 +159,9 @@ static void write_legend(char *out, size_t n_bytes, const hl_map_block *block)
 
 /* ------------------------------------------------------------ small maps: drawing */
 
-static hl_colour shade_of(const hl_figure *figure, double weight)
+static hl_color shade_of(const hl_figure *figure, double weight)
 {
-    return hl_map_colour(hl_figure_blues(figure), floor(sqrt(weight) * N_SHADES + 0.5) / N_SHADES);
+    return hl_map_color(hl_figure_blues(figure), floor(sqrt(weight) * N_SHADES + 0.5) / N_SHADES);
 }
 
 /* The pattern of one head: (n_tokens, n_tokens). */
@@ -169,11 +169,11 @@ typedef struct small_map {
     const hl_figure *figure;
     const float     *values;
     int64_t          n_tokens;
-    hl_colour        ground;
+    hl_color         ground;
 } small_map;
 
 /* What is as good as nothing is left as the ground. */
-static bool map_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool map_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const small_map *map   = context;
     double           value = (double)map->values[down * map->n_tokens + across];
@@ -221,11 +221,11 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
     hl_box             box      = { at.x, at.y + name_height(block), block->map, block->map };
     small_map map = { block->figure, patterns->values + (layer * patterns->n_heads + head) * n * n,
                       n, shade_of(block->figure, 0.0) };
-    hl_cell_grid grid = { box, n, n, 0.0, map_colour, NULL, &map };
+    hl_cell_grid grid = { box, n, n, 0.0, map_color, NULL, &map };
     char         name[HL_HEAD_NAME_BYTES], title[256];
 
     write_title(title, sizeof title, block, layer, head);
-    style.colour = block->figure->theme->text;
+    style.color = block->figure->theme->text;
     if (block->named)
         hl_canvas_text(canvas, at.x, at.y + NAME_HEIGHT - 2.0, hl_head_name(name, layer, head),
                        &style);
@@ -277,7 +277,7 @@ typedef struct compare_figure {
     const hl_comparison *found;
     int64_t              n_layers;
     int64_t              n_heads;
-    double              *values[3];   /* (n_layers, n_heads) normalised entropy of A, B; B - A */
+    double              *values[3];   /* (n_layers, n_heads) normalized entropy of A, B; B - A */
     bool                *significant; /* (n_layers, n_heads) */
     hl_axis              scale;       /* of entropy */
     hl_axis              difference;  /* as far below 0 as above */
@@ -362,12 +362,12 @@ static double panel_value(const panel *p, int64_t across, int64_t down)
     return p->values[across * p->f->n_heads + p->f->n_heads - 1 - down];
 }
 
-static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const panel *p     = context;
     double       value = panel_value(p, across, down);
 
-    *out = hl_map_colour(p->map, hl_axis_share(p->axis, value));
+    *out = hl_map_color(p->map, hl_axis_share(p->axis, value));
     return !isnan(value);
 }
 
@@ -388,7 +388,7 @@ static double panel_height(const compare_figure *f, double width)
 static void draw_panel(const panel *p, hl_box box)
 {
     hl_canvas   *canvas = p->f->figure->canvas;
-    hl_cell_grid grid   = { box, p->f->n_layers, p->f->n_heads, 0.0, cell_colour, cell_title, p };
+    hl_cell_grid grid   = { box, p->f->n_layers, p->f->n_heads, 0.0, cell_color, cell_title, p };
     hl_stroke    frame  = hl_figure_axis_stroke(p->f->figure);
 
     hl_canvas_cells(canvas, &grid);
@@ -405,8 +405,7 @@ static void draw_significant(const compare_figure *f, hl_box box)
         hl_point at = { box.x + ((double)layer + 0.5) * width,
                         box.y + box.height - ((double)head + 0.5) * height };
         if (f->significant[i])
-            hl_canvas_mark(f->figure->canvas, at, HL_MARK_CIRCLE, radius,
-                           (hl_colour){ 28, 30, 36 });
+            hl_canvas_mark(f->figure->canvas, at, HL_MARK_CIRCLE, radius, (hl_color){ 28, 30, 36 });
     }
 }
 
@@ -416,7 +415,7 @@ static void draw_significant(const compare_figure *f, hl_box box)
 static double pair_width(const compare_figure *f)
 {
     double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + PART_GAP + BAR_GAP +
-                  hl_figure_colour_bar_width(f->figure, &f->scale);
+                  hl_figure_color_bar_width(f->figure, &f->scale);
 
     return fmin((hl_figure_inner_width(f->figure) - used) / 2.0, 40.0 * (double)f->n_layers);
 }
@@ -436,10 +435,10 @@ static void draw_pair(compare_figure *f, hl_point at)
         if (i == 0)
             hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
     }
-    hl_figure_colour_bar(f->figure,
-                         (hl_box){ left + 2.0 * width + PART_GAP + BAR_GAP, at.y + HEADING, 0.0,
-                                   fmin(height, 150.0) },
-                         HL_MAP_ENTROPY, &f->scale, "Normalised entropy");
+    hl_figure_color_bar(f->figure,
+                        (hl_box){ left + 2.0 * width + PART_GAP + BAR_GAP, at.y + HEADING, 0.0,
+                                  fmin(height, 150.0) },
+                        HL_MAP_ENTROPY, &f->scale, "Normalized entropy");
 }
 
 /* ----------------------------------------------------------- the strip of differences */
@@ -453,7 +452,7 @@ static bool is_narrow(const compare_figure *f)
 static double strip_width(const compare_figure *f)
 {
     double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + BAR_GAP +
-                  hl_figure_colour_bar_width(f->figure, &f->difference) +
+                  hl_figure_color_bar_width(f->figure, &f->difference) +
                   (is_narrow(f) ? 0.0 : PART_GAP + TABLE_WIDTH);
 
     return fmin(hl_figure_inner_width(f->figure) - used, 20.0 * (double)f->n_layers);
@@ -464,7 +463,7 @@ static const struct {
     const char *name;
 } table[] = {
     { "entropy", "entropy (nats)" },
-    { "fair", "normalised" },
+    { "fair", "normalized" },
     { "nosink", "without key 0 (nats)" },
     { "peak", "peak" },
     { "diagonal", "diagonal D0" },
@@ -511,7 +510,7 @@ static void draw_layers(const compare_figure *f, hl_box box)
                            &line);
         if (!isnan(value))
             hl_canvas_mark(canvas, hl_chart_point(&chart, x, value), HL_MARK_CIRCLE,
-                           fmin(1.8, 0.3 * box.width / (double)f->n_layers), line.colour);
+                           fmin(1.8, 0.3 * box.width / (double)f->n_layers), line.color);
     }
 }
 
@@ -529,7 +528,7 @@ static void draw_cell(const compare_figure *f, double right, double y, double va
                              : "",
                  fabs(value));
     if (is_change)
-        style.colour = f->figure->theme->text;
+        style.color = f->figure->theme->text;
     hl_canvas_text(f->figure->canvas, right, y, text, &style);
 }
 
@@ -578,13 +577,13 @@ static void draw_strip(compare_figure *f, hl_point at)
     draw_significant(f, box);
     hl_figure_indices_across(f->figure, box, f->n_layers, "Layer");
     hl_figure_indices_up(f->figure, box, f->n_heads, NULL, "Head");
-    hl_figure_colour_bar(f->figure, (hl_box){ bar, box.y, 0.0, fmin(height, 150.0) },
-                         HL_MAP_DIFFERENCE, &f->difference, "");
+    hl_figure_color_bar(f->figure, (hl_box){ bar, box.y, 0.0, fmin(height, 150.0) },
+                        HL_MAP_DIFFERENCE, &f->difference, "");
     if (is_narrow(f))
         draw_table(f, (hl_point){ at.x, at.y + differences_height(f) + PART_GAP });
     else
         draw_table(
-            f, (hl_point){ bar + hl_figure_colour_bar_width(f->figure, &f->difference) + PART_GAP,
+            f, (hl_point){ bar + hl_figure_color_bar_width(f->figure, &f->difference) + PART_GAP,
                            at.y });
 }
 
@@ -594,7 +593,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
 {
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
-    char        maps[512]   = "Normalised entropy of A and B.";
+    char        maps[512]   = "Normalized entropy of A and B.";
     const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS ? "sequences drawn in pairs"
                                                                        : "the two drawn apart";
 
@@ -607,7 +606,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     }
     snprintf(
         out, n_bytes,
-        "%s Below, the difference of normalised entropy of layers, with 95%% intervals, and "
+        "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
         "of heads: a dot where it is one (bootstrap, %s; false discovery under 5%%). The table has "
         "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
         "common.",

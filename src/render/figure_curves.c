@@ -23,14 +23,14 @@
 
 enum { NAME_BYTES = 128, MARKED_MOST = 40 };
 
-static const double band_shares[] = { 0.16, 0.34 }; /* of the curve's colour: outer, inner */
+static const double band_shares[] = { 0.16, 0.34 }; /* of the curve's color: outer, inner */
 
 /* A name at the right. */
 typedef struct end_label {
-    char      name[NAME_BYTES]; /* shortened to what fits */
-    hl_point  from;             /* the end of the line */
-    double    y;
-    hl_colour colour;
+    char     name[NAME_BYTES]; /* shortened to what fits */
+    hl_point from;             /* the end of the line */
+    double   y;
+    hl_color color;
 } end_label;
 
 typedef struct curve_figure {
@@ -100,7 +100,7 @@ static hl_status read_ranges(curve_figure *f)
 
 /* ---------------------------------------------------------------------------- names */
 
-/* Grey curves take no colour and no mark from the others. */
+/* Gray curves take no color and no mark from the others. */
 static int64_t line_number(const curve_figure *f, int64_t index)
 {
     int64_t number = 0;
@@ -110,7 +110,7 @@ static int64_t line_number(const curve_figure *f, int64_t index)
     return number;
 }
 
-static hl_colour curve_colour(const curve_figure *f, int64_t index)
+static hl_color curve_color(const curve_figure *f, int64_t index)
 {
     return f->curves->curves[index].kind == HL_CURVE_LINE
                ? f->figure->theme->series[line_number(f, index) % HL_N_SERIES]
@@ -189,9 +189,9 @@ static void find_ends(curve_figure *f)
         end_label *end = &f->ends[f->n_ends++];
         if (end != &f->ends[i])
             memcpy(end->name, f->ends[i].name, NAME_BYTES);
-        end->from   = hl_chart_point(&f->chart, curve->x[last], curve->y[last]);
-        end->y      = end->from.y;
-        end->colour = curve_colour(f, i);
+        end->from  = hl_chart_point(&f->chart, curve->x[last], curve->y[last]);
+        end->y     = end->from.y;
+        end->color = curve_color(f, i);
     }
     place_names(f);
 }
@@ -206,10 +206,10 @@ static void draw_names(const curve_figure *f)
         const hl_point   path[] = { end->from,
                                     { right + 3.0, end->from.y },
                                     { right + NAME_GAP - 2.0, end->y } };
-        hl_stroke stroke = { hl_mix(f->figure->theme->background, end->colour, 0.6), 0.5, 0.0 };
+        hl_stroke stroke = { hl_mix(f->figure->theme->background, end->color, 0.6), 0.5, 0.0 };
 
         hl_canvas_polyline(f->figure->canvas, path, 3, &stroke);
-        style.colour = hl_mix(end->colour, f->figure->theme->text, 0.3);
+        style.color = hl_mix(end->color, f->figure->theme->text, 0.3);
         hl_canvas_text(f->figure->canvas, right + NAME_GAP, end->y, end->name, &style);
     }
 }
@@ -218,9 +218,9 @@ static void draw_names(const curve_figure *f)
 
 static void draw_marks(curve_figure *f, int64_t index)
 {
-    const hl_curve *curve  = &f->curves->curves[index];
-    hl_colour       colour = curve_colour(f, index);
-    hl_mark         mark   = (hl_mark)(line_number(f, index) % HL_N_MARKS);
+    const hl_curve *curve = &f->curves->curves[index];
+    hl_color        color = curve_color(f, index);
+    hl_mark         mark  = (hl_mark)(line_number(f, index) % HL_N_MARKS);
     char            title[NAME_BYTES + 64];
 
     for (int64_t i = 0; i < curve->n; i++) {
@@ -230,7 +230,7 @@ static void draw_marks(curve_figure *f, int64_t index)
                  curve->y[i]);
         hl_canvas_begin(f->figure->canvas, title);
         hl_canvas_mark(f->figure->canvas, hl_chart_point(&f->chart, curve->x[i], curve->y[i]), mark,
-                       2.2, colour);
+                       2.2, color);
         hl_canvas_end(f->figure->canvas);
     }
 }
@@ -239,7 +239,7 @@ static void draw_curve(curve_figure *f, int64_t index)
 {
     const hl_curve *curve  = &f->curves->curves[index];
     bool            level  = curve->kind == HL_CURVE_LEVEL;
-    hl_stroke       stroke = { curve_colour(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4,
+    hl_stroke       stroke = { curve_color(f, index), level || curve->n > MARKED_MOST ? 0.9 : 1.4,
                          level ? 3.0 : 0.0 };
 
     hl_chart_line(&f->chart, curve->x, curve->y, curve->n, &stroke);
@@ -253,7 +253,7 @@ static void draw_band(curve_figure *f, int64_t index, const double *low, const d
     const hl_curve *curve = &f->curves->curves[index];
 
     hl_chart_band(&f->chart, curve->x, low, high, curve->n,
-                  hl_mix(f->figure->theme->background, curve_colour(f, index), share));
+                  hl_mix(f->figure->theme->background, curve_color(f, index), share));
 }
 
 /* All pale bands lie under all dark ones, those under the grid, and lines above. */
@@ -274,10 +274,10 @@ static void draw_curves(curve_figure *f)
 
 static void lay_out(curve_figure *f)
 {
-    const hl_theme_colours *theme    = f->figure->theme;
-    const char             *bands[2] = { f->curves->band, f->curves->inner_band };
-    hl_key                  keys[2];
-    int                     n_keys = 0;
+    const hl_theme_colors *theme    = f->figure->theme;
+    const char            *bands[2] = { f->curves->band, f->curves->inner_band };
+    hl_key                 keys[2];
+    int                    n_keys = 0;
 
     for (int i = 0; i < 2; i++) {
         if (bands[i] != NULL)

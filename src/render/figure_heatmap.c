@@ -5,7 +5,7 @@
  *     |  |  | ||| | |  || || |||  |           Cells are square where that fits.
  *     +---------------------------+--------+
  *   h |                           | ====   | # 3
- *   e |         the grid          | ===    | # 2   colour bar, or the classes
+ *   e |         the grid          | ===    | # 2   color bar, or the classes
  *   a |                           | =====  | # 1
  *   d +---------------------------+--------+ # 0
  *                 layer            head mean                                        */
@@ -166,30 +166,30 @@ static double value_of(const heatmap *map, int64_t layer, int64_t head)
     return map->values[layer * map->n_heads + head];
 }
 
-/* --------------------------------------------------------------------------- colours */
+/* --------------------------------------------------------------------------- colors */
 
-static hl_colour class_colour(int class)
+static hl_color class_color(int class)
 {
-    return hl_map_colour(HL_MAP_ENTROPY, class / (N_CLASSES - 1.0));
+    return hl_map_color(HL_MAP_ENTROPY, class / (N_CLASSES - 1.0));
 }
 
-static hl_colour colour_of(const heatmap *map, double value)
+static hl_color color_of(const heatmap *map, double value)
 {
     /* Under 0.5 nats: class 0; then one every half a nat, and the last is all from 2.5 on. */
     if (map->figure->options.scale == HL_SCALE_CLASSES)
-        return class_colour((int)fmin(fmax(floor(value / 0.5), 0.0), N_CLASSES - 1.0));
-    return hl_map_colour(HL_MAP_ENTROPY, hl_axis_share(&map->axis, value));
+        return class_color((int)fmin(fmax(floor(value / 0.5), 0.0), N_CLASSES - 1.0));
+    return hl_map_color(HL_MAP_ENTROPY, hl_axis_share(&map->axis, value));
 }
 
 /* The grid has head 0 below, cells are listed from above. */
-static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const heatmap *map   = context;
     double         value = value_of(map, across, map->n_heads - 1 - down);
 
     if (isnan(value))
         return false;
-    *out = colour_of(map, value);
+    *out = color_of(map, value);
     return true;
 }
 
@@ -242,7 +242,7 @@ static void lay_out(heatmap *map)
     hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
     hl_canvas    *canvas = map->figure->canvas;
     double        left   = hl_figure_indices_width(map->figure, map->n_heads, NULL);
-    double        legend = hl_figure_colour_bar_width(map->figure, &map->axis);
+    double        legend = hl_figure_color_bar_width(map->figure, &map->axis);
 
     if (map->figure->options.scale == HL_SCALE_CLASSES)
         legend = fmax(14.0 + hl_canvas_text_width(canvas, class_names[3], &style),
@@ -265,8 +265,8 @@ static void lay_out(heatmap *map)
 
 static hl_cell_grid grid_of(const heatmap *map)
 {
-    return (hl_cell_grid){ map->grid,   map->n_layers, map->n_heads, map->gap,
-                           cell_colour, cell_title,    map };
+    return (hl_cell_grid){ map->grid,  map->n_layers, map->n_heads, map->gap,
+                           cell_color, cell_title,    map };
 }
 
 /* The frame tells focused heads from what is behind them where that is dark, too. */
@@ -296,8 +296,8 @@ static void draw_grid(heatmap *map)
     }
 }
 
-/* An outline that stands out from any colour, and the rank where there is room. */
-static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cell)
+/* An outline that stands out from any color, and the rank where there is room. */
+static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_color cell)
 {
     double        side  = fmin(box.width, box.height);
     double        width = fmin(1.4, 0.14 * side);
@@ -316,9 +316,9 @@ static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_colour cel
     if (side < LEAST_RANKED)
         return;
     snprintf(text, sizeof text, "%lld", (long long)rank);
-    style.size   = fmin(HL_TEXT_NORMAL, 0.5 * side);
-    style.bold   = true;
-    style.colour = hl_oklab_of(cell).l > 0.6 ? dark.colour : light.colour;
+    style.size  = fmin(HL_TEXT_NORMAL, 0.5 * side);
+    style.bold  = true;
+    style.color = hl_oklab_of(cell).l > 0.6 ? dark.color : light.color;
     hl_canvas_text(map->figure->canvas, box.x + box.width / 2.0, box.y + box.height / 2.0, text,
                    &style);
 }
@@ -335,13 +335,13 @@ static void draw_marks(heatmap *map)
         if (isnan(map->values[place]))
             continue;
         double side = fmin(box.width, box.height);
-        /* Hatching in the page's colour over the cell's own: it was measured, and is gone. */
+        /* Hatching in the page's color over the cell's own: it was measured, and is gone. */
         if (map->marks.pruned[place])
             hl_canvas_hatch(
                 map->figure->canvas, box, fmin(3.0, side / 2.0),
                 &(hl_stroke){ map->figure->theme->background, fmin(1.1, 0.16 * side), 0.0 });
         if (map->marks.ranks[place] > 0)
-            draw_candidate(map, box, map->marks.ranks[place], colour_of(map, map->values[place]));
+            draw_candidate(map, box, map->marks.ranks[place], color_of(map, map->values[place]));
     }
 }
 
@@ -409,7 +409,7 @@ static void draw_classes(heatmap *map, double x)
     hl_canvas_text(canvas, x, map->grid.y + 4.0, hl_figure_unit_label(map->figure), &style);
     for (int i = 0; i < N_CLASSES; i++) {
         double y = map->grid.y + 4.0 + line * (N_CLASSES - i);
-        hl_canvas_rectangle(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, class_colour(i));
+        hl_canvas_rectangle(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, class_color(i));
         hl_canvas_outline(canvas, (hl_box){ x, y - 5.0, 10.0, 10.0 }, &frame);
         hl_canvas_text(canvas, x + 14.0, y, class_names[i], &style);
     }
@@ -431,7 +431,7 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
 
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
         used += snprintf(out + used, n_bytes - (size_t)used,
-                         " Hatched over their colour: %lld pruned head%s.",
+                         " Hatched over their color: %lld pruned head%s.",
                          (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");
     if (marks->n_candidates > 0 && used > 0 && (size_t)used < n_bytes)
         snprintf(out + used, n_bytes - (size_t)used, " Outlined: %lld candidate%s for pruning%s%s.",
@@ -464,9 +464,9 @@ static hl_status draw(heatmap *map)
     if (map->figure->options.scale == HL_SCALE_CLASSES)
         draw_classes(map, x);
     else
-        hl_figure_colour_bar(map->figure,
-                             (hl_box){ x, map->grid.y, 0.0, fmin(map->grid.height, 220.0) },
-                             HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
+        hl_figure_color_bar(map->figure,
+                            (hl_box){ x, map->grid.y, 0.0, fmin(map->grid.height, 220.0) },
+                            HL_MAP_ENTROPY, &map->axis, hl_figure_unit_label(map->figure));
     return HL_OK;
 }
 

@@ -1,7 +1,7 @@
 /* figure_lens.c - what a model would say after each layer.
  *
  *       8 | the | sea | was |  |          In every cell the likeliest next token, its
- *       7 | a   | sea | is  |  | 8        colour the entropy over the vocabulary: blue
+ *       7 | a   | sea | is  |  | 8        color the entropy over the vocabulary: blue
  *     ... |     |     |     |  | 4        where the model is sure.  Framed is what does
  *       0 | .   | ,   | .   |  | 0        follow.  Rows go up from the embeddings; what
  *           at    the   sea               is too wide for a page goes on below.
@@ -65,7 +65,7 @@ static double panel_height(const lens_figure *f)
 static hl_status lay_out(lens_figure *f)
 {
     int64_t n     = f->view->n_tokens;
-    double  right = LEGEND_GAP + hl_figure_colour_bar_width(&f->figure, &f->axis);
+    double  right = LEGEND_GAP + hl_figure_color_bar_width(&f->figure, &f->axis);
 
     f->left          = hl_figure_indices_width(&f->figure, f->n_rows, "emb");
     double  room     = hl_figure_inner_width(&f->figure) - f->left - right;
@@ -103,26 +103,26 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
              (double)view->entropy[place]);
 }
 
-static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const lens_panel *panel   = context;
     double            entropy = (double)panel->owner->view->entropy[place_of(panel, across, down)];
 
-    *out = hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(&panel->owner->axis, entropy));
+    *out = hl_map_color(HL_MAP_DIFFERENCE, hl_axis_share(&panel->owner->axis, entropy));
     return !isnan(entropy);
 }
 
 /* The guess, framed if it is right: bold alone would not be seen on a comma. */
-static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_colour behind)
+static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_color behind)
 {
-    static const hl_colour black = { 20, 22, 28 }, white = { 255, 255, 255 };
-    const lens_figure     *f     = panel->owner;
-    bool                   right = f->view->guesses[place].is_marked;
-    hl_text_style          style = hl_figure_small(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_MIDDLE);
-    char                   room[LABEL_BYTES];
+    static const hl_color black = { 20, 22, 28 }, white = { 255, 255, 255 };
+    const lens_figure    *f     = panel->owner;
+    bool                  right = f->view->guesses[place].is_marked;
+    hl_text_style         style = hl_figure_small(&f->figure, HL_ANCHOR_MIDDLE, HL_STAND_MIDDLE);
+    char                  room[LABEL_BYTES];
 
-    style.colour = hl_colour_is_light(behind) ? black : white;
-    style.bold   = right;
+    style.color = hl_color_is_light(behind) ? black : white;
+    style.bold  = right;
     snprintf(room, sizeof room, "%s", f->view->guesses[place].text);
     hl_figure_shorten(&f->figure, room, sizeof room, box.width - 2.0 * PADDING, &style);
     hl_canvas_text(f->figure.canvas, box.x + box.width / 2.0, box.y + box.height / 2.0, room,
@@ -130,23 +130,23 @@ static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_co
     if (right)
         hl_canvas_outline(f->figure.canvas,
                           (hl_box){ box.x + 0.6, box.y + 0.6, box.width - 1.2, box.height - 1.2 },
-                          &(hl_stroke){ style.colour, 0.8, 0.0 });
+                          &(hl_stroke){ style.color, 0.8, 0.0 });
 }
 
 static void draw_cells(const lens_panel *panel)
 {
     const lens_figure *f     = panel->owner;
     hl_stroke          hatch = { f->figure.theme->hatch, 0.6, 0.0 };
-    hl_cell_grid grid = { panel->box, panel->n, f->n_rows, 0.8, cell_colour, cell_title, panel };
+    hl_cell_grid grid = { panel->box, panel->n, f->n_rows, 0.8, cell_color, cell_title, panel };
 
     hl_canvas_cells(f->figure.canvas, &grid);
     for (int64_t i = 0; i < panel->n * f->n_rows; i++) {
-        int64_t   across = i % panel->n, down = i / panel->n;
-        hl_box    box = hl_cell_box(&grid, across, down);
-        hl_colour colour;
+        int64_t  across = i % panel->n, down = i / panel->n;
+        hl_box   box = hl_cell_box(&grid, across, down);
+        hl_color color;
 
-        if (cell_colour(&colour, panel, across, down)) {
-            draw_guess(panel, box, place_of(panel, across, down), colour);
+        if (cell_color(&color, panel, across, down)) {
+            draw_guess(panel, box, place_of(panel, across, down), color);
             continue;
         }
         hl_canvas_begin(f->figure.canvas, "not a number");
@@ -166,8 +166,8 @@ static void draw_inputs(const lens_panel *panel)
 
         style.size = HL_TEXT_SMALL;
         if (token->is_marked) {
-            style.bold   = true;
-            style.colour = f->figure.theme->series[3];
+            style.bold  = true;
+            style.color = f->figure.theme->series[3];
         }
         snprintf(room, sizeof room, "%s", token->text);
         hl_figure_shorten(&f->figure, room, sizeof room, f->width - 2.0 * PADDING, &style);
@@ -205,7 +205,7 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
                  (long long)(view->first + view->n_tokens - 1));
     snprintf(out, LENS_CAPTION_BYTES,
              "Logit lens: the likeliest next token if the model ended after this layer (emb: "
-             "after the embedding), by its final norm and output head. Colour: entropy over the "
+             "after the embedding), by its final norm and output head. Color: entropy over the "
              "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
              right ? " Framed: the token that does follow." : "", some, view->family,
              (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
@@ -226,9 +226,9 @@ static void draw(lens_figure *f)
         draw_panel(f, i, page);
     hl_canvas_text(f->figure.canvas, page.x + f->left + across / 2.0,
                    page.y + height - AXIS_NAME + 4.0, "Token that was read", &name);
-    hl_figure_colour_bar(&f->figure,
-                         (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
-                         HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
+    hl_figure_color_bar(&f->figure,
+                        (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
+                        HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
 }
 
 hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,

@@ -71,17 +71,17 @@ static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *l
 
 static void draw_layers(hl_chart *chart, const hl_layer_profile *layers, const double *heads)
 {
-    const hl_profile       *profile = chart->figure->profile;
-    const hl_theme_colours *theme   = chart->figure->theme;
-    hl_stroke               line    = { theme->series[0], 1.6, 0.0 };
-    hl_colour               band    = hl_mix(theme->background, theme->series[0], 0.25);
-    hl_colour               dot     = hl_mix(theme->background, theme->bar, 0.75);
-    double                  radius  = fmin(1.8, 0.2 * chart->box.width / (double)chart->n);
-    bool                    banded  = !isnan(layers->lows[0]);
-    const hl_key            keys[]  = {
-                    { HL_KEY_LINE, theme->series[0], "mean of the layer" },
-                    { HL_KEY_DOT, dot, "head" },
-                    { HL_KEY_BAND, band, "95% interval" },
+    const hl_profile      *profile = chart->figure->profile;
+    const hl_theme_colors *theme   = chart->figure->theme;
+    hl_stroke              line    = { theme->series[0], 1.6, 0.0 };
+    hl_color               band    = hl_mix(theme->background, theme->series[0], 0.25);
+    hl_color               dot     = hl_mix(theme->background, theme->bar, 0.75);
+    double                 radius  = fmin(1.8, 0.2 * chart->box.width / (double)chart->n);
+    bool                   banded  = !isnan(layers->lows[0]);
+    const hl_key           keys[]  = {
+                   { HL_KEY_LINE, theme->series[0], "mean of the layer" },
+                   { HL_KEY_DOT, dot, "head" },
+                   { HL_KEY_BAND, band, "95% interval" },
     };
 
     if (banded)
@@ -157,11 +157,11 @@ static hl_status variance_intervals(double *lows, double *highs, const hl_figure
 static void draw_variances(hl_chart *chart, const double *variances, const double *lows,
                            const double *highs)
 {
-    const hl_theme_colours *theme = chart->figure->theme;
-    hl_stroke               line  = { theme->text, 0.9, 0.0 };
+    const hl_theme_colors *theme = chart->figure->theme;
+    hl_stroke              line  = { theme->text, 0.9, 0.0 };
 
     hl_chart_grid(chart);
-    /* Paler than a line of that colour: intervals are to be seen on them. */
+    /* Paler than a line of that color: intervals are to be seen on them. */
     hl_chart_bars(chart, variances, hl_mix(theme->background, theme->series[0], 0.65));
     for (int64_t i = 0; i < chart->n; i++) {
         if (!isnan(lows[i]))
@@ -173,7 +173,7 @@ static void draw_variances(hl_chart *chart, const double *variances, const doubl
 hl_status hl_figure_variance(hl_figure *figure)
 {
     static const char *const names[] = { "Variance (nats\u00b2)", "Variance (bits\u00b2)",
-                                         "Variance of normalised entropy" };
+                                         "Variance of normalized entropy" };
 
     int64_t          n_layers = hl_profile_n_layers(figure->profile);
     int64_t          n_heads  = hl_profile_n_heads(figure->profile);
@@ -278,14 +278,14 @@ static void describe_positions(char *out, size_t n_bytes, const position_figure 
 
 static void draw_curve(position_figure *f, hl_chart *chart)
 {
-    const hl_theme_colours *theme  = f->figure->theme;
-    hl_stroke               line   = { theme->series[0], 1.6, 0.0 };
-    hl_colour               half   = hl_mix(theme->background, theme->bar, 0.3);
-    hl_colour               band   = hl_mix(theme->background, theme->series[0], 0.45);
-    const hl_key            keys[] = {
-                   { HL_KEY_LINE, theme->series[0], "mean" },
-                   { HL_KEY_BAND, half, "half of the heads" },
-                   { HL_KEY_BAND, band, "95% interval" },
+    const hl_theme_colors *theme  = f->figure->theme;
+    hl_stroke              line   = { theme->series[0], 1.6, 0.0 };
+    hl_color               half   = hl_mix(theme->background, theme->bar, 0.3);
+    hl_color               band   = hl_mix(theme->background, theme->series[0], 0.45);
+    const hl_key           keys[] = {
+                  { HL_KEY_LINE, theme->series[0], "mean" },
+                  { HL_KEY_BAND, half, "half of the heads" },
+                  { HL_KEY_BAND, band, "95% interval" },
     };
 
     hl_chart_band(chart, NULL, f->lower, f->upper, chart->n, half);
@@ -359,7 +359,7 @@ static void add_layer(histograms *h, int64_t layer)
         shares[bin] = 0.0;
     for (int64_t head = 0; head < hl_profile_heads_of(h->figure->profile, layer); head++) {
         const int64_t *counts =
-            hl_profile_histogram(h->figure->profile, layer, head, HL_HIST_NORMALISED);
+            hl_profile_histogram(h->figure->profile, layer, head, HL_HIST_NORMALIZED);
         for (int bin = 0; bin < HL_N_BINS; bin++) {
             shares[bin] += (double)counts[bin];
             total += (double)counts[bin];
@@ -371,9 +371,9 @@ static void add_layer(histograms *h, int64_t layer)
     }
 }
 
-/* Layers are coloured each by itself: one that puts all rows in a bin would leave the others
+/* Layers are colored each by itself: one that puts all rows in a bin would leave the others
  * pale.  The last layer is on top. */
-static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const histograms *h     = context;
     int64_t           layer = h->n_layers - 1 - down;
@@ -381,7 +381,7 @@ static bool cell_colour(hl_colour *out, const void *context, int64_t across, int
 
     if (isnan(most))
         return false;
-    *out = hl_map_colour(hl_figure_blues(h->figure), h->shares[layer * HL_N_BINS + across] / most);
+    *out = hl_map_color(hl_figure_blues(h->figure), h->shares[layer * HL_N_BINS + across] / most);
     return true;
 }
 
@@ -427,7 +427,7 @@ static void label_entropies(hl_figure *figure, hl_box box, const hl_axis *axis)
         hl_canvas_text(figure->canvas, x, bottom + 6.0, hl_axis_label(room, axis, tick), &small);
     }
     hl_canvas_text(figure->canvas, box.x + box.width / 2.0, bottom + 18.0,
-                   "Normalised entropy of a row", &normal);
+                   "Normalized entropy of a row", &normal);
 }
 
 /* The medians of most heads lie beyond the line, where such a diagnosis holds. */
@@ -464,7 +464,7 @@ static void draw(histograms *h)
 {
     hl_figure *figure = h->figure;
     double     left   = hl_figure_indices_width(figure, h->n_layers, NULL);
-    double     right  = LEGEND_GAP + hl_figure_colour_bar_width(figure, &h->axis);
+    double     right  = LEGEND_GAP + hl_figure_color_bar_width(figure, &h->axis);
     double     height = fmin(fmax(16.0 * (double)h->n_layers, 120.0), 400.0);
     char       what[640];
 
@@ -472,7 +472,7 @@ static void draw(histograms *h)
     hl_box box = hl_figure_begin(figure, height + HL_INDICES_HEIGHT, what);
 
     hl_box       inner = { box.x + left, box.y, box.width - left - right, height };
-    hl_cell_grid grid  = { inner, HL_N_BINS, h->n_layers, 0.0, cell_colour, cell_title, h };
+    hl_cell_grid grid  = { inner, HL_N_BINS, h->n_layers, 0.0, cell_color, cell_title, h };
     hl_stroke    frame = hl_figure_axis_stroke(figure);
 
     hl_canvas_cells(figure->canvas, &grid);
@@ -481,7 +481,7 @@ static void draw(histograms *h)
     hl_canvas_outline(figure->canvas, inner, &frame);
     hl_figure_indices_up(figure, inner, h->n_layers, NULL, "Layer");
     label_entropies(figure, inner, &h->axis);
-    hl_figure_colour_bar(
+    hl_figure_color_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },
         hl_figure_blues(figure), &h->axis, "Rows, of the fullest bin");
 }

@@ -26,7 +26,7 @@ enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 #define LEGEND_GAP  18.0
 #define CELL_MOST   26.0
 #define MAP_LEAST   72.0
-#define BARS_LEAST  150.0 /* two colour bars, one above the other */
+#define BARS_LEAST  150.0 /* two color bars, one above the other */
 #define BARS_MOST   330.0
 #define BAR_LABELS  14.0 /* from its left to its labels */
 #define BAR_GAP     22.0
@@ -77,8 +77,8 @@ static hl_text_style label_style(const token_panel *panel, double cell, bool is_
 
     style.size = fmin(HL_TEXT_SMALL, room);
     if (is_marked) {
-        style.bold   = true;
-        style.colour = panel->figure->theme->series[3];
+        style.bold  = true;
+        style.color = panel->figure->theme->series[3];
     }
     return style;
 }
@@ -205,14 +205,14 @@ static double gap_of(double cell)
     return cell >= 6.0 ? fmin(1.0, cell * 0.06) : 0.0;
 }
 
-static bool cell_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const token_panel *panel = context;
     double             value = hl_token_cells_at(panel->cells, down, across);
 
     if (!hl_token_cells_has(panel->cells, down, across) || isnan(value))
         return false;
-    *out = hl_map_colour(hl_figure_blues(panel->figure), hl_attention_share(panel->scale, value));
+    *out = hl_map_color(hl_figure_blues(panel->figure), hl_attention_share(panel->scale, value));
     return true;
 }
 
@@ -220,7 +220,7 @@ static void draw_map(const token_panel *panel)
 {
     const hl_token_cells *cells = panel->cells;
     int64_t               n     = cells->n;
-    hl_cell_grid grid = { panel->box, n, n, gap_of(cell_size(panel)), cell_colour, NULL, panel };
+    hl_cell_grid grid = { panel->box, n, n, gap_of(cell_size(panel)), cell_color, NULL, panel };
 
     if (n * n <= MOST_TITLES)
         grid.title = cell_title;
@@ -231,13 +231,13 @@ static void draw_map(const token_panel *panel)
     }
 }
 
-static bool strip_colour(hl_colour *out, const void *context, int64_t across, int64_t down)
+static bool strip_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const token_panel *panel = context;
     double             value = panel->cells->entropy[down];
 
     (void)across;
-    *out = hl_map_colour(HL_MAP_DIFFERENCE, hl_axis_share(panel->entropy, value));
+    *out = hl_map_color(HL_MAP_DIFFERENCE, hl_axis_share(panel->entropy, value));
     return !isnan(value);
 }
 
@@ -248,7 +248,7 @@ static void draw_strip(const token_panel *panel)
     /* The gap of cells is on all sides: wider by it, the strip has none at its own. */
     hl_box       box   = { panel->box.x + panel->box.width + STRIP_GAP - gap / 2.0, panel->box.y,
                            panel->strip + gap, panel->box.height };
-    hl_cell_grid grid  = { box, 1, cells->n, gap, strip_colour, strip_title, panel };
+    hl_cell_grid grid  = { box, 1, cells->n, gap, strip_color, strip_title, panel };
     hl_stroke    frame = { panel->figure->theme->axis, 0.5, 0.0 }; /* the map's middle is pale */
 
     hl_canvas_cells(panel->figure->canvas, &grid);
@@ -287,7 +287,7 @@ static void draw_panel(const token_panel *panel)
 
 enum { MOST_TICKS = 16 };
 
-/* A colour bar whose ticks need not be even. */
+/* A color bar whose ticks need not be even. */
 typedef struct bar {
     const char *name;
     hl_map      map;
@@ -366,7 +366,7 @@ static hl_status make_cells(token_figure *f)
     return HL_OK;
 }
 
-/* ----------------------------------------------------------------------- colour bars */
+/* ----------------------------------------------------------------------- color bars */
 
 static void draw_bar(token_figure *f, hl_box box, const bar *b)
 {
@@ -414,7 +414,7 @@ static double side_of(const hl_token_cells *cells, double room)
 
 /* The same with labels beside it.  How long labels are depends on how many there are room for, and
  * the other way round: the first guess has the longest, the second those it came to. */
-static double side_of_labelled(double *labels, const token_panel *panel, double room)
+static double side_of_labeled(double *labels, const token_panel *panel, double room)
 {
     double n    = (double)panel->cells->n;
     double side = side_of(panel->cells, room - panel->label_most - 4.0);
@@ -437,7 +437,7 @@ static double lay_out_main(token_figure *f)
     f->main       = panel_of(f, &f->whole, STRIP);
     double room   = inner - NAME_ROOM - beside;
     double labels = 0.0;
-    double side   = side_of_labelled(&labels, &f->main, room);
+    double side   = side_of_labeled(&labels, &f->main, room);
     f->main.box   = (hl_box){ NAME_ROOM + labels, NAME_ROOM + labels, side, side };
     return NAME_ROOM + labels + fmax(side, BARS_LEAST);
 }
@@ -464,7 +464,7 @@ static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
         return 0.0;
     f->zoom     = panel_of(f, &f->zoomed, STRIP);
     double room = zoom_room(f, insets_beside);
-    double side = side_of_labelled(&labels, &f->zoom, room);
+    double side = side_of_labeled(&labels, &f->zoom, room);
     double left = fmax(labels, f->main.box.x);
     side        = fmin(side, room - left);
     labels      = label_room(&f->zoom, side / (double)f->zoomed.n);

@@ -22,11 +22,11 @@ static double from_linear(double part)
     return part <= 0.0031308 ? 12.92 * part : 1.055 * pow(part, 1.0 / 2.4) - 0.055;
 }
 
-hl_oklab hl_oklab_of(hl_colour colour)
+hl_oklab hl_oklab_of(hl_color color)
 {
-    double red   = to_linear(colour.red / 255.0);
-    double green = to_linear(colour.green / 255.0);
-    double blue  = to_linear(colour.blue / 255.0);
+    double red   = to_linear(color.red / 255.0);
+    double green = to_linear(color.green / 255.0);
+    double blue  = to_linear(color.blue / 255.0);
     double l     = cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue);
     double m     = cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue);
     double s     = cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue);
@@ -67,8 +67,8 @@ static uint8_t to_byte(double linear)
     return (uint8_t)lround(255.0 * from_linear(fmin(fmax(linear, 0.0), 1.0)));
 }
 
-/* Colours that a screen cannot show lose chroma, not lightness. */
-static hl_colour colour_of(hl_oklab lab)
+/* Colors that a screen cannot show lose chroma, not lightness. */
+static hl_color color_of(hl_oklab lab)
 {
     double linear[3];
     double kept = 1.0; /* of the chroma */
@@ -83,14 +83,14 @@ static hl_colour colour_of(hl_oklab lab)
         }
     }
     linear_of(linear, (hl_oklab){ lab.l, kept * lab.a, kept * lab.b });
-    return (hl_colour){ to_byte(linear[0]), to_byte(linear[1]), to_byte(linear[2]) };
+    return (hl_color){ to_byte(linear[0]), to_byte(linear[1]), to_byte(linear[2]) };
 }
 
-hl_colour hl_mix(hl_colour a, hl_colour b, double share)
+hl_color hl_mix(hl_color a, hl_color b, double share)
 {
     hl_oklab from = hl_oklab_of(a), to = hl_oklab_of(b);
 
-    return colour_of((hl_oklab){
+    return color_of((hl_oklab){
         from.l + share * (to.l - from.l),
         from.a + share * (to.a - from.a),
         from.b + share * (to.b - from.b),
@@ -99,13 +99,13 @@ hl_colour hl_mix(hl_colour a, hl_colour b, double share)
 
 /* --------------------------------------------------------------------- maps */
 
-static hl_colour polar(double lightness, double chroma, double hue)
+static hl_color polar(double lightness, double chroma, double hue)
 {
-    return colour_of(
+    return color_of(
         (hl_oklab){ lightness, chroma * cos(hue * degree), chroma * sin(hue * degree) });
 }
 
-hl_colour hl_map_colour(hl_map map, double share)
+hl_color hl_map_color(hl_map map, double share)
 {
     double t = round(fmin(fmax(share, 0.0), 1.0) * (HL_MAP_LEVELS - 1)) / (HL_MAP_LEVELS - 1);
 
@@ -127,10 +127,10 @@ hl_colour hl_map_colour(hl_map map, double share)
     return polar(0.26 + 0.66 * t, 0.095 + 0.15 * (t - 0.5) * (t - 0.5), 308.0 - 205.0 * t);
 }
 
-/* Where black and white contrast alike is a luminance of 0.179, which is a grey of this lightness. */
-bool hl_colour_is_light(hl_colour colour)
+/* Where black and white contrast alike is a luminance of 0.179, which is a gray of this lightness. */
+bool hl_color_is_light(hl_color color)
 {
-    return hl_oklab_of(colour).l > 0.5636;
+    return hl_oklab_of(color).l > 0.5636;
 }
 
 /* ------------------------------------------------------------------- themes
@@ -138,7 +138,7 @@ bool hl_colour_is_light(hl_colour colour)
  * Series were found by a search that kept hues and moved lightness: any two of them are at least
  * 0.12 apart in OKLab, also as eyes without red or without green cones see them. */
 
-static const hl_theme_colours light = {
+static const hl_theme_colors light = {
     .background = { 255, 255, 255 },
     .text       = { 28, 30, 36 },
     .muted      = { 92, 96, 106 },
@@ -156,7 +156,7 @@ static const hl_theme_colours light = {
                     { 15, 129, 169 } },
 };
 
-static const hl_theme_colours dark = {
+static const hl_theme_colors dark = {
     .background = { 22, 24, 29 },
     .text       = { 232, 234, 239 },
     .muted      = { 164, 169, 180 },
@@ -174,7 +174,7 @@ static const hl_theme_colours dark = {
                     { 155, 218, 253 } },
 };
 
-const hl_theme_colours *hl_theme_colours_of(hl_theme theme)
+const hl_theme_colors *hl_theme_colors_of(hl_theme theme)
 {
     return theme == HL_THEME_DARK ? &dark : &light;
 }
@@ -182,9 +182,9 @@ const hl_theme_colours *hl_theme_colours_of(hl_theme theme)
 /* There are as many series as types that a rule can give; what was not measured is gray. */
 _Static_assert((int)HL_HEAD_UNKNOWN == (int)HL_N_SERIES, "a series for every type of heads");
 
-hl_colour hl_head_kind_colour(hl_theme theme, int kind)
+hl_color hl_head_kind_color(hl_theme theme, int kind)
 {
-    const hl_theme_colours *colours = hl_theme_colours_of(theme);
+    const hl_theme_colors *colors = hl_theme_colors_of(theme);
 
-    return kind >= 0 && kind < HL_N_SERIES ? colours->series[kind] : colours->hatch;
+    return kind >= 0 && kind < HL_N_SERIES ? colors->series[kind] : colors->hatch;
 }

@@ -1,8 +1,8 @@
-/* palette.h - colours: of numbers (hl_map_colour in headlight.h), and of everything else.
+/* palette.h - colors: of numbers (hl_map_color in headlight.h), and of everything else.
  *
  * The maps are formulas in Oklab (Ottosson 2020), a space in which equal distances look
- * alike: lightness runs evenly from one end to the other, so that the order of colours
- * survives grey printing and every kind of colour blindness. */
+ * alike: lightness runs evenly from one end to the other, so that the order of colors
+ * survives gray printing and every kind of color blindness. */
 #ifndef HL_RENDER_PALETTE_H
 #define HL_RENDER_PALETTE_H
 
@@ -15,30 +15,30 @@ typedef struct hl_oklab {
     double b;
 } hl_oklab;
 
-hl_oklab hl_oklab_of(hl_colour colour);
+hl_oklab hl_oklab_of(hl_color color);
 /* share 0: a, 1: b. */
-hl_colour hl_mix(hl_colour a, hl_colour b, double share);
+hl_color hl_mix(hl_color a, hl_color b, double share);
 
 /* Is dark text easier to read on it than light? */
-bool hl_colour_is_light(hl_colour colour);
+bool hl_color_is_light(hl_color color);
 
 enum { HL_N_SERIES = 8 };
 
-typedef struct hl_theme_colours {
-    hl_colour background;
-    hl_colour text;
-    hl_colour muted; /* captions, ticks */
-    hl_colour axis;
-    hl_colour grid;
-    hl_colour bar;
-    hl_colour hatch;
+typedef struct hl_theme_colors {
+    hl_color background;
+    hl_color text;
+    hl_color muted; /* captions, ticks */
+    hl_color axis;
+    hl_color grid;
+    hl_color bar;
+    hl_color hatch;
     /* Lines: told apart by lightness as well as by hue; 3 can be text. */
-    hl_colour series[HL_N_SERIES];
-} hl_theme_colours;
+    hl_color series[HL_N_SERIES];
+} hl_theme_colors;
 
-const hl_theme_colours *hl_theme_colours_of(hl_theme theme);
+const hl_theme_colors *hl_theme_colors_of(hl_theme theme);
 
 /* One type of heads, one color, whatever else is drawn: an hl_head_kind of analysis/head_kinds.h. */
-hl_colour hl_head_kind_colour(hl_theme theme, int kind);
+hl_color hl_head_kind_color(hl_theme theme, int kind);
 
 #endif

@@ -1,4 +1,4 @@
-/* print.c - a prompt and the lens in a terminal, with the colours and columns that it takes. */
+/* print.c - a prompt and the lens in a terminal, with the colors and columns that it takes. */
 #include "render/print.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 #include "render/palette.h"
 #include "render/token_cells.h"
 
-/* ------------------------------------------------------------------------ colours */
+/* ------------------------------------------------------------------------ colors */
 
-/* The 6 x 6 x 6 cube of 256-colour terminals has too few colours near the maps, and the
- * nearest ones often look grey; so nine of it were picked for each map that go the same way,
+/* The 6 x 6 x 6 cube of 256-color terminals has too few colors near the maps, and the
+ * nearest ones often look gray; so nine of it were picked for each map that go the same way,
  * with lightness always rising or falling as the map's does. */
 enum { N_PICKED = 9 };
 
@@ -31,13 +31,13 @@ static int picked_of(hl_map map, double share)
     return picked[map][lround(fmin(fmax(share, 0.0), 1.0) * (N_PICKED - 1))];
 }
 
-static int put_colour(char *out, size_t n_bytes, hl_depth depth, int kind, hl_map map, double share)
+static int put_color(char *out, size_t n_bytes, hl_depth depth, int kind, hl_map map, double share)
 {
-    hl_colour colour = hl_map_colour(map, share);
+    hl_color color = hl_map_color(map, share);
 
     if (depth == HL_DEPTH_TRUE)
-        return snprintf(out, n_bytes, "\033[%d;2;%d;%d;%dm", kind, colour.red, colour.green,
-                        colour.blue);
+        return snprintf(out, n_bytes, "\033[%d;2;%d;%d;%dm", kind, color.red, color.green,
+                        color.blue);
     return snprintf(out, n_bytes, "\033[%d;5;%dm", kind, picked_of(map, share));
 }
 
@@ -48,19 +48,19 @@ const char *hl_terminal_cell(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map m
     out[0] = '\0';
     if (depth == HL_DEPTH_NONE)
         return out;
-    hl_colour seen  = hl_map_colour(map, share);
-    int       index = picked_of(map, share);
-    /* What the terminal shows: 16 + 36 red + 6 green + blue, and 24 greys behind the cube. */
+    hl_color seen  = hl_map_color(map, share);
+    int      index = picked_of(map, share);
+    /* What the terminal shows: 16 + 36 red + 6 green + blue, and 24 grays behind the cube. */
     if (depth != HL_DEPTH_TRUE && index >= 232) {
-        uint8_t grey = (uint8_t)(8 + 10 * (index - 232));
-        seen         = (hl_colour){ grey, grey, grey };
+        uint8_t gray = (uint8_t)(8 + 10 * (index - 232));
+        seen         = (hl_color){ gray, gray, gray };
     } else if (depth != HL_DEPTH_TRUE) {
-        seen = (hl_colour){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
-                            levels[(index - 16) % 6] };
+        seen = (hl_color){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
+                           levels[(index - 16) % 6] };
     }
     /* 16 and 231 are the black and the white of the cube: themes leave them alone. */
-    int used = snprintf(out, HL_ESCAPE_BYTES, "\033[38;5;%dm", hl_colour_is_light(seen) ? 16 : 231);
-    put_colour(out + used, HL_ESCAPE_BYTES - (size_t)used, depth, 48, map, share);
+    int used = snprintf(out, HL_ESCAPE_BYTES, "\033[38;5;%dm", hl_color_is_light(seen) ? 16 : 231);
+    put_color(out + used, HL_ESCAPE_BYTES - (size_t)used, depth, 48, map, share);
     return out;
 }
 
@@ -68,7 +68,7 @@ const char *hl_terminal_text(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map m
 {
     out[0] = '\0';
     if (depth != HL_DEPTH_NONE)
-        put_colour(out, HL_ESCAPE_BYTES, depth, 38, map, share);
+        put_color(out, HL_ESCAPE_BYTES, depth, 38, map, share);
     return out;
 }
 
@@ -77,7 +77,7 @@ const char *hl_terminal_end(hl_depth depth)
     return depth != HL_DEPTH_NONE ? "\033[0m" : "";
 }
 
-/* A ramp of a map in `width` columns: with colours alone. */
+/* A ramp of a map in `width` columns: with colors alone. */
 static void put_ramp(hl_text *output, hl_depth depth, hl_map map, int width)
 {
     char escape[HL_ESCAPE_BYTES];
@@ -200,8 +200,8 @@ static int columns_wanted(const hl_print_options *print)
  *
  * A cell is three columns wide with hundredths in it (rounded down, so that 99 is anything
  * from 0.99 on), or two where there are more tokens, or one; if that is still too wide, several
- * tokens share a cell.  Colours come behind the figures, and where cells are narrow, instead
- * of them: without colours a narrow cell is a tenth.
+ * tokens share a cell.  Colors come behind the figures, and where cells are narrow, instead
+ * of them: without colors a narrow cell is a tenth.
  *
  * Notes are footnotes, whose signs stand before the figures of their cells.  Insets come
  * below, a column a cell, side by side where there is room. */
@@ -499,7 +499,7 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
  *      1    the       same      was
  *      0    the       same      .
  *
- * With colours, the entropy is behind the token; without, a figure follows it.  What does not
+ * With colors, the entropy is behind the token; without, a figure follows it.  What does not
  * fit beside each other goes on below. */
 
 enum { LAYER = 5, CELL = 10, FIGURE = 5 };

@@ -247,8 +247,8 @@ static json_t *type_colors(void)
         json_t *list = json_array();
 
         for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
-            hl_colour color = hl_head_kind_colour((hl_theme)theme, kind);
-            char      text[8];
+            hl_color color = hl_head_kind_color((hl_theme)theme, kind);
+            char     text[8];
 
             snprintf(text, sizeof text, "#%02x%02x%02x", color.red, color.green, color.blue);
             hl_json_add(&list, hl_report_text(text));
@@ -506,7 +506,7 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     hl_json_put(&object, "layers", layers_json(out, profile, report->seed));
     hl_json_put(&object, "types", types_json(out, profile));
     hl_json_put(&object, "type_rules", rules);
-    hl_json_put(&object, "histogram", histogram_json(out, profile, HL_HIST_NORMALISED, "Hhat"));
+    hl_json_put(&object, "histogram", histogram_json(out, profile, HL_HIST_NORMALIZED, "Hhat"));
     hl_json_put(&object, "histogram_nosink",
                 histogram_json(out, profile, HL_HIST_NOSINK, "Hhat_nosink"));
     hl_json_put(&object, "positions", positions_json(out, profile));

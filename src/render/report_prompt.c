@@ -274,7 +274,7 @@ json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double t
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
     hl_json_put(&object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
-    hl_json_put(&object, "layer_Hhat", layers_json(out, trace, HL_TRACE_NORMALISED));
+    hl_json_put(&object, "layer_Hhat", layers_json(out, trace, HL_TRACE_NORMALIZED));
     if (rows != NULL)
         hl_json_put(&object, "H", rows);
     return object;

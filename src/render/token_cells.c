@@ -154,18 +154,18 @@ static double find_place(hl_box *out, const hl_notes *notes, hl_box box, hl_poin
     return least;
 }
 
-static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_colour colour)
+static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_color color)
 {
     double    length = fmax(distance(from, to), 1e-6);
     double    x = (to.x - from.x) / length, y = (to.y - from.y) / length;
     hl_point  neck   = { to.x - HEAD * x, to.y - HEAD * y };
-    hl_stroke stroke = { colour, 0.9, 0.0 };
+    hl_stroke stroke = { color, 0.9, 0.0 };
 
     const hl_point head[] = { to,
                               { neck.x - 0.45 * HEAD * y, neck.y + 0.45 * HEAD * x },
                               { neck.x + 0.45 * HEAD * y, neck.y - 0.45 * HEAD * x } };
     hl_canvas_line(figure->canvas, from, neck, &stroke);
-    hl_canvas_polygon(figure->canvas, head, 3, colour);
+    hl_canvas_polygon(figure->canvas, head, 3, color);
 }
 
 hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens)
@@ -192,9 +192,9 @@ void hl_notes_keep(hl_notes *notes, hl_box target)
 hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
 {
     hl_figure    *figure = notes->figure;
-    hl_colour     colour = figure->theme->series[1];
+    hl_color      color  = figure->theme->series[1];
     hl_text_style style  = hl_figure_normal(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
-    hl_stroke     stroke = { colour, 0.9, 0.0 };
+    hl_stroke     stroke = { color, 0.9, 0.0 };
     hl_box box = { 0.0, 0.0, hl_canvas_text_width(figure->canvas, text, &style) + 2.0 * PADDING,
                    HL_TEXT_NORMAL + 2.0 * PADDING };
 
@@ -204,7 +204,7 @@ hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
     notes->taken[notes->n_taken++] = box;
     hl_canvas_outline(figure->canvas, target, &stroke);
     hl_point from = nearest(box, middle_of(target));
-    draw_arrow(figure, from, nearest(target, from), colour);
+    draw_arrow(figure, from, nearest(target, from), color);
     hl_canvas_rectangle(figure->canvas, box, figure->theme->background);
     hl_canvas_outline(figure->canvas, box, &stroke);
     hl_canvas_text(figure->canvas, box.x + PADDING, box.y + box.height / 2.0, text, &style);

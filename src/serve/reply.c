@@ -99,7 +99,7 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
     };
 
     if (request->watch)
-        job.rows |= HL_JOB_ROWS(HL_TRACE_NORMALISED);
+        job.rows |= HL_JOB_ROWS(HL_TRACE_NORMALIZED);
     if ((request->rows & HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE)) != 0)
         job.rows = (job.rows | HL_JOB_ROWS(HL_TRACE_NOSINK)) & ~HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE);
     if (request->patterns != NULL) {
@@ -254,7 +254,7 @@ static hl_status add_watched(hl_reply *reply, const hl_job_event *event)
     size_t                 n_bytes = 0;
     hl_status              status  = HL_OK;
     const float           *row =
-        hl_job_event_rows(event, HL_TRACE_NORMALISED, config->n_layers, config->n_heads);
+        hl_job_event_rows(event, HL_TRACE_NORMALIZED, config->n_layers, config->n_heads);
     double spike = hl_trace_spike(reply->spikes, row, event->position - 1, event->from_prompt);
 
     if (event->from_prompt && !request->with_prompt)

@@ -198,10 +198,10 @@ static const struct {
     int         rows;
 } row_names[] = {
     { "entropy", HL_TRACE_ENTROPY },
-    { "normalised", HL_TRACE_NORMALISED },
+    { "normalized", HL_TRACE_NORMALIZED },
     { "renyi2", HL_TRACE_RENYI2 },
     { "nosink", HL_TRACE_NOSINK },
-    { "normalised_nosink", HL_WIRE_NOSINK_SHARE },
+    { "normalized_nosink", HL_WIRE_NOSINK_SHARE },
     { "lookback_prompt", HL_TRACE_LOOKBACK + HL_KIND_PROMPT },
     { "lookback_special", HL_TRACE_LOOKBACK + HL_KIND_SPECIAL },
     { "lookback_generated", HL_TRACE_LOOKBACK + HL_KIND_GENERATED },
@@ -222,6 +222,8 @@ static hl_status add_rows(reading *r, const json_t *value)
 {
     const char *wanted = json_string_value(value);
 
+    if (wanted != NULL && strcmp(wanted, "normalised") == 0)
+        wanted = "normalized"; /* the spelling that clients of before send */
     for (int i = 0; i < N_ROW_NAMES && wanted != NULL; i++) {
         if (strcmp(wanted, row_names[i].name) == 0) {
             r->request->rows |= HL_JOB_ROWS(row_names[i].rows);
@@ -229,8 +231,8 @@ static hl_status add_rows(reading *r, const json_t *value)
         }
     }
     return hl_fail(HL_BAD_INPUT,
-                   "headlight.rows has '%.40s' in it, wanted entropy, normalised, renyi2, nosink, "
-                   "normalised_nosink, lookback_prompt, lookback_special, lookback_generated",
+                   "headlight.rows has '%.40s' in it, wanted entropy, normalized, renyi2, nosink, "
+                   "normalized_nosink, lookback_prompt, lookback_special, lookback_generated",
                    wanted != NULL ? wanted : hl_json_kind(value));
 }
 

@@ -2,7 +2,7 @@
  * what is added one value at a time.
  *
  * What rows see is the same for all heads, so it is worked out once a layer: the logarithms that
- * normalise a row's entropy, and runs of rows for which the same quantities are defined
+ * normalize a row's entropy, and runs of rows for which the same quantities are defined
  * and which belong to the same position bucket and token type.  A head then adds up a
  * run at a time (profile_rows.c). */
 #include "stats/profile_add.h"
@@ -77,7 +77,7 @@ static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, in
     if (n_other >= 1)
         defined |= 1U << HL_Q_NOSINK;
     if (n >= 2)
-        defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NORMALISED);
+        defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NORMALIZED);
     if (n_other >= 2)
         defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NOSINK);
     return defined | 1U << (HL_N_QUANTITIES + HL_HIST_PEAK);

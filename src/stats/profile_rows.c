@@ -169,7 +169,7 @@ static bool is_sound(const head_rows *row)
 
 /* -------------------------------------------------------------------- histograms */
 
-/* Neighbours often share a bin, and an addition there waits for the one before: with tables of
+/* Neighbors often share a bin, and an addition there waits for the one before: with tables of
  * their own, of every so many rows, it does not. */
 static void add_histogram(int64_t *histogram, const float *values, const double *scale, int64_t n)
 {
@@ -200,7 +200,7 @@ static void add_histograms(head_sums *sums, const hl_run *run, const head_rows *
         const float  *values;
         const double *scale;
     } sources[] = {
-        { HL_HIST_NORMALISED, rows->values[HL_Q_ENTROPY], rows->inverse },
+        { HL_HIST_NORMALIZED, rows->values[HL_Q_ENTROPY], rows->inverse },
         { HL_HIST_NOSINK, rows->values[HL_Q_NOSINK], rows->inverse_other },
         { HL_HIST_PEAK, rows->values[HL_Q_PEAK], NULL },
     };

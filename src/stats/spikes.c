@@ -1,8 +1,8 @@
 /* spikes.c - is attention suddenly more diffuse than this text is used to?  headlight/trace.h
  * has the definition.
  *
- * A state is a centre and a spread for every value, and for the mean over them.  The spread is followed as the mean
- * distance from the centre, which for a normal distribution is sigma * sqrt(2 / pi).  A ring
+ * A state is a center and a spread for every value, and for the mean over them.  The spread is followed as the mean
+ * distance from the center, which for a normal distribution is sigma * sqrt(2 / pi).  A ring
  * of states from before the last scores allows to go back. */
 #include <math.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 #define MAX_BACK      4096
 
 typedef struct measure {
-    double centre;
+    double center;
     double sigma;
 } measure;
 
@@ -145,9 +145,9 @@ static measure measure_values(double *values, int64_t count)
 
     if (count == 0)
         return out;
-    out.centre = median(values, count);
+    out.center = median(values, count);
     for (int64_t i = 0; i < count; i++)
-        values[i] = fabs(values[i] - out.centre);
+        values[i] = fabs(values[i] - out.center);
     out.sigma = fmax(SIGMA_OF_MAD * median(values, count), LEAST_SIGMA);
     return out;
 }
@@ -187,7 +187,7 @@ static double find_z(hl_spikes *spikes, const float *row)
     int64_t        count = 0;
 
     for (int64_t value = 0; value < spikes->n_values; value++)
-        z[value] = ((double)row[value] - state[value].centre) / state[value].sigma;
+        z[value] = ((double)row[value] - state[value].center) / state[value].sigma;
     for (int64_t value = 0; value < spikes->n_values; value++) {
         if (!isnan(z[value]))
             spikes->work[count++] = z[value];
@@ -238,9 +238,9 @@ void hl_spikes_rewind(hl_spikes *spikes, int64_t count)
 /* The measure after a value whose z, no NaN, is given. */
 static measure follow(measure before, double z)
 {
-    double  near  = before.centre + before.sigma * (z < -CLIP ? -CLIP : z > CLIP ? CLIP : z);
-    double  away  = SIGMA_OF_MEAN * fabs(near - before.centre);
-    measure after = { before.centre + STEP * (near - before.centre),
+    double  near  = before.center + before.sigma * (z < -CLIP ? -CLIP : z > CLIP ? CLIP : z);
+    double  away  = SIGMA_OF_MEAN * fabs(near - before.center);
+    measure after = { before.center + STEP * (near - before.center),
                       before.sigma + STEP * (away - before.sigma) };
 
     after.sigma = after.sigma > LEAST_SIGMA ? after.sigma : LEAST_SIGMA;
@@ -258,7 +258,7 @@ double hl_spikes_score(hl_spikes *spikes, const float *row)
     if (!spikes->is_settled)
         settle(spikes);
     save(spikes);
-    double score = (find_z(spikes, row) - of_mean->centre) / of_mean->sigma;
+    double score = (find_z(spikes, row) - of_mean->center) / of_mean->sigma;
     for (int64_t value = 0; value < spikes->n_values; value++) {
         if (!isnan(spikes->z[value]))
             spikes->state[value] = follow(spikes->state[value], spikes->z[value]);

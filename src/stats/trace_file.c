@@ -29,6 +29,9 @@
 
 enum { OLD_NUMBERS = 3, OLD_ROWS = 3 };
 
+/* The British spelling that traces had before; files with it are still read. */
+#define OLD_NORMALIZED "normalised"
+
 /* What tensors are called in files, and members in lines of JSON. */
 static const char *number_name(int number)
 {
@@ -39,7 +42,7 @@ static const char *number_name(int number)
 
 static const char *row_name(hl_trace_rows which)
 {
-    static const char *const names[HL_N_TRACE_ROWS] = { "entropy",          "normalised",
+    static const char *const names[HL_N_TRACE_ROWS] = { "entropy",          "normalized",
                                                         "change",           "renyi2",
                                                         "nosink",           "lookback.prompt",
                                                         "lookback.special", "lookback.generated",
@@ -204,6 +207,8 @@ static hl_status find(const hl_tensor **out, const reading *r, const char *name,
                       int n_dims)
 {
     *out = hl_safetensors_find(r->file, name);
+    if (*out == NULL && strcmp(name, row_name(HL_TRACE_NORMALIZED)) == 0)
+        *out = hl_safetensors_find(r->file, OLD_NORMALIZED);
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: a trace without tensor '%s'", r->where, name);
     if ((*out)->dtype != dtype || (*out)->n_dims != n_dims)
@@ -408,6 +413,8 @@ static hl_status parse_cells(const lines *l, const json_t *line, hl_trace_rows w
     const json_t *value = json_object_get(line, name);
     float        *cells = hl_trace_at(l->trace, l->trace->n_tokens - 1, which);
 
+    if (value == NULL && which == HL_TRACE_NORMALIZED)
+        value = json_object_get(line, OLD_NORMALIZED);
     if (value == NULL || json_is_null(value))
         return HL_OK;
     for (int64_t layer = 0; layer < l->trace->n_layers; layer++) {

@@ -1,7 +1,7 @@
 /* added.h - tokens that are found in the text before the model sees it.
  *
  * "<|endoftext|>" and its like.  Those that are not `normalized` are looked for
- * in the text as given, the others after normalising; the leftmost counts, and
+ * in the text as given, the others after normalizing; the leftmost counts, and
  * the longest of those that start at one place. */
 #ifndef HL_TOKENIZE_ADDED_H
 #define HL_TOKENIZE_ADDED_H
@@ -46,7 +46,7 @@ typedef struct hl_stretches {
     size_t      capacity;
 } hl_stretches;
 
-/* Where special tokens are not to be recognised. */
+/* Where special tokens are not to be recognized. */
 typedef struct hl_added_filter {
     bool                plain; /* nowhere */
     const hl_chat_part *parts; /* only in the template's parts of the original; NULL: anywhere */

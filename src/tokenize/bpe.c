@@ -6,8 +6,8 @@
  *     l o w e r   ->   lo w e r   ->   low e r   ->   low er   ->   lower
  *
  * All pairs that may merge lie in a heap by (rank, position).  Merging changes
- * two neighbouring pairs, which are pushed anew; entries that went stale are
- * recognised when they come up, because the symbols are others by then.  A merge
+ * two neighboring pairs, which are pushed anew; entries that went stale are
+ * recognized when they come up, because the symbols are others by then.  A merge
  * removes a symbol, so there are fewer than n of them and at most 3n entries:
  * O(n log n), whatever the file says. */
 #include "tokenize/bpe.h"

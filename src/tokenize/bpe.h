@@ -6,7 +6,7 @@
  *     hl_bpe_finish(bpe)
  *     hl_bpe_encode(&tokens, bpe, &space, word, n_bytes, at, budget)
  *
- * Three flavours: over characters; over characters with a fallback to bytes
+ * Three flavors: over characters; over characters with a fallback to bytes
  * (SentencePiece, Llama-2); and over bytes (GPT-2, Llama-3), where the pieces
  * are spelled as in byte_level.h but words are plain bytes. */
 #ifndef HL_TOKENIZE_BPE_H

@@ -94,14 +94,14 @@ static const uint64_t known_templates[] = {
     0xe418a631a7fa4b01U, /* Phi-3's turns in a plain loop */
 };
 
-/* --------------------------------------------------------------- recognising */
+/* --------------------------------------------------------------- recognizing */
 
 static bool contains(const char *text, const char *word)
 {
     return text != NULL && strstr(text, word) != NULL;
 }
 
-static const chat_style *recognise(const char *template)
+static const chat_style *recognize(const char *template)
 {
     for (size_t i = 0; i < sizeof impostors / sizeof *impostors; i++) {
         if (contains(template, impostors[i]))
@@ -222,7 +222,7 @@ static hl_status hash_template(uint64_t *out, const char *template)
 
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text)
 {
-    const chat_style *style = recognise(text);
+    const chat_style *style = recognize(text);
     uint64_t          hash  = 0;
 
     HL_NEED(hash_template(&hash, text));

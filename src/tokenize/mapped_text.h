@@ -1,6 +1,6 @@
 /* mapped_text.h - text that remembers where it came from.
  *
- * Normalising changes text, but tokens must point into what the user gave.  So
+ * Normalizing changes text, but tokens must point into what the user gave.  So
  * every byte of a hl_mapped_text has an origin: the span of original bytes that it
  * stands for, always whole characters.
  *

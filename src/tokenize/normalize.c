@@ -210,7 +210,7 @@ static hl_status spell_bytes(hl_mapped_text *out, hl_mapped_text_builder *builde
 
 /* -------------------------------------------------- Unicode's normal forms
  *
- * utf8proc normalises whole strings, but does not say which character came from
+ * utf8proc normalizes whole strings, but does not say which character came from
  * where.  So its tables are asked character by character, and the algorithm of
  * Unicode's chapter 3.11 is written out here:
  *

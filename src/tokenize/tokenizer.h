@@ -75,7 +75,7 @@ hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
 hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
 /* Another token at the end of those after the text, or of those before it. */
 hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id);
-/* Takes over a copy of the template and recognises it (chat.c). */
+/* Takes over a copy of the template and recognizes it (chat.c). */
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,

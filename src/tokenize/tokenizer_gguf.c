@@ -123,7 +123,7 @@ static hl_status read_types(int32_t **out, const hl_gguf *file, size_t n_tokens)
     return HL_OK;
 }
 
-/* Normalisation rules, an array of bytes. */
+/* Normalization rules, an array of bytes. */
 static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_gguf *file)
 {
     hl_gguf_array array = { 0 };

@@ -261,7 +261,7 @@ static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
     HL_SCOPED(hl_text_free) hl_text  beside = { 0 };
 
     HL_NEED(hl_file_map(&file, path));
-    bool checkpoint = hl_llama2c_recognise(file.bytes, file.n_bytes);
+    bool checkpoint = hl_llama2c_recognize(file.bytes, file.n_bytes);
     HL_NEED(join_path(&beside, path, n_folder, "tokenizer.bin"));
     return hl_tokenizer_open_llama2c(out, checkpoint ? beside.bytes : path);
 }

@@ -144,7 +144,7 @@ static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigra
 
 /* ------------------------------------------------------------------ backwards */
 
-/* From the end, with neighbouring unknowns joined. */
+/* From the end, with neighboring unknowns joined. */
 static hl_status walk_backwards(hl_unigram_space *space, const hl_unigram *unigram, size_t n_bytes)
 {
     hl_tokens *tokens = &space->backwards;

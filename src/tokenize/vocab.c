@@ -172,7 +172,7 @@ hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id)
 
 /* ------------------------------------------------------------------ prefixes
  *
- * The set is a sorted list.  The strings with a common beginning are neighbours in it, so that a
+ * The set is a sorted list.  The strings with a common beginning are neighbors in it, so that a
  * walk is a range that narrows with every byte: no trie, and no memory beyond one pointer and one
  * id a string. */
 

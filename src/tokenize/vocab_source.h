@@ -47,7 +47,7 @@ typedef struct hl_vocab_source {
     bool            inner_marks;         /* bert: pieces inside words start with ##, others with
                                           * nothing, as in vocab.txt */
     bool            characters;          /* bert: every character is a word */
-    hl_bytes        charsmap;            /* t5: normalisation rules, or {NULL, 0} */
+    hl_bytes        charsmap;            /* t5: normalization rules, or {NULL, 0} */
     const char     *chat_template;       /* or NULL */
     const char     *where;               /* for messages */
 } hl_vocab_source;

@@ -7,7 +7,7 @@ plan 13
 
 words='The old man looked out at the sea, and said that the sea was calm.'
 
-run lens models/demo "$words" --zoom 4:8 --colour never
+run lens models/demo "$words" --zoom 4:8 --color never
 expect_line "a lens in the terminal" 0 '^   7  ,  +3\.7>·the  +2\.4 ·door  +5\.3>,  +2\.5$'
 result "what comes next is the last layer's" "$(
     "$HEADLIGHT" lens models/demo "$words" --json |
@@ -45,7 +45,7 @@ result "it has its fonts in it" \
 pdftotext -layout "$scratch/lens.pdf" "$scratch/text"
 result "its words are text" "$(grep -q '·door' "$scratch/text" && echo yes)"
 
-run lens models/demo '' --colour never
+run lens models/demo '' --color never
 expect_line "an empty prompt is where texts begin" 0 '^     \*<\|endoftext\|>'
 run lens models/demo "$words" --zoom 20:30
 expect_line "a span past the end" 2 'zoom 20:30: wanted tokens A:B with 0 <= A < B <= 17'

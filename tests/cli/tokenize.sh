@@ -198,8 +198,8 @@ if have_terminal; then
     TERM=xterm script -qec "$HEADLIGHT tokenize $small/small-bpe 'Hi you'" /dev/null >"$scratch/out" 2>/dev/null </dev/null
     status=$?
     : >"$scratch/err"
-    expect_line "colours take turns on a terminal" 0 '48;5;153m.*48;5;222m.*48;5;153m'
+    expect_line "colors take turns on a terminal" 0 '48;5;153m.*48;5;222m.*48;5;153m'
 else
-    skipped "colours take turns on a terminal" "no script(1), or no terminal for it"
+    skipped "colors take turns on a terminal" "no script(1), or no terminal for it"
 fi
 finish

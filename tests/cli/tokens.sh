@@ -7,11 +7,11 @@ plan 31
 
 words='The old man looked out at the sea, and said that the sea was calm.'
 
-run tokens models/demo "$words" --layer 3 --head 1 --colour never
+run tokens models/demo "$words" --layer 3 --head 1 --color never
 expect_line "a map in the terminal" 0 '^   5 ·at +09 01 02 82 '
-run tokens models/demo "$words" --heads L0H1,l3 --colour 256
-expect_line "of chosen heads, in colour" 0 '; mean of 9 chosen heads$'
-run tokens models/demo '' --colour never
+run tokens models/demo "$words" --heads L0H1,l3 --color 256
+expect_line "of chosen heads, in color" 0 '; mean of 9 chosen heads$'
+run tokens models/demo '' --color never
 expect_line "an empty prompt is where texts begin" 0 '^   0\*<\|endoftext… +99 +0.00$'
 
 # Rows are as long as what they see, add up to 1, and have the entropy that is said.
@@ -66,7 +66,7 @@ ids=$("$HEADLIGHT" tokens models/demo "$words" --json |
 result "a file is as good as an argument" "$(cmp -s "$scratch/a.svg" "$scratch/b.svg" && echo yes)"
 result "so is standard input" "$(cmp -s "$scratch/a.svg" "$scratch/c.svg" && echo yes)"
 result "so are ids, on any number of threads" "$(cmp -s "$scratch/a.svg" "$scratch/d.svg" && echo yes)"
-run tokens tests/data/families/llama3 --ids '5, 17 3' --colour never
+run tokens tests/data/families/llama3 --ids '5, 17 3' --color never
 expect_line "ids need no tokenizer" 0 '^   1 #17 +'
 
 cat >"$scratch/fonts.conf" <<END

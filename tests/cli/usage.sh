@@ -76,14 +76,14 @@ usage: headlight verify [options] CASE.safetensors... | MODEL...
 
 Runs golden cases on every back end that this CPU has, and shows the
 largest error of each output beside what is allowed: attention cases
-forward and backward, and files of quantised blocks, NAME.blocks beside
+forward and backward, and files of quantized blocks, NAME.blocks beside
 NAME.values, which must be read exactly.  Exit status 1 when an error is
 over.
 
 A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should
 give come from expected.safetensors in the folder, or from --expected.
 Without either, the fused statistics of rows are compared with those of
-the same rows materialised in double precision.
+the same rows materialized in double precision.
 
 With --off or --gates a model's logits are compared with masked_logits,
 if those were made with the same heads off; else rows are, as without a

@@ -136,7 +136,7 @@ END
 
 blocks=tests/data/quants/blocks.safetensors
 run verify --backend scalar --write "$scratch/values.safetensors" "$blocks"
-expect_line "quantised blocks are read exactly" 0 '^  Q4_K +0\.0e\+00 +0\.0e\+00   ok$'
+expect_line "quantized blocks are read exactly" 0 '^  Q4_K +0\.0e\+00 +0\.0e\+00   ok$'
 result "--write stores their values" "$(grep -qa '"Q4_K.values":{"dtype":"F32"' "$scratch/values.safetensors" && echo yes)"
 
 # The last byte of the file belongs to the last value of BF16.

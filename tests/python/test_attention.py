@@ -117,7 +117,7 @@ class Golden(unittest.TestCase):
             with self.subTest(os.path.basename(path)):
                 self.assertGreaterEqual(self.run_case(path), 13)
 
-    def test_strides_are_honoured(self):
+    def test_strides_are_honored(self):
         """The same numbers with tokens before heads, as models have them, and with gaps."""
         def tokens_first(array):
             return np.ascontiguousarray(array.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
@@ -181,7 +181,7 @@ class Attention(unittest.TestCase):
         self.assertEqual(headlight.compute_attention_entropy(p.astype(np.float32)).dtype, np.float32)
 
     def test_one_query_after_a_broadcast_cache(self):
-        """A stride of 0 is honoured, and all strides 0 are not taken for a packed array."""
+        """A stride of 0 is honored, and all strides 0 are not taken for a packed array."""
         k = np.broadcast_to(self.k[:1, :1, :1], (2, 3, 40, 16))
         found = headlight.attention(self.q, k, self.v, want=("entropy", "argmax"))
         np.testing.assert_allclose(found.entropy, np.log(40), atol=1e-6)

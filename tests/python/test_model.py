@@ -290,7 +290,7 @@ class Profiles(unittest.TestCase):
         for name in ("entropy", "fair", "peak"):
             np.testing.assert_allclose(columns[name], [float(row[name]) for row in wanted],
                                        rtol=1e-9, err_msg=name)
-        table = self.profile.analyse("heads")
+        table = self.profile.analyze("heads")
         self.assertEqual(list(table.columns), list(wanted[0]))
         self.assertEqual(table["layer"].dtype, np.int64)
         self.assertEqual(len(table), 64)
@@ -334,8 +334,8 @@ class Profiles(unittest.TestCase):
                 head = file.read(200)
             self.assertTrue(any(sign in head for sign in (b"<svg", b"\x89PNG", b"%PDF")))
         self.assertIn("positions", headlight.figures())
-        with self.assertRaisesRegex(headlight.Error, "there is no theme 'grey'"):
-            self.profile.plot("x.svg", theme="grey")
+        with self.assertRaisesRegex(headlight.Error, "there is no theme 'gray'"):
+            self.profile.plot("x.svg", theme="gray")
         with self.assertRaisesRegex(headlight.Error, "portrait"):
             self.profile.plot("x.svg", "portrait")
         for by, words in (("output-norm", b"lowest output norm"), ("entropy", b"highest entropy")):

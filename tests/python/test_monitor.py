@@ -18,9 +18,9 @@ class Monitor(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.fine = np.full((2, 4), 0.5)
 
-    def alarms(self, normalised, **thresholds):
+    def alarms(self, normalized, **thresholds):
         limits = {**headlight.default_thresholds(), **thresholds}
-        return monitor.find_alarms(3, normalised * 4, normalised, limits)
+        return monitor.find_alarms(3, normalized * 4, normalized, limits)
 
     def test_limits_are_the_librarys(self):
         limits = headlight.default_thresholds()

@@ -154,31 +154,31 @@ class Torch(unittest.TestCase):
                 lambda *qkv: getattr(self.torch.attention(*qkv, causal=True), name).double(),
                 (q, k, v), eps=3e-3, atol=2e-4, rtol=1e-3))
 
-    def test_regulariser(self):
+    def test_regularizer(self):
         entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # means 1.5 and 3
         for side, wanted in (("both", (0.25 + 1.0) / 2), ("below", 0.25 / 2), ("above", 1.0 / 2)):
-            found = self.torch.EntropyRegulariser(2.0, 10.0, side)(entropy)
+            found = self.torch.EntropyRegularizer(2.0, 10.0, side)(entropy)
             self.assertAlmostEqual(found.item(), 10.0 * wanted, places=6)
         found.backward()
         self.assertTrue(torch.equal(entropy.grad[0, 0], torch.zeros(2)))
         with self.assertRaisesRegex(self.torch.Error, "side is 'up'"):
-            self.torch.EntropyRegulariser(2.0, 1.0, "up")
+            self.torch.EntropyRegularizer(2.0, 1.0, "up")
         with self.assertRaisesRegex(self.torch.Error, "no entropies were collected"):
-            self.torch.EntropyRegulariser(2.0, 1.0)(self.torch.Collector())
+            self.torch.EntropyRegularizer(2.0, 1.0)(self.torch.Collector())
 
-    def test_the_regulariser_moves_entropy(self):
+    def test_the_regularizer_moves_entropy(self):
         q, k, v = (torch.randn(1, 2, 24, 8) for _ in range(3))
         weight = torch.eye(8).requires_grad_()
-        optimiser = torch.optim.SGD([weight], lr=0.3)
-        regulariser = self.torch.EntropyRegulariser(target=1.0, weight=1.0)
+        optimizer = torch.optim.SGD([weight], lr=0.3)
+        regularizer = self.torch.EntropyRegularizer(target=1.0, weight=1.0)
         losses = []
         for _ in range(40):
             with self.torch.Collector() as seen:
                 self.torch.attention(q @ weight, k, v, causal=True, layer=0)
-            loss = regulariser(seen)
-            optimiser.zero_grad()
+            loss = regularizer(seen)
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             losses.append(loss.item())
         self.assertLess(losses[-1], 0.1 * losses[0])
 
@@ -195,10 +195,10 @@ class Torch(unittest.TestCase):
             monitor.step(5, loss=1.0)
             with self.assertRaisesRegex(self.torch.Error, "no entropies were seen"):
                 monitor.step(6)
-        (step, entropy, normalised), = steps
+        (step, entropy, normalized), = steps
         self.assertEqual((step, entropy.shape), (5, (2, 3)))
         np.testing.assert_allclose(entropy[1], rows.entropy.mean(dim=(0, 2)), rtol=1e-6)
-        np.testing.assert_allclose(normalised[1], 1.0, rtol=1e-6)  # uniform attention
+        np.testing.assert_allclose(normalized[1], 1.0, rtol=1e-6)  # uniform attention
         self.assertTrue(np.isnan(entropy[0]).all())
         self.assertEqual([alarm.kind for alarm in alarms], ["overload"])
         self.assertEqual(self.torch._listeners, [])
@@ -214,7 +214,7 @@ class Torch(unittest.TestCase):
             (alarm,) = monitor.step(2)
             self.assertEqual((alarm.kind, alarm.heads), ("broken", [(0, 1)]))
 
-    def test_normalised_entropy_is_of_what_a_row_sees(self):
+    def test_normalized_entropy_is_of_what_a_row_sees(self):
         """Uniform attention has 1, whatever is masked."""
         q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
         for options in ({"causal": True}, {}, {"causal": True, "window_left": 3},
@@ -243,7 +243,7 @@ class Torch(unittest.TestCase):
             last.append(steps[-1][2])
         self.assertLess(last[1], 0.75 * last[0])  # tokens come five times: it cannot reach 0
         uniform = torch.arange(1, 11).float().log().expand(2, 3, 10)
-        self.assertAlmostEqual(sparsify.normalised(uniform).item(), 1.0, places=6)
+        self.assertAlmostEqual(sparsify.normalized(uniform).item(), 1.0, places=6)
 
     # ------------------------------------------------------- for transformers
 

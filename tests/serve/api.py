@@ -246,12 +246,12 @@ def own_numbers():
 
 def without_the_sink():
     """The keys other than the first, divided anew: by hand, from whole rows."""
-    asked = {"prompt": True, "rows": ["nosink", "normalised_nosink"], "patterns": ["L3H1", "L6H2"]}
+    asked = {"prompt": True, "rows": ["nosink", "normalized_nosink"], "patterns": ["L3H1", "L6H2"]}
     tokens = complete(max_tokens=4, headlight=asked)["choices"][0]["headlight"]["tokens"]
     for token in tokens:
         for name, row in token["patterns"].items():
             layer, number = int(name[1]), int(name[3])
-            share = token["rows"]["normalised_nosink"][layer][number]
+            share = token["rows"]["normalized_nosink"][layer][number]
             if token["position"] < 3:
                 equal(share, None)
                 continue

@@ -16,7 +16,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function show(source: Source): void {
     const store = new Store(source, location.hash, dark.matches ? "dark" : "light");
-    /* The first to hear of a change: views ask the document for its colours. */
+    /* The first to hear of a change: views ask the document for its colors. */
     const follow = () => (document.documentElement.dataset.theme = store.state.theme);
     follow();
     store.listen(follow);

@@ -39,7 +39,7 @@ const DEFAULTS: Omit<State, "theme"> = {
 };
 
 const NOTHING: string[] = [];
-const UNITS = ["nats", "bits", "normalised"];
+const UNITS = ["nats", "bits", "normalized"];
 const METRIC_NAMES = Object.keys(METRICS);
 const TABS = ["live", "sides", "heads", "tokens", "lens", "diagnosis", "trace", "compare", "sweep"];
 
@@ -62,7 +62,7 @@ export function parseFragment(fragment: string): Partial<State> {
         tab: oneOf(query.get("tab"), TABS, DEFAULTS.tab),
         profile: whole("profile", DEFAULTS.profile),
         metric: oneOf(query.get("metric"), METRIC_NAMES, DEFAULTS.metric),
-        unit: oneOf(query.get("unit"), UNITS, DEFAULTS.unit),
+        unit: oneOf(query.get("unit")?.replace("normalised", "normalized") ?? null, UNITS, DEFAULTS.unit),
         sink: oneOf(query.get("sink"), ["in", "out"], DEFAULTS.sink),
         selected: listOf(query.get("sel")),
         off: listOf(query.get("off")),

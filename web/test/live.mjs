@@ -401,7 +401,7 @@ async function howSure(browser, url) {
     await check(/40\d/);
 }
 
-/* The sink out of every unit: normalised rows lie between 0 and 1 and are other ones. */
+/* The sink out of every unit: normalized rows lie between 0 and 1 and are other ones. */
 async function withoutSink(browser, url) {
     const { page, check } = await start(browser, url);
     await generate(page, "Once upon a time", 16);
@@ -413,7 +413,7 @@ async function withoutSink(browser, url) {
         await page.getByRole("button", { name: "Close" }).click();
         return cells.map(Number);
     };
-    await page.getByRole("button", { name: "normalised" }).click();
+    await page.getByRole("button", { name: "normalized" }).click();
     const into = await means();
     await page.getByRole("button", { name: "sink out" }).click();
     const out = await means();
@@ -516,7 +516,7 @@ else {
     test("a short text gives no curve, and a curve says how sure it is", () => howSure(browser, url));
     test("heads are ranked, disabled and tried", () => pruning(browser, url));
     test("the same at 390 px in the dark", () => pruning(browser, url, { width: 390, theme: "dark" }));
-    test("normalised rows without the sink", () => withoutSink(browser, url));
+    test("normalized rows without the sink", () => withoutSink(browser, url));
     test("a measurement is refused", () => refusedStudy(browser, url));
     test("by keyboard alone", () => byKeyboard(browser, url));
     test("a text is stopped", () => overSlowLine(browser, url, stopping));

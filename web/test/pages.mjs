@@ -33,11 +33,11 @@ async function byMouse(browser, options) {
     assert.match(await scale(page), /nats/);
     await page.getByRole("button", { name: "bits", exact: true }).click();
     assert.match(await scale(page), /bits/);
-    await page.getByRole("button", { name: "normalised", exact: true }).click();
-    assert.match(await scale(page), /Normalised/i);
+    await page.getByRole("button", { name: "normalized", exact: true }).click();
+    assert.match(await scale(page), /Normalized/i);
     await page.getByRole("button", { name: "sink out" }).click();
     assert.match(await scale(page), /without the sink/);
-    assert.match(await fragmentOf(page), /unit=normalised.*sink=out/);
+    assert.match(await fragmentOf(page), /unit=normalized.*sink=out/);
     await page.getByRole("button", { name: "demo-sparse" }).click();
     await page.getByRole("tab", { name: /Diagnosis/ }).click();
     const chip = page.locator(".diagnosis.found .chips button[data-head]").first();
@@ -183,18 +183,18 @@ async function smallParts(browser) {
     await check();
 }
 
-/* Everything that is drawn takes the other theme's colours. */
+/* Everything that is drawn takes the other theme's colors. */
 async function otherTheme(browser) {
     const { page, check } = await openFile(browser, realReport());
-    const colours = () =>
+    const colors = () =>
         page.evaluate(() => [
             getComputedStyle(document.querySelector(".legend i")).backgroundColor,
             getComputedStyle(document.documentElement).getPropertyValue("--series-0"),
         ]);
-    const [light] = await colours();
+    const [light] = await colors();
     await page.getByRole("button", { name: "Dark theme" }).click();
     await settled(page);
-    const [line, series] = await colours();
+    const [line, series] = await colors();
     assert.notEqual(line, light);
     assert.equal(line, series);
     await sound(page);

@@ -20,20 +20,20 @@ int main(void)
 {
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         for (int level = 0; level < HL_MAP_LEVELS; level++) {
-            hl_colour colour = hl_map_colour(maps[i].map, level / (HL_MAP_LEVELS - 1.0));
-            printf("%s %d %d %d %d\n", maps[i].name, level, colour.red, colour.green, colour.blue);
+            hl_color color = hl_map_color(maps[i].map, level / (HL_MAP_LEVELS - 1.0));
+            printf("%s %d %d %d %d\n", maps[i].name, level, color.red, color.green, color.blue);
         }
     }
     for (int i = 0; i < HL_N_SERIES; i++) {
-        hl_colour light = hl_theme_colours_of(HL_THEME_LIGHT)->series[i];
-        hl_colour dark  = hl_theme_colours_of(HL_THEME_DARK)->series[i];
+        hl_color light = hl_theme_colors_of(HL_THEME_LIGHT)->series[i];
+        hl_color dark  = hl_theme_colors_of(HL_THEME_DARK)->series[i];
 
         printf("series %d %d %d %d %d %d %d\n", i, light.red, light.green, light.blue, dark.red,
                dark.green, dark.blue);
     }
     for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++) {
-        hl_colour light = hl_head_kind_colour(HL_THEME_LIGHT, kind);
-        hl_colour dark  = hl_head_kind_colour(HL_THEME_DARK, kind);
+        hl_color light = hl_head_kind_color(HL_THEME_LIGHT, kind);
+        hl_color dark  = hl_head_kind_color(HL_THEME_DARK, kind);
 
         printf("type %s %d %d %d %d %d %d\n", hl_head_kind_name((hl_head_kind)kind), light.red,
                light.green, light.blue, dark.red, dark.green, dark.blue);

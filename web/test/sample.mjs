@@ -30,7 +30,7 @@ const u8 = (shape, bytes, extra = {}) => ({
 
 const TYPES = ["induction", "previous", "self", "sink", "local", "specialist", "global", "mixed"];
 const fill = (n, make) => Array.from({ length: n }, (_, i) => make(i));
-/* A colour for every type: a gray of its own. */
+/* A color for every type: a gray of its own. */
 const hues = (lightness) =>
     TYPES.map((_, i) => {
         const byte = Math.round(255 * (lightness - 0.04 * i))

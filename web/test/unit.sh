@@ -1,3 +1,3 @@
 #!/bin/sh
-# unit.sh - arrays, colours, numbers, state: without a browser.
+# unit.sh - arrays, colors, numbers, state: without a browser.
 exec "${0%/*}/start.sh" unit

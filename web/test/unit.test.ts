@@ -1,10 +1,10 @@
-/* unit.test.ts - what needs no browser.  Colours are compared with those of the C library. */
+/* unit.test.ts - what needs no browser.  Colors are compared with those of the C library. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { axisAround, shareOf, tickText, ticksOf } from "../src/base/axis";
 import { number, parseHead, percent, signed, visible } from "../src/base/format";
-import { isLight, levelsOf, mapColour, type MapName } from "../src/base/palette";
+import { isLight, levelsOf, mapColor, type MapName } from "../src/base/palette";
 import { bytesOf, halfToNumber, shapeOf, values } from "../src/data/arrays";
 import { rowOf, TokenView } from "../src/data/attention";
 import { Profile } from "../src/data/profile";
@@ -93,7 +93,7 @@ function arrays({ test }: Tap) {
 
 const printed = (program: string) => execFileSync(program, { encoding: "utf8" }).trim().split("\n");
 
-function colours({ test, Skip }: Tap) {
+function colors({ test, Skip }: Tap) {
     test("all 256 levels of all maps are those of the C library", () => {
         const program = process.env.HEADLIGHT_PALETTE ?? "";
         if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
@@ -108,7 +108,7 @@ function colours({ test, Skip }: Tap) {
             );
         }
     });
-    test("lines have the C library's colours in both themes", () => {
+    test("lines have the C library's colors in both themes", () => {
         const program = process.env.HEADLIGHT_PALETTE ?? "";
         if (!existsSync(program)) throw new Skip("the C program that prints them is not built");
         const css = readFileSync(`${process.env.HEADLIGHT_WEB}/src/style/theme.css`, "utf8");
@@ -123,13 +123,13 @@ function colours({ test, Skip }: Tap) {
         }
     });
     test("shares outside of 0 to 1 are the ends", () => {
-        assert.deepEqual(mapColour("entropy", -1), mapColour("entropy", 0));
-        assert.deepEqual(mapColour("entropy", 2), mapColour("entropy", 1));
+        assert.deepEqual(mapColor("entropy", -1), mapColor("entropy", 0));
+        assert.deepEqual(mapColor("entropy", 2), mapColor("entropy", 1));
     });
-    test("dark is focused, and text on colours can be read", () => {
-        assert.equal(isLight(mapColour("entropy", 0)), false);
-        assert.equal(isLight(mapColour("entropy", 1)), true);
-        assert.equal(isLight(mapColour("difference", 0.5)), true);
+    test("dark is focused, and text on colors can be read", () => {
+        assert.equal(isLight(mapColor("entropy", 0)), false);
+        assert.equal(isLight(mapColor("entropy", 1)), true);
+        assert.equal(isLight(mapColor("difference", 0.5)), true);
     });
 }
 
@@ -214,15 +214,15 @@ const profileOf = () =>
 function data({ test }: Tap) {
     test("units and sink choose the numbers", () => {
         const profile = profileOf();
-        const of = (unit: "nats" | "bits" | "normalised", sink: "in" | "out") =>
+        const of = (unit: "nats" | "bits" | "normalized", sink: "in" | "out") =>
             quantityOf([profile], profile, "entropy", unit, sink);
         assert.equal(of("nats", "in")!.values[1], 2);
         assert.equal(of("bits", "in")!.values[1].toFixed(4), (2 / Math.LN2).toFixed(4));
-        assert.equal(of("normalised", "in")!.values[1], 0.5);
+        assert.equal(of("normalized", "in")!.values[1], 0.5);
         assert.equal(of("nats", "out")!.values[0], 1.5);
-        assert.equal(of("normalised", "out"), null);
+        assert.equal(of("normalized", "out"), null);
         assert.deepEqual(
-            [keyOf("entropy", "normalised", "out"), unitName("varentropy", "bits"), unitName("peak", "bits")],
+            [keyOf("entropy", "normalized", "out"), unitName("varentropy", "bits"), unitName("peak", "bits")],
             ["Hhat_nosink", "bits²", ""],
         );
     });
@@ -231,7 +231,7 @@ function data({ test }: Tap) {
         assert.equal(profileOf().has(1, 0), true);
         assert.equal(profileOf().has(-1, 0), false);
     });
-    test("types and their rules; a type has the colour that the report gives its name", () => {
+    test("types and their rules; a type has the color that the report gives its name", () => {
         const profile = profileOf();
         assert.deepEqual([profile.types![0], profile.rule(1)], ["sink", "band"]);
         assert.deepEqual(
@@ -439,5 +439,5 @@ function live({ test }: Tap) {
 }
 
 export function declare(tap: Tap): void {
-    for (const part of [arrays, colours, numbers, data, state, live]) part(tap);
+    for (const part of [arrays, colors, numbers, data, state, live]) part(tap);
 }

@@ -14,10 +14,10 @@
  *
  * The maximum of a row is looked for only where it must be: in blocks with a mask, and
  * when a weight about the old maximum grows beyond 2^8, which sends its warp back to that
- * block's scores (score_again).  Elsewhere weights are formed about the centre the
- * row has; all sums are exact about any centre, and so is the output.
+ * block's scores (score_again).  Elsewhere weights are formed about the center the
+ * row has; all sums are exact about any center, and so is the output.
  *
- * The statistics come from the sums of forward_sums.cuh, exact about any centre c.
+ * The statistics come from the sums of forward_sums.cuh, exact about any center c.
  * spread, the largest weight and the weight of key 0, which is in the last block that a
  * tile visits, are kept where all statistics are wanted.  That weight stays out of the sums
  * until the entropy without it has been made of them, and joins them then.
@@ -39,7 +39,7 @@ namespace headlight
 
 /* ------------------------------------------------------------- scores once more
  * A product by a warp group needs all four warps.  When the weights of a block have outgrown the
- * centre of a row, which is rare, its warp alone must have the scores that they replaced:
+ * center of a row, which is rare, its warp alone must have the scores that they replaced:
  * mma.sync leaves them where wgmma does, and no other warp needs to know. */
 
 /* A row's byte in a swizzled panel of 64 columns. */
@@ -165,7 +165,7 @@ template <typename S> struct hopper_consumer {
                                           const block_view (&view)[2], bool apart = false)
     {
         float most[2] = { top[0], top[1] };
-        float centre[2];
+        float center[2];
 
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
@@ -178,9 +178,9 @@ template <typename S> struct hopper_consumer {
         for (int row = 0; row < 2; row++) {
             most[row]   = fmaxf(most[row], __shfl_xor_sync(~0u, most[row], 1));
             most[row]   = fmaxf(most[row], __shfl_xor_sync(~0u, most[row], 2));
-            centre[row] = most[row] == -INFINITY ? 0.0f : __fmul_rn(most[row], scale);
+            center[row] = most[row] == -INFINITY ? 0.0f : __fmul_rn(most[row], scale);
             /* A row without keys has max -inf; its sums are 0. */
-            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - centre[row], FLOOR));
+            rescale[row] = rows.move(row, fmaxf(__fmul_rn(top[row], scale) - center[row], FLOOR));
             top[row]     = most[row];
         }
 
@@ -188,7 +188,7 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
-            float x   = fmaf(scores[i], scale, -centre[row]);
+            float x   = fmaf(scores[i], scale, -center[row]);
             if (MASK != HIDES_NOTHING)
                 x = max_or_nan(x, FLOOR);
             scores[i] = ptx::exp2_fast(x);
@@ -199,12 +199,12 @@ template <typename S> struct hopper_consumer {
         rows.add(block);
     }
 
-    /* Scores to weights about the centre that the rows have, without looking for a new one, and
+    /* Scores to weights about the center that the rows have, without looking for a new one, and
      * the block's sums.  False when a weight has grown too large for that. */
     __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES])
     {
-        const float centre[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
-        float       about[2]  = { centre[0], centre[1] };
+        const float center[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
+        float       about[2]  = { center[0], center[1] };
         float       x[N_SCORES];
         sums        then[2]; /* after even and odd chunks */
 
@@ -218,7 +218,7 @@ template <typename S> struct hopper_consumer {
                 for (int row = 0; row < 2; row++)
                     about[row] = fmaf(
                         0.0f, S::STATISTICS && odd ? then[1].collision[row] : then[odd].sum[row],
-                        centre[row]);
+                        center[row]);
             }
             if (i < N_SCORES) {
                 x[i]      = fmaf(scores[i], scale, -about[(i >> 1) & 1]);
@@ -232,7 +232,7 @@ template <typename S> struct hopper_consumer {
                 then[(i - LAG) / CHUNK % 2] = block;
         }
 
-        /* Written so that NaN, from a row that has no centre yet, is too large.  The other
+        /* Written so that NaN, from a row that has no center yet, is too large.  The other
          * sums are within their bounds when the first is; asking makes the compiler have
          * them before the vote. */
         bool fits = block.sum[0] <= LARGEST && block.sum[1] <= LARGEST;
@@ -491,22 +491,22 @@ template <typename S> struct hopper_consumer {
             int64_t index =
                 (static_cast<int64_t>(tile.batch) * p.n_heads + tile.head) * p.n_queries + query;
             bool  writes = lane() % 4 == 0 && query < p.n_queries;
-            float centre = __fmul_rn(top[row], scale);
-            float shift  = centre;
+            float center = __fmul_rn(top[row], scale);
+            float shift  = center;
             if (S::ALL && writes)
                 rows.put_others(p, index, row);
             if (S::ALL)
                 merge_first(row);
             if (p.sinks != nullptr && rows.sum[row] != 0.0f)
-                centre = rows.add_sink(centre, row, p.sinks[tile.head]);
-            float outer = shift == centre ? 1.0f : exp2f(fmaxf(shift - centre, FLOOR));
+                center = rows.add_sink(center, row, p.sinks[tile.head]);
+            float outer = shift == center ? 1.0f : exp2f(fmaxf(shift - center, FLOOR));
             factor[row] = rows.sum[row] == 0.0f ? 0.0f : outer / rows.sum[row];
             if (p.gates != nullptr)
                 factor[row] *= p.gates[tile.head];
             if (writes) {
                 bool hidden =
                     isnan(rows.sum[row]) && !visible(p, tile.length, tile.start + query).has(0);
-                rows.put(p, index, row, centre, outer * first[row], hidden);
+                rows.put(p, index, row, center, outer * first[row], hidden);
             }
         }
         store_out(factor);

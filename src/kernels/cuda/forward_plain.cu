@@ -32,7 +32,7 @@ __device__ static int argmax_across_warp(double best, int key)
     return best == -INFINITY ? -1 : key;
 }
 
-__device__ static row_summary summarise(const problem &p, const plain_row &row, const double *q)
+__device__ static row_summary summarize(const problem &p, const plain_row &row, const double *q)
 {
     row_summary s;
     double      first = -INFINITY, best = -INFINITY;
@@ -141,7 +141,7 @@ __global__ static void forward_plain(const __grid_constant__ problem p)
     plain_row row(p, index);
     double   *q = queries[warp];
     load_row(q, p.q, row_offset(p.q, row.batch, row.head, row.query), p.d_head);
-    row_summary summary = summarise(p, row, q);
+    row_summary summary = summarize(p, row, q);
     if (threadIdx.x % 32 == 0)
         write_statistics(p, row, q, summary);
     __syncwarp();

@@ -20,7 +20,7 @@ namespace headlight
 /* Below this a power of two is 0; above -inf, so that 0 times it is 0. */
 constexpr float FLOOR = -16384.0f;
 
-/* A thread's sum of a block's weights about a centre that is not the maximum: less
+/* A thread's sum of a block's weights about a center that is not the maximum: less
  * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
 constexpr float LARGEST = 256.0f;
 
@@ -61,7 +61,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         }
     }
 
-    /* Moves a row to another centre, `shift` away (in bits); returns the factor. */
+    /* Moves a row to another center, `shift` away (in bits); returns the factor. */
     __device__ __forceinline__ float move(int row, float shift)
     {
         float scale = ptx::exp2_fast(shift);
@@ -76,13 +76,13 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         return scale;
     }
 
-    /* A learned sink is one more outcome; a blind row stays blind.  Returns the new centre. */
-    __device__ __forceinline__ float add_sink(float centre, int row, float sink)
+    /* A learned sink is one more outcome; a blind row stays blind.  Returns the new center. */
+    __device__ __forceinline__ float add_sink(float center, int row, float sink)
     {
-        float next  = fmaxf(centre, sink * LOG2_E);
+        float next  = fmaxf(center, sink * LOG2_E);
         float extra = max_or_nan(sink * LOG2_E - next, FLOOR);
 
-        move(row, fmaxf(centre - next, FLOOR));
+        move(row, fmaxf(center - next, FLOOR));
         add(row, extra, ptx::exp2_fast(extra));
         return next;
     }
@@ -100,7 +100,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
     }
 
     /* `hidden`: the row does not see key 0, which a row of NaN does not show. */
-    __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float centre,
+    __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float center,
                                         float first_weight, bool hidden) const
     {
         bool  blind   = sum[row] == 0.0f;
@@ -108,7 +108,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         float mean    = dot[row] / sum[row];
 
         if (p.result.lse != nullptr)
-            p.result.lse[index] = blind ? -INFINITY : LN_2 * (centre + log_sum);
+            p.result.lse[index] = blind ? -INFINITY : LN_2 * (center + log_sum);
         if (STATISTICS && p.result.entropy != nullptr)
             p.result.entropy[index] = blind ? 0.0f : LN_2 * (log_sum - mean);
         if (STATISTICS && p.result.renyi2 != nullptr)

@@ -25,7 +25,7 @@ __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_arriv
                  "r"(n_arrivals));
 }
 
-/* Makes the initialised barriers visible to the copy engine. */
+/* Makes the initialized barriers visible to the copy engine. */
 __device__ __forceinline__ void barrier_init_done()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -145,7 +145,7 @@ __device__ __forceinline__ void add_floats_out(float *target, const float *sourc
         : "memory");
 }
 
-/* What was learnt of global memory, before the copy engine works on it. */
+/* What was learned of global memory, before the copy engine works on it. */
 __device__ __forceinline__ void fence_async_global()
 {
     asm volatile("fence.proxy.async.global;" ::: "memory");

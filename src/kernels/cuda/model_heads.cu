@@ -45,21 +45,21 @@ constexpr int HEAD_WARPS = 8;
 __device__ inline void norm_head(float *x, int d, const hl_norm &norm, int64_t first_weight)
 {
     int   lane   = threadIdx.x % 32;
-    float centre = 0.0f, sum = 0.0f;
+    float center = 0.0f, sum = 0.0f;
 
     for (int i = lane; i < d; i += 32)
         sum += norm.kind == HL_NORM_LAYER ? x[i] : x[i] * x[i];
     sum = sum_warp(sum) / static_cast<float>(d);
     if (norm.kind == HL_NORM_LAYER) {
-        centre = sum;
+        center = sum;
         sum    = 0.0f;
         for (int i = lane; i < d; i += 32)
-            sum += (x[i] - centre) * (x[i] - centre);
+            sum += (x[i] - center) * (x[i] - center);
         sum = sum_warp(sum) / static_cast<float>(d);
     }
     float scale = 1.0f / sqrtf(sum + norm.eps);
     for (int i = lane; i < d; i += 32) {
-        float value = (x[i] - centre) * scale;
+        float value = (x[i] - center) * scale;
         if (norm.weight != nullptr)
             value *= norm.weight[first_weight + i];
         if (norm.bias != nullptr)

@@ -73,14 +73,14 @@ template <int W> __global__ static void __launch_bounds__(ROW_THREADS) norm(cons
     if (a.is_plain || (a.out.data == nullptr && a.kept == nullptr))
         return;
     sum          = sum_block(sum) / static_cast<float>(a.n);
-    float centre = 0.0f;
+    float center = 0.0f;
     if (a.kind == HL_NORM_LAYER) { /* each thread has written what it reads */
-        centre = sum;
+        center = sum;
         sum    = 0.0f;
         for (int at = threadIdx.x * W; at < a.n; at += ROW_THREADS * W) {
 #pragma unroll
             for (int i = 0; i < W; i++)
-                sum += (cached[at + i] - centre) * (cached[at + i] - centre);
+                sum += (cached[at + i] - center) * (cached[at + i] - center);
         }
         sum = sum_block(sum) / static_cast<float>(a.n);
     }
@@ -93,7 +93,7 @@ template <int W> __global__ static void __launch_bounds__(ROW_THREADS) norm(cons
             load_pack<float, W>(bias, a.bias, at);
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            x[i] = (cached[at + i] - centre) * scale;
+            x[i] = (cached[at + i] - center) * scale;
             x[i] = a.weight != nullptr ? x[i] * weight[i] : x[i];
             x[i] = a.bias != nullptr ? x[i] + bias[i] : x[i];
         }

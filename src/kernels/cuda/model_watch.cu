@@ -348,7 +348,7 @@ __device__ static void add_bins(const reduce_work &w, int *bins, const run_place
     const double *scales[] = { w.inverse, w.inverse_other, nullptr };
     int           histogram = threadIdx.x / 32;
 
-    static_assert(HL_HIST_NORMALISED == 0 && HL_HIST_NOSINK == 1 && HL_HIST_PEAK == 2 &&
+    static_assert(HL_HIST_NORMALIZED == 0 && HL_HIST_NOSINK == 1 && HL_HIST_PEAK == 2 &&
                       HL_N_HISTOGRAMS <= REDUCE_WARPS,
                   "a warp a histogram");
     if (histogram >= HL_N_HISTOGRAMS)

@@ -24,7 +24,7 @@ struct quick_work {
     int64_t        out_stride;
     const float   *lse;
     const int64_t *items;
-    int            n_shared; /* neighbours among the items that share a K/V head */
+    int            n_shared; /* neighbors among the items that share a K/V head */
     int            n_parts;  /* of them, ROWS_AT_ONCE each */
 };
 

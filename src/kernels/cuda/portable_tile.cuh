@@ -351,7 +351,7 @@ __device__ __forceinline__ void weigh_scores(tile_row (&rows)[2], float (&scores
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
 
         float factor = state.rescale(most);
-        float centre = most == -INFINITY ? 0.0f : most;
+        float center = most == -INFINITY ? 0.0f : most;
 #pragma unroll
         for (int i = 0; i < M; i++) {
             out[i][2 * r] *= factor;
@@ -360,7 +360,7 @@ __device__ __forceinline__ void weigh_scores(tile_row (&rows)[2], float (&scores
 #pragma unroll
         for (int i = 0; i < 2 * N; i++) {
             float &s      = scores[i / 2][2 * r + i % 2];
-            float  x      = max_or_nan(s - centre, FLOOR);
+            float  x      = max_or_nan(s - center, FLOOR);
             float  weight = ptx::exp2_fast(x);
             state.add(x, weight);
             s = weight;

@@ -401,15 +401,15 @@ def training_follows(device, n_steps=200):
     losses, notes = [], []
     for model in pair("llama", device):
         model.train()
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         found = []
         for step in range(n_steps):
             at = (step * 331) % (len(text) - 256)
             batch = text[at:at + 256].view(4, 64)
             loss = model(batch, labels=batch).loss
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             found.append(loss.item())
         losses.append(found)
     worst = max(abs(a - b) for a, b in zip(*losses))
@@ -419,7 +419,7 @@ def training_follows(device, n_steps=200):
             for step in range(3):
                 with hf.Collector() as seen:
                     loss = model(batch, labels=batch).loss
-                (loss + hf.EntropyRegulariser(0.5, 1.0)(seen)).backward()
+                (loss + hf.EntropyRegularizer(0.5, 1.0)(seen)).backward()
                 monitor.step(step, loss=loss.item())
         with open(folder + "/a.jsonl") as file:
             lines = [json.loads(line) for line in file]

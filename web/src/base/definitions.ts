@@ -8,7 +8,7 @@ const BUILT_IN: Record<string, Definition> = {
         text: "How a token divides its attention: 0 all on one key, ln n evenly over n keys. Mean over all rows; it grows with the context. The row of a token is the one in which it is the query: where it looks.",
     },
     Hhat: {
-        name: "Normalised entropy",
+        name: "Normalized entropy",
         text: "H / ln n, from 0 (one key) to 1 (evenly over all). Mean over rows that see at least 16 keys, so that contexts of different length compare.",
     },
     H_nosink: {
@@ -17,7 +17,7 @@ const BUILT_IN: Record<string, Definition> = {
         text: "Entropy over the keys other than the first, divided anew so that they sum to 1. Many heads park attention on the first key.",
     },
     Hhat_nosink: {
-        name: "Normalised entropy without the sink",
+        name: "Normalized entropy without the sink",
         text: "The same over ln of the number of keys other than the first.",
     },
     H2: {
@@ -48,7 +48,7 @@ const BUILT_IN: Record<string, Definition> = {
     },
     histogram: {
         name: "Histogram",
-        text: "How often rows of this head have which normalised entropy: 64 bins from 0 (one key) to 1 (evenly).",
+        text: "How often rows of this head have which normalized entropy: 64 bins from 0 (one key) to 1 (evenly).",
     },
     positions: {
         name: "By position",

@@ -1,4 +1,4 @@
-/* palette.ts - colours of numbers: the formulas of src/render/palette.c, to the byte.
+/* palette.ts - colors of numbers: the formulas of src/render/palette.c, to the byte.
  *
  * Maps are formulas in Oklab (Ottosson 2020), where equal distances look alike.  Figures and
  * page must agree, so this file changes with that one; test/palette.test.ts compares them. */
@@ -28,8 +28,8 @@ function linearOf([L, a, b]: Lab): Rgb {
 const canBeShown = (lab: Lab) => linearOf(lab).every((part) => part >= -1e-6 && part <= 1 + 1e-6);
 const toByte = (linear: number) => Math.round(255 * fromLinear(Math.min(Math.max(linear, 0), 1)));
 
-/* Colours that a screen cannot show lose chroma, not lightness. */
-function colourOf(lab: Lab): Rgb {
+/* Colors that a screen cannot show lose chroma, not lightness. */
+function colorOf(lab: Lab): Rgb {
     let kept = 1;
     if (!canBeShown(lab)) {
         kept = 0;
@@ -41,7 +41,7 @@ function colourOf(lab: Lab): Rgb {
 }
 
 const polar = (lightness: number, chroma: number, hue: number): Rgb =>
-    colourOf([lightness, chroma * Math.cos(hue * DEGREE), chroma * Math.sin(hue * DEGREE)]);
+    colorOf([lightness, chroma * Math.cos(hue * DEGREE), chroma * Math.sin(hue * DEGREE)]);
 
 const formulas: Record<MapName, (t: number) => Rgb> = {
     entropy: (t) => polar(0.26 + 0.66 * t, 0.095 + 0.15 * (t - 0.5) * (t - 0.5), 308 - 205 * t),
@@ -66,7 +66,7 @@ export function levelsOf(map: MapName): Rgb[] {
 }
 
 /* share is clamped to 0..1. */
-export const mapColour = (map: MapName, share: number): Rgb =>
+export const mapColor = (map: MapName, share: number): Rgb =>
     levelsOf(map)[Math.round(Math.min(Math.max(share, 0), 1) * (LEVELS - 1))];
 
 export const css = ([red, green, blue]: Rgb) => `rgb(${red},${green},${blue})`;
@@ -87,5 +87,5 @@ export function isLight([red, green, blue]: Rgb): boolean {
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] > 0.179;
 }
 
-/* Pure ones: on middle colours anything less is too faint. */
-export const inkOn = (colour: Rgb) => (isLight(colour) ? "#000" : "#fff");
+/* Pure ones: on middle colors anything less is too faint. */
+export const inkOn = (color: Rgb) => (isLight(color) ? "#000" : "#fff");

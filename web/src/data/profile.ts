@@ -117,7 +117,7 @@ export class Profile {
         return Number.isNaN(value) ? rule : `${rule}: ${number(value)}`;
     }
 
-    /* Of normalised entropies, with the first key or without. */
+    /* Of normalized entropies, with the first key or without. */
     histogram(sink: "in" | "out"): Curves | null {
         const raw = sink === "out" ? (this.raw.histogram_nosink ?? this.raw.histogram) : this.raw.histogram;
         if (!raw) return null;

@@ -4,7 +4,7 @@ import type { MapName } from "../base/palette";
 import { extent } from "./arrays";
 import type { Profile } from "./profile";
 
-export type Unit = "nats" | "bits" | "normalised";
+export type Unit = "nats" | "bits" | "normalized";
 export type Sink = "in" | "out";
 export type Metric =
     | "entropy"
@@ -22,10 +22,10 @@ export type Metric =
     | "duplicate";
 export type Theme = "light" | "dark";
 
-/* The map of attention and of shares: it begins at the page's own colour. */
+/* The map of attention and of shares: it begins at the page's own color. */
 export const bluesOf = (theme: Theme): MapName => (theme === "dark" ? "bluesDark" : "blues");
 
-/* How a metric is called, defined and coloured.  Of entropies dark is focused; of shares
+/* How a metric is called, defined and colored.  Of entropies dark is focused; of shares
  * and sizes a stronger blue is more. */
 interface Kind {
     label: string;
@@ -71,19 +71,19 @@ export const unitFactor = (unit: Unit, power = 1) => (unit === "bits" ? Math.pow
 /* The key of the profile's means that a choice stands for. */
 export function keyOf(metric: Metric, unit: Unit, sink: Sink): string {
     if (metric !== "entropy") return METRICS[metric].key;
-    return (unit === "normalised" ? "Hhat" : "H") + (sink === "out" ? "_nosink" : "");
+    return (unit === "normalized" ? "Hhat" : "H") + (sink === "out" ? "_nosink" : "");
 }
 
 export function unitName(metric: Metric, unit: Unit): string {
     const { power } = METRICS[metric];
-    if (power === 0 || (metric === "entropy" && unit === "normalised")) return "";
+    if (power === 0 || (metric === "entropy" && unit === "normalized")) return "";
     const name = unit === "bits" ? "bits" : "nats";
     return power === 2 ? `${name}²` : name;
 }
 
 function labelOf(metric: Metric, unit: Unit, sink: Sink): string {
     if (metric !== "entropy") return METRICS[metric].label;
-    return `${unit === "normalised" ? "Normalised entropy" : "Entropy"}${sink === "out" ? " without the sink" : ""}`;
+    return `${unit === "normalized" ? "Normalized entropy" : "Entropy"}${sink === "out" ? " without the sink" : ""}`;
 }
 
 const scaled = (values: Float32Array, factor: number) =>
@@ -100,7 +100,7 @@ export function quantityValues(
     return values && scaled(values, unitFactor(unit, METRICS[metric].power));
 }
 
-/* The scale is one for all profiles, so that colours can be compared. */
+/* The scale is one for all profiles, so that colors can be compared. */
 export function quantityOf(
     profiles: Profile[],
     of: Profile,
@@ -110,9 +110,9 @@ export function quantityOf(
 ): Quantity | null {
     const values = quantityValues(of, metric, unit, sink);
     if (!values) return null;
-    const normalised = (metric === "entropy" && unit === "normalised") || METRICS[metric].share;
+    const normalized = (metric === "entropy" && unit === "normalized") || METRICS[metric].share;
     const tops = profiles.map((profile) => extent(quantityValues(profile, metric, unit, sink) ?? [])[1]);
-    const top = normalised ? 1 : Math.max(...tops, 1e-6);
+    const top = normalized ? 1 : Math.max(...tops, 1e-6);
     const blues = METRICS[metric].power === 0;
     return {
         label: labelOf(metric, unit, sink),

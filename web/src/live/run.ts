@@ -16,7 +16,7 @@ export interface Settings {
 
 /* The rows that stand for what the reader chose. */
 export function rowKind(unit: Unit, sink: Sink): RowKind {
-    if (unit === "normalised") return sink === "out" ? "normalised_nosink" : "normalised";
+    if (unit === "normalized") return sink === "out" ? "normalized_nosink" : "normalized";
     return sink === "out" ? "nosink" : "entropy";
 }
 

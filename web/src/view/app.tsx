@@ -141,7 +141,7 @@ function Header({ onKeys }: { onKeys: () => void }) {
                     options={[
                         { value: "nats", text: "nats" },
                         { value: "bits", text: "bits" },
-                        { value: "normalised", text: "normalised" },
+                        { value: "normalized", text: "normalized" },
                     ]}
                 />
                 <Segmented

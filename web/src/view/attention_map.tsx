@@ -7,7 +7,7 @@ import { pixelsOf } from "../base/palette";
 import { rowOf, type AttentionMap } from "../data/attention";
 import { bluesOf, type Theme } from "../data/quantity";
 import { useWidth } from "./pieces";
-import { coloursOf, sized, type Colours } from "./theme";
+import { colorsOf, sized, type Colors } from "./theme";
 import { TileSet, type View } from "./tiles";
 
 interface Props {
@@ -54,7 +54,7 @@ export function AttentionView(props: Props) {
         const pen = sized(canvas.current, size, size);
         pen.clearRect(0, 0, size, size);
         tiles.draw(pen, view.current, size, size, window.devicePixelRatio || 1);
-        drawMarks(pen, view.current, size, map.n, props.token, place, coloursOf(theme));
+        drawMarks(pen, view.current, size, map.n, props.token, place, colorsOf(theme));
     };
     useEffect(() => {
         view.current = { x: 0, y: 0, scale: whole };
@@ -212,25 +212,25 @@ function drawMarks(
     n: number,
     token: number,
     place: Place | null,
-    colours: Colours,
+    colors: Colors,
 ) {
     const across = (key: number) => (key - view.x) * view.scale;
     const down = (row: number) => (row - view.y) * view.scale;
     const side = Math.max(view.scale, 1);
-    pen.strokeStyle = colours.grid;
+    pen.strokeStyle = colors.grid;
     pen.lineWidth = 1;
     pen.strokeRect(0.5, 0.5, size - 1, size - 1);
     if (token >= 0 && token < n) {
-        pen.strokeStyle = colours.mark;
+        pen.strokeStyle = colors.mark;
         pen.lineWidth = 1.5;
         pen.strokeRect(across(0), down(token) - 0.5, Math.min(across(token + 1) - across(0), size), side + 1);
     }
     if (!place) return;
-    pen.strokeStyle = colours.text;
+    pen.strokeStyle = colors.text;
     pen.lineWidth = 1;
     pen.strokeRect(across(place.key) - 0.5, down(place.row) - 0.5, side + 1, side + 1);
     pen.globalAlpha = 0.25;
-    pen.fillStyle = colours.accent;
+    pen.fillStyle = colors.accent;
     pen.fillRect(across(0), down(place.row), across(place.key) - across(0), side);
     pen.fillRect(across(place.key), down(place.row) + side, side, size);
     pen.globalAlpha = 1;

@@ -10,7 +10,7 @@ import { Histogram } from "./histogram";
 import { Ask, Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { TableButton } from "./table";
-import { coloursOf } from "./theme";
+import { colorsOf } from "./theme";
 
 export interface HeadAt {
     layer: number;
@@ -113,7 +113,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                         <small> {unit}</small>
                     </dd>
                 </div>
-                {small("Normalised", "Hhat", profile.mean("Hhat")?.[head.index])}
+                {small("Normalized", "Hhat", profile.mean("Hhat")?.[head.index])}
                 {small("Without sink", "H_nosink", (profile.mean("H_nosink")?.[head.index] ?? NaN) * factor)}
                 {small("Effective keys", "support", Math.exp(profile.mean("H")?.[head.index] ?? NaN))}
                 {small("Rényi-2", "H2", (profile.mean("H2")?.[head.index] ?? NaN) * factor)}
@@ -133,7 +133,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
 
 function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const { store, state } = useStore();
-    const colours = coloursOf(state.theme);
+    const colors = colorsOf(state.theme);
     const metrics = (Object.keys(METRICS) as Metric[]).filter((metric) => profile.mean(METRICS[metric].key));
     return (
         <div class="table-holder several" tabIndex={0} role="region" aria-label="The chosen heads">
@@ -160,7 +160,7 @@ function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
                                     <i
                                         class="dot"
                                         style={{
-                                            background: i < MOST_CURVES ? colours.series[i] : "transparent",
+                                            background: i < MOST_CURVES ? colors.series[i] : "transparent",
                                         }}
                                     />
                                     {headName(head.layer, head.head)}
@@ -189,7 +189,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const { state } = useStore();
     const { positions } = profile;
     const histogram = profile.histogram(state.sink);
-    const colours = coloursOf(state.theme);
+    const colors = colorsOf(state.theme);
     const factor = unitFactor(state.unit);
     const key = heads.map((head) => head.index).join();
     const [x, lines] = useMemo<[number[], Line[]]>(() => {
@@ -202,7 +202,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
             filled.map((i) => Math.max(edges[i], 0) + 1),
             heads.map((head, i) => ({
                 label: headName(head.layer, head.head),
-                colour: colours.series[i],
+                color: colors.series[i],
                 values: filled.map((at) => values[head.index * n + at] * factor),
             })),
         ];
@@ -212,7 +212,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
             {histogram && (
                 <figure>
                     <figcaption>
-                        Rows by normalised entropy{state.sink === "out" ? ", no sink" : ""}
+                        Rows by normalized entropy{state.sink === "out" ? ", no sink" : ""}
                         <Ask term="histogram" />
                     </figcaption>
                     <Histogram curves={histogram} heads={heads} theme={state.theme} />

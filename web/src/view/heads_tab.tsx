@@ -22,7 +22,7 @@ import { Legend, Plot, type Line } from "./plot";
 import { ProfileHeatmap } from "./profile_heatmap";
 import { Scale } from "./scale";
 import { TableButton } from "./table";
-import { coloursOf, faint } from "./theme";
+import { colorsOf, faint } from "./theme";
 
 export function HeadsTab({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
@@ -196,7 +196,7 @@ function LayerPanel({ profile }: { profile: Profile }) {
         () => layerLines(profiles, profile, state),
         [profile, state.unit, state.sink, state.theme],
     );
-    const normalised = state.unit === "normalised";
+    const normalized = state.unit === "normalized";
     const dots = useMemo(
         () => headDots(profile, state, profiles.indexOf(profile)),
         [profile, state.unit, state.sink, state.theme],
@@ -214,9 +214,9 @@ function LayerPanel({ profile }: { profile: Profile }) {
                 height={190}
                 theme={state.theme}
                 xLabel="layer"
-                yLabel={normalised ? "normalised" : unitName("entropy", state.unit)}
+                yLabel={normalized ? "normalized" : unitName("entropy", state.unit)}
                 yFrom={0}
-                yTo={normalised ? 1 : undefined}
+                yTo={normalized ? 1 : undefined}
                 xTicks={(value) => (Number.isInteger(value) ? String(value) : "")}
             />
             {profiles.length > 1 && <Legend lines={lines} />}
@@ -230,7 +230,7 @@ function headDots(profile: Profile, { unit, sink, theme }: State, series: number
     return {
         x: Array.from(values, (_, i) => Math.floor(i / profile.nHeads)),
         y: values,
-        colour: faint(coloursOf(theme).series[series % 8], 0.28),
+        color: faint(colorsOf(theme).series[series % 8], 0.28),
     };
 }
 
@@ -238,7 +238,7 @@ function headDots(profile: Profile, { unit, sink, theme }: State, series: number
 const layerEnds = (key: string) => (key === "H" ? ["low", "high"] : [`${key}_low`, `${key}_high`]);
 
 function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: State): [number[], Line[]] {
-    const colours = coloursOf(theme);
+    const colors = colorsOf(theme);
     const factor = unitFactor(unit);
     const key = keyOf("entropy", unit, sink);
     const [low, high] = layerEnds(key);
@@ -253,7 +253,7 @@ function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: 
         const heads = (layer: number) => mean.subarray(layer * profile.nHeads, (layer + 1) * profile.nHeads);
         lines.push({
             label: profile.name,
-            colour: colours.series[profiles.indexOf(profile) % 8],
+            color: colors.series[profiles.indexOf(profile) % 8],
             width: profile === shown ? 2.25 : 1.25,
             dash: profile === shown ? undefined : [4, 3],
             values: scaled(profile.layer(key)) ?? x.map((layer) => average(heads(layer)) * factor),

@@ -1,10 +1,10 @@
 /* heat_draw.ts - a heatmap on a canvas: cells, means at the sides, marks. */
 import { shareOf, thin, type Axis } from "../base/axis";
 import { number } from "../base/format";
-import { css, inkOn, mapColour, type MapName } from "../base/palette";
+import { css, inkOn, mapColor, type MapName } from "../base/palette";
 import { mean } from "../data/arrays";
 import { cellBox, type Box, type HeatLayout } from "./heat_layout";
-import type { Colours } from "./theme";
+import type { Colors } from "./theme";
 
 export interface HeatPicture {
     values: Float32Array; /* (layers, heads) */
@@ -19,13 +19,13 @@ export interface HeatPicture {
 
 type Pen = CanvasRenderingContext2D;
 
-export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, colours: Colours): void {
+export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, colors: Colors): void {
     pen.clearRect(0, 0, layout.width, layout.height);
     for (let layer = 0; layer < layout.nLayers; layer++)
-        for (let head = 0; head < layout.nHeads; head++) drawCell(pen, layout, picture, colours, layer, head);
-    if (layout.bars) drawMeans(pen, layout, picture, colours);
-    drawLabels(pen, layout, picture, colours);
-    drawMarks(pen, layout, picture, colours);
+        for (let head = 0; head < layout.nHeads; head++) drawCell(pen, layout, picture, colors, layer, head);
+    if (layout.bars) drawMeans(pen, layout, picture, colors);
+    drawLabels(pen, layout, picture, colors);
+    drawMarks(pen, layout, picture, colors);
 }
 
 /* ------------------------------------------------------------------------ cells */
@@ -34,7 +34,7 @@ function drawCell(
     pen: Pen,
     layout: HeatLayout,
     p: HeatPicture,
-    colours: Colours,
+    colors: Colors,
     layer: number,
     head: number,
 ) {
@@ -44,14 +44,14 @@ function drawCell(
     const gap = Math.min(layout.cellWidth, layout.cellHeight) >= 9 ? 1 : 0;
     const cell = cellBox(layout, layer, head);
     const box = { x: cell.x, y: cell.y, width: cell.width - gap, height: cell.height - gap };
-    const colour = mapColour(p.map, shareOf(p.axis, value));
+    const color = mapColor(p.map, shareOf(p.axis, value));
     pen.globalAlpha = p.dimmed?.(index) ? 0.16 : 1;
-    pen.fillStyle = css(colour);
+    pen.fillStyle = css(color);
     pen.fillRect(box.x, box.y, box.width, box.height);
-    if (p.off.has(index)) hatch(pen, box, colours);
+    if (p.off.has(index)) hatch(pen, box, colors);
     else if (box.width >= 36 && box.height >= 20) {
-        pen.fillStyle = inkOn(colour);
-        pen.font = `${box.width >= 48 ? 12 : 11}px ${colours.font}`;
+        pen.fillStyle = inkOn(color);
+        pen.font = `${box.width >= 48 ? 12 : 11}px ${colors.font}`;
         pen.textAlign = "center";
         pen.textBaseline = "middle";
         pen.fillText(cellText(value), box.x + box.width / 2, box.y + box.height / 2 + 0.5);
@@ -67,16 +67,16 @@ const cellText = (value: number) =>
           ? value.toFixed(2).replace("-", "−")
           : number(value, 2);
 
-function hatch(pen: Pen, box: Box, colours: Colours) {
+function hatch(pen: Pen, box: Box, colors: Colors) {
     pen.save();
     pen.beginPath();
     pen.rect(box.x, box.y, box.width, box.height);
     pen.clip();
-    pen.fillStyle = colours.background;
+    pen.fillStyle = colors.background;
     pen.globalAlpha = 0.72;
     pen.fill();
     pen.globalAlpha = 1;
-    pen.strokeStyle = colours.hatch;
+    pen.strokeStyle = colors.hatch;
     pen.lineWidth = 1.25;
     const step = Math.max(4, Math.min(box.width, box.height) / 4);
     pen.beginPath();
@@ -90,7 +90,7 @@ function hatch(pen: Pen, box: Box, colours: Colours) {
 
 /* ------------------------------------------------------------------------ sides */
 
-function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colors: Colors) {
     const { nLayers, nHeads } = layout;
     const kept = (index: number) => (p.off.has(index) ? NaN : p.values[index]);
     const length = (value: number) => Math.max(1, shareOf(p.axis, value) * layout.bars);
@@ -99,7 +99,7 @@ function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colour
         const value = mean(Array.from({ length: nHeads }, (_, head) => kept(layer * nHeads + head)));
         if (Number.isNaN(value)) continue;
         const box = cellBox(layout, layer, nHeads - 1);
-        pen.fillStyle = p.active?.layer === layer ? colours.accent : colours.bar;
+        pen.fillStyle = p.active?.layer === layer ? colors.accent : colors.bar;
         pen.fillRect(
             box.x + inset(box.width),
             layout.top - 6 - length(value),
@@ -111,18 +111,18 @@ function drawMeans(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colour
         const value = mean(Array.from({ length: nLayers }, (_, layer) => kept(layer * nHeads + head)));
         if (Number.isNaN(value)) continue;
         const box = cellBox(layout, 0, head);
-        pen.fillStyle = p.active?.head === head ? colours.accent : colours.bar;
+        pen.fillStyle = p.active?.head === head ? colors.accent : colors.bar;
         pen.fillRect(right, box.y + inset(box.height), length(value), box.height - 2 * inset(box.height));
     }
 }
 
 const inset = (size: number) => (size >= 20 ? Math.floor(size / 5) : size >= 4 ? 1 : 0);
 
-function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colors: Colors) {
     const everyLayer = thin(layout.nLayers, layout.nLayers * layout.cellWidth, 24);
     const everyHead = thin(layout.nHeads, layout.nHeads * layout.cellHeight, 15);
     const bottom = layout.top + layout.nHeads * layout.cellHeight;
-    pen.font = `11px ${colours.font}`;
+    pen.font = `11px ${colors.font}`;
     pen.textBaseline = "middle";
     pen.textAlign = "right";
     for (let head = 0; head < layout.nHeads; head++) {
@@ -130,7 +130,7 @@ function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colou
         if (head % everyHead && !active) continue;
         if (p.active && !active && Math.abs(p.active.head - head) * layout.cellHeight < 12) continue;
         const box = cellBox(layout, 0, head);
-        pen.fillStyle = active ? colours.text : colours.muted;
+        pen.fillStyle = active ? colors.text : colors.muted;
         pen.fillText(String(head), layout.left - 6, box.y + box.height / 2);
     }
     pen.textAlign = "center";
@@ -139,10 +139,10 @@ function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colou
         if (layer % everyLayer && !active) continue;
         if (p.active && !active && Math.abs(p.active.layer - layer) * layout.cellWidth < 18) continue;
         const box = cellBox(layout, layer, 0);
-        pen.fillStyle = active ? colours.text : colours.muted;
+        pen.fillStyle = active ? colors.text : colors.muted;
         pen.fillText(String(layer), box.x + box.width / 2, bottom + 10);
     }
-    pen.fillStyle = colours.muted;
+    pen.fillStyle = colors.muted;
     pen.fillText("layer →", layout.left + (layout.nLayers * layout.cellWidth) / 2, bottom + 26);
     pen.save();
     pen.translate(7, layout.top + (layout.nHeads * layout.cellHeight) / 2);
@@ -153,7 +153,7 @@ function drawLabels(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colou
 
 /* ------------------------------------------------------------------------ marks */
 
-/* A frame of two lines, which is seen on every colour. */
+/* A frame of two lines, which is seen on every color. */
 function frame(pen: Pen, box: Box, outer: string, inner: string, width: number) {
     pen.lineWidth = width + 2;
     pen.strokeStyle = inner;
@@ -163,7 +163,7 @@ function frame(pen: Pen, box: Box, outer: string, inner: string, width: number) 
     pen.strokeRect(box.x - 0.5, box.y - 0.5, box.width, box.height);
 }
 
-function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colours) {
+function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colors: Colors) {
     const boxOf = (index: number) =>
         cellBox(layout, Math.floor(index / layout.nHeads), index % layout.nHeads);
     [...p.selected].reverse().forEach((index, i, all) => {
@@ -171,8 +171,8 @@ function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colour
         frame(
             pen,
             boxOf(index),
-            first ? colours.mark : colours.accent,
-            colours.background,
+            first ? colors.mark : colors.accent,
+            colors.background,
             first ? 2.5 : 1.75,
         );
     });
@@ -182,8 +182,8 @@ function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colours: Colour
         frame(
             pen,
             { x: box.x - 1, y: box.y - 1, width: box.width + 2, height: box.height + 2 },
-            colours.text,
-            colours.background,
+            colors.text,
+            colors.background,
             1.25,
         );
         pen.setLineDash([]);

@@ -10,7 +10,7 @@ import type { Theme } from "../data/quantity";
 import { drawHeat } from "./heat_draw";
 import { cellAt, layOut, type HeatLayout } from "./heat_layout";
 import { useWidth } from "./pieces";
-import { coloursOf, sized } from "./theme";
+import { colorsOf, sized } from "./theme";
 
 export interface HeatmapProps {
     label: string;
@@ -76,7 +76,7 @@ export function Heatmap(props: HeatmapProps) {
                 active,
                 focused,
             },
-            coloursOf(props.theme),
+            colorsOf(props.theme),
         );
         if (!performance.getEntriesByName("heatmap").length) performance.mark("heatmap");
     });

@@ -1,17 +1,17 @@
-/* histogram.tsx - how often a head's rows have which normalised entropy. */
+/* histogram.tsx - how often a head's rows have which normalized entropy. */
 import type { Curves } from "../data/profile";
 import type { Theme } from "../data/quantity";
 import { headName } from "../base/format";
 import type { HeadAt } from "./head_card";
 import { useWidth } from "./pieces";
-import { coloursOf } from "./theme";
+import { colorsOf } from "./theme";
 
 const HEIGHT = 150;
 const BELOW = 36;
 const LEFT = 6;
 
 export function Histogram({ curves, heads, theme }: { curves: Curves; heads: HeadAt[]; theme: Theme }) {
-    const colours = coloursOf(theme);
+    const colors = colorsOf(theme);
     const [holder, measured] = useWidth<HTMLDivElement>();
     const width = Math.max(measured, 120);
     const names = heads.map((head) => headName(head.layer, head.head)).join(", ");
@@ -29,28 +29,28 @@ export function Histogram({ curves, heads, theme }: { curves: Curves; heads: Hea
                     <path
                         key={head.index}
                         d={outline(curves, head.index, across, bottom)}
-                        fill={colours.series[i]}
+                        fill={colors.series[i]}
                         fill-opacity={heads.length > 1 ? 0.22 : 0.5}
-                        stroke={colours.series[i]}
+                        stroke={colors.series[i]}
                         stroke-width="1.25"
                     />
                 ))}
-                <line x1={LEFT} x2={width - LEFT} y1={bottom + 0.5} y2={bottom + 0.5} stroke={colours.axis} />
+                <line x1={LEFT} x2={width - LEFT} y1={bottom + 0.5} y2={bottom + 0.5} stroke={colors.axis} />
                 {[0, 0.25, 0.5, 0.75, 1].map((tick) => (
                     <text
                         key={tick}
                         x={across(tick)}
                         y={bottom + 14}
-                        fill={colours.muted}
+                        fill={colors.muted}
                         font-size="11"
                         text-anchor={tick === 0 ? "start" : tick === 1 ? "end" : "middle"}>
                         {tick}
                     </text>
                 ))}
-                <text x={LEFT} y={HEIGHT - 4} fill={colours.muted} font-size="11">
+                <text x={LEFT} y={HEIGHT - 4} fill={colors.muted} font-size="11">
                     focused
                 </text>
-                <text x={width - LEFT} y={HEIGHT - 4} fill={colours.muted} font-size="11" text-anchor="end">
+                <text x={width - LEFT} y={HEIGHT - 4} fill={colors.muted} font-size="11" text-anchor="end">
                     diffuse
                 </text>
             </svg>

@@ -1,9 +1,9 @@
-/* lens_tab.tsx - what the model would say after each layer: the word in the cell, its doubt as colour.
+/* lens_tab.tsx - what the model would say after each layer: the word in the cell, its doubt as color.
  * Only the columns that are in sight are in the document. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { axisAround, shareOf } from "../base/axis";
 import { number, visible } from "../base/format";
-import { css, inkOn, mapColour } from "../base/palette";
+import { css, inkOn, mapColor } from "../base/palette";
 import { extent } from "../data/arrays";
 import type { Lens } from "../data/lens";
 import { unitFactor, unitName } from "../data/quantity";
@@ -107,7 +107,7 @@ export function LensTab({ lens }: { lens: Lens }) {
                             </span>
                             {Array.from({ length: Math.max(to - from, 0) }, (_, i) => from + i).map(
                                 (token) => {
-                                    const colour = mapColour("difference", shareOf(axis, value(row, token)));
+                                    const color = mapColor("difference", shareOf(axis, value(row, token)));
                                     const here = row === at.row && token === at.token;
                                     return (
                                         <span
@@ -123,8 +123,8 @@ export function LensTab({ lens }: { lens: Lens }) {
                                             style={{
                                                 left: `${LEFT + token * CELL}px`,
                                                 top: `${down * HEIGHT}px`,
-                                                background: css(colour),
-                                                color: inkOn(colour),
+                                                background: css(color),
+                                                color: inkOn(color),
                                             }}
                                             onPointerEnter={() => setPointed({ row, token })}
                                             onClick={() => {

@@ -13,7 +13,7 @@ import { selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Nothing, Panel } from "./pieces";
 import { PromptBox } from "./prompt_box";
-import { attentionColour, AttentionScale, entropyColour, EntropyScale } from "./scale";
+import { attentionColor, AttentionScale, entropyColor, EntropyScale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 import { SnapshotPanel } from "./tokens_tab";
@@ -52,13 +52,13 @@ function LiveViews({
 }) {
     const { state } = useStore();
     const profile = source.profiles[0];
-    const normalised = state.unit === "normalised";
+    const normalized = state.unit === "normalized";
     const trace = run.traceOf(rowKind(state.unit, state.sink));
     const rows = trace.entropies!;
     const streaming = run.state === "streaming";
-    const factor = normalised ? 1 : unitFactor(state.unit);
-    const unit = normalised ? "" : unitName("entropy", state.unit);
-    const most = normalised ? 1 : run.most;
+    const factor = normalized ? 1 : unitFactor(state.unit);
+    const unit = normalized ? "" : unitName("entropy", state.unit);
+    const most = normalized ? 1 : run.most;
     useFirstHead(run, rows, trace.n);
     const heads = selectedHeads(profile, state.selected).map((head) => head.index);
     const all = useMemo(() => tokenMeans(rows, trace.n, []).map((value) => value * factor), [trace, factor]);
@@ -155,10 +155,10 @@ function TextPanel({
     const spikes = useMemo(() => new Set(trace.spikes), [trace]);
     const map = state.selected[0] ? source.mapOf(state.selected[0]) : null;
     const looks = map && at >= 0 && at < map.n ? rowOf(map, at) : null;
-    const colour = (token: number, from: number) =>
+    const color = (token: number, from: number) =>
         from >= 0 && from === at && looks
-            ? attentionColour(state.theme, looks, token)
-            : entropyColour(axis, means[token]);
+            ? attentionColor(state.theme, looks, token)
+            : entropyColor(axis, means[token]);
     const note =
         run.state === "failed"
             ? ""
@@ -191,7 +191,7 @@ function TextPanel({
                 texts={trace.texts}
                 kinds={trace.kinds}
                 token={state.token}
-                colour={colour}
+                color={color}
                 spikes={spikes}
                 spoken={(token) =>
                     `${visible(trace.texts[token])}, ${number(means[token])} ${unit}${spikes.has(token) ? ", spike" : ""}`

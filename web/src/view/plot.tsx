@@ -1,16 +1,16 @@
-/* plot.tsx - lines and bands over a shared x, by uPlot, in the page's colours. */
+/* plot.tsx - lines and bands over a shared x, by uPlot, in the page's colors. */
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { tickText } from "../base/axis";
 import type { Theme } from "../data/quantity";
 import { useWidth } from "./pieces";
-import { coloursOf, faint, type Colours } from "./theme";
+import { colorsOf, faint, type Colors } from "./theme";
 
 export interface Line {
     label: string;
     values: ArrayLike<number>;
-    colour: string;
+    color: string;
     dash?: number[];
     width?: number;
     low?: ArrayLike<number>; /* a band around the line */
@@ -31,8 +31,8 @@ export interface PlotProps {
     yFrom?: number | null;
     yTo?: number;
     xTicks?: (value: number) => string;
-    marks?: { x: number; colour: string }[]; /* lines from top to bottom */
-    dots?: { x: ArrayLike<number>; y: ArrayLike<number>; colour: string }; /* behind the lines */
+    marks?: { x: number; color: string }[]; /* lines from top to bottom */
+    dots?: { x: ArrayLike<number>; y: ArrayLike<number>; color: string }; /* behind the lines */
     shade?: [number, number] | null; /* from x to x, lightly */
     zoom?: boolean;
     onHover?: (index: number | null) => void;
@@ -48,7 +48,7 @@ export function Plot(props: PlotProps) {
     latest.current = props;
     const plot = useRef<uPlot | null>(null);
     const shape = props.lines
-        .map((line) => `${line.label} ${line.colour} ${line.dash} ${!!line.low} ${line.values.length < 40}`)
+        .map((line) => `${line.label} ${line.color} ${line.dash} ${!!line.low} ${line.values.length < 40}`)
         .join();
     useEffect(() => {
         if (!width || !holder.current) return;
@@ -80,43 +80,43 @@ function dataOf({ x, lines }: PlotProps): uPlot.AlignedData {
     return all as uPlot.AlignedData;
 }
 
-function seriesOf(lines: Line[], colours: Colours): { series: uPlot.Series[]; bands: uPlot.Band[] } {
+function seriesOf(lines: Line[], colors: Colors): { series: uPlot.Series[]; bands: uPlot.Band[] } {
     const series: uPlot.Series[] = [{}];
     const bands: uPlot.Band[] = [];
     for (const line of lines) {
         const scale = line.scale ?? "y";
         series.push({
             label: line.label,
-            stroke: line.colour,
+            stroke: line.color,
             width: line.width ?? 1.75,
             scale,
             dash: line.dash,
             points: {
                 show: line.values.length < 40,
                 size: 5,
-                fill: colours.background,
-                stroke: line.colour,
+                fill: colors.background,
+                stroke: line.color,
                 width: 1.5,
             },
         });
         if (!line.low || !line.high) continue;
         const edge = { scale, stroke: "transparent", width: 0, points: { show: false } };
-        bands.push({ series: [series.length, series.length + 1], fill: faint(line.colour, 0.16) });
+        bands.push({ series: [series.length, series.length + 1], fill: faint(line.color, 0.16) });
         series.push(edge, edge);
     }
     return { series, bands };
 }
 
 function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps }): uPlot.Options {
-    const colours = coloursOf(props.theme);
-    const { series, bands } = seriesOf(props.lines, colours);
-    const font = `11px ${colours.font}`;
+    const colors = colorsOf(props.theme);
+    const { series, bands } = seriesOf(props.lines, colors);
+    const font = `11px ${colors.font}`;
     const axis = {
-        stroke: colours.muted,
+        stroke: colors.muted,
         font,
         labelFont: font,
         labelGap: 0,
-        ticks: { stroke: colours.grid, size: 4 },
+        ticks: { stroke: colors.grid, size: 4 },
     };
     const right = props.lines.some((line) => line.scale === "right");
     const numbers = (_: uPlot, values: number[]) => ticks(values);
@@ -154,7 +154,7 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
                 label: props.yLabel,
                 labelSize: 18,
                 size: 44,
-                grid: { stroke: colours.grid, width: 1 },
+                grid: { stroke: colors.grid, width: 1 },
                 values: numbers,
             },
             ...(right
@@ -174,7 +174,7 @@ function optionsOf(props: PlotProps, width: number, latest: { current: PlotProps
         ],
         hooks: {
             setCursor: [(plot) => latest.current.onHover?.(plot.cursor.idx ?? null)],
-            drawClear: [(plot) => drawBehind(plot, latest.current, colours)],
+            drawClear: [(plot) => drawBehind(plot, latest.current, colors)],
             drawAxes: [(plot) => drawDots(plot, latest.current)],
             ready: [
                 (plot) =>
@@ -210,7 +210,7 @@ function rangeOf(
 }
 
 /* The prompt's part, and lines that mark places. */
-function drawBehind(plot: uPlot, props: PlotProps, colours: Colours) {
+function drawBehind(plot: uPlot, props: PlotProps, colors: Colors) {
     const { ctx: pen, bbox: box } = plot;
     pen.save();
     pen.beginPath();
@@ -218,11 +218,11 @@ function drawBehind(plot: uPlot, props: PlotProps, colours: Colours) {
     pen.clip();
     if (props.shade) {
         const [from, to] = props.shade.map((x) => plot.valToPos(x, "x", true));
-        pen.fillStyle = faint(colours.bar, 0.14);
+        pen.fillStyle = faint(colors.bar, 0.14);
         pen.fillRect(from, box.top, to - from, box.height);
     }
     for (const mark of props.marks ?? []) {
-        pen.fillStyle = faint(mark.colour, 0.55);
+        pen.fillStyle = faint(mark.color, 0.55);
         pen.fillRect(Math.round(plot.valToPos(mark.x, "x", true)) - 1, box.top, 2, box.height);
     }
     pen.restore();
@@ -233,7 +233,7 @@ function drawDots(plot: uPlot, { dots }: PlotProps) {
     if (!dots) return;
     const { ctx: pen } = plot;
     const radius = 2 * (window.devicePixelRatio || 1);
-    pen.fillStyle = dots.colour;
+    pen.fillStyle = dots.color;
     pen.beginPath();
     for (let i = 0; i < dots.x.length; i++) {
         if (Number.isNaN(dots.y[i])) continue;
@@ -245,7 +245,7 @@ function drawDots(plot: uPlot, { dots }: PlotProps) {
     pen.fill();
 }
 
-/* Names beside their colours: outside of the picture, where they can wrap. */
+/* Names beside their colors: outside of the picture, where they can wrap. */
 export function Legend({ lines }: { lines: Line[] }) {
     return (
         <ul class="legend">
@@ -256,8 +256,8 @@ export function Legend({ lines }: { lines: Line[] }) {
                         <i
                             style={{
                                 background: line.dash
-                                    ? `repeating-linear-gradient(90deg, ${line.colour} 0 4px, transparent 4px 7px)`
-                                    : line.colour,
+                                    ? `repeating-linear-gradient(90deg, ${line.color} 0 4px, transparent 4px 7px)`
+                                    : line.color,
                             }}
                         />
                         {line.label}

@@ -124,7 +124,7 @@ function orderTable(ranking: RankAnswer): Table {
     };
 }
 
-/* Every head, coloured by its score; hatched are those that are disabled here. */
+/* Every head, colored by its score; hatched are those that are disabled here. */
 function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnswer }) {
     const { state } = useStore();
     const profile = source.profiles[0];

@@ -51,7 +51,7 @@ export function tilePixels(
     level: Level,
     across: number,
     down: number,
-    colours: Uint32Array,
+    colors: Uint32Array,
 ): ImageData {
     const width = Math.min(TILE, level.n - across * TILE);
     const height = Math.min(TILE, level.n - down * TILE);
@@ -62,7 +62,7 @@ export function tilePixels(
         const seen = map.triangle ? Math.min(width, row + 1 - across * TILE) : width;
         const start = level.own ? rowStart(map, row) : row * level.n;
         for (let x = 0; x < seen; x++)
-            pixels[y * width + x] = colours[level.bytes[start + across * TILE + x]];
+            pixels[y * width + x] = colors[level.bytes[start + across * TILE + x]];
     }
     return image;
 }

@@ -1,6 +1,6 @@
-/* scale.tsx - the colours of a map and the numbers they stand for: always on screen. */
+/* scale.tsx - the colors of a map and the numbers they stand for: always on screen. */
 import { shareOf, tickText, ticksOf, type Axis } from "../base/axis";
-import { css, levelsOf, mapColour, type MapName, type Rgb } from "../base/palette";
+import { css, levelsOf, mapColor, type MapName, type Rgb } from "../base/palette";
 import { bluesOf, type Theme } from "../data/quantity";
 import { Ask } from "./pieces";
 
@@ -24,7 +24,7 @@ export function Scale(props: {
     axis: Axis;
     map: MapName;
     ends?: [string, string];
-    root?: boolean; /* colours go by the root of the share */
+    root?: boolean; /* colors go by the root of the share */
     at?: number; /* a value that is pointed at */
 }) {
     const { axis } = props;
@@ -80,9 +80,9 @@ export function AttentionScale({ label = "Attention", theme }: { label?: string;
     return <Scale label={label} term="pattern" unit="" axis={ATTENTION} map={bluesOf(theme)} root />;
 }
 
-/* A token's colour on these two scales; null: it has no such number. */
-export const entropyColour = (axis: Axis, value: number | undefined): Rgb | null =>
-    value === undefined || Number.isNaN(value) ? null : mapColour("difference", shareOf(axis, value));
+/* A token's color on these two scales; null: it has no such number. */
+export const entropyColor = (axis: Axis, value: number | undefined): Rgb | null =>
+    value === undefined || Number.isNaN(value) ? null : mapColor("difference", shareOf(axis, value));
 
-export const attentionColour = (theme: Theme, row: Float32Array, key: number): Rgb | null =>
-    key < row.length ? mapColour(bluesOf(theme), attentionShare(row[key])) : null;
+export const attentionColor = (theme: Theme, row: Float32Array, key: number): Rgb | null =>
+    key < row.length ? mapColor(bluesOf(theme), attentionShare(row[key])) : null;

@@ -11,7 +11,7 @@ import type { LiveSource } from "../live/source";
 import { selectedHeads, useStore } from "../store";
 import { Nothing, Panel } from "./pieces";
 import { ProfileHeatmap } from "./profile_heatmap";
-import { EntropyScale, entropyColour, Scale } from "./scale";
+import { EntropyScale, entropyColor, Scale } from "./scale";
 import { TokenText } from "./token_text";
 
 export function SidesTab({ source }: { source: LiveSource }) {
@@ -37,13 +37,13 @@ function useShown(...runs: Run[]) {
     const { state } = useStore();
     const kind = rowKind(state.unit, state.sink);
     const traces = runs.map((run) => run.traceOf(kind));
-    const normalised = state.unit === "normalised";
+    const normalized = state.unit === "normalized";
     return {
         kind,
         traces,
-        factor: normalised ? 1 : unitFactor(state.unit),
+        factor: normalized ? 1 : unitFactor(state.unit),
         unit: unitName("entropy", state.unit),
-        top: normalised ? 1 : undefined,
+        top: normalized ? 1 : undefined,
         term: keyOf("entropy", state.unit, state.sink),
     };
 }
@@ -69,7 +69,7 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
                 token={-1}
                 spikes={new Set(traces[i].spikes)}
                 parts={parts}
-                colour={(token) => entropyColour(axis, means[i][token])}
+                color={(token) => entropyColor(axis, means[i][token])}
                 spoken={(token) => `${visible(traces[i].texts[token])}, ${number(means[i][token])} ${unit}`}
                 onToken={() => undefined}
             />

@@ -6,7 +6,7 @@ import { useStore } from "../store";
 import { Nothing, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { Sheets, TableButton } from "./table";
-import { coloursOf, type Colours } from "./theme";
+import { colorsOf, type Colors } from "./theme";
 
 export function SweepTab({ sweep }: { sweep: RawSweep }) {
     const tables = sweep.tables ?? {};
@@ -31,8 +31,8 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
 export function CostPanel({ sweep }: { sweep: RawSweep }) {
     const { state } = useStore();
     const tables = sweep.tables ?? {};
-    const colours = coloursOf(state.theme);
-    const [x, lines] = useMemo(() => curvesOf(tables, colours), [sweep, state.theme]);
+    const colors = colorsOf(state.theme);
+    const [x, lines] = useMemo(() => curvesOf(tables, colors), [sweep, state.theme]);
     return (
         <Panel
             title="Loss with heads disabled"
@@ -63,7 +63,7 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
 }
 
 /* A line an order; random orders are a band around their median. */
-function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], Line[]] {
+function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Line[]] {
     const points = (tables.points?.rows ?? []) as {
         order: string;
         ratio: number;
@@ -87,7 +87,7 @@ function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], L
     if (random.length)
         lines.push({
             label: "random orders",
-            colour: colours.bar,
+            color: colors.bar,
             dash: [4, 3],
             values: column(random, (row) => row.median),
             low: column(random, (row) => row.least),
@@ -98,7 +98,7 @@ function curvesOf(tables: Record<string, Sheet>, colours: Colours): [number[], L
         const band = own.some((row) => row.low !== undefined && row.high !== undefined);
         lines.push({
             label: order,
-            colour: colours.series[i % 8],
+            color: colors.series[i % 8],
             dash: i >= 8 ? [2, 2] : undefined,
             values: column(own, (row) => row.nll),
             ...(band && {

@@ -1,7 +1,7 @@
-/* theme.ts - the colours of style/theme.css, for canvases. */
+/* theme.ts - the colors of style/theme.css, for canvases. */
 import type { Theme } from "../data/quantity";
 
-export interface Colours {
+export interface Colors {
     background: string;
     text: string;
     muted: string;
@@ -16,15 +16,15 @@ export interface Colours {
     font: string;
 }
 
-const known = new Map<Theme, Colours>();
+const known = new Map<Theme, Colors>();
 
 /* Of the theme that the document has. */
-export function coloursOf(theme: Theme): Colours {
+export function colorsOf(theme: Theme): Colors {
     const found = known.get(theme);
     if (found) return found;
     const style = getComputedStyle(document.documentElement);
     const of = (name: string) => style.getPropertyValue(`--${name}`).trim();
-    const colours = {
+    const colors = {
         background: of("panel"),
         text: of("text"),
         muted: of("muted"),
@@ -38,13 +38,13 @@ export function coloursOf(theme: Theme): Colours {
         series: Array.from({ length: 8 }, (_, i) => of(`series-${i}`)),
         font: of("font"),
     };
-    if (document.documentElement.dataset.theme === theme) known.set(theme, colours);
-    return colours;
+    if (document.documentElement.dataset.theme === theme) known.set(theme, colors);
+    return colors;
 }
 
-/* A colour as CSS has it, made see-through. */
-export const faint = (colour: string, alpha: number) =>
-    colour.replace(/^rgb\(([^)]+)\)$/, (_, parts: string) => `rgba(${parts}, ${alpha})`);
+/* A color as CSS has it, made see-through. */
+export const faint = (color: string, alpha: number) =>
+    color.replace(/^rgb\(([^)]+)\)$/, (_, parts: string) => `rgba(${parts}, ${alpha})`);
 
 /* A canvas of that many CSS pixels, sharp on every screen. */
 export function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {

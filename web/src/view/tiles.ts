@@ -29,7 +29,7 @@ export class TileSet {
 
     constructor(
         private readonly map: AttentionMap,
-        private readonly colours: Uint32Array,
+        private readonly colors: Uint32Array,
         private readonly arrived: () => void,
     ) {
         for (let n = map.n; ; n = Math.ceil(n / 2)) {
@@ -55,7 +55,7 @@ export class TileSet {
                     });
                 this.arrived();
             };
-            this.worker.postMessage({ map: { n, triangle, bytes: bytes.slice() }, colours: this.colours });
+            this.worker.postMessage({ map: { n, triangle, bytes: bytes.slice() }, colors: this.colors });
         } catch {
             this.worker = null; /* some browsers forbid workers to files: then in place */
         }
@@ -81,7 +81,7 @@ export class TileSet {
 
     private make(key: string, level: number, across: number, down: number): Tile {
         this.levels ??= levelsFor(this.map);
-        const pixels = tilePixels(this.map, this.levels[level], across, down, this.colours);
+        const pixels = tilePixels(this.map, this.levels[level], across, down, this.colors);
         const canvas = document.createElement("canvas");
         canvas.width = pixels.width;
         canvas.height = pixels.height;

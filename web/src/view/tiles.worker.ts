@@ -7,21 +7,21 @@ export interface TileRequest {
     across: number;
     down: number;
 }
-export type ToWorker = { map: MapShape; colours: Uint32Array } | { colours: Uint32Array } | TileRequest;
+export type ToWorker = { map: MapShape; colors: Uint32Array } | { colors: Uint32Array } | TileRequest;
 
 let map: MapShape | null = null;
 let levels: Level[] = [];
-let colours = new Uint32Array(256);
+let colors = new Uint32Array(256);
 
 self.onmessage = async (event: MessageEvent<ToWorker>) => {
     const message = event.data;
-    if ("colours" in message) colours = new Uint32Array(message.colours);
+    if ("colors" in message) colors = new Uint32Array(message.colors);
     if ("map" in message) {
         map = message.map;
         levels = levelsFor(map);
     }
     if (!("id" in message) || !map) return;
     const { id, level, across, down } = message;
-    const bitmap = await createImageBitmap(tilePixels(map, levels[level], across, down, colours));
+    const bitmap = await createImageBitmap(tilePixels(map, levels[level], across, down, colors));
     (self as unknown as Worker).postMessage({ id, bitmap }, [bitmap]);
 };

@@ -1,7 +1,7 @@
-/* token_text.tsx - a text as its tokens, each on its colour; one may be pointed at or chosen.
+/* token_text.tsx - a text as its tokens, each on its color; one may be pointed at or chosen.
  *
- * Colours are set on the elements directly: a text may have thousands of tokens, and
- * pointing at one recolours those it looks at. */
+ * Colors are set on the elements directly: a text may have thousands of tokens, and
+ * pointing at one recolors those it looks at. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { visible } from "../base/format";
 import { css, inkOn, type Rgb } from "../base/palette";
@@ -12,7 +12,7 @@ interface Props {
     texts: string[];
     kinds: number[];
     token: number; /* chosen; -1: none */
-    colour: (
+    color: (
         token: number,
         at: number,
     ) => Rgb | null; /* of a token, while `at` is looked from (-1: none is) */
@@ -33,9 +33,9 @@ export function TokenText(props: Props) {
     useEffect(() => {
         const spans = holder.current!.querySelectorAll<HTMLElement>("[data-token]");
         spans.forEach((span, i) => {
-            const colour = props.colour(i, at);
-            span.style.background = colour ? css(colour) : "";
-            span.style.color = colour ? inkOn(colour) : "";
+            const color = props.color(i, at);
+            span.style.background = color ? css(color) : "";
+            span.style.color = color ? inkOn(color) : "";
             span.classList.toggle("from", i === at);
         });
     });
@@ -129,7 +129,7 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     );
 }
 
-/* The blank before a word stands outside of its colour; of blanks alone the signs are shown.
+/* The blank before a word stands outside of its color; of blanks alone the signs are shown.
  * Prompts come with signs for blanks already. */
 function parted(text: string): [string, string] {
     const plain = visible(text);

@@ -12,7 +12,7 @@ import { ofFirst, selectedHeads, useStore } from "../store";
 import { AttentionView } from "./attention_map";
 import { Nothing, Panel } from "./pieces";
 import { ProfileHeatmap } from "./profile_heatmap";
-import { attentionColour, AttentionScale, entropyColour, EntropyScale } from "./scale";
+import { attentionColor, AttentionScale, entropyColor, EntropyScale } from "./scale";
 import { TableButton } from "./table";
 import { TokenText } from "./token_text";
 
@@ -47,12 +47,12 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
     const name = own && first ? headName(first.layer, first.head) : "the mean of all heads";
     const unit = unitName("renyi2", state.unit);
 
-    const colour = (token: number, from: number) => {
+    const color = (token: number, from: number) => {
         if (from >= 0 && map) {
             const looks = from === at && row ? row : rowOf(map, from);
-            return attentionColour(state.theme, looks, token);
+            return attentionColor(state.theme, looks, token);
         }
-        return entropyColour(axis, means?.[token]);
+        return entropyColor(axis, means?.[token]);
     };
     return (
         <div class="columns">
@@ -71,7 +71,7 @@ export function TokensTab({ tokens, profile }: { tokens: TokenView; profile: Pro
                         texts={tokens.texts}
                         kinds={tokens.kinds}
                         token={state.token}
-                        colour={colour}
+                        color={color}
                         spoken={(token) =>
                             `${visible(tokens.texts[token])}, ${means ? number(means[token]) : "–"} ${unit}`
                         }

@@ -10,9 +10,9 @@ import { layerMeans, tokenMeans, type Trace } from "../data/trace";
 import { ofFirst, selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
-import { entropyColour, EntropyScale } from "./scale";
+import { entropyColor, EntropyScale } from "./scale";
 import { TableButton } from "./table";
-import { coloursOf } from "./theme";
+import { colorsOf } from "./theme";
 import { TokenText } from "./token_text";
 import { SnapshotPanel } from "./tokens_tab";
 
@@ -53,7 +53,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                             texts={trace.texts}
                             kinds={trace.kinds}
                             token={state.token}
-                            colour={(token) => entropyColour(axis, all?.[token])}
+                            color={(token) => entropyColor(axis, all?.[token])}
                             spikes={spikes}
                             spoken={(token) =>
                                 `${visible(trace.texts[token])}, ${all ? number(all[token]) : "–"} ${unit}${spikes.has(token) ? ", spike" : ""}`
@@ -163,7 +163,7 @@ export function OverTime({
     unit?: string;
 }) {
     const { store, state } = useStore();
-    const colours = coloursOf(state.theme);
+    const colors = colorsOf(state.theme);
     const x = useMemo(() => Array.from({ length: trace.n }, (_, i) => i), [trace]);
     const prompt = trace.kinds.findIndex((kind) => kind === 2);
     const lines = useMemo(() => {
@@ -172,20 +172,20 @@ export function OverTime({
             out.push({
                 label: "mean entropy of all heads",
                 values: all,
-                colour: colours.series[0],
+                color: colors.series[0],
                 width: 2,
             });
         if (chosen)
             out.push({
                 label: name.length > 30 ? "chosen heads" : name,
                 values: chosen,
-                colour: colours.series[1],
+                color: colors.series[1],
             });
         if (trace.vocabEntropy)
             out.push({
                 label: "vocabulary entropy",
                 values: trace.vocabEntropy,
-                colour: colours.series[2],
+                color: colors.series[2],
                 dash: [5, 3],
                 width: 1.25,
             });
@@ -193,14 +193,14 @@ export function OverTime({
             out.push({
                 label: "log-probability (right)",
                 values: trace.logprob,
-                colour: colours.series[3],
+                color: colors.series[3],
                 scale: "right",
                 width: 1,
             });
         return out;
     }, [trace, all, chosen, name, state.theme]);
     const marks = useMemo(
-        () => trace.spikes.map((spike) => ({ x: spike, colour: colours.warn })),
+        () => trace.spikes.map((spike) => ({ x: spike, color: colors.warn })),
         [trace, state.theme],
     );
     return (
@@ -217,7 +217,7 @@ export function OverTime({
                 height={230}
                 theme={state.theme}
                 xLabel="token"
-                yLabel={unit || "normalised; nats"}
+                yLabel={unit || "normalized; nats"}
                 rightLabel="log-probability"
                 marks={marks}
                 shade={prompt > 0 ? [0, prompt - 0.5] : null}

@@ -1,5 +1,5 @@
-/* neighbours.c - the kernel's own count of ticks, twice. */
-#include "neighbours.h"
+/* neighbors.c - the kernel's own count of ticks, twice. */
+#include "neighbors.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* materialised.c - causal attention with its matrix, in blocks of rows.
+/* materialized.c - causal attention with its matrix, in blocks of rows.
  *
  * A block of ROWS rows sees the keys up to its own end.  One thread takes a
  * block through all four steps while it is in cache, which is kinder to this
  * method than four passes over S^2 numbers; the whole matrix is kept, as it is
  * where somebody wants entropies from a framework. */
-#include "materialised.h"
+#include "materialized.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 enum { ROWS = 128 };
 
-struct hl_materialised {
+struct hl_materialized {
     int64_t n_keys;
     int64_t d_head;
     float  *matrix; /* (n_keys, n_keys): scores, then probabilities */
@@ -62,7 +62,7 @@ static void find_sgemm(void)
     }
 }
 
-const char *hl_materialised_product(void)
+const char *hl_materialized_product(void)
 {
     find_sgemm();
     return sgemm != NULL ? "OpenBLAS" : "plain loops";
@@ -192,7 +192,7 @@ FOR_EACH_CPU static float finish_row(float *row, int64_t n)
     return entropy;
 }
 
-static void run_block(const hl_materialised *work, float *out, float *entropy, const float *q,
+static void run_block(const hl_materialized *work, float *out, float *entropy, const float *q,
                       const float *k, const float *v, int64_t first)
 {
     int64_t S      = work->n_keys;
@@ -223,10 +223,10 @@ static void run_block(const hl_materialised *work, float *out, float *entropy, c
 
 /* ----------------------------------------------------------------- the whole */
 
-hl_status hl_materialised_new(hl_materialised **out, int64_t n_keys, int64_t d_head)
+hl_status hl_materialized_new(hl_materialized **out, int64_t n_keys, int64_t d_head)
 {
     hl_status        status = HL_OK;
-    hl_materialised *work   = NULL;
+    hl_materialized *work   = NULL;
 
     *out = NULL;
     HL_TRY(HL_ALLOC_ZEROED(&work, 1));
@@ -238,11 +238,11 @@ hl_status hl_materialised_new(hl_materialised **out, int64_t n_keys, int64_t d_h
     work = NULL;
 
 done:
-    hl_materialised_free(work);
+    hl_materialized_free(work);
     return status;
 }
 
-void hl_materialised_free(hl_materialised *work)
+void hl_materialized_free(hl_materialized *work)
 {
     if (work == NULL)
         return;
@@ -250,7 +250,7 @@ void hl_materialised_free(hl_materialised *work)
     hl_free(work);
 }
 
-void hl_materialised_run(hl_materialised *work, float *out, float *entropy, const float *q,
+void hl_materialized_run(hl_materialized *work, float *out, float *entropy, const float *q,
                          const float *k, const float *v, int64_t n_heads, int n_threads)
 {
     int64_t n_blocks = (work->n_keys + ROWS - 1) / ROWS;
