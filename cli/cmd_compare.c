@@ -86,7 +86,7 @@ static void print_heads(const hl_comparison *found)
 {
     int64_t taken[N_SHOWN];
 
-    printf("%lld of %lld heads differ in fair entropy (false discovery rate under 5%%)\n\n",
+    printf("%lld of %lld heads differ in normalized entropy (false discovery rate under 5%%)\n\n",
            (long long)found->n_significant, (long long)found->n_heads);
     printf("  %-8s %7s %7s %8s  %-16s  %7s\n", "head", "A", "B", "B - A", "95% interval", "q");
     for (int i = 0; i < N_SHOWN; i++) {

@@ -244,7 +244,7 @@ static bool make_folder(const char *path)
     int why = errno;
     if (why == EEXIST && stat(path, &found) == 0 && S_ISDIR(found.st_mode))
         return true;
-    hl_complain("demo", "%s: %s", path, why == EEXIST ? "is no folder" : strerror(why));
+    hl_complain("demo", "%s: %s", path, why == EEXIST ? "is not a folder" : strerror(why));
     return false;
 }
 

@@ -308,8 +308,8 @@ static void print_comparison(const trial *tried, const outcome *before, const ou
         print_number(now->value, 10);
         printf("   %-13s %s\n", hl_verdict_name(was->verdict), hl_verdict_name(now->verdict));
     }
-    printf("  %-18s %10.4f %10.4f\n", "mean fair entropy", before->fair, after->fair);
-    printf("  %-18s %10.4f %10.4f   nats a token\n\n", "loss", before->loss, after->loss);
+    printf("  %-18s %10.4f %10.4f\n", "normalized entropy", before->fair, after->fair);
+    printf("  %-18s %10.4f %10.4f   nats per token\n\n", "loss", before->loss, after->loss);
 }
 
 /* What is present and cannot be mended by running the model otherwise. */
@@ -343,7 +343,7 @@ static void print_trials(const trials *t)
     for (int i = 0; i < t->n_trials; i++)
         print_comparison(&t->tried[i], &t->before, &t->after[i]);
     if (t->n_trials == 0)
-        printf("nothing is present that running the model otherwise could mend\n");
+        printf("no finding has an inference-time fix to try\n");
     print_sampling(&t->sampling);
     print_untried(&t->before);
 }

@@ -104,7 +104,7 @@ static const char description[] =
     "\n"
     "With --reference, or with gates, predictions are compared with those of another\n"
     "model, or of the same one without gates: KL divergence from it, and how often\n"
-    "both find the same token likeliest.";
+    "both rank the same token first.";
 
 static int check_request(const eval_request *request, const hl_usage *usage)
 {
@@ -130,7 +130,7 @@ static int parse_request(eval_request *request, int argc, char **argv)
         HL_FLAG("per-document", 'd', &request->per_document,
                 "a line for every text, the hardest first"),
         HL_FLAG("last-word", 0, &request->last_word,
-                "how often the last word of a text is foretold, as LAMBADA"),
+                "how often the last word of a text is predicted, as LAMBADA"),
         HL_TEXT("reference", 'r', &request->reference_path, "MODEL",
                 "compare predictions with this model's"),
         HL_FLAG("speed", 0, &request->speed,
@@ -464,14 +464,14 @@ static void print_speed(const eval_speed *s)
     printf("  %-11s %10s bytes, the most that this process held\n", "memory",
            hl_grouped((int64_t)s->peak_bytes));
     printf("  %-11s %10s bytes\n", "files", hl_grouped((int64_t)s->file_bytes));
-    printf("  %-11s %10s bytes a token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
+    printf("  %-11s %10s bytes per token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
 }
 
 static void print_range_note(const hl_colors *colors, const hl_nll *nll)
 {
     if (isnan(nll->standard_error))
         return;
-    printf("\n%s  Ranges of 95%%, from the spread over %s %s.%s\n", colors->dim,
+    printf("\n%s  95%% confidence intervals, over %s %s.%s\n", colors->dim,
            hl_grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
            nll->over_texts ? "texts" : "windows", colors->plain);
 }

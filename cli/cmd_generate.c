@@ -208,12 +208,12 @@ static const char ABOUT[] =
     "Where the model has a chat template, the prompt is a user's turn and the text\n"
     "is the answer; --raw continues the prompt as it is.\n"
     "\n"
-    "The likeliest token is taken unless --temperature is given; then one is drawn,\n"
+    "The most likely token is taken unless --temperature is given; then one is drawn,\n"
     "and --seed says which text it will be.  Filters work in this order:\n"
     "repeat-penalty, temperature, top-k, top-p, min-p.\n"
     "\n"
     "On a terminal text is colored by the entropy of attention, and spikes are\n"
-    "underlined; beside each line stands a block a layer, low where its heads look\n"
+    "underlined; each line ends with one bar per layer, low where its heads look\n"
     "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
     "text, draws tokens again, or asks COMMAND for context.\n"
     "\n"
@@ -230,13 +230,13 @@ static int parse_request(generate_request *request, int argc, char **argv)
            { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
              "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
            { "temperature", 't', HL_OPTION_NUMBER, &sample->temperature, "T",
-             "divide logits by T; 0: the likeliest token (0)", 0, 1000 },
-           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K", "of the K likeliest (0: all)", 0,
+             "divide logits by T; 0: the most likely token (0)", 0, 1000 },
+           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K", "of the K most likely (0: all)", 0,
              1 << 30 },
            { "top-p", 0, HL_OPTION_NUMBER, &sample->top_p, "P",
              "of the fewest that hold a mass of P (0: all)", 0, 1 },
            { "min-p", 0, HL_OPTION_NUMBER, &sample->min_p, "P",
-             "of those with P of the likeliest one's share (0: all)", 0, 1 },
+             "of those with P times the top probability (0: all)", 0, 1 },
            { "repeat-penalty", 0, HL_OPTION_NUMBER, &sample->repeat_penalty, "X",
              "logits of tokens seen: / X above 0, * X below (1)", 0, 1000 },
            { "repeat-last", 0, HL_OPTION_INT, &sample->repeat_last, "N",
@@ -281,7 +281,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
              1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
              "plain text on a terminal, too", 0, 0 },
-           { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens a second at the end", 0,
+           { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens per second at the end", 0,
              0 },
            HL_GATE_OPTIONS(&request->gates),
            { 0 },

@@ -252,7 +252,7 @@ static void print_parts(page *out, const hl_model_info *info)
     if (info->d_mlp > 0)
         add(out, "%lld", (long long)info->d_mlp);
     if (info->n_experts > 0)
-        add(out, "%s%lld experts of %lld, %lld a token", comma(out), (long long)info->n_experts,
+        add(out, "%s%lld experts of %lld, %lld per token", comma(out), (long long)info->n_experts,
             (long long)info->d_expert, (long long)info->n_experts_used);
     add(out, ", %s%s", info->activation, info->is_gated ? ", gated" : "");
     show(out, "MLP");

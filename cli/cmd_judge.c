@@ -43,7 +43,7 @@ static void print_verdict(const hl_judgment *found)
     for (int i = HL_SIGNAL_SPIKE; i <= HL_SIGNAL_HEADS; i++) {
         hl_estimate alone = found->auroc[i];
         if (is_chance(alone))
-            printf("By %s alone right and wrong cannot be told apart (%.3f, chance is 0.5).\n",
+            printf("By %s alone right and wrong cannot be distinguished (%.3f, chance is 0.5).\n",
                    hl_signal_name((hl_signal)i), alone.value);
         else if (alone.high < 0.5)
             printf("By %s wrong spans have the lower values (%.3f), against what was expected.\n",
@@ -148,8 +148,9 @@ static int parse_request(judge_request *request, int argc, char **argv)
         return hl_options_refuse(
             &usage, "%s", request->arguments.count == 0 ? "no trace given" : "no labels given");
     if (!(request->options.l2 > 0.0))
-        return hl_options_refuse(&usage, "--l2: 0 is no penalty, and without one heads that tell "
-                                         "everything apart have no bound");
+        return hl_options_refuse(&usage,
+                                 "--l2: 0 means no penalty, and without one heads that separate "
+                                 "right from wrong perfectly have unbounded weights");
     return HL_EXIT_OK;
 }
 

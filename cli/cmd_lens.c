@@ -50,7 +50,7 @@ int hl_command_lens(int argc, char **argv)
          .command   = "lens",
          .arguments = "MODEL [PROMPT]",
          .text = "Shows what a model would say after each layer: the residual stream through its\n"
-                  "final norm and output head, the likeliest next token in every cell and, as its\n"
+                  "final norm and output head, the most likely next token per cell and, as its\n"
                   "color, the entropy over the vocabulary.  In the terminal or in a picture.\n"
                   "Without PROMPT it is read from --file or standard input.  --json prints the\n"
                   "numbers.",

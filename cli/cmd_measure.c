@@ -274,7 +274,7 @@ static void print_result(const measure_work *work)
     if (n_losses > 0)
         printf("loss: not finite\n");
     else if (nll.count > 0)
-        printf("loss: %.4f nats a token\n", nll.mean);
+        printf("loss: %.4f nats per token\n", nll.mean);
 }
 
 static int show_result(const measure_work *work)

@@ -225,7 +225,7 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
-        return hl_options_refuse(usage, "--by %s needs --text FILE to switch heads off on",
+        return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
                                  request->by);
     return HL_EXIT_OK;
 }
@@ -286,7 +286,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_NUMBER("ratio", 'r', &request->ratio, "R", "this share of all heads", 0, 1),
-        HL_INT("count", 'n', &request->count, "N", "so many heads", 0, INT64_MAX),
+        HL_INT("count", 'n', &request->count, "N", "number of heads", 0, INT64_MAX),
         HL_TEXT("heads", 0, &request->heads, "L5H1,L7", "these; L7: all of a layer"),
         HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
         HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
@@ -295,8 +295,8 @@ static int parse_request(prune_request *request, int argc, char **argv)
                1 << 30),
         HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
                1000),
-        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
-               "at most so many of a layer", 1, INT64_MAX),
+        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N", "at most N per layer", 1,
+               INT64_MAX),
         HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
         HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
         HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
@@ -397,7 +397,7 @@ static void print_row(const char *what, double before, double after)
 {
     double change = before > 0.0 ? 100.0 * (after - before) / before : 0.0;
 
-    printf("  %-12s %14.0f %14.0f %8.1f%%\n", what, before, after, change + 0.0);
+    printf("  %-18s %14.0f %14.0f %8.1f%%\n", what, before, after, change + 0.0);
 }
 
 static void print_heads(const hl_head_list *heads)
@@ -534,16 +534,19 @@ static void print_story(const pruning *p)
     const char            *verdict  = hl_ranker_verdict((size_t)p->ranker);
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
-    printf("%s  %s: %lld of %lld heads pruned, %lld gone, %lld zeroed%s%s\n\n",
-           hl_shown(p->request->output), hl_prune_form_name(report->form),
-           (long long)report->n_pruned, (long long)count_heads(p->model), (long long)report->n_gone,
-           (long long)n_zeroed, by != NULL ? "; by " : "", by != NULL ? by : "");
+    printf("%s  %s: ", hl_shown(p->request->output), hl_prune_form_name(report->form));
+    if (report->n_gone > 0 || n_zeroed == 0)
+        printf("removed %lld", (long long)report->n_gone);
+    if (n_zeroed > 0)
+        printf("%s %lld", report->n_gone > 0 ? " and zeroed" : "zeroed", (long long)n_zeroed);
+    printf(" of %lld heads%s%s\n\n", (long long)count_heads(p->model), by != NULL ? "; by " : "",
+           by != NULL ? by : "");
     print_heads(p->heads);
-    printf("  %-12s %14s %14s\n", "", "before", "after");
+    printf("  %-18s %14s %14s\n", "", "before", "after");
     print_row("parameters", (double)before->n_params, (double)report->n_params);
     print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
     if (!before->is_encoder)
-        print_row("K/V a token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
+        print_row("KV bytes per token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
     printf("\n  Opened by headlight, and by %s.\n", report->loads);
     if (report->vocab[0] != '\0')
         printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
@@ -551,7 +554,7 @@ static void print_story(const pruning *p)
     if (verdict != NULL)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
-        printf("  A head that is zeroed saves no time and no memory.\n");
+        printf("  A zeroed head saves no time and no memory.\n");
     if (p->check.done)
         printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
                "text\n  that the means are of)\n",

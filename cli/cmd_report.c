@@ -83,7 +83,7 @@ static int parse(report_command *c, int argc, char **argv)
         HL_TEXT("trace", 't', &c->trace, "FILE", "of 'headlight generate --trace'"),
         HL_TEXT("compare", 0, &c->compare, "FILE",
                 "a comparison, instead of that of the first two profiles"),
-        HL_TEXT("sweep", 0, &c->sweep, "FILE", "what switching heads off costs"),
+        HL_TEXT("sweep", 0, &c->sweep, "FILE", "what disabling heads costs"),
         HL_TEXT("model", 'm', &c->source.model, "MODEL", "that reads the prompt"),
         HL_TEXT("prompt", 'p', &c->source.text, "TEXT", "for --model"),
         HL_TEXT("prompt-file", 'f', &c->source.file, "FILE",

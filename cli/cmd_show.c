@@ -313,7 +313,9 @@ static bool is_share(const char *column)
 static void print_legend(const show_request *request, const char *column, double top,
                          heatmap_layout layout)
 {
-    printf("%s: 0 ", column);
+    bool is_normalized = strcmp(column, "fair") == 0;
+
+    printf("%s: 0 ", is_normalized ? "normalized entropy" : column);
     if (request->depth != HL_DEPTH_NONE) {
         for (int i = 0; i < 20; i++) {
             hl_shade_background(stdout, request->depth, i / 19.0);
@@ -324,11 +326,10 @@ static void print_legend(const show_request *request, const char *column, double
         printf("...");
     }
     printf(" %g", top);
-    if (strcmp(column, "fair") == 0)
-        printf(" (0 one key, 1 all alike)");
+    if (is_normalized)
+        printf(" (0 = one token, 1 = uniform)");
     if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
-        printf(", figures in %s%s", layout.cell > 2 ? "hundredths" : "tenths",
-               top == 1.0 ? "" : " of that");
+        printf(", in %s%s", layout.cell > 2 ? "%" : "tenths", top == 1.0 ? "" : " of that");
     if (layout.binned > 1)
         printf("\neach line is the mean of %d heads", layout.binned);
     printf("\n");
@@ -598,8 +599,8 @@ int hl_command_show(int argc, char **argv)
     HL_CALL("show", hl_profile_load(&profile, request.path));
     request.profile = profile;
     if (request.by != NULL && !is_column(profile, request.by))
-        return hl_options_refuse(&usage, "--by: '%s' is no column of numbers in the table of heads",
-                                 request.by);
+        return hl_options_refuse(
+            &usage, "--by: '%s' is not a column of numbers in the table of heads", request.by);
     if (request.table != NULL)
         return hl_finish("show", print_table(&request));
     if (request.common.json)

@@ -173,7 +173,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
                  "the first N tokens of the text to test on (all)", 1, INT64_MAX),
           HL_FLAG("same-text", 0, &o->shared_texts, "allow documents that are in both texts"),
           HL_TEXT("last-word", 0, &request->last_word, "FILE",
-                  "how often the last word of these texts is foretold"),
+                  "how often the last word of these texts is predicted"),
           HL_INT("last-words", 0, &request->n_last_words, "N", "the first N texts of it (all)", 1,
                  INT64_MAX),
           HL_DRAW_OPTIONS(&request->drawing),
@@ -215,13 +215,13 @@ static void print_heading(const hl_sweep *sweep, const char *model)
     hl_colors            colors = hl_terminal_colors(stdout);
 
     printf(
-        "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats a token\n",
+        "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats per token\n",
         colors.bold, hl_shown(model), colors.plain, (long long)test->n_scored,
         (long long)test->n_windows, (long long)test->n_ctx, dense_loss(sweep));
-    printf("Rise of the loss, nats a token, with so many heads switched off:\n\n  %-28s", "ratio");
+    printf("Rise of the loss, nats per token, by number of heads disabled:\n\n  %-28s", "ratio");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
         printf(" %8.2f", hl_cell_number(random, i, "ratio"));
-    printf("\n  %-28s", "heads off");
+    printf("\n  %-28s", "heads disabled");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
         printf(" %8.0f", hl_cell_number(random, i, "off"));
     printf("\n");
@@ -284,7 +284,7 @@ static void print_words(const hl_sweep *sweep)
 
     if (isnan(hl_cell_number(random, 0, "last_word")))
         return;
-    printf("Last words foretold, in per cent:\n\n");
+    printf("Last words predicted, in percent:\n\n");
     for (int64_t row = 0; row < hl_sheet_n_rows(points); row += n_ratios)
         print_shares(points, row, n_ratios, hl_sheet_text(points, row, 0));
     print_shares(random, 0, n_ratios, "random, mean");
@@ -406,23 +406,23 @@ static hl_status draw_curves(const sweep_work *work)
     curves[0]  = random_curve(&maker, random);
     for (int64_t i = 0; i < n_orders; i++)
         curves[i + 1] = order_curve(&maker, points, i * maker.n_ratios);
-    snprintf(title, sizeof title, "%s: what switching heads off costs",
-             request->arguments.items[0]);
+    snprintf(title, sizeof title, "%s: what disabling heads costs", request->arguments.items[0]);
     snprintf(
-        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats a token",
+        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats per token",
         (long long)test->n_scored, (long long)test->n_windows, (long long)test->n_ctx, maker.dense);
     snprintf(band, sizeof band, "random: all of %.0f seeds", hl_sheet_fact(random, "seeds"));
-    return hl_draw_curves(
-        &(hl_curves){ .title  = title,
-                      .x_name = "share of heads switched off",
-                      .y_name = maker.perplexity ? "perplexity" : "rise of the loss, nats a token",
-                      .what   = what,
-                      .band   = band,
-                      .inner_band = "the middle half",
-                      .curves     = curves,
-                      .n_curves   = n_orders + 1,
-                      .log_y      = maker.perplexity },
-        request->drawing.output, &request->drawing.how);
+    return hl_draw_curves(&(hl_curves){ .title      = title,
+                                        .x_name     = "share of heads switched off",
+                                        .y_name     = maker.perplexity
+                                                          ? "perplexity"
+                                                          : "rise of the loss, nats per token",
+                                        .what       = what,
+                                        .band       = band,
+                                        .inner_band = "the middle half",
+                                        .curves     = curves,
+                                        .n_curves   = n_orders + 1,
+                                        .log_y      = maker.perplexity },
+                          request->drawing.output, &request->drawing.how);
 }
 
 /* --------------------------------------------------------------------- scatter */

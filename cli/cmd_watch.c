@@ -521,15 +521,16 @@ static hl_status draw_series(drawing *d)
     snprintf(what, sizeof what, "%lld checkpoints, %lld tokens each%s", (long long)d->n,
              (long long)d->points[0]->n_tokens,
              is_loss ? "" : "; H / ln n of rows that see at least 16 keys");
-    return hl_draw_curves(&(hl_curves){ .title  = title,
-                                        .x_name = "training step",
-                                        .y_name = is_loss ? "nats a token" : "entropy, normalized",
-                                        .what   = what,
-                                        .band   = is_heads ? "all heads" : NULL,
-                                        .inner_band = is_heads ? "the middle half" : NULL,
-                                        .curves     = d->curves,
-                                        .n_curves   = d->n_curves },
-                          d->request->drawing.output, &d->request->drawing.how);
+    return hl_draw_curves(
+        &(hl_curves){ .title      = title,
+                      .x_name     = "training step",
+                      .y_name     = is_loss ? "nats per token" : "entropy, normalized",
+                      .what       = what,
+                      .band       = is_heads ? "all heads" : NULL,
+                      .inner_band = is_heads ? "the middle half" : NULL,
+                      .curves     = d->curves,
+                      .n_curves   = d->n_curves },
+        d->request->drawing.output, &d->request->drawing.how);
 }
 
 static hl_status draw_figure(const watch_work *work)

@@ -43,7 +43,7 @@ enum {
     command(report, "all of it as one interactive page, without a network")                        \
     command(serve, "an OpenAI-compatible server with entropy, and the live page")                  \
     command(show, "a profile: heatmap, layers, extremes, diagnoses, tables")                       \
-    command(sweep, "what switching heads off costs, by every ranker")                              \
+    command(sweep, "what disabling heads costs, by every ranker")                              \
     command(tokenize, "show the tokens of a text, or the text of tokens")                          \
     command(tokens, "which token of a prompt looks at which, and how sharply")                     \
     command(verify, "run golden cases and models on every back end")                               \

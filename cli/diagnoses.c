@@ -4,7 +4,7 @@
  *
  *     FOUND         sink-heads: 12 of 64 heads; highest: 0.982
  *                   rule         a mean attention of more than 0.3 to the first key
- *                   value        0.982; found above 0.3 (literature: Xiao et al. 2023)
+ *                   value        0.982; found above 0.3 (idea: Xiao et al. 2023; threshold ours)
  *                   heads        L4H1 0.982, L4H6 0.915 ...
  *     not found     flat-profile: range 0.41 ...
  *     not run       attention-locking: ... */
@@ -105,12 +105,14 @@ static void format_number(char *out, size_t n_bytes, double value)
 
 static void print_value(const hl_diagnosis *item)
 {
-    char value[32], threshold[32], text[256];
+    char value[32], threshold[32], idea[128], text[256];
 
     format_number(value, sizeof value, item->value);
     format_number(threshold, sizeof threshold, item->threshold);
-    snprintf(text, sizeof text, "%s; found %s %s (%s%s%s)", value, item->below ? "below" : "above",
-             threshold, item->evidence, item->source[0] != '\0' ? ": " : "", item->source);
+    snprintf(idea, sizeof idea, "%s%s", item->source[0] != '\0' ? "idea: " : item->evidence,
+             item->source);
+    snprintf(text, sizeof text, "%s; found %s %s (%s; threshold ours)", value,
+             item->below ? "below" : "above", threshold, idea);
     print_field("value", text);
 }
 

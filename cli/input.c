@@ -173,7 +173,7 @@ static int add_line(hl_input_documents *out, const char *path, int number, const
     json_t   *text   = json_object_get(object, "text");
     if (status != HL_OK || !json_is_string(text)) {
         hl_complain(out->command, "%s%s", status == HL_OK ? place : "",
-                    status == HL_OK ? ": no \"text\", or it is no string" : hl_explain(status));
+                    status == HL_OK ? ": no \"text\", or it is not a string" : hl_explain(status));
         json_decref(object);
         return status == HL_OK ? HL_EXIT_INPUT : hl_exit_for(status);
     }

@@ -343,7 +343,7 @@ static int limit_memory(const hl_usage *usage, const char *asked)
     size_t n_bytes = asked != NULL ? read_size(asked) : hl_memory_available();
 
     if (asked != NULL && strcmp(asked, "none") != 0 && n_bytes == 0)
-        return hl_options_refuse(usage, "--max-memory: '%s' is no size, as 8G, 500M or none",
+        return hl_options_refuse(usage, "--max-memory: '%s' is not a size, as 8G, 500M or none",
                                  asked);
     hl_memory_limit(n_bytes);
     return HL_EXIT_OK;
@@ -365,7 +365,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
             HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
                       "where to compute (cpu); cuda is in bf16"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
-                    "at most so much: 8G, 500M, none (what is free)"),
+                    "memory limit: 8G, 500M, none (what is free)"),
             HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor", "in the terminal (auto)"),
             HL_FLAG("help", 'h', &help, "print this"),
             { 0 },

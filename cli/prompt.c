@@ -117,7 +117,7 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
         long long id = strtoll(at, &end, 10);
         if (end == at || errno != 0 || id < 0 || strchr(" ,\t\r\n", *end) == NULL)
             return hl_give_up(HL_EXIT_INPUT, source->command,
-                              "'%.12s' is no token id: wanted whole numbers with spaces "
+                              "'%.12s' is not a token id: wanted whole numbers with spaces "
                               "or commas between them",
                               at);
         if (id >= n_ids)

@@ -86,8 +86,14 @@ static void report_gates(const hl_gates *gates, const char *command)
 
     for (int64_t i = 0; i < gates->n_layers * gates->n_heads; i++)
         n_off += gates->values[i] == 0.0f;
-    hl_complain(command, "%lld head%s off, %lld turned down; a closed gate alone saves no time",
-                (long long)n_off, n_off == 1 ? "" : "s", (long long)(n_changed - n_off));
+    char scaled[48] = "";
+
+    if (n_changed > n_off)
+        snprintf(scaled, sizeof scaled, ", %lld scaled", (long long)(n_changed - n_off));
+    hl_complain(command,
+                "%lld head%s disabled%s (disabling heads does not speed up inference; "
+                "'headlight prune' does)",
+                (long long)n_off, n_off == 1 ? "" : "s", scaled);
 }
 
 bool hl_gate_options_given(const hl_gate_arguments *arguments)

@@ -139,7 +139,7 @@ typedef struct hl_adjust_arguments {
 #define HL_ADJUST_OPTIONS(where, a)                                                                \
     HL_INT("window", 0, &(a)->adjustment.window, "N",                                              \
            where "rows see N keys, and the first ones", 1, INT64_MAX),                             \
-    HL_INT("window-sink", 0, &(a)->window_sink, "K", "--window: so many first keys (1)", 0,        \
+    HL_INT("window-sink", 0, &(a)->window_sink, "K", "--window: number of first keys kept (1)", 0,        \
            INT64_MAX),                                                                             \
     HL_NUMBER("rope-base", 0, &(a)->adjustment.rope_base, "B", where "another theta", 1,           \
               INT64_MAX),                                                                          \

@@ -121,7 +121,7 @@ static void text_finds_its_token(void **state)
     expect(s, "\033[2mgi\033[0m\033[2mve\033[0m\033[4mabc\033[0mrest");
 }
 
-/* A model must not move the cursor, nor break the screen with what is no text. */
+/* A model must not move the cursor, nor break the screen with what is not text. */
 static void control_characters_are_spelled_out(void **state)
 {
     screen *s = open_screen(HL_DEPTH_NONE, 30, 1);

@@ -82,7 +82,7 @@ static void bad_lines_are_named(void **state)
         { "{\"text\": \"x\", \"spans\": [{\"start\": 1, \"end\": 0, \"type\": \"a\"}]}",
           HL_BAD_INPUT, "characters 1 to 0" },
         { "{\"text\": \"x\", \"spans\": [{\"start\": 0, \"end\": 1, \"type\": \"a b\"}]}",
-          HL_BAD_INPUT, "'a b' is no name for a token type" },
+          HL_BAD_INPUT, "'a b' is not a name for a token type" },
         { "{\"messages\": [5]}", HL_BAD_INPUT, "message 0 is an integer" },
         { "{\"messages\": [{\"content\": \"x\"}]}", HL_BAD_INPUT, "message 0 has no 'role'" },
         { "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}", HL_BAD_INPUT,
@@ -104,7 +104,7 @@ static void bad_types_are_named(void **state)
     (void)state;
     static const char *const bad[]  = { "digits", "a=(", "a b=x", "=x" };
     static const char *const said[] = { "type 'digits': wanted NAME=EXPRESSION",
-                                        "regular expression '(', at", "'a b' is no name",
+                                        "regular expression '(', at", "'a b' is not a name",
                                         "'' is no name" };
     static const char *const many[] = { "a=x", "b=x", "c=x", "d=x", "e=x", "f=x", "g=x" };
 

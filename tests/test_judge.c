@@ -186,9 +186,9 @@ static void labels_are_checked(void **state)
     refuse("{\"tokens\": [1], \"right\": true}", "wanted two whole numbers");
     refuse("{\"tokens\": \"1\", \"right\": true}", "'tokens' is a string, wanted two");
     refuse("{\"tokens\": [1, 2.5], \"right\": true}", "wanted two whole numbers");
-    refuse("{\"tokens\": [-1, 2], \"right\": true}", "from -1 to 2 is no range");
-    refuse("{\"tokens\": [2, 2], \"right\": true}", "from 2 to 2 is no range");
-    refuse("{\"tokens\": [1, 9223372036854775807], \"right\": true}", "is no range");
+    refuse("{\"tokens\": [-1, 2], \"right\": true}", "from -1 to 2 is not a range");
+    refuse("{\"tokens\": [2, 2], \"right\": true}", "from 2 to 2 is not a range");
+    refuse("{\"tokens\": [1, 9223372036854775807], \"right\": true}", "is not a range");
     refuse("{\"tokens\": [1, 2], \"right\": true, \"trace\": 5}", "trace");
 }
 

@@ -600,7 +600,7 @@ static void impossible_options_are_refused(void **state)
     hl_profile *profile = NULL;
     (void)state;
 
-    assert_fails(HL_LIMIT, "longer than the model's",
+    assert_fails(HL_LIMIT, "exceeds the model's limit",
                  hl_measure(&profile, w.model, NULL, w.corpus,
                             &(hl_measure_options){ .windows = { .n_ctx = 1 << 20 } }));
     assert_fails(

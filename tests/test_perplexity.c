@@ -430,7 +430,7 @@ static void mistakes_are_named(void **state)
                                     &(hl_perplexity_options){ .n_ctx = 8, .stride = 9 }));
     assert_fails(HL_BAD_ARGUMENT, "windows of 1 tokens",
                  hl_perplexity_open(&perplexity, model, &(hl_perplexity_options){ .n_ctx = 1 }));
-    assert_fails(HL_LIMIT, "a context of 129 tokens is longer than the model's 128",
+    assert_fails(HL_LIMIT, "a context of 129 tokens exceeds the model's limit of 128",
                  hl_perplexity_open(&perplexity, model, &(hl_perplexity_options){ .n_ctx = 129 }));
     assert_null(perplexity);
 

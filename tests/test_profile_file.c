@@ -272,7 +272,7 @@ static void headers_that_lie_are_refused(void **state)
     (void)state;
     refuse_text("headlight profile 2", "headlight profile 9", "format 'headlight profile 9'");
     refuse_text("\"sequence.position\"", "\"sequence_position\"",
-                "tensor 'sequence_position' is no part of a profile");
+                "tensor 'sequence_position' is not part of a profile");
     refuse_text("\"heads\":\"3 2\"", "\"heads\":\"3,2\"", "'heads' is not a list");
     refuse_text("\"heads\":\"3 2\"", "\"heads\":\"3 9\"", "has shape");
     refuse_text("\"heads\":\"3 2\"", "\"headz\":\"3 2\"", "metadata 'heads' is missing");
@@ -283,7 +283,7 @@ static void headers_that_lie_are_refused(void **state)
     refuse_text("\"kept\":\"256\"", "\"kept\":\"999\"", "sequences kept is 999");
     refuse_text("context model", "context madel", "metadata 'madel' is missing");
     refuse_text("context model", "contexz model", "metadata 'contexz' is missing");
-    refuse_text("\"norm.sum\"", "\"norm.sun\"", "tensor 'norm.sun' is no part of a profile");
+    refuse_text("\"norm.sum\"", "\"norm.sun\"", "tensor 'norm.sun' is not part of a profile");
     refuse_text("\"broken\":{\"dtype\":\"I64\"", "\"broken\":{\"dtype\":\"U64\"",
                 "is U64, wanted I64");
 }

@@ -35,16 +35,18 @@ static void test_lists(void **state)
     assert_list(model, "L1H2", "L1H2");
     assert_list(model, "L2H3,L0H1,L2H3", "L0H1,L2H3");
     assert_list(model, " l1 , L0H0\n", "L0H0,L1H0,L1H1,L1H2,L1H3");
-    assert_fails(HL_BAD_ARGUMENT, "'H3' is no head", hl_head_list_parse(&list, model, "L1H1,H3"));
+    assert_fails(HL_BAD_ARGUMENT, "'H3' is not a head",
+                 hl_head_list_parse(&list, model, "L1H1,H3"));
     assert_null(list);
-    assert_fails(HL_BAD_ARGUMENT, "'L1H' is no head", hl_head_list_parse(&list, model, "L1H"));
-    assert_fails(HL_BAD_ARGUMENT, "'L1H1x' is no head", hl_head_list_parse(&list, model, "L1H1x"));
-    assert_fails(HL_BAD_ARGUMENT, "'L-1' is no head", hl_head_list_parse(&list, model, "L-1"));
+    assert_fails(HL_BAD_ARGUMENT, "'L1H' is not a head", hl_head_list_parse(&list, model, "L1H"));
+    assert_fails(HL_BAD_ARGUMENT, "'L1H1x' is not a head",
+                 hl_head_list_parse(&list, model, "L1H1x"));
+    assert_fails(HL_BAD_ARGUMENT, "'L-1' is not a head", hl_head_list_parse(&list, model, "L-1"));
     assert_fails(HL_BAD_ARGUMENT, "L9H0: the model has layers L0 to L2",
                  hl_head_list_parse(&list, model, "L0,L9H0"));
     assert_fails(HL_BAD_ARGUMENT, "L2H4: the layer has heads L2H0 to L2H3",
                  hl_head_list_parse(&list, model, "L2H4"));
-    assert_fails(HL_BAD_ARGUMENT, "'L99999999999999999999' is no head",
+    assert_fails(HL_BAD_ARGUMENT, "'L99999999999999999999' is not a head",
                  hl_head_list_parse(&list, model, "L99999999999999999999"));
     assert_fails(HL_BAD_ARGUMENT, "names none", hl_head_list_parse(&list, model, " , "));
     hl_model_close(model);

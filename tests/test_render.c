@@ -290,12 +290,12 @@ static void test_pruned(void **state)
     assert_ok(hl_draw(profile, "heatmap", path, &options));
     assert_int_equal(count_pixels(path, color), whole);
     options.pruned = "L1H1,L3H0";
-    assert_fails(HL_BAD_ARGUMENT, "'L3H0' is no head: wanted L0H0 to L2H3",
+    assert_fails(HL_BAD_ARGUMENT, "'L3H0' is not a head: wanted L0H0 to L2H3",
                  hl_draw(profile, "heatmap", path, &options));
     static const char *const bad[] = { "L1H4", "H1", "L", "L1H", "L0H0;L1H0", "L99999999999H0" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         options.pruned = bad[i];
-        assert_fails(HL_BAD_ARGUMENT, "is no head", hl_draw(profile, "heatmap", path, &options));
+        assert_fails(HL_BAD_ARGUMENT, "is not a head", hl_draw(profile, "heatmap", path, &options));
     }
     hl_profile_free(profile);
 }

@@ -16,7 +16,7 @@ typedef struct sweep {
 static void make_sweep(sweep *s, int n_curves)
 {
     static const char *const names[MANY] = {
-        "random",      "entropy",  "fair entropy", "without the sink",        "collision entropy",
+        "random",      "entropy",  "normalized entropy", "without the sink",        "collision entropy",
         "output norm", "weights",  "gradient",     "entropy \u00d7 gradient", "sink share",
         "ablation",    "unpruned",
     };

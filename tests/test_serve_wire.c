@@ -128,7 +128,7 @@ static void refusals(void **state)
         { "{'prompt': 'a', 'logprobs': true}", "logprobs", "whole number", false },
         { "{'prompt': 'a', 'headlight': {'what': 1}}", "headlight", "'what'", false },
         { "{'prompt': 'a', 'headlight': {'off': ['L9H0']}}", "headlight", "L9H0", false },
-        { "{'prompt': 'a', 'headlight': {'off': [5]}}", "headlight", "no head", false },
+        { "{'prompt': 'a', 'headlight': {'off': [5]}}", "headlight", "not a head", false },
         { "{'prompt': 'a', 'headlight': {'rows': ['change']}}", "headlight", "'change'", false },
         { "{'messages': [], 'top_logprobs': 3}", "top_logprobs", "needs logprobs", true },
         { "{'messages': [], 'tools': [1]}", "tools", "not supported", true },

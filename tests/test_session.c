@@ -342,7 +342,7 @@ static void limits_are_named(void **state)
     const int64_t bad[2]  = { 3, 256 };
     (void)state;
 
-    assert_fails(HL_LIMIT, "a context of 1000000 tokens is longer than the model's",
+    assert_fails(HL_LIMIT, "a context of 1000000 tokens exceeds the model's limit of",
                  hl_session_open(&session, model, &(hl_session_options){ .n_ctx = 1000000 }));
     assert_null(session);
     assert_fails(

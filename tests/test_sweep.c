@@ -248,7 +248,7 @@ static void ablation_tells_its_own_importance(void **state)
         hl_sweep_value rho = sweep->correlations[i];
         assert_true(rho.value >= -1.0 - 1e-12 && rho.value <= 1.0 + 1e-12 && rho.low < rho.high);
     }
-    assert_non_null(strstr(hl_sweep_verdict(sweep, 0), "At ratio 0.25 (3 of 12 heads off)"));
+    assert_non_null(strstr(hl_sweep_verdict(sweep, 0), "At ratio 0.25 (3 of 12 heads disabled)"));
     hl_sweep_free(sweep);
     close_bench(&b);
 }

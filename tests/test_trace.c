@@ -291,7 +291,8 @@ static void test_the_old_spelling_is_read(void **state)
     assert_ok(hl_trace_load(&now, path));
     FILE  *file = fopen(path, "r+b");
     size_t n    = fread(bytes, 1, sizeof bytes - 1, file);
-    char  *name = memmem(bytes, n, "\"normalized\"", 12);
+    bytes[n]    = '\0';
+    char  *name = strstr(bytes + 8, "\"normalized\"");
     assert_non_null(name);
     name[8] = 's';
     assert_int_equal(fseek(file, 0, SEEK_SET), 0);

@@ -83,7 +83,7 @@ class Generation:
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """How well a model predicts texts: hl_nll."""
-    mean: float  # nats a token
+    mean: float  # nats per token
     perplexity: float
     bits_per_byte: float
     standard_error: float  # of the mean
@@ -501,7 +501,7 @@ def _text_of_line(line: str, place: str) -> str:
     except ValueError as error:
         raise Error(f"{place}: {error}", "bad input") from None
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
-        raise Error(f"{place}: no \"text\", or it is no string", "bad input")
+        raise Error(f"{place}: no \"text\", or it is not a string", "bad input")
     return found["text"]
 
 

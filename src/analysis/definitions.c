@@ -19,7 +19,7 @@ static const hl_definition definitions[] = {
       "H = - sum p ln p, in nats: 0 all on one key, ln n spread evenly; e^H is the number of keys "
       "that the row really uses",
       "H", "Shannon entropy", "nats" },
-    { "fair", "H / ln n, from 0 to 1; only rows that see at least 16 keys", "Hhat", "Fair entropy",
+    { "fair", "H / ln n, from 0 to 1; only rows that see at least 16 keys", "Hhat", "Normalized entropy",
       "of ln n" },
     { "nosink", "H of the keys other than the first, divided anew so that they sum to 1",
       "H_nosink", "Entropy without the sink", "nats" },
@@ -36,7 +36,7 @@ static const hl_definition definitions[] = {
     HEADING("ONE HEAD, over all rows of a text"),
     SAYS("entropy", "mean of H over all rows, the first ones too; grows with the context, which is "
                     "why every table states it (an even head of 1024 rows has 5.94)"),
-    SAYS("fair", "mean of the fair entropy; compares heads of different contexts"),
+    SAYS("fair", "mean of the normalized entropy; compares heads of different contexts"),
     { "_low, _high", "95% interval: whole sequences drawn anew, 1000 times", "interval", "Interval",
       "" },
     SAYS("median", "of H / ln n over rows that see two keys or more; nosink_median without key 0"),
@@ -50,7 +50,7 @@ static const hl_definition definitions[] = {
     SAYS("entropy, fair", "means over a layer's heads"),
     { "variance",
       "of the heads' entropies in a layer; fair_deviation: the same as a standard deviation in "
-      "fair entropy",
+      "normalized entropy",
       "variance", "Variance in a layer", "nats²" },
     SAYS("range, depth", "highest minus lowest layer; where the lowest is, 0 first to 1 last"),
     { "curvature", "c of a + b x + c x^2 fitted over depth x from 0 to 1; positive: a valley",

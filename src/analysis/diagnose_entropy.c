@@ -88,7 +88,7 @@ static void explain_collapse(hl_examination *e, double fall)
         hl_text_addf(&e->against, "Sink and positional heads are sharp by nature: %lld of these. ",
                      (long long)(counts.n_sink + counts.n_positional));
     if (hl_profile_nll(e->profile).count > 0)
-        hl_text_addf(&e->against, "Loss on this text: %.3f nats a token.",
+        hl_text_addf(&e->against, "Loss on this text: %.3f nats per token.",
                      hl_profile_nll(e->profile).mean);
 }
 
@@ -436,7 +436,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
     double                                             errors = hl_limit(e, HL_T_FLAT_ERRORS);
 
     hl_text_addf(&e->rule,
-                 "the layers' mean fair entropies range over less than %g standard errors", errors);
+                 "the layers' mean normalized entropies range over less than %g standard errors", errors);
     HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
         hl_layer_profile_free(hl_taken(&layers));

@@ -30,7 +30,7 @@ static const struct rule {
     /* The share of attention that neither nearness nor the first key explains. */
     { HL_HEAD_SPECIALIST, HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT, 0.5,
       "content mass of a sharp head (median under 0.5)" },
-    { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_FAIR, 0.7, "fair entropy" },
+    { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_FAIR, 0.7, "normalized entropy" },
 };
 
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)

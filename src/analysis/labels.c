@@ -36,7 +36,7 @@ static hl_status read_range(hl_label *label, const json_t *range, const char *na
     label->first = json_integer_value(first);
     label->end   = json_integer_value(end);
     if (label->first < 0 || label->end <= label->first || label->end > MAX_PLACE)
-        return hl_fail(HL_BAD_INPUT, "%s: '%s' from %lld to %lld is no range", where, name,
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' from %lld to %lld is not a range", where, name,
                        (long long)label->first, (long long)label->end);
     return HL_OK;
 }

@@ -60,7 +60,7 @@ static hl_status check_heads(const hl_engine *engine, const hl_job_options *opti
     }
     for (int64_t i = 0; options->gates != NULL && i < config->n_layers * config->n_heads; i++) {
         if (!isfinite(options->gates[i]))
-            return hl_fail(HL_BAD_ARGUMENT, "job: gate [%lld] is no number", (long long)i);
+            return hl_fail(HL_BAD_ARGUMENT, "job: gate [%lld] is not a number", (long long)i);
     }
     return HL_OK;
 }

@@ -25,7 +25,7 @@ static hl_status check_name(const char *name, const char *where)
         return HL_OK;
     return hl_fail(
         HL_BAD_INPUT,
-        "%s: '%.64s' is no name for a token type, wanted 1 to %d letters, digits, _ or -", where,
+        "%s: '%.64s' is not a name for a token type, wanted 1 to %d letters, digits, _ or -", where,
         name, HL_MAX_TYPE_NAME);
 }
 

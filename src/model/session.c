@@ -31,9 +31,11 @@ static hl_status check_context(const hl_session_options *options, const hl_confi
 
     if (config->n_ctx == 0 || options->n_ctx <= config->n_ctx || possible)
         return HL_OK;
-    return hl_fail(HL_LIMIT, "a context of %lld tokens is longer than the model's %lld%s",
+    return hl_fail(HL_LIMIT, "a context of %lld tokens exceeds the model's limit of %lld%s",
                    (long long)options->n_ctx, (long long)config->n_ctx,
-                   config->position == HL_POSITION_LEARNED ? ", which has no more positions" : "");
+                   config->position == HL_POSITION_LEARNED
+                       ? ", the number of positions it was trained with"
+                       : "");
 }
 
 static hl_status complete_options(hl_session_options *options, const hl_config *config)

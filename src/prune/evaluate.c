@@ -302,7 +302,7 @@ static hl_status complete_options(hl_evaluator *e)
     hl_window_options *windows = &e->options.windows;
 
     if (e->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it foretells no next token",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it predicts no next token",
                        e->model->path, e->config->family);
     windows->n_ctx = hl_config_ctx(e->config, windows->n_ctx);
     if (windows->stride != 0 || windows->n_parts != 0 || windows->part != 0)

@@ -41,7 +41,8 @@ static hl_status parse_head(hl_head *out, const hl_model *model, const char *wor
 
     if (!hl_head_read(out, word, n_bytes))
         return hl_fail(HL_BAD_ARGUMENT,
-                       "'%.*s' is no head: wanted one like L5H1, or L5 for a layer", shown, word);
+                       "'%.*s' is not a head: wanted one like L5H1, or L5 for a layer", shown,
+                       word);
     if (out->layer >= info->n_layers)
         return hl_fail(HL_BAD_ARGUMENT, "%.*s: the model has layers L0 to L%lld", shown, word,
                        (long long)info->n_layers - 1);

@@ -142,7 +142,7 @@ static hl_status read_list(hl_sweep_state *state, const hl_tensor *tensor)
     HL_FREED double *values = NULL;
 
     if (tensor->dtype != HL_DTYPE_F64 || tensor->n_dims != 1)
-        return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is no list of F64", state->path,
+        return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is not a list of F64", state->path,
                        tensor->name);
     /* The file's bytes need not be aligned. */
     HL_NEED(HL_ALLOC(&values, (size_t)tensor->shape[0]));

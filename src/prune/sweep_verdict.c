@@ -447,7 +447,7 @@ static void say_winner(hl_sweep *s, int64_t ratio)
     name_equals(equals, sizeof equals, s, ratio, best);
     hl_sweep_order_name(name, sizeof name, &s->orders[best]);
     say(s,
-        "At ratio %.2g (%lld of %lld heads off) %s costs least: %+.4f nats a token "
+        "At ratio %.2g (%lld of %lld heads disabled) %s costs least: %+.4f nats per token "
         "(%+.4f to %+.4f)%s%s.",
         s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name, rise.value,
         rise.low, rise.high,
@@ -495,14 +495,14 @@ static void say_against_random(hl_sweep *s, int64_t order)
     }
     say(s,
         "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
-        "worse at %d, not to be told apart at %d.",
+        "worse at %d, no significant difference at %d.",
         (long long)s->options.n_seeds, better, compared, worse, compared - better - worse);
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
         const hl_sweep_point *point = point_at(s, order, i);
         if (s->n_off[i] == 0)
             continue;
         say(s,
-            "  ratio %.2g: %+.4f nats a token to the mean of random (%+.4f to %+.4f), "
+            "  ratio %.2g: %+.4f nats per token to the mean of random (%+.4f to %+.4f), "
             "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
             "most.",
             s->ratios[i], point->vs_random.value, point->vs_random.low, point->vs_random.high,

@@ -55,7 +55,7 @@ static hl_status mark_list(head_marks *marks, const hl_profile *profile, const c
         if (!hl_head_read(&named, list, length) || named.layer >= hl_profile_n_layers(profile) ||
             named.head >= hl_profile_heads_of(profile, named.layer))
             return hl_fail(HL_BAD_ARGUMENT,
-                           "'%.*s' is no head: wanted L0H0 to L%lldH%lld, or L0 for a layer",
+                           "'%.*s' is not a head: wanted L0H0 to L%lldH%lld, or L0 for a layer",
                            (int)length, list, (long long)hl_profile_n_layers(profile) - 1,
                            (long long)n_heads - 1);
         for (int64_t head = 0; head < hl_profile_heads_of(profile, named.layer); head++) {

@@ -204,7 +204,7 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
         snprintf(some, sizeof some, " Tokens %lld to %lld of the prompt.", (long long)view->first,
                  (long long)(view->first + view->n_tokens - 1));
     snprintf(out, LENS_CAPTION_BYTES,
-             "Logit lens: the likeliest next token if the model ended after this layer (emb: "
+             "Logit lens: the most likely next token if the model ended after this layer (emb: "
              "after the embedding), by its final norm and output head. Color: entropy over the "
              "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
              right ? " Framed: the token that does follow." : "", some, view->family,

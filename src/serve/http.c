@@ -561,7 +561,8 @@ static hl_status open_listener(hl_http *http)
     snprintf(port, sizeof port, "%d", (int)options->port);
     int failure = getaddrinfo(options->host, port, &hints, &found);
     if (failure != 0)
-        return hl_fail(HL_NOT_FOUND, "%s is no address: %s", options->host, gai_strerror(failure));
+        return hl_fail(HL_NOT_FOUND, "%s is not an address: %s", options->host,
+                       gai_strerror(failure));
     http->listener = listen_at(found);
     freeaddrinfo(found);
     if (http->listener < 0)

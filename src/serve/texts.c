@@ -119,14 +119,14 @@ static hl_status content_of(const char **out, char **owned, const json_t *conten
     if (*out != NULL)
         return HL_OK;
     if (!json_is_array(content))
-        return hl_fail(HL_BAD_INPUT, "messages[%zu].content is no text", number);
+        return hl_fail(HL_BAD_INPUT, "messages[%zu].content is not text", number);
     for (size_t i = 0; i < json_array_size(content); i++)
         room += json_string_length(json_object_get(json_array_get(content, i), "text"));
     HL_NEED(HL_ALLOC(owned, room));
     json_array_foreach(content, index, part) {
         const json_t *text = json_object_get(part, "text");
         if (!json_is_string(text))
-            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is no text", number, index);
+            return hl_fail(HL_BAD_INPUT, "messages[%zu].content[%zu] is not text", number, index);
         memcpy(*owned + used, json_string_value(text), json_string_length(text));
         used += json_string_length(text);
     }

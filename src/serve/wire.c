@@ -261,7 +261,7 @@ static hl_status join_heads(char *out, size_t room, const json_t *list, const ch
         const char *word = json_string_value(item);
 
         if (word == NULL || word[0] == '\0' || strchr(word, ',') != NULL)
-            return hl_fail(HL_BAD_INPUT, "%s: entry %zu is no head", where, index);
+            return hl_fail(HL_BAD_INPUT, "%s: entry %zu is not a head", where, index);
         used += (size_t)snprintf(out + used, room - used, "%s%s", used > 0 ? "," : "", word);
     }
     return HL_OK;

@@ -335,7 +335,7 @@ static hl_status check_tensors(const hl_safetensors *file, const hl_profile *pro
     for (size_t i = 0; i < hl_safetensors_count(file); i++) {
         const char *name = hl_safetensors_at(file, i)->name;
         if (!is_known(name))
-            return hl_fail(HL_BAD_INPUT, "tensor '%.80s' is no part of a profile", name);
+            return hl_fail(HL_BAD_INPUT, "tensor '%.80s' is not part of a profile", name);
     }
     for (hl_table table = 0; table < HL_N_TABLES; table++)
         HL_NEED(find_table(&tensor, file, profile, table));
@@ -395,7 +395,7 @@ static hl_status check_totals(const hl_profile *profile)
     if (totals[0] < 0 || totals[0] > HL_MAX_COUNT)
         return bad_value(HL_TABLE_TOTALS, 0, "not a number of tokens");
     if (totals[1] < 0 || totals[1] > totals[0])
-        return bad_value(HL_TABLE_TOTALS, 1, "not a number of sequences of so many tokens");
+        return bad_value(HL_TABLE_TOTALS, 1, "not a number of sequences of that many tokens");
     return HL_OK;
 }
 
@@ -420,7 +420,7 @@ static hl_status check_counts(const hl_profile *profile, hl_table table)
 
     for (int64_t i = 0; i < count; i++) {
         if (counts[i] < 0 || counts[i] > most)
-            return bad_value(table, i, "not a count of so many tokens");
+            return bad_value(table, i, "not a count of that many tokens");
         if (counts[i] != 0 && is_beyond(profile, table, i))
             return bad_value(table, i, "a head that its layer does not have");
     }
@@ -448,7 +448,7 @@ static hl_status check_wides(const hl_profile *profile, hl_table table)
     for (int64_t i = 0; i < count; i++) {
         hl_wide most = (hl_wide)count_of(profile, table, i, count) << (squares ? 86 : 63);
         if (sums[i] > most || sums[i] < (squares ? 0 : -most))
-            return bad_value(table, i, "more than so many values can add up to");
+            return bad_value(table, i, "more than that many values can add up to");
     }
     return HL_OK;
 }
@@ -461,7 +461,7 @@ static hl_status check_units(const hl_profile *profile, hl_table table)
     for (int64_t i = 0; i < count; i++) {
         int64_t most = count_of(profile, table, i, count) << 22;
         if (sums[i] > most || sums[i] < -most)
-            return bad_value(table, i, "more than so many values can add up to");
+            return bad_value(table, i, "more than that many values can add up to");
     }
     return HL_OK;
 }
@@ -559,7 +559,7 @@ static hl_status check_sequences(const hl_profile *profile)
     }
     for (int64_t i = 0; i < kept_count(profile, HL_TABLE_KEPT_COUNTS); i++) {
         if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* at most 2^60 */
-            return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of so many tokens");
+            return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of that many tokens");
     }
     HL_NEED(check_kept_means(profile, HL_TABLE_MEANS));
     return check_kept_means(profile, HL_TABLE_KEPT_POSITIONS);

@@ -37,7 +37,7 @@ result "a line copied from it makes the same file" \
 
 touch "$scratch/file"
 run demo -o "$scratch/file"
-expect_line "a file is no folder" 3 'is no folder'
+expect_line "a file is not a folder" 3 'is not a folder'
 run demo -o "$scratch/demo" --models "$scratch/none" --quiet
 expect_line "models that are not there" 3 'none/demo'
 run demo a

@@ -23,7 +23,7 @@ models/demo 1 text, 520 tokens, 518 scored; windows of 512
  perplexity N N to N
  bits/byte N N to N
 
- Ranges of 95%, from the spread over 2 windows.
+ 95% confidence intervals, over 2 windows.
 END
 
 run eval models/demo $alice $speech -n 300 --context 128 --stride 64 --per-document
@@ -40,7 +40,7 @@ models/demo 2 texts, 600 tokens, 598 scored; windows of 128, stride 64
  299 N N N models/text/speech-1960.txt
  299 N N N models/text/alice.txt
 
- Ranges of 95%, from the spread over 8 windows.
+ 95% confidence intervals, over 8 windows.
 END
 
 run eval models/demo $alice $speech -n 300 -c 128 -s 64 -d --threads 2
@@ -94,7 +94,7 @@ run eval models/demo "$scratch/words.jsonl" --last-word --json
 expect_line "--json: last words" 0 '^  "right": 2,$'
 printf '{"words": 1}\n' >"$scratch/bad.jsonl"
 run eval models/demo "$scratch/bad.jsonl"
-expect_line "a line without text" 3 'bad.jsonl:1: no "text", or it is no string$'
+expect_line "a line without text" 3 'bad.jsonl:1: no "text", or it is not a string$'
 printf '{"text": "a"\n' >"$scratch/bad.jsonl"
 run eval models/demo "$scratch/bad.jsonl"
 expect_line "a line that is no JSON" 3 'bad.jsonl:1: '
@@ -112,7 +112,7 @@ expect_line "no text" 2 '^headlight eval: no text given$'
 run eval models/demo "$excerpt" -c 64 -s 65
 expect_line "gaps" 2 '^headlight eval: --stride 65 would leave gaps between windows of 64$'
 run eval models/demo "$excerpt" -c 513
-expect_line "more context than the model has" 4 "a context of 513 tokens is longer than the model's 512"
+expect_line "more context than the model has" 4 "a context of 513 tokens exceeds the model's limit of 512"
 run eval models/demo "$excerpt" "$scratch/nothing" -n 20
 expect_line "no such text" 3 "^headlight eval: $scratch/nothing: No such file"
 run eval tests/data/families/phi3 "$excerpt"

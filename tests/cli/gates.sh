@@ -52,18 +52,18 @@ result "and nothing is written" "$([ ! -e "$scratch/merged" ] && echo yes)"
 # --------------------------------------------------------------------- other commands
 
 run eval models/demo "$text" --off L3H2,L6 -n 100
-expect_line "eval: said" 0 '^headlight eval: 9 heads off, 0 turned down; a closed gate alone saves no time$'
+expect_line "eval: said" 0 "^headlight eval: 9 heads disabled \(disabling heads does not speed up inference; 'headlight prune' does\)$"
 expect_line "eval: against the model without gates" 0 '^  against the model without gates, 99 predictions:$'
 expect_line "eval: KL" 0 '^  KL, nats +[0-9]+\.[0-9]{4}'
 printf '{"L3": 0.5, "L3H1": 0}' >"$scratch/half.json"
 run eval models/demo "$text" --gates "$scratch/half.json" -n 100 --quiet
 expect "--quiet" 0 </dev/null
 run generate models/demo "The cat" -n 4 --gates "$scratch/half.json"
-expect_line "generate" 0 '1 head off, 7 turned down'
+expect_line "generate" 0 '1 head disabled, 7 scaled'
 run compare models/demo models/demo --text "$text" -c 64 --max-tokens 128 --off L0 --json
 expect_line "compare: B's alone, so that they differ" 0 '^ "same_model": true,$'
 run diagnose --try models/demo "$text" --off L0 -c 64 --max-tokens 128 --temperature 2
-expect_line "diagnose --try" 0 '^headlight diagnose: 8 heads off'
+expect_line "diagnose --try" 0 '^headlight diagnose: 8 heads disabled'
 
 # ---------------------------------------------------------------------------- refused
 

@@ -162,7 +162,7 @@ run generate models/demo a --stop ''
 expect_line "an empty --stop" 2 'an empty text would stop at once'
 run generate models/demo a --context 600
 expect_line "more context than the model has" 4 \
-    "a context of 600 tokens is longer than the model's 512, which has no more positions"
+    "a context of 600 tokens exceeds the model's limit of 512, the number of positions it was trained with"
 head -c 3000 models/text/alice.txt >"$scratch/long"
 run generate models/demo -f "$scratch/long"
 expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but the context of 512 has room for 512'

@@ -45,7 +45,7 @@ expect_line "a tokenizer from elsewhere" 0 '^  tokenizer    BPE, 4,096 pieces$'
 run info --context 16 $models/phi3
 expect_line "memory for a shorter context" 0 '^  memory .* for 16 tokens: '
 run info --context 1000 models/demo
-expect_line "a context longer than the model's" 4 "a context of 1000 tokens is longer than the model's 512"
+expect_line "a context longer than the model's" 4 "a context of 1000 tokens exceeds the model's limit of 512"
 
 run info --tokenizer "$scratch/nothing" $models/phi3
 expect_line "no such tokenizer" 3 "^headlight info: $scratch/nothing: "

@@ -151,7 +151,7 @@ echo "# peak with $(stat -c %s "$scratch/rows") bytes of rows: $long kB, with a 
 result "nor do its rows" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)"
 
 run measure "$model" "$text/12.txt" -o "$scratch/rows.p" "${fast[@]}" --rows "$scratch/rows" --nll
-expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats a token$'
+expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats per token$'
 
 # The command is named once.
 encoder=${HEADLIGHT_SHARED:-../shared}/golden/families/bert

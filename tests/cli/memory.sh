@@ -25,7 +25,7 @@ run generate "$model" Hello -n 2 --max-memory 2G --quiet
 expect_line "enough" 0 .
 run generate "$model" Hello --max-memory 2Q
 expect "no size" 2 <<'EOF'
-headlight generate: --max-memory: '2Q' is no size, as 8G, 500M or none
+headlight generate: --max-memory: '2Q' is not a size, as 8G, 500M or none
 Try 'headlight generate --help'.
 EOF
 

@@ -67,7 +67,7 @@ END
 run show --csv "$dense"
 expect_line "CSV of what?" 2 '^headlight show: --csv needs --table NAME$'
 run show --by layer "$dense"
-expect_line "no such column" 2 "^headlight show: --by: 'layer' is no column of numbers"
+expect_line "no such column" 2 "^headlight show: --by: 'layer' is not a column of numbers"
 run show "$scratch/nothing"
 expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
 run show models/demo/model.safetensors

@@ -16,17 +16,17 @@ plan 64
 run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
 expect "what is written is told" 0 <<'END'
-OUT  compact: 5 of 12 heads pruned, 3 gone, 2 zeroed
+OUT  compact: removed 3 and zeroed 2 of 12 heads
 
   L0H1 L1H0 L1H1 L1H2 L1H3
 
-                       before          after
-  parameters           143808         135616     -5.7%
-  bytes                287616         271232     -5.7%
-  K/V a token             384            320    -16.7%
+                             before          after
+  parameters                 143808         135616     -5.7%
+  bytes                      287616         271232     -5.7%
+  KV bytes per token            384            320    -16.7%
 
   Opened by headlight, and by transformers with trust_remote_code=True.
-  A head that is zeroed saves no time and no memory.
+  A zeroed head saves no time and no memory.
 END
 run info "$out"
 expect_line "and opens: layers differ" 0 '1 heads, 1 K/V: 1$'
@@ -58,7 +58,7 @@ expect_line "--json: who opens it" 0 '^  "loads": "transformers, as it is"$'
 rm -r "$out"
 
 run prune models/demo --ratio 0.25 --text "$excerpt" --iterative 2 --per-layer-max 3 -o "$out"
-expect_line "in steps, at most three of a layer" 0 ' compact: 16 of 64 heads pruned, 16 gone, 0 zeroed; by output-norm$'
+expect_line "in steps, at most three of a layer" 0 ' compact: removed 16 of 64 heads; by output-norm$'
 run eval "$out" "$excerpt" -n 200
 expect_line "which can be evaluated" 0 '200 tokens, 199 scored'
 rm -r "$out"
@@ -69,8 +69,8 @@ rm -r "$out"
 
 # Half of the heads, by groups of two with one K/V head: all are gone, and half of the cache.
 run prune $phi3 --ratio 0.5 --by weight --groups --as compact -o "$out"
-expect_line "whole groups" 0 ' 6 of 12 heads pruned, 6 gone, 0 zeroed; by weight$'
-expect_line "take their K/V heads along" 0 '^  K/V a token +384 +192 +-50\.0%$'
+expect_line "whole groups" 0 ' removed 6 of 12 heads; by weight$'
+expect_line "take their K/V heads along" 0 '^  KV bytes per token +384 +192 +-50\.0%$'
 rm -r "$out"
 
 run prune models/demo --heads L0H0 --as gguf -o "$out.gguf" --quiet
@@ -82,7 +82,7 @@ run prune tests/data/families/starcoder2 --heads L0H0 --as gguf -o "$out.gguf"
 expect_line "or says why not" 0 'No vocabulary: tests/data/families/starcoder2/: no tokenizer.json in this folder\.$'
 
 run prune tests/data/gguf/llama3.gguf --heads L0H2,L1H0 --as gguf --type q8_0 -o "$out.gguf"
-expect_line "a GGUF file" 0 ' gguf: 2 of 12 heads pruned'
+expect_line "a GGUF file" 0 ' gguf: (removed|zeroed) 2 of 12 heads'
 run info "$out.gguf"
 expect_line "of another architecture" 0 'family (deci|llama)'
 
@@ -104,7 +104,7 @@ rm "$scratch/again.gguf"
 
 # No heads, so nothing to rank: a conversion.
 run prune models/demo --count 0 --as gguf -o "$scratch/whole.gguf"
-expect_line "a conversion needs no profile" 0 'whole\.gguf  gguf: 0 of 64 heads pruned, 0 gone, 0 zeroed$'
+expect_line "a conversion needs no profile" 0 'whole\.gguf  gguf: removed 0 of 64 heads$'
 run eval "$scratch/whole.gguf" "$excerpt" -n 100 --reference models/demo
 expect_line "and is the same model" 0 '^  same top-1 +1\.0000$'
 run prune models/demo --heads L0H0 --as masked -o "$out" --quiet
@@ -123,24 +123,24 @@ expect_line "no folder from a GGUF file" 3 'a folder is written from a Hugging F
 
 run measure models/demo "$excerpt" -o "$scratch/p" --max-tokens 300 --quiet
 run prune models/demo --ratio 0.1 --profile "$scratch/p" --by renyi2 --as masked -o "$out"
-expect_line "by a profile" 0 '6 of 64 heads pruned, 0 gone, 6 zeroed; by renyi2$'
+expect_line "by a profile" 0 'zeroed 6 of 64 heads; by renyi2$'
 expect_line "with what sweeps say of it" 0 '^  In our sweeps, highest entropy first cost more than a random order \(doc/sweep\.md\)'
 rm -r "$out"
 run prune models/demo --ratio 0.1 --profile "$scratch/p" -o "$out"
-expect_line "the default of a profile, and a form that saves" 0 ' compact: 6 of 64 heads pruned, 6 gone, 0 zeroed; by output-norm$'
+expect_line "the default of a profile, and a form that saves" 0 ' compact: removed 6 of 64 heads; by output-norm$'
 rm -r "$out"
 run prune models/demo --count 2 --text "$excerpt" --max-tokens 200 --json -o "$out"
 expect_line "the default of a text" 0 '^  "by": "gradient",$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient --text "$excerpt" --max-tokens 200 -o "$out"
-expect_line "by gradients" 0 '2 of 64 heads pruned, 2 gone, 0 zeroed; by gradient$'
+expect_line "by gradients" 0 'removed 2 of 64 heads; by gradient$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient -o "$out"
 expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to take gradients on$'
 run prune models/demo --count 2 --by ablation -o "$out"
-expect_line "ablation needs one, too" 2 '\-\-by ablation needs --text FILE to switch heads off on$'
+expect_line "ablation needs one, too" 2 '\-\-by ablation needs --text FILE to disable heads on$'
 run prune models/demo --count 2 --by ablation --text "$excerpt" --max-tokens 100 -o "$out"
-expect_line "by ablation" 0 '2 of 64 heads pruned, 2 gone, 0 zeroed; by ablation$'
+expect_line "by ablation" 0 'removed 2 of 64 heads; by ablation$'
 rm -r "$out"
 run prune $phi3 --ratio 0.1 --profile "$scratch/p" -o "$out"
 expect_line "of another model" 3 'headlight prune: '
@@ -151,7 +151,7 @@ expect "a ratio of 1" 2 <<'END'
 headlight prune: 12 of 12 heads wanted, 9 can go: one stays in every layer
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
-expect_line "unless asked" 0 ' 12 of 12 heads pruned, 9 gone, 3 zeroed'
+expect_line "unless asked" 0 ' removed 9 and zeroed 3 of 12 heads'
 rm -r "$out"
 run prune $phi3 --heads L0H4 -o "$out"
 expect_line "an unknown head" 2 '^headlight prune: L0H4: '

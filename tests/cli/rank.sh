@@ -23,7 +23,7 @@ rank  name  layer  head     score  ranker
    3  HEAD  N  output-norm
 
 ranker  output-norm
-score   norm of what it writes over the layer's mean
+score   output norm relative to the layer's mean
 order   lowest first
 heads   64
 END
@@ -86,7 +86,7 @@ expect_line "gradients need a model" 2 'ranking by gradient needs the gradients 
 run rank "$profile" --by entropi
 expect_line "a ranker's name, almost" 2 "no ranker is called 'entropi' \(did you mean 'entropy'\?\)"
 run rank --by list
-expect_line "--by list" 0 '^output-norm +norm of what it writes'
+expect_line "--by list" 0 '^output-norm +output norm relative to'
 run rank
 expect_line "nothing" 2 '^headlight rank: no PROFILE given, and no --model$'
 run rank "$profile" --model tests/data/families/llama3

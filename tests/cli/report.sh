@@ -55,7 +55,7 @@ result "as compare has it" "$(holds "$scratch/c.html" "d['compare']['significant
 # A prompt that is too long for all maps: the head that was named, and none of the mean's.
 printf 'a b c d %.0s' $(seq 500) >"$scratch/long.txt"
 run report --model $model --prompt-file "$scratch/long.txt" --beyond -o "$scratch/long.html" --heads L3H1
-expect_line "more tokens than the model knows" 4 'a context of 2001 tokens is longer than the model'
+expect_line "more tokens than the model knows" 4 'a context of 2001 tokens exceeds the model'
 head -c 900 "$scratch/long.txt" >"$scratch/middle.txt"
 run report --model $model --prompt-file "$scratch/middle.txt" -o "$scratch/long.html" --heads L3H1,L5 --threads 1
 result "named heads and the mean of a long prompt" "$(holds "$scratch/long.html" 'd["tokens"]["maps"]["heads"] == [[3, 1]] + [[5, h] for h in range(8)] and d["tokens"]["mean"]["shape"] == d["tokens"]["maps"]["data"]["shape"][1:]')"

@@ -21,7 +21,7 @@ run serve models/demo --token-file "$scratch/token"
 expect_line "a file without a token" 3 'token has no token'
 
 run serve models/demo --port 0 --host no.such.host.invalid
-expect_line "a host that is none" 3 'no.such.host.invalid is no address'
+expect_line "a host that is none" 3 'no.such.host.invalid is not an address'
 
 run serve "$scratch/nowhere" --port 0
 expect_line "a model that is not there" 3 'headlight serve: .*nowhere'

@@ -16,7 +16,7 @@ run "${sweep[@]}" --by entropy,weight -o "$scratch/curves.svg" --scatter "$scrat
 expect_line "the screen begins with the text" 0 '^models/demo  30 tokens scored in 2 windows of 16; without'
 expect_line "a line for an order" 0 '^  entropy +0\.0000 +-?[0-9.]+[+-]? +-?[0-9.]+[+-]? ?$'
 expect_line "a band for chance" 0 '^  random, median +0\.0000 '
-expect_line "the verdict names a winner" 0 '^At ratio 0.25 \(16 of 64 heads off\) (entropy|weight) costs least: '
+expect_line "the verdict names a winner" 0 '^At ratio 0.25 \(16 of 64 heads disabled\) (entropy|weight) costs least: '
 expect_line "and says how entropy fares against chance" 0 \
     '^Highest entropy first against random \(2 seeds\): better at [0-2] of 2 ratios, worse at [0-2], '
 expect_line "and what was saved" 0 '^76 settings and the dense model, 73 of them different, ran [0-9]+ layers of 616: a shared prefix saved [0-9]+%, '
@@ -57,7 +57,7 @@ for text in "said the Queen to the King" "said the Queen to a little" "said the 
     printf '{"text": "%s"}\n' "$text"
 done >"$scratch/words.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl"
-expect_line "last words on the screen" 0 '^Last words foretold, in per cent:$'
+expect_line "last words on the screen" 0 '^Last words predicted, in percent:$'
 run "${sweep[@]}" --by weight --last-word "$scratch/words.jsonl" --table points --csv
 tr -d '\r' <"$scratch/out" | awk -F, 'NR > 1 { printf "%.0f\n", $NF * 7 }' | tr '\n' ' ' >"$scratch/seen_words"
 off=$("$HEADLIGHT" rank --model models/demo --by weight --csv -n 16 | tr -d '\r' | awk -F, 'NR > 1 { print $2 }' | paste -sd,)
@@ -75,7 +75,7 @@ run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
 expect_line "one word alone" 3 'one.jsonl: no text of two words$'
 echo '{"txt": "word"}' >"$scratch/one.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
-expect_line "a line without text" 3 '^headlight sweep: .*one.jsonl:1: no "text", or it is no string$'
+expect_line "a line without text" 3 '^headlight sweep: .*one.jsonl:1: no "text", or it is not a string$'
 
 # Without groups in the model, --groups changes nothing.
 run "${sweep[@]}" --by entropy,weight --groups --table points --csv

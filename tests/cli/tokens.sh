@@ -99,7 +99,7 @@ expect_line "a span past the end" 2 'zoom 9:40: wanted tokens A:B with 0 <= A < 
 run tokens models/demo "$words" --note 'nowhere' -o "$scratch/x.svg"
 expect_line "a note without a place" 2 'wanted TEXT@row,column'
 run tokens models/demo --ids '5 x'
-expect_line "ids that are none" 3 "'x' is no token id"
+expect_line "ids that are none" 3 "'x' is not a token id"
 run tokens models/demo --ids '5 17 4096'
 expect_line "ids that the model lacks" 3 'the prompt: token 2 is 4096, the model knows 0 to 4095$'
 printf '5 17 4096 3' >"$scratch/ids"

@@ -28,7 +28,7 @@ usage: headlight COMMAND [options] ...
   report     all of it as one interactive page, without a network
   serve      an OpenAI-compatible server with entropy, and the live page
   show       a profile: heatmap, layers, extremes, diagnoses, tables
-  sweep      what switching heads off costs, by every ranker
+  sweep      what disabling heads costs, by every ranker
   tokenize   show the tokens of a text, or the text of tokens
   tokens     which token of a prompt looks at which, and how sharply
   verify     run golden cases and models on every back end
@@ -108,7 +108,7 @@ options of every command:
       --threads N           use N threads (all cores)
       --seed N              for whatever is random (0)
       --device cpu|cuda|cuda:f16|cuda:f32  where to compute (cpu); cuda is in bf16
-      --max-memory SIZE     at most so much: 8G, 500M, none (what is free)
+      --max-memory SIZE     memory limit: 8G, 500M, none (what is free)
       --color auto|always|never|256|truecolor  in the terminal (auto)
   -h, --help                print this
 END

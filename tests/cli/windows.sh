@@ -78,7 +78,7 @@ result "and not a word in the profile" "$([ "$(setting "$scratch/demo" special)"
 
 # <bos> before each window; and the same windows as ids.
 run measure "$scratch/bos" "$text" -o "$scratch/bos.p" "${fast[@]}" --rows "$scratch/bos.rows"
-expect_line "<bos> before each window" 0 '^loss: [0-9.]+ nats a token$'
+expect_line "<bos> before each window" 0 '^loss: [0-9.]+ nats per token$'
 cp "$scratch/out" "$scratch/bos.out"
 result "the profile says so" "$([ "$(setting "$scratch/bos.p" special)" = window ] && echo yes)"
 result "rows say so" "$([ "$(setting "$scratch/bos.rows" special)" = window ] && echo yes)"
@@ -124,7 +124,7 @@ END
 
 # Windows that overlap; batches, parts, threads.
 run measure "$scratch/both" "$text" -o "$scratch/over.p" "${fast[@]}" --stride 20
-expect_line "windows that overlap" 0 'nats a token'
+expect_line "windows that overlap" 0 'nats per token'
 measured=$(sed -n 's/^loss: \([0-9.]*\) nats.*/\1/p' "$scratch/out")
 run eval "$scratch/both" "$text" -c 48 -s 20 --json
 expect_line "score each token of the text once" 0 "\"scored_tokens\": $n_ids,"
@@ -190,7 +190,7 @@ expect_line "and none of the text among the tokens allowed" 3 "no token of the t
 
 # Sweeps, ranks, comparisons.
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by gradient --ratios 0,0.5 --seeds 2
-expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; without pruning $nats nats a token$"
+expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; without pruning $nats nats per token$"
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by weight --ratios 0,0.5 --seeds 2 --special document
 expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; without pruning"
 run rank --model "$scratch/bos" --text "$text" -c 48 --by gradient --csv

@@ -112,7 +112,7 @@ class Load:
         print("  texts                %d" % self.n_texts)
         print("  refused (429)        %d" % self.n_refused)
         print("  errors               %d" % len(self.errors))
-        print("  tokens a second      %.1f" % (self.n_tokens / took))
+        print("  tokens per second      %.1f" % (self.n_tokens / took))
         if self.first:
             print("  median first token   %.0f ms" % (1e3 * statistics.median(self.first)))
         print("  resident memory      %.1f MB warm, %.1f MB at the end" % (before / 1e6, after / 1e6))

@@ -164,7 +164,7 @@ async function diagnosing(browser, url, options) {
     const { page, check } = await start(browser, url, options);
     await page.getByRole("tab", { name: "Diagnosis" }).click();
     const measure = page.getByRole("button", { name: "Measure" });
-    assert.ok(await measure.isDisabled(), "there is no text yet");
+    assert.ok(await measure.isDisabled(), "there is not text yet");
     await sound(page);
     await page.fill("#study-text", TALE);
     await measure.click();
@@ -415,7 +415,7 @@ async function withoutSink(browser, url) {
     };
     await page.getByRole("button", { name: "normalized" }).click();
     const into = await means();
-    await page.getByRole("button", { name: "sink out" }).click();
+    await page.getByRole("button", { name: "exclude first token" }).click();
     const out = await means();
     const known = out.filter((value) => !Number.isNaN(value));
     assert.ok(known.length >= 16 && known.every((value) => value >= 0 && value <= 1.000001), `${out}`);

@@ -35,7 +35,7 @@ async function byMouse(browser, options) {
     assert.match(await scale(page), /bits/);
     await page.getByRole("button", { name: "normalized", exact: true }).click();
     assert.match(await scale(page), /Normalized/i);
-    await page.getByRole("button", { name: "sink out" }).click();
+    await page.getByRole("button", { name: "exclude first token" }).click();
     assert.match(await scale(page), /without the sink/);
     assert.match(await fragmentOf(page), /unit=normalized.*sink=out/);
     await page.getByRole("button", { name: "demo-sparse" }).click();
@@ -74,7 +74,7 @@ async function byKeyboard(browser, options) {
     await tabTo(page, page.getByRole("button", { name: "bits", exact: true }), "Shift+Tab");
     await press("Enter");
     assert.match(await scale(page), /bits/);
-    await tabTo(page, page.getByRole("button", { name: "sink out" }));
+    await tabTo(page, page.getByRole("button", { name: "exclude first token" }));
     await press("Space");
     assert.match(await scale(page), /without the sink/);
     await tabTo(page, page.getByRole("button", { name: "demo-sparse" }), "Shift+Tab");

@@ -201,7 +201,7 @@ hl_status op_finite(hl_device *device, const hl_device_finite *o)
     if (n_rows == 0)
         return HL_OK;
     find_bad<<<static_cast<unsigned>(n_rows), FINITE_THREADS, 0, device->stream>>>(*o);
-    return check(cudaGetLastError(), "a search for what is no number");
+    return check(cudaGetLastError(), "a search for non-finite values");
 }
 
 } // namespace headlight

@@ -149,8 +149,8 @@ function Header({ onKeys }: { onKeys: () => void }) {
                     value={state.sink}
                     onChange={(sink) => store.set({ sink })}
                     options={[
-                        { value: "in", text: "sink in" },
-                        { value: "out", text: "sink out" },
+                        { value: "in", text: "include first token" },
+                        { value: "out", text: "exclude first token" },
                     ]}
                 />
                 <span class="tools">

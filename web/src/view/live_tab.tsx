@@ -28,7 +28,7 @@ export function LiveTab({ source }: { source: LiveSource }) {
             {run ? (
                 <LiveViews source={source} run={run} pointed={pointed} onPoint={setPointed} />
             ) : (
-                <Panel title="Nothing has been said yet" class="wide">
+                <Panel title="No output yet" class="wide">
                     <Nothing title="Type the beginning of a text and press Generate">
                         Every token comes with the entropy of every head: dark cells look at one place, light
                         ones everywhere.
@@ -265,7 +265,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
                             ? "Click a head to see its attention over the text"
                             : resting
                               ? "Reading where it looks…"
-                              : "Its pattern comes when the text stands still")
+                              : "The attention map appears when generation finishes")
                     }
                 />
             )}

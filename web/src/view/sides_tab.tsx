@@ -83,7 +83,7 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
                     "Both texts are the same."
                 ) : (
                     <>
-                        The texts part at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b> became{" "}
+                        Outputs diverge at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b> became{" "}
                         <b>{visible(traces[1].texts[parts] ?? "")}</b>;{" "}
                         {plural(changed(now, before), "token")} differ.
                     </>

@@ -1,4 +1,4 @@
-/* sweep_tab.tsx - what switching heads off costs, by every ranker, beside chance. */
+/* sweep_tab.tsx - what disabling heads costs, by every ranker, beside chance. */
 import { useMemo } from "preact/hooks";
 import type { RawSweep, Sheet } from "../data/format";
 import { sheetTable } from "../data/tables";
