@@ -281,8 +281,8 @@ static int parse_request(generate_request *request, int argc, char **argv)
              1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
              "plain text on a terminal, too", 0, 0 },
-           { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens per second at the end", 0,
-             0 },
+           { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens per second at the end",
+             0, 0 },
            HL_GATE_OPTIONS(&request->gates),
            { 0 },
     };

@@ -327,7 +327,7 @@ static void print_legend(const show_request *request, const char *column, double
     }
     printf(" %g", top);
     if (is_normalized)
-        printf(" (0 = one token, 1 = uniform)");
+        printf(" (1 = uniform)");
     if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
         printf(", in %s%s", layout.cell > 2 ? "%" : "tenths", top == 1.0 ? "" : " of that");
     if (layout.binned > 1)

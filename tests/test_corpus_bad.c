@@ -105,7 +105,7 @@ static void bad_types_are_named(void **state)
     static const char *const bad[]  = { "digits", "a=(", "a b=x", "=x" };
     static const char *const said[] = { "type 'digits': wanted NAME=EXPRESSION",
                                         "regular expression '(', at", "'a b' is not a name",
-                                        "'' is no name" };
+                                        "'' is not a name" };
     static const char *const many[] = { "a=x", "b=x", "c=x", "d=x", "e=x", "f=x", "g=x" };
 
     put("a.txt", "x");

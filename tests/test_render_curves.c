@@ -16,9 +16,10 @@ typedef struct sweep {
 static void make_sweep(sweep *s, int n_curves)
 {
     static const char *const names[MANY] = {
-        "random",      "entropy",  "normalized entropy", "without the sink",        "collision entropy",
-        "output norm", "weights",  "gradient",     "entropy \u00d7 gradient", "sink share",
-        "ablation",    "unpruned",
+        "random",           "entropy",           "normalized entropy",
+        "without the sink", "collision entropy", "output norm",
+        "weights",          "gradient",          "entropy \u00d7 gradient",
+        "sink share",       "ablation",          "unpruned",
     };
 
     *s = (sweep){ 0 };

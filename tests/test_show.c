@@ -103,7 +103,7 @@ static void test_figures(void **state)
     assert_string_equal(line_of(output, "H0 "), wanted);
     assert_true(strstr(output, "\nH2 ") < strstr(output, "\nH0 "));
     assert_string_equal(line_of(output, "normalized entropy:"),
-                        "normalized entropy: 0 ... 1 (0 = one token, 1 = uniform), in %");
+                        "normalized entropy: 0 ... 1 (1 = uniform), in %");
     assert_null(strchr(output, '\033'));
     assert_true(widest(output) <= 80);
     /* One key, then ever more, to the context's last. */
@@ -133,7 +133,7 @@ static void test_figures(void **state)
     free(output);
 
     output = run("--by self", path);
-    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, figures in hundredths");
+    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, in %");
     free(output);
     remove_folder(folder);
 }

@@ -292,7 +292,7 @@ static void test_the_old_spelling_is_read(void **state)
     FILE  *file = fopen(path, "r+b");
     size_t n    = fread(bytes, 1, sizeof bytes - 1, file);
     bytes[n]    = '\0';
-    char  *name = strstr(bytes + 8, "\"normalized\"");
+    char *name  = strstr(bytes + 8, "\"normalized\"");
     assert_non_null(name);
     name[8] = 's';
     assert_int_equal(fseek(file, 0, SEEK_SET), 0);

@@ -19,8 +19,8 @@ static const hl_definition definitions[] = {
       "H = - sum p ln p, in nats: 0 all on one key, ln n spread evenly; e^H is the number of keys "
       "that the row really uses",
       "H", "Shannon entropy", "nats" },
-    { "fair", "H / ln n, from 0 to 1; only rows that see at least 16 keys", "Hhat", "Normalized entropy",
-      "of ln n" },
+    { "fair", "H / ln n, from 0 to 1; only rows that see at least 16 keys", "Hhat",
+      "Normalized entropy", "of ln n" },
     { "nosink", "H of the keys other than the first, divided anew so that they sum to 1",
       "H_nosink", "Entropy without the sink", "nats" },
     { "renyi2", "H2 = - ln sum p^2, nats; never above H, and less moved by many small p", "H2",

@@ -234,9 +234,10 @@ static hl_status add_screen(hl_examination *e)
         }
     }
     if (where >= 0)
-        hl_text_addf(&e->against,
-                     "Screen: the heads of layer %lld differ least, by %.4f in normalized entropy. ",
-                     (long long)where, least);
+        hl_text_addf(
+            &e->against,
+            "Screen: the heads of layer %lld differ least, by %.4f in normalized entropy. ",
+            (long long)where, least);
     return HL_OK;
 }
 

@@ -436,7 +436,8 @@ hl_status hl_diagnose_flat(hl_examination *e)
     double                                             errors = hl_limit(e, HL_T_FLAT_ERRORS);
 
     hl_text_addf(&e->rule,
-                 "the layers' mean normalized entropies range over less than %g standard errors", errors);
+                 "the layers' mean normalized entropies range over less than %g standard errors",
+                 errors);
     HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
         hl_layer_profile_free(hl_taken(&layers));

@@ -160,7 +160,7 @@ expect_line "which profiles do not hold" 3 '^headlight compare: --table rows: ne
 
 run compare "$dense" "$sparse"
 expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
-expect_line "what differs" 0 '^6[0-4] of 64 heads differ in fair entropy'
+expect_line "what differs" 0 '^6[0-4] of 64 heads differ in normalized entropy'
 run compare "$dense" "$other"
 expect_line "one model, two texts" 0 '^the same model by hash, 0 sequences in common$'
 run compare --table matching --csv "$dense" "$dense"
