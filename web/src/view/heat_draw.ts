@@ -30,14 +30,7 @@ export function drawHeat(pen: Pen, layout: HeatLayout, picture: HeatPicture, col
 
 /* ------------------------------------------------------------------------ cells */
 
-function drawCell(
-    pen: Pen,
-    layout: HeatLayout,
-    p: HeatPicture,
-    colors: Colors,
-    layer: number,
-    head: number,
-) {
+function drawCell(pen: Pen, layout: HeatLayout, p: HeatPicture, colors: Colors, layer: number, head: number) {
     const index = layer * layout.nHeads + head;
     const value = p.values[index];
     if (Number.isNaN(value)) return;
@@ -168,13 +161,7 @@ function drawMarks(pen: Pen, layout: HeatLayout, p: HeatPicture, colors: Colors)
         cellBox(layout, Math.floor(index / layout.nHeads), index % layout.nHeads);
     [...p.selected].reverse().forEach((index, i, all) => {
         const first = i === all.length - 1;
-        frame(
-            pen,
-            boxOf(index),
-            first ? colors.mark : colors.accent,
-            colors.background,
-            first ? 2.5 : 1.75,
-        );
+        frame(pen, boxOf(index), first ? colors.mark : colors.accent, colors.background, first ? 2.5 : 1.75);
     });
     if (p.active) {
         const box = cellBox(layout, p.active.layer, p.active.head);

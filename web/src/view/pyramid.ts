@@ -61,8 +61,7 @@ export function tilePixels(
         const row = down * TILE + y;
         const seen = map.triangle ? Math.min(width, row + 1 - across * TILE) : width;
         const start = level.own ? rowStart(map, row) : row * level.n;
-        for (let x = 0; x < seen; x++)
-            pixels[y * width + x] = colors[level.bytes[start + across * TILE + x]];
+        for (let x = 0; x < seen; x++) pixels[y * width + x] = colors[level.bytes[start + across * TILE + x]];
     }
     return image;
 }

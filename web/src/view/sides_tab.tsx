@@ -83,8 +83,8 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
                     "Both texts are the same."
                 ) : (
                     <>
-                        Outputs diverge at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b> became{" "}
-                        <b>{visible(traces[1].texts[parts] ?? "")}</b>;{" "}
+                        Outputs diverge at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b>{" "}
+                        became <b>{visible(traces[1].texts[parts] ?? "")}</b>;{" "}
                         {plural(changed(now, before), "token")} differ.
                     </>
                 )}

@@ -169,12 +169,7 @@ export function OverTime({
     const lines = useMemo(() => {
         const out: Line[] = [];
         if (all)
-            out.push({
-                label: "mean entropy of all heads",
-                values: all,
-                color: colors.series[0],
-                width: 2,
-            });
+            out.push({ label: "mean entropy of all heads", values: all, color: colors.series[0], width: 2 });
         if (chosen)
             out.push({
                 label: name.length > 30 ? "chosen heads" : name,
