@@ -19,7 +19,8 @@
 
 /* --------------------------------------------------------------------------------------- names */
 
-/* The folder of a path: "dir" of "dir/name", "." of "name", "/" of "/name"; release with hl_free. */
+/* The folder of a path: "dir" of "dir/name", "." of "name", "/" of "/name".  Release with
+ * hl_free. */
 hl_status hl_path_folder(char **out, const char *path);
 /* folder/name, whether or not `folder` ends in a slash; release with hl_free. */
 hl_status hl_path_join(char **out, const char *folder, const char *name);

@@ -1,4 +1,4 @@
-/* foreign.h - recognizes weight formats that headlight cannot read, and says how to convert them. */
+/* foreign.h - weight formats that headlight cannot read: names them and says how to convert. */
 #ifndef HL_FORMATS_FOREIGN_H
 #define HL_FORMATS_FOREIGN_H
 

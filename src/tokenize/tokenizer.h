@@ -58,7 +58,7 @@ struct hl_tokenizer {
     int32_t          special[HL_SPECIAL_COUNT]; /* -1: none */
     char            *chat_template;             /* NULL: none */
     hl_chat_format   chat_format;               /* the recognized format; PLAIN if unknown */
-    bool             chat_known;                /* the template's output equals chat.c's for chat_format */
+    bool             chat_known;                /* chat.c writes the same output as the template */
     pthread_mutex_t  lock;
     hl_workspace    *idle;
 };
