@@ -1,5 +1,5 @@
-/* buffer.c - the one rule by which memory grows: twice what there was, or what is needed. */
-#define _GNU_SOURCE /* memmem: linear, whatever a long needle is */
+/* buffer.c - growing memory, always by one rule: to twice its size, or to what is needed. */
+#define _GNU_SOURCE /* memmem: linear time for any long needle */
 #include "base/buffer.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 #define FIRST_BYTES  512
-#define SHORT_NEEDLE 16 /* bytes that are compared at every place */
+#define SHORT_NEEDLE 16 /* up to this many bytes, a needle is compared at every position */
 
 /* -------------------------------------------------------------------- items */
 
@@ -75,7 +75,7 @@ const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, s
     return NULL;
 }
 
-/* Only where a buffer grows is it asked how much it may hold: most appends are of a byte or two. */
+/* The limit is checked only when a buffer grows, because most appends are of a byte or two. */
 static hl_status grow_buffer(hl_buffer *buffer, size_t more)
 {
     if (buffer->most != 0 && more > buffer->most - buffer->n_bytes)
@@ -121,7 +121,7 @@ void hl_buffer_free(hl_buffer *buffer)
 
 /* --------------------------------------------------------------------- text */
 
-/* Room for so many more bytes and the NUL; false after an error. */
+/* Makes room for n_more bytes and the NUL; false after an error. */
 static bool make_room(hl_text *text, size_t n_more)
 {
     if (text->status == HL_OK)
@@ -145,7 +145,7 @@ void hl_text_addf(hl_text *text, const char *format, ...)
 
     if (!make_room(text, 0))
         return;
-    /* Where the room was too small, the second time has enough. */
+    /* If the room is too small, the first pass measures the text and the second one writes it. */
     do {
         size_t  room = text->room - text->n_bytes;
         va_list arguments;

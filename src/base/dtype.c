@@ -5,9 +5,9 @@
  *     bf16   1    8        7          127     the upper half of an f32
  *     f16    1    5        10         15
  *
- * A magnitude (the bits without the sign) counts upwards in order: adding one
- * to the largest mantissa carries into the exponent, and past the largest
- * finite number lies infinity.  Rounding is therefore a shift and a carry. */
+ * Magnitudes (the bits without the sign) are in numeric order: adding one to the
+ * largest mantissa carries into the exponent, and infinity follows the largest
+ * finite number.  Rounding is therefore a shift and a carry. */
 #include "base/dtype.h"
 
 #include <math.h>
@@ -17,11 +17,11 @@
 
 /* ------------------------------------------------------------------- names */
 
-#define NO_ID UINT32_MAX /* GGML does not know the type */
+#define NO_ID UINT32_MAX /* GGML does not have the type */
 
 static const struct {
     const char    *name;
-    size_t         bits; /* of an element; 0: blocks */
+    size_t         bits; /* per element; 0: a block type */
     hl_dtype_block block;
     uint32_t       ggml_id;
 } dtypes[HL_DTYPE_COUNT] = {
@@ -195,7 +195,7 @@ float hl_f16_to_f32(uint16_t bits)
     return float_from_bits(sign | ((exponent + 127 - 15) << 23) | (mantissa << 13));
 }
 
-/* The f16 subnormal nearest to a magnitude below 2^-14: a count of 2^-24. */
+/* The f16 subnormal nearest to a magnitude below 2^-14, in units of 2^-24. */
 static uint32_t f16_subnormal(uint32_t magnitude)
 {
     uint32_t exponent = magnitude >> 23;
@@ -224,9 +224,9 @@ uint16_t hl_f32_to_f16(float value)
 }
 
 /* Rounds to the f32 next toward zero with its last bit set ("to odd") unless
- * the value is an f32.  A second rounding to f16 or bf16 then gives what one
- * rounding from the double would have: the odd bit remembers on which side of a
- * tie the value lay. */
+ * the value is an f32.  A second rounding to f16 or bf16 then gives the same result
+ * as one rounding from the double: the odd bit records on which side of a tie the
+ * value was. */
 static float round_to_odd(double value)
 {
     float nearest = (float)value;
@@ -239,8 +239,8 @@ static float round_to_odd(double value)
 
 /* ----------------------------------------------------------------- arrays
  *
- * The same loop for every element type.  Either side may be unaligned, so
- * elements are copied in and out; compilers make plain loads and stores of it. */
+ * The loop is the same for every element type.  Either side may be unaligned, so
+ * elements are copied in and out; compilers turn the copies into plain loads and stores. */
 
 #define LOAD(element, type, expression)                                                            \
     case HL_DTYPE_##element:                                                                       \
@@ -251,7 +251,7 @@ static float round_to_odd(double value)
         }                                                                                          \
         return HL_OK;
 
-/* The body of hl_dtype_to_f32 and hl_dtype_to_f64; `real` is what they give. */
+/* The body of hl_dtype_to_f32 and hl_dtype_to_f64; `real` is the type of their results. */
 #define LOAD_BY_DTYPE(real)                                                                        \
     switch (dtype) {                                                                               \
         LOAD(F32, float, (real)x)                                                                  \
@@ -288,7 +288,7 @@ hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_
         }                                                                                          \
         return HL_OK;
 
-/* The body of hl_dtype_from_f32 and _f64.  `narrow` takes a source element to
+/* The body of hl_dtype_from_f32 and hl_dtype_from_f64.  `narrow` converts a source element to
  * f32 on its way to 16 bits, without rounding it twice. */
 #define STORE_BY_DTYPE(narrow)                                                                     \
     switch (dtype) {                                                                               \
@@ -302,7 +302,7 @@ hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_
     }
 
 hl_status hl_dtype_from_f32(void *out, hl_dtype dtype, const float *source,
-                            size_t count){ STORE_BY_DTYPE(/* as it is */) }
+                            size_t count){ STORE_BY_DTYPE(/* unchanged */) }
 
 hl_status hl_dtype_from_f64(void *out, hl_dtype dtype, const double *source, size_t count)
 {

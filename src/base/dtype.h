@@ -7,21 +7,21 @@
 
 #include "headlight/base.h"
 
-/* Bits of one element; 0 for a block type, whose elements have no bits of
- * their own, and for what is not a dtype. */
+/* Bits per element.  0 for a block type, whose elements have no bits of their own, and for a
+ * value that is not a dtype. */
 size_t hl_dtype_bits(hl_dtype dtype);
 /* The dtype of a safetensors name; false if there is none (block types have none). */
 bool hl_dtype_parse(hl_dtype *out, const char *name);
 
 /* The fewest elements that fill whole bytes: {1, 4} for F32, {2, 1} for F4,
- * {256, 144} for Q4_K; {0, 0} for what is not a dtype. */
+ * {256, 144} for Q4_K; {0, 0} for a value that is not a dtype. */
 typedef struct hl_dtype_block {
     size_t n_values;
     size_t n_bytes;
 } hl_dtype_block;
 
 hl_dtype_block hl_dtype_block_of(hl_dtype dtype);
-/* GGUF's block types, Q4_0 and its kin. */
+/* True for GGUF's block types, such as Q4_0. */
 bool hl_dtype_is_block(hl_dtype dtype);
 /* Any dtype by its name; false if there is none. */
 bool hl_dtype_parse_any(hl_dtype *out, const char *name);

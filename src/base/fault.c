@@ -1,4 +1,4 @@
-/* fault.c - which call fails, and how. */
+/* fault.c - decides which call fails, and how. */
 #include "base/fault.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ bool hl_fault_is_due(hl_fault_kind kind)
     return due;
 }
 
-/* True, and errno is set, where a system call is to fail. */
+/* True if a system call must fail now; sets errno to `code`. */
 static bool fails_with(int code)
 {
     if (!hl_fault(HL_FAULT_CALL))
@@ -53,7 +53,7 @@ static bool fails_with(int code)
     return true;
 }
 
-/* The same for a read or write, which may also be cut short: *n_bytes says so. */
+/* Like fails_with, for a read or write, which may also be cut short by reducing *n_bytes. */
 static bool transfer_fails(size_t *n_bytes, int code)
 {
     if (hl_fault(HL_FAULT_INTERRUPTED)) {
@@ -107,7 +107,7 @@ int hl_sys_fsync(int descriptor)
     return fails_with(EIO) ? -1 : fsync(descriptor);
 }
 
-/* The descriptor is gone in either case, as with close itself. */
+/* The descriptor is closed even on failure, as with close itself. */
 int hl_sys_close_written(int descriptor)
 {
     int closed = close(descriptor);

@@ -1,17 +1,17 @@
-/* fault.h - memory and system calls that fail when a test says so.
+/* fault.h - allocations and system calls that fail on a test's request.
  *
  *     hl_fault_arm(HL_FAULT_MEMORY, 17, false);    the 17th allocation fails
  *     status = ...;
  *     n_calls = hl_fault_disarm(&fired);
  *
- * The sources call what is below instead of open, write, rename, ...: the same calls, which
- * first ask whether it is their turn to fail.  They are in every build, so that what is
- * tested is what is shipped: while nothing is armed the question is one load and one
- * branch that never goes the other way, before an allocation or a call into the kernel.
- * Nothing in the environment or in a file arms them: only a program that calls hl_fault_arm.
+ * The sources call the functions below instead of open, write, rename, ...  Each makes the same
+ * call, but first checks whether it must fail.  They are in every build, so that the tested code
+ * is the shipped code.  While nothing is armed, the check costs one load and one branch that is
+ * always predicted, before an allocation or a call into the kernel.  Only a program that calls
+ * hl_fault_arm can arm a fault; no environment variable and no file can.
  *
- * Counting is atomic, and a fault may hit any thread; which call is the 17th is certain
- * only on one. */
+ * Counting is atomic, and a fault may hit any thread.  Which call is the 17th is deterministic
+ * only with one thread. */
 #ifndef HL_BASE_FAULT_H
 #define HL_BASE_FAULT_H
 
@@ -25,16 +25,17 @@ typedef enum hl_fault_kind {
     HL_FAULT_NONE,
     HL_FAULT_MEMORY,      /* an allocation finds no memory */
     HL_FAULT_CALL,        /* a system call fails, with an errno that fits it */
-    HL_FAULT_SHORT,       /* a read or write moves one byte, of however many */
+    HL_FAULT_SHORT,       /* a read or write moves only one byte */
     HL_FAULT_INTERRUPTED, /* a read or write fails with EINTR */
 } hl_fault_kind;
 
-/* Call number `nth` of this kind, from 1, fails; with `stays` all after it do, too. */
+/* Makes call number `nth` of this kind fail, counted from 1; with `stays`, all later ones too. */
 void hl_fault_arm(hl_fault_kind kind, int64_t nth, bool stays);
-/* How many calls of the kind there were since; *fired: did one fail?  NULL: not asked. */
+/* Returns the number of calls of the armed kind since hl_fault_arm.  *fired, unless NULL, says
+ * whether one of them failed. */
 int64_t hl_fault_disarm(bool *fired);
 
-extern int hl_fault_armed; /* a hl_fault_kind, read and written as an atomic one */
+extern int hl_fault_armed; /* a hl_fault_kind; accessed atomically */
 bool       hl_fault_is_due(hl_fault_kind kind);
 
 /* Does a call of this kind fail now? */
@@ -44,16 +45,16 @@ static inline bool hl_fault(hl_fault_kind kind)
     return __builtin_expect(armed != HL_FAULT_NONE, 0) && hl_fault_is_due(kind);
 }
 
-/* The calls of POSIX, each under its own name. */
+/* POSIX calls that can be made to fail. */
 int     hl_sys_open(const char *path, int flags, mode_t mode);
 int     hl_sys_fstat(int descriptor, struct stat *out);
 ssize_t hl_sys_read(int descriptor, void *out, size_t n_bytes);
 ssize_t hl_sys_pread(int descriptor, void *out, size_t n_bytes, off_t at);
 ssize_t hl_sys_write(int descriptor, const void *bytes, size_t n_bytes);
 ssize_t hl_sys_pwrite(int descriptor, const void *bytes, size_t n_bytes, off_t at);
-int     hl_sys_fallocate(int descriptor, off_t n_bytes); /* the error, as posix_fallocate */
+int     hl_sys_fallocate(int descriptor, off_t n_bytes); /* returns the error number */
 int     hl_sys_fsync(int descriptor);
-int     hl_sys_close_written(int descriptor); /* a close that may tell of a lost write */
+int     hl_sys_close_written(int descriptor); /* a close that may report a lost write */
 int     hl_sys_rename(const char *from, const char *to);
 int     hl_sys_mkdir(const char *path, mode_t mode);
 int     hl_sys_mkstemp(char *path);

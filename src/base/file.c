@@ -5,13 +5,13 @@
  * that somebody truncates while it is mapped raises SIGBUS on the missing pages.
  *
  * Writing.  DIR/NAME is written under a temporary name and renamed when every byte has reached the
- * disk.  The order matters after a power cut:
+ * disk.  The order of the steps makes this safe across a power cut:
  *
  *     write  ->  fsync(file)  ->  rename  ->  fsync(directory)
  *
- * Without the first fsync the new name could stand for an empty file; without
- * the second the rename itself could be forgotten.  A folder is the same, one level up: every
- * file reaches the disk before its own rename, all of them before the folder's. */
+ * Without the first fsync the new name could refer to an empty file; without
+ * the second the rename itself could be lost.  Folders work the same way: every
+ * file reaches the disk before it is renamed, and all files before the folder is. */
 #include "base/file.h"
 
 #include <dirent.h>
@@ -90,21 +90,20 @@ static size_t directory_length(const char *path)
 /* ------------------------------------------------------------------ a mapped file that shrinks */
 
 /* Touching a page of a mapping whose file has become shorter raises SIGBUS, and so
- * does a disk that fails to deliver the page.  There is nothing to go on with: the
- * weights are gone in the middle of a sum.  What can be done is to say which file
- * it was and to end with the status for bad input, instead of a core dump.
- * hl_guard_mapped_files of headlight.h installs the handler, if the program wants it.
+ * does a disk that fails to deliver the page.  The process cannot continue: the
+ * weights are missing in the middle of a sum.  So the handler names the file and
+ * exits with the status for bad input, instead of a core dump.
+ * hl_guard_mapped_files (headlight.h) installs the handler, if the program wants it.
  *
  * A handler may call almost nothing, least of all malloc, and another thread may be
- * changing the table at that moment.  So the table has a fixed size and holds the
- * paths themselves, and an entry counts from when its address is set until it is
- * cleared.  Mappings past the last slot are not watched; the system's own message
- * is what they get. */
+ * changing the table at that moment.  So the table has a fixed size and stores the
+ * paths themselves, and an entry is valid while its address is set.  Mappings past
+ * the last slot are not watched; for them the system prints its own message. */
 
 enum {
     MAX_MAPPINGS     = 1024,
-    MAX_PATH_KEPT    = 256, /* of longer ones the end is kept */
-    EXIT_OF_THE_FILE = 3,   /* "bad input", as the program's exit statuses say */
+    MAX_PATH_KEPT    = 256, /* bytes; of a longer path, the end is kept */
+    EXIT_OF_THE_FILE = 3,   /* the program's exit status for bad input */
 };
 
 typedef struct watched {
@@ -115,7 +114,7 @@ typedef struct watched {
 
 static watched         mappings[MAX_MAPPINGS];
 static pthread_mutex_t watched_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* for changes, not for the handler */
+    PTHREAD_MUTEX_INITIALIZER; /* held for changes; the handler does not take it */
 static struct sigaction before_us;
 
 static void watch(const void *mapping, size_t n_bytes, const char *path)
@@ -160,7 +159,7 @@ static const watched *find_watched(uintptr_t address)
 
 static void say(const char *text)
 {
-    /* If the message cannot be written there is nobody left to tell. */
+    /* A failed write cannot be reported: the process is about to exit. */
     ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
     (void)ignored;
 }
@@ -178,8 +177,8 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
         say(is_whole ? ": could not be read (input/output error)\n" : ": shrank while in use\n");
         _exit(EXIT_OF_THE_FILE);
     }
-    /* Not ours.  Whoever was here before gets it: by the same instruction again, or by
-     * the same signal where somebody sent it. */
+    /* The address is not in one of our mappings, so the previous handler gets the signal: the same
+     * instruction faults again, or a signal that was sent is raised again. */
     sigaction(signal, &before_us, NULL);
     if (info->si_code <= 0)
         raise(signal);
@@ -201,7 +200,7 @@ void hl_guard_mapped_files(void)
 
 /* ------------------------------------------------------------------------------------- reading */
 
-/* The size of an open file, which must be a regular one. */
+/* The size of an open file; fails unless it is a regular file. */
 static hl_status regular_size(size_t *out, int descriptor, const char *path)
 {
     struct stat info;
@@ -224,7 +223,7 @@ static hl_status map_descriptor(hl_file *out, int descriptor, const char *path)
     size_t n_bytes = 0;
     HL_NEED(regular_size(&n_bytes, descriptor, path));
 
-    if (n_bytes == 0) { /* mmap refuses to map nothing */
+    if (n_bytes == 0) { /* mmap refuses a length of 0 */
         *out = (hl_file){ .bytes = (const uint8_t *)"" };
         return HL_OK;
     }
@@ -262,24 +261,24 @@ void hl_file_unmap(hl_file *file)
 
 /* ----------------------------------------------------------------------------- temporary names */
 
-/* What is being written has the name DIR/.NAME.XXXXXX.headlight.tmp, with six random letters, and
- * is locked by its process (flock) until it is in place.  A process that is killed leaves the name
- * behind but not the lock: whoever next writes to the same folder takes such names away.  Nothing
- * depends on process ids, which are used again and differ between containers.  What is locked,
- * belongs to another user, or has another name is never touched, nor is anything on a file system
+/* A temporary file or folder is named DIR/.NAME.XXXXXX.headlight.tmp, with six random letters.  Its
+ * process locks it (flock) until it is in place.  A killed process leaves the name behind but not
+ * the lock, and the next process that writes to the same folder removes such names.  Process ids
+ * are not used, because they are reused and differ between containers.  Names that are locked,
+ * belong to another user, or have another form are never touched, nor is anything on a file system
  * without locks.
  *
  * Two processes can meet in one folder.  One creates a name and then locks it; the other finds the
- * name, locks it, and removes it.  If the second is faster, the first finds its name locked or gone
- * after its own lock, and takes another name:
+ * name, locks it, and removes it.  If the second is faster, the first finds its name locked or
+ * removed after its own lock, and takes another name:
  *
- *     writer     create (must be new)  ->  lock  ->  is it still what the name leads to?
- *     remover    open  ->  lock  ->  is it still what the name leads to?  ->  remove
+ *     writer     create (must be new)  ->  lock  ->  does the name still refer to it?
+ *     remover    open  ->  lock  ->  does the name still refer to it?  ->  remove
  *
- * Both hold the lock for what follows, so neither can remove under the other. */
+ * Each holds the lock during its next steps, so neither can remove a file that the other uses. */
 
 typedef struct locked_name {
-    char *name; /* NULL: there is none */
+    char *name; /* NULL: no file or folder */
     int   lock; /* a descriptor that holds the lock, or -1 */
 } locked_name;
 
@@ -287,7 +286,7 @@ typedef struct locked_name {
 
 #define MARK      ".headlight.tmp"
 #define N_LETTERS 6
-#define NAME_KEPT 200 /* bytes of the target's name; names end at 255 bytes */
+#define NAME_KEPT 200 /* bytes of the target's name; a file name has at most 255 bytes */
 #define RETRIES   100
 
 /* Letters that another process or thread is unlikely to pick now. */
@@ -307,7 +306,7 @@ static void random_letters(char out[N_LETTERS + 1])
     out[N_LETTERS] = '\0';
 }
 
-/* Is this a name of ours: .NAME.XXXXXX.headlight.tmp? */
+/* True for a temporary name: .NAME.XXXXXX.headlight.tmp. */
 static bool is_ours(const char *name)
 {
     size_t      length = strlen(name);
@@ -319,7 +318,7 @@ static bool is_ours(const char *name)
            strcmp(at + 1 + N_LETTERS, MARK) == 0;
 }
 
-/* Do the open file and the name lead to the same thing? */
+/* True if the name still refers to the open file. */
 static bool leads_to(int folder, const char *name, int descriptor)
 {
     struct stat open_one, named;
@@ -329,8 +328,9 @@ static bool leads_to(int folder, const char *name, int descriptor)
            open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-/* Locks what was just created.  false: somebody took it for a leftover, so another name is needed.
- * On a file system without locks it stays unlocked, and nobody takes it for one. */
+/* Locks a name that was just created.  False if another process took it for a leftover, so that a
+ * new name is needed.  On a file system without locks it stays unlocked, and no process removes
+ * it. */
 static bool lock_new(const char *name, int descriptor)
 {
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0)
@@ -353,7 +353,7 @@ static void remove_files(int folder)
     closedir(directory);
 }
 
-/* Removes a name of ours if its process is gone. */
+/* Removes a temporary name if the process that made it has ended. */
 static void remove_leftover(int folder, const char *name)
 {
     struct stat about;
@@ -372,8 +372,8 @@ static void remove_leftover(int folder, const char *name)
     close(descriptor);
 }
 
-/* What killed processes left in the folder of `path`.  Whatever fails is left as it is: it is
- * tidying, not the caller's business. */
+/* Removes what killed processes left in the folder of `path`.  Failures are ignored, because the
+ * caller did not ask for this cleanup. */
 static void remove_leftovers(const char *path)
 {
     HL_FREED char *folder    = NULL;
@@ -388,9 +388,9 @@ static void remove_leftovers(const char *path)
     closedir(directory);
 }
 
-/* Not mkstemp: its files are private (0600), and widening them needs the umask, which cannot be
- * read without changing it for all threads.  open() and mkdir() apply it by themselves.  A
- * descriptor of what was created, or -1. */
+/* Creates a file or folder and returns its descriptor, or -1.  It does not use mkstemp, whose files
+ * are private (0600): widening them needs the umask, which cannot be read without changing it for
+ * all threads.  open() and mkdir() apply the umask by themselves. */
 static int create(const char *name, bool is_folder)
 {
     if (!is_folder)
@@ -406,11 +406,11 @@ static int create(const char *name, bool is_folder)
     return descriptor;
 }
 
-/* An empty file or folder beside `path`; its mode follows the umask. */
+/* Makes an empty file or folder beside `path`; its mode follows the umask. */
 static hl_status make_temporary(locked_name *out, const char *path, bool is_folder)
 {
     size_t         directory = directory_length(path);
-    size_t         room = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the final 0 */
+    size_t         room = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the NUL */
     HL_FREED char *name = NULL;
     int            code = EEXIST;
     char           letters[N_LETTERS + 1];
@@ -435,7 +435,7 @@ static hl_status make_temporary(locked_name *out, const char *path, bool is_fold
                    path, is_folder ? "folder" : "file", strerror(code));
 }
 
-/* Gives up the lock and the name; the file or folder stays as it is called now. */
+/* Releases the lock and the memory; the file or folder keeps its current name. */
 static void free_temporary(locked_name *temporary)
 {
     if (temporary->lock >= 0)
@@ -444,7 +444,7 @@ static void free_temporary(locked_name *temporary)
     *temporary = NO_TEMPORARY;
 }
 
-/* Removes the file, or the folder with the files in it, if it is still there, and frees the rest. */
+/* Removes the file, or the folder and the files in it, if it still exists, and frees the rest. */
 static void remove_temporary(locked_name *temporary)
 {
     struct stat about;
@@ -465,8 +465,8 @@ static hl_status temporary_file(locked_name *out, int *descriptor, const char *p
 {
     *descriptor = -1;
     HL_NEED(make_temporary(out, path, false));
-    /* Closing the file that was written tells of lost bytes, and comes before the rename; the lock
-     * has to last until after it. */
+    /* Closing the written file reports lost bytes, so it must happen before the rename.  The lock
+     * must last until after the rename, so it needs a descriptor of its own. */
     *descriptor = fcntl(out->lock, F_DUPFD_CLOEXEC, 0);
     if (*descriptor >= 0)
         return HL_OK;
@@ -482,13 +482,13 @@ static hl_status temporary_file(locked_name *out, int *descriptor, const char *p
 struct hl_writer {
     int           descriptor;
     char         *path;
-    locked_name   temporary; /* what is written; without a lock where the caller named it */
+    locked_name   temporary; /* the file being written; unlocked if the caller named it */
     uint8_t      *buffer;    /* (BUFFER_BYTES) */
     size_t        n_buffered;
     hl_kept_error error;
 };
 
-/* A rename would replace a device or a pipe by a plain file: refuse those. */
+/* Refuses devices and pipes, which a rename would replace by a plain file. */
 static hl_status check_target(const char *path)
 {
     struct stat info;
@@ -496,7 +496,7 @@ static hl_status check_target(const char *path)
     if (path[directory_length(path)] == '\0')
         return hl_fail(HL_BAD_ARGUMENT, "'%s': not the name of a file", path);
     if (stat(path, &info) != 0)
-        return HL_OK; /* it need not exist; whether it can is seen on creation */
+        return HL_OK; /* the target need not exist; creating it reports other errors */
     if (S_ISDIR(info.st_mode))
         return hl_fail(HL_BAD_ARGUMENT, "%s: is a directory, wanted a file", path);
     if (!S_ISREG(info.st_mode))
@@ -549,8 +549,8 @@ hl_status hl_writer_open_as(hl_writer **out, const char *path, const char *tempo
     return HL_OK;
 }
 
-/* Past the buffer, to the file: at `offset`, or at the end of what was written (-1).  The system may
- * take less than it is given. */
+/* Writes to the file without the buffer: at `offset`, or after the last write (-1).  It loops,
+ * because the system may take fewer bytes than it is given. */
 static void write_through(hl_writer *writer, const uint8_t *bytes, size_t n_bytes, off_t offset)
 {
     while (n_bytes > 0 && writer->error.status == HL_OK) {
@@ -626,8 +626,8 @@ hl_status hl_writer_sync(hl_writer *writer)
     return hl_writer_check(writer);
 }
 
-/* Makes the names in a folder last; 0, or what failed.  Some file systems cannot sync a folder
- * (EINVAL), and some folders may be written but not opened: neither is the caller's fault. */
+/* Syncs the names in a folder to the disk; returns 0 or an error number.  Some file systems cannot
+ * sync a folder (EINVAL), and some folders may be written but not opened; neither is an error. */
 static int sync_folder(const char *folder)
 {
     int descriptor = hl_sys_open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -639,7 +639,7 @@ static int sync_folder(const char *folder)
     return code;
 }
 
-/* Everything after the last write; afterwards the temporary name is gone or
+/* All steps after the last write.  Afterwards the temporary name no longer exists, or
  * the writer has an error. */
 static hl_status put_in_place(hl_writer *writer)
 {
@@ -710,7 +710,7 @@ hl_status hl_file_copy(const char *to, const char *from)
 
 struct hl_folder {
     char       *path;
-    locked_name temporary; /* what is written */
+    locked_name temporary; /* the folder being written */
 };
 
 hl_status hl_folder_check(const char *path)
@@ -750,7 +750,7 @@ hl_status hl_folder_finish(hl_folder **folder)
 {
     hl_folder *f = *folder;
 
-    (void)sync_folder(f->temporary.name); /* its files have reached the disk before */
+    (void)sync_folder(f->temporary.name); /* its files are on the disk already */
     if (hl_sys_rename(f->temporary.name, f->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
     free_temporary(&f->temporary);

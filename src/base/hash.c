@@ -1,13 +1,13 @@
 /* hash.c - XXH64, from its published description.
  *
- * Input goes in stripes of 32 bytes to four lanes of 8, each of which multiplies and
- * rotates by itself, so that a CPU can work on all four at once:
+ * Input is split into stripes of 32 bytes for four lanes of 8 bytes.  Each lane multiplies
+ * and rotates by itself, so that a CPU can work on all four at once:
  *
  *     lane = rotate(lane + word * PRIME_2, 31) * PRIME_1
  *
- * At the end the lanes are folded into one number, what is left of the input (under 32
- * bytes) goes in by words of 8, 4 and 1, and the bits are mixed once more.  Inputs of less
- * than a stripe never touch the lanes. */
+ * At the end the lanes are folded into one number, the rest of the input (under 32 bytes)
+ * is added in words of 8, 4 and 1 bytes, and the bits are mixed once more.  Inputs shorter
+ * than a stripe do not use the lanes. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t rotate(uint64_t x, int bits)
     return x << bits | x >> (64 - bits);
 }
 
-/* Little-endian words, wherever they lie. */
+/* Reads a little-endian word at any alignment. */
 static uint64_t read_u64(const uint8_t *bytes)
 {
     uint64_t word;
@@ -58,7 +58,7 @@ static uint64_t fold_lane(uint64_t hash, uint64_t lane)
     return (hash ^ add_word(0, lane)) * PRIME_1 + PRIME_4;
 }
 
-/* Whole stripes; the lanes are held in registers on the way. */
+/* Adds whole stripes; the lanes stay in registers meanwhile. */
 static void add_stripes(uint64_t lanes[4], const uint8_t *bytes, size_t n_stripes)
 {
     uint64_t a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];

@@ -1,8 +1,7 @@
 /* host_device.h - formulas that the host and CUDA compile alike.
  *
- * HL_HOST_DEVICE before a small function of a header makes it one that C, C++ and both sides of a
- * .cu file can call: a formula is written once, and only the order in which numbers are added up
- * is each side's own. */
+ * HL_HOST_DEVICE before a small function in a header lets C, C++ and both sides of a .cu file call
+ * it.  Each formula is written once; only the order of summation differs between the sides. */
 #ifndef HL_BASE_HOST_DEVICE_H
 #define HL_BASE_HOST_DEVICE_H
 

@@ -1,13 +1,13 @@
 /* json.c - text to jansson's values, with our limits and our messages.
  *
- * Values are jansson's, its parser is not used: where it finds no memory for a longer
- * buffer it goes on with a string that has lost bytes, its closing quote among them, and then
- * copies beyond the end (2.14, load.c: lex_save ignores what strbuffer_append_byte says).
- * json_reader.c reads, and here values are made of what it finds.
+ * Values are jansson's, but its parser is not used.  When it runs out of memory for a longer
+ * buffer, it continues with a string that has lost bytes, its closing quote among them, and then
+ * copies beyond the end (2.14, load.c: lex_save ignores the result of strbuffer_append_byte).
+ * json_reader.c reads the text, and this file makes values of what it finds.
  *
- * Refused beside what is no JSON: bad UTF-8, NUL in keys, and in strings unless told, integers
- * beyond 64 bits, numbers beyond a double, text after the end and duplicate keys (which of the
- * two would count?).
+ * Refused in addition to invalid JSON: invalid UTF-8, NUL in keys, NUL in strings unless allowed,
+ * integers beyond 64 bits, numbers beyond a double, text after the end, and duplicate keys, which
+ * are ambiguous.
  * Nesting is measured before parsing, so that a file of a million brackets costs a scan and
  * not a million stack frames. */
 #include "base/json.h"
@@ -24,8 +24,8 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-/* How deep brackets nest, strings aside; for text that is not JSON, whatever
- * comes out: the parser will object. */
+/* The nesting depth of brackets outside strings.  Any number for text that is not JSON: the parser
+ * will refuse it. */
 static size_t nesting_depth(const char *text, size_t n_bytes)
 {
     size_t depth = 0, deepest = 0;
@@ -34,7 +34,7 @@ static size_t nesting_depth(const char *text, size_t n_bytes)
     for (size_t i = 0; i < n_bytes; i++) {
         char c = text[i];
         if (in_string && c == '\\')
-            i++; /* whatever it escapes does not end the string */
+            i++; /* an escaped character does not end the string */
         else if (c == '"')
             in_string = !in_string;
         else if (!in_string && (c == '{' || c == '['))
@@ -51,7 +51,7 @@ static size_t nesting_depth(const char *text, size_t n_bytes)
 
 static json_t *build(hl_json_reader *reader);
 
-/* NULL, with the reader's error set, for values that could not be made. */
+/* Passes the value on; if it is NULL, sets the reader's error. */
 static json_t *made(hl_json_reader *reader, json_t *value)
 {
     if (value == NULL && reader->status == HL_OK)
@@ -70,7 +70,7 @@ static json_t *build_string(hl_json_reader *reader)
         hl_json_reader_fail(reader, "a string with NUL (\\u0000) in it");
         return NULL;
     }
-    return made(reader, json_stringn_nocheck(text.data, text.n_bytes)); /* UTF-8, as checked */
+    return made(reader, json_stringn_nocheck(text.data, text.n_bytes)); /* checked UTF-8 */
 }
 
 /* An integer, unless its text has a fraction or an exponent. */
@@ -122,7 +122,7 @@ static json_t *build_array(hl_json_reader *reader)
     return array;
 }
 
-/* The key is copied, for reading the value may move it; a key that comes twice is refused. */
+/* Copies the key, because reading the value may overwrite it, and refuses a duplicate key. */
 static void build_member(hl_json_reader *reader, json_t *object, hl_bytes key)
 {
     HL_FREED char *name = NULL;
@@ -149,8 +149,8 @@ static json_t *build_object(hl_json_reader *reader)
     return object;
 }
 
-/* What comes next; NULL, and reader->status says why, when that is not possible.  Containers
- * come back even when they are not complete: hl_json_parse lets go of the whole. */
+/* Builds the next value; on failure NULL, with the reason in reader->status.  An incomplete
+ * container is returned as well: hl_json_parse then releases the whole tree. */
 static json_t *build(hl_json_reader *reader)
 {
     switch (hl_json_peek(reader)) {
@@ -227,7 +227,7 @@ static hl_status tell_members(const walk *w, json_t *object)
     return HL_OK;
 }
 
-/* A value and, where it holds others, these and the end. */
+/* Reports a value; for a container, also its members and its end. */
 static hl_status tell(const walk *w, const char *key, json_t *value)
 {
     static const hl_json_type types[] = {
@@ -325,7 +325,7 @@ char *hl_json_dump(const json_t *value, size_t flags)
     hl_text text  = { 0 };
     char   *whole = NULL;
 
-    /* The text's own status counts as well: jansson does not always look at what append says. */
+    /* The text's own status is checked as well: jansson does not always check append's result. */
     if (value != NULL && json_dump_callback(value, append, &text, flags) == 0)
         hl_text_finish(&whole, &text);
     hl_text_free(&text);

@@ -13,45 +13,47 @@
 
 HL_CLOSES(json_decref, json_t)
 
-/* A value, read as hl_json_walk of headlight/base.h reads it; strings that hold NUL are refused. */
+/* Parses one value by the rules of hl_json_walk (headlight/base.h); strings that hold NUL are
+ * refused. */
 hl_status hl_json_parse(json_t **out, const char *text, size_t n_bytes, const char *where);
-/* The same of a file. */
+/* Parses the one value in a file. */
 hl_status hl_json_parse_file(json_t **out, const char *path);
 
-/* Objects, one a line.  Made with at, end and where, and with_nul where strings may hold it. */
+/* JSON objects, one per line.  The caller sets at, end and where, and with_nul if strings may hold
+ * NUL. */
 typedef struct hl_json_lines {
     const char *at; /* the next line */
     const char *end;
     const char *where;
     bool        with_nul;
-    int64_t     number;     /* of the line that was read last, from 1 on */
-    char        place[600]; /* of that line, for messages: "FILE, line 7" */
+    int64_t     number;     /* of the last line read, counted from 1 */
+    char        place[600]; /* of the last line read, for messages: "FILE, line 7" */
 } hl_json_lines;
 
-/* The next line, which the caller releases. */
+/* Reads the next line; the caller releases the value. */
 hl_status hl_json_lines_next(json_t **out, hl_json_lines *lines);
 
-/* What a value is, for messages: "an object", "a string", ...; NULL is "missing". */
+/* The kind of a value, for messages: "an object", "a string", ...; NULL is "missing". */
 const char *hl_json_kind(const json_t *value);
 
-/* A string of any bytes: each that is part of no character becomes U+FFFD.  NULL when memory is
- * out, as of jansson's own. */
+/* A string from any bytes: each byte that is not valid UTF-8 becomes U+FFFD.  NULL when memory runs
+ * out, as with jansson's own functions. */
 json_t *hl_json_text(const char *bytes, size_t n_bytes);
 
-/* A number; NaN and the infinities, which JSON does not have, are null. */
+/* A number; NaN and the infinities, which JSON cannot express, become null. */
 json_t *hl_json_number(double value);
-/* The same as text, with so many significant digits (up to 17); returns `out`. */
+/* A number as JSON text with n_digits significant digits (at most 17); returns `out`. */
 #define HL_JSON_NUMBER 32
 const char *hl_json_number_text(char out[HL_JSON_NUMBER], double value, int n_digits);
 
-/* Building.  Both take over the value; where it is NULL or memory is out, the whole object or
- * array is let go of and becomes NULL, as does what it is put into in turn: a look at the
- * end tells whether all is there. */
+/* Building.  Both take over the value.  If it is NULL or memory runs out, the whole object or array
+ * is released and becomes NULL, and so does every container that it is put into.  One check of the
+ * outermost container at the end therefore covers all steps. */
 void hl_json_put(json_t **object, const char *key, json_t *value);
 void hl_json_add(json_t **array, json_t *value);
 
-/* As text, by jansson's flags; NULL for NULL, or when memory is out.  Release with hl_free.
- * Not json_dumps, which leaves out the keys that it finds no memory for. */
+/* The value as text, formatted by jansson's flags; NULL for NULL or when memory runs out.  Release
+ * with hl_free.  It replaces json_dumps, which silently drops keys when memory runs out. */
 char *hl_json_dump(const json_t *value, size_t flags);
 
 /* object[key] as a number or boolean.  A missing key (or null) leaves *out as
@@ -59,7 +61,7 @@ char *hl_json_dump(const json_t *value, size_t flags);
 hl_status hl_json_get_int(int64_t *out, const json_t *object, const char *key, const char *where);
 hl_status hl_json_get_double(double *out, const json_t *object, const char *key, const char *where);
 hl_status hl_json_get_bool(bool *out, const json_t *object, const char *key, const char *where);
-/* Borrowed from the object; one with NUL in it is HL_BAD_INPUT. */
+/* The string is borrowed from the object; a string that holds NUL is HL_BAD_INPUT. */
 hl_status hl_json_get_string(const char **out, const json_t *object, const char *key,
                              const char *where);
 

@@ -1,8 +1,8 @@
 /* json_reader.c - a pull parser for JSON.
  *
- * One position in the text, no tree, and no memory but for strings that contain
- * escapes: vocabularies are large (Llama-3's tokenizer.json has 17 MB), and jansson
- * refuses some of what they hold, NUL in keys and numbers of thirty digits.
+ * It keeps one position in the text, builds no tree, and allocates only for strings
+ * that contain escapes.  Vocabularies are large (Llama-3's tokenizer.json has 17 MB),
+ * and jansson refuses some of their contents: NUL in keys and numbers of thirty digits.
  *
  * The grammar is RFC 8259's.  UTF-8 is checked once, when the reader opens, so
  * that the rest may copy bytes without looking at them. */
@@ -20,7 +20,7 @@
 #include "base/utf8.h"
 
 #define MAX_DEPTH  64
-#define MAX_NUMBER 64 /* characters of a number */
+#define MAX_NUMBER 64 /* most characters of a number, NUL included */
 
 /* ------------------------------------------------------------------ failing */
 
@@ -139,7 +139,7 @@ bool hl_json_next(hl_json_reader *reader, char closing)
     if (hl_json_peek(reader) == closing) {
         reader->at++;
         reader->depth--;
-        reader->first = false; /* whatever is around it has a member now */
+        reader->first = false; /* the enclosing container has a member now */
         return false;
     }
     if (!reader->first && expect(reader, ',') != HL_OK)
@@ -176,8 +176,8 @@ static int32_t read_hex4(const hl_json_reader *reader, size_t at)
     return value;
 }
 
-/* \uXXXX, or two of them for a character beyond the first plane; reader->at is at the first
- * digit and moves past the last. */
+/* Reads \uXXXX, or a pair of them for a character beyond U+FFFF.  reader->at is at the first digit
+ * and moves past the last. */
 static hl_status read_unicode_escape(hl_json_reader *reader, uint32_t *code_point)
 {
     int32_t high = read_hex4(reader, reader->at);
@@ -200,7 +200,7 @@ static hl_status read_unicode_escape(hl_json_reader *reader, uint32_t *code_poin
     return HL_OK;
 }
 
-/* One escape; reader->at is behind the backslash.  Appends at most four bytes. */
+/* Reads one escape; reader->at is after the backslash.  Appends at most four bytes. */
 static hl_status read_escape(hl_json_reader *reader, size_t *used)
 {
     static const char from[]     = "\"\\/bfnrt";
@@ -236,7 +236,7 @@ static size_t plain_run(const hl_json_reader *reader)
     return i - reader->at;
 }
 
-/* The rest of a string that has escapes, piece by piece into scratch. */
+/* Reads the rest of a string that has escapes into scratch. */
 static hl_status read_escaped(hl_json_reader *reader, hl_bytes *out)
 {
     size_t used = 0;
@@ -270,7 +270,7 @@ hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out)
     HL_NEED(expect(reader, '"'));
     size_t run = plain_run(reader);
     size_t end = reader->at + run;
-    if (end < reader->n_bytes && reader->text[end] == '"') { /* the usual case: as it stands */
+    if (end < reader->n_bytes && reader->text[end] == '"') { /* the usual case: no escapes, no copy */
         *out       = (hl_bytes){ reader->text + reader->at, run };
         reader->at = end + 1;
         return HL_OK;
@@ -317,7 +317,7 @@ static size_t number_length(const char *text, bool *whole)
     return at;
 }
 
-/* Copies the number out, terminated, since strtod must not read past the text. */
+/* Copies the number and adds a NUL, because strtod must not read past the text. */
 static hl_status read_number(hl_json_reader *reader, char out[MAX_NUMBER], bool *whole)
 {
     if (reader->status != HL_OK)
@@ -359,7 +359,7 @@ hl_status hl_json_read_double(hl_json_reader *reader, double *out)
     return HL_OK;
 }
 
-/* Steps over a literal; false if it is not there. */
+/* Skips a literal; false if the text does not continue with it. */
 static bool accept(hl_json_reader *reader, const char *literal)
 {
     size_t length = strlen(literal);

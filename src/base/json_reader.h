@@ -1,7 +1,7 @@
 /* json_reader.h - reading JSON piece by piece, without building a tree.
  *
- * For files with hundreds of thousands of strings, of which each is looked at
- * once (a vocabulary and its merges).  The caller says what it expects:
+ * For files with hundreds of thousands of strings that are each read once (a
+ * vocabulary and its merges).  The caller says what it expects:
  *
  *     HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
  *
@@ -27,38 +27,39 @@ typedef struct hl_json_reader {
     int         depth;
     char       *scratch; /* the last string, when it had escapes */
     size_t      scratch_bytes;
-    bool        refuses_nul; /* in strings; who wants it sets it */
+    bool        refuses_nul; /* in strings; set by the caller */
     hl_status   status;      /* the first error so far */
 } hl_json_reader;
 
 /* The text must outlive the reader.  It is checked to be UTF-8 here. */
 hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_bytes,
                               const char *where);
-/* On a part of a text that has been checked before, as hl_json_skip finds it. */
+/* Opens a part of a text that has been checked already, as found by hl_json_skip. */
 void hl_json_reader_open_part(hl_json_reader *out, hl_bytes part, const char *where);
 void hl_json_reader_close(hl_json_reader *reader);
-/* Nothing but white space may be left. */
+/* Fails if anything but white space is left. */
 hl_status hl_json_reader_finish(hl_json_reader *reader);
 
 /* The first character of the next value, or 0 at the end: '{', '[', '"', 't', ... */
 char hl_json_peek(hl_json_reader *reader);
 
-/* Go into an object '{' or an array '['. */
+/* Enters an object '{' or an array '['. */
 hl_status hl_json_enter(hl_json_reader *reader, char bracket);
-/* Is there another member?  When there is not, steps past the closing bracket.  False after an
- * error, too: whoever walks to the end looks at reader->status, or calls _finish. */
+/* True if there is another member; otherwise steps past the closing bracket.  Also false after an
+ * error, so the caller must check reader->status after the loop, or call hl_json_reader_finish. */
 bool hl_json_next(hl_json_reader *reader, char closing);
-/* The same inside an object, and the member's name, which is valid until the next string is read. */
+/* Like hl_json_next, inside an object.  *key is the member's name; it is valid until the next
+ * string is read. */
 bool hl_json_next_key(hl_json_reader *reader, hl_bytes *key);
 
 hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out);
 hl_status hl_json_read_int(hl_json_reader *reader, int64_t *out);
 hl_status hl_json_read_double(hl_json_reader *reader, double *out);
 hl_status hl_json_read_bool(hl_json_reader *reader, bool *out);
-/* Steps over the next value, whatever it is, and says which bytes it was. */
+/* Skips the next value, of any kind; *out is its bytes. */
 hl_status hl_json_skip(hl_json_reader *reader, hl_bytes *out);
 
-/* HL_BAD_INPUT with the reader's place before the message. */
+/* HL_BAD_INPUT; the message begins with the reader's source, line and column. */
 hl_status hl_json_reader_fail(hl_json_reader *reader, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,9 +1,9 @@
-/* locks.h - a mutex that is held to the end of a scope, and conditions that wait by the clock.
+/* locks.h - a mutex held to the end of a scope, and condition variables that wait with a deadline.
  *
  *     HL_LOCKED(&server->lock);
  *     return server->is_draining;
  *
- * The value is read before the scope lets go of the mutex. */
+ * The returned value is read before the mutex is released. */
 #ifndef HL_BASE_LOCKS_H
 #define HL_BASE_LOCKS_H
 
@@ -27,7 +27,7 @@ static inline void hl_unlock_at(pthread_mutex_t **held)
 #define HL_LOCKED(mutex)                                                                           \
     HL_SCOPED(hl_unlock_at) __attribute__((unused)) pthread_mutex_t *hl_held = hl_locked(mutex)
 
-/* A condition variable whose waits are by the clock of base/machine.h. */
+/* A condition variable whose deadlines use hl_clock_seconds. */
 static inline void hl_condition_init(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
@@ -38,7 +38,7 @@ static inline void hl_condition_init(pthread_cond_t *condition)
     pthread_condattr_destroy(&attributes);
 }
 
-/* Waits, under the mutex, until the clock says `until` at most; false if it says so already. */
+/* Waits, under the mutex, at most until `until` by hl_clock_seconds; false if that has passed. */
 static inline bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                      double until)
 {
@@ -47,7 +47,7 @@ static inline bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t 
 
     if (now >= until)
         return false;
-    until        = until < now + 1e6 ? until : now + 1e6; /* who wants longer asks again */
+    until        = until < now + 1e6 ? until : now + 1e6; /* callers wait in loops */
     when.tv_sec  = (time_t)until;
     when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
     pthread_cond_timedwait(condition, mutex, &when);

@@ -1,4 +1,4 @@
-/* machine.c - asks the processor, the system and its control groups what there is. */
+/* machine.c - asks the processor, the system and its control groups what is available. */
 #include "base/machine.h"
 
 #include <pthread.h>
@@ -23,10 +23,10 @@ double hl_clock_seconds(void)
 
 /* --------------------------------------------------------------------------------- the processor */
 
-/* It is asked once, on first use.  On x86 a feature counts only if the system also saves its
- * registers on a task switch.  The compiler's __builtin_cpu_supports looks at both (CPUID and
- * XCR0).  It has no portable name for F16C, so that one bit comes from CPUID; its
- * registers are those of AVX2, which was checked.  On arm64 NEON is always there. */
+/* The processor is asked once, on first use.  On x86 a feature counts only if the system also saves
+ * its registers on a task switch.  The compiler's __builtin_cpu_supports checks both (CPUID and
+ * XCR0).  It has no portable name for F16C, so that one bit is read from CPUID; F16C uses the
+ * registers of AVX2, which were checked.  On arm64 NEON always exists. */
 
 static hl_cpu         features;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -39,8 +39,7 @@ static bool has_f16c(void)
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-/* The brand string: 48 bytes in three leaves, padded with spaces in front or
- * behind. */
+/* Reads the brand string: 48 bytes in three leaves, padded with spaces at either end. */
 static void read_name(char name[64])
 {
     unsigned words[12];
@@ -99,27 +98,27 @@ const hl_cpu *hl_cpu_features(void)
  *
  *     version 2  /sys/fs/cgroup/PATH/         memory.max             memory.current
  *     version 1  /sys/fs/cgroup/memory/PATH/  memory.limit_in_bytes  memory.usage_in_bytes
- *     both       memory.stat: what of it are pages of files
+ *     both       memory.stat: how much of it is pages of files
  *
- *     version 2  /sys/fs/cgroup/PATH/      cpu.max: "150000 100000", microseconds of each period, or "max"
+ *     version 2  /sys/fs/cgroup/PATH/      cpu.max: "150000 100000", quota and period in us, or "max"
  *     version 1  /sys/fs/cgroup/cpu/PATH/  cpu.cfs_quota_us (-1: no quota)  cpu.cfs_period_us
  *
- * A group's limit holds for all below it: the groups above are looked at as well, up to the
- * root, under which a container finds its own. */
+ * A group's limit also holds for all groups below it, so the groups above are read as well, up to
+ * the root.  Inside a container the root is the container's own group. */
 
 #define MAX_PATH 4096
 
 typedef struct group_files {
-    const char *hierarchy; /* where its groups lie */
+    const char *hierarchy; /* the folder of its groups */
     const char *limit;
-    const char *usage;         /* for processor time: the period; NULL: both in `limit` */
+    const char *usage;         /* for CPU time: the period; NULL: `limit` has both */
     const char *file_pages[2]; /* names in memory.stat */
 } group_files;
 
-/* What a group leaves of something; SIZE_MAX where it sets no limit. */
+/* How much of a resource a group leaves; SIZE_MAX if it sets no limit. */
 typedef size_t (*left_function)(const group_files *files, const char *folder);
 
-/* The number of a line "NAME 123", or "NAME:   123 kB" in bytes; 0 where there is none. */
+/* The number in a line "NAME 123", or "NAME:   123 kB" in bytes; 0 if there is no such line. */
 static size_t find_number(const char *path, const char *name)
 {
     FILE  *file   = fopen(path, "re");
@@ -137,7 +136,7 @@ static size_t find_number(const char *path, const char *name)
     return number;
 }
 
-/* The first line of a file; false where there is no such file, or it is empty. */
+/* The first line of a file; false if the file does not exist or is empty. */
 static bool read_line(char out[64], const char *folder, const char *name)
 {
     char path[MAX_PATH + 64];
@@ -150,7 +149,7 @@ static bool read_line(char out[64], const char *folder, const char *name)
     return read;
 }
 
-/* The number that is all of a file; false for "max", and where there is no such file. */
+/* The number that a file consists of; false for "max", and if the file does not exist. */
 static bool read_number(size_t *out, const char *folder, const char *name)
 {
     char line[64];
@@ -175,7 +174,7 @@ static size_t memory_left(const group_files *files, const char *folder)
     return limit > usage ? limit - usage : 1;
 }
 
-/* Thousandths of a core. */
+/* The CPU quota of a group, in thousandths of a core. */
 static size_t cores_left(const group_files *files, const char *folder)
 {
     size_t    quota = 0, period = 0;
@@ -195,7 +194,7 @@ static size_t cores_left(const group_files *files, const char *folder)
     return (size_t)(numbers[0] * 1000 / numbers[1]);
 }
 
-/* The least that a group and those above it leave. */
+/* The minimum of what a group and the groups above it leave. */
 static size_t left_by_all(left_function left_by, const group_files *files, const char *root,
                           const char *group)
 {
@@ -240,7 +239,7 @@ static const resource cores = {
     cores_left,
 };
 
-/* Is `name` one of a list such as "cpu,cpuacct"? */
+/* True if `name` is in a list such as "cpu,cpuacct". */
 static bool names(const char *list, const char *name)
 {
     size_t length = strlen(name);
@@ -252,7 +251,7 @@ static bool names(const char *list, const char *name)
     return false;
 }
 
-/* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:PATH. */
+/* What the group in a line of /proc/self/cgroup leaves: NUMBER:CONTROLLERS:PATH. */
 static size_t left_by_line(const resource *wanted, const char *root, char *line)
 {
     char *controllers = strchr(line, ':');

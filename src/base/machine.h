@@ -1,31 +1,30 @@
-/* machine.h - what this machine has: instructions, memory and cores that are left, time. */
+/* machine.h - this machine: its instructions, available memory and cores, and its clock. */
 #ifndef HL_BASE_MACHINE_H
 #define HL_BASE_MACHINE_H
 
 #include "headlight/base.h"
 
-/* Seconds, of a clock that only goes forward. */
+/* Seconds on a monotonic clock. */
 double hl_clock_seconds(void);
 
-/* What the processor can execute, and its system will save. */
+/* Instruction sets that the processor can execute and whose registers the system saves. */
 typedef struct hl_cpu {
     bool avx2;   /* AVX2, FMA and F16C together */
     bool avx512; /* F, BW, DQ and VL together   */
-    bool vnni;   /* AVX-512's, with all of these */
+    bool vnni;   /* AVX-512 VNNI, and avx512 */
     bool neon;
-    char name[64]; /* as the processor calls itself, or "" */
+    char name[64]; /* the processor's own model name, or "" */
 } hl_cpu;
 
 /* Looked up once; borrowed. */
 const hl_cpu *hl_cpu_features(void);
 
-/* How much memory and how many cores this process may use: the least of what the machine has
- * (MemAvailable of /proc/meminfo) and what the control groups of this process, of version 2 or 1,
- * leave: their limit, less what they hold that cannot be written back to files.
- * hl_memory_available of headlight.h asks it of this system; these of one whose /proc and /sys lie
- * below `root`, where "" is this one.  Memory in bytes, 0: not known. */
+/* The memory in bytes that this process may use; 0: not known.  It is the smaller of what the
+ * machine has (MemAvailable in /proc/meminfo) and what the process's control groups, version 2 or
+ * 1, leave: their limit less their memory that cannot be written back to files.  /proc and /sys
+ * are read below `root`; "" is this system, for which hl_memory_available (headlight.h) asks. */
 size_t hl_available_below(const char *root);
-/* Cores that the processor quota of the control groups pays for, rounded up; 0: no quota. */
+/* The number of cores that the CPU quota of the control groups allows, rounded up; 0: no quota. */
 int hl_available_cores_below(const char *root);
 
 #endif

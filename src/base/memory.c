@@ -1,13 +1,13 @@
 /* memory.c - allocation on top of posix_memalign, counted.
  *
  * 64 bytes are a cache line and the widest vector register, so a kernel may
- * use aligned loads on whatever it allocated, and two threads that write to
+ * use aligned loads on every block, and two threads that write to
  * different blocks never share a line.
  *
- * What is held is the sum of the blocks as the C library cut them (malloc_usable_size), which it
- * tells when they are released as well: no block has a header of ours.  A request is added before
- * the block is asked for and taken back when it is beyond the bound, so that threads that ask at
- * the same time do not pass it together. */
+ * The memory held is the sum of the blocks' real sizes (malloc_usable_size).  The C library also
+ * reports that size at release, so blocks need no header of ours.  A request is added to the sum
+ * before the block is allocated, and subtracted if it exceeds the bound, so that simultaneous
+ * requests of several threads cannot exceed the bound together. */
 #include "base/memory.h"
 
 #include <malloc.h>
@@ -51,7 +51,7 @@ bool hl_size_add(size_t *out, size_t a, size_t b)
 
 /* -------------------------------------------------------------------- the bound */
 
-static atomic_size_t bound; /* 0: none */
+static atomic_size_t bound; /* 0: no bound */
 static atomic_size_t held;
 
 void hl_memory_limit(size_t n_bytes)
@@ -88,8 +88,7 @@ void hl_memory_release(size_t n_bytes)
     atomic_fetch_sub_explicit(&held, n_bytes, memory_order_relaxed);
 }
 
-/* A block for which n_bytes were reserved counts as what it is; one that there is none of, not
- * at all. */
+/* Replaces the n_bytes that were reserved for a block by its real size, or by 0 if it is NULL. */
 static void *counted(void *block, size_t n_bytes)
 {
     size_t real = block != NULL ? malloc_usable_size(block) : 0;
@@ -110,7 +109,7 @@ void *hl_memory_allocate(size_t n_bytes)
     return block;
 }
 
-/* NULL, with a message stored, when there is not so much memory. */
+/* Returns NULL and stores a message if there is not enough memory. */
 static void *allocate(size_t count, size_t size)
 {
     size_t n_bytes = 0;

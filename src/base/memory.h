@@ -4,8 +4,8 @@
  * clear HL_NO_MEMORY instead of a short buffer.  Everything here is released
  * with hl_free, which accepts NULL.
  *
- * All of it counts (hl_memory_held of headlight.h), and what would be beyond the bound of
- * hl_memory_limit is HL_NO_MEMORY with the numbers. */
+ * All of it is counted (hl_memory_held in headlight.h).  An allocation that would exceed the bound
+ * set with hl_memory_limit fails with HL_NO_MEMORY and a message that has the numbers. */
 #ifndef HL_BASE_MEMORY_H
 #define HL_BASE_MEMORY_H
 
@@ -23,26 +23,26 @@ hl_status hl_realloc(void **block, size_t old_count, size_t new_count, size_t si
 hl_status hl_strdup(char **out, const char *text);
 hl_status hl_strndup(char **out, const char *text, size_t n_bytes);
 
-/* For memory that another library takes on our behalf: so many bytes count as held, or
- * HL_NO_MEMORY; and, with the same number, no longer. */
+/* For memory that another library allocates on our behalf.  Reserving counts n_bytes as held, or
+ * fails with HL_NO_MEMORY; releasing the same number undoes it. */
 hl_status hl_memory_reserve(size_t n_bytes);
 void      hl_memory_release(size_t n_bytes);
-/* The bound; 0: none. */
+/* The bound set with hl_memory_limit, in bytes; 0: no bound. */
 size_t hl_memory_limited_to(void);
 
-/* HL_ALLOC(&pointer, count): sized by what the pointer points to. */
+/* HL_ALLOC(&pointer, count) takes the item size from the pointer's type. */
 #define HL_ALLOC(pointer, count) hl_alloc((void **)(pointer), (count), sizeof **(pointer))
 #define HL_ALLOC_ZEROED(pointer, count)                                                            \
     hl_alloc_zeroed((void **)(pointer), (count), sizeof **(pointer))
 
-/* What its scope releases, whichever way the scope is left, so that a failure can return at once:
+/* Variables that are released when their scope ends, so that a failure can return at once:
  *
  *     HL_FREED char *name = NULL;                         memory, with hl_free
- *     HL_SCOPED(hl_buffer_free) hl_buffer text = { 0 };   a struct, by the function of its address
+ *     HL_SCOPED(hl_buffer_free) hl_buffer text = { 0 };   a struct, released by address
  *     HL_CLOSED(hl_tensors_close) hl_tensors *tensors = NULL;
  *
- * The last form takes any function that HL_CLOSES has named, once, beside its declaration; that
- * function must accept NULL.  What a scope hands to its caller leaves with hl_taken. */
+ * The last form takes any function that has an HL_CLOSES line beside its declaration; that function
+ * must accept NULL.  To hand such a variable to the caller, take it out with hl_taken. */
 #define HL_SCOPED(release) __attribute__((cleanup(release)))
 #define HL_FREED           HL_SCOPED(hl_free_at)
 #define HL_CLOSED(close)   HL_SCOPED(close##_at)
@@ -52,11 +52,11 @@ size_t hl_memory_limited_to(void);
         close(*held);                                                                              \
     }
 
-/* The pointer that lies at `held`; NULL lies there afterwards. */
+/* Returns the pointer stored at `held` and sets it to NULL. */
 void *hl_taken(void *held);
 void  hl_free_at(void *held);
 
-/* a*b and a+b; false, and *out untouched, when they overflow. */
+/* a*b and a+b.  On overflow they return false and leave *out unchanged. */
 bool hl_size_multiply(size_t *out, size_t a, size_t b);
 bool hl_size_add(size_t *out, size_t a, size_t b);
 

@@ -1,12 +1,11 @@
-/* status.c - the last error of each thread, and messages for whoever listens.
+/* status.c - the last error of each thread, and log messages.
  *
- * One buffer a thread, written by hl_fail and read by hl_error_message.  There
- * is nothing to allocate and nothing to free, so reporting that memory ran out
- * works too.
+ * Each thread has one buffer, written by hl_fail and read by hl_error_message.
+ * Nothing is allocated or freed, so reporting that memory ran out works too.
  *
  * Names inside a message often come from a file that somebody else made.  Every message therefore
- * goes through hl_printable: a tensor's name must not be able to move the cursor of the terminal that
- * shows the error. */
+ * goes through hl_printable: a tensor's name must not be able to move the cursor of the terminal
+ * that shows the error. */
 #include "base/status.h"
 
 #include <pthread.h>
@@ -17,13 +16,13 @@
 
 #include "base/utf8.h"
 
-#undef hl_fail /* what the analyzer sees elsewhere */
+#undef hl_fail /* the macro that status.h defines for the analyzer */
 #undef hl_fail_within
 
 static _Thread_local char message[HL_MESSAGE_BYTES];
 
-/* Makes a formatted text fit to be shown.  `length` is what vsnprintf returned: the length that
- * the text would have had it not been cut. */
+/* Makes a formatted text safe to show.  `length` is the result of vsnprintf: the length that the
+ * text would have if it had not been cut. */
 static void tidy(char out[HL_MESSAGE_BYTES], const char *text, int length)
 {
     static const char more[] = "...";
@@ -47,7 +46,7 @@ static void tidy(char out[HL_MESSAGE_BYTES], const char *text, int length)
 
 hl_status hl_fail(hl_status status, const char *format, ...)
 {
-    char    text[HL_MESSAGE_BYTES]; /* an argument may be the old message itself */
+    char    text[HL_MESSAGE_BYTES]; /* a copy, because an argument may be the old message */
     va_list arguments;
 
     va_start(arguments, format);
@@ -134,16 +133,16 @@ const char *hl_status_name(hl_status status)
 
 /* --------------------------------------------------------------------------------------- the log */
 
-/* One listener, one message at a time.  The lowest level that anybody wants is read without a
- * lock, so that a message nobody hears costs one comparison.  The listener itself is read and called
- * under a lock: it never hears two messages at once, and after hl_log_set has
- * returned the old listener is never called again.  It must not log itself. */
+/* There is one listener, and it gets one message at a time.  The lowest level that it wants is read
+ * without a lock, so that an unwanted message costs one comparison.  The listener itself is read
+ * and called under a lock.  So it never gets two messages at once, and after hl_log_set has
+ * returned the old listener is never called again.  A listener must not log. */
 
 #define NOBODY_LISTENS (HL_LOG_WARNING + 1)
 
 static atomic_int      lowest_wanted = NOBODY_LISTENS;
 static pthread_mutex_t lock          = PTHREAD_MUTEX_INITIALIZER;
-static hl_log_callback listener; /* under lock, as is its context */
+static hl_log_callback listener; /* protected by the lock */
 static void           *listener_context;
 
 void hl_log_set(hl_log_callback callback, void *context, hl_log_level lowest)

@@ -1,12 +1,13 @@
-/* status.h - how failure is reported inside the library, and what is said beside it.
+/* status.h - how failures are reported inside the library, and logging.
  *
  *     if (n > limit)
  *         return hl_fail(HL_LIMIT, "%s: %zu tensors, at most %zu", path, n, limit);
  *
  * hl_fail stores the message for this thread and returns its code.  Calls that
- * may fail go through HL_NEED, which returns at once: what a function holds, its
- * scope releases (HL_FREED and its kin, base/memory.h).  Where something else must
- * be undone, HL_TRY goes to the label `done:` with a local `hl_status status`. */
+ * may fail go through HL_NEED, which returns at once; resources are released when
+ * their scope ends (HL_FREED and similar macros in base/memory.h).  Where something
+ * else must be undone, HL_TRY jumps to the label `done:` and needs a local
+ * `hl_status status`. */
 #ifndef HL_BASE_STATUS_H
 #define HL_BASE_STATUS_H
 
@@ -19,27 +20,27 @@ hl_status hl_fail(hl_status status, const char *format, ...) __attribute__((form
 hl_status hl_fail_within(hl_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What a message may take, its end included. */
+/* The size of a message, its NUL included. */
 #define HL_MESSAGE_BYTES 1024
 
-/* The first failure of several, with its message: for who hears of it later, maybe in another
- * thread. */
+/* The first of several failures, with its message, to be reported later or in another thread. */
 typedef struct hl_kept_error {
-    hl_status status; /* HL_OK: there was none */
+    hl_status status; /* HL_OK: no failure is kept */
     char      message[HL_MESSAGE_BYTES];
 } hl_kept_error;
 
-/* Keeps `status` and the stored message, unless it is HL_OK or something is kept already. */
+/* Keeps `status` and the stored message, unless it is HL_OK or a failure is kept already. */
 void hl_keep_error(hl_kept_error *kept, hl_status status);
-/* Stores what is kept again and returns its status; HL_OK, and the old message, where it is none. */
+/* Stores the kept message again and returns its status.  Where nothing is kept, returns HL_OK and
+ * leaves the stored message unchanged. */
 hl_status hl_fail_kept(const hl_kept_error *kept);
 
-/* HL_BAD_ARGUMENT, which names the thing and all three numbers, unless least <= value <= most. */
+/* HL_BAD_ARGUMENT unless least <= value <= most; the message has `name` and all three numbers. */
 hl_status hl_check_count(const char *name, int64_t value, int64_t least, int64_t most);
 hl_status hl_check_number(const char *name, double value, double least, double most);
 
-/* clang's analyzer does not look into status.c; so that it knows as much as the
- * reader, it is told that both return the status they are given. */
+/* clang's analyzer does not look into status.c.  These macros show it that both functions return
+ * the status that they are given. */
 #ifdef __clang_analyzer__
 #define hl_fail(status, ...) (hl_fail((status), __VA_ARGS__), (status))
 #define hl_fail_within(status, ...)                                                                \
@@ -50,7 +51,7 @@ hl_status hl_check_number(const char *name, double value, double least, double m
     })
 #endif
 
-/* A call that fails ends the function with its status. */
+/* Returns from the function with the status of `call` if it fails. */
 #define HL_NEED(call)                                                                              \
     do {                                                                                           \
         hl_status needed_status = (call);                                                          \
@@ -58,7 +59,8 @@ hl_status hl_check_number(const char *name, double value, double least, double m
             return needed_status;                                                                  \
     } while (0)
 
-/* For functions that undo more than their scopes release: needs a local `hl_status status` and a label `done`. */
+/* For functions that must undo more than their scopes release.  Needs a local `hl_status status`
+ * and a label `done`. */
 #define HL_TRY(call)                                                                               \
     do {                                                                                           \
         status = (call);                                                                           \
@@ -66,8 +68,8 @@ hl_status hl_check_number(const char *name, double value, double least, double m
             goto done;                                                                             \
     } while (0)
 
-/* The library never prints.  A program that wants to know what it does sets a callback (hl_log_set
- * of headlight.h) for messages such as these; without one, logging costs a comparison. */
+/* The library never prints.  A program that wants its log messages sets a callback with hl_log_set
+ * (headlight.h); without one, logging costs a comparison. */
 void hl_log(hl_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

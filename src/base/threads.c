@@ -1,26 +1,28 @@
-/* threads.c - teams of threads, one counter to take runs of items from, and how they wait.
+/* threads.c - teams of threads, the counter from which they take runs of items, and how they wait.
  *
  * A call is published by one store to its team's `ticket`, which holds three numbers:
  *
- *     bits 42..63   the call
- *     bits 21..41   how many runs it has
- *     bits  0..20   the next run that nobody has
+ *     bits 42..63   the number of the call
+ *     bits 21..41   the number of its runs
+ *     bits  0..20   the next run that no thread has taken
  *
- * Adding 1 takes a run.  The old value tells at once which one and of how many, so who comes
- * too late sees it from that value alone.  A taken run keeps its call alive: `job` is not
- * replaced before `n_done` has counted it.
+ * Adding 1 takes a run.  The old value holds both the run and the number of runs, so a late
+ * thread sees from that value alone that nothing is left.  A taken run keeps its call alive:
+ * `job` is not replaced before `n_done` has counted the run.
  *
- * Who waits looks at the ticket, or at `n_done`, for a while and then sleeps.  Going to sleep
- * and publishing must not miss each other: the sleeper says so before its last look, the
+ * A waiting thread spins on the ticket, or on `n_done`, for a while and then sleeps.  A wakeup
+ * cannot be lost: a thread announces that it sleeps before its last look at the ticket, and the
  * publisher publishes before it looks for sleepers.
  *
- * How long the while is depends on the machine.  Waking a thread takes some 5 to 50
- * microseconds, so on an idle machine looking for PATIENT_SECONDS pays.  Where others want the
- * cores, who looks takes the core from the one that is waited for: there the wait is short.
- * The machine is busy when threads of this process are ready to run and no core is free for
- * them: Linux adds that time up for every thread, and each asks for its own every CHECK_SECONDS.
+ * The spinning time depends on the machine.  Waking a thread takes some 5 to 50 microseconds,
+ * so on an idle machine it pays to spin for PATIENT_SECONDS.  On a busy machine a spinning
+ * thread takes the core from the thread that it waits for, so there it sleeps sooner.  The
+ * machine counts as busy when threads of this process are ready to run and no core is free for
+ * them.  Linux sums that time for each thread, and each thread reads its own sum every
+ * CHECK_SECONDS.
  *
- * Teams are kept in a list and lent to a call: as many as there ever were simultaneous calls. */
+ * Teams are kept in a list and lent to calls.  There are as many teams as there were
+ * simultaneous calls at the busiest moment. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #endif
@@ -42,15 +44,15 @@ enum {
     RUN_BITS        = 21,
     RUNS_PER_THREAD = 4,
     LOOKS_PER_CLOCK = 32, /* between two readings of the clock */
-    HASTY_LOOKS     = 64, /* before a thread sleeps on a busy machine: some microseconds */
+    HASTY_LOOKS     = 64, /* before a thread sleeps on a busy machine: a few microseconds */
 };
 #define RUN_MASK        ((UINT64_C(1) << RUN_BITS) - 1)
-#define PATIENT_SECONDS 500e-6 /* ten times what waking a thread takes at most */
-#define CHECK_SECONDS   20e-3  /* some slices of the scheduler, so that a share means something */
-/* Of CHECK_SECONDS spent waiting for a core: the machine is busy.  Measured: 0.1% on an idle
- * machine, 20 to 50% beside two busy loops on two cores. */
+#define PATIENT_SECONDS 500e-6 /* ten times the longest time to wake a thread */
+#define CHECK_SECONDS   20e-3  /* several scheduler slices, so that BUSY_SHARE is meaningful */
+/* The machine is busy if a thread waits for a core during this share of CHECK_SECONDS.  Measured:
+ * 0.1% on an idle machine, 20 to 50% beside two busy loops on two cores. */
 #define BUSY_SHARE   0.10
-#define CALM_SECONDS 0.5 /* without such a wait, before the machine counts as idle again */
+#define CALM_SECONDS 0.5 /* without waiting for a core, until the machine counts as idle again */
 
 typedef struct work_items {
     hl_parallel_work work;
@@ -59,30 +61,30 @@ typedef struct work_items {
     int64_t          grain;
 } work_items;
 
-/* The caller and n_threads - 1 members, or as many as the system granted. */
+/* The caller and n_threads - 1 members, or fewer if the system granted fewer. */
 typedef struct hl_team {
     _Atomic uint64_t ticket;
     _Atomic int64_t  n_done;
     work_items       job;
 
-    _Atomic int     n_asleep;  /* members */
+    _Atomic int     n_asleep;  /* number of sleeping members */
     _Atomic bool    is_waited; /* the caller sleeps */
     pthread_mutex_t mutex;
     pthread_cond_t  published;
     pthread_cond_t  finished;
 
-    int             n_threads; /* for calls of just as many: a member's index is below it */
+    int             n_threads; /* the team serves only calls with this number of threads */
     int             n_members;
     struct hl_team *next;          /* in the list of free teams */
-    bool            is_background; /* made by hl_parallel_background's threads, and for them */
+    bool            is_background; /* made by and for callers of hl_parallel_background */
 } hl_team;
 
 /* ------------------------------------------------------------- is it busy here? */
 
-/* When a thread last had to wait for a core; 0: never. */
+/* The time at which a thread last had to wait for a core; 0: never. */
 static _Atomic double disturbed;
 
-/* Seconds for which the calling thread was ready to run and did not; below 0: not known. */
+/* Seconds that the calling thread was ready to run but had no core; below 0: not known. */
 static double seconds_delayed(void)
 {
     char text[96] = "";
@@ -97,7 +99,7 @@ static double seconds_delayed(void)
                                                                        : -1.0;
 }
 
-/* Asks the kernel, every CHECK_SECONDS of a thread. */
+/* Reads the calling thread's waiting time from the kernel, every CHECK_SECONDS. */
 static void notice_neighbors(void)
 {
     static _Thread_local double checked, delayed;
@@ -107,7 +109,7 @@ static void notice_neighbors(void)
     if (passed < CHECK_SECONDS)
         return;
     double before = delayed;
-    bool   is_old = passed > 1.0; /* what was then says little of now */
+    bool   is_old = passed > 1.0; /* the last reading is too old to compare with */
     delayed       = seconds_delayed();
     checked       = now;
     if (!is_old && before >= 0.0 && delayed - before > BUSY_SHARE * passed)
@@ -131,8 +133,7 @@ static void look_away(void)
 #endif
 }
 
-/* Waits until is_over(team, what), for as long as staying awake is worth it; false: it is not
- * over yet. */
+/* Spins until is_over(team, what), for as long as spinning is worthwhile; false: gave up. */
 static bool look_for(bool (*is_over)(const hl_team *team, uint64_t what), const hl_team *team,
                      uint64_t what)
 {
@@ -165,10 +166,10 @@ static bool has_runs(uint64_t ticket)
     return (ticket & RUN_MASK) < runs_of(ticket);
 }
 
-/* The calling thread is inside `work`. */
+/* True while the calling thread is inside `work`. */
 static _Thread_local bool is_inside;
 
-/* Takes runs until none is left. */
+/* Takes and does runs until none is left. */
 static void help(hl_team *team, int index)
 {
     notice_neighbors();
@@ -199,7 +200,7 @@ static bool is_another_call(const hl_team *team, uint64_t call)
     return call_of(atomic_load(&team->ticket)) != call;
 }
 
-/* What a new thread is given. */
+/* The argument of a new thread. */
 typedef struct member {
     hl_team *team;
     int      index;
@@ -243,8 +244,8 @@ static bool start_member(hl_team *team, int index)
     return true;
 }
 
-/* Members leave signals to the threads of the program, but for those that say what the thread
- * itself did (base/file.c). */
+/* Members block signals, so that the program's own threads get them, except signals that the
+ * thread itself causes (base/file.c). */
 static void start_members(hl_team *team)
 {
     static const int own[] = { SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGABRT };
@@ -277,7 +278,7 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, forget_teams);
 }
 
-/* Of the calling thread: hl_parallel_background was called. */
+/* True if the calling thread has called hl_parallel_background. */
 static _Thread_local bool is_background;
 
 void hl_parallel_background(void)
@@ -285,7 +286,7 @@ void hl_parallel_background(void)
     is_background = true;
 }
 
-/* Teams live as long as the process, so they do not count as memory that somebody holds. */
+/* Teams live as long as the process, so they are not counted by hl_memory_held. */
 static hl_team *new_team(int n_threads)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -303,8 +304,8 @@ static hl_team *new_team(int n_threads)
     return team;
 }
 
-/* The team that was used last is the most likely to be awake: it comes first.  NULL: none is
- * there and none can be made. */
+/* Takes the team that was used last, which is the most likely to be awake, or makes one.  NULL if
+ * none can be made. */
 static hl_team *take_team(int n_threads)
 {
     hl_team *found = NULL;
@@ -392,7 +393,7 @@ void hl_parallel(int n_threads, int64_t n_items, int64_t grain, hl_parallel_work
 
     if (n_items <= 0)
         return;
-    /* Late threads count past the last run: there is room for them. */
+    /* Late threads count past the last run, so half of the counter's range is left for them. */
     if (grain <= 0 || (n_items - 1) / grain >= (int64_t)RUN_MASK / 2)
         grain = even;
     if (n_threads > 1 && n_items > grain && !is_inside)

@@ -1,5 +1,4 @@
-/* utf8.c - checking and writing UTF-8, and what is written in place of characters that must not
- * reach a terminal. */
+/* utf8.c - checks and writes UTF-8, and replaces characters that must not reach a terminal. */
 #include "base/utf8.h"
 
 #include <stdio.h>
@@ -77,8 +76,8 @@ size_t hl_utf8_encode(char out[4], uint32_t code_point)
     return 4;
 }
 
-/* A cut character, filled up with the smallest continuation that its lead byte
- * allows, would be valid: that is how to tell it from rubbish. */
+/* A cut character becomes valid when it is completed with the smallest continuation that its lead
+ * byte allows.  That distinguishes it from invalid bytes. */
 size_t hl_utf8_incomplete(const char *text, size_t n_bytes)
 {
     for (size_t back = 1; back <= 3 && back <= n_bytes; back++) {
@@ -99,16 +98,16 @@ size_t hl_utf8_incomplete(const char *text, size_t n_bytes)
 
 /* ------------------------------------------------------------------------------ text to be shown */
 
-/* What is written instead:
+/* Replacements:
  *
- *     not UTF-8               U+FFFD, one for each longest beginning of a character
+ *     invalid UTF-8           U+FFFD, one per longest valid beginning of a character
  *     below U+0100            \x1b
  *     others                  \u202e, as JSON writes them
  *
- * In a token a space, a tab and a line end are seen as signs.  In JSON every replacement is the
- * escape that a reader of JSON turns back into the character, so nothing is lost. */
+ * In a token, a space, a tab and a line end are shown as visible signs.  In JSON every replacement
+ * is an escape that a JSON reader turns back into the character, so nothing is lost. */
 
-/* Would a terminal obey this character instead of showing it?  Line ends and tabs are among them. */
+/* True for a character that a terminal obeys instead of showing, line ends and tabs included. */
 static bool is_control(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
@@ -123,7 +122,7 @@ bool hl_character_is_unseen(uint32_t c)
 
 enum { SIGN_BYTES = 8 };
 
-/* What the character becomes; NULL where it stays as it is. */
+/* The replacement of a character; NULL if it stays unchanged. */
 static const char *sign_of(char room[SIGN_BYTES], uint32_t c, hl_printable_kind kind)
 {
     bool is_space = c == '\n' || c == '\t';
@@ -132,7 +131,7 @@ static const char *sign_of(char room[SIGN_BYTES], uint32_t c, hl_printable_kind 
         return c == ' ' ? "\u00b7" : c == '\t' ? "\u2192" : "\u21b5";
     if (kind == HL_PRINTABLE_UTF8 || (kind == HL_PRINTABLE_LINES && is_space))
         return NULL;
-    if (kind == HL_PRINTABLE_JSON && c < 0x20) /* the layout; strings have theirs escaped already */
+    if (kind == HL_PRINTABLE_JSON && c < 0x20) /* layout; strings are already escaped */
         return NULL;
     bool is_replaced = kind == HL_PRINTABLE_LINES || kind == HL_PRINTABLE_JSON
                            ? is_control(c)
@@ -144,7 +143,7 @@ static const char *sign_of(char room[SIGN_BYTES], uint32_t c, hl_printable_kind 
     return room;
 }
 
-/* How many bytes at the start are the beginning of a character, of which the rest is wrong. */
+/* The number of bytes at the start that begin a character whose other bytes are invalid. */
 static size_t bad_length(const char *bytes, size_t n_bytes)
 {
     size_t length = n_bytes < 3 ? n_bytes : 3;
@@ -167,7 +166,7 @@ size_t hl_printable(char *out, size_t n_out, const char *bytes, size_t n_bytes,
         size_t      n_sign = sign != NULL ? strlen(sign) : length;
 
         if (needed == used &&
-            needed + n_sign < n_out) { /* a sign that does not fit ends the text */
+            needed + n_sign < n_out) { /* the text ends before a sign that does not fit */
             memcpy(out + used, sign != NULL ? sign : bytes + at, n_sign);
             used += n_sign;
         }

@@ -1,12 +1,12 @@
-/* utf8.h - UTF-8, a character at a time, and which characters are fit to be shown.
+/* utf8.h - UTF-8, one character at a time, and which characters are safe to show.
  *
  * "Valid" means what RFC 3629 says: no overlong forms, no surrogates, nothing
  * beyond U+10FFFF.
  *
  * Names of tensors, metadata, tokens and file names come from files that anybody may have made.
- * A terminal obeys some of their characters: it moves its cursor, changes its title, or shows a line
- * in another order than it is stored.  Whatever the library or the program shows of them, error
- * messages, tables, log lines and texts, goes through hl_printable of headlight.h first. */
+ * A terminal obeys some characters: it moves its cursor, changes its title, or reorders a line.
+ * So everything that is shown of them, in error messages, tables, log lines and texts, goes
+ * through hl_printable (headlight.h) first. */
 #ifndef HL_BASE_UTF8_H
 #define HL_BASE_UTF8_H
 
@@ -14,19 +14,19 @@
 
 #define HL_UTF8_REPLACEMENT 0xfffdU
 
-/* The place of the first byte that is not part of a valid character; n_bytes if
- * there is none. */
+/* The offset of the first byte that is not part of a valid character; n_bytes if
+ * the whole text is valid. */
 size_t hl_utf8_find_bad(const char *text, size_t n_bytes);
 
-/* The length of the valid character at the start of the text, 1 to 4; 0 if it
- * is not one (or the text is empty). */
+/* The length of the valid character at the start of the text, 1 to 4; 0 if the
+ * text does not start with one (or is empty). */
 size_t hl_utf8_length(const char *text, size_t n_bytes);
 
-/* Writes 1 to 4 bytes and returns how many. */
+/* Writes 1 to 4 bytes and returns their number. */
 size_t hl_utf8_encode(char out[4], uint32_t code_point);
 
-/* How many bytes at the end of the text are the beginning of a character whose
- * other bytes may still come: 0 to 3. */
+/* The number of bytes, 0 to 3, at the end of the text that begin a character
+ * whose other bytes may still follow. */
 size_t hl_utf8_incomplete(const char *text, size_t n_bytes);
 
 /* The character at text[*at], in valid text; moves *at past it. */
@@ -55,14 +55,14 @@ static inline bool hl_utf8_is_continuation(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-/* How many characters a valid text has. */
+/* The number of characters of a valid text. */
 size_t hl_utf8_count(const char *text, size_t n_bytes);
 
 /* ------------------------------------------------------------------------------ text to be shown */
 
-/* Is this a control (C0, DEL, C1, or of bidirectional text), which a terminal would obey instead of
- * showing it, or a character that shows nothing at all?  The latter are soft hyphens, spaces of no width, marks of byte
- * order and line separators.  Joiners (U+200C, U+200D) are not: emoji and several scripts need them. */
+/* True for controls (C0, DEL, C1 and bidirectional), which a terminal would obey instead of
+ * showing, and for invisible characters: soft hyphens, zero-width spaces, byte order marks and
+ * line separators.  False for joiners (U+200C, U+200D): emoji and several scripts need them. */
 bool hl_character_is_unseen(uint32_t c);
 
 #endif

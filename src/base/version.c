@@ -1,5 +1,5 @@
-/* version.c - what this build is.  The Makefile gives HL_HAVE_... for every instruction set that has
- * kernels in it. */
+/* version.c - describes this build.  The Makefile defines HL_HAVE_... for every instruction set
+ * whose kernels are built in. */
 #include "headlight/base.h"
 
 #if defined(__clang__)

@@ -1,12 +1,12 @@
 /* visible.h - which keys a row of attention sees.
  *
- * A row stands at a position among n_keys keys.  It sees window_left keys before its own and window_right
- * after it (causal: 0), and the first window_sink keys, however far the window has moved:
+ * A row has a position among n_keys keys.  It sees window_left keys before its own and
+ * window_right after it (causal: 0), and the first window_sink keys wherever the window is:
  *
  *     key <= position + right,   and   key >= position - left or key < sink
  *
- * This is the one definition: scalar, vector and CUDA kernels, profiles and traces all come here.  Code
- * that works on a tile of rows takes the begin of its first row and the end of its last. */
+ * This is the only definition: scalar, vector and CUDA kernels, profiles and traces all use it.
+ * Code that works on a tile of rows takes the begin of its first row and the end of its last. */
 #ifndef HL_BASE_VISIBLE_H
 #define HL_BASE_VISIBLE_H
 
@@ -15,7 +15,8 @@
 
 #include "base/host_device.h"
 
-/* The host counts keys in 64 bits and keeps a window in hl_reach; a GPU counts in 32, and any struct with the same members will do. */
+/* The host counts keys in 64 bits and stores a window in hl_reach.  A GPU counts in 32 bits and
+ * accepts any struct with the same members. */
 #ifdef __CUDACC__
 #define HL_ANY_REACH template <typename hl_reach, typename hl_key_index>
 #define HL_KEYS      hl_keys<hl_key_index>
@@ -37,7 +38,7 @@ typedef struct hl_reach {
 } hl_reach;
 #endif
 
-/* The keys [begin, end), and the first ones, [0, kept). */
+/* The visible keys: [begin, end) and [0, kept). */
 HL_ANY_KEY
 struct hl_keys {
     hl_key_index kept;
@@ -45,7 +46,7 @@ struct hl_keys {
     hl_key_index end;
 };
 
-/* A side on which a window hides nothing; positions are far smaller. */
+/* The reach of a window that hides nothing on that side; positions are far smaller. */
 #define HL_REACH_ALL ((int64_t)1 << 50)
 
 /* The end of the keys that a row sees; below 1 where it sees none. */
@@ -56,21 +57,21 @@ HL_HOST_DEVICE hl_key_index hl_reach_end(const hl_reach *reach, hl_key_index n_k
     return HL_MIN(n_keys, position + reach->window_right + 1);
 }
 
-/* The first key of its window. */
+/* The first key of the row's window. */
 HL_ANY_REACH
 HL_HOST_DEVICE hl_key_index hl_reach_begin(const hl_reach *reach, hl_key_index position)
 {
     return HL_MAX(0, position - reach->window_left);
 }
 
-/* How many of the first keys lie before `end` and stay in sight. */
+/* The number of always-visible first keys that are before `end`. */
 HL_ANY_REACH
 HL_HOST_DEVICE hl_key_index hl_reach_kept(const hl_reach *reach, hl_key_index end)
 {
     return HL_MAX(HL_MIN(reach->window_sink, end), 0);
 }
 
-/* All that the row at a position sees. */
+/* All keys that the row at a position sees. */
 HL_ANY_REACH
 HL_HOST_DEVICE struct HL_KEYS hl_reach_keys(const hl_reach *reach, hl_key_index n_keys,
                                             hl_key_index position)
@@ -86,7 +87,7 @@ HL_HOST_DEVICE struct HL_KEYS hl_reach_keys(const hl_reach *reach, hl_key_index 
     return keys;
 }
 
-/* Is a key among them?  A macro: as a function it costs a GPU a branch. */
+/* True if the key is visible.  A macro, because a function would cost a branch on a GPU. */
 #define HL_KEYS_HAVE(keys, key)                                                                    \
     ((key) >= 0 && (key) < (keys).end && ((key) >= (keys).begin || (key) < (keys).kept))
 
@@ -97,7 +98,7 @@ typedef struct hl_keys hl_visible_keys;
 #endif
 
 /* -------------------------------------------------------------- for the host
- * What hl_reach_keys finds, with kept < begin or 0: keys that touch are one interval. */
+ * hl_visible_join makes one interval of the two if they touch, so that kept < begin or kept = 0. */
 
 static inline hl_visible_keys hl_visible_join(hl_visible_keys keys)
 {
@@ -111,7 +112,7 @@ static inline bool hl_visible_has(hl_visible_keys keys, int64_t key)
     return HL_KEYS_HAVE(keys, key);
 }
 
-/* The first of them from `key` on; not below end when there is none. */
+/* The first visible key at or after `key`; `end` or larger when there is none. */
 static inline int64_t hl_visible_from(hl_visible_keys keys, int64_t key)
 {
     return key < keys.kept || key >= keys.begin ? key : keys.begin;

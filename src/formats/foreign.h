@@ -1,22 +1,22 @@
-/* foreign.h - weights that are not read here: what they are, and how to convert them. */
+/* foreign.h - weight formats that headlight cannot read: names them and says how to convert. */
 #ifndef HL_FORMATS_FOREIGN_H
 #define HL_FORMATS_FOREIGN_H
 
 #include "headlight/base.h"
 
-/* HL_UNSUPPORTED with a message if the file is of a kind that is known and not read;
- * else HL_OK, which says nothing about what it is. */
+/* HL_UNSUPPORTED with a message if the file has a known format that headlight cannot read.
+ * HL_OK means only that the format was not recognized as one of those. */
 hl_status hl_foreign_check_file(const char *path, const uint8_t *bytes, size_t n_bytes);
 
-/* Reads folder/config.json, if it is there, and refuses a quantization_config of a
- * kind that we do not read. */
+/* Reads folder/config.json, if it exists, and refuses a quantization_config that
+ * headlight cannot read. */
 hl_status hl_foreign_check_folder(const char *folder);
 
-/* Why a folder without safetensors holds no weights for us; never HL_OK. */
+/* Fails with the reason why a folder without safetensors has no readable weights; never HL_OK. */
 hl_status hl_foreign_explain_folder(const char *folder);
 
-/* Says of a path that leads nowhere what was expected, and where the Hugging Face cache has a model of
- * that name; never HL_OK. */
+/* Fails for a path that does not exist: the message says what was expected, and where the Hugging
+ * Face cache has a model of that name.  Never HL_OK. */
 hl_status hl_foreign_explain_missing(const char *path);
 
 #endif

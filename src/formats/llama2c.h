@@ -5,9 +5,9 @@
  *     int64_t n_layers = hl_llama2c_config_of(file)->n_layers;
  *     const hl_tensor *embedding = hl_llama2c_at(file, 0);
  *
- * The file is mapped, and its tensors have the names and shapes that a Llama has on
- * Hugging Face, with one difference: rows of q_proj and k_proj are in the order
- * of interleaved rotation, pairs (0, 1), (2, 3) ..., as in GGUF files. */
+ * The file is mapped.  Its tensors get the names and shapes of a Hugging Face Llama,
+ * with one difference: rows of q_proj and k_proj are in the order of interleaved
+ * rotation, pairs (0, 1), (2, 3) ..., as in GGUF files. */
 #ifndef HL_FORMATS_LLAMA2C_H
 #define HL_FORMATS_LLAMA2C_H
 
@@ -16,7 +16,7 @@
 #include "headlight/base.h"
 
 typedef struct hl_llama2c_config {
-    int     version; /* 0: legacy, without a magic number; 1 */
+    int     version; /* 0 (legacy, without a magic number) or 1 */
     int64_t d_model;
     int64_t d_mlp;
     int64_t n_layers;
@@ -24,7 +24,7 @@ typedef struct hl_llama2c_config {
     int64_t n_kv_heads;
     int64_t d_vocab;
     int64_t n_ctx;
-    bool    tied; /* the unembedding is the embedding: there is no lm_head */
+    bool    tied; /* the embedding is also the unembedding; there is no lm_head */
 } hl_llama2c_config;
 
 typedef struct hl_llama2c hl_llama2c;
@@ -35,11 +35,11 @@ hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_byte
                            const char *where);
 void      hl_llama2c_close(hl_llama2c *file);
 HL_CLOSES(hl_llama2c_close, hl_llama2c)
-/* Is this the beginning of such a file, n_bytes long in all?  Looks at no more
- * than the first 256 bytes; n_bytes may be smaller. */
+/* True if `bytes` begins a llama2.c checkpoint of n_bytes in all.  Reads at most
+ * the first 256 bytes; n_bytes may be smaller. */
 bool hl_llama2c_recognize(const uint8_t *bytes, size_t n_bytes);
 
-/* Borrowed, as are the tensors, which come in the order of the file. */
+/* The configuration and the tensors, in the order of the file.  All are borrowed. */
 const hl_llama2c_config *hl_llama2c_config_of(const hl_llama2c *file);
 size_t                   hl_llama2c_count(const hl_llama2c *file);
 const hl_tensor         *hl_llama2c_at(const hl_llama2c *file, size_t index);
@@ -47,7 +47,7 @@ const hl_tensor         *hl_llama2c_at(const hl_llama2c *file, size_t index);
 /* ---------------------------------------------------------------- tokenizer */
 
 typedef struct hl_llama2c_piece {
-    const char *bytes; /* no NUL ends them */
+    const char *bytes; /* not NUL-terminated */
     size_t      n_bytes;
     float       score;
 } hl_llama2c_piece;
@@ -62,7 +62,7 @@ void      hl_llama2c_tokenizer_close(hl_llama2c_tokenizer *tokenizer);
 HL_CLOSES(hl_llama2c_tokenizer_close, hl_llama2c_tokenizer)
 
 size_t hl_llama2c_tokenizer_count(const hl_llama2c_tokenizer *tokenizer);
-/* Borrowed; NULL past the last. */
+/* Borrowed; NULL if the id is out of range. */
 const hl_llama2c_piece *hl_llama2c_tokenizer_at(const hl_llama2c_tokenizer *tokenizer, size_t id);
 
 #endif

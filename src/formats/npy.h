@@ -1,6 +1,6 @@
-/* npy.h - arrays that NumPy saved.
+/* npy.h - reading .npy files, NumPy's format for one array.
  *
- * The file is mapped and its one array is a tensor whose bytes are borrowed from the
+ * The file is mapped; the array becomes a tensor whose bytes are borrowed from the
  * mapping.  Every number in the header is checked against the file when it is opened. */
 #ifndef HL_FORMATS_NPY_H
 #define HL_FORMATS_NPY_H
@@ -18,7 +18,7 @@ HL_CLOSES(hl_npy_close, hl_npy)
 /* Borrowed; its name is "". */
 const hl_tensor *hl_npy_tensor(const hl_npy *file);
 
-/* Do these bytes begin as a .npy file does? */
+/* True if the bytes begin like a .npy file. */
 bool hl_npy_is(const uint8_t *bytes, size_t n_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* tensors.h - named arrays, and all those of a model, whatever files hold them.
+/* tensors.h - named arrays, and all arrays of a model, whatever its file format.
  *
  *     HL_CLOSED(hl_tensors_close) hl_tensors *weights = NULL;
  *     HL_NEED(hl_tensors_open(&weights, path));
@@ -12,10 +12,10 @@
  *     a .gguf file              by itself, or one part of a split
  *     a llama2.c .bin           legacy or version 1
  *
- * Files are told apart by what is in them.  Those of other kinds, and folders whose
- * config.json speaks of a quantization that is not read here, are refused with
+ * The format is recognized from the contents of a file.  Other formats, and folders whose
+ * config.json names a quantization that headlight cannot read, are refused with
  * HL_UNSUPPORTED and a message that says what they are and how to convert them.
- * Everything is mapped: opening costs no more than the headers. */
+ * Everything is mapped, so opening reads only the headers. */
 #ifndef HL_FORMATS_TENSORS_H
 #define HL_FORMATS_TENSORS_H
 
@@ -36,11 +36,12 @@ typedef struct hl_tensor {
 
 /* The number of elements. */
 int64_t hl_tensor_count(const hl_tensor *tensor);
-/* The number of bytes that dtype and shape ask for; HL_BAD_INPUT if they are
- * impossible, overflow, end inside a byte, or a row ends inside a block. */
+/* The number of bytes that dtype and shape require.  HL_BAD_INPUT if they are
+ * impossible, overflow, end inside a byte, or if a row ends inside a block. */
 hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
 
-/* Tensors by name: pointers (count) that are sorted, and what is found among them; NULL: nothing. */
+/* Sorts pointers to tensors (count) by name, and finds a name among sorted ones; NULL: not
+ * found. */
 void             hl_tensors_sort(const hl_tensor **by_name, size_t count);
 const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count, const char *name);
 
@@ -63,25 +64,26 @@ HL_CLOSES(hl_tensors_close, hl_tensors)
 hl_tensors_kind hl_tensors_kind_of(const hl_tensors *tensors);
 /* The files that were opened: shards, parts, or one. */
 size_t hl_tensors_n_files(const hl_tensors *tensors);
-/* Where the weights lie, and so what belongs to them: config.json, tokenizer.json.
+/* The folder of the weights, which also has config.json and tokenizer.json.
  * Borrowed; "." for a file in the current folder. */
 const char *hl_tensors_folder(const hl_tensors *tensors);
 
-/* File by file, and in each in the order of its data or its list.  Borrowed. */
+/* Tensors file by file, and within a file in the order of its data or its list.  Borrowed. */
 size_t           hl_tensors_count(const hl_tensors *tensors);
 const hl_tensor *hl_tensors_at(const hl_tensors *tensors, size_t index);
-/* The path of the file that one of them lies in, for messages; NULL where that is the only one that the
- * caller opened anyhow.  Borrowed. */
+/* The path of the file that holds the tensor, for messages.  NULL if it is the only file and the
+ * caller named it.  Borrowed. */
 const char *hl_tensors_file_of(const hl_tensors *tensors, const hl_tensor *tensor);
 /* NULL if there is no such tensor. */
 const hl_tensor *hl_tensors_find(const hl_tensors *tensors, const char *name);
 
-/* Of a tensor: name, dtype, shape and bytes.  Of all: the sum of theirs and their number, the
- * same however they are spread over files.  Reads every byte. */
+/* A tensor's hash covers its name, dtype, shape and bytes.  The hash of all tensors is the sum of
+ * theirs and their number, so it does not depend on how they are split over files.  Both read
+ * every byte. */
 uint64_t hl_tensor_hash(const hl_tensor *tensor);
 uint64_t hl_tensors_hash(const hl_tensors *tensors, int32_t n_threads);
 
-/* What holds the metadata; NULL for the other kinds.  Of a split GGUF the first
+/* The file that holds the metadata; NULL for the other formats.  For a split GGUF it is the first
  * part.  Borrowed. */
 const struct hl_gguf    *hl_tensors_gguf(const hl_tensors *tensors);
 const struct hl_llama2c *hl_tensors_llama2c(const hl_tensors *tensors);

@@ -1,8 +1,8 @@
-/* added.h - tokens that are found in the text before the model sees it.
+/* added.h - tokens that are found in the text before the model sees it, such as "<|endoftext|>".
  *
- * "<|endoftext|>" and its like.  Those that are not `normalized` are looked for
- * in the text as given, the others after normalizing; the leftmost counts, and
- * the longest of those that start at one place. */
+ * Tokens that are not `normalized` are looked for in the text as given, the others
+ * after normalizing.  The leftmost match counts, and of several matches that start
+ * at the same place, the longest. */
 #ifndef HL_TOKENIZE_ADDED_H
 #define HL_TOKENIZE_ADDED_H
 
@@ -13,9 +13,9 @@
 typedef struct hl_added_token {
     int32_t  id;
     hl_bytes content;     /* owned */
-    bool     single_word; /* only where no letter stands beside it  */
-    bool     strip_left;  /* takes white space before it            */
-    bool     strip_right; /* ... and after it                       */
+    bool     single_word; /* matches only with no letter beside it  */
+    bool     strip_left;  /* also consumes white space before it    */
+    bool     strip_right; /* also consumes white space after it     */
     bool     normalized;
     bool     special;
 } hl_added_token;
@@ -30,11 +30,11 @@ typedef struct hl_added {
 
 /* Copies the content. */
 hl_status hl_added_add(hl_added *added, hl_added_token token);
-/* After the last: normalizes what has to be, and sorts. */
+/* Call after the last token is added: normalizes the `normalized` tokens, and sorts all. */
 hl_status hl_added_finish(hl_added *added, const hl_normalizer *normalizer);
 void      hl_added_free(hl_added *added);
 
-/* A stretch of text: an added token, or (item -1) text between them. */
+/* A stretch of text: an added token, or (item -1) text between added tokens. */
 typedef struct hl_stretch {
     hl_span span;
     int     item;
@@ -46,14 +46,14 @@ typedef struct hl_stretches {
     size_t      capacity;
 } hl_stretches;
 
-/* Where special tokens are not to be recognized. */
+/* Limits where special tokens are recognized. */
 typedef struct hl_added_filter {
-    bool                plain; /* nowhere */
-    const hl_chat_part *parts; /* only in the template's parts of the original; NULL: anywhere */
+    bool                plain; /* recognize them nowhere */
+    const hl_chat_part *parts; /* recognize only in the template's parts; NULL: anywhere */
     size_t              n_parts;
 } hl_added_filter;
 
-/* Cuts a text into stretches, in order, side by side, none of them empty. */
+/* Cuts a text into stretches: in order, adjacent, and never empty. */
 hl_status hl_added_split(hl_stretches *out, const hl_added *added, const hl_prefixes *set,
                          const hl_mapped_text *text, const hl_added_filter *filter,
                          hl_budget *budget);

@@ -21,10 +21,10 @@ typedef struct hl_bpe_options {
     bool     byte_level;
     bool     byte_fallback;
     bool     fuse_unknown;
-    bool     ignore_merges; /* a word that is a piece is that piece */
-    int32_t  unknown;       /* id, or -1: what is not known is dropped */
-    hl_bytes prefix;        /* of pieces that do not begin a word; copied, as is suffix */
-    hl_bytes suffix;        /* of pieces that end a word */
+    bool     ignore_merges; /* a word that is a piece becomes that piece at once */
+    int32_t  unknown;       /* id; -1: unknown characters are dropped */
+    hl_bytes prefix;        /* of pieces that do not begin a word; copied */
+    hl_bytes suffix;        /* of pieces that end a word; copied */
 } hl_bpe_options;
 
 typedef struct hl_bpe hl_bpe;
@@ -36,30 +36,30 @@ HL_CLOSES(hl_bpe_free, hl_bpe)
 
 /* The next merge in order of rank.  HL_BAD_INPUT if one of the three is not a piece. */
 hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right);
-/* Every way to make a piece of two others, ranked by the score of what is made. */
+/* Adds every pair of pieces that make a third, ranked by the score of the third. */
 hl_status hl_bpe_add_scored_merges(hl_bpe *bpe);
-/* After the last merge. */
+/* Call after the last merge is added. */
 hl_status hl_bpe_finish(hl_bpe *bpe);
 
-/* What it was made with; borrowed. */
+/* The options that were passed to hl_bpe_new; borrowed. */
 const hl_bpe_options *hl_bpe_get_options(const hl_bpe *bpe);
 
 typedef struct hl_bpe_merge {
     int32_t left;
     int32_t right;
-    int32_t id; /* what they become */
+    int32_t id; /* the merged piece */
 } hl_bpe_merge;
 
 /* All merges in order of rank, to be released with hl_free. */
 hl_status hl_bpe_merges(hl_bpe_merge **out, size_t *count, const hl_bpe *bpe);
-/* What two pieces become, or -1. */
+/* The id of the piece that two pieces merge into, or -1. */
 int32_t hl_bpe_merged(const hl_bpe *bpe, int32_t left, int32_t right);
 
-/* May a text be cut before every run of ▁ without changing its tokens?  True of most
- * SentencePiece vocabularies, and worth knowing where nothing else splits words. */
+/* True if a text may be cut before every run of ▁ without changing its tokens.  Most SentencePiece
+ * vocabularies allow it, and it saves time where nothing else splits words. */
 bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe);
 
-/* What encoding writes on; starts as {0}, and is worth keeping from one word to the next. */
+/* Scratch memory for encoding; starts as {0}.  Reuse it from one word to the next. */
 typedef struct hl_bpe_space {
     struct hl_bpe_symbol    *symbols;
     size_t                   n_symbols;
@@ -72,28 +72,28 @@ typedef struct hl_bpe_space {
 
 void hl_bpe_space_free(hl_bpe_space *space);
 
-/* Appends the tokens of a word; their places count from `at`. */
+/* Appends the tokens of a word, which begins at byte `at` of the text. */
 hl_status hl_bpe_encode(hl_tokens *out, const hl_bpe *bpe, hl_bpe_space *space, const char *word,
                         size_t n_bytes, size_t at, hl_budget *budget);
 
 /* ------------------------------------------------------------- the table of merges */
 
-/* Which pairs of pieces become one, and in which order: for bpe.c and its tests. */
+/* The pairs of pieces that merge, and their ranks.  Used only by bpe.c and its tests. */
 typedef struct hl_merge {
     uint64_t pair; /* left id in the upper half, right id in the lower; all ones: empty */
-    uint32_t rank; /* lower goes first */
-    int32_t  id;   /* what they become */
+    uint32_t rank; /* lower ranks merge first */
+    int32_t  id;   /* the merged piece */
 } hl_merge;
 
 typedef struct hl_merges {
     hl_merge *slots; /* (n_slots) a hash table, at most half full */
     size_t    n_slots;
     size_t    count;
-    uint64_t  n_added;  /* one pair may be added twice */
-    uint64_t  n_probes; /* slots looked at for that */
+    uint64_t  n_added;  /* calls of hl_merges_add; a pair may be added twice */
+    uint64_t  n_probes; /* slots examined in those calls */
 } hl_merges;
 
-/* Of two merges of one pair the later counts. */
+/* If a pair is added twice, the later merge replaces the earlier one. */
 hl_status hl_merges_add(hl_merges *merges, int32_t left, int32_t right, uint32_t rank, int32_t id);
 void      hl_merges_free(hl_merges *merges);
 

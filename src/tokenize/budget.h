@@ -1,48 +1,48 @@
-/* budget.h - how much one call may do with data from elsewhere.
+/* budget.h - bounds the work that untrusted data can cause in one call.
  *
  * A tokenizer file is a program: its expressions backtrack, its replacements make text longer, and
  * its vocabulary decides how far a search looks ahead.  So every call that runs one on n bytes
  * carries a budget, linear in n, of which real tokenizers need a hundredth:
  *
- *     bytes   64 n + 1 MiB       of every text that is written on the way, and of all that is
- *                                handed on to the model or to the caller
+ *     bytes   64 n + 1 MiB       for every intermediate text, and for all that is passed on to
+ *                                the model or to the caller
  *     steps   32768 n + 2^26     counted by the loops and by PCRE2's match limit
- *     time    8 us n + 1 s       of this thread's processor time: what PCRE2 does not count
+ *     time    8 us n + 1 s       of this thread's CPU time, for work that PCRE2 does not count
  *
- * Who spends steps is told HL_LIMIT once the budget is used up, and HL_CANCELLED when the caller
- * wants to stop.  The clock and the caller are asked every few thousand steps. */
+ * Spending steps returns HL_LIMIT once the budget is used up, and HL_CANCELLED when the caller
+ * wants to stop.  The clock and the caller's callback are checked every few thousand steps. */
 #ifndef HL_TOKENIZE_BUDGET_H
 #define HL_TOKENIZE_BUDGET_H
 
 #include "headlight/tokenizer.h"
 
 typedef struct hl_budget {
-    size_t           n_input;    /* bytes that the call was given */
-    size_t           most_bytes; /* of any text that it makes */
-    size_t           n_output;   /* bytes handed on so far */
+    size_t           n_input;    /* bytes of the call's input */
+    size_t           most_bytes; /* of any text that the call makes */
+    size_t           n_output;   /* bytes passed on so far */
     int64_t          steps_left;
-    int64_t          unchecked; /* steps until the clock and the caller are asked again */
-    double           asked;     /* when the thread's clock was, by base/machine.h */
-    double           begun;     /* by the thread's clock; below 0: not asked yet */
-    hl_stop_callback stop;      /* NULL: nobody stops it */
+    int64_t          unchecked; /* steps until the clock and the callback are checked again */
+    double           asked;     /* hl_clock_seconds when the thread's clock was last read */
+    double           begun;     /* by the thread's clock; below 0: not read yet */
+    hl_stop_callback stop;      /* NULL: the call cannot be stopped */
     void            *context;   /* of stop */
 } hl_budget;
 
-/* For a call on n_input bytes. */
+/* The budget of a call on n_input bytes. */
 hl_budget hl_budget_begin(size_t n_input, hl_stop_callback stop, void *context);
 
-/* Asks the clock and the caller now. */
+/* Checks the clock and the callback now. */
 hl_status hl_budget_check(hl_budget *budget);
-/* HL_LIMIT if `seconds` more would be too many. */
+/* HL_LIMIT if `seconds` more would exceed the time budget. */
 hl_status hl_budget_foresee(hl_budget *budget, double seconds);
-/* Processor time that this call has taken. */
+/* The CPU time that this call has used. */
 double hl_budget_seconds(hl_budget *budget);
-/* Counts bytes that are handed on. */
+/* Counts bytes that are passed on to the model or to the caller. */
 hl_status hl_budget_hand_on(hl_budget *budget, size_t n_bytes);
-/* HL_LIMIT, with the numbers: a text of n_bytes would be too long. */
+/* Fails with HL_LIMIT: the message says that a text of n_bytes is too long, and the limit. */
 hl_status hl_budget_too_long(const hl_budget *budget, size_t n_bytes);
 
-/* NULL is a budget without an end. */
+/* Counts steps.  A NULL budget is unlimited. */
 static inline hl_status hl_budget_spend(hl_budget *budget, size_t n_steps)
 {
     if (budget == NULL)

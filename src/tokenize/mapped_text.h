@@ -10,8 +10,8 @@
  * As long as nothing changed there is no table (align is NULL), and the origin
  * of a byte is simply its own character, `origin` bytes further on.
  *
- * A change is written with a hl_transform, one character at a time, in the
- * terms of the reference implementation, so that the origins agree with its:
+ * A change is written with a hl_transform, one character at a time, in the same
+ * terms as the reference implementation, so that both give the same origins:
  *
  *     put(c,  0)   c replaces the next character
  *     put(c, +1)   c is inserted; it shares the origin of what came before
@@ -29,13 +29,13 @@ typedef struct hl_origin {
     uint32_t end;
 } hl_origin;
 
-/* A view; valid UTF-8, but for the raw bytes that pretokenize.c puts back. */
+/* A view of a text.  It is valid UTF-8, except for the raw bytes that pretokenize.c puts back. */
 typedef struct hl_mapped_text {
     const char      *bytes;
     size_t           n_bytes;
     const hl_origin *align; /* (n_bytes), or NULL: nothing changed */
     size_t           origin;
-    const char      *original; /* what origins count in */
+    const char      *original; /* the text that origins are offsets in */
 } hl_mapped_text;
 
 /* Text under construction. */
@@ -45,7 +45,7 @@ typedef struct hl_mapped_text_builder {
     size_t     n_bytes;
     size_t     bytes_capacity;
     size_t     align_capacity;
-    hl_budget *budget; /* bounds what is built; NULL: only HL_MAX_MAPPED_TEXT does */
+    hl_budget *budget; /* bounds the text; NULL: the only bound is HL_MAX_MAPPED_TEXT */
 } hl_mapped_text_builder;
 
 void hl_mapped_text_builder_free(hl_mapped_text_builder *builder);
@@ -55,7 +55,7 @@ hl_status hl_mapped_text_builder_add(hl_mapped_text_builder *builder, const char
 /* Appends a part of a text with its origins. */
 hl_status hl_mapped_text_builder_copy(hl_mapped_text_builder *builder, const hl_mapped_text *from,
                                       size_t begin, size_t end);
-/* What has been built, out of another text. */
+/* The text that has been built from another text. */
 hl_mapped_text hl_mapped_text_built(const hl_mapped_text_builder *builder,
                                     const hl_mapped_text         *from);
 
@@ -64,11 +64,11 @@ hl_mapped_text hl_mapped_text_slice(const hl_mapped_text *text, size_t begin, si
 /* The original bytes that the (non-empty) part [begin, end) stands for. */
 hl_span hl_mapped_text_origin(const hl_mapped_text *text, size_t begin, size_t end);
 
-/* The text as given, or, where it is not UTF-8, a copy in `builder` with every bad
- * byte replaced by U+FFFD (whose origin is then one byte: that is how to tell). */
+/* The text as given, or, if it is not valid UTF-8, a copy in `builder` with every invalid byte
+ * replaced by U+FFFD.  Such a stand-in is recognized by its origin, which is one byte long. */
 hl_status hl_mapped_text_from_bytes(hl_mapped_text *out, hl_mapped_text_builder *builder,
                                     const char *bytes, size_t n_bytes);
-/* Is the character at this byte a stand-in for a byte that was not UTF-8? */
+/* True if the character at this byte is a stand-in for an invalid byte. */
 bool hl_mapped_text_is_stand_in(const hl_mapped_text *text, size_t at);
 
 typedef struct hl_transform {
@@ -80,9 +80,9 @@ typedef struct hl_transform {
 
 hl_transform hl_transform_begin(const hl_mapped_text *from, hl_mapped_text_builder *to);
 void         hl_transform_put(hl_transform *transform, uint32_t code_point, int change);
-/* Everything up to byte `end` of the old text stays as it is. */
+/* Copies everything up to byte `end` of the old text unchanged. */
 void hl_transform_keep(hl_transform *transform, size_t end);
-/* Consumes n characters that have no successor, at the start. */
+/* Drops n_characters at the start of the old text. */
 void hl_transform_drop(hl_transform *transform, size_t n_characters);
 /* The transformed text, or the old one if nothing changed. */
 hl_status hl_transform_end(hl_mapped_text *out, const hl_transform *transform);

@@ -12,15 +12,15 @@
 
 typedef enum hl_split_kind {
     HL_SPLIT_PATTERN = 0, /* at the matches of a regular expression    */
-    HL_SPLIT_LITERAL,     /* ... of a string                           */
-    HL_SPLIT_CLASS,       /* ... of single characters of a class       */
-    HL_SPLIT_LENGTH,      /* every so many characters                  */
+    HL_SPLIT_LITERAL,     /* at the occurrences of a string            */
+    HL_SPLIT_CLASS,       /* at single characters of a class           */
+    HL_SPLIT_LENGTH,      /* into parts of `length` characters         */
     HL_SPLIT_SCRIPT,      /* where the script changes                  */
     HL_SPLIT_METASPACE,   /* spaces become ▁ and start words           */
     HL_SPLIT_BYTE_LEVEL,  /* bytes are spelled as characters           */
 } hl_split_kind;
 
-/* What becomes of a match.  "the-final--countdown", split at "-": */
+/* What happens to a match.  The examples split "the-final--countdown" at "-". */
 typedef enum hl_split_behavior {
     HL_SPLIT_REMOVED = 0,          /* the final countdown         */
     HL_SPLIT_ISOLATED,             /* the - final - - countdown   */
@@ -34,7 +34,7 @@ typedef enum hl_prepend { HL_PREPEND_ALWAYS = 0, HL_PREPEND_FIRST, HL_PREPEND_NE
 typedef struct hl_split_step {
     hl_split_kind     kind;
     hl_split_behavior behavior;
-    bool              invert;  /* what does not match is the match */
+    bool              invert;  /* the text between matches counts as the match */
     hl_pattern       *pattern; /* owned */
     hl_bytes          literal; /* owned; METASPACE: the replacement of a space */
     int               char_class;
@@ -42,7 +42,7 @@ typedef struct hl_split_step {
     hl_prepend        prepend;      /* METASPACE  */
     bool              split;        /* METASPACE  */
     bool              prefix_space; /* BYTE_LEVEL */
-    bool              keep_bytes;   /* BYTE_LEVEL: leave bytes as they are; the model knows them */
+    bool              keep_bytes;   /* BYTE_LEVEL: do not spell bytes; the model takes them raw */
 } hl_split_step;
 
 typedef struct hl_pretokenizer {
@@ -51,7 +51,8 @@ typedef struct hl_pretokenizer {
     size_t         capacity;
 } hl_pretokenizer;
 
-/* Appends a step that owns nothing yet; what it is to own goes to where it lies then, *out. */
+/* Appends a step that owns nothing yet.  *out points to the stored step, to which the caller then
+ * gives what it is to own. */
 hl_status hl_pretokenizer_add(hl_split_step **out, hl_pretokenizer *pretokenizer,
                               hl_split_step step);
 void      hl_pretokenizer_free(hl_pretokenizer *pretokenizer);
@@ -67,7 +68,7 @@ typedef struct hl_parts {
     size_t   capacity;
 } hl_parts;
 
-/* Reused from one text to the next; starts as {0}. */
+/* Scratch memory, reused from one text to the next; starts as {0}. */
 typedef struct hl_split_space {
     hl_mapped_text_builder builders[2];
     hl_parts               parts[2];
@@ -75,15 +76,15 @@ typedef struct hl_split_space {
 
 void hl_split_space_free(hl_split_space *space);
 
-/* The parts of *text, in order and none of them empty.  Where a step changed the text,
- * *text is replaced; it and *out are valid until the space is used again. */
+/* The parts of *text, in order and never empty.  If a step changes the text, *text is replaced.
+ * *text and *out are valid until the space is used again. */
 hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
                               const hl_pretokenizer *pre, hl_split_space *space,
                               hl_matcher *matcher);
 
 /* The pattern that HL_SPLIT_SCRIPT needs. */
 hl_status hl_script_pattern_new(hl_pattern **out);
-/* How GPT-2 splits. */
+/* The expression with which GPT-2 splits words. */
 #define HL_GPT2_PATTERN                                                                            \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 

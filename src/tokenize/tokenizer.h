@@ -1,12 +1,12 @@
-/* tokenizer.h - what a tokenizer is made of.
+/* tokenizer.h - the parts of a tokenizer.
  *
  *     text -> added tokens out -> normalizer -> pre-tokenizer -> model
  *          -> special tokens around                                  = encode
  *     pieces -> decoder -> text                                      = decode
  *
- * tokenizer.c runs the pipeline; tokenizer_json.c, vocab_source.c and their
- * kin build it from files.  A builder fills the fields and calls _finish, and
- * after that nothing changes but the stack of idle workspaces. */
+ * tokenizer.c runs the pipeline; tokenizer_json.c, vocab_source.c and similar
+ * files build it.  A builder fills the fields and calls hl_tokenizer_finish;
+ * after that only the stack of idle workspaces changes. */
 #ifndef HL_TOKENIZE_TOKENIZER_H
 #define HL_TOKENIZE_TOKENIZER_H
 
@@ -31,15 +31,14 @@ typedef enum hl_model_kind {
 
 #define HL_MAX_AROUND 64 /* tokens on either side of a text */
 
-/* A list of special tokens with the text somewhere among them, and whether spaces are
- * taken off the ends of spans. */
+/* The special tokens before and after the text, and whether spans are trimmed of spaces. */
 typedef struct hl_postprocessor {
     int64_t before[HL_MAX_AROUND]; /* (n_before) ids */
     size_t  n_before;
     int64_t after[HL_MAX_AROUND]; /* (n_after) ids */
     size_t  n_after;
     bool    trim;
-    bool    prefix_space; /* the first token's space was put there by us: keep it */
+    bool    prefix_space; /* the first token's space was added by us: do not trim it */
 } hl_postprocessor;
 
 typedef struct hl_workspace hl_workspace;
@@ -58,8 +57,8 @@ struct hl_tokenizer {
     hl_decoder       decoder;
     int32_t          special[HL_SPECIAL_COUNT]; /* -1: none */
     char            *chat_template;             /* NULL: none */
-    hl_chat_format   chat_format;               /* what it looks like; PLAIN if unknown */
-    bool             chat_known;                /* it gives what chat.c writes for that format */
+    hl_chat_format   chat_format;               /* the recognized format; PLAIN if unknown */
+    bool             chat_known;                /* chat.c writes the same output as the template */
     pthread_mutex_t  lock;
     hl_workspace    *idle;
 };
@@ -67,15 +66,15 @@ struct hl_tokenizer {
 HL_CLOSES(hl_tokenizer_close, hl_tokenizer)
 HL_CLOSES(hl_encoding_free, hl_encoding)
 
-/* An empty tokenizer, to be filled; hl_tokenizer_close releases it at any stage. */
+/* Makes an empty tokenizer for a builder to fill; hl_tokenizer_close releases it at any stage. */
 hl_status hl_tokenizer_new(hl_tokenizer **out, const char *where);
 /* Sorts and checks what has been filled in. */
 hl_status hl_tokenizer_finish(hl_tokenizer *tokenizer);
-/* An added token, with its piece if the vocabulary lacks it. */
+/* Adds an added token, and its piece if the vocabulary lacks it. */
 hl_status hl_tokenizer_add_token(hl_tokenizer *tokenizer, hl_added_token token);
-/* Another token at the end of those after the text, or of those before it. */
+/* Appends a token to the list after the text, or to the list before it. */
 hl_status hl_postprocessor_add(hl_postprocessor *post, bool after, int32_t id);
-/* Takes over a copy of the template and recognizes it (chat.c). */
+/* Stores a copy of the template and recognizes its format (chat.c). */
 hl_status hl_tokenizer_set_chat_template(hl_tokenizer *tokenizer, const char *text);
 
 hl_status hl_tokenizer_encode_filtered(hl_encoding **out, const hl_tokenizer *tokenizer,

@@ -1,11 +1,11 @@
-/* tokenizer_json.h - single members of a large JSON object, in whatever order they come:
- * how a tokenizer.json is read, and what lies beside it.
+/* tokenizer_json.h - reads single members of a large JSON object, in any order.  Used for
+ * tokenizer.json and the files beside it.
  *
  *     hl_member members[] = { { "type", { 0 } }, { "vocab", { 0 } } };
  *     HL_NEED(hl_members_find(members, 2, object, "tokenizer.json"));
  *     HL_NEED(hl_member_text(&type, "tokenizer.json", &members[0]));
  *
- * The first pass only notes where they lie; then each is read where it is. */
+ * The first pass only notes where each member is; then each is read in place. */
 #ifndef HL_TOKENIZE_TOKENIZER_JSON_H
 #define HL_TOKENIZE_TOKENIZER_JSON_H
 
@@ -16,13 +16,14 @@ typedef struct hl_member {
     hl_bytes    text; /* data NULL: absent */
 } hl_member;
 
-/* Notes where the members of an object lie, those that have a name in the table. */
+/* Finds the members of an object whose names are in the table. */
 hl_status hl_members_find(hl_member *members, size_t n_members, hl_bytes object, const char *where);
 
-/* A reader at the start of a member, whose errors name it: `where` is written and borrowed. */
+/* Opens a reader at the start of a member.  `where` receives the member's name for messages, and
+ * must outlive the reader. */
 void hl_member_open(hl_json_reader *out, char where[256], const char *file, const hl_member *part);
 
-/* The value; *out stays as it is where the member is absent. */
+/* The value; *out is unchanged if the member is absent. */
 hl_status hl_member_flag(bool *out, const char *file, const hl_member *part);
 /* A copy of a string, released with hl_free; {NULL, 0} if the member is absent. */
 hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part);

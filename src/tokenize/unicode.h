@@ -1,8 +1,8 @@
-/* unicode.h - what a tokenizer asks about characters.
+/* unicode.h - properties of characters that a tokenizer needs.
  *
- * The answers come from utf8proc (Unicode 15); this is the only file that knows
- * it.  Where Rust's standard library, on which the reference implementation
- * rests, draws a line differently, this follows Rust. */
+ * The answers come from utf8proc (Unicode 15), which only unicode.c uses.  Where
+ * Rust's standard library, on which the reference implementation is built, differs,
+ * this follows Rust. */
 #ifndef HL_TOKENIZE_UNICODE_H
 #define HL_TOKENIZE_UNICODE_H
 
@@ -20,17 +20,17 @@ typedef enum hl_char_class {
 
 bool hl_char_is(hl_char_class wanted, uint32_t code_point);
 
-/* One character becomes one or two. */
+/* The lowercase of a character: one or two characters. */
 size_t hl_char_lowercase(uint32_t out[2], uint32_t code_point);
 
 /* Full decomposition, canonical or compatibility; 1 to HL_MAX_DECOMPOSITION characters. */
 #define HL_MAX_DECOMPOSITION 32
 size_t hl_char_decompose(uint32_t out[HL_MAX_DECOMPOSITION], uint32_t code_point, bool compatible);
 int    hl_char_combining_class(uint32_t code_point);
-/* The character that a base and what follows it compose to, if there is one. */
+/* The character that a base and its follower compose to; false if there is none. */
 bool hl_char_compose(uint32_t *out, uint32_t base, uint32_t follower);
 
-/* Is there a boundary between two user-perceived characters?  *state starts as 0. */
+/* True if a grapheme (user-perceived character) ends between the two.  *state starts as 0. */
 bool hl_char_grapheme_break(uint32_t left, uint32_t right, int32_t *state);
 
 #endif

@@ -15,7 +15,7 @@ hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *
 void      hl_unigram_free(hl_unigram *unigram);
 HL_CLOSES(hl_unigram_free, hl_unigram)
 
-/* What encoding writes on; starts as {0}, and is worth keeping from one word to the next. */
+/* Scratch memory for encoding; starts as {0}.  Reuse it from one word to the next. */
 typedef struct hl_unigram_space {
     struct hl_unigram_step *steps;
     size_t                  capacity;
@@ -24,7 +24,7 @@ typedef struct hl_unigram_space {
 
 void hl_unigram_space_free(hl_unigram_space *space);
 
-/* Appends the tokens of a word; their places count from `at`. */
+/* Appends the tokens of a word, which begins at byte `at` of the text. */
 hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,
                             const char *word, size_t n_bytes, size_t at, hl_budget *budget);
 

@@ -1,4 +1,4 @@
-/* vocab.h - the pieces of a vocabulary, by id, by spelling and by what a text starts with.
+/* vocab.h - the pieces of a vocabulary, found by id, by spelling, or as prefixes of a text.
  *
  * Ids need not be dense: an id may have no piece.  Pieces are bytes, almost
  * always UTF-8, and may hold NUL. */
@@ -31,25 +31,25 @@ typedef struct hl_vocab {
     size_t    bytes_capacity;
     int32_t  *slots; /* (n_slots) ids by hash of their spelling, -1 where empty */
     size_t    n_slots;
-    uint64_t  n_probes; /* slots looked at while pieces were added */
+    uint64_t  n_probes; /* slots examined while pieces were added */
 } hl_vocab;
 
-/* Adds a piece under an id that has none.  Of two ids with one spelling the later is
- * found by it; `*replaced` (may be NULL) says whether that happened. */
+/* Adds a piece under an id that has none.  If two ids have the same spelling, looking it up finds
+ * the later one; `*replaced` (may be NULL) says whether that happened. */
 hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_type type,
                        bool *replaced);
 void      hl_vocab_free(hl_vocab *vocab);
 
-/* -1 if there is none. */
+/* The id with that spelling; -1 if there is none. */
 int32_t hl_vocab_find(const hl_vocab *vocab, hl_bytes spelling);
 /* The piece <0xNN> that stands for a byte; -1 if there is none. */
 int32_t hl_vocab_find_byte(const hl_vocab *vocab, uint8_t byte);
-/* {NULL, 0} if the id has none. */
+/* The spelling of an id; {NULL, 0} if the id has no piece. */
 hl_bytes hl_vocab_spelling(const hl_vocab *vocab, int64_t id);
 
 uint64_t hl_hash_bytes(const char *bytes, size_t n_bytes);
 
-/* ----------------------------------------- which strings does a text start with?
+/* ----------------------------------------- strings that are prefixes of a text
  *
  *     hl_prefix_walk walk = hl_prefixes_begin(&set);
  *     while (i < n && hl_prefixes_step(&set, &walk, text[i++])) {
@@ -69,7 +69,8 @@ typedef struct hl_prefixes {
     uint32_t   first[257]; /* where the strings with this first byte begin */
 } hl_prefixes;
 
-/* Adds a string (none may be empty), then sorts them all; of equal ones the last stays. */
+/* Adds a non-empty string.  After the last one, hl_prefixes_sort sorts them; of equal strings the
+ * last added stays. */
 hl_status hl_prefixes_add(hl_prefixes *set, hl_bytes text, int32_t id);
 void      hl_prefixes_sort(hl_prefixes *set);
 void      hl_prefixes_free(hl_prefixes *set);
@@ -81,7 +82,7 @@ typedef struct hl_prefix_walk {
 } hl_prefix_walk;
 
 hl_prefix_walk hl_prefixes_begin(const hl_prefixes *set);
-/* False when no string goes on with this byte. */
+/* False when no string continues with this byte. */
 bool hl_prefixes_step(const hl_prefixes *set, hl_prefix_walk *walk, char byte);
 /* The id of the string that ends here; -1 if none does. */
 int32_t hl_prefixes_match(const hl_prefixes *set, const hl_prefix_walk *walk);

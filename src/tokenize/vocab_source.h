@@ -1,7 +1,7 @@
 /* vocab_source.h - tokenizers that come as lists of pieces.
  *
- * GGUF files and llama2.c's tokenizer.bin have no pipeline in them, only a
- * vocabulary and the name of what to do with it:
+ * GGUF files and llama2.c's tokenizer.bin do not contain a pipeline, only a
+ * vocabulary and the name of the algorithm:
  *
  *     gpt2    byte-level BPE; `pre` names the expressions that split words
  *     llama   SentencePiece BPE: merges follow from the scores
@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "headlight/tokenizer.h"
 
-/* What GGUF calls token types. */
+/* GGUF's token types. */
 enum {
     HL_PIECE_NORMAL       = 1,
     HL_PIECE_UNKNOWN      = 2,
@@ -36,23 +36,23 @@ typedef struct hl_vocab_source {
     const hl_bytes *merges; /* (n_merges) "a b"; gpt2 only */
     size_t          n_merges;
     int32_t         special[HL_SPECIAL_COUNT]; /* ids, -1: none */
-    int             add_bos; /* 1, 0, or -1: what is usual for the model; as the next three */
-    int             add_eos;
-    int             add_space_prefix;
-    int             remove_extra_spaces; /* t5 */
-    bool            plain_spaces;        /* llama: a space is a space in the pieces, not ▁ */
-    bool            keep_case;           /* bert: do not make lower case */
-    int             strip_accents;       /* bert: 1, 0, or -1: where letters become lower case */
-    int             space_chinese;       /* bert: spaces around ideographs; 1, 0, or -1: 1 */
-    bool            inner_marks;         /* bert: pieces inside words start with ##, others with
-                                          * nothing, as in vocab.txt */
+    int             add_bos; /* 1, 0, or -1: the model's default */
+    int             add_eos; /* 1, 0, or -1: the model's default */
+    int             add_space_prefix;    /* 1, 0, or -1: the model's default */
+    int             remove_extra_spaces; /* t5: 1, 0, or -1: the default */
+    bool            plain_spaces;        /* llama: pieces write a space as a space, not as ▁ */
+    bool            keep_case;           /* bert: do not lowercase */
+    int             strip_accents;       /* bert: 1, 0, or -1: only if text is lowercased */
+    int             space_chinese;       /* bert: spaces around ideographs; 0: no; 1, -1: yes */
+    bool            inner_marks;         /* bert: pieces inside words start with ##, others have
+                                          * no mark, as in vocab.txt */
     bool            characters;          /* bert: every character is a word */
     hl_bytes        charsmap;            /* t5: normalization rules, or {NULL, 0} */
     const char     *chat_template;       /* or NULL */
     const char     *where;               /* for messages */
 } hl_vocab_source;
 
-/* A source with nothing in it: ids -1, choices -1. */
+/* An empty source: all ids and choices are -1. */
 hl_vocab_source hl_vocab_source_empty(void);
 
 hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *source);
@@ -65,21 +65,21 @@ typedef struct hl_pre {
     const char *names;                             /* separated by spaces */
     const char *patterns[HL_MAX_PRE_PATTERNS + 1]; /* applied in turn; NULL ends them */
     bool        ignore_merges;
-    bool        add_bos; /* what is usual */
+    bool        add_bos; /* the default of models with this pre-tokenizer */
 } hl_pre;
 
 /* NULL if the name is not known. */
 const hl_pre *hl_pre_find(const char *name);
-/* The other way: what splits by just these expressions (n_patterns).  NULL if it has no name. */
+/* The inverse: the pre-tokenizer with exactly these expressions (n_patterns); NULL if none has. */
 const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool ignore_merges);
 
 /* ---------------------------------------------------- where they come from */
 
-/* Reads FOLDER/NAME, if it is there; the folder ends in a slash, or is empty. */
+/* Calls `read` on FOLDER/NAME, if it exists; the folder ends in a slash, or is empty. */
 hl_status hl_sibling_read(void *context, const char *folder, const char *name,
                           hl_status (*read)(void *context, hl_bytes text, const char *path));
 
-/* llama2.c's tokenizer.bin, and its pieces alone; `path` must outlive these. */
+/* llama2.c's tokenizer.bin, as a tokenizer or as a list of pieces; `path` must outlive the list. */
 hl_status                       hl_tokenizer_open_llama2c(hl_tokenizer **out, const char *path);
 typedef struct hl_llama2c_vocab hl_llama2c_vocab;
 hl_status                       hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path);
@@ -87,16 +87,16 @@ void                            hl_llama2c_vocab_close(hl_llama2c_vocab *vocab);
 HL_CLOSES(hl_llama2c_vocab_close, hl_llama2c_vocab)
 const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed */
 
-/* A vocab.txt of BERT's kind, with what lies beside it in `folder`, which ends in a slash;
- * HL_NOT_FOUND if it is not there, HL_UNSUPPORTED if nothing says how it is used. */
+/* A BERT vocab.txt and the files beside it in `folder`, which ends in a slash.  HL_NOT_FOUND if it
+ * does not exist, HL_UNSUPPORTED if no file says how it is used. */
 hl_status hl_tokenizer_open_vocab_text(hl_tokenizer **out, const char *path, const char *folder);
 
 /* The tokenizer inside a GGUF file; HL_NOT_FOUND if there is none. */
 struct hl_gguf;
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
 
-/* The other way: a vocabulary as metadata of a GGUF file, and all that another file has
- * under "tokenizer.", as it is. */
+/* The inverse: write a vocabulary as the metadata of a GGUF file, or copy all "tokenizer." keys
+ * of another file unchanged. */
 struct hl_gguf_writer;
 hl_status hl_gguf_add_vocab(struct hl_gguf_writer *writer, const hl_vocab_source *source);
 void      hl_gguf_copy_vocab(struct hl_gguf_writer *writer, const struct hl_gguf *file);

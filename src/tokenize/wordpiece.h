@@ -15,7 +15,7 @@ typedef struct hl_wordpiece {
     bool            whole_words;    /* WordLevel */
 } hl_wordpiece;
 
-/* Appends the tokens of a word; their places count from `at`. */
+/* Appends the tokens of a word, which begins at byte `at` of the text. */
 hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
                               size_t n_bytes, size_t at, hl_budget *budget);
 
