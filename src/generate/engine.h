@@ -1,4 +1,4 @@
-/* engine.h - many texts at once, by one model that is read once for all of them.
+/* engine.h - generates many texts at once; each pass over the weights serves all of them.
  *
  *     hl_engine *engine = NULL;
  *     hl_job    *job    = NULL;
@@ -12,22 +12,22 @@
  *     hl_engine_close(engine);
  *
  * One thread, the worker, owns a session with a sequence for every slot.  A job waits in a
- * queue until a slot is free, has its prompt fed a piece at a time, and then takes part in
- * every step: one token of each text that is under way, fed together.  Between two steps at
- * most one piece of one prompt is fed, so a long prompt does not hold up the others.
+ * queue until a slot is free, has its prompt fed one chunk at a time, and then takes part in
+ * every step: one token of each running text, fed together.  Between two steps at most one
+ * chunk of one prompt is fed, so a long prompt does not delay the other texts.
  *
- * A job whose events nobody takes stops in its slot.  While others wait for one it must leave:
- * it is parked, and comes back when half of its events have been taken.  Its text is then fed
- * again, the prompt in the same pieces and each generated token in a step of its own, so that
- * it continues with the same bytes.  With four slots or more there is one more sequence, which
- * only short texts may use: however long the other texts are, a short one does not wait for
- * their end.
+ * A job whose events nobody takes pauses in its slot.  If other jobs wait for a slot, it is
+ * parked: it leaves its slot, and returns when half of its events have been taken.  Its text is
+ * then fed again, the prompt in the same chunks and each generated token in a step of its own,
+ * so that it continues with the same bytes.  With four slots or more there is one more sequence
+ * that only short texts may use, so that a short text does not wait for long ones to end.
  *
- * What a job gives depends on the job, the model and the options n_ctx, n_chunk, cache_dtype
- * and activations: to the byte the same alone and in any company, with any sampler.
+ * The output of a job depends only on the job, the model and the options n_ctx, n_chunk,
+ * cache_dtype and activations.  It is byte-identical whether the job runs alone or with others,
+ * with any sampler.
  *
- * All calls may come from any thread but the worker's, unless it says otherwise; of one job
- * only one thread may wait at a time. */
+ * Functions may be called from any thread but the worker's, unless their comment says
+ * otherwise.  Only one thread at a time may wait for a job. */
 #ifndef HL_GENERATE_ENGINE_H
 #define HL_GENERATE_ENGINE_H
 

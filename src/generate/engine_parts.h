@@ -2,13 +2,14 @@
  *
  *     engine.c         opening; jobs, and their events that wait to be taken; draining, closing
  *     engine_worker.c  the worker: which job gets what next
- *     engine_feed.c    prompts and steps through the session, and events from what it says
+ *     engine_feed.c    feeds prompts and steps to the session, makes events from its results
  *
- * One mutex, the engine's, guards what it says below; nobody computes while holding it.  All
- * else of a job is the submitter's until it is queued and the worker's until it is over.
+ * One mutex, the engine's, guards the members marked below; nobody computes while holding it.
+ * All other members of a job belong to the submitter until the job is queued, then to the worker
+ * until it is over.
  *
- * A row leads to the token after it.  So a feed of the tokens [s, s + n) completes the events
- * of the tokens s + 1 to s + n, of which the last may have to be drawn first. */
+ * A row predicts the token after it.  So a feed of the tokens [s, s + n) completes the events
+ * of the tokens s + 1 to s + n; the last of these may have to be drawn first. */
 #ifndef HL_GENERATE_ENGINE_PARTS_H
 #define HL_GENERATE_ENGINE_PARTS_H
 

@@ -2,9 +2,9 @@
  *
  *     feed  ->  of each layer: hl_draft_watch  ->  hl_session_look  ->  of each text: hl_draft_draw
  *
- * hl_generator (generate.c) goes round it with one text, whenever its caller asks for a token; the
- * engine (engine_feed.c) with all texts that have a slot.  So a seed gives the same tokens,
- * numbers and ends in both. */
+ * hl_generator (generate.c) runs this loop for one text, whenever its caller asks for a token.  The
+ * engine (engine_feed.c) runs it for all texts that have a slot.  So the same seed gives the same
+ * tokens, numbers and endings in both. */
 #ifndef HL_GENERATE_GENERATE_H
 #define HL_GENERATE_GENERATE_H
 
