@@ -22,8 +22,8 @@ enum {
     QUEUE_PER_SLOT = 4,
     MAX_QUEUE      = 1 << 20,
     MAX_EVENTS     = 1 << 20,
-    LANE_SLOTS     = 4,  /* with at least so many slots short texts have one more */
-    LONG_EVENTS    = 32, /* that wait to be taken, of a long text */
+    LANE_SLOTS     = 4,  /* from this number of slots on, short texts have one more sequence */
+    LONG_EVENTS    = 32, /* events of a long text that may wait to be taken */
 };
 
 /* ----------------------------------------------------------- a job's options */
@@ -96,7 +96,7 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* How long the text can become. */
+/* The largest number of tokens that the text can have. */
 static int64_t longest_text(const hl_job *job)
 {
     int64_t room = job->engine->options.n_ctx - job->options.n_tokens + 1;
@@ -129,7 +129,7 @@ static int64_t count_bits(uint32_t bits)
     return __builtin_popcount(bits);
 }
 
-/* No more events than the job can have. */
+/* Allocates at most as many events as the job can have. */
 static hl_status make_events(hl_job *job)
 {
     const hl_config *config   = job->engine->config;
@@ -140,8 +140,8 @@ static hl_status make_events(hl_job *job)
     int64_t          n_patterns = job->options.n_pattern_heads * longest;
     int64_t          n_top      = job->options.n_top;
 
-    /* A text whose events all fit never waits for its reader.  Of a longer one few are kept, so
-     * that it shows soon when nobody reads it. */
+    /* A text whose events all fit never waits for its reader.  For a longer text few events are
+     * kept, so that an absent reader is noticed soon. */
     job->is_short = longest - job->options.n_tokens <= HL_ENGINE_SHORT && all <= n_events;
     if (all > n_events && !job->options.echo_prompt)
         n_events = least_of(n_events, LONG_EVENTS);
@@ -232,7 +232,7 @@ void hl_job_destroy(hl_job *job)
 
 /* -------------------------------------------------------------- events taken */
 
-/* The event that was looked at is done with; a job that had no room goes on. */
+/* Releases the event that the caller has borrowed.  A job that had no room can continue. */
 static void let_go(hl_job *job)
 {
     if (!job->has_lent)
@@ -248,7 +248,7 @@ static bool has_news(const hl_job *job)
     return job->n_ready > 0 || job->is_cancelled || job->state == HL_JOB_OVER;
 }
 
-/* What there is to say; under the mutex. */
+/* Reports the next event or the end of the job.  The caller holds the mutex. */
 static hl_status tell(hl_job_event *out, hl_job *job)
 {
     *out = (hl_job_event){ .kind = HL_JOB_NOTHING };
@@ -278,7 +278,7 @@ hl_status hl_job_wait(hl_job_event *out, hl_job *job, double seconds)
 
 /* ----------------------------------------------- an engine opened and closed */
 
-/* What does not depend on the session. */
+/* Fills in the options that do not depend on the session. */
 static hl_status complete_options(hl_engine_options *options)
 {
     options->n_slots = options->n_slots != 0 ? options->n_slots : DEFAULT_SLOTS;
@@ -289,7 +289,7 @@ static hl_status complete_options(hl_engine_options *options)
     HL_NEED(hl_check_count("engine: n_queue", options->n_queue, 1, MAX_QUEUE));
     HL_NEED(hl_check_count("engine: n_chunk", options->n_chunk, 1, MAX_EVENTS / 2));
     HL_NEED(hl_check_count("engine: n_events", options->n_events, 1, MAX_EVENTS));
-    /* A piece of a prompt completes all its events at once, while one is being looked at. */
+    /* A chunk of a prompt completes all its events at once, while one may still be borrowed. */
     if (options->n_events < options->n_chunk + 2)
         options->n_events = options->n_chunk + 2;
     return HL_OK;
@@ -414,7 +414,7 @@ int64_t hl_engine_n_ctx(const hl_engine *engine)
 
 /* ----------------------------------------------------------- jobs in and out */
 
-/* Is there a place for one more?  Under the mutex. */
+/* Is there a place for one more job?  The caller holds the mutex. */
 static hl_status check_place(hl_engine *engine, const hl_job *job)
 {
     int64_t n_jobs = engine->counts.n_queued + engine->counts.n_running;
@@ -482,7 +482,7 @@ void hl_job_free(hl_job *job)
     pthread_mutex_lock(&engine->mutex);
     while (job->is_notifying)
         pthread_cond_wait(&job->news, &engine->mutex);
-    /* Not before: the worker may end the job while we wait, and would then free it. */
+    /* Set only now: the worker may end the job during the wait above, and would then free it. */
     job->is_abandoned = true;
     bool is_over      = job->state == HL_JOB_OVER;
     pthread_mutex_unlock(&engine->mutex);
@@ -508,7 +508,7 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
     return n;
 }
 
-/* All that are not over; under the mutex. */
+/* The number of jobs that are not over.  The caller holds the mutex. */
 static int64_t count_jobs(const hl_engine *engine)
 {
     return engine->counts.n_queued + engine->counts.n_running + engine->counts.n_parked;

@@ -14,9 +14,9 @@
 
 /* ----------------------------------------------------------------------- slots */
 
-/* How many tokens of the job's prompt need not be fed in this slot: whole chunks that were fed
- * as such, as these are the same bytes again; and never all, since the last one's logits are
- * wanted. */
+/* The number of prompt tokens that need not be fed in this slot.  Only whole chunks that were
+ * fed as such count, because these give the same bytes again.  At least one token is always fed,
+ * since its logits are wanted. */
 static int64_t reusable(const hl_engine *engine, const hl_engine_slot *slot, const hl_job *job)
 {
     size_t gates_bytes =
@@ -34,7 +34,7 @@ static int64_t reusable(const hl_engine *engine, const hl_engine_slot *slot, con
     return n / engine->options.n_chunk * engine->options.n_chunk;
 }
 
-/* The free slot that saves most; of equals the one that has been idle for longest. */
+/* The free slot that saves the most tokens; among equals, the one idle for longest. */
 static int64_t choose_slot(const hl_engine *engine, const hl_job *job)
 {
     int64_t best = -1, saved = -1;
@@ -71,7 +71,8 @@ void hl_engine_take_slot(hl_engine *engine, hl_job *job)
     memset(kinds, HL_KIND_PROMPT, (size_t)job->options.n_tokens);
     if (job->kinds != NULL)
         memcpy(kinds, job->kinds, (size_t)job->options.n_tokens);
-    (void)hl_session_rewind(engine->session, index, job->n_fed); /* it has at least as many */
+    /* cannot fail: the sequence has at least this number of tokens */
+    (void)hl_session_rewind(engine->session, index, job->n_fed);
 }
 
 /* --------------------------------------------------------------- rows to events */
@@ -89,21 +90,21 @@ static int64_t prompt_piece(const hl_job *job)
     return left < most ? left : most;
 }
 
-/* Was the next feed made before, in a slot that the job had to leave?  Then it only fills the
- * KV cache.  Pieces begin and end where they did. */
+/* Was the next feed made before, in a slot that the job had to leave?  Then it only fills the KV
+ * cache.  Chunks begin and end where they did then. */
 static bool is_repeat(const hl_job *job)
 {
     return job->n_fed < job->n_reached;
 }
 
-/* Is a token to be drawn after this feed? */
+/* Must a token be drawn after this feed? */
 static bool draws(const hl_job *job)
 {
     return !is_repeat(job) && job->n_fed + job->n_feed >= job->options.n_tokens &&
            !job->options.prompt_only;
 }
 
-/* Events before that of row 0's token: the first token of a prompt has no row. */
+/* Number of events before that of row 0: the first token of a prompt has an event but no row. */
 static int64_t n_before(const hl_job *job)
 {
     return job->options.echo_prompt && job->n_fed == 0 ? 1 : 0;
@@ -121,7 +122,7 @@ int64_t hl_engine_prompt_events(const hl_job *job)
     return piece + n_before(job) - (has_last && job->options.prompt_only ? 1 : 0);
 }
 
-/* Where the event is that row `row` of this feed leads to; NULL: there is none. */
+/* The place of the event that row `row` of this feed completes; NULL: there is none. */
 static hl_event_slot *place_of(const hl_job *job, int64_t row)
 {
     bool    each  = job->options.echo_prompt && hl_engine_has_prompt(job);
@@ -149,7 +150,7 @@ static void clear_event(const hl_job *job, hl_event_slot *slot, int64_t position
     };
 }
 
-/* The first token of a prompt: nothing led to it. */
+/* Makes the event of a prompt's first token, which no row predicts. */
 static void make_first_event(const hl_engine *engine, const hl_job *job)
 {
     hl_event_slot   *slot   = hl_job_place(job, 0);
@@ -163,7 +164,7 @@ static void make_first_event(const hl_engine *engine, const hl_job *job)
         slot->values[i] = NAN;
 }
 
-/* All events of a feed, before anything is known of them. */
+/* Initializes all events of a feed. */
 static void begin_events(const hl_engine *engine, hl_job *job)
 {
     if (hl_engine_has_prompt(job) && n_before(job) > 0 && !is_repeat(job))
@@ -194,7 +195,7 @@ static void keep_values(const hl_engine *engine, const hl_job *job, hl_event_slo
     hl_trace_read_row(to, &log, engine->config, rows, sequence, row);
 }
 
-/* The whole rows of the heads of this layer that the job wants. */
+/* Copies the whole rows of this layer's heads that the job wants. */
 static void keep_patterns(const hl_job *job, hl_event_slot *slot, const hl_layer_rows *rows,
                           int64_t sequence, int64_t pattern)
 {
@@ -237,7 +238,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 
 /* ------------------------------------------------------------- logits to events */
 
-/* The n_top likeliest, the lowest of equals first. */
+/* Finds the n_top most likely tokens; ties go to the lower id. */
 static void find_top(hl_event_slot *slot, const float *logits, int64_t d_vocab, double lse,
                      int n_top)
 {
@@ -260,7 +261,7 @@ static void find_top(hl_event_slot *slot, const float *logits, int64_t d_vocab, 
     slot->event.n_top = n;
 }
 
-/* A token of the prompt: it is known, not drawn. */
+/* Completes the event of a prompt token, which is known and not drawn. */
 static void finish_known(const hl_engine *engine, const hl_job *job, hl_event_slot *slot,
                          int64_t token, const float *logits)
 {
@@ -272,14 +273,14 @@ static void finish_known(const hl_engine *engine, const hl_job *job, hl_event_sl
     find_top(slot, logits, d_vocab, said.row.lse, job->options.n_top);
 }
 
-/* The logits of a prompt's rows, where each of them makes an event. */
+/* Reads the logits of a prompt's rows, where each of them makes an event. */
 static hl_status watch_final(void *context, const hl_final_rows *rows)
 {
     const hl_engine *engine = context;
     const hl_job    *job    = engine->fed[0];
 
     for (int64_t i = 0; i < rows->n_rows; i++) {
-        int64_t position = rows->start + i + 1; /* of the token that the row leads to */
+        int64_t position = rows->start + i + 1; /* position of the token that the row predicts */
 
         if (position < job->options.n_tokens)
             finish_known(engine, job, place_of(job, position - 1 - job->n_fed),
@@ -290,7 +291,8 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
 
 /* --------------------------------------------------------------------- drawing */
 
-/* A session names a broken tensor once; whoever fails later for its sake hears of it, too. */
+/* A session names a broken tensor only once.  The name is kept, so that later failures with the
+ * same cause can report it. */
 static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
 {
     bool knows = strcmp(engine->blame, hl_error_message()) == 0;
@@ -304,13 +306,13 @@ static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
                  engine->blame);
 }
 
-/* The event that the next token of a job makes, if one is due after this feed. */
+/* The event of the job's next token, if one is due after this feed. */
 static hl_event_slot *due_event(const hl_job *job)
 {
     return job->fault == HL_OK && draws(job) ? place_of(job, job->n_feed - 1) : NULL;
 }
 
-/* The next token of a job, by any thread. */
+/* Draws the next token of a job; may run on any thread. */
 static void draw(hl_engine *engine, int64_t index)
 {
     hl_job        *job   = engine->fed[index];
@@ -340,7 +342,7 @@ static void draw_some(void *context, int64_t first, int64_t end, int member)
         draw(context, i);
 }
 
-/* The feed is done: the next tokens of all who are due one. */
+/* Called after a feed: draws the next token of every job that is due one. */
 static void draw_all(hl_engine *engine)
 {
     hl_status status = HL_OK;
@@ -365,8 +367,8 @@ static void draw_all(hl_engine *engine)
 
 /* ----------------------------------------------------------------------- feeds */
 
-/* The heads that any of the fed jobs wants to see whole, and the positions: of each the last
- * row, or every row of one job's prompt. */
+/* Chooses the heads whose whole rows some fed job wants, and the positions: the last row of each
+ * job, or every row of one job's prompt. */
 static void choose_patterns(hl_engine *engine, hl_tap *tap, bool each_row)
 {
     int64_t n_heads = engine->config->n_heads;
@@ -405,7 +407,7 @@ static bool wants_kinds(const hl_engine *engine)
     return false;
 }
 
-/* n_tokens of each job in engine->fed. */
+/* Feeds n_tokens of each job in engine->fed. */
 static hl_status feed(hl_engine *engine, const int64_t *tokens, int64_t n_tokens)
 {
     bool each_row = engine->fed[0]->options.echo_prompt && hl_engine_has_prompt(engine->fed[0]) &&
@@ -438,7 +440,7 @@ static hl_status feed(hl_engine *engine, const int64_t *tokens, int64_t n_tokens
     return status;
 }
 
-/* Whole chunks of a prompt can be used again. */
+/* Records a whole chunk of a prompt, which later jobs can reuse. */
 static void remember_piece(hl_engine *engine, const hl_job *job)
 {
     hl_engine_slot *slot = &engine->slots[job->slot];
@@ -465,7 +467,7 @@ void hl_engine_feed_prompt(hl_engine *engine, hl_job *job)
     draw_all(engine);
 }
 
-/* The feed of all failed: one by one it shows whose fault it is. */
+/* Called when a joint feed has failed: feeding one by one shows which job is at fault. */
 static void feed_one_by_one(hl_engine *engine)
 {
     int64_t n     = engine->n_fed;

@@ -2,13 +2,14 @@
  *
  *     engine.c         opening; jobs, and their events that wait to be taken; draining, closing
  *     engine_worker.c  the worker: which job gets what next
- *     engine_feed.c    prompts and steps through the session, and events from what it says
+ *     engine_feed.c    feeds prompts and steps to the session, makes events from its results
  *
- * One mutex, the engine's, guards what it says below; nobody computes while holding it.  All
- * else of a job is the submitter's until it is queued and the worker's until it is over.
+ * One mutex, the engine's, guards the members marked below; nobody computes while holding it.
+ * All other members of a job belong to the submitter until the job is queued, then to the worker
+ * until it is over.
  *
- * A row leads to the token after it.  So a feed of the tokens [s, s + n) completes the events
- * of the tokens s + 1 to s + n, of which the last may have to be drawn first. */
+ * A row predicts the token after it.  So a feed of the tokens [s, s + n) completes the events
+ * of the tokens s + 1 to s + n; the last of these may have to be drawn first. */
 #ifndef HL_GENERATE_ENGINE_PARTS_H
 #define HL_GENERATE_ENGINE_PARTS_H
 
@@ -23,7 +24,7 @@
 
 typedef enum hl_job_state {
     HL_JOB_QUEUED = 0,
-    HL_JOB_RUNNING, /* it has a slot */
+    HL_JOB_RUNNING, /* the job has a slot */
     HL_JOB_OVER,
 } hl_job_state;
 
@@ -37,47 +38,47 @@ typedef struct hl_event_slot {
 
 struct hl_job {
     hl_engine     *engine;
-    hl_job_options options; /* its pointers are to what is below */
-    int64_t       *tokens;  /* (prompt, then tokens drawn) room for the longest text */
+    hl_job_options options; /* its pointers refer to the copies below */
+    int64_t       *tokens;  /* the prompt, then the generated tokens; room for the longest text */
     uint8_t       *kinds;
     int64_t       *end_ids;
-    float         *gates; /* or NULL */
+    float         *gates; /* (L, H) or NULL */
     hl_head       *pattern_heads;
     hl_draft       draft;
 
-    /* The worker's. */
+    /* Used by the worker only. */
     int64_t   slot;
-    int64_t   n_fed;        /* tokens of the text in the slot's sequence */
-    int64_t   n_reached;    /* the largest n_fed so far: after a pause the tokens up to here are fed
-                          * again, and neither make events nor draw */
-    int64_t   n_feed;       /* tokens of this turn's feed, */
-    int64_t   first_event;  /* the place of the first event that it completes, */
-    int64_t   n_completed;  /* how many it does, */
-    hl_status fault;        /* and what went wrong in it, with */
-    char      message[512]; /* this message, which nobody reads before `failure` says so */
+    int64_t   n_fed;        /* number of this text's tokens in the slot's sequence */
+    int64_t   n_reached;    /* The largest n_fed so far.  After a pause, tokens up to here are fed
+                             * again; they neither make events nor draw. */
+    int64_t   n_feed;       /* number of tokens in this turn's feed */
+    int64_t   first_event;  /* place of the first event that this turn's feed completes */
+    int64_t   n_completed;  /* number of events that this turn's feed completes */
+    hl_status fault;        /* error of this turn's feed, or HL_OK */
+    char      message[512]; /* message of `fault`; not read before `failure` is set */
 
-    /* The mutex's. */
+    /* Guarded by the engine's mutex. */
     hl_job_state   state;
-    bool           is_short;    /* few tokens, all of whose events fit: never stalls its slot */
-    bool           is_parked;   /* queued again, until its reader has caught up */
+    bool           is_short;  /* few tokens, whose events all fit: the job never stalls its slot */
+    bool           is_parked; /* queued again until its reader has caught up */
     double         stuck_since; /* when its events last filled up; 0: there is room */
-    double         stuck;       /* seconds without room since it has its slot */
+    double         stuck;       /* seconds without room since the job got its slot */
     bool           is_cancelled;
-    bool           is_abandoned; /* hl_job_free: who ends it frees it */
+    bool           is_abandoned; /* hl_job_free was called: whoever ends the job frees it */
     bool           is_notifying;
-    hl_status      failure; /* HL_OK, or why it is over */
-    hl_event_slot *events;  /* (n_events) a ring: */
+    hl_status      failure; /* HL_OK, or the error that ended the job */
+    hl_event_slot *events;  /* (n_events) a ring buffer */
     int64_t        n_events;
-    int64_t        first;    /* the oldest, */
-    int64_t        n_ready;  /* those that can be taken, with */
-    bool           has_lent; /* the oldest, which somebody is looking at */
-    float         *values;   /* memory of all events */
+    int64_t        first;    /* index of the oldest event */
+    int64_t        n_ready;  /* number of events that can be taken, including a lent one */
+    bool           has_lent; /* the oldest event is borrowed by the caller of hl_job_wait */
+    float         *values;   /* memory that all events share */
     float         *patterns;
     hl_job_top    *top;
     pthread_cond_t news;
-    int64_t        n_counted;   /* of what it has drawn, by the engine's counts */
-    double         admitted;    /* seconds of the clock; 0: not yet, as */
-    double         drawn_first; /* its first token */
+    int64_t        n_counted;   /* number of its tokens that the engine's counts include */
+    double         admitted;    /* clock time at which it got a slot; 0: not yet */
+    double         drawn_first; /* clock time of its first generated token; 0: not yet */
     hl_job        *next;        /* in the queue */
 };
 
@@ -86,75 +87,76 @@ struct hl_job {
 /* A sequence of the session. */
 typedef struct hl_engine_slot {
     hl_job  *job;    /* NULL: free */
-    int64_t *tokens; /* (n_ctx) what its first keys and values are of: */
-    int64_t  n_kept; /* so many tokens, fed in whole chunks from the beginning, */
-    float   *gates;  /* (L, H) with these gates, or */
+    int64_t *tokens; /* (n_ctx) tokens whose keys and values the cache holds */
+    int64_t  n_kept; /* number of valid tokens, fed in whole chunks from position 0 */
+    float   *gates;  /* (L, H) gates with which the tokens were fed, if is_gated */
     bool     is_gated;
-    int64_t  last_used; /* the number of the turn */
+    int64_t  last_used; /* number of the turn in which the slot was last used */
 } hl_engine_slot;
 
 struct hl_engine {
     const hl_model   *model;
     const hl_config  *config;
-    hl_engine_options options; /* complete */
+    hl_engine_options options; /* with all defaults filled in */
     hl_session       *session;
     pthread_t         thread;
     bool              has_thread;
 
-    /* The worker's. */
-    int64_t         n_sequences; /* n_slots, and one more for short texts where there are enough */
-    hl_engine_slot *slots;       /* (n_sequences) */
-    uint8_t        *segments;    /* (n_sequences, n_ctx) kinds of tokens */
-    bool           *pattern_heads; /* (L, H) that somebody wants to see */
-    int64_t        *positions;     /* (max(n_chunk, n_sequences)) of whole rows */
+    /* Used by the worker only. */
+    int64_t         n_sequences;   /* n_slots, plus one for short texts where there are enough */
+    hl_engine_slot *slots;         /* (n_sequences) */
+    uint8_t        *segments;      /* (n_sequences, n_ctx) kinds of tokens */
+    bool           *pattern_heads; /* (L, H) heads whose patterns some job wants */
+    int64_t        *positions;     /* (max(n_chunk, n_sequences)) positions of whole rows */
     hl_job        **fed;           /* (n_sequences) the jobs of a feed */
     int64_t        *sequences;     /* (n_sequences) the slots of these jobs */
     int64_t        *step_tokens;   /* (n_sequences) the token of each job in a step */
     const float   **gates_each;    /* (n_sequences) the gates of these jobs */
     int64_t         n_fed;
-    hl_pick        *picks; /* (n_sequences) what they draw */
+    hl_pick        *picks; /* (n_sequences) draws of the jobs in `fed` */
     int64_t         turn;
-    char            blame[512]; /* the tensor that is broken, if a feed has found one */
+    char            blame[512]; /* name of the broken tensor, if a feed found one */
 
     pthread_mutex_t  mutex;
-    pthread_cond_t   wake;  /* the worker */
-    pthread_cond_t   done;  /* somebody who waits for the worker */
-    hl_job          *queue; /* those that wait for a slot, and parked ones */
+    pthread_cond_t   wake;  /* signaled when the worker has something to do */
+    pthread_cond_t   done;  /* signaled when the worker has finished something */
+    hl_job          *queue; /* jobs that wait for a slot, including parked ones */
     hl_job         **queue_end;
     bool             is_draining;
     bool             is_closing;
-    int64_t          n_long; /* jobs in slots that are not short */
+    int64_t          n_long; /* number of jobs in slots that are not short */
     hl_engine_counts counts;
 };
 
-/* Tells all jobs, and the worker, that they are cancelled; how many are told.  Under the mutex. */
+/* Marks all jobs as cancelled and wakes the worker.  Returns the number of jobs marked.  The
+ * caller holds the mutex. */
 int64_t hl_engine_cancel_all(hl_engine *engine);
 
 /* ---------------------------------------------------------- engine_worker.c */
 
-/* The worker's thread, until the engine closes; NULL. */
+/* The worker's thread function; runs until the engine closes and returns NULL. */
 void *hl_engine_worker(void *engine);
 
 /* -------------------------------------------------------- engine.c, of jobs */
 
 void hl_job_destroy(hl_job *job);
 HL_CLOSES(hl_job_destroy, hl_job)
-/* Places for new events that nobody has taken; under the mutex. */
+/* Number of free places for new events.  The caller holds the mutex. */
 int64_t hl_job_room(const hl_job *job);
-/* The i-th place from the first free one on. */
+/* The i-th free place, counted from 0. */
 hl_event_slot *hl_job_place(const hl_job *job, int64_t i);
 
 /* ------------------------------------------------------------ engine_feed.c */
 
-/* How many events the next piece of the prompt completes, and how many tokens it has. */
+/* Number of events that the next chunk of the prompt completes. */
 int64_t hl_engine_prompt_events(const hl_job *job);
 bool    hl_engine_has_prompt(const hl_job *job);
 
-/* The next piece of a job's prompt; its failure is the job's. */
+/* Feeds the next chunk of a job's prompt.  An error becomes the job's failure. */
 void hl_engine_feed_prompt(hl_engine *engine, hl_job *job);
-/* One token of each job that is in engine->fed. */
+/* Feeds one token of each job in engine->fed. */
 void hl_engine_feed_step(hl_engine *engine);
-/* A slot for the job, with as much of its prompt as some slot still has. */
+/* Gives the job a slot, preferably one that still holds the beginning of its prompt. */
 void hl_engine_take_slot(hl_engine *engine, hl_job *job);
 
 #endif

@@ -12,14 +12,14 @@
 #include "base/status.h"
 #include "generate/engine_parts.h"
 
-/* Seconds that a job may be without room for events while others wait for its slot.  They are
- * counted from when it got the slot on, so that a reader who takes an event now and then does not
- * keep it either. */
+/* Seconds that a job may be without room for events while others wait for its slot.  They add up
+ * from when it got the slot, so that a reader who takes an event now and then cannot keep the
+ * slot either. */
 #define PATIENCE 0.1
 
 /* ---------------------------------------------------------------------- ending */
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static void leave_slot(hl_engine *engine, hl_job *job)
 {
     engine->slots[job->slot].job       = NULL;
@@ -29,7 +29,7 @@ static void leave_slot(hl_engine *engine, hl_job *job)
     job->slot = -1;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static void end_job(hl_engine *engine, hl_job *job)
 {
     if (job->slot >= 0)
@@ -53,7 +53,7 @@ static bool is_complete(const hl_job *job)
            (job->options.prompt_only && !hl_engine_has_prompt(job));
 }
 
-/* What a turn made of a job; under the mutex. */
+/* Adds the results of a turn to the counts.  The caller holds the mutex. */
 static void count_turn(hl_engine *engine, hl_job *job)
 {
     int64_t n_new = job->draft.n_drawn - job->n_counted;
@@ -68,7 +68,7 @@ static void count_turn(hl_engine *engine, hl_job *job)
         end_job(engine, job);
 }
 
-/* Everybody hears of it.  A job that is over may be gone afterwards. */
+/* Makes the results of a turn visible to readers.  A job that is over may be freed by this call. */
 static void publish(hl_engine *engine, hl_job *job)
 {
     pthread_mutex_lock(&engine->mutex);
@@ -94,7 +94,7 @@ static void publish(hl_engine *engine, hl_job *job)
 
 /* ----------------------------------------------------------------------- turns */
 
-/* A job leaves the queue; under the mutex. */
+/* Updates the counts for a job that leaves the queue.  The caller holds the mutex. */
 static void uncount(hl_engine *engine, hl_job *job)
 {
     if (job->is_parked)
@@ -114,7 +114,7 @@ static void unlink_job(hl_engine *engine, hl_job **at)
     job->next = NULL;
 }
 
-/* The first job of the queue that was cancelled; under the mutex. */
+/* Takes the first cancelled job out of the queue.  The caller holds the mutex. */
 static hl_job *unqueue_cancelled(hl_engine *engine)
 {
     for (hl_job **at = &engine->queue; *at != NULL; at = &(*at)->next) {
@@ -152,7 +152,7 @@ static void end_cancelled(hl_engine *engine)
     } while (job != NULL);
 }
 
-/* Can it go on?  Under the mutex. */
+/* Can the job continue?  The caller holds the mutex. */
 static bool can_be_fed(const hl_job *job)
 {
     if (hl_engine_has_prompt(job))
@@ -160,9 +160,9 @@ static bool can_be_fed(const hl_job *job)
     return hl_job_room(job) >= 1;
 }
 
-/* Where in the queue the first job stands that could have a slot, were one free; its `next`
- * pointer, which points to NULL where there is none.  All slots but one are for any job; under the
- * mutex. */
+/* Finds the first job of the queue that could have a slot if one were free.  Returns the `next`
+ * pointer that refers to it; that pointer is NULL where there is no such job.  All slots but one
+ * are for any job.  The caller holds the mutex. */
 static hl_job **find_next(hl_engine *engine)
 {
     bool     any = engine->n_long < engine->options.n_slots;
@@ -174,7 +174,7 @@ static hl_job **find_next(hl_engine *engine)
     return at;
 }
 
-/* From the queue to free slots; under the mutex. */
+/* Moves jobs from the queue to free slots.  The caller holds the mutex. */
 static void admit(hl_engine *engine)
 {
     while (engine->counts.n_running < engine->n_sequences) {
@@ -192,13 +192,13 @@ static void admit(hl_engine *engine)
         job->stuck_since = 0.0;
         engine->counts.n_running++;
         engine->n_long += job->is_short ? 0 : 1;
-        engine->counts.n_reused_tokens += job->n_fed; /* that the slot still has */
+        engine->counts.n_reused_tokens += job->n_fed; /* tokens that the slot still holds */
     }
 }
 
 /* --------------------------------------------------------------------- parking */
 
-/* Does anybody wait for a slot who cannot have one?  Under the mutex. */
+/* Does any job wait for a slot that it cannot have?  The caller holds the mutex. */
 static bool is_crowded(hl_engine *engine)
 {
     int64_t n_ready = 0;
@@ -209,7 +209,8 @@ static bool is_crowded(hl_engine *engine)
                            engine->counts.n_running >= engine->n_sequences);
 }
 
-/* For how long the job has kept its slot without room for an event; under the mutex. */
+/* Seconds for which the job has kept its slot without room for an event.  The caller holds the
+ * mutex. */
 static double stuck_seconds(hl_job *job, double now)
 {
     if (can_be_fed(job)) {
@@ -222,8 +223,8 @@ static double stuck_seconds(hl_job *job, double now)
     return job->stuck + now - job->stuck_since;
 }
 
-/* The slots of jobs that nobody reads go to those that wait.  Returns after how many seconds there
- * may be more to do; 0: nobody is about to lose its slot.  Under the mutex. */
+/* Parks jobs that nobody reads, so that waiting jobs get their slots.  Returns the number of
+ * seconds after which another job may have to be parked; 0: none.  The caller holds the mutex. */
 static double park(hl_engine *engine)
 {
     double now  = hl_clock_seconds();
@@ -251,7 +252,7 @@ static double park(hl_engine *engine)
     return next;
 }
 
-/* Who gets a slot now. */
+/* Decides which jobs have slots now. */
 static void share_slots(hl_engine *engine)
 {
     HL_LOCKED(&engine->mutex);
@@ -259,7 +260,7 @@ static void share_slots(hl_engine *engine)
     (void)park(engine);
 }
 
-/* From now on the places behind the last event are the worker's; under the mutex. */
+/* Reserves the places after the last event for the worker.  The caller holds the mutex. */
 static void take_places(hl_job *job)
 {
     job->first_event = (job->first + job->n_ready) % job->n_events;
@@ -329,7 +330,7 @@ static void run_step(hl_engine *engine)
 
 /* ---------------------------------------------------------------------- worker */
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static bool has_work(hl_engine *engine)
 {
     bool has_free = engine->counts.n_running < engine->n_sequences;
@@ -348,7 +349,7 @@ static bool has_work(hl_engine *engine)
     return false;
 }
 
-/* False: it is over. */
+/* Returns false when the engine closes. */
 static bool wait_for_work(hl_engine *engine)
 {
     pthread_mutex_lock(&engine->mutex);

@@ -16,10 +16,10 @@
 struct hl_generator {
     hl_session  *session;
     hl_draft     draft;
-    hl_tap       tap;     /* ours, around that of the options */
-    hl_generated next;    /* the token that the last row leads to, as far as it is known */
-    int64_t      n_since; /* drawn since something was inserted: as far back as one can go */
-    int64_t      waiting; /* the last token, not fed yet; -1: none */
+    hl_tap       tap;     /* our tap, which calls that of the options */
+    hl_generated next;    /* the token that the last row predicts, as far as it is known */
+    int64_t      n_since; /* tokens drawn since the last insertion: the limit for going back */
+    int64_t      waiting; /* the last token if it is not fed yet; else -1 */
     bool         has_prompt;
 };
 
@@ -107,7 +107,7 @@ hl_status hl_draft_draw(hl_generated *token, hl_draft *draft, hl_pick *pick, int
 
 /* ------------------------------------------------------------------------ tap */
 
-/* Of each chunk the last row is watched; that of the last chunk is the one that stays. */
+/* Observes the last row of each chunk; the values of the last chunk remain. */
 static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 {
     hl_generator *generator = context;
@@ -207,7 +207,7 @@ static hl_status feed_waiting(hl_generator *generator)
     return HL_OK;
 }
 
-/* Tokens of the text, the one that waits among them. */
+/* Number of tokens of the text, including the one not fed yet. */
 static int64_t text_length(const hl_generator *generator)
 {
     return generator->session->length[0] + (generator->waiting >= 0 ? 1 : 0);
@@ -256,7 +256,7 @@ hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens, in
                        (long long)n_back, (long long)generator->n_since);
     if (n_back == 0)
         return HL_OK;
-    /* The last token is fed again, for its logits. */
+    /* The last token is fed again to get its logits. */
     HL_NEED(hl_session_rewind(generator->session, 0, n_tokens - 1));
     generator->waiting = tokens[n_tokens - 1];
     generator->n_since -= n_back;
@@ -275,7 +275,7 @@ hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
         return hl_fail(HL_BAD_ARGUMENT, "generate: %s",
                        generator->has_prompt ? "the text has ended" : "no prompt yet");
     HL_NEED(feed_waiting(generator));
-    /* Before the logits, which are NaN as well then: this is where it began. */
+    /* Checked before the logits, which are then NaN as well: the NaN arose here. */
     if (!isfinite(generator->next.attention_entropy))
         return hl_fail(
             HL_BAD_INPUT,

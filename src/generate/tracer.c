@@ -37,14 +37,15 @@ hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t po
     return hl_profile_seen(&mask, position, position + 1);
 }
 
-/* out (n_heads), or NULL, gets what lies `stride` apart in `from`; NaN where that is NULL. */
+/* Copies values `stride` apart in `from` to out (n_heads), which may be NULL; writes NaN where
+ * `from` is NULL. */
 static void put(float *out, const float *from, int64_t n_heads, int64_t stride)
 {
     for (int64_t head = 0; out != NULL && head < n_heads; head++)
         out[head] = from != NULL ? from[head * stride] : NAN;
 }
 
-/* Entropies as shares of the most that there can be. */
+/* Writes entropies as shares of the largest possible one. */
 static void put_shares(float *out, const float *from, int64_t n_heads, int64_t stride,
                        double inverse)
 {
@@ -96,10 +97,10 @@ double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, boo
 
 /* ----------------------------------------------- names and numbers in a text */
 
-/* No dictionary and no grammar: the first word of a sentence counts as a name, and a name
- * that is not written with a capital letter does not. */
+/* There is no dictionary and no grammar.  So the first word of a sentence counts as a name, and
+ * a name without a capital letter does not. */
 
-/* The character at *at, past which it moves. */
+/* Returns the character at *at and moves *at past it. */
 static uint32_t next(const char *text, size_t end, size_t *at)
 {
     if (hl_utf8_length(text + *at, end - *at) > 0)
@@ -108,7 +109,7 @@ static uint32_t next(const char *text, size_t end, size_t *at)
     return HL_UTF8_REPLACEMENT;
 }
 
-/* Most characters are ASCII, and no table need be asked about them. */
+/* Most characters are ASCII and need no table. */
 static bool is_word(uint32_t c)
 {
     if (c < 0x80)
@@ -178,20 +179,20 @@ struct hl_tracer {
     hl_spikes        *spikes;
     hl_decode_stream *stream;   /* NULL: no tokenizer */
     uint8_t          *segments; /* (n_ctx) the kinds of tokens by position */
-    int64_t           position; /* of the row that leads to the next token */
-    int64_t           whole;    /* the same where it is to be looked at whole; else -1 */
-    int64_t           offset;   /* from a row's position to its entry */
-    int64_t           learn;    /* entries of the prompt from here on are not learned yet, and */
+    int64_t           position; /* position of the row that predicts the next token */
+    int64_t           whole;    /* `position` if that row is read whole; else -1 */
+    int64_t           offset;   /* entry of a row minus its position */
+    int64_t           learn;    /* first entry of the prompt that is not learned yet */
     int64_t           learn_to; /* ... to here */
-    int64_t           last;     /* the position of the whole row before; -1: none */
-    float            *previous; /* (n_layers, n_heads, n_ctx) the whole row before, or NULL */
+    int64_t           last;     /* position of the previous whole row; -1: none */
+    float            *previous; /* (n_layers, n_heads, n_ctx) the previous whole row, or NULL */
     hl_trace_log      log;
 };
 
 /* ---------------------------------------------------------------------- rows */
 
-/* How far every head's row has moved, at the row that is looked at whole: from the one right
- * before it or, after going back, from the one in its place. */
+/* Computes how far each head's whole row has moved: from the row right before it or, after going
+ * back, from the one previously at the same position. */
 static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
     hl_visible_keys now    = hl_trace_seen(tracer->config, rows->layer, tracer->whole);
@@ -209,8 +210,8 @@ static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *ou
     }
 }
 
-/* The statistics of one row, from where the kernels left them.  The change is unknown as yet;
- * if the row is traced again, it stays what it was. */
+/* Copies the statistics of one row from the kernels' results.  The change is not known yet; if
+ * the row is traced again, it stays as it was. */
 static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row, int64_t entry,
                       bool again)
 {
@@ -219,7 +220,7 @@ static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row,
     float          *to[HL_N_TRACE_ROWS];
 
     if (offset < 0)
-        return; /* of a prompt that is longer than what is kept */
+        return; /* the prompt is longer than what is kept */
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
         to[i] = trace->rows[i] + offset + rows->layer * trace->n_heads;
     if (again)
@@ -236,8 +237,8 @@ static hl_status check_position(const hl_tracer *tracer, int64_t position)
                    (long long)tracer->options.n_ctx);
 }
 
-/* Room for the entries of a chunk; a prompt's at once, then twice as many each time.  Those who
- * forget have it from the beginning. */
+/* Makes room for the entries of a chunk: at once for a prompt, then by doubling.  With `forget`,
+ * all room is taken at the start. */
 static hl_status reserve(hl_tracer *tracer, int64_t n_entries)
 {
     int64_t most = tracer->options.n_ctx + 1;
@@ -249,7 +250,7 @@ static hl_status reserve(hl_tracer *tracer, int64_t n_entries)
     return hl_trace_reserve(tracer->trace, more > n_entries ? more : n_entries);
 }
 
-/* The row at `position` leads to the next token. */
+/* Records that the row at `position` predicts the next token. */
 static void look_at(hl_tracer *tracer, int64_t position)
 {
     int64_t every = tracer->options.change_every;
@@ -305,7 +306,8 @@ static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 
     HL_NEED(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
                          tracer->options.forget ? n_kept : 0));
-    /* All rows that are kept take little memory, and those who forget watch: they cannot wait. */
+    /* With `forget`, the kept rows take little memory, and the caller watches live and cannot
+     * wait. */
     if (tracer->options.forget)
         HL_NEED(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
     HL_NEED(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));
@@ -371,7 +373,7 @@ const hl_trace *hl_tracer_trace(const hl_tracer *tracer)
 
 /* -------------------------------------------------------------------- tokens */
 
-/* A token, and what it adds to the text. */
+/* Adds a token, and the text that it stands for. */
 static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)
 {
     hl_trace   *trace   = tracer->trace;
@@ -389,7 +391,7 @@ static hl_status push_token(hl_tracer *tracer, int64_t id, hl_token_kind kind)
     return HL_OK;
 }
 
-/* Where the token that comes next will be fed. */
+/* The position at which the next token will be fed. */
 static int64_t next_position(const hl_tracer *tracer)
 {
     return tracer->trace->n_tokens - tracer->offset + 1;
@@ -418,14 +420,14 @@ hl_status hl_tracer_prompt(hl_tracer *tracer, const int64_t *tokens, const uint8
         tracer->segments[first + i] = (uint8_t)kind;
         HL_NEED(push_token(tracer, tokens[i], kind));
     }
-    /* The last row of a prompt leads to a token that is scored; it is not learned before. */
+    /* The last row of a prompt predicts a token that is scored, so it is not learned before. */
     tracer->learn    = entry + 1;
     tracer->learn_to = tracer->segments[first] != HL_KIND_CONTEXT ? entry + n_tokens : 0;
     look_at(tracer, first + n_tokens - 1);
     return HL_OK;
 }
 
-/* The score of the row that led to an entry. */
+/* The score of the row that predicted an entry's token. */
 static double score(hl_tracer *tracer, int64_t entry, bool is_given)
 {
     return hl_trace_spike(tracer->spikes, hl_trace_at(tracer->trace, entry, HL_TRACE_NORMALIZED),
@@ -449,7 +451,7 @@ hl_status hl_tracer_add(hl_tracer *tracer, const hl_generated *token)
     return HL_OK;
 }
 
-/* The stream begins anew and reads all that is left: what it holds back depends on that. */
+/* Restarts the stream and decodes all remaining tokens: the bytes it holds back depend on them. */
 static hl_status rewind_text(hl_tracer *tracer)
 {
     hl_status   status  = open_stream(tracer);
@@ -510,7 +512,7 @@ hl_status hl_tracer_retrace(hl_tracer *tracer, const hl_model *model, const floa
 
     if (tracer->options.forget || tracer->offset != 1)
         return hl_fail(HL_BAD_ARGUMENT, "trace: not all of its text and rows are known");
-    /* The last token may stand where the context ends; its row leads nowhere. */
+    /* The last token may stand at the end of the context; its row is not needed. */
     feed.n_tokens -= feed.n_tokens > tracer->options.n_ctx;
     HL_NEED(hl_session_open(&session, model, &options));
     return hl_session_feed(session, &feed);

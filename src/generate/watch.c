@@ -13,24 +13,25 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define CHANGE_EVERY  64 /* tokens; whole rows cost time */
-#define LOCKING_EVERY 32 /* tokens between looks for locking */
+#define CHANGE_EVERY  64 /* tokens between whole rows, which cost time */
+#define LOCKING_EVERY 32 /* tokens between checks for locking */
 
 struct hl_watch {
     hl_watch_options    options;
     const hl_tokenizer *tokenizer;
     hl_tracer          *tracer;
     hl_generator       *generator;
-    int64_t            *ids; /* (n_ctx + 1) of all of the text */
+    int64_t            *ids; /* (n_ctx + 1) tokens of the whole text */
     int64_t             n_ctx;
-    int64_t             n_given; /* tokens of the prompt, and all that was inserted */
-    int64_t             n_since; /* generated since the last of these */
-    int64_t             again;   /* the token for which draws were repeated, and */
+    int64_t             n_given; /* number of tokens of the prompt and of all insertions */
+    int64_t             n_since; /* number of tokens generated since the last given one */
+    int64_t             again;   /* index of the token that was drawn again */
     int64_t             n_again; /* how often */
     int64_t             n_asked;
     hl_watch_answer     answer;
     char               *spike;   /* the text of the last spike's token */
-    double             *entropy; /* (n_ctx + 1) of each generated token: what locking looks at */
+    double             *entropy; /* (n_ctx + 1) entropy of each generated token, for the check
+                                  * for locking */
     double             *change;  /* (n_ctx + 1) */
     int64_t             n_seen;
     bool                is_locked;
@@ -115,7 +116,7 @@ static int64_t n_tokens(const hl_watch *watch)
     return hl_trace_n_tokens(hl_tracer_trace(watch->tracer));
 }
 
-/* The last n_back tokens are gone. */
+/* Removes the last n_back tokens. */
 static hl_status go_back(hl_watch *watch, int64_t n_back)
 {
     int64_t left = n_tokens(watch) - n_back;
@@ -126,8 +127,8 @@ static hl_status go_back(hl_watch *watch, int64_t n_back)
     return hl_generator_rewind(watch->generator, watch->ids, left);
 }
 
-/* How many tokens before the last can be taken back: never further than from the token that began
- * it, or spikes on the way would lead back and back. */
+/* The number of tokens before the last that can be taken back.  It never reaches beyond the
+ * token that began the repetition: otherwise spikes on the way would lead back again and again. */
 static int64_t find_back(const hl_watch *watch)
 {
     int64_t wanted = n_tokens(watch) - 1 - (watch->again - watch->options.resample_back);
@@ -158,13 +159,14 @@ static hl_status resample(hl_watched *out, hl_watch *watch)
 
 /* ------------------------------------------------------------------------ ask */
 
-/* The question of hl_watch_options; NULL when memory is out. */
+/* Builds the question of hl_watch_options; NULL when memory is exhausted. */
 static char *describe_text(const hl_watch *watch, const hl_watched *spike)
 {
     const hl_trace *trace = hl_tracer_trace(watch->tracer);
     int64_t         last  = n_tokens(watch) - 1;
-    const char     *text = hl_trace_describe(trace, 0).text; /* all texts lie one after the other */
-    size_t          n    = (size_t)(hl_trace_describe(trace, last).text - text);
+    const char     *text  = hl_trace_describe(trace, 0).text; /* all texts are stored one after
+                                                              * the other */
+    size_t          n     = (size_t)(hl_trace_describe(trace, last).text - text);
     json_t         *root = json_pack("{s:o, s:I, s:{s:f, s:b, s:o}}", "text", hl_json_text(text, n),
                                      "tokens", (json_int_t)last, "spike", "z", spike->z, "entity",
                                      spike->is_entity, "token", hl_json_text(spike->text, spike->n_bytes));
@@ -174,7 +176,7 @@ static char *describe_text(const hl_watch *watch, const hl_watched *spike)
     return out;
 }
 
-/* As tokens, in place of the last one. */
+/* Inserts tokens in place of the last one. */
 static hl_status insert(hl_watch *watch, const hl_encoding *encoding)
 {
     int64_t           n     = (int64_t)encoding->n_tokens;
@@ -192,7 +194,8 @@ static hl_status insert(hl_watch *watch, const hl_encoding *encoding)
     return hl_generator_insert(watch->generator, watch->ids + at, n);
 }
 
-/* The answer as tokens; NULL, and why in its `problem`, if it cannot be used. */
+/* Encodes the answer as tokens.  Returns NULL, with the reason in `problem`, if it cannot be
+ * used. */
 static hl_encoding *encode_answer(hl_watch *watch)
 {
     hl_watch_answer  *answer   = &watch->answer;
@@ -251,7 +254,7 @@ static void look_for_locking(hl_watched *out, hl_watch *watch)
     out->ends        = out->locking.locked && watch->options.on_spike == HL_ON_SPIKE_STOP;
 }
 
-/* The spike's text outlives its token, which may be taken back. */
+/* Copies the spike's text, because its token may be taken back. */
 static hl_status keep_text(hl_watched *out, hl_watch *watch, const hl_traced_token *about)
 {
     hl_free(watch->spike);
@@ -303,7 +306,7 @@ hl_status hl_watch_add(hl_watched *out, hl_watch *watch, const hl_generated *tok
     out->z         = about.spike;
     out->is_entity = about.is_entity;
     look_for_locking(out, watch);
-    /* A token that ends the text is no text. */
+    /* A token that ends the text is not part of it. */
     if (!(about.spike > watch->options.threshold) || out->ends || token->stop == HL_STOP_END)
         return HL_OK;
     HL_NEED(keep_text(out, watch, &about));

@@ -1,10 +1,10 @@
-/* checkpoints.h - of which training step a checkpoint is; those of a folder are in headlight/series.h. */
+/* checkpoints.h - the training step of a checkpoint; headlight/series.h lists those of a folder. */
 #ifndef HL_MEASURE_CHECKPOINTS_H
 #define HL_MEASURE_CHECKPOINTS_H
 
 #include "headlight/series.h"
 
-/* The training step that a name speaks of; -1: none. */
+/* The training step in a file name; -1: there is none. */
 int64_t hl_checkpoint_step(const char *name);
 
 #endif

@@ -26,26 +26,27 @@
 typedef struct hl_text_file {
     char          *path; /* "standard input" for a copy of that */
     hl_text_format format;
-    int            descriptor; /* of the copy, which has no name; else -1 */
-    hl_bytes       memory;     /* borrowed; data is NULL: it is a file */
+    int            descriptor; /* descriptor of the copy of standard input, which has no name;
+                                * else -1 */
+    hl_bytes       memory;     /* borrowed; data NULL: read from the file */
 } hl_text_file;
 
 typedef struct hl_text_source {
     const char *path;   /* borrowed */
     const char *memory; /* NULL: read from the descriptor */
     int         descriptor;
-    bool        borrowed; /* there is no descriptor, or it is not ours to close */
-    uint64_t    n_bytes;  /* when it was opened */
+    bool        borrowed; /* there is no descriptor, or it must not be closed here */
+    uint64_t    n_bytes;  /* size when it was opened */
 } hl_text_source;
 
-/* HL_BAD_INPUT for what is not a regular file. */
+/* HL_BAD_INPUT unless it is a regular file. */
 hl_status hl_text_source_open(hl_text_source *out, const hl_text_file *file);
-/* Of {0}, nothing. */
+/* Does nothing to {0}. */
 void hl_text_source_close(hl_text_source *source);
-/* Bytes [at, at + n_bytes), all of them. */
+/* Reads all of the bytes [at, at + n_bytes). */
 hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t at, size_t n_bytes);
 
-/* From the names a user gives to the list of files that are meant. */
+/* The files that the names given by a user stand for. */
 typedef struct hl_text_files {
     hl_text_file *items;
     size_t        count;
@@ -57,7 +58,7 @@ typedef struct hl_text_files {
 /* Appends the files that an input stands for (headlight.h has the rules).  HL_NOT_FOUND
  * where there is no such file, HL_BAD_INPUT for a folder or pattern with nothing to read. */
 hl_status hl_text_files_add(hl_text_files *files, const char *input, hl_text_format format);
-/* One that lies in memory, which is borrowed; `name` stands for its path. */
+/* Appends a text in memory, which is borrowed; `name` replaces its path. */
 hl_status hl_text_files_add_memory(hl_text_files *files, hl_bytes memory, const char *name,
                                    hl_text_format format);
 void      hl_text_files_free(hl_text_files *files);
@@ -70,34 +71,34 @@ typedef struct hl_line_reader {
     const hl_text_source *source;
     char                 *buffer;
     size_t                capacity;
-    size_t                begin; /* of what has not been handed out, in the buffer */
+    size_t                begin; /* start of the unread bytes in the buffer */
     size_t                end;
-    uint64_t              at; /* in the file, of buffer[begin] */
+    uint64_t              at; /* offset of buffer[begin] in the file */
     uint64_t              number;
 } hl_line_reader;
 
 typedef struct hl_line {
-    hl_bytes bytes;  /* without the end of the line; borrowed until the next */
-    uint64_t at;     /* in the file */
+    hl_bytes bytes;  /* without the line ending; borrowed until the next line */
+    uint64_t at;     /* offset in the file */
     uint64_t number; /* from 1 */
 } hl_line;
 
-/* Skips a byte order mark.  The source must outlive it. */
+/* Skips a byte order mark.  The source must outlive the reader. */
 hl_status hl_line_reader_open(hl_line_reader *out, const hl_text_source *source);
 void      hl_line_reader_close(hl_line_reader *reader);
 /* *more is false at the end.  HL_LIMIT for a line beyond HL_MAX_LINE_BYTES. */
 hl_status hl_line_reader_next(hl_line *out, bool *more, hl_line_reader *reader);
 
-/* How many bytes at the start of the file are a byte order mark: 3 or 0. */
+/* Length of the byte order mark at the start of the file: 3 or 0. */
 hl_status hl_text_source_mark(size_t *out, const hl_text_source *source);
-/* Nothing but spaces, tabs and carriage returns. */
+/* Are there only spaces, tabs and carriage returns? */
 bool hl_is_blank(hl_bytes bytes);
 
 /* ------------------------------------------------------------- kinds of text */
 
-/* While a corpus is being opened names collect (rules, spans of lines, chats); finish
- * gives them their numbers, which depend on the set of names alone and not on the order in
- * which they were met. */
+/* While a corpus is being opened, names are collected (from rules, spans of lines, chats).
+ * hl_types_finish gives them their numbers, which depend on the set of names only and not on the
+ * order in which they were found. */
 
 #define HL_MAX_TYPE_NAME 31
 #define HL_NO_TYPE       0xff
@@ -105,29 +106,29 @@ bool hl_is_blank(hl_bytes bytes);
 typedef struct hl_type_rule {
     hl_pattern *pattern;
     char       *name;
-    uint8_t     type; /* after finish */
+    uint8_t     type; /* set by hl_types_finish */
 } hl_type_rule;
 
 typedef struct hl_types {
-    char         *names[HL_MAX_TYPES]; /* while collecting, only those met */
+    char         *names[HL_MAX_TYPES]; /* while collecting: only the names found so far */
     int64_t       n_types;
     bool          has_chat;
     hl_type_rule *rules;
     size_t        n_rules;
 } hl_types;
 
-/* rules: "NAME=EXPRESSION" each. */
+/* Each rule is "NAME=EXPRESSION". */
 hl_status hl_types_open(hl_types *out, const char *const *rules, size_t n_rules);
 void      hl_types_close(hl_types *types);
 
-/* A name was met, in `where`. */
+/* Records that a name was found, in `where`. */
 hl_status hl_types_need(hl_types *types, const char *name, const char *where);
 hl_status hl_types_finish(hl_types *types);
-/* The number of a name that was needed. */
+/* The number of a name that hl_types_need has recorded. */
 uint8_t hl_types_find(const hl_types *types, const char *name);
 
-/* Writes the type of every byte of some text that a rule matches and that has none yet:
- * marks (n_bytes), HL_NO_TYPE where none. */
+/* Marks each byte of a text that a rule matches and that has no type yet: marks (n_bytes),
+ * HL_NO_TYPE where there is no type. */
 hl_status hl_types_mark(uint8_t *marks, const hl_types *types, hl_matcher *matcher,
                         const char *text, size_t n_bytes);
 
@@ -150,7 +151,7 @@ typedef struct hl_record {
     hl_bytes         text; /* data is NULL for a chat */
     hl_record_span  *spans;
     size_t           n_spans;
-    hl_chat_message *messages; /* contents are owned, roles the value's */
+    hl_chat_message *messages; /* contents are owned; roles are borrowed from `value` */
     size_t           n_messages;
 } hl_record;
 
@@ -158,9 +159,9 @@ typedef struct hl_record {
 hl_status hl_record_parse(hl_record *out, hl_bytes line, const char *field, const char *where);
 void      hl_record_free(hl_record *record);
 
-/* Of the text, or of the messages' roles and contents. */
+/* Hash of the text, or of the messages' roles and contents. */
 uint64_t hl_record_hash(const hl_record *record);
-/* Bytes of text or of contents. */
+/* Number of bytes of the text, or of the messages' contents. */
 size_t hl_record_bytes(const hl_record *record);
 
 /* ----------------------------------------------------------------- documents */
@@ -169,9 +170,9 @@ size_t hl_record_bytes(const hl_record *record);
  * with them. */
 
 typedef struct hl_document {
-    uint64_t at;       /* of the file: its first byte, or that of its line */
-    uint64_t n_stored; /* bytes there */
-    uint64_t n_bytes;  /* of text */
+    uint64_t at;       /* offset in the file of its first byte, or of its line */
+    uint64_t n_stored; /* number of bytes in the file */
+    uint64_t n_bytes;  /* number of bytes of text */
     uint64_t hash;
     uint32_t file;
     uint32_t line; /* from 1; 0: the whole file */
@@ -186,15 +187,15 @@ typedef struct hl_documents {
 
 void hl_documents_free(hl_documents *documents);
 
-/* A file as one document. */
+/* Adds a file as one document. */
 hl_status hl_documents_add_text(hl_documents *documents, const hl_text_source *source,
                                 uint32_t file);
-/* Each line of a JSONL file, blank ones aside; their types go to the table. */
+/* Adds each non-blank line of a JSONL file; names of types go to `types`. */
 hl_status hl_documents_add_lines(hl_documents *documents, hl_types *types,
                                  const hl_text_source *source, uint32_t file, const char *field);
 
-/* Keeps n_sample of them, or all if there are no more: those whose hashes with the seed are
- * smallest, in the order they had. */
+/* Keeps n_sample documents, or all if there are fewer: those with the smallest hashes under the
+ * seed, in their original order. */
 hl_status hl_documents_sample(hl_documents *documents, int64_t n_sample, uint64_t seed);
 
 /* "PATH:LINE", or "PATH" for line 0. */
@@ -223,13 +224,13 @@ typedef struct hl_id_table {
 hl_status hl_id_table_open(hl_id_table *out, bool *is_table, const char *path);
 void      hl_id_table_close(hl_id_table *table);
 
-/* The ids of a row, and of a line that is a JSON array: all from 0 to n_vocab - 1. */
+/* The ids of a row, or of a line that is a JSON array.  All must lie in [0, n_vocab). */
 hl_status hl_ids_of_row(hl_ids *out, const hl_id_table *table, int64_t row, int64_t n_vocab);
 hl_status hl_ids_of_line(hl_ids *out, hl_bytes line, int64_t n_vocab, const char *where);
 void      hl_ids_free(hl_ids *ids);
 uint64_t  hl_ids_hash(const int64_t *ids, size_t n_ids);
 
-/* A document for each row or line. */
+/* Adds a document for each row or line. */
 hl_status hl_documents_add_rows(hl_documents *documents, const hl_id_table *table, int64_t n_vocab);
 hl_status hl_documents_add_id_lines(hl_documents *documents, const hl_text_source *source,
                                     int64_t n_vocab);
@@ -243,11 +244,11 @@ struct hl_corpus {
     hl_text_files       files;
     hl_documents        documents;
     hl_types            types;
-    bool                has_ids;   /* documents are token ids ...  */
-    bool                has_table; /* ... and rows of this:        */
+    bool                has_ids;   /* documents are token ids */
+    bool                has_table; /* documents are rows of `table` */
     hl_id_table         table;
-    char               *field;    /* NULL: the usual ones */
-    hl_encode_options   encoding; /* of its texts */
+    char               *field;    /* field that holds the text; NULL: the usual ones */
+    hl_encode_options   encoding; /* how texts are tokenized */
     hl_corpus_info      info;
 };
 

@@ -20,38 +20,40 @@
 #define HL_PIECE_BYTES   ((size_t)1 << 18)
 #define HL_PIECE_OVERLAP ((size_t)1 << 15)
 
-/* A text in a file, from byte `at` on, or in memory. */
+/* A text in a file, starting at byte `at`, or in memory. */
 typedef struct hl_text_input {
-    const hl_text_source *source; /* NULL: memory */
+    const hl_text_source *source; /* NULL: the text is in `memory` */
     uint64_t              at;
     const char           *memory;
     uint64_t              n_bytes;
 } hl_text_input;
 
-/* Tokens [begin, end) of an encoding, whose spans are of `text`.  Borrowed until the next. */
+/* Tokens [begin, end) of an encoding, whose spans refer to `text`.  Borrowed until the next
+ * call. */
 typedef struct hl_text_piece {
     const hl_encoding *encoding;
     size_t             begin;
     size_t             end;
     const char        *text;
     size_t             n_text;
-    uint64_t           at; /* of text[0] in the whole */
+    uint64_t           at; /* offset of text[0] in the whole text */
     bool               last;
 } hl_text_piece;
 
 typedef struct hl_text_pieces hl_text_pieces;
 
-/* Borrows the tokenizer.  n_bytes: of a piece, HL_PIECE_BYTES but in tests; it overlaps the
- * next by n_overlap, at most half of it. */
+/* Borrows the tokenizer. n_bytes is the size of a piece, HL_PIECE_BYTES except in tests.  A piece
+ * overlaps the next by n_overlap, at most half of n_bytes. */
 hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer,
                              const hl_encode_options *options, size_t n_bytes, size_t n_overlap);
 void      hl_text_pieces_free(hl_text_pieces *pieces);
 
-/* Begins another text, which must stay as it is until its last piece. */
+/* Begins another text, which must not change until its last piece. */
 void hl_text_pieces_start(hl_text_pieces *pieces, const hl_text_input *input);
-/* HL_BAD_INPUT where the text is not (or no longer) UTF-8.  After a failure only start goes on. */
+/* HL_BAD_INPUT where the text is not (or no longer) UTF-8.  After a failure the only valid call
+ * is hl_text_pieces_start. */
 hl_status hl_text_pieces_next(hl_text_piece *out, hl_text_pieces *pieces);
-/* Of all bytes that have been read. */
+/* Hash of all bytes that have been read. */
 uint64_t hl_text_pieces_hash(const hl_text_pieces *pieces);
 
 #endif

@@ -8,19 +8,19 @@
  *   done:
  *     hl_maps_close(maps);
  *
- * Which files there are, and what is in them, is in headlight.h.
+ * headlight.h describes the files that can be read.
  *
  * Queries come before keys: entry [i,j] is how much position i looks at position j.  Where
  * there are more queries than keys, both begin at position 0.
  *
- * Probabilities are checked when the file is opened: none below 0, and each row sums to
- * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so
- * that rounding to 16 bits makes no entropy impossible.  With `scores` entries are scores
+ * Probabilities are checked when the file is opened: no entry is negative, and each row sums to
+ * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so that
+ * rounding to 16 bits cannot make an entropy invalid.  With `scores`, entries are scores
  * before the softmax, and a key is hidden by -inf, by anything up to -1e9, or by the lowest
  * number of its type, which is what programs write for -inf.
  *
- * A file is causal if no row sees a key behind its own position.  NaN is passed on: it
- * becomes a broken row of the profile, not an error. */
+ * A file is causal if no row sees a key after its own position.  A NaN is not an error: it
+ * becomes a broken row of the profile. */
 #ifndef HL_MEASURE_MAPS_H
 #define HL_MEASURE_MAPS_H
 
@@ -30,7 +30,7 @@
 typedef struct hl_maps_info {
     int64_t  n_layers;
     int64_t  n_batch;
-    int64_t  n_heads; /* the most that a layer has */
+    int64_t  n_heads; /* largest number of heads in a layer */
     int64_t  n_queries;
     int64_t  n_keys;
     bool     is_causal;
@@ -45,7 +45,7 @@ HL_CLOSES(hl_maps_close, hl_maps)
 /* Borrowed. */
 const hl_maps_info *hl_maps_get_info(const hl_maps *maps);
 int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);
-/* How many positions of a sequence are real, and a hash of its maps in all layers. */
+/* The number of real positions of a sequence, and a hash of its maps in all layers. */
 int64_t  hl_maps_length(const hl_maps *maps, int64_t sequence);
 uint64_t hl_maps_hash_of(const hl_maps *maps, int64_t sequence);
 

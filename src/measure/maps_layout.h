@@ -18,13 +18,14 @@ typedef struct hl_maps_layout {
     hl_maps_layer  *layers; /* (n_layers) */
     int64_t         n_layers;
     int64_t         n_batch;
-    int64_t         n_heads; /* the most */
+    int64_t         n_heads; /* largest number of heads in a layer */
     int64_t         n_queries;
     int64_t         n_keys;
     int64_t        *lengths; /* (n_batch) */
 } hl_maps_layout;
 
-/* As maps.h has it.  `scores`: which of the two is wanted, where a file has both. */
+/* Opens a file as maps.h describes.  `scores` says which to read where a file has both scores and
+ * probabilities. */
 hl_status hl_maps_layout_open(hl_maps_layout *out, const char *path, bool scores);
 void      hl_maps_layout_close(hl_maps_layout *layout);
 

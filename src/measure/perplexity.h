@@ -7,8 +7,8 @@
 
 HL_CLOSES(hl_perplexity_close, hl_perplexity)
 
-/* Tokens [begin, end) of a text, of which [first, end) are scored; first > begin, or first = begin
- * where something stands before each window. */
+/* Tokens [begin, end) of a text, of which [first, end) are scored. first > begin, or first =
+ * begin where tokens are put before each window. */
 typedef struct hl_window {
     int64_t begin;
     int64_t first;
@@ -17,40 +17,40 @@ typedef struct hl_window {
 
 /* How texts are cut. */
 typedef struct hl_window_cut {
-    int64_t          n_text; /* tokens of the text in a window */
+    int64_t          n_text; /* tokens of the text per window */
     int64_t          stride; /* 1 to n_text */
     hl_around_tokens around;
 } hl_window_cut;
 
-/* From complete options; HL_BAD_ARGUMENT, with the name of who asks, where there is no room for
- * text or a token that the model does not have stands around it. */
+/* Makes a cut from complete options.  HL_BAD_ARGUMENT, naming `who`, where there is no room for
+ * text or a token put around it is not in the vocabulary. */
 hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
                              const hl_around_tokens *around, int64_t d_vocab, const char *who);
-/* How many windows a text has, and window `index` of them. */
+/* The number of windows of a text, and window number `index`. */
 int64_t   hl_window_count(const hl_window_cut *cut, int64_t n_tokens);
 hl_window hl_window_at(const hl_window_cut *cut, int64_t n_tokens, int64_t index);
-/* The token at position `at` of a window: what stands before it, then the text's. */
+/* The token at position `at` of a window: first the tokens put before it, then the text's. */
 int64_t hl_window_token(const hl_window_cut *cut, const hl_window *window, const int64_t *tokens,
                         int64_t at);
-/* How many positions there are before the first whose row predicts a scored token. */
+/* The number of positions before the first row that predicts a scored token. */
 int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window);
 
 /* --------------------------------------------------------------------- a mean over groups */
 
-/* Sums over groups g (texts or windows), of which each has a sum s and a count c. */
+/* Sums over groups g (texts or windows).  Each group has a sum s and a count c. */
 typedef struct hl_ratio_sums {
     int64_t n;
-    double  sum;     /* s */
-    double  count;   /* c */
-    double  squares; /* s^2 */
-    double  cross;   /* s c */
-    double  counts2; /* c^2 */
+    double  sum;     /* sum of s */
+    double  count;   /* sum of c */
+    double  squares; /* sum of s^2 */
+    double  cross;   /* sum of s c */
+    double  counts2; /* sum of c^2 */
 } hl_ratio_sums;
 
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count);
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more);
-/* Of the mean, which is a ratio of sums: se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 / (sum c_g)^2;
- * NaN of less than two groups. */
+/* Ratio-estimator standard error of the mean: se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 /
+ * (sum c_g)^2.  NaN for fewer than two groups. */
 double hl_ratio_error(const hl_ratio_sums *sums);
 
 #endif

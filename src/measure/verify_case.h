@@ -31,7 +31,7 @@ typedef enum hl_verify_output {
     HL_VERIFY_PREVIOUS,
     HL_VERIFY_FIRST,
     HL_VERIFY_SEGMENT_MASS,
-    HL_VERIFY_DQ, /* this and what follows come from the backward pass */
+    HL_VERIFY_DQ, /* HL_VERIFY_DQ and all later ones come from the backward pass */
     HL_VERIFY_DK,
     HL_VERIFY_DV,
     HL_VERIFY_DGATES,
@@ -43,11 +43,11 @@ typedef enum hl_verify_output {
  *   B n_batch   H n_heads   G n_kv_heads   Q n_queries   K n_keys
  *   D d_head    V d_value   S n_segments */
 typedef struct hl_verify_spec {
-    const char *name;  /* of the tensor */
+    const char *name;  /* name of the tensor */
     const char *shape; /* "BHQ", ... */
     hl_dtype    dtype; /* as golden files store it */
     double      tolerance;
-    bool        relative; /* to the largest value of the tensor */
+    bool        relative; /* tolerance is relative to the largest value of the tensor */
 } hl_verify_spec;
 
 extern const hl_verify_spec hl_verify_specs[HL_VERIFY_N_OUTPUTS];
@@ -60,11 +60,11 @@ typedef struct hl_verify_case {
     const char     *options; /* the JSON text; borrowed from file */
 
     hl_attention          problem;
-    hl_attention_upstream upstream;     /* the three gradients; the rest is the caller's */
-    bool                  has_upstream; /* at least one of them is there */
+    hl_attention_upstream upstream;     /* the three gradients; the caller sets the other members */
+    bool                  has_upstream; /* at least one of the three gradients is in the file */
     double                max_score;    /* largest |score|: sets the rounding allowed for */
 
-    /* NULL where the case does not say; borrowed from file. */
+    /* NULL where the case expects nothing; borrowed from file. */
     const hl_tensor *expected[HL_VERIFY_N_OUTPUTS];
 
     void  *inputs[HL_VERIFY_MAX_INPUTS]; /* the aligned copies that problem points to */
@@ -72,7 +72,7 @@ typedef struct hl_verify_case {
 } hl_verify_case;
 
 hl_status hl_verify_case_open(hl_verify_case **out, const char *path);
-/* From memory that outlives the case; `where` names it in messages. */
+/* Reads a case from memory that outlives it; `where` names it in messages. */
 hl_status hl_verify_case_parse(hl_verify_case **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where);
 void      hl_verify_case_close(hl_verify_case *golden);

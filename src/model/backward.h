@@ -6,10 +6,10 @@
  *   done:
  *     hl_backward_close(backward);
  *
- * L is the mean negative log-likelihood of tokens first .. n_tokens - 1.  One forward pass keeps the
- * residual stream before every block; then the blocks come in reverse: each is run again
- * from its input, and the gradient goes back through it.  Gradients are taken of activations
- * only, never of weights, so memory is a stream a layer and a few rows.
+ * L is the mean negative log-likelihood of tokens first .. n_tokens - 1.  One forward pass keeps
+ * the residual stream before every block.  Then, in reverse order, each block is run again from
+ * its input and the gradient is propagated back through it.  Gradients are taken of activations
+ * only, never of weights, so memory is one stream per layer and a few rows.
  *
  *     backward.c            the loss, blocks and their norms, by the lines of config.h
  *     backward_attention.c  projections, norms of q and k, RoPE, the operator
@@ -24,33 +24,33 @@
 #include "headlight/session.h"
 #include "model/forward.h"
 
-#define HL_BACKWARD_PANEL 256 /* rows of a weight that are multiplied with at a time */
+#define HL_BACKWARD_PANEL 256 /* rows of a weight that are multiplied at a time */
 
 typedef struct hl_backward {
-    hl_session      *session; /* one sequence, in one chunk */
+    hl_session      *session; /* has one sequence, and takes it in one chunk */
     const hl_config *config;
     int64_t          n_ctx;
     int              n_threads;
-    const hl_dense  *dense; /* of the back end in use; set by every run */
+    const hl_dense  *dense; /* of the back end in use; set at the start of each run */
 
-    /* Of the run. */
+    /* State of the current run. */
     const int64_t *tokens;
     int64_t        n_tokens; /* S */
-    int64_t        first;    /* token that is scored */
+    int64_t        first;    /* first token that is scored */
     hl_tap         tap;
     hl_feed        feed;
     hl_chunk       chunk;
     int64_t        places[4];
-    double         nll; /* sum */
+    double         nll; /* sum over the scored tokens */
 
     float *stream;   /* (n_layers, S, D) before each block */
     float *middle;   /* (S, D) between the halves of a block */
-    float *grad;     /* (S, D) of the stream; starts after the last block */
-    float *input;    /* (S, D) what the branch read */
-    float *raw;      /* (S, D) what it gave, or the sum that a norm reads */
-    float *d_branch; /* (S, D) of what the branch gave */
-    float *d_input;  /* (S, D) of what it read */
-    float *part;     /* (S, D) one of several parts of that */
+    float *grad;     /* (S, D) gradient of the stream; starts after the last block */
+    float *input;    /* (S, D) input of the branch */
+    float *raw;      /* (S, D) output of the branch, or the sum that a norm reads */
+    float *d_branch; /* (S, D) gradient of the branch's output */
+    float *d_input;  /* (S, D) gradient of the branch's input */
+    float *part;     /* (S, D) one of several terms of d_input */
 
     float *raw_q; /* (S, H d) before norm and RoPE */
     float *raw_k; /* (S, K d) */
@@ -58,62 +58,62 @@ typedef struct hl_backward {
     float *d_q;   /* (S, H d) */
     float *d_k;   /* (S, K d) */
     float *d_v;   /* (S, K d) */
-    float *keys;  /* (2, K, n_ctx, d) gradients of keys and values, as the operator has them */
-    float *sine;  /* (S, d / 2) of the angles, negated */
+    float *keys;  /* (2, K, n_ctx, d) gradients of keys and values, in the operator's layout */
+    float *sine;  /* (S, d / 2) negated sines of the rotary angles */
 
     float   *gate;    /* (S, F) before the activation */
     float   *up;      /* (S, F) */
     float   *d_gate;  /* (S, F) */
     float   *d_up;    /* (S, F) */
-    float   *rows_x;  /* (S, D) of one expert: what its rows read, */
-    float   *rows_y;  /* (S, D) gave, */
-    float   *rows_dy; /* (S, D) and their gradients */
-    float   *rows_dx; /* (S, D) */
+    float   *rows_x;  /* (S, D) inputs of one expert's rows */
+    float   *rows_y;  /* (S, D) outputs of one expert's rows */
+    float   *rows_dy; /* (S, D) gradients of rows_y */
+    float   *rows_dx; /* (S, D) gradients of rows_x */
     float   *router;  /* (S, n_experts) logits, then their gradients */
-    float   *d_share; /* (S, n_experts_used) of the experts' weights */
-    int64_t *members; /* (S) the rows that an expert gets */
+    float   *d_share; /* (S, n_experts_used) gradients of the experts' weights */
+    int64_t *members; /* (S) rows that are routed to an expert */
 
     float *d_logits; /* (HL_LOGIT_ROWS, d_vocab) */
     float *d_hidden; /* (HL_LOGIT_ROWS, the wider of D and d_embed) */
-    float *d_narrow; /* the same */
+    float *d_narrow; /* same shape as d_hidden */
 
     float *panel;   /* (HL_BACKWARD_PANEL, the widest input of a weight) */
-    float *partial; /* (S, that) */
+    float *partial; /* (S, the widest input of a weight) */
 } hl_backward;
 
-/* HL_UNSUPPORTED for an encoder, which predicts no next token.  Borrows the model; gates are
- * those that the model has, else 1. */
+/* HL_UNSUPPORTED for an encoder, which does not predict a next token.  Borrows the model; gates
+ * are the model's, or 1 where it has none. */
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads);
 void      hl_backward_close(hl_backward *backward);
 HL_CLOSES(hl_backward_close, hl_backward)
-/* gradient (n_layers, n_heads) of the mean over the window, 0 where a layer has no such head;
- * *nll is that mean.  n_tokens from 2 to n_ctx, first from 1 to n_tokens - 1. */
+/* gradient (n_layers, n_heads) of the mean loss over the window, 0 where a layer has no such
+ * head; *nll is that mean. n_tokens is 2 to n_ctx, first is 1 to n_tokens - 1. */
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *backward,
                           const int64_t *tokens, int64_t n_tokens, int64_t first);
 
 /* backward_dense.c */
 
-/* dx (n, columns of W) = dy (n, rows of W) W, or added to what is there. */
+/* dx (n, columns of W) = dy (n, rows of W) W; with `add`, it is added to dx. */
 hl_status hl_backward_linear(const hl_backward *b, float *dx, const float *dy, int64_t n,
                              const hl_session_param *param, bool add);
 /* dx (n) from dy (n) and the x that the norm read; dx may be dy. */
 void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, const hl_norm *norm);
-/* The same for S rows of D. */
+/* hl_backward_norm for S rows of D. */
 void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const float *x,
                        const hl_norm *norm);
-/* Part `part` of a role as a norm. */
+/* Returns part `part` of a role as a norm. */
 hl_norm hl_backward_norm_of(const hl_backward *b, hl_role role, int64_t layer, int64_t part);
-/* From the gradient of act(gate) * up to those of gate and up, each (n); up and d_up may be
- * NULL.  d_gate holds the former and gets the latter. */
+/* From the gradient of act(gate) * up, computes those of gate and up, each (n); up and d_up may
+ * be NULL.  On entry d_gate holds the former; on return, the gradient of gate. */
 void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,
                             int64_t n, hl_activation activation, float limit);
 /* out (n, rows of W) = x W' + b. */
 hl_status hl_backward_forward(const hl_backward *b, float *out, const float *x, int64_t n,
                               const hl_session_param *param);
 
-/* d_input (S, D) from d_branch, for a branch that read `input`.  The session has just run it.
- * dgates (H of the layer). */
+/* Computes d_input (S, D) from d_branch, for a branch that read `input` and that the session has
+ * just run. dgates (H of the layer). */
 hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer);
 hl_status hl_backward_mlp(hl_backward *b, int64_t layer);
 

@@ -24,14 +24,14 @@ typedef enum hl_branch { HL_BRANCH_ATTENTION = 0, HL_BRANCH_MLP } hl_branch;
 
 typedef enum hl_post_norm {
     HL_POST_NONE = 0,
-    HL_POST_BRANCH, /* of what the branch gives, before it is added */
-    HL_POST_SUM,    /* of the stream, after it has been added       */
+    HL_POST_BRANCH, /* norm of the branch's output, before it is added */
+    HL_POST_SUM,    /* norm of the stream, after the output has been added */
 } hl_post_norm;
 
 typedef struct hl_half {
     hl_branch    branch;
-    hl_role      norm;       /* what the branch reads through, where */
-    bool         reads_norm; /* it does; else the stream itself */
+    hl_role      norm;       /* norm that the branch reads through, if reads_norm */
+    bool         reads_norm; /* false: the branch reads the stream itself */
     hl_role      post_role;
     hl_post_norm post;
     bool         joins;
@@ -40,10 +40,10 @@ typedef struct hl_half {
 
 #define HL_BLOCK_HALVES 2
 
-/* The halves that a layer has, in order; how many there are. */
+/* Writes the halves of a layer in order and returns their number. */
 int hl_block_halves(hl_half out[HL_BLOCK_HALVES], const hl_config *config, int64_t layer);
 
-/* Behind the last of the halves that are added together with halves[first]. */
+/* The index after the last of the halves that are added together with halves[first]. */
 static inline int hl_block_group(const hl_half *halves, int n_halves, int first)
 {
     int end = first + 1;

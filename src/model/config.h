@@ -54,13 +54,13 @@ typedef enum hl_norm_place {
 typedef enum hl_residual {
     HL_RESIDUAL_SEQUENTIAL = 0,
     HL_RESIDUAL_PARALLEL,        /* both branches read x, each through its norm */
-    HL_RESIDUAL_PARALLEL_SHARED, /* ... through the same one                    */
+    HL_RESIDUAL_PARALLEL_SHARED, /* both branches read x through the same norm */
 } hl_residual;
 
 typedef enum hl_position {
     HL_POSITION_NONE = 0,
     HL_POSITION_LEARNED,      /* a table, added to the embedding                */
-    HL_POSITION_ROPE,         /* layers say which, and whether at all           */
+    HL_POSITION_ROPE,         /* rotary; each layer says which one, or none */
     HL_POSITION_ALIBI,        /* score + slope * key position                   */
     HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
@@ -68,7 +68,7 @@ typedef enum hl_position {
 /* What the chosen experts are weighted with. */
 typedef enum hl_router_weights {
     HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
-    HL_ROUTER_SOFTMAX_ALL,        /* softmax over all, the chosen as they come out */
+    HL_ROUTER_SOFTMAX_ALL,        /* softmax over all logits, not renormalized */
 } hl_router_weights;
 
 /* Which linear maps and norms have a bias. */
@@ -99,7 +99,7 @@ typedef enum hl_rope_kind {
 typedef struct hl_rope {
     hl_rope_kind kind;
     bool         interleaved; /* pairs (2i, 2i+1); else (i, i + n_dims/2)     */
-    int64_t      n_dims;      /* how many dimensions of a head turn: the first */
+    int64_t      n_dims;      /* number of dimensions of a head that are rotated: the first ones */
     double       base;        /* theta */
     double       factor;
     double       low_freq_factor; /* llama3 */
@@ -108,17 +108,17 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
-    int64_t      original_n_ctx;   /* what it was trained on; n_ctx for dynamic     */
-    int64_t      n_factors;        /* entries of the lists below: n_dims/2, or none */
+    int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
+    int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
     float        short_factors[HL_MAX_ROPE_PAIRS]; /* longrope, factors */
     float        long_factors[HL_MAX_ROPE_PAIRS];
 } hl_rope;
 
-/* An index into hl_config's ropes; that of NONE turns nothing. */
+/* An index into the ropes of hl_config; HL_ROPE_NONE rotates nothing. */
 typedef enum hl_rope_choice {
     HL_ROPE_NONE = 0,
     HL_ROPE_MAIN,
-    HL_ROPE_LOCAL, /* of windowed layers, in families that have two */
+    HL_ROPE_LOCAL, /* for local layers, in families that have two kinds */
     HL_N_ROPES
 } hl_rope_choice;
 
@@ -127,25 +127,27 @@ typedef enum hl_rope_choice {
 typedef struct hl_layer_config {
     int64_t        n_heads; /* 0: no attention in this layer */
     int64_t        n_kv_heads;
-    int64_t        d_mlp;        /* 0: no MLP; in a mixture, of one expert */
-    int64_t        n_experts;    /* 0: an ordinary MLP */
-    bool           is_local;     /* sees a window; the two below are then in force */
+    int64_t        d_mlp;        /* 0: no MLP; in a mixture, the size of one expert */
+    int64_t        n_experts;    /* 0: a single MLP without a router */
+    bool           is_local;     /* sees a window only: window_left, window_right and window_sink
+                                  * apply */
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
-    int64_t        window_sink;  /* first keys that stay in sight      */
+    int64_t        window_sink;  /* number of first keys that stay visible */
     hl_rope_choice rope;
     double         attn_scale; /* multiplies q.k */
-    int64_t        kv_layer;   /* whose keys and values it uses: its own, or in an encoder, which
-                                * keeps none, the first's place */
+    /* Layer whose keys and values it uses: its own.  An encoder keeps no keys and values; all
+     * its layers share the place of the first. */
+    int64_t kv_layer;
 } hl_layer_config;
 
-/* From generation_config.json; zero and -1 mean that it does not say. */
+/* From generation_config.json; 0 and -1 mean that the file does not say. */
 typedef struct hl_generation {
     int64_t bos_id;
     int64_t pad_id;
     int64_t eos_ids[HL_MAX_EOS_TOKENS];
     int     n_eos_ids;
-    int64_t foreign_ids[HL_MAX_EOS_TOKENS + 2]; /* that were named and the vocabulary lacks */
+    int64_t foreign_ids[HL_MAX_EOS_TOKENS + 2]; /* ids in the file that the vocabulary lacks */
     int     n_foreign_ids;
     bool    do_sample;
     double  temperature;
@@ -154,7 +156,7 @@ typedef struct hl_generation {
     double  repetition_penalty;
 } hl_generation;
 
-/* In the order of a forward pass, not of least padding: there is one of it. */
+/* Members follow the order of a forward pass.  Padding does not matter: there is one per model. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct hl_config {
     const char *family;     /* static */
@@ -164,8 +166,8 @@ typedef struct hl_config {
     int64_t d_model;
     int64_t d_head;
     int64_t d_vocab;
-    int64_t n_ctx;   /* 0: not said, and nothing depends on it */
-    int64_t n_heads; /* the most that a layer has; so are the next two */
+    int64_t n_ctx;   /* 0: unknown, and nothing depends on it */
+    int64_t n_heads; /* largest number in a layer; likewise n_kv_heads and d_mlp */
     int64_t n_kv_heads;
     int64_t d_mlp;
 
@@ -186,8 +188,8 @@ typedef struct hl_config {
     hl_residual   residual;
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
-    hl_head_norm  qk_norm;      /* of the kind and with the eps of all other norms */
-    bool          sinks;        /* learned, one a head */
+    hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
+    bool          sinks;        /* learned sinks, one per head */
     double        attn_softcap; /* 0: none */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
@@ -198,14 +200,14 @@ typedef struct hl_config {
     int64_t           n_experts; /* 0: none */
     int64_t           n_experts_used;
     int64_t           d_expert;
-    int64_t           d_shared; /* of the expert that is always used; 0: none */
+    int64_t           d_shared; /* size of the expert that is always used; 0: there is none */
     hl_router_weights router;
     bool              mxfp4; /* experts stored as blocks and scales */
 
     /* After the last block. */
     bool   no_final_norm;
     bool   tied;     /* the output head is the embedding */
-    bool   headless; /* a base model: no head is stored, nor meant */
+    bool   headless; /* a base model without an output head */
     double logit_scale;
     double logit_softcap; /* 0: none */
 
@@ -213,15 +215,15 @@ typedef struct hl_config {
     hl_layer_config *layers; /* (n_layers) */
     hl_generation    generation;
 
-    /* What families give their layers from; layers[] says what came of it. */
+    /* What families derive layers[] from; after that, layers[] is what counts. */
     double  attn_scale; /* 0: 1/sqrt(d_head) */
     double  rotary_fraction;
     int64_t window;
-    int64_t window_period; /* every so many layers one is full, the last of them */
-    bool    full_first;    /* ... the first of them */
+    int64_t window_period; /* one layer out of this number is full: the last of each group */
+    bool    full_first;    /* the first layer of each group is full, not the last */
 } hl_config;
 
-/* The n_ctx that options ask for; 0: the default (headlight/model.h). */
+/* The context length: `asked`, or the default where it is 0 (headlight/model.h). */
 static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)
 {
     int64_t own =
@@ -232,12 +234,12 @@ static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)
 
 /* From the text of a config.json; `where` names it in messages. */
 hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where);
-/* What generation_config.json says, over what is there. */
+/* Adds what generation_config.json says, overriding existing values. */
 hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
                                      const char *where);
 /* From the metadata of a GGUF file and the names of its tensors. */
 hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors);
-/* From the header of a llama2.c file: a Llama. */
+/* From the header of a llama2.c file, which is a Llama. */
 hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where);
 void      hl_config_free(hl_config *config);
 HL_CLOSES(hl_config_free, hl_config)

@@ -16,13 +16,13 @@
 typedef struct hl_device_copies hl_device_copies;
 
 hl_status hl_device_copies_new(hl_device_copies **out);
-/* After all sessions; frees what is kept.  NULL is fine. */
+/* Frees all copies; call it after all sessions are closed.  NULL is fine. */
 void hl_device_copies_free(hl_device_copies *copies);
 
-/* The weights of this type on this device, borrowed; NULL: none yet. */
+/* The weights of this type on this device, borrowed; NULL: there are none yet. */
 void *hl_device_copies_lock(hl_device_copies *copies, const hl_device_ops *ops, hl_dtype dtype);
 void  hl_device_copies_unlock(hl_device_copies *copies);
-/* While locked: a block that is filled belongs to the copies from here on, unless this fails. */
+/* Called while locked: passes ownership of a filled block to the copies, unless this fails. */
 hl_status hl_device_copies_keep(hl_device_copies *copies, const hl_device_ops *ops, hl_dtype dtype,
                                 void *block);
 

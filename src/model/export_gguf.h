@@ -27,25 +27,28 @@ typedef struct hl_gguf_export hl_gguf_export;
 
 /* Matrices become `dtype`: F32, F16, BF16, Q8_0 or Q4_0; or HL_GGUF_AS_STORED.  Rows that
  * already have the type are copied block by block.  A matrix that cannot have its type becomes
- * Q8_0, or F16 where rows are not a multiple of 32 values: hl_gguf_export_report has those, and
- * those that grew.  Vectors and position tables are F32, unless they come from a GGUF file and
- * keep their type.  Takes memory for a second model.  Borrows model and plan (NULL: all
- * heads stay) until freed. */
+ * Q8_0, or F16 where rows are not a multiple of 32 values; hl_gguf_export_report lists these
+ * matrices and those that grew.  Vectors and position tables are F32, unless they come from a
+ * GGUF file and keep their type.  Needs memory for a second model.  Borrows model and plan
+ * (NULL: all heads stay) until freed. */
 hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const hl_head_plan *plan,
                              hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
 HL_CLOSES(hl_gguf_export_free, hl_gguf_export)
-/* Can a model of this description be written at all, with these types?  HL_UNSUPPORTED, with
- * the reason, if not. */
+/* Can a model of this description be written with these types?  If not, HL_UNSUPPORTED with the
+ * reason. */
 hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);
-/* Is there an architecture for what the plan leaves of such a model? */
+/* Is there a GGUF architecture for the model that the plan leaves? */
 bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan);
-/* For more metadata: a vocabulary, or the two ids below where there is none.  Borrowed. */
+/* The writer, to add more metadata: a vocabulary, or the token ids where there is none.
+ * Borrowed. */
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file);
-/* tokenizer.ggml.bos_token_id and its kin, from the model: for files without vocabulary. */
+/* Writes tokenizer.ggml.bos_token_id and the like from the model: for files without a
+ * vocabulary. */
 void      hl_gguf_export_token_ids(hl_gguf_export *file);
 hl_status hl_gguf_export_write(hl_gguf_export *file, const char *path);
-/* Types: fills file_type, and moves the list of tensors into the report, which owns it then. */
+/* Fills file_type of the report, and moves the list of tensors into it; the report then owns the
+ * list. */
 void hl_gguf_export_report(hl_prune_report *report, hl_gguf_export *file);
 
 #endif

@@ -22,8 +22,8 @@
 #include "model/fields.h"
 #include "model/roles.h"
 
-/* How a tensor lies in its file, where that is not (rows, columns) with rows in
- * their order, and fused weights one after the other. */
+/* How a tensor is stored, where that is not (rows, columns) with rows in their order and fused
+ * weights one after the other. */
 enum {
     HL_STORED_TRANSPOSED  = 1 << 0, /* (columns, rows): y = x W                       */
     HL_STORED_GROUPED     = 1 << 1, /* qkv: for every K/V head its queries, key, value */
@@ -35,7 +35,7 @@ enum {
     HL_STORED_BARE        = 1 << 6, /* NAME and NAME_bias, not NAME.weight, NAME.bias */
 };
 
-/* In the order that tables are read. */
+/* Members follow the order in which tables are read. */
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 typedef struct hl_family_tensor {
     hl_role     role; /* HL_N_STORED_ROLES with a NULL name ends a table */
@@ -51,9 +51,9 @@ typedef struct hl_family_tensor {
 
 typedef struct hl_family {
     const char     *name;
-    const char     *model_types;   /* of config.json: "falcon|RefinedWeb" */
-    const char     *architectures; /* of GGUF; NULL: none                 */
-    const char     *prefixes;      /* before names: "model.|"             */
+    const char     *model_types;   /* model_type in config.json: "falcon|RefinedWeb" */
+    const char     *architectures; /* architecture in GGUF; NULL: not in GGUF */
+    const char     *prefixes;      /* prefixes of tensor names: "model.|" */
     hl_config       defaults;
     const hl_field *fields;
     hl_status (*describe)(hl_config *config, const hl_fields *fields);
@@ -64,18 +64,18 @@ typedef struct hl_family {
 
 /* Every family, NULL-terminated. */
 const hl_family *const *hl_families(void);
-/* By model_type or architecture.  HL_UNSUPPORTED, and the message lists what is
- * known, where there is no such family. */
+/* Finds a family by model_type or architecture.  HL_UNSUPPORTED, with a message that lists the
+ * known ones, where there is no such family. */
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
 hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
                                     const char *where);
-/* By its own name; NULL if there is none. */
+/* Finds a family by its own name; NULL if there is none. */
 const hl_family *hl_family_named(const char *name);
 
 /* -------------------------------------------------- what several families use */
 
-extern const hl_family_tensor hl_llama_tensors[];   /* names of a Hugging Face folder */
-extern const hl_family_tensor hl_llama2c_tensors[]; /* to be searched before llama's */
+extern const hl_family_tensor hl_llama_tensors[];   /* names in a Hugging Face folder */
+extern const hl_family_tensor hl_llama2c_tensors[]; /* searched before hl_llama_tensors */
 extern const hl_family_tensor hl_gguf_tensors[];    /* the usual names, for all families */
 
 extern const hl_family hl_family_bert, hl_family_roberta, hl_family_distilbert,

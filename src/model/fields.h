@@ -20,33 +20,33 @@
 
 #define HL_MAX_FIELD_TEXT 128
 
-/* Either `object` or `gguf` is set; all is borrowed. */
+/* Either `object` or `gguf` is set; everything is borrowed. */
 typedef struct hl_fields {
     const char       *where;
-    const json_t     *object; /* config.json, or what is nested in it          */
-    const json_t     *outer;  /* the whole of it: asked where object is silent */
+    const json_t     *object; /* config.json, or an object nested in it */
+    const json_t     *outer;  /* the whole config.json: read where `object` lacks a key */
     const hl_gguf    *gguf;
     const char       *architecture; /* general.architecture */
-    const hl_tensors *tensors;      /* of the GGUF file */
+    const hl_tensors *tensors;      /* tensors of the GGUF file */
 } hl_fields;
 
 bool      hl_fields_have(const hl_fields *fields, const char *json, const char *gguf);
 hl_status hl_fields_int(int64_t *out, const hl_fields *fields, const char *json, const char *gguf,
                         int64_t low, int64_t high);
-/* Finite. */
+/* The value must be finite. */
 hl_status hl_fields_double(double *out, const hl_fields *fields, const char *json,
                            const char *gguf);
 hl_status hl_fields_bool(bool *out, const hl_fields *fields, const char *json, const char *gguf);
-/* At most HL_MAX_FIELD_TEXT bytes with the NUL; what is longer is cut. */
+/* Writes at most HL_MAX_FIELD_TEXT bytes, NUL included; longer texts are cut. */
 hl_status hl_fields_text(char *out, const hl_fields *fields, const char *json, const char *gguf);
-/* A list of `count` integers (or booleans: 0 and 1); *found says whether there is
- * one.  An integer that stands alone is not a list. */
+/* Reads a list of `count` integers (or booleans, as 0 and 1); *found says whether there is one.
+ * A single integer is not a list. */
 hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, const char *json,
                          const char *gguf, size_t count);
 
 /* Does the GGUF file have such a tensor?  False for other sources. */
 bool hl_fields_have_tensor(const hl_fields *fields, const char *name);
-/* The size of its dimension `dim`, outermost first; 0 where there is none. */
+/* The size of dimension `dim` of a tensor, outermost first; 0 if there is no such tensor. */
 int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim);
 
 /* --------------------------------------------------------- tables of fields */
@@ -61,7 +61,7 @@ int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim
 
 typedef enum hl_field_kind {
     HL_FIELD_INT = 0,
-    HL_FIELD_COUNT,       /* an integer, or a list of one a layer: the largest counts */
+    HL_FIELD_COUNT,       /* an integer, or a list with one per layer, whose largest counts */
     HL_FIELD_INT_OR_NULL, /* null is 0, not the default */
     HL_FIELD_DOUBLE,
     HL_FIELD_DOUBLE_OR_NULL,
@@ -69,7 +69,7 @@ typedef enum hl_field_kind {
     HL_FIELD_NOT,        /* true clears the bool, false sets it  */
     HL_FIELD_INVERSE,    /* 1 / x, for what config.json divides by */
     HL_FIELD_RSQRT,      /* 1 / sqrt(x)                          */
-    HL_FIELD_ACTIVATION, /* the name of one                      */
+    HL_FIELD_ACTIVATION, /* the name of an activation */
     HL_FIELD_BIASES,     /* true sets those bits, false clears them */
 } hl_field_kind;
 
@@ -77,8 +77,8 @@ typedef struct hl_field {
     const char   *json;
     const char   *gguf;
     hl_field_kind kind;
-    size_t        offset; /* of the member of hl_config */
-    int64_t       low;    /* of integers; HL_FIELD_BIASES: the bits */
+    size_t        offset; /* offset of the member of hl_config */
+    int64_t       low;    /* smallest valid integer; HL_FIELD_BIASES: the bits */
     int64_t       high;
 } hl_field;
 
@@ -95,7 +95,7 @@ typedef struct hl_field {
 #define HL_ACTIVATION(member)     HL_FIELD_ACTIVATION, offsetof(hl_config, member), 0, 0
 #define HL_BIASES(bits)           HL_FIELD_BIASES, offsetof(hl_config, biases), (bits), 0
 
-/* Reads every field of a table; it ends with an entry of zeros.  NULL is empty. */
+/* Reads every field of a table, which ends with an entry of zeros.  NULL is an empty table. */
 hl_status hl_fields_read(hl_config *config, const hl_fields *fields, const hl_field *table);
 
 #endif

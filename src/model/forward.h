@@ -1,22 +1,22 @@
-/* forward.h - the inside of the forward pass: what a session has on its device, and who does what.
+/* forward.h - the inside of the forward pass: a session's memory on its device, and its functions.
  *
  * A chunk goes through the blocks of a model by the operations of kernels/device.h alone, in the
  * memory of the session's device.
  *
  *     forward.c            one chunk through all blocks
- *     forward_inputs.c     what a chunk reads beside weights and cache
+ *     forward_inputs.c     what a chunk reads besides weights and cache
  *     blocks.c             a block: its halves, their norms, MLPs and experts
  *     forward_attention.c  the attention branch, whole rows of it
  *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
- *     observer.c           what is told of a layer, and to whom
+ *     observer.c           what is reported of a layer, and to whom
  *     session_memory.c     which device, and all memory
  *     session_weights.c    the weights, as products want them
  *
- * Where a device is near, a layer is told when it has run, of the rows that it worked with.  Else
- * layers alternate between two lanes of memory for what is told, so that one layer's rows are
- * copied and looked at while the next is computed; and a step of decoding, few rows and nothing but
- * their statistics wanted, keeps those of all layers until the end instead, and is recorded so that it
- * can be replayed. */
+ * On a near device, a layer is reported as soon as it has run, from the rows it worked with.  On
+ * other devices, layers alternate between two lanes of memory for reported values, so that one
+ * layer's rows are copied and read while the next is computed.  A decoding step (few rows, of
+ * which only statistics are wanted) keeps the statistics of all layers until the end instead, and
+ * is recorded so that it can be replayed. */
 #ifndef HL_MODEL_FORWARD_H
 #define HL_MODEL_FORWARD_H
 
@@ -24,27 +24,29 @@
 #include "model/blocks.h"
 #include "model/session.h"
 
-/* Memory handed out in order from one block; while base is NULL it is only counted. */
+/* Memory handed out in order from one block.  While base is NULL, sizes are only counted. */
 typedef struct hl_arena {
     uint8_t *base;
     size_t   used;
-    bool     is_beyond; /* more was asked for than can be counted */
+    bool     is_beyond; /* the total is too large to be counted */
 } hl_arena;
 
-/* (a, b) items of `size` bytes. */
+/* Takes memory for (a, b) items of `size` bytes. */
 void *hl_arena_take(hl_arena *arena, int64_t a, int64_t b, size_t size);
 
 /* ------------------------------------------------------------------- weights */
 
-/* Several maps of one input lie one after the other as one. */
+/* A linear map on the device.  Several maps of the same input are stored one after the other as
+ * one. */
 typedef struct hl_device_map {
-    void   *weight; /* (n_out, n_in) of T; NULL: the model has none */
+    void   *weight; /* (n_out, n_in) of T; NULL: the model does not have it */
     float  *bias;   /* (n_out) or NULL */
     int64_t n_out;
     int64_t n_in;
 } hl_device_map;
 
-/* All on the device; a norm's numbers stand one after the other where heads have their own. */
+/* A vector on the device.  Where heads have their own norms, these are stored one after the
+ * other. */
 typedef struct hl_device_vector {
     float *weight;
     float *bias;
@@ -53,10 +55,10 @@ typedef struct hl_device_vector {
 typedef struct hl_device_layer {
     hl_device_map    qkv;
     hl_device_map    o;
-    hl_device_map    up; /* the gate's rows first, if it is gated */
+    hl_device_map    up; /* of a gated MLP: the gate's rows first */
     hl_device_map    down;
     hl_device_map    router;
-    hl_device_map    experts_up; /* all experts' */
+    hl_device_map    experts_up; /* of all experts */
     hl_device_map    experts_down;
     hl_device_map    shared_router;
     hl_device_map    shared_up;
@@ -66,7 +68,7 @@ typedef struct hl_device_layer {
     hl_device_vector sinks;
 } hl_device_layer;
 
-/* Of a role that is a norm of blocks. */
+/* The vector of a role, which must be one of the norms of a block. */
 static inline const hl_device_vector *hl_device_norm_role(const hl_device_layer *layer,
                                                           hl_role                role)
 {
@@ -81,7 +83,7 @@ typedef struct hl_device_weights {
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
     hl_device_vector embed_norm, final_norm, head_norm;
     float           *alibi_slopes; /* (H) or NULL */
-    float           *key_bias;     /* (H, S) or NULL; both are the session's own */
+    float           *key_bias;     /* (H, S) or NULL; like alibi_slopes, owned by the session */
 } hl_device_weights;
 
 /* -------------------------------------------------------------------- memory */
@@ -98,92 +100,93 @@ enum {
     HL_N_KEPT
 };
 
-/* Memory of the device, and of the host what is copied of it. */
+/* Memory of the device, and the host memory that it is copied to or from. */
 typedef struct hl_device_pair {
     void *device;
     void *host;
 } hl_device_pair;
 
-/* What the tap's plan asks for: runs, then log_n, inverse and inverse_other of (N) rows. */
+/* What the tap's plan asks for: runs of rows, and log_n, inverse and inverse_other of (N) rows. */
 typedef struct hl_device_plan {
     hl_device_pair runs;    /* (max_runs) hl_run */
     hl_device_pair numbers; /* (3, N) doubles */
     int64_t        n_runs;
-    uint64_t       version; /* of what is there; 0: nothing */
+    uint64_t       version; /* version of the plan held here; 0: none */
 } hl_device_plan;
 
-/* What is told of one layer. */
+/* What is reported about one layer. */
 typedef struct hl_device_lane {
     hl_device_pair statistics;      /* see hl_device_place_statistics */
-    int64_t       *argmax;          /* of the same rows; NULL: this device does not say */
-    hl_device_pair kept[HL_N_KEPT]; /* floats: all rows, or the tap's */
+    int64_t       *argmax;          /* of the same rows; NULL: the device does not compute it */
+    hl_device_pair kept[HL_N_KEPT]; /* floats of all rows, or of those that the tap samples */
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
     hl_device_pair items;           /* (B, H, n_patterns, 3) */
     hl_device_plan plan;
     hl_device_pair sums;      /* see place_sums of observer.c */
-    bool           is_summed; /* they stand for statistics */
+    bool           is_summed; /* `sums` is used instead of `statistics` */
     hl_device_pair likeness;  /* see place_likeness of observer.c */
     hl_device_pair places;    /* (B, n_patterns) hl_pattern_place */
-    double        *kernels;   /* of heads, to work in: the device's alone */
-    int64_t        n_runs;    /* of sums */
+    double        *kernels;   /* kernels of heads; working memory, on the device only */
+    int64_t        n_runs;    /* number of runs in `sums` */
     hl_device_pair lens;      /* tops, entropies and gaps of (N) rows */
-    int64_t        layer;     /* -1: nothing is under way */
-    uint32_t       kinds;     /* those of `kept` that are, a bit each */
+    int64_t        layer;     /* layer being copied; -1: none */
+    uint32_t       kinds;     /* bit i: kept[i] is being copied */
 } hl_device_lane;
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
     float   *x;      /* (N, D) the residual stream */
     void    *normed; /* (N, D) of T */
-    void    *branch; /* (N, D) what attention gives */
-    void    *mlp;    /* (N, D) what the MLP gives */
+    void    *branch; /* (N, D) output of attention */
+    void    *mlp;    /* (N, D) output of the MLP */
     void    *qkv;    /* (N, (H + 2 K) d) */
     void    *z;      /* (N, H d) */
     void    *up;     /* (N, 2 F) */
     void    *active; /* (N, F) */
-    void    *shared; /* (N, D) of the expert that all use */
-    float   *router; /* (N, n_experts), and (N) of the shared expert behind them */
-    void    *work;   /* of experts */
-    int64_t *chosen; /* (N, n_experts_used), on a near device, and their weights */
+    void    *shared; /* (N, D) output of the shared expert */
+    float   *router; /* (N, n_experts) logits, then (N) for the shared expert */
+    void    *work;   /* working memory of the experts */
+    int64_t *chosen; /* (N, n_experts_used) chosen experts; on a near device */
     float   *shares;
-    double  *scores;             /* (threads, S) of whole rows; on a near device */
-    void    *embedded;           /* (N, d_embed) where that is not D */
+    double  *scores;             /* (threads, S) scores of whole rows; on a near device */
+    void    *embedded;           /* (N, d_embed) where d_embed is not D */
     float   *cosine[HL_N_ROPES]; /* (N, n_dims/2) */
     float   *sine[HL_N_ROPES];
     float   *last;     /* (logit_rows, D) rows of x, gathered */
     void    *hidden;   /* (logit_rows, D or d_embed) of T */
-    void    *narrow;   /* the same */
-    float   *plain;    /* (logit_rows, D) what the final norm gives, as floats */
+    void    *narrow;   /* (logit_rows, D or d_embed) of T */
+    float   *plain;    /* (logit_rows, D) output of the final norm, as floats */
     float   *logits;   /* (logit_rows, V) */
-    int32_t *flag;     /* (2) some number of the stream, some logit is none */
+    int32_t *flag;     /* (2) is any value of the stream non-finite; is any logit */
     uint8_t *segments; /* (sequences, S) */
 } hl_device_rows;
 
-/* What a chunk reads beside weights and cache: on the device, in one block with its host copy. */
+/* What a chunk reads besides weights and cache: on the device, in one block with a host copy. */
 typedef struct hl_device_inputs {
     hl_device_pair block;
     size_t         used;
 
     hl_device_places places;
-    const int64_t   *ends;    /* (B) keys that exist */
+    const int64_t   *ends;    /* (B) number of keys of each sequence */
     const int64_t   *tokens;  /* (N) */
     const int64_t   *types;   /* (N) */
     const int64_t   *targets; /* (N) where losses are wanted */
-    const int64_t   *last;    /* (n_last) the last row of each sequence, -1: not in this chunk */
+    const int64_t   *last;    /* (n_last) the last row of each sequence; -1: not in this chunk */
     int64_t          n_last;
-    int64_t         *last_of; /* (n_last) which of what is fed it is of; on the host */
-    const int64_t   *kept;    /* (sequences) of which row of rows.logits its last logits are; -1: of
-                               * none.  NULL: nobody draws */
-    const int64_t   *sampled; /* (n_sampled) rows that the tap names, -1: none; NULL: all */
+    int64_t         *last_of; /* (n_last) the fed sequence that it belongs to; on the host */
+    const int64_t   *kept;    /* (sequences) The row of rows.logits that holds the sequence's
+                               * last logits; -1: no row.  NULL: no draws are wanted. */
+    const int64_t   *sampled; /* (n_sampled) rows that the tap samples, -1: unused; NULL: all */
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
-    const float     *gates;                   /* (L, H), with gates_each (B, L, H); NULL: ones */
+    const float     *gates;                   /* (L, H), or (B, L, H) with gates_each; NULL: all
+                                               * 1 */
     bool             gates_differ;
-    int64_t          n_keys; /* no sequence has more: a bound that seldom changes */
+    int64_t          n_keys; /* upper bound on the keys of a sequence; it changes seldom */
 } hl_device_inputs;
 
-/* The last logits of all sequences, and what draws from them say and hear, for each. */
+/* The last logits of all sequences, and the inputs and results of draws from them. */
 typedef struct hl_device_picks {
     float         *logits; /* (sequences, V) */
     void          *work;
@@ -193,9 +196,9 @@ typedef struct hl_device_picks {
     hl_device_pair repeated;   /* (sequences, words of bits) */
 } hl_device_picks;
 
-/* A step of decoding that was recorded, and what it was recorded for. */
+/* A recorded decoding step, and the conditions it was recorded for. */
 typedef struct hl_device_step {
-    hl_device_graph *graph; /* NULL: none yet */
+    hl_device_graph *graph; /* NULL: not recorded yet */
     int64_t          n_batch;
     int64_t          n_rows;
     int64_t          n_keys;
@@ -206,13 +209,13 @@ typedef struct hl_device_step {
     int64_t         *sequences; /* (B) */
 } hl_device_step;
 
-/* What is watched of a block. */
+/* What is observed of the current block. */
 typedef struct hl_device_watch {
-    hl_attention_result statistics; /* all NULL: nobody */
-    hl_device_lane     *lane;       /* NULL: nothing but these */
+    hl_attention_result statistics; /* all NULL: no statistics are wanted */
+    hl_device_lane     *lane;       /* NULL: nothing but `statistics` is wanted */
 } hl_device_watch;
 
-/* What is said of a row of logits: top, loss, divergence, entropy and gap, as so many floats. */
+/* Floats reported per row of logits: top, loss, divergence, entropy and gap, padded. */
 enum { HL_SAID_FLOATS = 8 };
 
 enum { HL_STEP_ROWS = 64, HL_DEVICE_STEPS = 4 };
@@ -221,56 +224,60 @@ typedef struct hl_device_session {
     const hl_device_ops *ops;
     hl_device           *device;
     hl_dtype             dtype; /* T */
-    size_t               size;  /* bytes of one */
+    size_t               size;  /* bytes of one T */
     hl_dtype             cache_dtype;
     hl_device_weights    weights;
     hl_device_rows       rows;
     hl_device_inputs     inputs;
     hl_device_lane       lanes[HL_DEVICE_LANES];
-    int64_t              max_runs; /* of a lane's plan; 0: rows are never summed */
-    float               *gram;     /* (L, H, d, d) what plans gave, of layers that has_gram names */
+    int64_t              max_runs; /* runs in a lane's plan at most; 0: rows are never summed */
+    float               *gram;     /* (L, H, d, d) Gram matrices from the plans; valid where
+                                    * has_gram */
     bool                *has_gram; /* (L) on the host */
-    float               *followed; /* (B, n_sampled, D) the stream as the last block left it */
-    hl_device_pair       all_statistics; /* of a step: (L) blocks of step_bytes */
-    size_t               step_bytes;     /* of the step at hand */
-    int64_t              step_rows;      /* no step has more */
-    hl_device_pair       ends;           /* rows at the end on their way out: see forward_ends.c */
-    hl_device_kept       kept;           /* (sequences, n_kept) rows of logits, or none */
-    hl_device_attention *parts;          /* (B) on the host: the problems of a chunk */
-    int64_t             *pattern_rows;   /* (B, n_patterns) on the host: whole rows of the chunk */
-    hl_device_watch      watch;          /* what is wanted of the block at hand */
+    float               *followed; /* (B, n_sampled, D) the stream after the last block */
+    hl_device_pair       all_statistics; /* statistics of a decoding step: (L) blocks of
+                                          * step_bytes */
+    size_t               step_bytes;     /* block size of the current step */
+    int64_t              step_rows;      /* largest number of rows of a step */
+    hl_device_pair       ends;           /* results of the final layers being copied out: see
+                                          * forward_ends.c */
+    hl_device_kept       kept;           /* (sequences, n_kept) rows of logits, or empty */
+    hl_device_attention *parts;          /* (B) attention problems of a chunk; on the host */
+    int64_t             *pattern_rows;   /* (B, n_patterns) whole rows of the chunk; on the host */
+    hl_device_watch      watch;          /* what is observed of the current block */
     hl_device_picks      picks;
-    int64_t             *tops;       /* (B) the likeliest tokens after all sequences, or NULL */
+    int64_t             *tops;       /* (B) the most likely token after each sequence, or NULL */
     int32_t             *flag;       /* rows.flag on the host */
-    int64_t              logit_rows; /* logits are made for so many rows at a time */
-    int64_t              n_patterns; /* whole rows of the chunk at hand */
-    const void          *pending[2]; /* what is to be added to x before it is next read */
+    int64_t              logit_rows; /* number of rows for which logits are computed at a time */
+    int64_t              n_patterns; /* number of whole rows per sequence in the current chunk */
+    const void          *pending[2]; /* outputs to be added to x before x is next read */
     hl_device_step       steps[HL_DEVICE_STEPS];
-    int                  next_step;                              /* the oldest */
-    bool                 has_weights;                            /* of an earlier session */
-    void                *weight_block, *cache_block, *row_block; /* the device's; weights only
-                                                                  * until the model has them */
+    int                  next_step;                              /* index of the oldest step,
+                                                                  * which is replaced next */
+    bool                 has_weights;                            /* the weights were already
+                                                                  * loaded by an earlier session */
+    void                *weight_block, *cache_block, *row_block; /* blocks on the device; the
+                                                                  * model takes over weight_block */
     void                *host_block;
 } hl_device_session;
 
 /* -------------------------------------------------------------------- calls */
 
-/* session_memory.c: the device of this name; NULL: the one that the model or the environment names, else
- * the CPU. */
+/* session_memory.c: finds the device of this name.  NULL: the one that the model or the
+ * environment names, else the CPU. */
 typedef struct hl_device_choice {
     const hl_device_ops *ops;
     hl_dtype             dtype;
 } hl_device_choice;
 hl_status hl_device_choose(hl_device_choice *out, const hl_model *model, const char *name);
-/* All memory that the options ask for; while session->counting, only how much it is. */
+/* Allocates all memory that the options ask for.  While session->counting, only counts it. */
 hl_status hl_session_plan(hl_session *session);
 void      hl_session_release(hl_session *session);
-/* Wraps a failure of the device in a message of its own. */
+/* Adds to a failure of the device a message that says what was being done. */
 hl_status hl_device_checked(const hl_device_session *d, hl_status status, const char *what);
 
-/* session_weights.c: lays all weights out in the arena and, where it has memory and they are not
- * there, fills them; on a near device, where they are stored.  And what positions add to
- * scores, which depends on the session. */
+/* session_weights.c: lays out all weights in the arena and fills them, where the arena has
+ * memory and is_there is false.  On a near device, weights are used where they are stored. */
 hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_there);
 hl_status hl_device_load_biases(hl_session *session, hl_arena *arena);
 
@@ -278,14 +285,15 @@ hl_status hl_device_load_biases(hl_session *session, hl_arena *arena);
 size_t    hl_device_inputs_bytes(const hl_session *session);
 hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk);
 
-/* forward.c */
+/* forward.c: runs a chunk through the model. */
 hl_status hl_forward(hl_session *session, const hl_chunk *chunk);
 /* Does anything need the residual stream after the last block? */
 bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk);
 
-/* blocks.c: the stream through a block; of the last one only what somebody needs. */
+/* blocks.c: runs a block.  Of the last one, computes only what is needed. */
 hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer);
-/* What a branch gives for `input`, (N, D) of the compute type: rows.branch or rows.mlp. */
+/* Computes the output of a branch for `input`, (N, D) of the compute type, in rows.branch or
+ * rows.mlp. */
 hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
                           hl_branch branch, const void *input);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
@@ -295,61 +303,62 @@ hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dt
 hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
                                        const hl_device_places *places);
 hl_norm           hl_device_norm_of(const hl_session *session, const hl_device_vector *vector);
-/* out = norm(x), both (N, n) of one type; in the order of operations. */
+/* out = norm(x), both (N, n) of one dtype. */
 hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *x, hl_dtype dtype,
                               const hl_device_vector *vector, const hl_device_places *places);
-/* x with all that is pending added. */
+/* Adds all pending outputs to x. */
 hl_status hl_device_settle(const hl_session *session);
 
 /* forward_attention.c: rows.branch = A(input). */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input);
-/* What the operator is asked for a layer, of fed sequences [first, first + n), whose caches follow
+/* The attention problem of a layer for the fed sequences [first, first + n), whose caches follow
  * each other. */
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 int64_t first, int64_t n);
-/* d->pattern_rows of this chunk, and how many there are (of each sequence). */
+/* Fills d->pattern_rows for this chunk and returns their number per sequence. */
 int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk);
-/* Whole rows at the tap's positions into the lane; after the operator. */
+/* Writes whole rows at the tap's positions to the lane; called after the operator. */
 hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, int64_t layer,
                               hl_device_lane *lane);
 
 /* forward_ends.c */
 hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk);
-/* Lens of x into the lane. */
+/* Writes the lens of x to the lane. */
 hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane);
-/* Final norm, logits, lens of all rows to the tap. */
+/* Computes final norm and logits, and reports the lens of all rows to the tap. */
 hl_status hl_forward_final(hl_session *session, const hl_chunk *chunk);
-/* Logits of each sequence's last row, or the likeliest token: made, sent and, once lane 0 has
- * arrived, received into session->last and tops.  With more rows than fit at a time (on a near
- * device), all of it in turns. */
+/* Logits of each sequence's last row, or its most likely token: make computes them, send starts
+ * the copy, and receive, once lane 0 has arrived, stores them in session->last and tops.  With
+ * more rows than fit at a time (on a near device), make does all of it in turns. */
 hl_status hl_forward_make_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_forward_send_last(hl_session *session, const hl_chunk *chunk);
 hl_status hl_forward_receive_last(hl_session *session, const hl_chunk *chunk);
 
-/* forward_ends.c: the memory of draws; the last logits of what was fed into picks.logits; hl_session_look
- * of pick.h. */
+/* forward_ends.c: hl_device_plan_picks plans the memory of draws, hl_device_look implements
+ * hl_session_look of pick.h. */
 struct hl_pick;
 void      hl_device_plan_picks(hl_session *session, hl_arena *rows, hl_arena *host);
 hl_status hl_device_look(hl_session *session, struct hl_pick *picks, int64_t n);
 
-/* observer.c: the parts of a block of statistics for so many rows and heads. */
+/* observer.c: the layout of a block of statistics for `count` rows and heads. */
 hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64_t n_segments);
 size_t              hl_device_statistics_bytes(int64_t count, int64_t n_segments);
 size_t              hl_device_sums_bytes(const hl_session *session, int64_t n_runs);
 size_t              hl_device_likeness_bytes(const hl_session *session);
-/* Are norms, products and distances of heads made on the device (hl_likeness)? */
+/* Does the device compute norms, products and distances of heads (hl_likeness)? */
 bool hl_device_compares(const hl_session *session, const hl_chunk *chunk);
-/* A block with all that the tap wants of it, in a lane. */
+/* Runs a block and collects in a lane what the tap wants of it. */
 hl_status hl_observe_block(hl_session *session, const hl_chunk *chunk, int64_t layer, int lane);
-/* In the middle of a block that is watched. */
+/* Called between the halves of an observed block. */
 hl_status hl_observe_middle(hl_session *session, const hl_chunk *chunk);
-/* Waits for a lane's layer and tells it; nothing where none is under way. */
+/* Waits for a lane's layer and reports it to the tap; does nothing if the lane is idle. */
 hl_status hl_observe_tell(hl_session *session, const hl_chunk *chunk, int lane);
-/* The embedded rows: on their way before the first block is issued, told after it. */
+/* The embedded rows: the copy starts before the first block is issued, and they are reported
+ * after it. */
 hl_status hl_observe_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_observe_tell_embedded(hl_session *session, const hl_chunk *chunk);
-/* All layers of a step, whose statistics have arrived. */
+/* Reports all layers of a decoding step, whose statistics have arrived. */
 hl_status hl_observe_tell_steps(hl_session *session, const hl_chunk *chunk);
 
 #endif

@@ -30,39 +30,39 @@ typedef enum hl_head_fate {
 } hl_head_fate;
 
 typedef struct hl_layer_plan {
-    int64_t  n_heads; /* in the file that is written */
+    int64_t  n_heads; /* number of heads in the written file */
     int64_t  n_kv_heads;
     uint8_t *heads; /* (n_heads of the model) hl_head_fate */
     uint8_t *kv;    /* (n_kv_heads of the model) hl_head_fate, never ZEROED */
-    float   *bias;  /* (d_model) is added to the output bias, or NULL */
+    float   *bias;  /* (d_model) added to the output bias, or NULL */
 } hl_layer_plan;
 
 typedef struct hl_head_plan {
     int64_t        n_layers;
     hl_layer_plan *layers; /* (n_layers) */
-    uint8_t       *fates;  /* all of theirs */
+    uint8_t       *fates;  /* memory of all layers' heads and kv */
     float         *biases; /* (n_layers, d_model) or NULL */
 } hl_head_plan;
 
-/* Nothing happens to any head. */
+/* Makes a plan that keeps all heads. */
 hl_status hl_head_plan_new(hl_head_plan **out, const hl_config *config);
 void      hl_head_plan_free(hl_head_plan *plan);
 HL_CLOSES(hl_head_plan_free, hl_head_plan)
 
 /* Marks a head ZEROED.  It must exist. */
 void hl_head_plan_zero(hl_head_plan *plan, int64_t layer, int64_t head);
-/* Of the zeroed heads, as many GONE as the shapes allow. */
+/* Turns as many ZEROED heads into GONE as the shapes allow. */
 void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config);
-/* Back to heads that are ZEROED only. */
+/* Turns all GONE heads back into ZEROED ones. */
 void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config);
 
-/* Have all layers equally many heads, and K/V heads? */
+/* Do all layers have the same number of heads, and of K/V heads? */
 bool hl_head_plan_is_uniform(const hl_head_plan *plan);
 /* Are any heads GONE? */
 bool hl_head_plan_is_compact(const hl_head_plan *plan, const hl_config *config);
-/* Has it biases for a model whose output projections have none? */
+/* Does the plan add biases to a model whose output projections have none? */
 bool hl_head_plan_adds_biases(const hl_head_plan *plan, const hl_config *config);
-/* How many heads are ZEROED, and GONE. */
+/* The numbers of ZEROED and of GONE heads. */
 void hl_head_plan_count(int64_t *n_zeroed, int64_t *n_gone, const hl_head_plan *plan,
                         const hl_config *config);
 

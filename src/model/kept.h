@@ -12,7 +12,7 @@
 struct hl_session;
 struct hl_chunk;
 
-/* Positions of a sequence of which something is kept. */
+/* A range of positions of a sequence for which something is kept. */
 typedef struct hl_kept_range {
     int64_t begin;
     int64_t end;
@@ -25,18 +25,18 @@ static inline bool hl_kept_has(hl_kept_range range, int64_t start, int64_t count
 
 typedef struct hl_kept_streams {
     float         *x;      /* (n_slots, B, S, D) on the device */
-    hl_kept_range *ranges; /* (n_slots, B) positions that are there */
+    hl_kept_range *ranges; /* (n_slots, B) positions that are stored */
     int64_t        n_slots;
 } hl_kept_streams;
 
-/* The slot of the stream that a layer reads; -1: none. */
+/* The slot of the stream that a layer reads; -1: it is not kept. */
 int64_t hl_streams_slot(const struct hl_session *session, int64_t layer);
-/* Where the chunk's rows of a sequence begin in it. */
+/* Where the chunk's rows of a sequence begin in a slot. */
 float *hl_streams_rows(const struct hl_session *session, const struct hl_chunk *chunk, int64_t slot,
                        int64_t b);
-/* Can the feed start at its first layer? */
+/* Checks that the feed can start at its first layer. */
 hl_status hl_streams_check(const struct hl_session *session, const hl_feed *feed);
-/* What the feed will overwrite is no longer there, until a chunk of it has been run. */
+/* Marks the rows that the feed will overwrite as missing, until a chunk has been run. */
 void hl_streams_begin(struct hl_session *session, const hl_feed *feed);
 void hl_streams_extend(struct hl_session *session, const struct hl_chunk *chunk);
 

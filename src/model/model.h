@@ -14,7 +14,7 @@
 
 HL_CLOSES(hl_model_close, hl_model)
 
-#define HL_DEVICE_NAME 32 /* bytes of a device's name, its end included */
+#define HL_DEVICE_NAME 32 /* bytes of a device's name, NUL included */
 
 struct hl_model {
     char             *path;
@@ -22,10 +22,10 @@ struct hl_model {
     hl_config        *config;
     hl_weights       *weights;
     hl_model_info     info;
-    hl_adjustment     adjusted;               /* all 0: it runs as it was trained */
+    hl_adjustment     adjusted;               /* all 0: the model runs as it was trained */
     float            *gates;                  /* (n_layers, n_heads); NULL: all 1 */
-    hl_device_copies *copies;                 /* of its weights; locks itself */
-    char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not said */
+    hl_device_copies *copies;                 /* device copies of its weights; has its own lock */
+    char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not specified */
 };
 
 #endif

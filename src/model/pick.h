@@ -17,24 +17,24 @@
 typedef struct hl_pick {
     int64_t     sequence;
     hl_sampler *sampler;
-    bool        wants_logits; /* `logits` is to be there */
+    bool        wants_logits; /* `logits` must be filled in */
 
-    /* By hl_session_look; borrowed until the session's next call. */
+    /* Set by hl_session_look; borrowed until the session's next call. */
     int64_t               d_vocab;
-    const float          *logits; /* (d_vocab); NULL: they are on the device, which says */
-    const hl_pick_result *result; /* this of them, and has found */
+    const float          *logits; /* (d_vocab); NULL: they stay on the device */
+    const hl_pick_result *result; /* the device's summary of the logits */
     hl_pick_candidate    *candidates;
 
-    /* By hl_pick_token. */
+    /* Set by hl_pick_token. */
     int64_t       token;
-    double        logprob; /* of it, before temperature and filters, as */
-    hl_logits_row row;     /* all of this; without the top, where `logits` is NULL */
+    double        logprob; /* of the token, before temperature and filters */
+    hl_logits_row row;     /* statistics of the logits; without the top where `logits` is NULL */
 } hl_pick;
 
-/* What n draws need to know, of sequences that were fed since the session was opened with
+/* Collects what n draws need, for sequences that were fed since the session was opened with
  * HL_WANT_LAST_DRAW or HL_WANT_LAST_LOGITS. */
 hl_status hl_session_look(hl_session *session, hl_pick *picks, int64_t n);
-/* HL_BAD_INPUT, naming the token, where a logit is NaN or +inf. */
+/* Draws the token.  HL_BAD_INPUT, naming the token, where a logit is NaN or +inf. */
 hl_status hl_pick_token(hl_pick *pick);
 
 #endif

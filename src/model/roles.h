@@ -24,7 +24,7 @@
 #include "model/config.h"
 
 typedef enum hl_role {
-    /* Once a model. */
+    /* Once per model. */
     HL_ROLE_EMBED = 0,
     HL_ROLE_EMBED_IN, /* d_embed to d_model, after the embedding  */
     HL_ROLE_POSITION,
@@ -36,7 +36,7 @@ typedef enum hl_role {
     HL_ROLE_HEAD_NORM,
     HL_ROLE_LM_HEAD,
 
-    /* Once a layer, in the order of their use. */
+    /* Once per layer, in the order of their use. */
     HL_ROLE_ATTN_NORM,
     HL_ROLE_ATTN_Q,
     HL_ROLE_ATTN_K,
@@ -72,7 +72,7 @@ typedef enum hl_role {
 } hl_role;
 
 typedef enum hl_role_need {
-    HL_ROLE_ABSENT = 0, /* this model has no use for it */
+    HL_ROLE_ABSENT = 0, /* this model does not use it */
     HL_ROLE_OPTIONAL,
     HL_ROLE_REQUIRED,
 } hl_role_need;
@@ -81,18 +81,18 @@ typedef enum hl_role_need {
 const char *hl_role_name(hl_role role);
 bool        hl_role_is_of_layer(hl_role role);
 
-/* What `role` is stored inside: ATTN_QKV for ATTN_Q; itself where there is none. */
+/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself where there is none. */
 hl_role hl_role_fused(hl_role role);
 
-/* Does layer `layer` have such a weight?  (-1: for roles of the whole model.) */
+/* Does layer `layer` have such a weight?  Layer -1 is for roles of the whole model. */
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
 hl_role_need hl_role_bias_need(hl_role role, const hl_config *config);
 
-/* How many weights of this role the layer has: experts, or heads whose norms are
- * kept apart; mostly 1. */
+/* The number of weights of this role in the layer: experts, or heads with their own norms;
+ * usually 1. */
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer);
-/* Rows (outputs) and columns (inputs; 1 for a vector) of one part, also of a
- * role that exists in files only. */
+/* Rows (outputs) and columns (inputs; 1 for a vector) of one part.  Also works for roles that
+ * exist in files only. */
 int64_t hl_role_rows(hl_role role, const hl_config *config, int64_t layer);
 int64_t hl_role_columns(hl_role role, const hl_config *config, int64_t layer);
 /* A vector's shape has one dimension, a matrix's two. */

@@ -1,4 +1,4 @@
-/* rope.h - rotary positions: their parameters in a description, and the frequencies they turn with. */
+/* rope.h - rotary positions: their parameters in a description, and their frequencies. */
 #ifndef HL_MODEL_ROPE_H
 #define HL_MODEL_ROPE_H
 
@@ -6,15 +6,15 @@
 #include "model/config.h"
 #include "model/fields.h"
 
-/* What the file says of a model with rotary positions. */
+/* Reads the rotary parameters from a file. */
 hl_status hl_rope_read_json(hl_config *config, const hl_fields *fields);
 hl_status hl_rope_read_gguf(hl_config *config, const hl_fields *fields);
-/* What follows from it, once d_head and n_ctx are known. */
+/* Fills in what follows from the parameters, once d_head and n_ctx are known. */
 hl_status hl_rope_fill(hl_config *config, const hl_fields *fields);
 
-/* out (n_dims/2): pair i at position p turns by p * out[i]; cos and sin are then
- * multiplied by rope->attention_factor.  n_positions is how long the sequence will
- * be: dynamic and longrope depend on it, the other kinds do not. */
+/* out (n_dims/2): pair i at position p is rotated by p * out[i]; cos and sin are then multiplied
+ * by rope->attention_factor. n_positions is the final length of the sequence; only dynamic and
+ * longrope depend on it. */
 void hl_rope_frequencies(float *out, const hl_rope *rope, int64_t n_positions);
 
 #endif

@@ -17,7 +17,7 @@ static inline uint64_t hl_random_mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* Seeds 1 and 2 would be one sequence, shifted, were the seed not mixed first. */
+/* The seed is mixed first: otherwise seeds 1 and 2 would give the same sequence, shifted. */
 static inline uint64_t hl_random_bits(uint64_t seed, uint64_t n)
 {
     return hl_random_mix(hl_random_mix(seed) + (n + 1) * UINT64_C(0x9e3779b97f4a7c15));
@@ -29,14 +29,14 @@ static inline double hl_random_unit(uint64_t seed, uint64_t n)
     return (double)(hl_random_bits(seed, n) >> 11) * 0x1p-53;
 }
 
-/* No token is part of the text any more; random numbers go on. */
+/* Forgets all tokens of the text; the random numbers continue. */
 void hl_sampler_forget(hl_sampler *sampler);
-/* What a device is told of the next draw, from row `row` of its logits; and the bits of repeated
- * tokens, (d_vocab + 31) / 32 words, NULL where there is no penalty. */
+/* The rule that is passed to a device for the next draw from row `row` of its logits, and the
+ * bits of repeated tokens: (d_vocab + 31) / 32 words, NULL where there is no penalty. */
 hl_pick_rule    hl_sampler_rule(const hl_sampler *sampler, int64_t row);
 const uint32_t *hl_sampler_repeated(const hl_sampler *sampler);
-/* The draw that hl_sampler_draw would make of the whole row, from what the device says of it:
- * not bad, and no more candidates than fit.  They may be put in another order. */
+/* Makes the draw that hl_sampler_draw would make of the whole row, from the device's result,
+ * which must be valid and have no more candidates than fit.  The candidates may be reordered. */
 void hl_sampler_draw_among(int64_t *token, float *logit, hl_sampler *sampler,
                            const hl_pick_result *row, hl_pick_candidate *candidates);
 

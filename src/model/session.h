@@ -1,10 +1,10 @@
 /* session.h - the inside of a session: weights, sequences, chunks.
  *
- * Letters of shapes: B n_batch, of the session or of what is fed, C rows of a chunk, D d_model, H heads, K K/V heads,
- * d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence,
- * of which lengths[b] count; the rest is padding that nothing reads.
+ * Letters of shapes: B n_batch (of the session or of what is fed), C rows of a chunk, D d_model,
+ * H heads, K K/V heads, d d_head, S n_ctx.  A chunk has the same number of rows C for every
+ * sequence, of which lengths[b] count; the rest is padding that nothing reads.
  *
- *     session.c          opening, closing, questions; checking a feed and cutting it into chunks
+ *     session.c          opening, closing, queries; checking a feed and cutting it into chunks
  *     session_memory.c   which device, and all memory: planned, and taken or only counted
  *     session_weights.c  the weights, ready to multiply with
  *     forward.h          one chunk through the model, on the session's device */
@@ -20,18 +20,18 @@
 
 HL_CLOSES(hl_session_close, hl_session)
 
-/* Logits are made for so many rows at a time. */
+/* Number of rows for which logits are computed at a time. */
 #define HL_LOGIT_ROWS 64
 
 /* A linear map, or a vector (norm weight, sinks) where matrix.data is NULL. */
 typedef struct hl_session_param {
-    const hl_param *source; /* NULL: the model has none */
+    const hl_param *source; /* NULL: the model does not have it */
     hl_matrix       matrix;
     float          *vector; /* (n_rows) */
     float          *bias;   /* (n_rows) or NULL */
 } hl_session_param;
 
-/* Where a role's parts begin in session->params; -1: the model has none. */
+/* Where a role's parts begin in session->params; -1: the model does not have it. */
 typedef struct hl_session_index {
     int64_t first[HL_N_ROLES];
 } hl_session_index;
@@ -48,7 +48,7 @@ struct hl_session {
     const hl_model    *model;
     const hl_config   *config;
     const hl_weights  *weights;
-    hl_session_options options; /* complete */
+    hl_session_options options; /* with all defaults filled in */
 
     hl_session_param *params;
     int64_t           n_params;
@@ -56,22 +56,22 @@ struct hl_session {
     hl_session_index *of_layer; /* (n_layers) */
 
     hl_session_cache *caches; /* (n_layers), or one for all layers of an encoder */
-    int64_t          *length; /* (B) tokens so far */
-    int64_t          *places; /* (4, B) start, lengths, ends and sequences of a chunk */
+    int64_t          *length; /* (B) number of tokens in each sequence */
+    int64_t          *places; /* (4, B) start, lengths, ends and sequences of the current chunk */
     hl_kept_range    *kept;   /* (B) positions whose logits are kept */
     hl_kept_streams   streams;
 
     float *alibi_slopes; /* (H) or NULL */
     float *key_bias;     /* (H, S) or NULL */
 
-    struct hl_device_session *device; /* forward.h: what it has on the device that it runs on */
+    struct hl_device_session *device; /* everything on the session's device: see forward.h */
     float                    *last;   /* (B, d_vocab) logits after the last tokens, or NULL */
 
     hl_linear_pool pool;
-    hl_linear_int8 int8;     /* the pool's, where the options ask for it */
-    bool          *searched; /* (n_layers + 1) for numbers that are none */
+    hl_linear_int8 int8;     /* int8 buffers of the pool, where the options ask for int8 */
+    bool          *searched; /* (n_layers + 1) weights already searched for non-finite values */
 
-    bool   counting; /* nothing is allocated but tables: hl_session_measure */
+    bool   counting; /* only tables are allocated: hl_session_measure */
     void **blocks;   /* all memory, for closing */
     size_t n_blocks;
     size_t max_blocks;
@@ -79,24 +79,24 @@ struct hl_session {
     size_t cache_bytes;
 };
 
-/* What is being fed: a chunk of it. */
+/* A chunk of what is being fed. */
 typedef struct hl_chunk {
     const hl_feed *feed;
-    int64_t        n_batch;   /* B of what is fed */
-    int64_t        offset;    /* of the chunk's first column in feed->tokens */
+    int64_t        n_batch;   /* B: number of fed sequences */
+    int64_t        offset;    /* column of feed->tokens where the chunk begins */
     int64_t        n_rows;    /* C */
     int64_t       *start;     /* (B) position of row 0 */
     int64_t       *lengths;   /* (B) rows that count */
-    int64_t       *ends;      /* (B) start + lengths: keys that exist */
-    int64_t       *sequences; /* (B) where their keys and values are */
+    int64_t       *ends;      /* (B) start + lengths: number of keys */
+    int64_t       *sequences; /* (B) cache sequences that hold their keys and values */
 } hl_chunk;
 
-/* The part of a role; NULL where the model has none.  layer -1: of the model. */
+/* A part of a role; NULL where the model does not have it.  Layer -1: a role of the whole model. */
 const hl_session_param *hl_session_param_of(const hl_session *session, hl_role role, int64_t layer,
                                             int64_t part);
 
-/* Memory that lives as long as the session; zeroed.  While counting it is NULL.  A table is
- * what opening itself reads: it is there in any case. */
+/* Allocates zeroed memory that lives as long as the session.  While counting, the result is
+ * NULL, except for tables, which opening itself reads. */
 hl_status hl_session_alloc(hl_session *session, void **out, int64_t count, size_t size);
 hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count, size_t size);
 #define HL_SESSION_ALLOC(session, pointer, count)                                                  \
@@ -106,8 +106,8 @@ hl_status hl_session_alloc_table(hl_session *session, void **out, int64_t count,
 
 /* session_weights.c */
 hl_status hl_session_load_weights(hl_session *session);
-/* Which weight of a layer (-1: of the model) holds a NaN or an infinity?  HL_OK if
- * none does, else HL_BAD_INPUT with its name. */
+/* Searches the weights of a layer (-1: of the whole model) for NaN and infinity.  HL_BAD_INPUT,
+ * naming the weight, if there is one. */
 hl_status hl_session_find_nan(const hl_session *session, int64_t layer);
 
 static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
@@ -115,19 +115,19 @@ static inline uint32_t hl_chunk_wants(const hl_chunk *chunk)
     return chunk->feed->tap != NULL ? chunk->feed->tap->wants : 0;
 }
 
-/* Rows of the chunk in all, those that do not count among them: B C. */
+/* Number of rows of the chunk, padding included: B C. */
 static inline int64_t hl_chunk_rows(const hl_chunk *chunk)
 {
     return chunk->n_batch * chunk->n_rows;
 }
 
-/* Kinds of tokens whose share of attention is wanted; 0: nobody asks. */
+/* Number of kinds of tokens whose share of attention is wanted; 0: not wanted. */
 static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
 {
     return chunk->feed->segments != NULL ? chunk->feed->n_segments : 0;
 }
 
-/* How many sequences are fed, and which is number `index` of them. */
+/* The number of fed sequences, and the session's sequence with number `index` among them. */
 static inline int64_t hl_feed_count(const hl_session *session, const hl_feed *feed)
 {
     return feed->sequences != NULL ? feed->n_sequences : session->options.n_batch;
@@ -138,13 +138,13 @@ static inline int64_t hl_feed_sequence(const hl_feed *feed, int64_t index)
     return feed->sequences != NULL ? feed->sequences[index] : index;
 }
 
-/* How many tokens the feed has for a sequence. */
+/* The number of tokens that the feed has for a sequence. */
 static inline int64_t hl_feed_length(const hl_feed *feed, int64_t sequence)
 {
     return feed->lengths != NULL ? feed->lengths[sequence] : feed->n_tokens;
 }
 
-/* The token that a row of the chunk should foretell; -1: none. */
+/* The token that a row of the chunk should predict; -1: not scored. */
 static inline int64_t hl_chunk_target(const hl_chunk *chunk, int64_t sequence, int64_t row)
 {
     const hl_feed *feed = chunk->feed;
@@ -152,13 +152,13 @@ static inline int64_t hl_chunk_target(const hl_chunk *chunk, int64_t sequence, i
     return feed->targets[sequence * feed->n_tokens + chunk->offset + row];
 }
 
-/* Whose kept rows the chunk's are, or are compared with. */
+/* The session that keeps the chunk's rows of logits, or whose kept rows they are compared with. */
 static inline const hl_session *hl_chunk_keeper(const hl_session *session, const hl_chunk *chunk)
 {
     return chunk->feed->kept_by != NULL ? chunk->feed->kept_by : session;
 }
 
-/* Which of its (B, n_kept) rows is a row's. */
+/* The index of a row among the keeper's (B, n_kept) rows. */
 static inline int64_t hl_chunk_kept_row(const hl_session *keeper, const hl_chunk *chunk,
                                         int64_t sequence, int64_t row)
 {
@@ -168,7 +168,7 @@ static inline int64_t hl_chunk_kept_row(const hl_session *keeper, const hl_chunk
            keeper->kept[which].begin;
 }
 
-/* The last row of the feed may lie in any of its chunks: is it in this one? */
+/* Does the chunk contain the last row of the feed for this sequence? */
 static inline bool hl_chunk_has_last(const hl_chunk *chunk, int64_t sequence)
 {
     int64_t length = chunk->lengths[sequence];

@@ -25,13 +25,13 @@
 
 /* (n_rows, n_columns), y = W x; a vector has one column. */
 typedef struct hl_weight {
-    const hl_tensor *tensor; /* NULL: the model has none; names it in messages   */
+    const hl_tensor *tensor; /* NULL: the model does not have it; names the weight in messages */
     const void      *data;   /* stored row 0 of this part: in tensor->data       */
-    const void      *scales; /* MXFP4 in two tensors: a byte for 32 values       */
-    hl_dtype         dtype;  /* of data; HL_DTYPE_U8 where there are scales       */
+    const void      *scales; /* MXFP4 in two tensors: one byte per 32 values */
+    hl_dtype         dtype;  /* type of data; HL_DTYPE_U8 where there are scales */
     int64_t          n_rows;
     int64_t          n_columns;
-    int64_t          n_stored;   /* rows of the stored matrix, ours and others'       */
+    int64_t          n_stored;   /* rows of the stored matrix, including other weights' */
     bool             transposed; /* stored as (n_columns, n_stored)                 */
     bool             plus_one;   /* the weight is 1 + what is stored                */
     /* Where row r is stored; see hl_weight_row. */
@@ -41,7 +41,7 @@ typedef struct hl_weight {
     int64_t pairs; /* d_head where rotary pairs lie side by side, else 0 */
 } hl_weight;
 
-/* The same as products read it, but for plus_one. */
+/* The weight as matrix products read it; plus_one is not applied. */
 hl_matrix hl_weight_matrix(const hl_weight *weight);
 
 /* The stored row (transposed: column) that holds row `r`. */
@@ -54,43 +54,43 @@ static inline int64_t hl_weight_row(const hl_weight *weight, int64_t r)
 
 typedef struct hl_param {
     hl_weight weight;
-    hl_weight bias; /* .tensor NULL: none */
+    hl_weight bias; /* .tensor is NULL where there is no bias */
 } hl_param;
 
 typedef struct hl_weights hl_weights;
 
-/* Finds every role of the model, and checks shapes and dtypes.  A tensor that is
- * missing or has another shape is HL_BAD_INPUT; tensors that have no role are told
- * to the log.  Borrows config and tensors, which must outlive it. */
+/* Finds every role of the model, and checks shapes and dtypes.  A tensor that is missing or has
+ * another shape is HL_BAD_INPUT; tensors without a role are reported to the log.  Borrows config
+ * and tensors, which must outlive it. */
 hl_status hl_weights_resolve(hl_weights **out, const hl_config *config, const hl_tensors *tensors);
 void      hl_weights_free(hl_weights *weights);
 HL_CLOSES(hl_weights_free, hl_weights)
 
-/* The weight of a role: of the model (layer -1), or of a layer; `part` is the
- * expert, or the head whose norm it is, mostly 0.  Borrowed; NULL where the model
- * has none.  LM_HEAD of a model with tied embeddings is the embedding. */
+/* The weight of a role, of the model (layer -1) or of a layer.  `part` is the expert, or the
+ * head whose norm it is; usually 0.  Borrowed; NULL where the model does not have it.  LM_HEAD
+ * of a model with tied embeddings is the embedding. */
 const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer,
                                int64_t part);
 
-/* Reads a weight as f32 with all that the file did to it undone:
- * out (n_rows, n_columns).  For tests and for what is small. */
+/* Reads a weight as f32, in the layout of its role: out (n_rows, n_columns).  For tests and
+ * small weights. */
 hl_status hl_weight_read(float *out, const hl_weight *weight);
-/* One row of it: out (n_columns). */
+/* Reads one row of a weight: out (n_columns). */
 hl_status hl_weight_read_row(float *out, const hl_weight *weight, int64_t row);
 
 /* -------------------------------------------------------- tensors, not roles */
 
-/* What a tensor is for; role HL_N_STORED_ROLES: nothing that we know. */
+/* What a tensor is for.  The role is HL_N_STORED_ROLES if its purpose is unknown. */
 typedef struct hl_tensor_use {
     const hl_tensor *tensor;
     hl_role          role; /* as stored: ATTN_QKV, not ATTN_Q */
     bool             is_bias;
-    bool             is_buffer; /* no parameter: masks, frequencies, scales */
+    bool             is_buffer; /* not a parameter: masks, frequencies, scales */
 } hl_tensor_use;
 
-/* In the order of the tensors. */
+/* The use of tensor number `index`. */
 hl_tensor_use hl_weights_use(const hl_weights *weights, size_t index);
-/* Numbers that were learned: elements of all tensors but buffers and copies. */
+/* The number of learned values: elements of all tensors except buffers and copies. */
 int64_t hl_weights_n_params(const hl_weights *weights);
 
 #endif
