@@ -72,7 +72,7 @@ hl_status hl_profile_set(hl_profile *profile, const char *key, const char *value
 hl_status hl_profile_set_int(hl_profile *profile, const char *key, int64_t value);
 hl_status hl_profile_set_hash(hl_profile *profile, const char *key, uint64_t hash);
 /* Fails with HL_BAD_INPUT, naming the first setting in which two profiles differ and both values.
- * Settings that describe the measured text may differ. */
+ * Differences in what was measured do not count. */
 hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b);
 
 /* As hl_profile_write and hl_profile_load, with an additional text: the state of unfinished work.
@@ -126,7 +126,7 @@ hl_status hl_profile_end(hl_profile *profile);
 
 /* Adds rows of one layer, as a tap gets them: statistics, segment_mass if there is more than one
  * type, and whole rows, rows->pattern at rows->pattern_rows; rows->patterns_differ says whether
- * each head has its own. */
+ * each sequence has its own. */
 hl_status hl_profile_layer(hl_profile *profile, const hl_layer_rows *rows,
                            const hl_profile_mask *mask);
 
