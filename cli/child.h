@@ -6,18 +6,18 @@
 #include <stddef.h>
 
 typedef struct hl_child_limits {
-    double seconds;   /* then it is killed, and all that it has started */
-    size_t max_bytes; /* of what it may print */
+    double seconds;   /* time limit; then it is killed together with everything that it started */
+    size_t max_bytes; /* limit of its output */
 } hl_child_limits;
 
 typedef struct hl_child_result {
-    char *output; /* what it printed, with a NUL behind it; the caller frees it.  NULL on failure */
+    char  *output; /* its output, NUL-terminated; the caller frees it. NULL on failure */
     size_t n_bytes;
-    char   problem[160]; /* why there is no output, in words; "" if there is */
+    char   problem[160]; /* why there is no output, in words; "" on success */
 } hl_child_result;
 
-/* Runs `command` by /bin/sh with `input` as its standard input; its standard error is ours.  True
- * if it ended by itself with status 0 and printed no more than it may.  A command that does
+/* Runs `command` by /bin/sh with `input` as its standard input; it shares our standard error.
+ * Returns true if it exited with status 0 and its output was within the limit. A command that does
  * not read its input has not failed. */
 bool hl_child_run(hl_child_result *out, const char *command, const char *input, size_t n_input,
                   hl_child_limits limits);

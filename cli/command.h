@@ -13,18 +13,18 @@
 
 enum {
     HL_EXIT_OK        = 0,
-    HL_EXIT_NO        = 1,   /* a check was made, and it said no   */
-    HL_EXIT_USAGE     = 2,   /* the command line makes no sense    */
-    HL_EXIT_INPUT     = 3,   /* a file is not what it should be    */
+    HL_EXIT_NO        = 1,   /* a check was made, and its answer is no */
+    HL_EXIT_USAGE     = 2,   /* the command line is not valid */
+    HL_EXIT_INPUT     = 3,   /* a file is not valid */
     HL_EXIT_RESOURCES = 4,   /* memory, disk or a limit ran out    */
-    HL_EXIT_STOPPED   = 130, /* by Ctrl-C, as shells say it      */
-    /* Nothing is left to do, for --help was asked for: HL_EXIT_OK to whoever runs the command. */
+    HL_EXIT_STOPPED   = 130, /* stopped by Ctrl-C; the number that shells use */
+    /* --help was printed and nothing is left to do. The process exits with HL_EXIT_OK. */
     HL_EXIT_DONE = -1,
 };
 
 /* ------------------------------------------------------------------- commands */
 
-/* Every command: its name, and one line for the list of commands. */
+/* Every command: its name, and its line in the list of commands. */
 /* clang-format off */
 #define HL_COMMANDS(command)                                                                       \
     command(compare, "two profiles, head by head")                                                 \
@@ -53,55 +53,53 @@ enum {
 #define HL_COMMAND_DECLARED(name, summary) int hl_command_##name(int argc, char **argv);
 HL_COMMANDS(HL_COMMAND_DECLARED)
 
-/* Runs a command.  Where memory was out and the command went on, with less than it should
- * have shown, this says so and fails for it. */
+/* Runs a command. If the command ran out of memory and continued with incomplete output, this
+ * reports it and fails. */
 int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv);
 
 /* -------------------------------------------------------------------- failing */
 
-/* Prints "headlight COMMAND: MESSAGE" to stderr, with no COMMAND where it is NULL; returns `code`. */
+/* Prints "headlight COMMAND: MESSAGE" to stderr, without COMMAND if it is NULL; returns `code`. */
 int hl_give_up(int code, const char *command, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same where work goes on. */
+/* Prints such a message where work continues. */
 #define hl_complain(...) ((void)hl_give_up(HL_EXIT_OK, __VA_ARGS__))
 
-/* The exit status for what a call of the library returned, after a complaint unless it is HL_OK. */
+/* Returns the exit status for a status of the library; prints a message unless it is HL_OK. */
 int hl_finish(const char *command, hl_status status);
-/* The exit status alone. */
+/* Returns the exit status without printing a message. */
 int hl_exit_for(hl_status status);
-/* What the library says of a failure; of one of ours, which is always that memory was out, it
- * knows nothing. */
+/* Returns the library's message for a failure. Failures of the command line itself are always out
+ * of memory; the library has no message for them. */
 const char *hl_explain(hl_status status);
 
 /* ------------------------------------------- memory that things are shown with */
 
-/* Output is made of hundreds of small strings and JSON values.  Where there is no memory for
- * one it is left out, and remembered here: the command then fails (hl_command_run), instead of
- * printing less than there is and calling it a success.
- *
- * Values of JSON may be as many as a file has: they count for --max-memory. */
+/* Output is made of hundreds of small strings and JSON values. If there is no memory for one, it is
+ * left out and remembered here: the command then fails (hl_command_run) instead of succeeding with
+ * incomplete output. A file can have any number of JSON values, so they count for --max-memory. */
 
-/* As malloc and calloc, but remembered. */
+/* As malloc and calloc; a failure is remembered. */
 void *hl_memory_take(size_t n_bytes);
 void *hl_memory_take_zeroed(size_t count, size_t size);
-/* jansson's memory is taken in this way from now on, and what its json_dumps returns is released with
+/* From now on jansson uses this allocator, and the result of json_dumps is released with
  * hl_free. */
 void hl_memory_watch(void);
-/* Something could not be shown. */
+/* Records that something could not be shown. */
 void hl_memory_missed(void);
-/* What ran out so far is no fault of the command. */
+/* Forgets earlier shortages: they are not the fault of the command. */
 void hl_memory_forget(void);
 
 /* ---------------------------------------------------------------------- Ctrl-C */
 
-/* From now on the first Ctrl-C (or SIGTERM) only asks; the second ends the program as ever. */
+/* From now on the first Ctrl-C (or SIGTERM) only requests a stop; the second ends the program. */
 void hl_stop_watch(void);
-/* Has it been asked for? */
+/* Has a stop been requested? */
 bool hl_stop_asked(void);
 
 /* ------------------------------------------------------------------------ time */
 
-/* In seconds, by a clock that only goes forward. */
+/* Returns seconds on a monotonic clock. */
 double hl_clock_now(void);
 
 #endif

@@ -14,22 +14,24 @@
 /* Is `name` one of the words of "a,b", or is the list "any"?  NULL lists nothing. */
 bool hl_diagnosis_is_listed(const char *list, const char *name);
 
-/* HL_EXIT_OK if every word of the list is a diagnosis, or the whole of it "any" (a typing
- * error must not pass for health); else the exit status after a complaint. */
+/* Returns HL_EXIT_OK if every word of the list is a diagnosis, or if the list is "any". A
+ * misspelled name must not pass as a healthy model: otherwise prints a message and returns the exit
+ * status. */
 int hl_diagnosis_list_check(const char *list, const hl_usage *usage);
 
-/* "sink-mass=0.4", of each that was given; as above. */
+/* Sets thresholds from options such as "sink-mass=0.4". Returns HL_EXIT_OK, or the exit status
+ * after a message. */
 int hl_threshold_options_set(hl_thresholds *thresholds, const hl_option_list *given,
                              const hl_usage *usage);
 
 /* ------------------------------------ diagnoses in full, in brief, and as JSON */
 
-/* Each with rule, value and threshold; those that are present, or all with `verbose`, with heads,
- * counter-evidence and mitigation. */
+/* Prints each diagnosis with rule, value and threshold. Those found (all with `verbose`) also get
+ * heads, counter-evidence and mitigation. */
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose);
-/* A line each. */
+/* Prints one line per diagnosis. */
 void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors);
-/* An array of objects; the caller owns it. */
+/* Returns an array of objects; the caller owns it. */
 json_t *hl_diagnoses_json(const hl_diagnoses *found);
 
 #endif

@@ -11,25 +11,25 @@
 
 typedef struct hl_quick_request {
     const char              *model_path;
-    const hl_adjustment     *adjustment; /* NULL: as it was trained */
+    const hl_adjustment     *adjustment; /* NULL: the model as trained */
     const hl_gate_arguments *gates;      /* NULL: none */
-    const char              *command;    /* that says so */
+    const char              *command;    /* the command, for messages */
     const char *const       *texts;
     size_t                   n_texts;
     hl_window_options        windows;
     bool                     nll;
     bool                     no_probe;
     int32_t                  n_threads;
-    bool                     quiet; /* no progress */
-    /* The attention of every head on so many tokens, the prompt's or the texts' first, comes with
-     * the profile; NULL: it is not wanted. */
+    bool                     quiet; /* show no progress */
+    /* If not NULL, receives the attention of every head on the first tokens of the prompt or of the
+     * texts. */
     hl_patterns **patterns;
     int64_t       n_pattern_tokens;
-    const char   *prompt; /* NULL: the texts begin with it */
+    const char   *prompt; /* NULL: the beginning of the texts */
 } hl_quick_request;
 
-/* With the model's own tokenizer.  What request->patterns points to is released with
- * hl_patterns_free, and NULL on failure. */
+/* Uses the model's own tokenizer. What request->patterns points to is released with
+ * hl_patterns_free; it is NULL on failure. */
 hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request);
 
 /* --------------------------------------------------- what rankings are made of */
@@ -38,13 +38,13 @@ typedef struct hl_evidence_request {
     hl_ranker          ranker;
     const char *const *texts; /* (n_texts) */
     size_t             n_texts;
-    const char        *tokenizer_path; /* NULL: the model's */
+    const char        *tokenizer_path; /* NULL: the model's own */
     hl_window_options  windows;
     int32_t            n_threads;
-    bool               quiet; /* no progress */
+    bool               quiet; /* show no progress */
 } hl_evidence_request;
 
-/* Runs the texts for what the ranker needs and `evidence` does not have yet, with a progress bar. */
+/* Runs the texts to get what the ranker needs and `evidence` lacks, with a progress bar. */
 hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
                                  const hl_evidence_request *request);
 

@@ -14,39 +14,39 @@
 #include "child.h"
 #include "headlight.h"
 
-/* For the table of options. */
+/* The options that the command line sets. */
 typedef struct hl_spike_request {
     const char      *on_spike; /* NULL: nothing */
     hl_watch_options options;
     const char      *command;
-    double           seconds;    /* that the command may take */
-    const char      *trace_path; /* NULL: the trace is not kept */
-    bool             exact_rows; /* of the trace: fed once more, all at once */
-    bool             quiet;      /* nothing is said */
+    double           seconds;    /* time limit of the command */
+    const char      *trace_path; /* NULL: the trace is not written */
+    bool             exact_rows; /* recompute the trace's rows in one pass over the whole text */
+    bool             quiet;      /* print nothing */
 } hl_spike_request;
 
 hl_spike_request hl_spike_defaults(void);
-/* Completes the options by what on_spike and trace_path say.  NULL, or what is wrong with them, for
- * a message. */
+/* Completes the options from on_spike and trace_path. Returns NULL, or a message that says what is
+ * wrong with them. */
 const char *hl_spike_check(hl_spike_request *request, double temperature);
 
-/* What is said and kept of spikes, and the command's last words. */
+/* What is printed and kept about spikes, including the command's last answer. */
 typedef struct hl_spike_notes {
     const hl_spike_request *request;
-    json_t                 *events; /* what happened, as an array of objects */
-    FILE                   *late;   /* notes that have to wait; NULL: they need not */
+    json_t                 *events; /* an array of objects, one per event */
+    FILE                   *late; /* notes delayed until the end; NULL: they are printed at once */
     char                   *late_text;
     size_t                  n_late;
     hl_child_result         said;
 } hl_spike_notes;
 
-/* Opens the watch, too, whose questions go to the command. */
+/* Also opens the watch, whose questions go to the command. */
 hl_status hl_spike_open(hl_watch **watch, hl_spike_notes *notes, const hl_spike_request *request,
                         const hl_model *model, const hl_tokenizer *tokenizer, int64_t n_ctx);
 void      hl_spike_close(hl_spike_notes *notes);
-/* What became of a token. */
+/* Reports what became of a token. */
 void hl_spike_tell(hl_spike_notes *notes, const hl_watched *watched);
-/* What could not be said while the text was written to the same screen. */
+/* Prints the notes that were delayed while the text was written to the same screen. */
 void hl_spike_finish(hl_spike_notes *notes);
 
 #endif

@@ -27,14 +27,14 @@
 typedef enum hl_option_kind {
     HL_OPTION_FLAG = 0, /* target: bool *; takes no value                     */
     HL_OPTION_TEXT,     /* target: const char **; borrowed from argv          */
-    HL_OPTION_CHOICE,   /* as TEXT, one of the words of `value`, as in "a|b"  */
+    HL_OPTION_CHOICE,   /* as TEXT; one of the words of `value`, such as "a|b" */
     HL_OPTION_INT,      /* target: int64_t *, from low to high                */
     HL_OPTION_NUMBER,   /* target: double *, from low to high                 */
-    HL_OPTION_LIST,     /* target: hl_option_list *; as TEXT, any number      */
-    HL_OPTION_ENUM,     /* as CHOICE; target: an enum, the words in its order */
+    HL_OPTION_LIST,     /* target: hl_option_list *; as TEXT, may be repeated */
+    HL_OPTION_ENUM,     /* as CHOICE; target: an enum whose values follow the order of the words */
 } hl_option_kind;
 
-/* The values of an option that may be repeated, in their order. */
+/* The values of an option that may be repeated, in the order given. */
 enum { HL_MAX_OPTION_LIST = 32 };
 typedef struct hl_option_list {
     const char *items[HL_MAX_OPTION_LIST];
@@ -45,14 +45,14 @@ typedef struct hl_option {
     const char    *name;       /* without dashes; NULL ends a table */
     char           short_name; /* 0: none */
     hl_option_kind kind;
-    void          *target; /* left alone where the option is not given */
-    const char    *value;  /* what the help calls the value */
+    void          *target; /* unchanged if the option is not given */
+    const char    *value;  /* the name of the value in the help text */
     const char    *help;
     int64_t        low;
     int64_t        high;
 } hl_option;
 
-/* Entries of a table; the compiler checks what they point to. */
+/* Entries of a table of options; the compiler checks the type of the target. */
 #define HL_OPTION(name, letter, kind, type, target, value, help, low, high)                        \
     {                                                                                              \
         name, letter, kind, 1 ? (target) : (type *)NULL, value, help, low, high                    \
@@ -63,7 +63,7 @@ typedef struct hl_option {
     HL_OPTION(name, letter, HL_OPTION_TEXT, const char *, target, value, help, 0, 0)
 #define HL_CHOICE(name, letter, target, words, help)                                               \
     HL_OPTION(name, letter, HL_OPTION_CHOICE, const char *, target, words, help, 0, 0)
-#define HL_ENUM(name, letter, target, words, help) /* enums are as large as ints */                \
+#define HL_ENUM(name, letter, target, words, help) /* enums have the size of an int */             \
     HL_OPTION(name, letter, HL_OPTION_ENUM, int, (int *)(target), words, help, 0, 0)
 #define HL_INT(name, letter, target, value, help, low, high)                                       \
     HL_OPTION(name, letter, HL_OPTION_INT, int64_t, target, value, help, low, high)
@@ -74,21 +74,21 @@ typedef struct hl_option {
 
 typedef struct hl_usage {
     const char      *command;
-    const char      *arguments; /* "CASE...", for the first line of the help */
-    const char      *text;      /* what the command does; lines of under 80 */
+    const char      *arguments; /* "CASE...", for the usage line */
+    const char      *text;      /* what the command does; lines of less than 80 columns */
     const hl_option *options;
 } hl_usage;
 
-/* What every command takes. */
+/* Options that every command takes. */
 typedef struct hl_common {
     bool        json;
     bool        quiet;
     int32_t     n_threads; /* 0: all cores */
     uint64_t    seed;
-    const char *device; /* "cpu", or one that there is */
+    const char *device; /* "cpu", or the name of an available device */
 } hl_common;
 
-/* What was not an option; borrowed from argv, whose order it changes. */
+/* Arguments that are not options; borrowed from argv, which is reordered. */
 typedef struct hl_arguments {
     char **items;
     int    count;
@@ -96,15 +96,15 @@ typedef struct hl_arguments {
 
 #define HL_OPTIONS_GO_ON 0 /* HL_EXIT_OK */
 
-/* As the only argument of a command: print its options, one a line, for the programs that make
- * man pages and completions from them.  `headlight help --table` asks every command. */
+/* As the only argument of a command: print its options, one per line, for the programs that make
+ * man pages and completions from them. `headlight help --table` asks every command. */
 #define HL_OPTIONS_TABLE "--option-table"
 
-/* HL_EXIT_OK to go on, HL_EXIT_DONE after --help, or the exit status after a complaint. */
+/* Returns HL_EXIT_OK to continue, HL_EXIT_DONE after --help, or the exit status after a message. */
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv);
 
-/* Complains, points to --help, and returns HL_EXIT_USAGE. */
+/* Prints a message, points to --help, and returns HL_EXIT_USAGE. */
 int hl_options_refuse(const hl_usage *usage, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -119,12 +119,12 @@ typedef struct hl_nearest {
 
 void hl_nearest_offer(hl_nearest *nearest, const char *word);
 
-/* HL_EXIT_OK where `name` is one of name_at(0), name_at(1), ... to the first NULL; else what
- * hl_options_refuse returns after "--OPTION: no KIND is called 'NAME'" and what may have been meant,
- * or, where nothing is near, `otherwise`. */
+/* Returns HL_EXIT_OK if `name` is one of name_at(0), name_at(1), ... up to the first NULL.
+ * Otherwise returns what hl_options_refuse returns, after "--OPTION: no KIND is called 'NAME'" and
+ * the nearest name or, if none is near, `otherwise`. */
 int hl_options_check_name(const hl_usage *usage, const char *option, const char *kind,
                           const char *name, const char *(*name_at)(size_t), const char *otherwise);
-/* The same of a --table that may be missing, which --csv needs. */
+/* As hl_options_check_name, for a --table that may be missing and that --csv requires. */
 int hl_options_check_table(const hl_usage *usage, const char *table, bool csv,
                            const char *(*name_at)(size_t), const char *otherwise);
 

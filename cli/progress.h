@@ -23,36 +23,36 @@
 #include "headlight.h"
 
 typedef struct hl_progress_bar {
-    FILE       *stream; /* NULL: nobody watches */
+    FILE       *stream; /* NULL: nothing is shown */
     const char *what;   /* borrowed */
-    double      began;  /* seconds on a clock of its own, as the next */
+    double      began;  /* seconds, on the bar's own clock */
     double      drawn;
-    double      first_share; /* where work began: not 0 if it goes on from a saved state */
+    double      first_share; /* where the work began; above 0 if it continues from a saved state */
     int64_t     first_tokens;
     bool        has_first;
     bool        is_shown;
 } hl_progress_bar;
 
 void hl_progress_start(hl_progress_bar *progress, FILE *stream, const char *what, bool quiet);
-/* share: 0 to 1.  n_tokens: so far. */
+/* share: from 0 to 1. n_tokens: the number so far. */
 void hl_progress_update(hl_progress_bar *progress, double share, int64_t n_tokens);
-/* What the library reports, shown by a bar, its context; each stage has a bar of its own.
- * HL_CANCELLED once somebody asked the program to stop (hl_stop_asked). */
+/* Shows the library's progress reports with a bar, which is the context; each stage has its own
+ * bar. Returns HL_CANCELLED once a stop was requested (hl_stop_asked). */
 hl_status hl_progress_show(void *context, const hl_progress *progress);
-/* Removes the line.  An update brings it back. */
+/* Removes the line. The next update shows it again. */
 void hl_progress_end(hl_progress_bar *progress);
 
-/* What the line says. */
+/* The content of the line. */
 typedef struct hl_progress_view {
     const char *what;
     double      share;
     int64_t     n_tokens;
-    double      rate;    /* tokens a second; not above 0: not known yet */
-    double      seconds; /* left; below 0: not known yet */
+    double      rate;    /* tokens per second; 0 or less: not known yet */
+    double      seconds; /* seconds left; below 0: not known yet */
 } hl_progress_view;
 
-/* The line, in at most `width` columns; what does not fit is left out, the bar first and the
- * time left last.  Returns its length in bytes. */
+/* Formats the line in at most `width` columns. What does not fit is left out: first the bar, last
+ * the time left. Returns its length in bytes. */
 size_t hl_progress_format(char *out, size_t n_bytes, const hl_progress_view *view, int width);
 
 #endif

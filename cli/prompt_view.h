@@ -17,10 +17,10 @@
 
 typedef struct hl_view_arguments {
     hl_prompt_source  source;
-    hl_draw_arguments draw; /* output NULL: the terminal */
-    const char       *zoom; /* as it was given */
+    hl_draw_arguments draw; /* output NULL: print to the terminal */
+    const char       *zoom; /* the argument of --zoom */
     bool              beyond;
-    /* What they come to. */
+    /* The fields below are derived from the arguments. */
     hl_print_options print;
     int64_t          zoom_begin; /* both 0: all tokens */
     int64_t          zoom_end;
@@ -42,15 +42,16 @@ typedef struct hl_view_arguments {
     HL_GATE_OPTIONS(&(a)->source.gates)
 /* clang-format on */
 
-/* After parsing: MODEL and PROMPT, borrowed from argv. */
+/* Call it after parsing. MODEL and PROMPT are borrowed from argv. */
 int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
                            const hl_common *common, const hl_arguments *rest);
 
 /* --------------------------------------------------------------- views as JSON */
 
-/* On standard output, number by number: the tree of a long prompt would take gigabytes. */
+/* Written to standard output number by number: the JSON tree of a long prompt would take
+ * gigabytes. */
 
-/* Rows of attention end with the last token they can see.  HL_NO_MEMORY is the only failure. */
+/* Rows of attention end with the last visible token. HL_NO_MEMORY is the only failure. */
 hl_status hl_view_json_tokens(const hl_token_view *view);
 hl_status hl_view_json_lens(const hl_lens_view *view);
 

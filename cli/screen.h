@@ -8,40 +8,42 @@
 
 /* -------------------------------------------- color, where somebody can see it */
 
-/* Escape sequences; all "" where --color never says so and, unless it says otherwise, where the stream is
- * not a terminal, where NO_COLOR is set (no-color.org), and on a terminal that cannot. */
+/* Escape sequences. All are "" if --color is never. Unless --color says otherwise, they are also ""
+ * if the stream is not a terminal, if NO_COLOR is set (no-color.org), and on a terminal without
+ * colors. */
 typedef struct hl_colors {
     const char *bold;
     const char *dim;
     const char *good;
     const char *bad;
-    const char *plain; /* ends any of them */
+    const char *plain; /* resets any of them */
 } hl_colors;
 
 hl_colors hl_terminal_colors(FILE *stream);
 
-/* What --color says, for the rest of the process: "auto", "always", "never", "256" or "truecolor". */
+/* Sets the value of --color for the whole process: "auto", "always", "never", "256" or
+ * "truecolor". */
 void hl_terminal_choose(const char *wanted);
 
-/* How many colors the stream gets: what was chosen, else what it can show. */
+/* Returns the color depth for the stream: the chosen one, otherwise what it can show. */
 hl_depth hl_terminal_depth(FILE *stream);
 
-/* How many columns the terminal has; 80 where there is none. */
+/* Returns the number of columns of the terminal; 80 if it is not a terminal. */
 int hl_terminal_width(FILE *stream);
 
 /* --------------------------------------------------------- a number as a color */
 
-/* Dark for little, light for much, as in pictures.  Escape sequences: what follows has this share's
- * color as background, with text on it that can be read, or as the color of its text; nothing
- * where the depth is none. */
+/* Dark for low, light for high, as in figures. Writes escape sequences that set this share's color
+ * as the background, with readable text on it, or as the text color. Writes nothing if the depth is
+ * none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);
 
 /* ------------------------------------------------------------- text in columns */
 
-/* Prints the text from column `start` on, where the line is already, and breaks it between words
- * so that it ends before column 80; later lines begin at `start` too. */
+/* Prints the text from column `start`, where the cursor already is, and breaks it between words so
+ * that lines end before column 80; later lines also begin at `start`. */
 void hl_print_wrapped(const char *text, int start);
 
 #endif

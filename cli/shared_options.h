@@ -25,7 +25,7 @@
     HL_ENUM("special", 0, target, "window|document|none",                                          \
             "around what the tokenizer adds <bos>, [CLS] ... (window)")
 
-/* For those that have one text among other things to do; `where` says which option gives it. */
+/* For commands that use one text among other things; `where` says which option gives it. */
 #define HL_WINDOW_OPTIONS(where, most, windows)                                                    \
     HL_INT("context", 'c', &(windows)->n_ctx, "N", where ": tokens of a window", 1, INT64_MAX),  \
     HL_INT("max-tokens", 0, &(windows)->max_tokens, "N",                                           \
@@ -52,7 +52,7 @@
             "token ids instead of TEXT: JSON lines, safetensors, npy"),                            \
     HL_SPECIAL_OPTION(&(a)->windows.around)
 
-/* For every command that may take the tokenizer from elsewhere; target: const char **. */
+/* For every command that accepts another tokenizer; target: const char **. */
 #define HL_TOKENIZER_OPTION(target)                                                                \
     HL_TEXT("tokenizer", 0, target, "PATH", "use this one instead of the model's own")
 
@@ -60,22 +60,22 @@
 
 typedef struct hl_corpus_arguments {
     hl_corpus_options corpus;
-    hl_window_options windows; /* context 0 where none was given: the command knows best */
+    hl_window_options windows; /* context 0 if none was given: the command chooses */
     hl_option_list    types;
     const char       *format;
     const char       *part;
 } hl_corpus_arguments;
 
-/* After parsing: the TEXT arguments, borrowed from argv. */
+/* Call it after parsing. The TEXT arguments are borrowed from argv. */
 int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usage,
                              const hl_common *common, char **texts, int n_texts);
 
-/* The corpus, and the tokenizer for it, if it needs one: that of --tokenizer, or the model's own.  Both
- * are NULL before, and the caller's afterwards. */
+/* Opens the corpus and, if it needs one, the tokenizer: that of --tokenizer, or the model's own.
+ * Both must be NULL before; the caller owns them afterwards. */
 hl_status hl_corpus_options_open(hl_corpus **out, hl_tokenizer **tokenizer, const hl_model *model,
                                  const hl_corpus_arguments *arguments, const char *tokenizer_path);
 
-/* Tells on standard error what was passed over: empty documents, files that are no text. */
+/* Reports on standard error what was skipped: empty documents, and files that are not text. */
 void hl_corpus_options_report(const char *command, const hl_corpus *corpus);
 
 /* ------------------------------------------------ which heads are switched off */
@@ -88,8 +88,8 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus);
  *     status = hl_gate_options_apply(model, &gates, "eval", quiet); */
 
 typedef struct hl_gate_arguments {
-    const char *path; /* NULL: all heads as they are */
-    const char *off;  /* NULL: none */
+    const char *path; /* NULL: no file of gates */
+    const char *off;  /* NULL: no head is disabled */
 } hl_gate_arguments;
 
 /* clang-format off */
@@ -98,33 +98,33 @@ typedef struct hl_gate_arguments {
     HL_TEXT("off", 0, &(arguments)->off, "L5H1,L7", "switch off these heads")
 /* clang-format on */
 
-/* Sets the model's gates, those of --off over those of the file, and says on standard error how
- * many heads are concerned, unless it is to be quiet. */
+/* Sets the model's gates; --off overrides the file. Reports the number of heads concerned on
+ * standard error, unless quiet. */
 hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
                                 const char *command, bool quiet);
-/* Is either given? */
+/* Is --gates or --off given? */
 bool hl_gate_options_given(const hl_gate_arguments *arguments);
 
 /* --------------------------------------------- which model, and which tokenizer */
 
-/* Opens a model to run where --device says; "cpu" and NULL leave it to the environment. */
+/* Opens a model on the device of --device; "cpu" and NULL leave the choice to the environment. */
 hl_status hl_model_open_on(hl_model **out, const char *path, const char *device);
-/* The same, and sets its gates as above. */
+/* Opens a model in this way and sets its gates with hl_gate_options_apply. */
 hl_status hl_model_options_open(hl_model **out, const char *path, const char *device,
                                 const hl_gate_arguments *gates, const char *command, bool quiet);
-/* HL_EXIT_OK if the model can go on with a text; encoders cannot. */
+/* Returns HL_EXIT_OK if the model can continue a text; encoders cannot. */
 int hl_model_must_write(const hl_model *model, const char *path, const char *command);
-/* The tokenizer of --tokenizer; where that is NULL, the model's own. */
+/* Opens the tokenizer of --tokenizer or, if that is NULL, the model's own. */
 hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked);
-/* The same for commands that cannot do without: an exit status, and where the model has none a
- * complaint that says what to do. */
+/* As hl_tokenizer_option, for commands that require a tokenizer: returns an exit status. If the
+ * model has none, the message says what to do. */
 int hl_tokenizer_needed(hl_tokenizer **out, const hl_model *model, const char *asked,
                         const char *command);
 
 /* -------------------------------------- a model that runs otherwise than trained */
 
 typedef struct hl_adjust_arguments {
-    hl_adjustment adjustment; /* all 0: as it was trained */
+    hl_adjustment adjustment; /* all 0: the model as trained */
     int64_t       window_sink;
 } hl_adjust_arguments;
 
@@ -132,7 +132,7 @@ typedef struct hl_adjust_arguments {
 
 /* clang-format off */
 
-/* `where` stands before each help text. */
+/* `where` precedes each help text. */
 #define HL_TEMPERATURE_OPTION(where, a)                                                            \
     HL_NUMBER("temperature", 0, &(a)->adjustment.temperature, "T",                                 \
               where "attention scores divided by T", 0, 1000)
@@ -147,9 +147,9 @@ typedef struct hl_adjust_arguments {
               where "positions divided by F", 0, 1000000)
 /* clang-format on */
 
-/* Is anything of it given? */
+/* Is any adjustment given? */
 bool hl_adjust_options_given(const hl_adjustment *adjustment);
-/* The adjustment; window_sink in it is what the options say. */
+/* Returns the adjustment; its window_sink comes from the options. */
 hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments);
 
 /* -------------------------------------------- heads as people write them: L3H1 */
@@ -161,12 +161,14 @@ typedef struct hl_head_choices {
     int64_t count;
 } hl_head_choices;
 
-/* "L3H1,L5" (all heads of layer 5); false if it is not that, and then *bad is where. */
+/* Parses "L3H1,L5" (L5: all heads of layer 5). Returns false if it is not valid; *bad is then the
+ * place of the error. */
 bool hl_heads_parse(hl_head_choices *out, const char *text, const char **bad);
 
 /* ------------------------------------------------- rankers as people name them */
 
-/* HL_EXIT_OK, or what hl_options_refuse says of a name that is none, with the nearest. */
+/* Returns HL_EXIT_OK, or what hl_options_refuse returns for an unknown name; the message suggests
+ * the nearest. */
 int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, const char *name);
 
 /* ------------------------------------------------------------ how figures look */
@@ -179,7 +181,7 @@ int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, 
  *     ... hl_draw(profile, "heatmap", drawing.output, &drawing.how) */
 
 typedef struct hl_draw_arguments {
-    const char     *output; /* NULL: none was given */
+    const char     *output; /* NULL: not given */
     hl_draw_options how;
 } hl_draw_arguments;
 
@@ -196,8 +198,8 @@ typedef struct hl_draw_arguments {
     HL_NUMBER("dpi", 0, &(arguments)->how.dpi, "N", "pixels an inch, of PNG (144)", 24, 1200)
 /* clang-format on */
 
-/* From now on warnings of the library go to stderr, in this command's name: of characters that
- * no font has, for example. */
+/* From now on the library's warnings go to stderr in this command's name; for example, about
+ * characters that no font has. */
 void hl_draw_listen(const char *command);
 
 #endif

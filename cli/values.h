@@ -14,43 +14,45 @@
 
 #include "headlight.h"
 
-/* A copy in which bytes that are not UTF-8 are U+FFFD, one for each longest beginning of a
- * character.  With a NUL behind it that is not counted; NULL when memory is out.  The caller
- * frees it. */
+/* Returns a copy in which bytes that are not valid UTF-8 become U+FFFD, one for each longest
+ * beginning of a character. It is NUL-terminated; the NUL is not counted. NULL if out of memory.
+ * The caller frees it. */
 char *hl_printable_utf8(size_t *n_out, const char *bytes, size_t n_bytes);
 
-/* A token: spaces, tabs and line ends become · → ↵, other control characters \x1b and the like.  The
- * caller frees it. */
+/* Returns the text of a token: spaces, tabs and line ends become · → ↵, and other control
+ * characters \x1b and the like. The caller frees it. */
 char *hl_printable_text(const char *bytes, size_t n_bytes);
 
-/* A name, as an argument of printf: the text itself where it is harmless, else a copy that stays valid
- * for the next 32 calls.  NULL is "". */
+/* Returns a name as an argument of printf: the text itself if it is harmless, otherwise a copy that
+ * stays valid for the next 32 calls. NULL becomes "". */
 const char *hl_shown(const char *name);
 
-/* How many columns a text of the functions above takes, roughly: one a character. */
+/* Returns the approximate number of columns of a text made by the functions above: one per
+ * character. */
 size_t hl_printable_width(const char *text);
 
-/* A text that may have several lines: to a terminal with its controls replaced, to a file or a pipe,
- * where it is data, as it is. */
+/* Writes a text that may have several lines. On a terminal its control characters are replaced; in
+ * a file or a pipe, where it is data, it is unchanged. */
 void hl_put_text(FILE *stream, const char *text, size_t n_bytes);
 
-/* What another program said, or a table: safe wherever the stream leads. */
+/* Writes the output of another program, or a table, with control characters replaced on every
+ * stream. */
 void hl_put_lines(FILE *stream, const char *text, size_t n_bytes);
 
-/* JSON to standard output, laid out by jansson, with the controls in its strings escaped.  False when
- * memory is out or `root` is NULL. */
+/* Writes JSON to standard output in jansson's layout, with control characters in its strings
+ * escaped. Returns false if out of memory or if `root` is NULL. */
 bool hl_put_json(const json_t *root, size_t flags);
-/* The same and the end of the line; releases `root`.  HL_EXIT_OK: where memory was out hl_command_run
- * fails. */
+/* As hl_put_json, followed by a line end; releases `root`. Returns HL_EXIT_OK: if memory was out,
+ * hl_command_run fails. */
 int hl_print_json(json_t *root, size_t flags);
-/* The same for JSON that is text already. */
+/* As hl_put_json, for JSON that is already text. */
 void hl_put_json_text(const char *json);
 
-/* A table in a format; its cells are fit to be shown already, in JSON they are exact. */
+/* Prints a table in a format. Its cells are already printable; in JSON they are exact. */
 hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format);
-/* What --csv and --json ask for; --csv goes first. */
+/* Returns the format that --csv and --json choose; --csv takes precedence. */
 hl_sheet_format hl_sheet_format_of(bool csv, bool json);
-/* A table as a member of `root`, under its name. */
+/* Adds a table to `root`, under its name. */
 hl_status hl_set_sheet(json_t *root, const hl_sheet *table);
 
 /* ---------------------------------- cells of tables, numbers and texts in JSON */
@@ -58,16 +60,16 @@ hl_status hl_set_sheet(json_t *root, const hl_sheet *table);
 /* "L3H1". */
 enum { HL_HEAD_LABEL_BYTES = 48 };
 const char *hl_head_label(char out[HL_HEAD_LABEL_BYTES], int64_t layer, int64_t head);
-/* The last part of a path, without slashes at its end; a static copy, valid for the next 4 calls. */
+/* Returns the last part of a path, without trailing slashes; a static copy, valid for the next 4
+ * calls. */
 const char *hl_base_name(const char *path);
-/* 1234567 as "1,234,567"; static, valid for the next 4 calls. */
+/* Returns 1234567 as "1,234,567"; static, valid for the next 4 calls. */
 const char *hl_grouped(int64_t number);
 
-/* By the name of its column; NaN where there is no such column or no number. */
+/* Finds a cell by the name of its column; NaN if there is no such column or number. */
 double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 
-/* JSON that anybody may have written (hl_json_walk), as a value that the caller releases; NULL on
- * failure. */
+/* Parses untrusted JSON (hl_json_walk) into a value that the caller releases; NULL on failure. */
 hl_status hl_value_read(json_t **out, const char *text, size_t n_bytes, const char *where);
 
 /* An object:
@@ -90,11 +92,11 @@ json_t *hl_value_bool(bool value);
 json_t *hl_value_size(size_t value);
 json_t *hl_value_string(const char *text);
 json_t *hl_value_itself(json_t *value);
-/* JSON has neither NaN nor infinities: null. */
+/* NaN and infinities become null, as JSON has neither. */
 json_t *hl_value_number(double value);
-/* A string of any bytes; NULL when memory is out. */
+/* Makes a string of any bytes; NULL if out of memory. */
 json_t *hl_value_text(const char *bytes, size_t n_bytes);
-/* The same for a name or path, which may be of any bytes, too. */
+/* Makes a string of a name or path, which may contain any bytes. */
 json_t *hl_value_name(const char *name);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 
-/* Of the parts of a role, how many a token meets. */
+/* Returns the number of a role's parts that one token uses. */
 static int64_t parts_used(hl_role role, const hl_config *config, int64_t layer)
 {
     int64_t n_parts = hl_role_parts(role, config, layer);
@@ -15,7 +15,8 @@ static int64_t parts_used(hl_role role, const hl_config *config, int64_t layer)
     return is_expert && config->n_experts_used < n_parts ? config->n_experts_used : n_parts;
 }
 
-/* Weights of matrices of a role in a layer (-1: of the model); all experts are alike. */
+/* Counts the matrix weights of a role in a layer (-1: of the model); all experts have the same
+ * size. */
 static double count_role(const hl_model *model, hl_role role, int64_t layer)
 {
     double sum = 0.0;
@@ -28,7 +29,7 @@ static double count_role(const hl_model *model, hl_role role, int64_t layer)
     return sum;
 }
 
-/* Everything that multiplies, which tables of embeddings do not. */
+/* Counts all weights that take part in multiplications; embedding tables do not. */
 static double count_multiplied(const hl_model *model)
 {
     double sum = 0.0;
@@ -44,7 +45,7 @@ static double count_multiplied(const hl_model *model)
     return sum;
 }
 
-/* Keys that a row sees in the mean, over the rows of a window and over heads. */
+/* Returns the mean number of visible keys, over the rows of a window and over heads. */
 static double mean_keys(const hl_config *config, int64_t context)
 {
     double sum = 0.0, n_heads = 0.0;
@@ -92,7 +93,7 @@ hl_ceiling hl_ceiling_of(const hl_shapes *shapes, int64_t n_off)
     double groups  = floor(heads / shapes->group);
     double params  = heads * shapes->query_params + groups * shapes->key_params;
     double weights = heads * shapes->query_weights + groups * shapes->key_weights;
-    double a_head  = 4.0 * shapes->d_head * shapes->keys; /* scores and mixing, a token */
+    double a_head  = 4.0 * shapes->d_head * shapes->keys; /* scores and mixing, per token */
     double all     = 2.0 * shapes->n_multiplied + shapes->n_heads * a_head;
 
     return (hl_ceiling){ .params       = params,

@@ -12,21 +12,21 @@
 /* Numbers of the whole model. */
 typedef struct hl_shapes {
     double n_params;
-    double n_multiplied;  /* weights that multiply a token: of experts, those in use */
-    double query_params;  /* of one head: W_Q, W_O and biases; the most of any layer */
+    double n_multiplied;  /* weights that a token is multiplied by; of experts, only those in use */
+    double query_params;  /* of one head: W_Q, W_O and biases; the maximum over layers */
     double key_params;    /* of one K/V head: W_K, W_V and biases */
-    double query_weights; /* the same without biases */
+    double query_weights; /* W_Q and W_O of one head, without biases */
     double key_weights;
-    double n_heads; /* of all layers */
-    double group;   /* query heads to a K/V head; the least of any layer */
+    double n_heads; /* total over all layers */
+    double group;   /* query heads per K/V head; the minimum over layers */
     double d_head;
-    double keys; /* that a row sees in the mean, over layers and rows of the context */
+    double keys; /* mean number of visible keys, over layers and rows of the context */
 } hl_shapes;
 
 typedef struct hl_ceiling {
-    double params; /* that go */
+    double params; /* removed parameters */
     double params_share;
-    double flops_share; /* of a forward pass over the context, per token */
+    double flops_share; /* saved share of a forward pass over the context, per token */
 } hl_ceiling;
 
 hl_shapes  hl_shapes_of(const hl_model *model, int64_t context);

@@ -21,15 +21,15 @@ typedef struct hf_family {
     const char *name;
     const char *layers;
     const char *attention;
-    const char *q, *k, *v; /* or all in q, with k and v NULL */
+    const char *q, *k, *v; /* q holds all three if k and v are NULL */
     const char *output;
     enum {
         FROM_WIDTH = 0, /* a head is hidden_size / heads: no PLAIN form       */
         FROM_CONFIG,    /* head_dim is read                                   */
-        DIVISIBLE,      /* ... but heads must divide hidden_size all the same */
+        DIVISIBLE,      /* head_dim is read, but the number of heads must divide hidden_size */
     } head_size;
     bool v4_prunes;    /* transformers 4 reads pruned_heads */
-    bool reads_config; /* for the number of heads, in the forward pass */
+    bool reads_config; /* the forward pass reads the number of heads from the config */
 } hf_family;
 
 #define LLAMA_NAMES                                                                                \
@@ -109,7 +109,7 @@ hl_status hl_compact_check(const hl_config *config)
 
 /* -------------------------------------------------------------------- config.json */
 
-/* The part that describes the text model. */
+/* Returns the part that describes the text model. */
 static json_t *text_part(json_t *root)
 {
     json_t *nested = json_object_get(root, "text_config");
@@ -133,7 +133,8 @@ static hl_status set_int(json_t *object, const char *key, int64_t value)
     return set_json(object, key, json_integer(value));
 }
 
-/* Llama's class wants heads that divide the width; Mistral's is the same without that. */
+/* Llama's class requires a number of heads that divides the width; Mistral's is the same without
+ * that requirement. */
 static bool is_also_mistral(const json_t *root, const hl_config *config, const hl_head_plan *plan)
 {
     const char *architecture = architecture_of(root);
@@ -178,7 +179,7 @@ static hl_status write_plain(json_t *root, const hl_config *config, const hl_hea
     return HL_OK;
 }
 
-/* An entry of this layer that the table has already, under "3" or "03"; else a new one. */
+/* Returns this layer's existing entry, under "3" or "03"; otherwise a new one. */
 static json_t *take_entry(json_t *table, int64_t layer)
 {
     const char *key;
@@ -230,7 +231,7 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
     return table;
 }
 
-/* Is this the name of a class, and nothing else that Python would run? */
+/* Is this a plain class name, rather than something else that Python would run? */
 static bool is_class_name(const char *name)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
@@ -239,7 +240,7 @@ static bool is_class_name(const char *name)
            strspn(name, letters) == strlen(name) && !(name[0] >= '0' && name[0] <= '9');
 }
 
-/* Which Auto class loads an architecture; NULL where we do not know. */
+/* Returns the Auto class that loads an architecture; NULL if it is not known. */
 static const char *auto_class(const char *architecture)
 {
     static const struct {
@@ -427,7 +428,7 @@ hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const js
     char             inputs[256];
 
     *text = NULL;
-    assert(family != NULL && is_class_name(architecture)); /* else the form is not CODE */
+    assert(family != NULL && is_class_name(architecture)); /* otherwise the form is not CODE */
     HL_NEED(HL_ALLOC(text, room));
     snprintf(name, HL_COMPACT_CODE_NAME, "modeling_headlight_%s.py", config->family);
     write_inputs(inputs, sizeof inputs, family);

@@ -31,11 +31,11 @@ hl_status hl_compact_check(const hl_config *config);
 hl_status hl_compact_config(hl_compact_form *form, json_t *root, const hl_config *config,
                             const hl_head_plan *plan);
 
-/* ... to have biases in all attention layers. */
+/* Changes `root`, a whole config.json, to have biases in all attention layers. */
 hl_status hl_compact_add_biases(json_t *root);
 
-/* { "3": [0, 5], ... }: heads of which at least that became, by layer, in the model's own
- * numbers.  A new reference, NULL when memory ran out. */
+/* Returns { "3": [0, 5], ... }: by layer, the heads whose state in the plan is at least that one,
+ * in the model's own numbering. A new reference; NULL if out of memory. */
 json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_head_fate least);
 
 /* The name and text of the code for CODE; release the text with hl_free. */
@@ -43,8 +43,8 @@ json_t *hl_compact_heads(const hl_config *config, const hl_head_plan *plan, hl_h
 hl_status hl_compact_code(char name[HL_COMPACT_CODE_NAME], char **text, const json_t *root,
                           const hl_config *config);
 
-/* What the classes of transformers call a tensor.  Old names on disk are translated for the
- * family's own class, but not for code that lies beside a model. */
+/* Returns the name that the classes of transformers use for a tensor. Old names on disk are
+ * translated for the family's own class, but not for code stored beside a model. */
 const char *hl_compact_tensor_name(const hl_config *config, const char *name);
 
 #endif

@@ -42,11 +42,11 @@ enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 /* ----------------------------------------------------------------- the tree */
 
 typedef struct settings_tree {
-    int64_t  n_settings; /* without the dense model's, which is setting n_settings */
+    int64_t  n_settings; /* without the reference model, which is setting n_settings */
     int64_t  n_layers;
     int64_t  n_heads;
     float   *gates; /* (n_settings + 1, n_layers, n_heads) */
-    int64_t *order; /* (n_settings + 1) leaf by leaf; the dense model's before its equals */
+    int64_t *order; /* (n_settings + 1) by leaf; the reference model precedes its equals */
 } settings_tree;
 
 static int64_t gate_count(const settings_tree *tree)
@@ -54,7 +54,7 @@ static int64_t gate_count(const settings_tree *tree)
     return tree->n_layers * tree->n_heads;
 }
 
-/* Larger gates first, layer by layer. */
+/* Orders larger gates first, layer by layer. */
 static int compare_gates(const float *a, const float *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -64,7 +64,7 @@ static int compare_gates(const float *a, const float *b, int64_t n)
     return 0;
 }
 
-/* Stable, so that of equal settings the first comes first: merges runs of 1, 2, 4, ... */
+/* Merges runs of 1, 2, 4, ...; the sort is stable, so equal settings keep their order. */
 static void merge_runs(int64_t *out, const settings_tree *tree, int64_t width)
 {
     const int64_t *in      = tree->order;
@@ -92,7 +92,7 @@ static hl_status sort_leaves(settings_tree *tree)
     HL_FREED int64_t *work = NULL;
 
     HL_NEED(HL_ALLOC(&work, (size_t)n));
-    tree->order[0] = n - 1; /* the dense model's, before its equals */
+    tree->order[0] = n - 1; /* the reference model precedes its equals */
     for (int64_t i = 1; i < n; i++)
         tree->order[i] = i - 1;
     for (int64_t width = 1; width < n; width *= 2) {
@@ -117,7 +117,7 @@ static hl_status check_gates(const settings_tree *tree)
     return HL_OK;
 }
 
-/* Copies.  HL_BAD_ARGUMENT for a gate that is not from 0 to 1. */
+/* Copies the gates. Fails with HL_BAD_ARGUMENT for a gate outside 0 to 1. */
 static hl_status tree_init(settings_tree *out, const hl_model *model, const float *gates,
                            int64_t n_settings)
 {
@@ -139,14 +139,14 @@ static hl_status tree_init(settings_tree *out, const hl_model *model, const floa
     return sort_leaves(out);
 }
 
-/* (n_layers, n_heads) of the leaf. */
+/* Returns the gates (n_layers, n_heads) of the leaf. */
 static const float *leaf_gates(const settings_tree *tree, int64_t leaf)
 {
     return tree->gates + tree->order[leaf] * gate_count(tree);
 }
 
-/* The first layer in which a leaf differs from the one before it; n_layers: in none.  0 for the
- * first. */
+/* Returns the first layer in which a leaf differs from the previous one; n_layers if they are
+ * equal; 0 for the first leaf. */
 static int64_t leaf_first_layer(const settings_tree *tree, int64_t leaf)
 {
     int64_t n_heads = tree->n_heads;
@@ -164,16 +164,16 @@ static int64_t leaf_first_layer(const settings_tree *tree, int64_t leaf)
 
 /* ------------------------------------------------------------ the evaluator */
 
-/* Tokens [begin, begin + length) of all; those from `first` on are scored. */
+/* Tokens [begin, begin + length) of all tokens; those from `first` are scored. */
 typedef struct text_window {
     int64_t begin;
     int64_t length;
-    int64_t first;    /* in the window, 1 at least */
-    int64_t n_before; /* scored in the windows before it */
-    int64_t document; /* of the corpus */
+    int64_t first;    /* index in the window, at least 1 */
+    int64_t n_before; /* number of tokens scored in earlier windows */
+    int64_t document; /* index in the corpus */
 } text_window;
 
-/* What a row of the batch says, before it is added up. */
+/* The scores of one row of the batch, before summation. */
 typedef struct row_score {
     double nll;
     double kl;
@@ -188,31 +188,32 @@ struct hl_evaluator {
     hl_evaluation      *result;
 
     settings_tree tree;
-    int64_t      *first;      /* (n_settings + 1) the layer that each leaf starts at */
-    int64_t       n_per_walk; /* layers run for a batch */
+    int64_t      *first;      /* (n_settings + 1) the layer at which each leaf starts */
+    int64_t       n_per_walk; /* number of layers run per batch */
 
-    int64_t     *tokens; /* of all windows, one after the other */
+    int64_t     *tokens; /* tokens of all windows, one after the other */
     int64_t      n_tokens;
     text_window *windows; /* (n_windows) */
 
-    /* The batch at work. */
-    int64_t    n_done; /* windows of the batches before it */
+    /* The fields below describe the current batch. */
+    int64_t    n_done; /* windows of earlier batches */
     int64_t    n_batch_windows;
-    int64_t    n_rows;  /* of every sequence */
+    int64_t    n_rows;  /* rows per sequence */
     int64_t   *fed;     /* (B, n_rows) tokens */
-    int64_t   *targets; /* (B, n_rows) those after them */
+    int64_t   *targets; /* (B, n_rows) the tokens that follow */
     int64_t   *lengths; /* (B) */
-    int64_t   *tops;    /* (B, n_rows) the dense model's likeliest tokens */
-    row_score *rows;    /* (B, n_rows) of the setting at work */
-    int64_t    every;   /* layers from one kept stream to the next; n_layers: none is */
-    int64_t    at;      /* the leaf at work; 0 is the dense model */
-    int64_t resumed; /* the leaf that a walk goes on with, whose path has not been run; 0: none */
+    int64_t   *tops;    /* (B, n_rows) most likely tokens of the reference model */
+    row_score *rows;    /* (B, n_rows) scores of the current setting */
+    int64_t    every;   /* layers between kept residual streams; n_layers: none is kept */
+    int64_t    at;      /* the current leaf; 0 is the reference model */
+    /* the leaf at which a walk continues and whose path has not been run; 0: none */
+    int64_t resumed;
 };
 
 /* ------------------------------------------------------------ the walk planned */
 
-/* Where each setting starts: at the kept stream before the first difference.  An equal of
- * the one before it runs nothing. */
+/* Plans where each setting starts: at the kept stream before the first difference. A setting equal
+ * to the previous one runs nothing. */
 static void plan_walk(hl_evaluator *e)
 {
     int64_t n_layers = e->config->n_layers;
@@ -231,10 +232,10 @@ static void plan_walk(hl_evaluator *e)
 static hl_status keep_window(hl_evaluator *e, const hl_batch *batch, size_t *max_windows,
                              size_t *max_tokens)
 {
-    int64_t length = batch->text_end[0]; /* what stands behind the text changes nothing */
+    int64_t length = batch->text_end[0]; /* tokens after the text do not affect it */
     int64_t first  = batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
 
-    if (length <= first) /* scores nothing */
+    if (length <= first) /* the window scores nothing */
         return HL_OK;
     HL_NEED(HL_GROW(&e->windows, max_windows, (size_t)e->result->n_windows, 1));
     HL_NEED(HL_GROW(&e->tokens, max_tokens, (size_t)e->n_tokens, (size_t)length));
@@ -286,8 +287,8 @@ static hl_status describe_windows(hl_evaluator *e)
 
 /* -------------------------------------------------------------- open and close */
 
-/* What a session on the CPU keeps of the dense model: logits and probabilities.  SIZE_MAX: more than
- * can be counted. */
+/* Returns the memory that a CPU session keeps for the reference model: logits and probabilities.
+ * SIZE_MAX on overflow. */
 static size_t predictions_bytes(const hl_evaluator *e, size_t n_rows)
 {
     size_t bytes = SIZE_MAX;
@@ -321,13 +322,13 @@ static hl_status complete_options(hl_evaluator *e)
     return HL_OK;
 }
 
-/* Windows that have so many rows, one at least. */
+/* Returns the number of windows with this many rows, at least one. */
 static int64_t windows_of(const hl_evaluator *e, int64_t rows)
 {
     return rows > e->options.windows.n_ctx ? rows / e->options.windows.n_ctx : 1;
 }
 
-/* Of one document. */
+/* Returns the maximum number of windows of one document. */
 static int64_t most_windows(const hl_evaluator *e)
 {
     int64_t most = 1, n = 1;
@@ -339,8 +340,8 @@ static int64_t most_windows(const hl_evaluator *e)
     return most;
 }
 
-/* A device wants more rows at a time, as far as their logits are no more than the memory allowed, and
- * computes rows of windows that are not there, too: so batches of the longest document are even. */
+/* A device needs more rows at a time, as far as the memory limit allows their logits. It also
+ * computes rows of missing windows, so the batches of the longest document are made equal. */
 static int64_t device_batch(const hl_evaluator *e)
 {
     int64_t most      = most_windows(e);
@@ -351,7 +352,7 @@ static int64_t device_batch(const hl_evaluator *e)
     return (most + n_batches - 1) / n_batches;
 }
 
-/* A device has memory of its own, and says if it is too little. */
+/* A device has its own memory, and reports if it is not enough. */
 static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
 {
     *out = predictions_bytes(e, n_rows);
@@ -365,7 +366,7 @@ static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
                    n_rows, *out >> 20, e->options.memory_bytes >> 20);
 }
 
-/* The streams get what the predictions of the dense model leave. */
+/* The streams get the memory that the reference model's predictions leave. */
 static hl_status plan_streams(hl_evaluator *e, bool on_device)
 {
     int64_t n_layers = e->config->n_layers;
@@ -396,7 +397,8 @@ static hl_status open_session(hl_evaluator *e, bool on_device)
     return hl_session_open(&e->session, e->model, &options);
 }
 
-/* On a device, with as many windows at a time as fit, where nobody said how many. */
+/* Opens a session on a device with as many windows at a time as fit, unless the number was
+ * given. */
 static hl_status open_fitting_session(hl_evaluator *e)
 {
     hl_status        status  = HL_OK;
@@ -426,7 +428,7 @@ static hl_status make_rows(hl_evaluator *e)
     return HL_ALLOC_ZEROED(&e->lengths, (size_t)e->options.windows.n_batch);
 }
 
-/* How many windows from n_done on make a batch: those of one document. */
+/* Returns the number of windows from n_done that form a batch: those of one document. */
 static int64_t batch_size(const hl_evaluator *e, int64_t n_done)
 {
     int64_t n = 0;
@@ -497,7 +499,7 @@ void hl_evaluator_close(hl_evaluator *e)
 
 /* ---------------------------------------------------------------------- scoring */
 
-/* Row i stands at position start + i and predicts the token after it. */
+/* Row i is at position start + i and predicts the next token. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
     hl_evaluator *e     = context;
@@ -546,14 +548,14 @@ static hl_status run_setting(hl_evaluator *e)
                       .first_layer  = layer,
                       .keeps_logits = e->at == 0 };
 
-    if (layer == e->config->n_layers) /* e->rows has it: that of its equal */
+    if (layer == e->config->n_layers) /* e->rows already holds the scores of its equal */
         return HL_OK;
     for (int64_t i = 0; i < e->options.windows.n_batch; i++)
         HL_NEED(hl_session_rewind(e->session, i, 0));
     return hl_session_feed(e->session, &feed);
 }
 
-/* *n_broken: rows whose loss or distance is not finite. */
+/* *n_broken: number of rows with a non-finite loss or distance. */
 static hl_scores sum_window(int64_t *n_broken, const hl_evaluator *e, int64_t window)
 {
     const row_score *rows = e->rows + window * e->n_rows;
@@ -569,7 +571,7 @@ static hl_scores sum_window(int64_t *n_broken, const hl_evaluator *e, int64_t wi
     return sum;
 }
 
-/* (n_windows) of the setting at a leaf. */
+/* Returns the scores (n_windows) of the setting at a leaf. */
 static hl_scores *scores_of(const hl_evaluator *e, int64_t leaf)
 {
     int64_t setting = e->tree.order[leaf];
@@ -613,7 +615,8 @@ static hl_status report_progress(const hl_evaluator *e)
     return e->options.progress(e->options.context, &progress);
 }
 
-/* A walk that goes on needs the dense model's predictions, which nobody keeps. */
+/* A walk that continues needs the reference model's predictions, which are not saved, so they are
+ * computed again. */
 static hl_status go_on(hl_evaluator *e)
 {
     int64_t at = e->at;
@@ -762,7 +765,7 @@ void hl_evaluation_free(hl_evaluation *evaluation)
     hl_free(evaluation);
 }
 
-/* By document first, as perplexity.c adds. */
+/* Sums by document first, as perplexity.c does. */
 hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)
 {
     const hl_scores *scores =
@@ -786,9 +789,9 @@ hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)
 
 /* -------------------------------------------------------------- heads one by one */
 
-/* Each head switched off alone is the oracle among the rankers, as far as heads do not stand in for
- * one another.  A head of layer l starts at layer l, so all of them cost about half of what they
- * would one by one. */
+/* Disabling each head alone is the oracle among the rankers, as far as heads do not compensate for
+ * each other. A head of layer l starts at layer l, so all of them together cost about half of
+ * separate runs. */
 
 int64_t hl_model_heads(hl_head *out, const hl_model *model)
 {

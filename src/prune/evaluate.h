@@ -19,8 +19,8 @@ HL_CLOSES(hl_evaluation_free, hl_evaluation)
 
 typedef struct hl_evaluator hl_evaluator;
 
-/* Borrows the model; the gates (n_settings, n_layers, n_heads) are copied, and the corpus is
- * read at once. */
+/* Borrows the model and copies the gates (n_settings, n_layers, n_heads). Reads the corpus at
+ * once. */
 hl_status hl_evaluator_open(hl_evaluator **out, const hl_model *model, const hl_corpus *corpus,
                             const float *gates, int64_t n_settings,
                             const hl_evaluate_options *options);
@@ -28,36 +28,38 @@ void      hl_evaluator_close(hl_evaluator *evaluator);
 HL_CLOSES(hl_evaluator_close, hl_evaluator)
 hl_status hl_evaluator_step(hl_evaluator *evaluator);
 bool      hl_evaluator_is_done(const hl_evaluator *evaluator);
-/* Windows that are scored under all settings: the first of them. */
+/* Returns the number of windows, from the first, that are scored under all settings. */
 int64_t hl_evaluator_n_done(const hl_evaluator *evaluator);
-/* Takes the scores of the first n_done windows, and the number of layers run for them, as they
- * stand in the result.  HL_BAD_ARGUMENT if no batch ends there. */
+/* Restores the scores of the first n_done windows, and the number of layers run for them, from the
+ * result. Fails with HL_BAD_ARGUMENT if no batch ends there. */
 hl_status hl_evaluator_skip(hl_evaluator *evaluator, int64_t n_done);
-/* Settings that are scored of the batch behind those windows, the model as it is among them; and
- * their scores: NLL, KL and equal tops of every window, (n_settings, windows of the batch, 3). */
+/* Progress within the batch that follows those windows: the number of settings already scored,
+ * including the unchanged model, and their scores. Scores are NLL, KL and equal tops per window,
+ * (n_settings, windows of the batch, 3). */
 int64_t hl_evaluator_n_walked(const hl_evaluator *evaluator);
 int64_t hl_evaluator_walk_length(const hl_evaluator *evaluator, int64_t n_walked);
 void    hl_evaluator_get_walk(double *out, const hl_evaluator *evaluator);
-/* Goes on behind that many settings.  HL_BAD_INPUT for scores that cannot be. */
+/* Continues after that many settings. Fails with HL_BAD_INPUT for impossible scores. */
 hl_status hl_evaluator_set_walk(hl_evaluator *evaluator, const double *scores, int64_t n_walked);
-/* One window's scores as numbers, and back: false of what cannot be, a count above n_scored. */
+/* Converts one window's scores to numbers and back. Returns false for impossible scores, such as a
+ * count above n_scored. */
 void           hl_scores_write(double out[3], const hl_scores *scores);
 bool           hl_scores_read(hl_scores *out, const double in[3], int64_t n_scored);
 hl_evaluation *hl_evaluator_result(hl_evaluator *evaluator);
-/* Gives the result away; the evaluator is only good for closing. */
+/* Returns the result, which the caller owns; the evaluator can then only be closed. */
 hl_evaluation *hl_evaluator_take(hl_evaluator *evaluator);
 
 /* ------------------------------------------------------------------ heads one by one */
 
-/* All heads by layer and head, to out if it is not NULL; returns how many. */
+/* Writes all heads, by layer and head, to `out` if it is not NULL. Returns their number. */
 int64_t hl_model_heads(hl_head *out, const hl_model *model);
-/* A setting a head, in that order: base (n_layers, n_heads; NULL: all 1) with it at 0, and
- * base itself as the last.  *out is (all heads + 1, n_layers, n_heads), released
- * with hl_free. */
+/* Makes one setting per head, in the order of hl_model_heads: base (n_layers, n_heads; NULL: all 1)
+ * with that head at 0. The last setting is base itself. *out is (all heads + 1, n_layers, n_heads),
+ * released with hl_free. */
 hl_status hl_single_gates(float **out, const hl_model *model, const float *base);
-/* How much more a token costs with each of these settings than with setting `base` (-1: the model
- * as it is), of an evaluation that has them first: out (n_layers, n_heads), NaN where there is no
- * head. */
+/* Computes the rise in NLL per token of each single-head setting over setting `base` (-1: the
+ * unchanged model). These settings must come first in the evaluation. out is (n_layers, n_heads),
+ * NaN where there is no head. */
 void hl_single_rises(double *out, const hl_model *model, const hl_evaluation *found, int64_t base);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "headlight/sweep.h"
 
-/* Who hears of a stage, and which one it is. */
+/* A progress callback, and the stage that it reports. */
 typedef struct listener {
     const hl_evidence_options *options;
     const char                *stage;
@@ -53,7 +53,7 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
                                     .progress  = tell,
                                     .context   = &to };
 
-        how.windows.n_batch = 0; /* which gradients have none of */
+        how.windows.n_batch = 0; /* gradients have no batches */
         if (options->gradient_tokens > 0)
             how.windows.max_tokens = options->gradient_tokens;
         HL_NEED(begin(&to, "gradients"));

@@ -32,8 +32,8 @@ int64_t hl_heads_of(const hl_model *model, int64_t layer)
 
 /* ---------------------------------------------------------------------- words */
 
-/* What "L5H1" (one head) or "L5" (all of the layer, .head -1) says, of a word of n_bytes.
- * HL_BAD_ARGUMENT, with the word and what the model has, for what is no head of it. */
+/* Parses "L5H1" (one head) or "L5" (all heads of the layer, .head -1) of n_bytes. Fails with
+ * HL_BAD_ARGUMENT, naming the word and the model's size, if there is no such head. */
 static hl_status parse_head(hl_head *out, const hl_model *model, const char *word, size_t n_bytes)
 {
     const hl_model_info *info  = hl_model_get_info(model);
@@ -58,7 +58,7 @@ static hl_status parse_head(hl_head *out, const hl_model *model, const char *wor
 
 /* ---------------------------------------------------------------------- lists */
 
-/* Marks what the words of a text name: marks (n_layers, n_heads). */
+/* Marks the heads that a text names: marks (n_layers, n_heads). */
 static hl_status mark_heads(uint8_t *marks, const hl_model *model, const char *text)
 {
     int64_t width = hl_model_get_info(model)->n_heads;
@@ -115,7 +115,7 @@ hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const ch
 
 hl_status hl_head_list_text(char **out, const hl_head_list *list)
 {
-    enum { ROOM = 48 }; /* of one head and a comma, at most */
+    enum { ROOM = 48 }; /* maximum bytes of one head and a comma */
     char     *text   = NULL;
     size_t    used   = 0;
     hl_status status = HL_ALLOC_ZEROED(&text, (size_t)list->n_heads * ROOM + 1);
@@ -185,7 +185,7 @@ static hl_status check_value(double value, const char *where, const char *name)
 
 /* ----------------------------------------------------------------------- JSON */
 
-/* One member; only layers, or only single heads. */
+/* Reads one member; the keys must be all layers or all single heads. */
 static hl_status read_member(hl_gates *gates, const hl_model *model, const char *name,
                              const json_t *value, const char *where, bool layers)
 {

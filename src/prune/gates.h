@@ -10,10 +10,10 @@ HL_CLOSES(hl_head_list_free, hl_head_list)
 HL_CLOSES(hl_ranking_free, hl_ranking)
 HL_CLOSES(hl_gradients_free, hl_gradients)
 
-/* The JSON that hl_gates_load reads, from memory; `where` names it in messages. */
+/* Parses, from memory, the JSON that hl_gates_load reads; `where` names it in messages. */
 hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text, size_t n_bytes,
                          const char *where);
-/* How many heads a layer of the model has, in 0 .. info->n_heads. */
+/* Returns the number of heads of a layer, from 0 to info->n_heads. */
 int64_t hl_heads_of(const hl_model *model, int64_t layer);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct gradient_work {
     hl_gradient_options options; /* complete */
     hl_windows         *windows;
     hl_backward        *backward;
-    double             *one; /* (n_layers, n_heads) of a window */
+    double             *one; /* (n_layers, n_heads) of one window */
     hl_gradients       *sums;
 } gradient_work;
 
@@ -55,13 +55,13 @@ void hl_gradients_free(hl_gradients *gradients)
     hl_free(gradients);
 }
 
-/* Of the text, with a token before it. */
+/* Returns the first token of the text that has a token before it. */
 static int64_t first_scored(const hl_batch *batch)
 {
     return batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
 }
 
-/* What stands behind the text is not looked at by what stands before. */
+/* Tokens after the text are dropped, as the text cannot see them. */
 static hl_status add_window(gradient_work *work, const hl_batch *batch)
 {
     hl_gradients *sums  = work->sums;
@@ -94,7 +94,7 @@ static hl_status report(const gradient_work *work)
     return work->options.progress(work->options.context, &progress);
 }
 
-/* A window that predicts nothing is passed over. */
+/* Skips windows that predict nothing. */
 static hl_status run(gradient_work *work)
 {
     hl_batch batch;

@@ -16,11 +16,11 @@
 
 typedef struct mean_sums {
     double          *sums;    /* (n_layers, n_heads, d_head) */
-    int64_t          n_heads; /* the most of a layer */
-    int64_t          n_rows;  /* of one layer, so far */
+    int64_t          n_heads; /* the maximum over layers */
+    int64_t          n_rows;  /* rows of one layer so far */
     hl_around_tokens around;
     int64_t         *window; /* (n_ctx) tokens */
-    int64_t          n_text; /* of the text in it */
+    int64_t          n_text; /* tokens of the text in the window */
 } mean_sums;
 
 static hl_status add_rows(void *context, const hl_layer_rows *rows)
@@ -31,7 +31,7 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
     int64_t    n_real = rows->lengths[0] < rows->n_rows ? rows->lengths[0] : rows->n_rows;
 
     for (int64_t r = 0; r < n_real; r++) {
-        int64_t at = rows->start[0] + r - (int64_t)m->around.n_before; /* in the text */
+        int64_t at = rows->start[0] + r - (int64_t)m->around.n_before; /* position in the text */
 
         if (at < 0 || at >= m->n_text)
             continue;
@@ -42,7 +42,7 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* The window's text with what stands around it; how many tokens. */
+/* Makes the window's text with its surrounding special tokens; returns the number of tokens. */
 static int64_t make_window(mean_sums *m, const int64_t *tokens)
 {
     int64_t n = 0;
@@ -139,14 +139,14 @@ static bool loses_heads(const hl_layer_plan *plan, int64_t n_heads)
 hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const float *means)
 {
     const hl_config *config = model->config;
-    int64_t          each   = config->n_heads * config->d_head; /* means of a layer */
+    int64_t          each   = config->n_heads * config->d_head; /* means per layer */
     HL_FREED float  *row    = NULL;
 
     HL_NEED(HL_ALLOC_ZEROED(&plan->biases, (size_t)(config->n_layers * config->d_model)));
     HL_NEED(HL_ALLOC(&row, (size_t)each));
     for (int64_t i = 0; i < config->n_layers; i++) {
         if (!loses_heads(&plan->layers[i], config->layers[i].n_heads)) {
-            if (hl_head_plan_adds_biases(plan, config)) /* then every layer has one */
+            if (hl_head_plan_adds_biases(plan, config)) /* then every layer gets a bias */
                 plan->layers[i].bias = plan->biases + i * config->d_model;
             continue;
         }
@@ -174,7 +174,7 @@ static bool is_listed(const char *const *names, size_t count, const char *name)
 
 hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form)
 {
-    /* attention_bias gives q, k, v and the output one; in GGUF, attn_output.bias is read. */
+    /* attention_bias adds biases to q, k, v and the output; in GGUF, attn_output.bias is read. */
     static const char *const folders[] = { "llama",   "qwen3",   "qwen3_moe", "granite",
                                            "smollm3", "gemma",   "gemma2",    "gemma3",
                                            "cohere",  "cohere2", "olmo2" };
@@ -195,7 +195,7 @@ hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form)
 
 /* ---------------------------------------------------------- new biases: tensors */
 
-/* "...o_proj.bias" for "...o_proj.weight". */
+/* Makes "...o_proj.bias" from "...o_proj.weight". */
 static hl_status name_bias(char **out, const char *weight)
 {
     size_t stem = strlen(weight);

@@ -16,23 +16,22 @@
 #include "model/head_plan.h"
 #include "model/model.h"
 
-/* Sets the biases of the plan, of layers that lose heads, and of all where the model has no
- * output biases yet; means (n_layers, n_heads, d_head)
- * are those of hl_head_means. */
+/* Sets the plan's biases for layers that lose heads, and for all layers if the model has no output
+ * biases yet. means (n_layers, n_heads, d_head) come from hl_head_means. */
 hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const float *means);
 
-/* Is there a place for means, without or with new biases?  HL_UNSUPPORTED, with the reason, if
- * not. */
+/* Can the model store the means, with or without new biases? Fails with HL_UNSUPPORTED and the
+ * reason if not. */
 hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form);
 
 typedef struct hl_new_biases {
-    hl_tensor *tensors; /* (n) names and data are ours */
+    hl_tensor *tensors; /* (n) owns its names and data */
     size_t     n;
 } hl_new_biases;
 
-/* Of a Hugging Face folder, all layers, sizes by the plan, whose own biases must be of all
- * layers; *out begins as zeros and is released in any case.  None where the model has biases
- * already. */
+/* Makes new biases for all layers of a Hugging Face folder, with the plan's sizes; the plan must
+ * have biases for all layers. Makes none if the model already has biases. *out starts zeroed and
+ * must be released whatever this returns. */
 hl_status hl_new_biases_make(hl_new_biases *out, const hl_model *model, const hl_head_plan *plan);
 void      hl_new_biases_free(hl_new_biases *biases);
 

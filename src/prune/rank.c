@@ -76,7 +76,7 @@ const char *hl_ranker_verdict(size_t ranker)
 
 hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio)
 {
-    const double most = 0.2; /* doc/sweep.md: beyond, the output norm costs less */
+    const double most = 0.2; /* limit from doc/sweep.md: above it, the output norm costs less */
 
     if (model != NULL && !hl_model_get_info(model)->is_encoder && has_texts && ratio <= most)
         return HL_RANKER_GRADIENT;
@@ -128,7 +128,7 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
     return hl_fail(HL_BAD_ARGUMENT, "ranking by %s needs %s", spec->name, what);
 }
 
-/* The ranker that AUTO stands for, given what is there. */
+/* Resolves AUTO to a ranker, depending on the available inputs. */
 static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
 {
     if (*ranker != HL_RANKER_AUTO)
@@ -141,7 +141,7 @@ static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
     return HL_OK;
 }
 
-/* A profile of another model would put scores on heads that do not have them. */
+/* A profile of another model would assign scores to the wrong heads. */
 static hl_status check_shapes(const hl_rank_inputs *inputs)
 {
     const hl_profile *profile = inputs->profile;
@@ -177,13 +177,13 @@ static int64_t width_of(const hl_rank_inputs *inputs)
 
 /* -------------------------------------------------------------------- weights */
 
-/* How large the weights of a head are.  Rows [h d, h d + d) of W_Q belong to head h, those of its
- * K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O.  Weights are read a row at a time,
- * whatever they are stored as. */
+/* Norms of the weights of a head. Rows [h d, h d + d) of W_Q belong to head h, as do the rows of
+ * its K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
+ * in any storage type. */
 typedef struct weight_sums {
     const hl_model *model;
-    float          *row; /* (the widest row) */
-    double         *q;   /* (n_heads) sums of squares, as k (n_kv_heads), v and o */
+    float          *row; /* as wide as the widest row */
+    double         *q;   /* (n_heads) sums of squares, like k (n_kv_heads), v and o */
     double         *k;
     double         *v;
     double         *o;
@@ -198,7 +198,7 @@ static double sum_of_squares(const float *x, int64_t n)
     return sum;
 }
 
-/* out[h] = the squares of rows h d .. h d + d. */
+/* out[h] = sum of squares of rows h d .. h d + d. */
 static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, int64_t layer,
                           int64_t n_heads)
 {
@@ -213,7 +213,7 @@ static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, in
     return HL_OK;
 }
 
-/* out[h] = the squares of columns h d .. h d + d. */
+/* out[h] = sum of squares of columns h d .. h d + d. */
 static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer, int64_t n_heads)
 {
     const hl_param *param  = hl_weights_get(sums->model->weights, HL_ROLE_ATTN_O, layer, 0);
@@ -277,7 +277,7 @@ static double mean_of(const hl_profile *profile, const hl_ranked *at, hl_quantit
     return hl_profile_moments(profile, at->layer, at->head, quantity).mean;
 }
 
-/* From a profile, or from an array of scores (n_layers, width). */
+/* Reads the score from a profile, or from an array of scores (n_layers, width). */
 static double score_of(const hl_ranked *at, hl_ranker ranker, const hl_profile *profile,
                        const double *scores, int64_t width)
 {
@@ -303,12 +303,12 @@ static void score_random(hl_ranking *ranking, uint64_t seed)
 {
     hl_random random = { seed };
 
-    /* 53 bits: a double holds them. */
+    /* A double holds 53 bits. */
     for (int64_t i = 0; i < ranking->n_heads; i++)
         ranking->heads[i].score = (double)(hl_random_next(&random) >> 11) * 0x1p-53;
 }
 
-/* Diffuse, and of little effect: both on a scale from 0 to 1. */
+/* The product of diffuse attention and small effect, both scaled from 0 to 1. */
 static void score_product(hl_ranking *ranking, const hl_profile *profile, const double *gradient,
                           int64_t width)
 {
@@ -354,7 +354,7 @@ static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, 
     return HL_OK;
 }
 
-/* Something must have been measured: a ranking of NaNs is an order of nothing. */
+/* Fails if nothing was measured: NaN scores define no order. */
 static hl_status check_scores(const hl_ranking *ranking)
 {
     for (int64_t i = 0; i < ranking->n_heads; i++) {
@@ -397,7 +397,7 @@ static int compare_highest(const void *left, const void *right)
     return compare_lowest(left, right);
 }
 
-/* Every head, without a score. */
+/* Lists every head, without a score. */
 static hl_status list_heads(hl_ranking *ranking, const hl_rank_inputs *inputs)
 {
     int64_t n = 0;
@@ -452,19 +452,19 @@ void hl_ranking_free(hl_ranking *ranking)
 
 /* --------------------------------------------------------------------- groups */
 
-/* A K/V head can only go when all its query heads do, and takes most with it then: its rows of
- * W_K and W_V, and its part of the cache.  A group's score is the mean of its heads';
- * groups stand in that order, heads of a group side by side. */
+/* A K/V head can only be removed together with all its query heads; that saves the most: its rows
+ * of W_K and W_V, and its part of the KV cache. A group's score is the mean of its heads' scores.
+ * Groups are sorted by it, with the heads of a group side by side. */
 
 typedef struct group {
-    hl_ranked first; /* head, with the score of all: NaN if that of one is */
+    hl_ranked first; /* first head, with the group's score: NaN if any head's score is */
     int64_t   n_heads;
 } group;
 
 typedef struct grouping {
     group     *groups; /* (n_groups) */
     int64_t    n_groups;
-    int64_t   *starts; /* (n_layers) the first place of a layer in `heads` */
+    int64_t   *starts; /* (n_layers) index of a layer's first head in `heads` */
     hl_ranked *heads;  /* (n_heads) by layer and head */
 } grouping;
 
@@ -475,7 +475,7 @@ static void free_grouping(grouping *g)
     hl_free(g->heads);
 }
 
-/* How many heads of each layer go together, and where layers start. */
+/* Reads the group size of each layer, and where layers start. */
 static hl_status read_layers(grouping *g, hl_ranking *ranking, const hl_model *model)
 {
     int64_t n_heads = 0;
@@ -495,7 +495,7 @@ static hl_status read_layers(grouping *g, hl_ranking *ranking, const hl_model *m
     return HL_OK;
 }
 
-/* Groups with their scores, upside down where the highest goes first. */
+/* Scores the groups; scores are negated if the highest is removed first. */
 static void score_groups(grouping *g, const hl_ranking *ranking)
 {
     group  *out  = g->groups;
@@ -543,7 +543,7 @@ hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model)
             g.heads[g.starts[head->layer] + head->head] = *head;
     }
     score_groups(&g, ranking);
-    qsort(g.groups, (size_t)g.n_groups, sizeof *g.groups, compare_lowest); /* by `first` */
+    qsort(g.groups, (size_t)g.n_groups, sizeof *g.groups, compare_lowest); /* sorts by `first` */
     write_order(ranking, &g);
     return HL_OK;
 }
@@ -562,13 +562,13 @@ static hl_status wanted_count(int64_t *out, const hl_ranking *ranking, const hl_
     return HL_OK;
 }
 
-/* How many heads of a layer go together. */
+/* Returns the number of heads of a layer that are removed together. */
 static int64_t group_of(const hl_ranking *ranking, int64_t layer)
 {
     return ranking->groups != NULL ? ranking->groups[layer] : 1;
 }
 
-/* How many heads each layer can give, in whole groups: left (n_layers); and the sum. */
+/* Counts the heads that each layer can lose, in whole groups: left (n_layers). Returns the sum. */
 static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_choice *choice)
 {
     int64_t sum = 0;
@@ -586,7 +586,7 @@ static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_cho
     return sum;
 }
 
-/* Until another group would be further off than none. */
+/* Stops when another group would be further from the target than none. */
 static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking, int64_t count)
 {
     int64_t size = 0;
@@ -631,10 +631,10 @@ hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const
 
 /* ---------------------------------------------------------------------- table */
 
-/* The ranker is named in every row: CSV has no place for facts. */
+/* Every row names the ranker, because CSV has no place for facts about the table. */
 #define HEAD_COLUMNS "rank:i name:t layer:i head:i score:6 ranker:t"
 
-/* The K/V head, and the mean score of its query heads, which stand side by side. */
+/* Writes the K/V head, and the mean score of its query heads, which are side by side. */
 static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
 {
     const hl_ranked *head = &ranking->heads[i];

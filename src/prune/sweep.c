@@ -46,7 +46,7 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return HL_OK;
 }
 
-/* All but random, which is there anyway, and auto, which is one of the others. */
+/* Chooses all rankers but random, which is always present, and auto, which is one of the others. */
 static hl_status choose_all(hl_sweep *s)
 {
     HL_NEED(HL_ALLOC(&s->rankers, HL_N_RANKERS));
@@ -130,7 +130,7 @@ static bool has_document(const hl_corpus *corpus, uint64_t hash)
     return false;
 }
 
-/* A ranking that has seen the test looks better than it is. */
+/* A ranking made on the test text looks better than it is. */
 static hl_status check_texts(const hl_sweep *s)
 {
     hl_document_info info;
@@ -162,7 +162,7 @@ hl_status hl_sweep_save(hl_sweep *s, bool in_any_case)
     return status;
 }
 
-/* Lists by their contents. */
+/* Hashes the contents of lists. */
 static uint64_t hash_lists(const hl_sweep *s)
 {
     hl_hasher hasher;
@@ -182,7 +182,7 @@ static uint64_t hash_lists(const hl_sweep *s)
     return hl_hash_end(&hasher);
 }
 
-/* All that the numbers depend on. */
+/* The state's key covers everything that the numbers depend on. */
 static hl_status open_state(hl_sweep *s)
 {
     const hl_sweep_options *o     = &s->options;
@@ -212,7 +212,8 @@ static hl_status open_state(hl_sweep *s)
 
 /* -------------------------------------------------------------------- evaluating */
 
-/* Scores as a list: how many windows, then (n_settings + 1, n_done, 3), the dense model first. */
+/* Scores as a list: the number of windows, then (n_settings + 1, n_done, 3), the reference model
+ * first. */
 static int64_t list_length(const hl_evaluation *found, int64_t n_done)
 {
     return 1 + 3 * n_done * (found->n_settings + 1);
@@ -241,7 +242,7 @@ static hl_status keep_scores(hl_sweep *s, hl_evaluator *e, const char *name)
     return hl_sweep_save(s, false);
 }
 
-/* A file may say anything: numbers, and counts that can be. */
+/* The file is untrusted: checks that numbers and counts are possible. */
 static hl_status read_scores(const hl_evaluation *found, const double *in, int64_t n_done)
 {
     for (int64_t setting = -1; setting < found->n_settings; setting++) {
@@ -257,7 +258,7 @@ static hl_status read_scores(const hl_evaluation *found, const double *in, int64
     return HL_OK;
 }
 
-/* Tries every number of windows that the list could be of: its length must fit. */
+/* Tries every number of windows that the list could contain: its length must fit. */
 static hl_status restore_scores(const hl_sweep *s, hl_evaluator *e, const char *name)
 {
     const hl_evaluation *found = hl_evaluator_result(e);
@@ -273,7 +274,7 @@ static hl_status restore_scores(const hl_sweep *s, hl_evaluator *e, const char *
     return HL_OK;
 }
 
-/* The walk over settings at work, as a list: windows before its batch, settings walked, scores. */
+/* The current walk over settings, as a list: windows before its batch, settings walked, scores. */
 enum { WALK_HEAD = 2, WALK_NAME = 160 };
 
 static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
@@ -291,7 +292,7 @@ static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
     return hl_sweep_state_put(s->state, walk, list, length);
 }
 
-/* As restore_scores, by the length that fits. */
+/* As restore_scores: finds the size that fits the list's length. */
 static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *name)
 {
     char walk[WALK_NAME];
@@ -307,7 +308,7 @@ static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *na
     return HL_OK;
 }
 
-/* After a step: whole batches are kept at once, walks when it is time to save. */
+/* After a step: whole batches are stored at once, walks when a save is due. */
 static hl_status keep_step(hl_sweep *s, hl_evaluator *e, const char *name)
 {
     if (hl_evaluator_n_walked(e) == 0)
@@ -348,7 +349,7 @@ hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *c
         hl_status status = hl_evaluator_step(e);
         if (status == HL_OK)
             status = keep_step(s, e, name);
-        if (status == HL_CANCELLED) /* who is stopped saves what there is */
+        if (status == HL_CANCELLED) /* a stopped sweep saves what it has */
             (void)(hl_evaluator_n_walked(e) > 0 ? keep_walk(s, e, name) : keep_scores(s, e, name));
         HL_NEED(status);
     }
@@ -358,10 +359,10 @@ hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *c
 
 /* ----------------------------------------------------------------- last words */
 
-/* How often a setting of gates foretells the last word of a text, as LAMBADA asks.  A word is right
- * if each of its tokens is the likeliest where it stands, the words before it given.  Each text is
- * run whole under every setting of an order and ratio; equal settings once.  What is counted lies in
- * the state, -1 where it is still to come. */
+/* Counts how often a setting of gates predicts the last word of a text, as in LAMBADA. A word is
+ * right if each of its tokens is the most likely one, given the true tokens before it. Each text is
+ * run whole under every setting of an order and ratio; equal settings run once. Counts are stored
+ * in the state; -1 marks those still to come. */
 #define WORDS "words"
 
 static hl_status check_text(const hl_word_text *text, int64_t index)
@@ -395,7 +396,7 @@ static bool is_right(const hl_word_text *text, const int64_t *top)
     return true;
 }
 
-/* How many words come out right; top has room for the longest text. */
+/* Counts the words that are predicted; top has room for the longest text. */
 static hl_status count_right(double *out, const hl_sweep *s, const float *gates, int64_t *top)
 {
     HL_CLOSED(hl_perplexity_close) hl_perplexity *perplexity = NULL;
@@ -418,7 +419,7 @@ static hl_status count_right(double *out, const hl_sweep *s, const float *gates,
     return HL_OK;
 }
 
-/* An earlier setting with these gates, or -1. */
+/* Returns an earlier setting with the same gates, or -1. */
 static int64_t find_equal(const hl_sweep *s, int64_t setting)
 {
     const float *gates   = s->gates + setting * s->n_gates;
@@ -431,7 +432,7 @@ static int64_t find_equal(const hl_sweep *s, int64_t setting)
     return -1;
 }
 
-/* A file may say anything: counts that can be. */
+/* The file is untrusted: accepts only possible counts. */
 static void restore_words(hl_sweep *s)
 {
     int64_t       n    = s->first_single;
@@ -512,7 +513,7 @@ hl_status hl_sweep_run(hl_sweep **out, hl_model *model, const hl_tokenizer *toke
     HL_NEED(hl_model_set_gates(model, NULL));
     HL_NEED(open_state(s));
     hl_status status = run(s);
-    if (status == HL_CANCELLED) { /* the message stays that of the stop */
+    if (status == HL_CANCELLED) { /* keeps the message of the stop */
         (void)hl_sweep_save(s, true);
         return hl_fail(HL_CANCELLED, "stopped while %s", s->stage);
     }

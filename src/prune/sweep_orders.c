@@ -27,7 +27,7 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 
 /* --------------------------------------------------------------------- evidence */
 
-/* Of the model as it was measured first, and of one that has lost heads since. */
+/* Progress of the first measurement, and of one of a model with disabled heads. */
 static hl_status show_first(void *context, const hl_progress *progress)
 {
     hl_sweep *s = context;
@@ -44,8 +44,8 @@ static hl_status show_again(void *context, const hl_progress *progress)
     return show_first(context, &again);
 }
 
-/* The rise of the mean NLL without each head, beside those that `base` (NULL: all on) has
- * switched off: out (n_layers, n_heads). */
+/* Computes the rise in mean NLL of disabling each head, in addition to those that `base` (NULL:
+ * none) disables: out (n_layers, n_heads). */
 static hl_status ablate(double *out, hl_sweep *s, const float *base, const char *name)
 {
     HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
@@ -58,11 +58,11 @@ static hl_status ablate(double *out, hl_sweep *s, const float *base, const char 
     return HL_OK;
 }
 
-/* Looks at the model as far as the ranker needs it and nobody has yet. */
+/* Collects the evidence that the ranker needs and that is still missing. */
 static hl_status look(hl_evidence *e, hl_sweep *s, hl_ranker ranker, const float *base,
                       const char *name)
 {
-    /* Ablation goes by the sweep's own evaluation, which a killed sweep resumes. */
+    /* Ablation uses the sweep's own evaluation, which can be resumed after an interruption. */
     if (ranker == HL_RANKER_ABLATION && e->ablation == NULL) {
         s->stage = base == NULL ? "ablating" : "re-ablating";
         HL_NEED(HL_ALLOC(&e->ablation, (size_t)s->n_gates));
@@ -81,7 +81,7 @@ static hl_status look(hl_evidence *e, hl_sweep *s, hl_ranker ranker, const float
 
 /* --------------------------------------------------------------------- rankings */
 
-/* A file may say anything: each head of the model once. */
+/* The file is untrusted: each head of the model must appear once. */
 static hl_status check_kept(const hl_sweep *s, hl_ranker ranker, const double *kept)
 {
     int64_t n_heads = s->model->config->n_heads;
@@ -100,7 +100,7 @@ static hl_status check_kept(const hl_sweep *s, hl_ranker ranker, const double *k
     return HL_OK;
 }
 
-/* As the state has it: head, score, head, score, ... in order. */
+/* The state stores head, score, head, score, ... in order. */
 static hl_status ranking_from(hl_ranking **out, const hl_sweep *s, hl_ranker ranker,
                               const double *kept)
 {
@@ -137,7 +137,7 @@ static hl_status keep_ranking(hl_sweep *s, const hl_ranking *ranking, const char
     return hl_sweep_save(s, false);
 }
 
-/* The ranking of that name: from the state, or by looking. */
+/* Returns the ranking of that name, from the state or by measuring. */
 static hl_status rank_heads(hl_ranking **out, hl_sweep *s, hl_ranker ranker, hl_evidence *e,
                             const float *base, const char *name)
 {
@@ -175,7 +175,7 @@ static float *gates_of(const hl_sweep *s, const hl_sweep_order *order, int64_t r
     return s->gates + (order->first + ratio) * s->n_gates;
 }
 
-/* Heads whose gate is 0 come first, the others keep their order. */
+/* Moves heads whose gate is 0 to the front; the others keep their order. */
 static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_heads)
 {
     HL_FREED hl_ranked *sorted = NULL;
@@ -193,7 +193,7 @@ static hl_status gone_first(hl_ranking *ranking, const float *gates, int64_t n_h
     return HL_OK;
 }
 
-/* Ratio i from the gates of ratio i - 1. */
+/* Makes the gates of ratio i from those of ratio i - 1. */
 static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
 {
     HL_CLOSED(hl_ranking_free) hl_ranking  *ranking = NULL;
@@ -206,17 +206,17 @@ static hl_status step(hl_sweep *s, const hl_sweep_order *order, int64_t i)
     hl_status status = rank_heads(&ranking, s, order->ranker, &e, base, name);
     (void)hl_model_set_gates(s->model, NULL);
     HL_NEED(status);
-    if (s->options.groups) /* these go as one */
+    if (s->options.groups) /* a group is removed as one */
         HL_NEED(hl_ranking_group(ranking, s->model));
     HL_NEED(gone_first(ranking, base, s->model->config->n_heads));
     return close_gates(gates_of(s, order, i), s, ranking, s->ratios[i]);
 }
 
-/* All ratios of an order. */
+/* Sets the gates of all ratios of an order. */
 static hl_status set_order(hl_sweep *s, const hl_sweep_order *order)
 {
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
-        /* While nothing is gone the dense model's ranking is right. */
+        /* As long as no head is disabled, the first ranking is still right. */
         if (!order->is_iterative || i == 0 || s->ratios[i - 1] == 0.0)
             HL_NEED(close_gates(gates_of(s, order, i), s, order->ranking, s->ratios[i]));
         else

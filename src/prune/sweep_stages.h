@@ -12,35 +12,34 @@
 #include "headlight/sweep.h"
 #include "prune/sweep_state.h"
 
-/* An order in which heads go: of a ranker, of a ranker that looks again after every ratio, or
- * of one seed. */
+/* A pruning order: from a ranker, from a ranker that ranks again after every ratio, or random. */
 typedef struct hl_sweep_order {
     hl_ranker   ranker;
     bool        is_iterative;
-    uint64_t    seed;    /* of random */
-    hl_ranking *ranking; /* of an iterative one: the first */
-    int64_t     first;   /* the setting of ratio 0; those of the other ratios follow */
+    uint64_t    seed;    /* of a random order */
+    hl_ranking *ranking; /* the first ranking of an iterative order */
+    int64_t     first;   /* index of its setting at the first ratio; the other ratios follow */
 } hl_sweep_order;
 
-/* A number with its interval of 95%. */
+/* A number with its 95% confidence interval. */
 typedef struct hl_sweep_value {
     double value;
     double low;
     double high;
 } hl_sweep_value;
 
-/* An order at a ratio. */
+/* The result of one order at one ratio. */
 typedef struct hl_sweep_point {
-    hl_sweep_value nll;       /* mean, nats a token */
-    hl_sweep_value rise;      /* above the dense model's */
-    hl_sweep_value vs_random; /* above the mean of all seeds */
-    int64_t        n_beaten;  /* seeds with a higher NLL */
+    hl_sweep_value nll;       /* mean, in nats per token */
+    hl_sweep_value rise;      /* increase over the reference model */
+    hl_sweep_value vs_random; /* increase over the mean of all seeds */
+    int64_t        n_beaten;  /* number of seeds with a higher NLL */
     double         kl;        /* mean */
-    double         same;      /* share of rows with the dense model's likeliest token */
-    double         word;      /* share of last words foretold; NaN: none were asked for */
+    double         same; /* share of rows with the same most likely token as the reference model */
+    double         word; /* share of last words predicted; NaN: not requested */
 } hl_sweep_point;
 
-/* The seeds at a ratio. */
+/* The random orders at one ratio. */
 typedef struct hl_sweep_band {
     double least, quarter, median, three_quarters, most, mean;
     double word; /* mean share of last words */
@@ -51,61 +50,63 @@ struct hl_sweep {
     const hl_tokenizer *tokenizer;
     const hl_corpus    *rank_corpus;
     const hl_corpus    *test_corpus;
-    hl_sweep_options    options; /* complete; what it points to is ours */
+    hl_sweep_options    options; /* complete; owns what it points to */
     hl_ranker          *rankers;
     hl_ranker          *iterative;
     double             *ratios;
 
     hl_sweep_state *state;
-    double          saved_at; /* seconds of a clock */
+    double          saved_at; /* clock time of the last save, in seconds */
     const char     *stage;
 
     int64_t         n_gates; /* n_layers * n_heads */
-    hl_sweep_order *orders;  /* (n_orders) rankers, then iterative ones, then seeds */
+    hl_sweep_order *orders;  /* (n_orders) rankers first, then iterative orders, then seeds */
     int64_t         n_orders;
-    int64_t         n_fixed; /* of them: not random */
-    int64_t        *n_off;   /* (n_ratios) heads */
+    int64_t         n_fixed; /* number of orders that are not random */
+    int64_t        *n_off;   /* (n_ratios) number of disabled heads */
     float          *gates;   /* (n_settings, n_gates) */
     int64_t         n_settings;
-    int64_t         first_single; /* settings from here on: a head alone */
+    int64_t         first_single; /* index of the first setting that disables a single head */
     int64_t         n_singles;
     hl_head        *heads; /* (n_singles) */
 
     hl_evaluation *test;
-    double        *n_right; /* (first_single) last words foretold, or NULL */
+    double        *n_right; /* (first_single) number of last words predicted, or NULL */
 
-    /* (n_settings + 2, HL_RESAMPLES): mean NLL; the dense model's; mean tokens of a unit. */
+    /* (n_settings + 2, HL_RESAMPLES) mean NLL per setting, then the reference model's, then the
+     * mean tokens per unit. */
     double         *draws;
     hl_sweep_point *points;       /* (n_fixed, n_ratios) */
     hl_sweep_band  *bands;        /* (n_ratios) */
-    double         *rises;        /* (n_singles) of the mean NLL without that head */
-    hl_sweep_value *correlations; /* (n_rankers) Spearman's, of score and rise */
+    double         *rises;        /* (n_singles) rise in mean NLL with that head disabled */
+    hl_sweep_value *correlations; /* (n_rankers) Spearman correlation of score and rise */
 
     hl_sheet *tables[5];
     char    **verdict; /* (n_verdict) */
     size_t    n_verdict;
-    hl_status said; /* the first error in making it */
+    hl_status said; /* the first error while the verdict was made */
 };
 
 HL_CLOSES(hl_sweep_free, hl_sweep)
 
-/* Evaluates on a text; what is done lies in the state under `name` and is not done again. */
+/* Evaluates on a text. Finished parts are stored in the state under `name` and are not computed
+ * again. */
 hl_status hl_sweep_evaluate(hl_evaluation **out, hl_sweep *s, const hl_corpus *corpus,
                             const float *gates, int64_t n_settings, int64_t max_tokens,
                             const char *name);
-/* Saves the state if it is time, or in any case. */
+/* Saves the state if a save is due, or always if `now`. */
 hl_status hl_sweep_save(hl_sweep *s, bool now);
 
-/* sweep_orders.c: orders, gates, heads. */
+/* sweep_orders.c makes the orders, gates and list of heads. */
 hl_status hl_sweep_make_orders(hl_sweep *s);
-/* "entropy", "entropy, iterative". */
+/* Writes a name such as "entropy" or "entropy, iterative". */
 void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order);
-/* Does the ranker look at a text, so that looking again can change its mind? */
+/* Does the ranker use a text, so that ranking again can change the order? */
 bool hl_sweep_can_iterate(hl_ranker ranker);
 
-/* sweep_verdict.c: draws, points, bands, rises, correlations; tables; verdict. */
+/* sweep_verdict.c makes the draws, points, bands, rises, correlations, tables and the verdict. */
 hl_status hl_sweep_conclude(hl_sweep *s);
-/* Of these the verdict alone: sentences behind those that are there. */
+/* Makes the verdict alone; its sentences are appended to the existing ones. */
 hl_status hl_sweep_make_verdict(hl_sweep *s);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct state_list {
 } state_list;
 
 struct hl_sweep_state {
-    char       *path; /* NULL: only in memory */
+    char       *path; /* NULL: kept in memory only */
     char       *key;
     state_list *lists; /* (n_lists) */
     size_t      n_lists;
@@ -63,7 +63,7 @@ static state_list *find(const hl_sweep_state *state, const char *name)
     return NULL;
 }
 
-/* The list of that name, or a new one without numbers. */
+/* Returns the list of that name, or a new empty one. */
 static hl_status find_or_add(state_list **out, hl_sweep_state *state, const char *name)
 {
     HL_FREED char *copy = NULL;
@@ -144,7 +144,7 @@ static hl_status read_list(hl_sweep_state *state, const hl_tensor *tensor)
     if (tensor->dtype != HL_DTYPE_F64 || tensor->n_dims != 1)
         return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is not a list of F64", state->path,
                        tensor->name);
-    /* The file's bytes need not be aligned. */
+    /* The file's bytes may be unaligned, so they are copied. */
     HL_NEED(HL_ALLOC(&values, (size_t)tensor->shape[0]));
     memcpy(values, tensor->data, (size_t)tensor->shape[0] * sizeof *values);
     return hl_sweep_state_put(state, tensor->name, values, tensor->shape[0]);

@@ -18,14 +18,14 @@
 
 typedef struct hl_sweep_state hl_sweep_state;
 
-/* path NULL: save and load do nothing.  Both are copied. */
+/* path NULL: save and load do nothing. Both strings are copied. */
 hl_status hl_sweep_state_new(hl_sweep_state **out, const char *path, const char *key);
 void      hl_sweep_state_free(hl_sweep_state *state);
 HL_CLOSES(hl_sweep_state_free, hl_sweep_state)
-/* A file that is not there is an empty state; one with another key is HL_BAD_INPUT. */
+/* A missing file is an empty state; a file with another key fails with HL_BAD_INPUT. */
 hl_status hl_sweep_state_load(hl_sweep_state *state);
 hl_status hl_sweep_state_save(const hl_sweep_state *state);
-/* Copies; replaces what has this name. */
+/* Stores a copy; replaces an existing list of this name. */
 hl_status hl_sweep_state_put(hl_sweep_state *state, const char *name, const double *values,
                              int64_t count);
 /* Borrowed until the next put; NULL if there is no list of that name and length. */

@@ -39,7 +39,8 @@ static int64_t unit_of(const hl_sweep *s, int64_t window)
     return s->test->n_documents >= HL_MIN_TEXTS ? s->test->documents[window] : window;
 }
 
-/* values (n_units, n_settings + 2): sums of NLL, the dense model's, and tokens. */
+/* values (n_units, n_settings + 2): sums of NLL, the reference model's sum, and the number of
+ * tokens. */
 static void add_units(double *values, const hl_sweep *s)
 {
     int64_t n_columns = s->n_settings + 2;
@@ -79,14 +80,14 @@ static double mean_nll(const hl_sweep *s, int64_t setting)
     return hl_evaluation_total(s->test, which).nll / (double)s->test->n_scored;
 }
 
-/* The interval of draws, which are sorted. */
+/* Returns the value with the interval of the sorted draws. */
 static hl_sweep_value with_interval(double value, double draws[HL_RESAMPLES])
 {
     hl_interval interval = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
     return (hl_sweep_value){ value, interval.low, interval.high };
 }
 
-/* a - b of two settings' mean NLL (n_settings: the dense model's). */
+/* Returns a - b of two settings' mean NLL (n_settings: the reference model). */
 static hl_sweep_value difference(const hl_sweep *s, int64_t a, int64_t b)
 {
     double draws[HL_RESAMPLES];
@@ -101,7 +102,7 @@ static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
     return s->orders[s->n_fixed + seed].first + ratio;
 }
 
-/* Above the mean of the seeds. */
+/* Returns the difference to the mean of the seeds. */
 static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
     int64_t   n_seeds = s->options.n_seeds;
@@ -122,7 +123,7 @@ static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t
     return with_interval(mean_nll(s, setting) - mean, draws);
 }
 
-/* The share of last words that a setting foretells; NaN: none were asked for. */
+/* Returns the share of last words that a setting predicts; NaN if not requested. */
 static double word_share(const hl_sweep *s, int64_t setting)
 {
     return s->n_right != NULL ? s->n_right[setting] / (double)s->options.n_words : NAN;
@@ -167,7 +168,7 @@ static hl_status count_band(hl_sweep_band *out, const hl_sweep *s, int64_t ratio
 
 /* ------------------------------------------------------------------ correlations */
 
-/* The ranker's score of every head that was pruned alone: out (n_singles). */
+/* Writes the ranker's score of every head that was disabled alone: out (n_singles). */
 static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *ranking)
 {
     for (int64_t i = 0; i < s->n_singles; i++) {
@@ -180,7 +181,7 @@ static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *rank
     }
 }
 
-/* One draw: units r, and heads by `random`; x, y have room for n_singles. */
+/* Makes one draw of units r and of heads by `random`; x and y have room for n_singles. */
 static hl_status draw_correlation(double *out, const hl_sweep *s, const double *scores, int64_t r,
                                   hl_random *random, double *x, double *y)
 {
@@ -196,7 +197,7 @@ static hl_status draw_correlation(double *out, const hl_sweep *s, const double *
 static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
 {
     size_t           n      = (size_t)s->n_singles;
-    HL_FREED double *work   = NULL; /* scores, x, y */
+    HL_FREED double *work   = NULL; /* holds scores, x and y */
     hl_random        random = { s->options.seed + 2 };
     double           rho    = NAN;
     double           draws[HL_RESAMPLES];
@@ -303,7 +304,7 @@ static hl_status make_random(hl_sheet **out, const hl_sweep *s)
     return hl_sheet_hand_over(out, table, status);
 }
 
-/* A ranker that takes the highest first is right if high scores go with small rises. */
+/* A ranker that removes the highest score first is right if high scores go with small rises. */
 static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] = "ranker:t takes:t right:t rho:3 low:3 high:3";
@@ -371,7 +372,7 @@ static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_tables(hl_sweep *s)
 {
-    /* In the order of hl_sweep_table_name. */
+    /* The order is that of hl_sweep_table_name. */
     HL_NEED(make_points(&s->tables[0], s));
     HL_NEED(make_random(&s->tables[1], s));
     HL_NEED(make_correlation(&s->tables[2], s));
@@ -383,7 +384,7 @@ static hl_status make_tables(hl_sweep *s)
 
 enum { MAX_SENTENCE = 600 };
 
-/* One more sentence; s->said keeps the first error. */
+/* Adds a sentence; s->said keeps the first error. */
 __attribute__((format(printf, 2, 3))) static void say(hl_sweep *s, const char *format, ...)
 {
     char    text[MAX_SENTENCE];
@@ -406,7 +407,7 @@ static const hl_sweep_point *point_at(const hl_sweep *s, int64_t order, int64_t 
 
 /* ------------------------------------------------------------------------ winners */
 
-/* The order with the lowest NLL that is not `except`; -1: there is none. */
+/* Returns the order with the lowest NLL other than `except`; -1 if there is none. */
 static int64_t best_order(const hl_sweep *s, int64_t ratio, int64_t except)
 {
     int64_t best = -1;
@@ -419,7 +420,7 @@ static int64_t best_order(const hl_sweep *s, int64_t ratio, int64_t except)
     return best;
 }
 
-/* Who is not clearly worse than the best. */
+/* Names the orders that are not significantly worse than the best. */
 static void name_equals(char *out, size_t n_bytes, const hl_sweep *s, int64_t ratio, int64_t best)
 {
     size_t length = 0;
@@ -465,7 +466,7 @@ static int64_t find_order(const hl_sweep *s, hl_ranker ranker)
     return -1;
 }
 
-/* Layers that have lost all heads but one, or all. */
+/* Counts layers that have at most one head left. */
 static int64_t count_bare(const hl_sweep *s, int64_t setting)
 {
     const float *gates   = s->gates + setting * s->n_gates;
@@ -512,14 +513,14 @@ static void say_against_random(hl_sweep *s, int64_t order)
     }
 }
 
-/* Rho so that above 0 is right for every ranker. */
+/* Returns rho with its sign chosen so that positive is right for every ranker. */
 static double rightness(const hl_sweep *s, int64_t i)
 {
     double rho = s->correlations[i].value;
     return hl_ranker_takes_highest(s->rankers[i]) ? -rho : rho;
 }
 
-/* Is the correlation's interval on the side that the ranker takes? */
+/* Is the correlation's interval entirely on the side that the ranker predicts? */
 static bool tells_alone(const hl_sweep *s, int64_t i)
 {
     hl_sweep_value rho = s->correlations[i];
@@ -541,14 +542,13 @@ static void say_importance(hl_sweep *s, int64_t order)
 {
     hl_sweep_value rho     = s->correlations[order];
     int64_t        best    = -1;
-    int64_t        n_ready = 0; /* rankers that switch nothing off and have a correlation */
+    int64_t        n_ready = 0; /* rankers that have a correlation */
 
     say(s,
         "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
         "head alone is %+.3f (%+.3f to %+.3f), %s.",
         rho.value, rho.low, rho.high, judge(rho, true));
-    /* Only a ranker of which the first sentence could say that it tells importance may be called
-     * the best at it. */
+    /* Only a ranker whose correlation is significant may be called the best. */
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
         if (s->rankers[i] == HL_RANKER_ABLATION || isnan(rightness(s, i)))
             continue;
@@ -578,7 +578,7 @@ static bool loses_somewhere(const hl_sweep *s, int64_t order)
     return false;
 }
 
-/* Heads alone and heads together are two questions. */
+/* Disabling heads alone and disabling them together are two questions. */
 static void say_together(hl_sweep *s)
 {
     int alone = 0, lose = 0;
@@ -596,7 +596,7 @@ static void say_together(hl_sweep *s)
 
 /* --------------------------------------------------------------------------- costs */
 
-/* A bootstrap of a few units says little about others. */
+/* A bootstrap over a few units says little about other texts. */
 static void say_doubt(hl_sweep *s)
 {
     bool    by_document = s->test->n_documents >= HL_MIN_TEXTS;

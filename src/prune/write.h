@@ -6,12 +6,12 @@
 #include "model/head_plan.h"
 #include "model/model.h"
 
-/* All heads of the plan that are not KEPT, as {"0":[1,2]}: for metadata.  Release with
+/* Returns all heads of the plan that are not KEPT as {"0":[1,2]}, for metadata. Release it with
  * hl_free. */
 hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_plan *plan);
 
-/* A Hugging Face folder, its shapes changed or not as the plan says.  *loads gets who opens
- * it.  (write_folder.c) */
+/* Writes a Hugging Face folder; the plan says whether shapes change. *loads is set to the software
+ * that can open it. (write_folder.c) */
 hl_status hl_prune_write_folder(const char **loads, const hl_model *model, const hl_head_plan *plan,
                                 const char *path);
 

@@ -40,13 +40,13 @@ typedef struct hl_box {
 typedef struct hl_stroke {
     hl_color color;
     double   width;
-    double   dash; /* length of dashes and gaps; 0: a whole line */
+    double   dash; /* length of dashes and gaps; 0: a solid line */
 } hl_stroke;
 
-/* dpi is of PNG. */
+/* dpi applies to PNG only. */
 hl_status hl_canvas_open(hl_canvas **out, hl_format format, double dpi);
 void      hl_canvas_page(hl_canvas *canvas, double width, double height, hl_color background);
-/* To a temporary name, then renamed. */
+/* Writes to a temporary name, then renames. */
 hl_status hl_canvas_write(hl_canvas *canvas, const char *path);
 void      hl_canvas_close(hl_canvas *canvas);
 HL_CLOSES(hl_canvas_close, hl_canvas)
@@ -58,40 +58,40 @@ void hl_canvas_outline(hl_canvas *canvas, hl_box box, const hl_stroke *stroke);
 void hl_canvas_polygon(hl_canvas *canvas, const hl_point *points, int64_t n_points, hl_color fill);
 void hl_canvas_polyline(hl_canvas *canvas, const hl_point *points, int64_t n_points,
                         const hl_stroke *stroke);
-/* points (n_segments, 2): lines that do not hang together. */
+/* Draws separate lines; points (n_segments, 2). */
 void hl_canvas_segments(hl_canvas *canvas, const hl_point *points, int64_t n_segments,
                         const hl_stroke *stroke);
 void hl_canvas_line(hl_canvas *canvas, hl_point from, hl_point to, const hl_stroke *stroke);
-/* Lines that rise to the right, `spacing` apart, within the box. */
+/* Hatches the box with lines that rise to the right, `spacing` apart. */
 void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_stroke *stroke);
 
-/* What is drawn until the end belongs together and has a title, which SVG shows on hover. */
+/* Groups what is drawn until the matching end, under a title that SVG shows on hover. */
 void hl_canvas_begin(hl_canvas *canvas, const char *title);
 void hl_canvas_end(hl_canvas *canvas);
 
-/* A grid of colored cells: the bulk of most pictures, which SVG writes compactly. */
+/* A grid of colored cells: the bulk of most figures, which SVG writes compactly. */
 typedef struct hl_cell_grid {
     hl_box  box;
     int64_t n_across;
     int64_t n_down;
     double  gap; /* between cells */
-    /* The color of a cell; false: it is left out. */
+    /* Returns the color of a cell; false: the cell is left out. */
     bool (*color)(hl_color *out, const void *context, int64_t across, int64_t down);
-    /* Writes the title of a cell, "" for none; NULL: none has one. */
+    /* Writes the title of a cell, "" for none. NULL: no cell has a title. */
     void (*title)(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down);
     const void *context;
 } hl_cell_grid;
 
 void hl_canvas_cells(hl_canvas *canvas, const hl_cell_grid *grid);
-/* A map's colors in `n_steps`, rising to the right or upwards. */
+/* Draws a color map in `n_steps`, rising to the right or upwards. */
 void hl_canvas_ramp(hl_canvas *canvas, hl_box box, hl_map map, int n_steps, bool upwards);
-/* Where a cell is, without the gap. */
+/* Returns the box of a cell, without the gap. */
 hl_box hl_cell_box(const hl_cell_grid *grid, int64_t across, int64_t down);
 
 /* ------------------------------------------------------------------------ text */
 
 typedef enum hl_anchor { HL_ANCHOR_START = 0, HL_ANCHOR_MIDDLE, HL_ANCHOR_END } hl_anchor;
-/* What of the letters stands at the point: where they stand on, half or all of a capital. */
+/* Which height of the letters is at the point: the baseline, the middle or the top of a capital. */
 typedef enum hl_stand { HL_STAND_BASE = 0, HL_STAND_MIDDLE, HL_STAND_TOP } hl_stand;
 
 typedef struct hl_text_style {
@@ -100,12 +100,12 @@ typedef struct hl_text_style {
     bool      bold;
     hl_anchor anchor;
     hl_stand  stand;
-    double    degrees; /* counter-clockwise, around the point */
+    double    degrees; /* rotation around the point, counter-clockwise */
 } hl_text_style;
 
 void hl_canvas_text(hl_canvas *canvas, double x, double y, const char *text,
                     const hl_text_style *style);
-/* How far the next letter would be; before or after the page is known. */
+/* Returns the advance width of a text; works before and after the page size is known. */
 double hl_canvas_text_width(hl_canvas *canvas, const char *text, const hl_text_style *style);
 
 #endif

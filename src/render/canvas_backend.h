@@ -11,36 +11,36 @@
 
 /* ------------------------------------------------------------------------ text */
 
-/* Text by pango: how large it is, and drawing it with cairo (canvas_cairo.c).
- *
- * Fonts come from fontconfig, which has another one for what the first lacks (Chinese,
- * Arabic, emoji).  The first is Liberation Sans, which is as wide as Arial and Helvetica,
- * so that an SVG looks alike where a browser has those. */
+/* Measures text with pango and draws it with cairo (canvas_cairo.c). Fonts come from fontconfig,
+ * which substitutes another font for characters that the first lacks (Chinese, Arabic, emoji). The
+ * first is Liberation Sans, which is as wide as Arial and Helvetica, so an SVG looks alike where a
+ * browser has those. */
 #define HL_FONT_FAMILIES "Liberation Sans, Arial, Helvetica, sans-serif"
 
 typedef struct hl_typesetter hl_typesetter;
 
-/* HL_NOT_FOUND if the system has no font at all. */
+/* Fails with HL_NOT_FOUND if the system has no font at all. */
 hl_status hl_typesetter_open(hl_typesetter **out);
 void      hl_typesetter_close(hl_typesetter *typesetter);
 
-/* Around the start of the base line: how far it goes on, and the ink, whose y is mostly
+/* Relative to the start of the baseline: the advance and the box of the ink, whose y is mostly
  * negative. */
 typedef struct hl_text_extents {
     double advance;
     hl_box ink;
 } hl_text_extents;
 
-/* Text that is not UTF-8 is measured (and drawn) with U+FFFD for what is not. */
+/* Bytes that are not valid UTF-8 are measured (and drawn) as U+FFFD. */
 hl_text_extents hl_typesetter_measure(hl_typesetter *typesetter, const char *text, double size,
                                       bool bold);
 
-/* Characters that were drawn and that no font has: boxes with their codes in them. */
+/* Returns the number of drawn characters that no font has: they appear as boxes with their
+ * codes. */
 int64_t hl_typesetter_unknown(const hl_typesetter *typesetter);
 
 /* --------------------------------------------------------------------- formats */
 
-/* Those that a format has no use for are NULL: begin with end, and stop. */
+/* Functions that a format does not need are NULL: begin together with end, and stop. */
 typedef struct hl_backend {
     void (*start)(hl_canvas *canvas);
     void (*rectangle)(hl_canvas *canvas, hl_box box, hl_color fill);
@@ -54,7 +54,7 @@ typedef struct hl_backend {
     void (*end)(hl_canvas *canvas);
     void (*cells)(hl_canvas *canvas, const hl_cell_grid *grid);
     void (*finish)(hl_canvas *canvas);
-    void (*stop)(hl_canvas *canvas); /* releases `state`, in any state */
+    void (*stop)(hl_canvas *canvas); /* releases `state`; must work at any time */
 } hl_backend;
 
 extern const hl_backend hl_backend_svg;
@@ -63,12 +63,12 @@ extern const hl_backend hl_backend_pdf;
 
 typedef struct hl_placed_text {
     char  *text;
-    hl_box box; /* that the letters' ink fills */
+    hl_box box; /* bounding box of the letters' ink */
 } hl_placed_text;
 
 struct hl_canvas {
     const hl_backend *backend;
-    void             *state; /* the back end's own */
+    void             *state; /* owned by the back end */
     hl_text           output;
     hl_status         status; /* the first error */
     hl_typesetter    *typesetter;
@@ -77,7 +77,7 @@ struct hl_canvas {
     double            width;
     double            height;
     hl_color          background;
-    hl_placed_text   *texts; /* (n_texts) what was placed so far, for who checks a layout */
+    hl_placed_text   *texts; /* (n_texts) texts placed so far, for checks of the layout */
     size_t            n_texts;
     size_t            text_room;
 };

@@ -25,31 +25,32 @@
 
 typedef struct hl_chart {
     hl_figure *figure;
-    int64_t    n; /* things in a row; 0: x is a number */
-    hl_axis    x; /* of numbers */
+    int64_t    n; /* number of items in a row; 0: x is a number */
+    hl_axis    x; /* axis of numbers */
     hl_axis    y;
     hl_box     box;
-    hl_point  *points; /* room for lines and bands, of hl_chart_room */
+    hl_point  *points; /* room for lines and bands, from hl_chart_room */
 } hl_chart;
 
-/* Room for lines and bands of at most n points. */
+/* Makes room for lines and bands of at most n points. */
 hl_status hl_chart_room(hl_chart *chart, int64_t n);
 void      hl_chart_free(hl_chart *chart);
 
-/* Where a point is; and is it finite, and does a logarithmic axis have a place for it? */
+/* Returns the position of a point, and whether the axes can show it: it must be finite and, on a
+ * logarithmic axis, positive. */
 hl_point hl_chart_point(const hl_chart *chart, double x, double y);
 bool     hl_chart_has(const hl_chart *chart, double x, double y);
 
-/* Lines at the ticks of y, and the axes; of a row the lowest line is the axis. */
+/* Draws lines at the ticks of y, and the axes. In a chart of a row the lowest line is the axis. */
 void hl_chart_grid(const hl_chart *chart);
-/* x (n) NULL: the numbers of the row's things. */
+/* x (n); NULL: the indices of the row's items. */
 void hl_chart_line(hl_chart *chart, const double *x, const double *y, int64_t n,
                    const hl_stroke *stroke);
 void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const double *highs,
                    int64_t n, hl_color color);
 void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_color color);
-/* Labels at the ticks; the name may be NULL.  They take hl_chart_left of room left of the box, and
- * HL_INDICES_HEIGHT below it. */
+/* Draws labels at the ticks; the name may be NULL. They need hl_chart_left to the left of the box
+ * and HL_INDICES_HEIGHT below it. */
 void   hl_chart_label_x(const hl_chart *chart, const char *name);
 void   hl_chart_label_y(const hl_chart *chart, const char *name);
 double hl_chart_left(const hl_chart *chart);
@@ -74,34 +75,35 @@ void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius,
  *     ... hl_row_words.marks = &marks ... */
 typedef struct hl_diagnosis_marks {
     int64_t     n_layers;
-    int         n_rows;                  /* diagnoses that hold */
-    const char *names[HL_N_DIAGNOSES];   /* (n_rows) */
-    int64_t     n_heads[HL_N_DIAGNOSES]; /* (n_rows) that show it; 0: it is of the whole model */
-    double     *shares; /* (n_rows, n_layers) of the layer's heads; 1 everywhere of the whole
-                         * model's */
+    int         n_rows;                /* number of diagnoses found */
+    const char *names[HL_N_DIAGNOSES]; /* (n_rows) */
+    /* (n_rows) number of heads concerned; 0: the whole model */
+    int64_t n_heads[HL_N_DIAGNOSES];
+    /* (n_rows, n_layers) share of the layer's heads; 1 if the whole model is concerned */
+    double *shares;
 } hl_diagnosis_marks;
 
 hl_status hl_diagnosis_marks_read(hl_diagnosis_marks *out, const hl_profile *profile);
 void      hl_diagnosis_marks_free(hl_diagnosis_marks *marks);
-/* Does the one of this name hold? */
+/* Was the diagnosis of this name found? */
 bool hl_diagnosis_marks_has(const hl_diagnosis_marks *marks, const char *name);
-/* "Diagnoses: sink-heads (12 heads)." for captions; "" if there is none. */
+/* Writes "Diagnoses: sink-heads (12 heads)." for captions; "" if there is none. */
 void hl_diagnosis_marks_say(char *out, size_t n_bytes, const hl_diagnosis_marks *marks);
 
 /* ------------------------------------------------------------------------ rows */
 
-/* What is said around a row of things. */
+/* The texts around a row of items. */
 typedef struct hl_row_words {
     const char        *x_name;
     const char        *y_name;
-    const char *const *labels; /* (n) under the things; NULL: their numbers */
-    const char        *what;   /* for the caption */
-    bool               keyed;  /* there will be keys above the frame */
-    /* Diagnoses, in a strip below the frame; NULL: none.  The things are layers. */
+    const char *const *labels; /* (n) labels under the items; NULL: their indices */
+    const char        *what;   /* what is shown, for the caption */
+    bool               keyed;  /* leave room for keys above the frame */
+    /* Diagnoses, shown in a strip below the frame; the items must be layers. NULL: none. */
     const hl_diagnosis_marks *marks;
 } hl_row_words;
 
-/* The page of a figure that is one row, with its labels; room for points, too. */
+/* Begins the page of a figure that is one row, with its labels, and makes room for points. */
 hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *words);
 void      hl_chart_bars(hl_chart *chart, const double *values, hl_color color);
 
@@ -113,7 +115,7 @@ typedef struct hl_key {
     const char *name;
 } hl_key;
 void hl_chart_keys(const hl_chart *chart, const hl_key *keys, int n_keys);
-/* The same, beginning anywhere. */
+/* Draws keys at any position. */
 void hl_figure_keys(hl_figure *figure, hl_point at, const hl_key *keys, int n_keys);
 
 #endif

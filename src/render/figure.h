@@ -16,42 +16,43 @@
 #include "render/canvas.h"
 
 typedef struct hl_figure {
-    const hl_profile      *profile; /* NULL: the figure is of something else */
+    const hl_profile      *profile; /* NULL: the figure shows something other than a profile */
     const char            *default_title;
-    hl_draw_options        options; /* none is 0 that may not be */
+    hl_draw_options        options; /* with defaults filled in */
     const hl_theme_colors *theme;
     hl_canvas             *canvas;
 } hl_figure;
 
-/* Draws a whole figure, on a canvas that has no page yet; for hl_draw and for tests. */
+/* Draws a whole figure on a canvas that has no page yet; used by hl_draw and by tests. */
 hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const char *name,
                          const hl_draw_options *options);
 
-/* What hl_draw and its kin begin with: a canvas for the path's ending, and a figure on it that
- * has no profile.  The title is the one that the options may replace. */
+/* The first step of hl_draw and similar functions: opens a canvas for the path's extension, and a
+ * figure on it without a profile. The options may replace the title. */
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options);
-/* As hl_figure_open, for a picture of a prompt: its entropies are in nats and its scale is its own, so
- * options that choose others are refused. */
+/* As hl_figure_open, for a figure of a prompt. Its entropies are in nats and it has its own scale,
+ * so options that choose others are refused. */
 hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
                                 const hl_draw_options *options);
 hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options);
 
-/* The page, `height` and what title and caption need; the box of that height, as wide as the
- * page allows.  `what` says in the caption what is shown. */
+/* Begins a page of `height` plus the space for title and caption. Returns the box of that height,
+ * as wide as the page allows. `what` says in the caption what is shown. */
 hl_box hl_figure_begin(hl_figure *figure, double height, const char *what);
-/* How wide that box will be. */
+/* Returns the width of the box that hl_figure_begin will return. */
 double hl_figure_inner_width(const hl_figure *figure);
 
 /* ------------------------------------------------------------------------ numbers */
 
-/* The quantity whose means are shown, and by what they are multiplied. */
+/* The quantity whose means are shown, and the factor they are multiplied by. */
 hl_quantity hl_figure_quantity(const hl_figure *figure);
 double      hl_figure_factor(const hl_figure *figure);
-/* "nats", "bits", ""; and "Entropy (nats)", "Normalized entropy". */
+/* Returns "nats", "bits" or ""; and "Entropy (nats)" or "Normalized entropy". */
 const char *hl_figure_unit(const hl_figure *figure);
 const char *hl_figure_unit_label(const hl_figure *figure);
-/* From 0 to the largest value or, normalized, to 1.  HL_BAD_INPUT if none is a number. */
+/* Makes an axis from 0 to the largest value or, for normalized values, to 1. Fails with
+ * HL_BAD_INPUT if no value is finite. */
 hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *values,
                           int64_t n_values);
 
@@ -63,59 +64,61 @@ hl_text_style hl_figure_small(const hl_figure *figure, hl_anchor anchor, hl_stan
 hl_text_style hl_figure_normal(const hl_figure *figure, hl_anchor anchor, hl_stand stand);
 hl_stroke     hl_figure_axis_stroke(const hl_figure *figure);
 
-/* Shortens a text in place to a width, with an ellipsis; never to less than that. */
+/* Shortens a text in place to a width, with an ellipsis; at least the ellipsis remains. */
 void hl_figure_shorten(const hl_figure *figure, char *text, size_t n_bytes, double width,
                        const hl_text_style *style);
-/* As many whole characters of a text as fit into n_bytes, a NUL among them; returns `out`. */
+/* Copies as many whole characters as fit into n_bytes, including the NUL; returns `out`. */
 const char *hl_figure_copy(char *out, size_t n_bytes, const char *text);
 
-/* Blues for the page: nothing is its ground.  And what much is in a caption: "darker". */
+/* Returns the blue color map of the theme, where 0 is the page's background; and the word for a
+ * high value in captions: "darker". */
 hl_map      hl_figure_blues(const hl_figure *figure);
 const char *hl_figure_more(const hl_figure *figure);
 
-/* The widest label of an axis. */
+/* Returns the width of the widest label of an axis. */
 double hl_figure_label_width(const hl_figure *figure, const hl_axis *axis);
 
-/* A bar with the axis' labels to its right and a name that reads upwards; it takes
- * hl_figure_color_bar_width of room. */
+/* Draws a color bar with the axis' labels to its right and a vertical name; it needs
+ * hl_figure_color_bar_width. */
 double hl_figure_color_bar_width(const hl_figure *figure, const hl_axis *axis);
 void   hl_figure_color_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axis *axis,
                            const char *name);
 
-/* The parts of a bar whose ticks need not be even: the ramp, a tick at a share of its height, and the
- * name, `width` to the right of the box. */
+/* The parts of a color bar whose ticks may be uneven: the ramp, a tick at a share of its height,
+ * and the name, `width` to the right of the box. */
 void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map);
 void hl_figure_bar_tick(hl_figure *figure, hl_box box, double share, const char *label);
 void hl_figure_bar_name(hl_figure *figure, hl_box box, double width, const char *name);
 
-/* Labels 0 ... n - 1 under (or left of) things that share the box' width (or height, counted from
- * below) evenly; thinned where they would touch. */
+/* Draws labels 0 ... n - 1 below (or left of) items that share the box' width (or its height, from
+ * below) evenly; labels are thinned where they would touch. */
 void hl_figure_indices_across(hl_figure *figure, hl_box box, int64_t n, const char *name);
-/* `lowest`: a row below the one with number 0, by this name; NULL: there is none. */
+/* `lowest` names an additional row below row 0; NULL: there is none. */
 void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *lowest,
                           const char *name);
-/* What hl_figure_indices_up needs left of the box, and hl_figure_indices_across below it. */
+/* Returns the space that hl_figure_indices_up needs left of the box, and hl_figure_indices_across
+ * below it. */
 double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *lowest);
 #define HL_INDICES_HEIGHT 28.0
 
 /* ------------------------------------------------------------------------- figures */
 
-/* On a figure without a profile. */
+/* Figures without a profile. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
 hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
-/* Its width is what hl_comparison_width says, where the options have none. */
+/* If the options have no width, hl_comparison_width determines it. */
 hl_status hl_figure_comparison(hl_figure *figure, const hl_compared sides[2], /* figure_compare.c */
                                const hl_comparison *found);
 double    hl_comparison_width(const hl_compared *side);
 
-/* Pictures of a prompt, on a canvas that has no page yet; for hl_draw_tokens, hl_draw_lens and for
- * tests. */
+/* Figures of a prompt, on a canvas that has no page yet; used by hl_draw_tokens, hl_draw_lens and
+ * by tests. */
 hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view, /* figure_tokens.c */
                                const hl_token_figure *options);
 hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view, /* figure_lens.c */
                               const hl_draw_options *options);
 
-/* On one with a profile, by the table in figure.c. */
+/* Figures of a profile, listed in the table of figure.c. */
 hl_status hl_figure_heatmap(hl_figure *figure); /* figure_heatmap.c */
 hl_status hl_figure_layers(hl_figure *figure);  /* figure_profile.c */
 hl_status hl_figure_variance(hl_figure *figure);

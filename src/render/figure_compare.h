@@ -14,15 +14,15 @@ enum { HL_BLOCK_METRICS = 4, HL_BLOCK_LINES = 2 };
 typedef struct hl_map_block {
     hl_figure         *figure;
     const hl_compared *side;
-    double             step;                  /* from a map to the next */
-    double             map;                   /* its width and height */
-    double             down;                  /* from a row of maps to the next */
-    double             height;                /* of all, with the model's name */
-    bool               named;                 /* the heads' names have room */
-    int                lines[HL_BLOCK_LINES]; /* how many metrics each line has, in order */
+    double             step;                  /* distance from one map to the next */
+    double             map;                   /* width and height of a map */
+    double             down;                  /* distance from one row of maps to the next */
+    double             height;                /* total height, including the model's name */
+    bool               named;                 /* there is room for the heads' names */
+    int                lines[HL_BLOCK_LINES]; /* number of metrics per line, in order */
 } hl_map_block;
 
-/* How the maps of a side lie within a width; knows their height then. */
+/* Lays out the maps of one side within a width; sets their height. */
 void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *side, double width);
 
 #endif

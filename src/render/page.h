@@ -10,7 +10,8 @@
 
 #include "headlight/base.h"
 
-/* The page before the data's first byte and from behind its last; static, not NUL-ended. */
+/* The page before the first byte of the data, and after its last one; static, not
+ * NUL-terminated. */
 typedef struct hl_page {
     const char *before;
     size_t      n_before;
@@ -18,7 +19,7 @@ typedef struct hl_page {
     size_t      n_after;
 } hl_page;
 
-/* HL_INTERNAL if the page that was built in has no such place, or several. */
+/* Fails with HL_INTERNAL if the built-in page does not have exactly one place for the data. */
 hl_status hl_page_split(hl_page *out);
 
 #endif

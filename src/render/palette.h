@@ -8,7 +8,7 @@
 
 #include "headlight/render.h"
 
-/* Lightness 0 to 1, green-red, blue-yellow. */
+/* Lightness from 0 to 1, green-red, blue-yellow. */
 typedef struct hl_oklab {
     double l;
     double a;
@@ -16,10 +16,10 @@ typedef struct hl_oklab {
 } hl_oklab;
 
 hl_oklab hl_oklab_of(hl_color color);
-/* share 0: a, 1: b. */
+/* Mixes two colors; share 0 is a, 1 is b. */
 hl_color hl_mix(hl_color a, hl_color b, double share);
 
-/* Is dark text easier to read on it than light? */
+/* Is dark text easier to read on this color than light text? */
 bool hl_color_is_light(hl_color color);
 
 enum { HL_N_SERIES = 8 };
@@ -32,13 +32,15 @@ typedef struct hl_theme_colors {
     hl_color grid;
     hl_color bar;
     hl_color hatch;
-    /* Lines: told apart by lightness as well as by hue; 3 can be text. */
+    /* Colors of lines: they differ in lightness as well as in hue; number 3 can be used for
+     * text. */
     hl_color series[HL_N_SERIES];
 } hl_theme_colors;
 
 const hl_theme_colors *hl_theme_colors_of(hl_theme theme);
 
-/* One type of heads, one color, whatever else is drawn: an hl_head_kind of analysis/head_kinds.h. */
+/* Returns the color of a type of heads, the same in every figure; kind is a hl_head_kind of
+ * analysis/head_kinds.h. */
 hl_color hl_head_kind_color(hl_theme theme, int kind);
 
 #endif

@@ -5,12 +5,12 @@
 #include "base/buffer.h"
 #include "headlight/base.h"
 
-/* How many columns a text takes: two for wide characters (CJK, emoji), none for marks upon
- * others.  Bytes that are not UTF-8 take one each. */
+/* Returns the number of columns of a text: two for wide characters (CJK, emoji), zero for combining
+ * marks. Bytes that are not valid UTF-8 take one column each. */
 int hl_terminal_width_of(const char *text);
 
-/* The text in exactly `width` columns: cut, with an ellipsis, or with spaces behind it, or before
- * it. */
+/* Fits the text to exactly `width` columns: cut with an ellipsis, or padded with spaces on the
+ * right or the left. */
 typedef enum hl_align { HL_ALIGN_LEFT = 0, HL_ALIGN_RIGHT } hl_align;
 void hl_terminal_put(hl_text *output, const char *text, int width, hl_align align);
 

@@ -19,38 +19,38 @@
 /* --------------------------------------------------------------------- pieces */
 
 typedef struct hl_report_out {
-    hl_status status; /* the first that was not HL_OK */
+    hl_status status; /* the first status that was not HL_OK */
 } hl_report_out;
 
-/* Keeps the first failure; true while there was none. */
+/* Keeps the first failure; returns true as long as there was none. */
 bool hl_report_check(hl_report_out *out, hl_status status);
 
 /* All values are new references, NULL after a failure. */
 
-/* Any bytes that end with NUL; NULL is null. */
+/* Accepts any NUL-terminated bytes; a NULL pointer becomes null. */
 json_t *hl_report_text(const char *text);
 /* [L, H] */
 json_t *hl_report_head(int64_t layer, int64_t head);
 /* A plain list of numbers. */
 json_t *hl_report_numbers(const double *values, int64_t n);
 
-/* Packed arrays of the values; shape (n_dims).  f16: to 11 bits.  u8: evenly from low to high in 254
- * steps, NaN where there is none, to within (high - low) / 508. */
+/* Packs the values into an array; shape (n_dims). f16 keeps 11 bits. u8 divides low to high into
+ * 254 even steps, with NaN for missing values; its error is at most (high - low) / 508. */
 json_t *hl_report_f32(hl_report_out *out, const double *values, int n_dims, const int64_t *shape);
 json_t *hl_report_f16(hl_report_out *out, const double *values, int n_dims, const int64_t *shape);
 json_t *hl_report_u8(hl_report_out *out, const double *values, int n_dims, const int64_t *shape,
                      double low, double high);
-/* Bytes as they are. */
+/* Packs bytes unchanged. */
 json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, const int64_t *shape);
 
 /* ---------------------------------------------------------------------- parts */
 
-/* All give new references, or NULL after a failure that `out` remembers. */
+/* All return new references, or NULL after a failure that `out` remembers. */
 
-/* report_profile.c: what was measured, with diagnoses; locking comes from the trace if there is
+/* report_profile.c: the measurements and diagnoses; locking comes from the trace if there is
  * one. */
 json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index);
-/* report_prompt.c: one prompt; a text as it was generated. */
+/* report_prompt.c: one prompt, and a generated text. */
 json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps);
 json_t *hl_report_lens_json(hl_report_out *out, const hl_lens_view *lens);
 json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double threshold);

@@ -21,7 +21,7 @@
 #define WAIT_SECONDS 5.0
 #define MAX_NUMBERS  (INT64_C(1) << 22) /* of rows and patterns in an answer that is no stream */
 #define ID_BYTES     48
-#define CLIENT_GONE  499 /* as others number it; it is only counted */
+#define CLIENT_GONE  499 /* the number other servers use; it only appears in the metrics */
 
 typedef struct choice {
     hl_reply_options options;
@@ -48,7 +48,7 @@ typedef struct completion {
 
 /* ----------------------------------------------------------------------- preparing */
 
-/* Whole answers are held in memory, numbers and all. */
+/* Answers that are not streams are held in memory completely, including their numbers. */
 static hl_status check_size(const completion *c)
 {
     const hl_model_info *info  = hl_model_get_info(c->server->model);
@@ -175,7 +175,7 @@ static json_t *usage_of(const completion *c)
                      (json_int_t)n_generated, "total_tokens", (json_int_t)(n_prompt + n_generated));
 }
 
-/* Takes choices, and usage where it is to be there. */
+/* Takes ownership of choices, and of usage unless it is NULL. */
 static json_t *envelope(const completion *c, json_t *choices, bool has_usage, json_t *usage)
 {
     const char *object = !c->request.is_chat ? "text_completion"
@@ -190,7 +190,7 @@ static json_t *envelope(const completion *c, json_t *choices, bool has_usage, js
     return root;
 }
 
-/* One event of a stream; false: nobody reads it, or memory is out. */
+/* Sends one event of a stream. Returns false if the client is gone or memory is out. */
 static bool send_event(completion *c, json_t *tree)
 {
     char  *text = hl_wire_dump(tree);
@@ -227,7 +227,7 @@ static hl_status end_choice(completion *c, choice *ended)
     return hl_reply_finish(ended->reply);
 }
 
-/* One event of one job; *moved: there was one. */
+/* Handles one event of one job; *moved: there was one. */
 static hl_status advance(bool *moved, completion *c, choice *at)
 {
     hl_status    status = HL_OK;
@@ -251,7 +251,7 @@ static hl_status advance(bool *moved, completion *c, choice *at)
     return status;
 }
 
-/* Until all texts are over; HL_IO: the client is gone. */
+/* Runs until all texts are complete. Fails with HL_IO if the client is gone. */
 static hl_status run(completion *c)
 {
     while (c->n_over < c->n_choices) {
@@ -268,7 +268,7 @@ static hl_status run(completion *c)
     return HL_OK;
 }
 
-/* Jobs are freed before the answer is sent: whoever reads it finds the slot free. */
+/* Frees jobs before the answer is sent, so that the client finds the slot free after reading it. */
 static void free_jobs(completion *c)
 {
     for (int64_t i = 0; i < c->n_choices; i++) {
@@ -277,7 +277,7 @@ static void free_jobs(completion *c)
     }
 }
 
-/* What was right when it was submitted and fails later is not the client's fault. */
+/* A request that was valid when submitted and fails later is not the client's fault. */
 static int status_of_run(hl_status failure)
 {
     if (failure == HL_IO)

@@ -95,14 +95,14 @@ const char *hl_exchange_header(const hl_exchange *exchange, const char *name)
 
 /* ---------------------------------------------------------------------- the answer */
 
-/* With the lock held: there is something to send. */
+/* Reports that there is something to send. Call it with the lock held. */
 static void wake_owner(hl_exchange *exchange)
 {
     if (exchange->was_at_work)
         exchange->owner.wake(exchange->owner.context);
 }
 
-/* Whoever sees the end of an answer finds its work done. */
+/* Ends the work before the end of the answer becomes visible to the client. */
 static void end_work(hl_exchange *exchange)
 {
     if (exchange->owner.end != NULL)
@@ -138,7 +138,7 @@ void hl_exchange_end(hl_exchange *exchange, bool whole)
 
 /* -------------------------------------------------------------------- the pipe */
 
-/* With the lock held: waits for room in the pipe; false: for nothing. */
+/* Waits for room in the pipe, with the lock held. Returns false if there will be none. */
 static bool wait_for_room(hl_exchange *exchange, double until)
 {
     exchange->full_since = exchange->n_pipe == HL_HTTP_PIPE ? hl_clock_seconds() : 0.0;

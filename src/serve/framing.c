@@ -12,11 +12,11 @@
 
 #define MAX_METHOD 32
 #define MAX_LENGTH (UINT64_C(1) << 62)
-#define MAX_DIGITS 15 /* of the size of a chunk */
+#define MAX_DIGITS 15 /* limit of digits of a chunk's size */
 
 /* ---------------------------------------------------------------------- characters */
 
-/* What names of methods and fields are made of. */
+/* Bytes allowed in names of methods and fields. */
 static bool is_token_byte(unsigned char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -28,7 +28,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* In values and extensions: everything but control characters. */
+/* Bytes allowed in values and extensions: all but control characters. */
 static bool is_value_byte(unsigned char c)
 {
     return c == '\t' || (c >= 0x20 && c != 0x7f);
@@ -69,7 +69,7 @@ static int refuse(hl_http_head *head, int status, const char *fault)
 
 typedef enum line_end { LINE_WHOLE, LINE_OPEN, LINE_BAD } line_end;
 
-/* The next line without its CR LF; *at moves behind it.  A CR or LF alone is bad. */
+/* Takes the next line without its CR LF; *at moves past it. A single CR or LF is an error. */
 static line_end next_line(hl_http_text *line, size_t *at, const char *bytes, size_t n_bytes)
 {
     size_t end = *at;
@@ -177,7 +177,7 @@ hl_http_text hl_http_head_field(const hl_http_head *head, const char *name)
     return (hl_http_text){ NULL, 0 };
 }
 
-/* Is this one of the words in a list that commas part? */
+/* Is this word an element of a comma-separated list? */
 static bool has_word(hl_http_text list, const char *word)
 {
     size_t from = 0;
@@ -223,7 +223,7 @@ static int read_coding(hl_http_head *out, hl_http_text coding)
     return 0;
 }
 
-/* Fields that a second one of their kind would contradict. */
+/* Refuses duplicates of fields whose values could contradict each other. */
 static int check_repeats(hl_http_head *head)
 {
     static const char *const single[] = { "Host",           "Content-Length", "Transfer-Encoding",
@@ -276,7 +276,7 @@ static int understand(hl_http_head *head)
 
 /* ------------------------------------------------------------------------ the head */
 
-/* More bytes are needed, unless there are too many already. */
+/* Requests more bytes, unless there are too many already. */
 static int wait_for_more(hl_http_head *out, size_t n_bytes)
 {
     if (n_bytes < HL_HTTP_HEADER_BYTES)
@@ -284,8 +284,8 @@ static int wait_for_more(hl_http_head *out, size_t n_bytes)
     return refuse(out, 431, "the header is longer than 32768 bytes");
 }
 
-/* What a request line that has not ended yet must not be.  Without this, megabytes of one would be
- * refused as a header that is too long. */
+/* Checks a request line that has not ended yet. Without this check, a request line of megabytes
+ * would be refused as a header that is too long. */
 static int check_open_line(hl_http_head *out, hl_http_text line)
 {
     const char  *query = memchr(line.at, '?', line.n);
@@ -310,7 +310,7 @@ int hl_http_head_read(hl_http_head *out, const char *bytes, size_t n_bytes)
     out->fault      = NULL;
     out->is_chunked = out->has_body = out->wants_continue = out->keeps_open = false;
     out->length                                                             = 0;
-    /* Some clients send an empty line behind a body. */
+    /* Some clients send an empty line after a body. */
     if (n >= 2 && bytes[0] == '\r' && bytes[1] == '\n')
         at = 2;
     end = next_line(&line, &at, bytes, n);
@@ -336,7 +336,7 @@ int hl_http_head_read(hl_http_head *out, const char *bytes, size_t n_bytes)
 
 /* ------------------------------------------------------------------------ the body */
 
-/* Where we are in a chunked body. */
+/* States of the parser in a chunked body. */
 enum {
     SIZE_FIRST, /* the first digit of a size */
     SIZE_MORE,
@@ -345,7 +345,7 @@ enum {
     DATA,
     DATA_CR,
     DATA_LF,
-    TRAILER_BEGIN, /* of a line */
+    TRAILER_BEGIN, /* beginning of a line */
     TRAILER,
     TRAILER_LF,
     LAST_LF,
@@ -392,7 +392,7 @@ static void read_size_byte(hl_http_body *body, char c)
         fail_body(body, "the size of a chunk is not a hexadecimal number");
 }
 
-/* A byte that is not the body's own. */
+/* Handles a byte that is framing and not content. */
 static void read_frame_byte(hl_http_body *body, char c)
 {
     switch (body->place) {
@@ -420,7 +420,7 @@ static void read_frame_byte(hl_http_body *body, char c)
         if (c != '\r')
             fail_body(body, "a chunk is longer than its size");
         return;
-    default: /* an LF is due */
+    default: /* an LF is expected */
         if (c != '\n')
             fail_body(body, "a line of a chunked body does not end with CR LF");
         else if (body->place == SIZE_LF)

@@ -21,15 +21,17 @@
 #include "headlight/base.h"
 
 enum {
-    HL_HTTP_HEADER_BYTES = 32768, /* of a head, the request line and the final empty line too */
+    /* limit of a head, including the request line and the final empty line */
+    HL_HTTP_HEADER_BYTES = 32768,
     HL_HTTP_MAX_FIELDS   = 100,
-    HL_HTTP_MAX_TARGET   = 8192, /* bytes of path and query */
-    HL_HTTP_MAX_QUERY    = 100,  /* arguments of a query; no route has any */
-    HL_HTTP_MAX_COOKIES  = 200,  /* other programs on the same machine may have set some */
-    HL_HTTP_MAX_EXTRA    = 4096, /* bytes of all chunk extensions and trailers of a body */
+    HL_HTTP_MAX_TARGET   = 8192, /* limit of path and query, in bytes */
+    HL_HTTP_MAX_QUERY    = 100,  /* limit of query arguments; no route uses any */
+    HL_HTTP_MAX_COOKIES  = 200,  /* Other programs on the same machine may have set cookies. */
+    /* limit of all chunk extensions and trailers of a body, in bytes */
+    HL_HTTP_MAX_EXTRA = 4096,
 };
 
-/* A part of somebody else's bytes, without a NUL behind it. */
+/* A slice of bytes that belong to somebody else; it is not NUL-terminated. */
 typedef struct hl_http_text {
     const char *at;
     size_t      n;
@@ -37,45 +39,47 @@ typedef struct hl_http_text {
 
 typedef struct hl_http_field {
     hl_http_text name;
-    hl_http_text value; /* without the blanks around it */
+    hl_http_text value; /* without surrounding blanks */
 } hl_http_field;
 
 typedef struct hl_http_head {
-    size_t        n_bytes; /* of the whole head */
+    size_t        n_bytes; /* length of the whole head */
     hl_http_text  method;
-    hl_http_text  path;  /* from its '/' to before the '?' */
-    int           minor; /* 0 or 1, of HTTP/1.x */
+    hl_http_text  path;  /* from its '/' up to the '?' */
+    int           minor; /* minor version: HTTP/1.0 or HTTP/1.1 */
     bool          keeps_open;
     bool          is_chunked;
-    bool          has_body; /* chunked, or longer than 0 bytes */
+    bool          has_body; /* true if the body is chunked or longer than 0 bytes */
     bool          wants_continue;
-    uint64_t      length; /* of a body that is not chunked */
+    uint64_t      length; /* Content-Length, for a body that is not chunked */
     hl_http_field fields[HL_HTTP_MAX_FIELDS];
     int           n_fields;
-    const char   *fault; /* why it was refused.  Static, without quotes */
+    const char   *fault; /* why the head was refused: a static text without quotes */
 } hl_http_head;
 
-/* 200: the head is whole and right.  0: it is right so far.  Else the status of the refusal, with
- * head->fault; the connection cannot be used any more. */
+/* Returns 200 if the head is complete and valid, and 0 if it is valid so far but incomplete.
+ * Otherwise returns the status of the refusal and sets head->fault; the connection must be
+ * closed. */
 int hl_http_head_read(hl_http_head *out, const char *bytes, size_t n_bytes);
 
-/* The value of the first field of this name, upper or lower case; {NULL, 0}: there is none. */
+/* Returns the value of the first field of this name, ignoring case; {NULL, 0} if there is none. */
 hl_http_text hl_http_head_field(const hl_http_head *head, const char *name);
 
 typedef struct hl_http_body {
     bool        is_chunked;
     bool        is_done;
-    int         status;   /* 0, or that of the refusal */
+    int         status;   /* 0, or the status of the refusal */
     const char *fault;    /* as in hl_http_head */
-    uint64_t    left;     /* bytes of the body, or of this chunk, that are still to come */
-    size_t      n_extra;  /* bytes so far of chunk extensions and trailers */
-    int         place;    /* in a chunked body: a state of framing.c */
-    int         n_digits; /* of the size of this chunk, so far */
+    uint64_t    left;     /* bytes still to come, of the body or of the current chunk */
+    size_t      n_extra;  /* bytes of chunk extensions and trailers so far */
+    int         place;    /* in a chunked body: the parser's state, see framing.c */
+    int         n_digits; /* digits read so far of this chunk's size */
 } hl_http_body;
 
 hl_http_body hl_http_body_begin(const hl_http_head *head);
-/* Reads on: returns how many bytes it used, of which *data (n_data) are the body's.  Call it again
- * with the rest until that is empty, or the body is_done, or has a status. */
+/* Continues reading. Returns the number of bytes it consumed; *data (n_data) is the part of them
+ * that belongs to the body. Call it again with the rest until nothing is left, the body is_done, or
+ * it has a status. */
 size_t hl_http_body_read(const char **data, size_t *n_data, hl_http_body *body, const char *bytes,
                          size_t n_bytes);
 

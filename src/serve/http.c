@@ -39,7 +39,7 @@
 #define LINGER_SECONDS  2.0
 #define ROUND_SECONDS   0.1
 #define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold, */
-#define OTHER_FILES     16     /* that the server may open beside sockets */
+#define OTHER_FILES     16     /* files that the server may open in addition to sockets */
 #define LEAST_SOCKETS   16
 #define ACCEPT_AT_ONCE  64
 #define PATIENCE        0.5 /* seconds that a reader must have cost before it is cut for others */
@@ -61,7 +61,8 @@ static void forget_wakes(hl_http *http)
 
     while (read(http->wake[0], bytes, sizeof bytes) > 0)
         continue;
-    /* Last: who finds it set before does not write, and is looked at behind this. */
+    /* This store comes last. A thread that finds the flag set before does not write a byte; its
+     * event is handled after this. */
     __atomic_store_n(&http->is_woken, false, __ATOMIC_SEQ_CST);
 }
 
@@ -86,7 +87,7 @@ static void find_key(unsigned char key[16], bool *is_near, const struct sockaddr
         memset(key + 8, 0, 8);
 }
 
-/* The peer with one more connection; NULL: memory is out. */
+/* Returns the peer with one more connection; NULL if out of memory. */
 static hl_peer *meet_peer(hl_http *http, const struct sockaddr_storage *from)
 {
     unsigned char key[16];
@@ -112,7 +113,7 @@ static hl_peer *meet_peer(hl_http *http, const struct sockaddr_storage *from)
     return peer;
 }
 
-/* Under the lock. */
+/* Call it with the lock held. */
 static void forget_peer(hl_http *http, hl_peer *peer)
 {
     hl_peer **at = &http->peers;
@@ -190,14 +191,15 @@ static void count_cut(hl_http *http, int64_t *count)
 
 /* ------------------------------------------------------------------------- work */
 
-/* Under the lock. */
+/* Call it with the lock held. */
 static void end_thread(hl_http *http)
 {
     if (--http->n_threads == 0)
         pthread_cond_broadcast(&http->idle);
 }
 
-/* The work of an exchange is done, once: whoever reads its answer may ask for more. */
+/* Ends the work of an exchange once, so that a client that has read its answer may send the next
+ * request. */
 static void end_work(hl_exchange *exchange)
 {
     hl_http *http = exchange->http;
@@ -222,7 +224,7 @@ static void *run_work(void *context)
 
     exchange->work(exchange->context, exchange);
     pthread_mutex_lock(&exchange->lock);
-    bool stalled = exchange->is_stalled; /* the reader of a stream never came back */
+    bool stalled = exchange->is_stalled; /* the client of a stream never resumed reading */
     pthread_mutex_unlock(&exchange->lock);
     end_work(exchange);
     hl_exchange_release(exchange);
@@ -244,7 +246,7 @@ static bool start_thread(hl_exchange *exchange)
     return started;
 }
 
-/* Cuts the stream whose reader has kept us waiting for longest; false: there is none such. */
+/* Cuts the stream that has waited longest for its client. Returns false if no stream waits. */
 static bool cut_slowest(hl_http *http)
 {
     hl_connection *slowest = NULL;
@@ -267,7 +269,7 @@ static bool cut_slowest(hl_http *http)
     return true;
 }
 
-/* Counts one more at work, if there is room. */
+/* Counts one more exchange at work, if there is room. */
 static hl_status count_work(hl_http *http, hl_peer *peer)
 {
     int64_t   own    = http->options.max_per_peer;
@@ -283,7 +285,7 @@ static hl_status count_work(hl_http *http, hl_peer *peer)
     pthread_mutex_unlock(&http->lock);
     if (status != HL_OK)
         return status;
-    /* The one that is cut ends in a moment; until then there is one more than there should be. */
+    /* The stream that is cut ends soon; until then one exchange more than the limit is at work. */
     if (is_full && !cut_slowest(http))
         return hl_fail(HL_BUSY, "all slots are busy and the queue is full; try again later");
     pthread_mutex_lock(&http->lock);
@@ -325,14 +327,15 @@ hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, voi
 
 /* -------------------------------------------------------------------- accepting */
 
-/* The longest idle connection of whoever has most; false: all are at work. */
+/* Cuts the longest idle connection of the peer with the most connections. Returns false if all
+ * connections are at work. */
 static bool cut_longest_idle(hl_http *http)
 {
     hl_connection *found = NULL;
 
     for (hl_connection *c = http->list.next; c != &http->list; c = c->next) {
         if (c->is_over)
-            return true; /* one ends in any case */
+            return true; /* a connection is already about to close */
         if ((c->state == HL_CONNECTION_READING || c->state == HL_CONNECTION_LINGERING) &&
             (found == NULL || c->peer->n_connections > found->peer->n_connections))
             found = c;
@@ -385,7 +388,7 @@ static void accept_some(hl_http *http)
 
 /* ---------------------------------------------------------------------- the thread */
 
-/* Reset, or closed behind all that was sent; what is only looked at stays for its reader. */
+/* Detects a reset, or a close after everything was sent; peeked bytes stay in the socket. */
 static bool has_hung_up(const hl_connection *c)
 {
     char byte;
@@ -393,7 +396,7 @@ static bool has_hung_up(const hl_connection *c)
     return recv(c->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
-/* By the clock. */
+/* Applies the time limits of a connection's state. */
 static void look_at(hl_http *http, hl_connection *c, double now)
 {
     double waited = now - c->since;
@@ -436,7 +439,7 @@ static void serve(hl_http *http, hl_connection *c, short events)
         c->is_over = true;
     if (c->state == HL_CONNECTION_SENDING)
         hl_connection_send(http, c);
-    if (c->state == HL_CONNECTION_READING) /* what was sent ahead of the answer */
+    if (c->state == HL_CONNECTION_READING) /* handles bytes sent ahead of the answer */
         hl_connection_read(http, c);
 }
 
@@ -447,8 +450,8 @@ static short wanted_events(const hl_connection *c)
     return c->state == HL_CONNECTION_SENDING && hl_connection_has_unsent(c) ? POLLOUT : 0;
 }
 
-/* The listener, the wakes, and all connections in their order; returns how many.  There is room:
- * a connection more than there may be is one that is closed in this round. */
+/* Lists the listener, the wake pipe and all connections in their order; returns their number. There
+ * is always room: a connection over the limit is closed in this round. */
 static size_t list_sockets(hl_http *http)
 {
     bool   open = hl_clock_seconds() >= http->accept_after;
@@ -461,7 +464,8 @@ static size_t list_sockets(hl_http *http)
     return n;
 }
 
-/* Connections that are over; where all exchanges are to be lost, those that have one as well. */
+/* Closes connections that are over. If all exchanges are to be dropped, also closes those that have
+ * one. */
 static void close_ended(hl_http *http)
 {
     bool is_losing = __atomic_load_n(&http->is_losing, __ATOMIC_SEQ_CST);
@@ -473,7 +477,7 @@ static void close_ended(hl_http *http)
     }
 }
 
-/* Each connection that was polled, once; they change their order meanwhile. */
+/* Serves each polled connection once; their order in the list changes meanwhile. */
 static void serve_all(hl_http *http, size_t n, bool is_round)
 {
     double         now  = hl_clock_seconds();
@@ -517,7 +521,7 @@ static void *run(void *context)
 
 /* --------------------------------------------------------------------- listening */
 
-/* A socket that listens at one address; -1 and errno otherwise. */
+/* Returns a socket that listens on one address; -1 and errno on failure. */
 static int listen_at(const struct addrinfo *address)
 {
     int one      = 1;
@@ -527,7 +531,8 @@ static int listen_at(const struct addrinfo *address)
     if (listener < 0)
         return -1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &room, sizeof room); /* and those it accepts */
+    /* accepted sockets inherit it */
+    setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
     if (bind(listener, address->ai_addr, address->ai_addrlen) == 0 &&
         listen(listener, SOMAXCONN) == 0 && fcntl(listener, F_SETFL, O_NONBLOCK) == 0)
         return listener;
@@ -537,7 +542,7 @@ static int listen_at(const struct addrinfo *address)
     return -1;
 }
 
-/* Where it listens in fact, and at which port. */
+/* Records the actual address and port. */
 static void note_address(hl_http *http)
 {
     struct sockaddr_storage own = { 0 };
@@ -585,7 +590,8 @@ static hl_status open_wakes(hl_http *http)
     return HL_OK;
 }
 
-/* No more connections than the process may open files for; `wake` is the newest descriptor. */
+/* Limits the connections to the number of files that the process may open; `wake` is the newest
+ * descriptor. */
 static hl_status bound_connections(hl_http *http)
 {
     struct rlimit limit;

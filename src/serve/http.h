@@ -33,109 +33,112 @@ typedef struct hl_exchange hl_exchange;
 
 typedef struct hl_http_handler {
     void *context;
-    /* The head of a request is here; may answer, which refuses it before its body is read. */
+    /* The head of a request has arrived. Answering here refuses the request before its body is
+     * read. */
     void (*head)(void *context, hl_exchange *exchange);
-    /* What came is not a request: answers with this status and message.  Connections are closed
-     * behind it. */
+    /* The client sent something that is not a request. The handler answers with this status and
+     * message; the connection is closed afterwards. */
     void (*malformed)(void *context, hl_exchange *exchange, int status, const char *message);
-    /* All of it is here: answers, or calls hl_exchange_work. */
+    /* The whole request has arrived. The handler answers it or calls hl_exchange_work. */
     void (*request)(void *context, hl_exchange *exchange);
-    /* Once for each call of hl_exchange_work: it failed, or the work is done and its answer about
-     * to be sent.  From any thread. */
+    /* Called once per call of hl_exchange_work, from any thread: either that call failed, or the
+     * work is done and its answer is about to be sent. */
     void (*worked)(void *context, hl_exchange *exchange);
     /* The answer's status is known. */
     void (*answered)(void *context, hl_exchange *exchange, int status);
 } hl_http_handler;
 
 typedef struct hl_http_options {
-    const char     *host; /* an address or a name */
-    int32_t         port; /* 0: any that is free */
-    size_t          max_body_bytes;
-    int64_t         max_connections;
-    int64_t         max_work;        /* exchanges at work */
-    int64_t         max_per_peer;    /* exchanges at work for one address; 0: half of max_work,
-                                      * and all of them for this machine's own addresses */
-    double          request_seconds; /* for a request to come whole */
-    double          stall_seconds;   /* that a stream waits for its reader */
+    const char *host; /* an address or a host name */
+    int32_t     port; /* 0: any free port */
+    size_t      max_body_bytes;
+    int64_t     max_connections;
+    int64_t     max_work; /* limit of exchanges at work */
+    /* Limit of exchanges at work for one address. 0: half of max_work; for this machine's own
+     * addresses, all of max_work. */
+    int64_t         max_per_peer;
+    double          request_seconds; /* time limit for a request to arrive completely */
+    double          stall_seconds;   /* time that a stream waits for a client that does not read */
     hl_http_handler handler;
 } hl_http_options;
 
-/* Takes the address; HL_IO with the system's reason where it cannot, HL_LIMIT where the process may
- * not open enough files.  Nobody is answered before hl_http_start. */
+/* Binds the address. Fails with HL_IO and the system's reason if it cannot, and with HL_LIMIT if
+ * the process may not open enough files. Nothing is answered before hl_http_start. */
 hl_status hl_http_open(hl_http **out, const hl_http_options *options);
 hl_status hl_http_start(hl_http *http);
 int32_t   hl_http_port(const hl_http *http);
-/* The address it listens at, as text, and whether that stands for all addresses. */
+/* Returns the address that it listens on, as text, and whether that means all addresses. */
 const char *hl_http_address(const hl_http *http, bool *is_any);
-/* From now on connections are closed behind their answers.  New ones are still accepted, so that
- * they can be told. */
+/* From now on, connections are closed after their answers. New ones are still accepted so that they
+ * get an answer. */
 void hl_http_quiesce(hl_http *http);
-/* Waits for exchanges at work and for their answers to be sent, for `seconds`; those that are left
- * then are cut.  The handler must begin no more work. */
+/* Waits up to `seconds` for exchanges at work and for their answers to be sent, then cuts the
+ * remaining ones. The handler must not begin new work. */
 void hl_http_drain(hl_http *http, double seconds);
-/* Drains for no time, then ends.  Accepts NULL. */
+/* Drains with a timeout of 0 and frees everything. Accepts NULL. */
 void hl_http_close(hl_http *http);
 HL_CLOSES(hl_http_close, hl_http)
 
 typedef struct hl_http_counts {
-    int64_t n_connections; /* now */
-    int64_t n_working;     /* now */
+    int64_t n_connections; /* open now */
+    int64_t n_working;     /* exchanges at work now */
     int64_t n_late;        /* connections cut because they were too slow */
     int64_t n_many;        /* connections cut because there were too many */
-    int64_t n_stalled;     /* streams cut because nobody read them */
+    int64_t n_stalled;     /* streams cut because the client did not read them */
 } hl_http_counts;
 
 hl_http_counts hl_http_count(hl_http *http);
 
 /* ------------------------------------------------------------------- exchanges */
 
-/* What is asked. */
+/* A request, as the handler sees it. */
 typedef struct hl_request {
     char  *method;
     char  *path;
-    char  *body; /* (n_body) and a NUL behind them; NULL: it has none, or not yet */
+    char  *body; /* (n_body), NUL-terminated; NULL: there is no body, or it has not arrived yet */
     size_t n_body;
     size_t
-        n_dropped; /* bytes of a body that is longer than it may be: then there is none to read */
-    int tag;       /* the handler's own number; at first 0 */
-    int account;   /* another: on whose account the request is; at first -1 */
+        n_dropped; /* bytes dropped of a body over the size limit; such a body is not kept at all */
+    int tag;       /* free for the handler; initially 0 */
+    /* free for the handler: the account that the request is charged to; initially -1 */
+    int account;
 } hl_request;
 
 /* Borrowed from the exchange. */
 hl_request *hl_exchange_request(hl_exchange *exchange);
-/* In `head` only; NULL: there is none. */
+/* Only valid in `head`. Returns NULL if there is no such field. */
 const char *hl_exchange_header(const hl_exchange *exchange, const char *name);
 
 typedef struct hl_answer {
     int         status;
     const char *type; /* NULL: application/json */
-    char       *body; /* of hl_alloc; goes to the exchange.  NULL: empty */
+    char       *body; /* from hl_alloc; the exchange takes ownership. NULL: empty */
     size_t      n_bytes;
-    const char *header; /* one more, static: its name, */
+    const char *header; /* name of one additional header, static; or NULL */
     const char *value;
 } hl_answer;
 
-/* Once for an exchange, unless it begins a stream. */
+/* Call it once per exchange, unless the exchange begins a stream. */
 void hl_exchange_answer(hl_exchange *exchange, const hl_answer *answer);
 
-/* Calls work(context, exchange) on a thread of its own.  HL_BUSY: too many are at work, or too many
- * for this address.  In `request` only. */
+/* Calls work(context, exchange) on a thread of its own. Fails with HL_BUSY if too many exchanges
+ * are at work, in total or for this address. Only valid in `request`. */
 typedef void (*hl_exchange_function)(void *context, hl_exchange *exchange);
 hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, void *context);
 
-/* From the thread at work.  A stream of bytes with status 200, to its end. */
+/* Begins a stream of bytes with status 200. Call it from the thread at work. */
 void hl_exchange_begin(hl_exchange *exchange, const char *type);
-/* False: there is nobody to read it any more. */
+/* Returns false if the client no longer reads. */
 bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes);
-/* Whole, or else the reader is told that it is not. */
+/* Ends the stream. If it is not whole, the client can see that it was cut off. */
 void hl_exchange_end(hl_exchange *exchange, bool whole);
 
-/* Has the other side hung up, or been cut? */
+/* Has the client hung up, or been disconnected? */
 bool hl_exchange_is_gone(hl_exchange *exchange);
-/* Waits for hl_exchange_wake, or until the other side is gone, or for `seconds`; a wake that came
- * since the last wait counts. */
+/* Waits for hl_exchange_wake, until the client is gone, or for `seconds`. A wake since the last
+ * wait counts. */
 void hl_exchange_wait(hl_exchange *exchange, double seconds);
-/* From any thread, while the work goes on. */
+/* May be called from any thread while the work is in progress. */
 void hl_exchange_wake(hl_exchange *exchange);
 
 #endif

@@ -12,13 +12,13 @@
 #include "base/status.h"
 #include "serve/http_parts.h"
 
-#define MAX_DROPPED   ((size_t)64 << 20) /* bytes of a refused body that are read all the same */
+#define MAX_DROPPED   ((size_t)64 << 20) /* limit of a refused body that is still read, in bytes */
 #define FIRST_INPUT   16384
-#define HEAD_BYTES    2048 /* of an answer */
+#define HEAD_BYTES    2048 /* size of an answer's head */
 #define STREAM_BLOCK  16384
 #define CHUNK_BEGIN   8 /* bytes kept free for a chunk's size line */
 #define CHUNK_END     2
-#define STREAM_BUFFER 16384 /* and the same where the answer is a stream */
+#define STREAM_BUFFER 16384 /* smaller send buffer for streams */
 
 /* --------------------------------------------------------------------- answers */
 
@@ -67,7 +67,7 @@ static void write_date(char *out, size_t room)
              months + 3 * t.tm_mon, 1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec);
 }
 
-/* The head of an answer; false: memory is out. */
+/* Writes the head of an answer. Returns false if out of memory. */
 static bool write_head(hl_http *http, hl_connection *c, int status, const char *type,
                        const hl_answer *answer, size_t room)
 {
@@ -114,7 +114,7 @@ static void begin_answer(hl_http *http, hl_connection *c)
     hl_connection_enter(http, c, HL_CONNECTION_SENDING);
 }
 
-/* A short buffer shows early that nobody reads. */
+/* A short send buffer shows early that the client does not read. */
 static void begin_stream(hl_http *http, hl_connection *c)
 {
     int room = STREAM_BUFFER;
@@ -130,7 +130,8 @@ static void begin_stream(hl_http *http, hl_connection *c)
     hl_connection_enter(http, c, HL_CONNECTION_SENDING);
 }
 
-/* The next piece of a stream, framed, to `out`.  False: there is none yet, or it broke off. */
+/* Moves the next part of a stream, framed, to `out`. Returns false if there is none yet, or if the
+ * stream was cut off. */
 static bool take_piece(hl_connection *c)
 {
     int64_t n = hl_exchange_read(c->exchange, c->out + CHUNK_BEGIN, STREAM_BLOCK);
@@ -162,7 +163,8 @@ static bool take_piece(hl_connection *c)
     return true;
 }
 
-/* Sends what the socket takes.  False: it takes no more now, or the client is gone. */
+/* Sends what the socket accepts. Returns false if it accepts no more now, or if the client is
+ * gone. */
 static bool send_some(hl_connection *c)
 {
     const hl_answer *answer   = &c->exchange->answer;
@@ -190,7 +192,7 @@ bool hl_connection_has_unsent(const hl_connection *c)
            (!c->is_stream && c->has_body && c->at_body < c->exchange->answer.n_bytes);
 }
 
-/* The answer is sent: for the next request, or not. */
+/* The answer has been sent: waits for the next request, or closes. */
 static void end_answer(hl_http *http, hl_connection *c)
 {
     bool clean = c->body.is_done && c->n_in == 0;
@@ -228,7 +230,8 @@ void hl_connection_send(hl_http *http, hl_connection *c)
 
 /* --------------------------------------------------------------------- requests */
 
-/* An exchange for what came; false: memory is out, and the connection is over. */
+/* Creates an exchange for the request. Returns false if out of memory; the connection is then
+ * over. */
 static bool new_exchange(hl_http *http, hl_connection *c, const char *method, const char *path)
 {
     if (hl_exchange_new(&c->exchange, http, method, path) != HL_OK) {
@@ -247,7 +250,7 @@ static void refuse_bytes(hl_http *http, hl_connection *c, int status, const char
 {
     c->keeps_open   = false;
     c->is_head      = false;
-    c->body.is_done = false; /* nobody knows where it would end */
+    c->body.is_done = false; /* the end of the body is unknown */
     hl_connection_leave(http, c, false);
     if (!new_exchange(http, c, "", ""))
         return;
@@ -263,11 +266,11 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Takes the percent signs out of a path, in place, and puts a NUL behind it; false of one that is
- * wrong.  A NUL inside is wrong. */
+/* Decodes percent escapes of a path in place and terminates it with a NUL. Returns false for a
+ * malformed path; an encoded NUL is malformed. */
 static bool decode_path(hl_http_text path)
 {
-    char  *out = (char *)path.at; /* of the connection's own bytes */
+    char  *out = (char *)path.at; /* points into the connection's own buffer */
     size_t n   = 0;
 
     for (size_t i = 0; i < path.n; i++, n++) {
@@ -287,7 +290,8 @@ static bool decode_path(hl_http_text path)
     return true;
 }
 
-/* Texts of the head end with a NUL from now on: behind each stands a byte that is read already. */
+/* Terminates the texts of the head with NULs. Each is followed by a byte that was already
+ * parsed. */
 static void end_texts(const hl_http_head *head)
 {
     ((char *)head->method.at)[head->method.n] = '\0';
@@ -295,7 +299,7 @@ static void end_texts(const hl_http_head *head)
         ((char *)head->fields[i].value.at)[head->fields[i].value.n] = '\0';
 }
 
-/* The exchange has an answer, if it was not put to work. */
+/* The exchange has an answer unless it was put to work. */
 void hl_connection_proceed(hl_http *http, hl_connection *c)
 {
     hl_exchange *exchange = c->exchange;
@@ -309,7 +313,7 @@ void hl_connection_proceed(hl_http *http, hl_connection *c)
         begin_stream(http, c);
 }
 
-/* The request is whole, or too long. */
+/* The request is complete, or too long. */
 static void finish_request(hl_http *http, hl_connection *c)
 {
     hl_connection_enter(http, c, HL_CONNECTION_WORKING);
@@ -336,7 +340,8 @@ static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *h
     c->exchange->head = head;
     http->options.handler.head(http->options.handler.context, c->exchange);
     c->exchange->head = NULL;
-    if (c->exchange->state == HL_EXCHANGE_ANSWERED) { /* refused: its body does not matter */
+    /* the request was refused: its body is ignored */
+    if (c->exchange->state == HL_EXCHANGE_ANSWERED) {
         c->keeps_open = c->keeps_open && c->body.is_done;
         begin_answer(http, c);
     } else if (!c->body.is_done && c->body.left > http->options.max_body_bytes) {
@@ -348,7 +353,7 @@ static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *h
     }
 }
 
-/* As much of the body as is here, from `at` on; returns where it ends. */
+/* Reads the available part of the body from `at`; returns where it ends. */
 static size_t read_body(hl_http *http, hl_connection *c, size_t at)
 {
     hl_exchange *exchange = c->exchange;
@@ -373,7 +378,7 @@ static size_t read_body(hl_http *http, hl_connection *c, size_t at)
     return at;
 }
 
-/* Is it worth to look for a whole head?  Not after each of many single bytes. */
+/* Is it worth searching for a complete head? Not after each of many single bytes. */
 static bool may_be_whole(const hl_connection *c)
 {
     return memchr(c->in + c->n_seen, '\n', c->n_in - c->n_seen) != NULL ||
@@ -409,14 +414,14 @@ void hl_connection_read(hl_http *http, hl_connection *c)
         if (c->state == HL_CONNECTION_SENDING)
             hl_connection_send(http, c);
     }
-    if (c->n_in == 0) { /* who waits for nothing takes no memory */
+    if (c->n_in == 0) { /* an idle connection holds no memory */
         hl_free(c->in);
         c->in      = NULL;
         c->in_room = 0;
     }
 }
 
-/* Room for more bytes of a head; bodies are taken out as they come. */
+/* Makes room for more bytes of a head; bodies are consumed as they arrive. */
 static bool make_room(hl_connection *c)
 {
     return c->n_in < c->in_room || (c->in_room < HL_HTTP_HEADER_BYTES &&

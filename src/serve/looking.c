@@ -9,7 +9,7 @@
 #include "base/threads.h"
 
 #define WAIT_SECONDS 5.0
-#define NICER        10 /* of nice: about a tenth of a core that the engine wants, too */
+#define NICER        10 /* increment of nice: about a tenth of a core that the engine also wants */
 
 void hl_looking_init(hl_looking *looking)
 {
@@ -22,8 +22,8 @@ void hl_looking_destroy(hl_looking *looking)
     pthread_mutex_destroy(&looking->lock);
 }
 
-/* Linux has a priority for each thread, and threads that this one starts inherit it.  Elsewhere
- * it would be the whole process'. */
+/* Linux has a priority per thread, and new threads inherit it. Elsewhere it would apply to the
+ * whole process. */
 static void lower_priority(void)
 {
 #ifdef __linux__
@@ -36,7 +36,7 @@ static void lower_priority(void)
     hl_parallel_background();
 }
 
-/* The threads of views and measurements, started by one with their priority. */
+/* Starts the threads of views and measurements from a thread that has their priority. */
 static void *reserve(void *n_threads)
 {
     int *n = n_threads;
@@ -89,7 +89,8 @@ hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
     return HL_OK;
 }
 
-/* The next is woken under the lock: it cannot leave, and its exchange end, before that is done. */
+/* Wakes the next one under the lock: it cannot leave, nor can its exchange end, before that is
+ * done. */
 void hl_looking_leave(hl_looking *looking, hl_looker *looker)
 {
     hl_looker **at = &looking->first;

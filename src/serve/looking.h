@@ -17,34 +17,33 @@
 
 #include "serve/http.h"
 
-#define HL_LOOKING_MOST 8 /* at work or waiting */
+#define HL_LOOKING_MOST 8 /* limit of requests at work or waiting */
 
 typedef struct hl_looker {
     hl_exchange      *exchange;
-    bool              is_in; /* the queue */
+    bool              is_in; /* in the queue */
     struct hl_looker *next;
 } hl_looker;
 
 typedef struct hl_looking {
     pthread_mutex_t lock;
-    hl_looker      *first; /* the one that works */
+    hl_looker      *first; /* the request that is being worked on */
     int64_t         count;
 } hl_looking;
 
 void hl_looking_init(hl_looking *looking);
 void hl_looking_destroy(hl_looking *looking);
 
-/* Makes the threads that views and measurements share out their work to, now and not at the first
- * of them.  Returns how many there are, the caller included: n_threads, or fewer where the system
- * grants no more. */
+/* Creates the threads that views and measurements share now, rather than at the first request.
+ * Returns their number including the caller: n_threads, or fewer if the system grants no more. */
 int hl_looking_reserve(int n_threads);
 
-/* Waits for its turn.  HL_BUSY: too many do; HL_CANCELLED: the client is gone.  From a thread that
- * does nothing else any more: its priority stays low. */
+/* Waits for its turn. Fails with HL_BUSY if too many are waiting and with HL_CANCELLED if the
+ * client is gone. The priority of the calling thread stays low afterwards. */
 hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker);
-/* After every enter, whatever it said. */
+/* Must follow every enter, whatever it returned. */
 void hl_looking_leave(hl_looking *looking, hl_looker *looker);
-/* Now, those that wait among them. */
+/* Returns the number of requests at work or waiting. */
 int64_t hl_looking_count(hl_looking *looking);
 
 #endif

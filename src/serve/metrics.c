@@ -14,7 +14,7 @@
 
 enum { MAX_SERIES = 128, N_BUCKETS = 10 };
 
-/* Upper ends of the buckets of times to first token, seconds. */
+/* Upper bounds of the buckets of time to first token, in seconds. */
 static const double buckets[N_BUCKETS] = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10 };
 
 typedef struct series {
@@ -166,7 +166,7 @@ static void put_http(hl_text *out, const hl_http_counts *http)
         (double)http->n_stalled);
 }
 
-/* Pages in memory, by the system's own account; 0 where it has none. */
+/* Returns the resident memory reported by the system; 0 if it reports none. */
 static double resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -200,6 +200,6 @@ char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
     hl_text_addf(&text,
                  "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes %.0f\n",
                  resident_bytes());
-    (void)hl_text_finish(&out, &text); /* NULL says it */
+    (void)hl_text_finish(&out, &text); /* a failure leaves NULL */
     return out;
 }

@@ -16,24 +16,24 @@ struct hl_reply {
     hl_reply_options  options;
     hl_decode_stream *stream;
     hl_stop_words    *stop;
-    hl_spikes        *spikes;  /* NULL: nobody asked */
-    int64_t           last_id; /* the token before the next one */
+    hl_spikes        *spikes;  /* NULL: not requested */
+    int64_t           last_id; /* the token that precedes the next one */
     int64_t           n_generated;
     hl_stop           ended;
     bool              is_finished;
-    size_t            n_characters; /* of the text so far, for text_offset */
-    bool              has_begun;    /* something of it was taken */
-    bool              has_finish;   /* the reason of its end, too */
+    size_t            n_characters; /* characters of the text so far, for text_offset */
+    bool              has_begun;    /* a part of the choice was taken */
+    bool              has_finish;   /* its finish reason was taken too */
 
-    /* Since the last take. */
+    /* The fields below hold what was added since the last take. */
     hl_buffer text;
-    json_t   *entries; /* of tokens, for logprobs; NULL: not wanted */
-    json_t   *watched; /* the same for headlight's numbers */
+    json_t   *entries; /* token entries for logprobs; NULL: not requested */
+    json_t   *watched; /* token entries with headlight's numbers; NULL: not requested */
 };
 
 /* --------------------------------------------------------------------- open and close */
 
-/* What the first new token adds to the text can depend on the token before it. */
+/* The text of the first new token can depend on the token before it. */
 static hl_status open_stream(hl_reply *reply)
 {
     const hl_served_prompt *prompt  = reply->options.prompt;
@@ -111,7 +111,7 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
 
 /* ------------------------------------------------------------------------ one token's text */
 
-/* The bytes that a token stands for after another one; to be freed with hl_free. */
+/* Returns the bytes of a token after another one; released with hl_free. */
 static hl_status piece_of(char **out, size_t *n_bytes, const hl_reply *reply, int64_t id)
 {
     const hl_tokenizer *tokenizer = reply->options.tokenizer;
@@ -178,7 +178,8 @@ static hl_status add_entry(hl_reply *reply, const hl_job_event *event)
 
 /* ------------------------------------------------------------------- headlight's numbers */
 
-/* One over ln n', of the keys other than key 0 that the row before the event's token sees. */
+/* Returns 1 / ln n', where n' is the number of keys, without the first one, visible to the row that
+ * precedes the event's token. */
 static double nosink_scale(const hl_config *config, int64_t layer, const hl_job_event *event)
 {
     if (event->position == 0)
@@ -229,7 +230,7 @@ static json_t *row_values(const hl_reply *reply, const hl_job_event *event)
     return object;
 }
 
-/* Where the chosen heads looked: a row each, by name. */
+/* Returns one row of attention per chosen head, by name. */
 static json_t *pattern_values(const hl_reply *reply, const hl_job_event *event)
 {
     const hl_head_list *heads  = reply->options.request->patterns;
@@ -286,7 +287,7 @@ static hl_status keep_text(hl_reply *reply, const char *text, size_t n_bytes)
     return hl_buffer_append(&reply->text, text, n_bytes);
 }
 
-/* A token of the prompt that is echoed passes the stop words by. */
+/* Stop words are not searched in tokens of an echoed prompt. */
 static hl_status add_text(bool *found, hl_reply *reply, const hl_job_event *event)
 {
     const char *text    = "";
@@ -368,7 +369,7 @@ static const char *finish_reason(const hl_reply *reply)
     return "stop";
 }
 
-/* The likeliest tokens by their text; null of a token that nothing led to. */
+/* Returns the most likely tokens by their text; null for a token without a prediction. */
 static json_t *top_object(const json_t *entry)
 {
     const json_t *top    = json_object_get(entry, "top_logprobs");
@@ -386,7 +387,7 @@ static json_t *top_object(const json_t *entry)
     return object;
 }
 
-/* What completions call logprobs: arrays side by side. */
+/* Returns the logprobs of the completions API: parallel arrays. */
 static json_t *completion_logprobs(const json_t *entries, int64_t n_top)
 {
     json_t *tokens = json_array(), *logprobs = json_array(), *tops = json_array();
@@ -429,7 +430,7 @@ static json_t *take_logprobs(hl_reply *reply)
     return shown;
 }
 
-/* "text", "message" or "delta". */
+/* Sets "text", "message" or "delta". */
 static void set_text(json_t **choice, hl_reply *reply)
 {
     const hl_wire_request *request = reply->options.request;
@@ -452,7 +453,7 @@ static void set_text(json_t **choice, hl_reply *reply)
     reply->text.n_bytes = 0;
 }
 
-/* With a stream the reason comes alone, after all text. */
+/* In a stream the finish reason is sent alone, after all text. */
 static bool shows_reason(const hl_reply *reply)
 {
     return reply->is_finished &&

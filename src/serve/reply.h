@@ -20,32 +20,32 @@
 
 typedef struct hl_reply hl_reply;
 
-/* What is borrowed must outlive the reply. */
+/* Borrowed members must outlive the reply. */
 typedef struct hl_reply_options {
     const hl_wire_request  *request;
     const hl_served_prompt *prompt;
     const hl_model         *model;
     const hl_tokenizer     *tokenizer;
-    int64_t                 index; /* of the choice */
+    int64_t                 index; /* index of the choice */
 } hl_reply_options;
 
 hl_status hl_reply_new(hl_reply **out, const hl_reply_options *options);
 void      hl_reply_free(hl_reply *reply);
 HL_CLOSES(hl_reply_free, hl_reply)
 
-/* What a job must be asked for, so that its events have what the reply shows.  Borrows from the
+/* Returns the job options that make a job's events contain what the reply shows. Borrows from the
  * request and the prompt. */
 hl_job_options hl_reply_job(const hl_reply_options *options);
 
-/* A token.  *over: the text is, be it by a stop word. */
+/* Adds a token. *over: the text has ended, possibly by a stop word. */
 hl_status hl_reply_add(bool *over, hl_reply *reply, const hl_job_event *event);
-/* No more will come: what was held back is shown. */
+/* Ends the text: what was held back is shown. */
 hl_status hl_reply_finish(hl_reply *reply);
 
-/* A choice: { "index", "text" or "message" or "delta", "logprobs", "finish_reason", "headlight" }.
- * NULL when memory is out. */
+/* Returns a choice: { "index", "text" or "message" or "delta", "logprobs", "finish_reason",
+ * "headlight" }. Returns NULL if out of memory. */
 json_t *hl_reply_take(hl_reply *reply);
-/* Is there anything to take, in a stream? */
+/* In a stream: is there anything to take? */
 bool hl_reply_has_news(const hl_reply *reply);
 
 int64_t hl_reply_n_generated(const hl_reply *reply);

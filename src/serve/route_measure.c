@@ -105,7 +105,7 @@ static json_t *summary_of(const hl_server *server, const hl_profile *profile)
         "means", all_means(profile), "diagnoses", diagnoses_of(profile));
 }
 
-/* The profile as reports have it: types, histograms, intervals and all. */
+/* Adds the profile in the form of reports: with types, histograms and intervals. */
 static hl_status add_report(json_t *answer, const hl_server *server, const hl_profile *profile)
 {
     hl_report_out     out    = { 0 };

@@ -19,13 +19,13 @@
 #include "serve/server.h"
 #include "serve/texts.h"
 
-#define RANK_TOKENS     32768 /* of texts, at most, */
-#define GRADIENT_TOKENS 4096  /* where there is a way back, */
-#define EVALUATE_TOKENS 4096  /* and where they are run many times */
+#define RANK_TOKENS     32768 /* limit of tokens for rankers */
+#define GRADIENT_TOKENS 4096  /* limit of tokens for rankers that need gradients */
+#define EVALUATE_TOKENS 4096  /* limit of tokens for evaluations, which run the texts many times */
 #define MAX_CONTEXT     512
 #define LEAST_CONTEXT   32
-#define LEAST_TOKENS    64                /* of texts that are evaluated */
-#define N_WINDOWS       8                 /* that a text is cut into at least, for an interval */
+#define LEAST_TOKENS    64                /* minimum number of tokens of an evaluated text */
+#define N_WINDOWS       8                 /* minimum number of windows of a text, for an interval */
 #define COUNTED_BYTES   ((size_t)1 << 16) /* of texts: more have EVALUATE_TOKENS in any case */
 #define MAX_RATIOS      16
 #define MAX_SETTINGS    32
@@ -125,7 +125,7 @@ static hl_status take_evidence(hl_evidence *out, hl_look *look, const rank_reque
                                                     .context         = look });
 }
 
-/* How many tokens were run; 0: no text was. */
+/* Returns the number of tokens that were run; 0 if no text was. */
 static int64_t tokens_of(const hl_evidence *seen)
 {
     if (seen->gradients != NULL)
@@ -207,7 +207,7 @@ static void free_settings(settings *held)
     hl_free(held->gates);
 }
 
-/* The gates of one list of heads. */
+/* Reads the gates of one list of heads. */
 static hl_status read_setting(float *out, const json_t *off, const hl_model *model)
 {
     const hl_model_info *info    = hl_model_get_info(model);
@@ -240,7 +240,7 @@ static hl_status read_settings(settings *out, hl_look *look)
     return HL_OK;
 }
 
-/* How many tokens a text has, at most what its first bytes have. */
+/* Counts the tokens of a text, looking only at its first bytes. */
 static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t *text)
 {
     const char       *bytes    = json_string_value(text);
@@ -252,7 +252,7 @@ static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t 
         return HL_OK; /* hl_served_texts_open refuses it */
     n = n < COUNTED_BYTES ? n : COUNTED_BYTES;
     while (n > 0 && n < json_string_length(text) && ((unsigned char)bytes[n] & 0xC0) == 0x80)
-        n--; /* not inside a character */
+        n--; /* does not cut inside a character */
     hl_status status = hl_tokenizer_encode(&encoding, look->server->tokenizer, bytes, n, &options);
     if (status == HL_OK)
         *count += (int64_t)encoding->n_tokens;
@@ -260,9 +260,9 @@ static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t 
     return status;
 }
 
-/* The windows that a request gets where it does not say: so short that there are N_WINDOWS of them,
- * as their differences tell how sure the numbers are.  HL_BAD_INPUT for a text that is too short to
- * say anything of a model. */
+/* Chooses the window length if the request does not: short enough for N_WINDOWS windows, as their
+ * differences give the confidence interval. Fails with HL_BAD_INPUT for a text that is too short to
+ * evaluate a model. */
 static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input)
 {
     int64_t most = context_of(look->server);
@@ -316,8 +316,8 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     return HL_OK;
 }
 
-/* 97.5% of Student's distribution lie below it: by Cornish and Fisher's expansion, which from 3
- * degrees of freedom on is right to 0.5%; before that by its value. */
+/* Returns the 97.5% quantile of Student's t distribution. Uses the Cornish-Fisher expansion, which
+ * is accurate to 0.5% from 3 degrees of freedom; exact values below that. */
 static double student(int64_t degrees)
 {
     static const double first[] = { 12.706, 4.303 };
@@ -330,9 +330,10 @@ static double student(int64_t degrees)
            (3 * pow(z, 7) + 19 * pow(z, 5) + 17 * pow(z, 3) - 15 * z) / (384 * pow(n, 3));
 }
 
-/* [low, high], nats per token: the 95% confidence interval of what the heads cost, over windows.
- * Each window has the setting's loss less that of all heads, d, and its number of tokens, c; the
- * standard error is that of the ratio of their sums, as in perplexity.c.  null of one window. */
+/* Returns [low, high] in nats per token: the 95% confidence interval of the cost of the heads, over
+ * windows. Each window has d, the setting's loss minus that of all heads, and c, its number of
+ * tokens. The standard error is that of the ratio of their sums, as in perplexity.c. Returns null
+ * for a single window. */
 static json_t *interval_json(const hl_evaluation *found, int64_t setting)
 {
     const hl_scores *scores  = found->scores + setting * found->n_windows;

@@ -10,22 +10,22 @@
 #include "serve/server.h"
 #include "serve/texts.h"
 
-#define MAX_CELLS   (INT64_C(1) << 18) /* of a lens */
-#define MAX_NUMBERS (INT64_C(1) << 21) /* of maps */
+#define MAX_CELLS   (INT64_C(1) << 18) /* limit of cells of a lens */
+#define MAX_NUMBERS (INT64_C(1) << 21) /* limit of numbers in maps */
 #define MAX_MAPS    16
 
-/* What is asked of a view. */
+/* The parsed request for a view. */
 typedef struct view_request {
     hl_served_prompts prompts;
-    hl_head_list     *heads; /* NULL: none named */
-    hl_gates         *gates; /* NULL: all heads are on */
+    hl_head_list     *heads; /* NULL: no heads were named */
+    hl_gates         *gates; /* NULL: no head is disabled */
     int64_t           begin;
     int64_t           end;
 } view_request;
 
 /* ------------------------------------------------------------------------- requests */
 
-/* "input", a text or ids, or "messages". */
+/* Reads "input", a text or ids, or "messages". */
 static hl_status read_input(view_request *out, hl_look *look)
 {
     const hl_server *server   = look->server;
@@ -104,7 +104,7 @@ static json_t *token_list(const hl_view_token *tokens, int64_t n)
     return list;
 }
 
-/* Rows end where what they can see does. */
+/* Rows end with the last visible token. */
 static json_t *map_of(const hl_token_view *view, const hl_token_map *map)
 {
     int64_t n         = view->n_tokens;

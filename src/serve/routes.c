@@ -15,7 +15,7 @@
 #include "model/model.h"
 #include "render/page.h"
 
-#define MAX_VALUES (1 << 17) /* of a request's JSON: 16 prompts of 8192 ids */
+#define MAX_VALUES (1 << 17) /* limit of values in a request's JSON: 16 prompts of 8192 ids */
 
 /* ------------------------------------------------------------------------- answers */
 
@@ -27,7 +27,7 @@ static void answer_text(hl_exchange *exchange, int status, char *body, const cha
 
     if (body == NULL) {
         status = 500;
-        (void)hl_strdup(&body, fallback); /* without it the answer is a status alone */
+        (void)hl_strdup(&body, fallback); /* if this fails, the answer is a status without a body */
     }
     hl_exchange_answer(exchange, &(hl_answer){ .status  = status,
                                                .body    = body,
@@ -83,7 +83,7 @@ void hl_server_fail(hl_exchange *exchange, hl_status failure, const hl_wire_faul
                      failure == HL_NO_MEMORY ? "out of memory" : hl_error_message());
 }
 
-/* How many values JSON text has at most, strings aside. */
+/* Returns an upper bound of the number of values in a JSON text, ignoring strings. */
 static size_t count_values(const char *text, size_t n_bytes)
 {
     size_t count     = 1;
@@ -100,7 +100,7 @@ static size_t count_values(const char *text, size_t n_bytes)
     return count;
 }
 
-/* A value of two bytes takes fifty in memory: their number has a limit of its own. */
+/* A value of two bytes takes fifty in memory, so the number of values has its own limit. */
 bool hl_server_body(json_t **out, hl_exchange *exchange)
 {
     const hl_request *request  = hl_exchange_request(exchange);
@@ -174,7 +174,7 @@ static void serve_models(void *context, hl_exchange *exchange)
                      json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(context)));
 }
 
-/* At /v1/models/ID. */
+/* Serves /v1/models/ID. */
 static void serve_one_model(void *context, hl_exchange *exchange)
 {
     const hl_server *server = context;
@@ -203,7 +203,7 @@ static json_t *layer_list(const hl_model *model)
     return list;
 }
 
-/* The dtype that holds the most bytes. */
+/* Returns the dtype that holds the most bytes. */
 static const char *main_dtype(const hl_model *model)
 {
     size_t         bytes[HL_DTYPE_COUNT] = { 0 };
@@ -220,8 +220,8 @@ static const char *main_dtype(const hl_model *model)
     return hl_dtype_name(most);
 }
 
-/* Where the model lies, for commands that a reader copies.  Whoever may come from another machine
- * learns its last part alone. */
+/* Returns the path of the model, for commands that the user copies. If clients may come from other
+ * machines, returns only its last part. */
 static json_t *path_json(const hl_server *server)
 {
     bool  is_local    = hl_address_is_loopback(server->hosts.bound) && server->hosts.n_names == 0;
@@ -289,13 +289,13 @@ static void serve_metrics(void *context, hl_exchange *exchange)
 
 /* ---------------------------------------------------------- routes: the page */
 
-/* It asks nobody but this server, and nobody may put it into a frame. */
+/* The page may only contact this server, and no other page may embed it in a frame. */
 static const char policy[] =
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:; connect-src 'self'; worker-src blob:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'";
 
-/* Without data: then it asks the server. */
+/* The page is served without data, so it asks the server for it. */
 static void serve_page(void *context, hl_exchange *exchange)
 {
     static const char nothing[] = "null";
@@ -320,7 +320,7 @@ static void serve_page(void *context, hl_exchange *exchange)
                                                .value   = policy });
 }
 
-/* 204: what browsers ask for unasked. */
+/* Answers 204 to requests that browsers make on their own. */
 static void serve_nothing(void *context, hl_exchange *exchange)
 {
     (void)context;
@@ -330,11 +330,11 @@ static void serve_nothing(void *context, hl_exchange *exchange)
 /* ---------------------------------------------------------------- all routes */
 
 typedef struct route {
-    const char          *method; /* GET (then also HEAD) or POST */
+    const char          *method; /* GET (which includes HEAD) or POST */
     const char          *path;
     hl_exchange_function serve;
-    hl_look_function     look;     /* where `serve` is serve_look: what it looks at */
-    bool                 is_open;  /* needs no token */
+    hl_look_function     look;     /* if `serve` is serve_look: the view or measurement */
+    bool                 is_open;  /* requires no token */
     bool                 is_quick; /* answers on the server's own thread */
 } route;
 
@@ -364,13 +364,14 @@ static const route routes[] = {
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
-/* The route that a request was found to take. */
+/* Returns the route found for a request. */
 static const route *route_of(hl_exchange *exchange)
 {
     return &routes[hl_exchange_request(exchange)->tag - 1];
 }
 
-/* An answer is a text before the next one begins to work: one tree of numbers at a time. */
+/* Converts an answer to text before the next request begins to work, so that only one tree of
+ * numbers exists at a time. */
 static void serve_look(void *context, hl_exchange *exchange)
 {
     hl_server                     *server = context;
@@ -394,7 +395,7 @@ static void serve_look(void *context, hl_exchange *exchange)
 
 /* -------------------------------------------------------------------- checks */
 
-/* A path that ends with a star stands for all that begin as it does, and go on. */
+/* A pattern that ends with a star matches all longer paths with that prefix. */
 static bool is_at(const char *path, const char *pattern)
 {
     size_t n = strlen(pattern);
@@ -404,7 +405,8 @@ static bool is_at(const char *path, const char *pattern)
     return strncmp(path, pattern, n - 1) == 0 && path[n - 1] != '\0';
 }
 
-/* NULL: there is none; then *other, if not NULL, is at this path but is asked otherwise. */
+/* Returns NULL if there is no route. *other, if not NULL, is then a route with this path and
+ * another method. */
 static const route *find_route(const hl_request *request, const route **other)
 {
     const char *method = request->method;
@@ -422,7 +424,7 @@ static const route *find_route(const hl_request *request, const route **other)
     return NULL;
 }
 
-/* Who asks?  False: it was refused. */
+/* Checks Host and Origin. Returns false if the request was refused. */
 static bool check_origin(const hl_server *server, hl_exchange *exchange)
 {
     const char *host = hl_exchange_header(exchange, "Host");
@@ -442,7 +444,7 @@ static bool check_origin(const hl_server *server, hl_exchange *exchange)
     return true;
 }
 
-/* All tokens are compared, so that the time does not tell which of them came close. */
+/* Compares all tokens, so that timing does not reveal which of them came close. */
 static bool check_token(const hl_server *server, hl_exchange *exchange, const route *to)
 {
     const char *given   = hl_exchange_header(exchange, "Authorization");
@@ -459,7 +461,7 @@ static bool check_token(const hl_server *server, hl_exchange *exchange, const ro
     return false;
 }
 
-/* A form of another site's page cannot say that it sends JSON. */
+/* A form on another site's page cannot declare its content as JSON. */
 static bool check_type(hl_exchange *exchange, const route *to)
 {
     static const char wanted[] = "application/json";
@@ -495,7 +497,7 @@ void hl_routes_head(void *context, hl_exchange *exchange)
 
 /* --------------------------------------------------------------------------- accounts */
 
-/* One more request under way with this token, if it may have one. */
+/* Counts one more request in progress for this token, if its limit allows it. */
 static hl_status open_account(hl_server *server, hl_exchange *exchange)
 {
     int       token  = hl_exchange_request(exchange)->account;

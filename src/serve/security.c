@@ -5,13 +5,13 @@
 #include <string.h>
 #include <strings.h>
 
-/* Names and addresses that are longer than DNS has them are nobody's. */
+/* DNS has no longer names, so longer ones are refused. */
 #define MAX_HOST_BYTES 255
 
 /* ------------------------------------------------------------------------ Host */
 
-/* The name in "name", "name:port", "[::1]" or "[::1]:port", without brackets; false of what is
- * neither. */
+/* Extracts the name of "name", "name:port", "[::1]" or "[::1]:port", without brackets. Returns
+ * false for other forms. */
 static bool split_host(char name[MAX_HOST_BYTES + 1], const char *host)
 {
     bool        bracketed = host[0] == '[';
@@ -76,7 +76,7 @@ bool hl_origin_is_allowed(const char *origin, const char *host)
         return false;
     if (strncmp(origin, "http://", 7) == 0)
         return strcasecmp(origin + 7, host) == 0;
-    /* As a browser says it that speaks to a proxy before us. */
+    /* A browser sends https if a proxy in front of this server handles TLS. */
     return strncmp(origin, "https://", 8) == 0 && strcasecmp(origin + 8, host) == 0;
 }
 
@@ -94,7 +94,7 @@ bool hl_token_is_right(const char *authorization, const char *token)
     size_t                 n_given = strlen(given);
     volatile unsigned char differs = n_given == n_token ? 0 : 1;
 
-    /* As many steps as the given text is long, whatever the token is. */
+    /* The number of steps depends on the given text only, not on the token. */
     for (size_t i = 0; i < n_given; i++) {
         unsigned char wanted = (unsigned char)token[i < n_token ? i : 0];
         differs              = (unsigned char)(differs | ((unsigned char)given[i] ^ wanted));

@@ -11,26 +11,27 @@
 
 #include "headlight/base.h"
 
-/* The names under which a server may be asked for. */
+/* The host names that a server answers to. */
 typedef struct hl_host_rules {
-    const char        *bound; /* the address it listens at, as text */
-    const char *const *names; /* (n_names) others, as given by its owner */
+    const char        *bound; /* the address that it listens on, as text */
+    const char *const *names; /* (n_names) additional names given by the owner */
     size_t             n_names;
-    bool               any_address; /* it listens at all addresses: those cannot be rebound */
+    /* It listens on all addresses: numeric addresses are allowed, as they cannot be rebound. */
+    bool any_address;
 } hl_host_rules;
 
-/* A Host header: a name or address with, maybe, a port, of which nothing is asked.  NULL (there
- * was none) is not allowed. */
+/* Checks a Host header: a name or address, with an optional port that is ignored. NULL (no header)
+ * is not allowed. */
 bool hl_host_is_allowed(const hl_host_rules *rules, const char *host);
 
-/* An Origin header: none, or http(s):// and just what Host says. */
+/* Checks an Origin header: it must be absent, or http(s):// followed by exactly the Host. */
 bool hl_origin_is_allowed(const char *origin, const char *host);
 
-/* An Authorization header of "Bearer TOKEN".  Takes the same time wherever the token differs, and
- * tells nothing of it but, maybe, its length. */
+/* Checks an Authorization header of the form "Bearer TOKEN". Takes the same time wherever the token
+ * differs, so timing reveals at most its length. */
 bool hl_token_is_right(const char *authorization, const char *token);
 
-/* Is this address one that only this machine can reach? */
+/* Is this address reachable from this machine only? */
 bool hl_address_is_loopback(const char *address);
 
 #endif

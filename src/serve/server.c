@@ -16,7 +16,7 @@
 #define DEFAULT_BODY        ((size_t)4 << 20)
 #define DEFAULT_CONNECTIONS 512
 #define DEFAULT_SECONDS     30.0
-#define LAST_SECONDS        2.0 /* for answers to be read at the end of a drain */
+#define LAST_SECONDS        2.0 /* time for clients to read their answers at the end of a drain */
 
 /* -------------------------------------------------------------------------- options */
 
@@ -40,7 +40,7 @@ static void fill_in(hl_server_options *options)
         options->stall_seconds = DEFAULT_SECONDS;
 }
 
-/* The last part of a path, without slashes at its end. */
+/* Uses the last part of the path, without trailing slashes. */
 static hl_status name_model(char **out, const hl_model *model, const char *given)
 {
     size_t n = strlen(model->path);
@@ -55,7 +55,7 @@ static hl_status name_model(char **out, const hl_model *model, const char *given
     return hl_strndup(out, model->path + begin, n - begin);
 }
 
-/* One per line; empty lines are none. */
+/* Reads one token per line; empty lines are ignored. */
 static hl_status copy_tokens(hl_server *server, const char *lines)
 {
     hl_status status = HL_OK;
@@ -117,8 +117,8 @@ static hl_status open_engine(hl_server *server)
                                                 .activations = options->activations });
 }
 
-/* All threads that computations ever need, before anybody is served: a server that starts does not
- * find out under load that the system grants no more. */
+/* Creates all threads that computations will need before the first request, so that the server does
+ * not discover under load that the system grants no more. */
 static hl_status reserve_threads(const hl_server *server)
 {
     int wanted  = hl_threads(server->options.n_threads);
@@ -133,8 +133,8 @@ static hl_status reserve_threads(const hl_server *server)
                    granted < looking ? granted : looking, wanted);
 }
 
-/* Strangers must bring a token; what is no stranger the address decides that was really bound,
- * before anybody can have asked. */
+/* Requires a token unless the address that was actually bound is reachable from this machine only.
+ * Runs before the first request can arrive. */
 static hl_status check_address(hl_server *server)
 {
     const char *address = hl_http_address(server->http, &server->hosts.any_address);

@@ -9,7 +9,7 @@
 
 /* -------------------------------------------------------- a prompt to tokens */
 
-/* Takes the ids, and says whose they are; a prompt without tokens is the one that begins texts. */
+/* Takes the ids and their kinds. A prompt without tokens becomes the token that begins texts. */
 static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, const hl_model *model)
 {
     int64_t begin = hl_model_get_info(model)->bos_id;
@@ -36,7 +36,7 @@ static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, con
     return HL_OK;
 }
 
-/* Ids as they are given; nothing is put around them. */
+/* Takes ids as given; no special tokens are added. */
 static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_model *model)
 {
     int64_t d_vocab = hl_model_get_info(model)->d_vocab;
@@ -45,7 +45,7 @@ static hl_status keep_ids(hl_served_prompt *out, const json_t *ids, const hl_mod
     if (n == 0)
         return hl_fail(HL_BAD_INPUT, "the prompt has no tokens");
     HL_NEED(HL_ALLOC(&out->tokens, n));
-    HL_NEED(HL_ALLOC_ZEROED(&out->kinds, n)); /* HL_KIND_PROMPT */
+    HL_NEED(HL_ALLOC_ZEROED(&out->kinds, n)); /* 0 is HL_KIND_PROMPT */
     for (size_t i = 0; i < n; i++) {
         const json_t *id    = json_array_get(ids, i);
         int64_t       value = json_is_integer(id) ? json_integer_value(id) : -1;
@@ -72,7 +72,7 @@ hl_encode_options hl_served_encoding(hl_exchange *exchange)
     return (hl_encode_options){ .stop = exchange != NULL ? is_gone : NULL, .context = exchange };
 }
 
-/* A text that the tokenizer gives up on is bad input: HL_LIMIT stands for the context here. */
+/* A text that the tokenizer gives up on is bad input; HL_LIMIT is reserved for the context here. */
 static hl_status too_much(hl_status status)
 {
     return status == HL_LIMIT ? HL_BAD_INPUT : status;
@@ -109,7 +109,7 @@ static const char *role_of(const json_t *message)
     return known ? role : NULL;
 }
 
-/* A text, or parts that are texts: those in a row.  *owned is to be freed. */
+/* Takes a text, or an array of text parts, which are concatenated. *owned must be freed. */
 static hl_status content_of(const char **out, char **owned, const json_t *content, size_t number)
 {
     size_t        used = 0, room = 1, index;
@@ -229,7 +229,7 @@ void hl_served_prompts_release(hl_served_prompts *prompts)
 
 /* --------------------------------------------------------- texts to a corpus */
 
-/* {"text": ...} and a line end. */
+/* Appends {"text": ...} and a line end. */
 static hl_status add_text(hl_buffer *lines, const json_t *text)
 {
     if (!json_is_string(text))

@@ -10,7 +10,7 @@
 #include "serve/server.h"
 #include "serve/wire.h"
 
-/* How a text is tokenized for a client: until it is gone.  NULL: nobody, who cannot leave. */
+/* Returns options that stop tokenizing once the client is gone; NULL: there is no client. */
 hl_encode_options hl_served_encoding(hl_exchange *exchange);
 
 /* ------------------------------------------------------------------- prompts */
@@ -34,11 +34,11 @@ enum { HL_MAX_MESSAGES = 1024 };
 typedef struct hl_prompt_reader {
     const hl_model     *model;
     const hl_tokenizer *tokenizer;
-    hl_exchange        *exchange; /* whose prompts they are; NULL: nobody's, who cannot leave */
+    hl_exchange        *exchange; /* the client's exchange; NULL: there is no client */
 } hl_prompt_reader;
 
-/* To be released in every case.  HL_BAD_INPUT with a message for the client; HL_CANCELLED if it is
- * gone. */
+/* Must be released whatever it returns. Fails with HL_BAD_INPUT and a message for the client, or
+ * with HL_CANCELLED if the client is gone. */
 hl_status hl_served_prompts_read(hl_served_prompts *out, const json_t *prompt, bool is_chat,
                                  const hl_prompt_reader *reader);
 void      hl_served_prompts_release(hl_served_prompts *prompts);
@@ -58,12 +58,12 @@ void      hl_served_prompts_release(hl_served_prompts *prompts);
 #define HL_SERVED_MAX_TEXTS 1024
 
 typedef struct hl_served_texts {
-    hl_buffer  lines; /* of JSON, which the corpus reads */
+    hl_buffer  lines; /* JSON lines that the corpus reads */
     hl_corpus *corpus;
 } hl_served_texts;
 
-/* A text or an array of 1 to HL_SERVED_MAX_TEXTS.  When the client of the exchange is gone, whoever
- * tokenizes them stops.  To be closed whatever it said. */
+/* Takes a text or an array of 1 to HL_SERVED_MAX_TEXTS texts. Tokenizing stops when the client is
+ * gone. Must be closed whatever it returned. */
 hl_status hl_served_texts_open(hl_served_texts *out, const hl_server *server, const json_t *input,
                                hl_exchange *exchange);
 void      hl_served_texts_close(hl_served_texts *texts);

@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "prune/gates.h"
 
-/* What is read so far, and for whom. */
+/* The state of parsing a request. */
 typedef struct reading {
     hl_wire_request       *request;
     hl_wire_fault         *fault;
@@ -94,7 +94,7 @@ static hl_status read_stream_options(reading *r, const char *name, const json_t 
     return HL_OK;
 }
 
-/* 0 is a mass that only the likeliest token has; in our options it would mean all. */
+/* top_p 0 selects only the most likely token; in our options 0 would mean all tokens. */
 static hl_status read_top_p(reading *r, const char *name, const json_t *value)
 {
     hl_status status = get_number(&r->request->sample.top_p, name, value, 0.0, 1.0);
@@ -114,7 +114,7 @@ static hl_status read_seed(reading *r, const char *name, const json_t *value)
     return status;
 }
 
-/* Of completions: a number, where chats have a choice with a number beside it. */
+/* Completions have a number here; chats have a bool and a separate number. */
 static hl_status read_logprobs(reading *r, const char *name, const json_t *value)
 {
     r->request->logprobs = true;
@@ -169,7 +169,7 @@ static hl_status want_nothing(reading *r, const char *name, const json_t *value)
     return empty ? HL_OK : hl_fail(HL_BAD_INPUT, "%s is not supported by this server", name);
 }
 
-/* best_of as many as n: then there is nothing to choose. */
+/* best_of must equal n: then there is nothing to choose. */
 static hl_status want_one(reading *r, const char *name, const json_t *value)
 {
     int64_t number = 0;
@@ -178,7 +178,7 @@ static hl_status want_one(reading *r, const char *name, const json_t *value)
     return get_int(&number, name, value, 1, 1);
 }
 
-/* {"type": "text"}, ["text"] or "text". */
+/* Accepts {"type": "text"}, ["text"] or "text". */
 static hl_status want_text(reading *r, const char *name, const json_t *value)
 {
     const json_t *type = json_is_object(value)  ? json_object_get(value, "type")
@@ -223,7 +223,7 @@ static hl_status add_rows(reading *r, const json_t *value)
     const char *wanted = json_string_value(value);
 
     if (wanted != NULL && strcmp(wanted, "normalised") == 0)
-        wanted = "normalized"; /* the spelling that clients of before send */
+        wanted = "normalized"; /* the name that older clients send */
     for (int i = 0; i < N_ROW_NAMES && wanted != NULL; i++) {
         if (strcmp(wanted, row_names[i].name) == 0) {
             r->request->rows |= HL_JOB_ROWS(row_names[i].rows);
@@ -249,7 +249,7 @@ static hl_status read_rows(reading *r, const json_t *value)
     return HL_OK;
 }
 
-/* "L5H1", "L7" as "L5H1,L7"; *out has room for all of them. */
+/* Joins "L5H1", "L7" to "L5H1,L7"; *out has room for all of them. */
 static hl_status join_heads(char *out, size_t room, const json_t *list, const char *where)
 {
     size_t        used = 0;
@@ -296,7 +296,7 @@ hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model
         return HL_OK;
     HL_NEED(hl_wire_heads(&heads, off, model, where));
     HL_NEED(hl_gates_new(&gates, model));
-    if (own != NULL) /* what the server's owner switched off stays off */
+    if (own != NULL) /* heads that the server's owner disabled stay disabled */
         memcpy(gates->values, own, (size_t)(gates->n_layers * gates->n_heads) * sizeof *own);
     hl_gates_set(gates, heads, 0.0f);
     *out = hl_taken(&gates);
@@ -360,7 +360,7 @@ static hl_status read_headlight(reading *r, const char *name, const json_t *valu
 
 enum { CHAT = 1, TEXT = 2, BOTH = 3 };
 
-/* A member is read by a function of its own, or as a plain value into a field of the request. */
+/* A member is parsed by its own function, or as a plain value into a field of the request. */
 typedef struct member {
     const char *name;
     int         where;
@@ -450,7 +450,7 @@ static hl_status read_named(reading *r, const char *name, const json_t *value)
     return hl_fail(HL_BAD_INPUT, "Unrecognized request argument supplied: %.40s", name);
 }
 
-/* What members say together; the fault is that of the member named. */
+/* Checks combinations of members; a fault names one of them. */
 static hl_status check_whole(reading *r)
 {
     const hl_wire_request *request = r->request;
@@ -506,7 +506,7 @@ void hl_wire_request_release(hl_wire_request *request)
 
 /* ---------------------------------------------------------------------- JSON */
 
-/* Seven digits are what a float holds. */
+/* A float holds seven digits. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(7))
 
 static json_t *number_row(const float *numbers, int64_t n)

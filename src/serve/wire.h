@@ -14,29 +14,29 @@
 
 enum {
     HL_WIRE_MAX_STOPS   = 16,
-    HL_WIRE_MAX_CHOICES = 16,  /* of one request: prompts times n */
-    HL_WIRE_MAX_TOP     = 20,  /* alternatives of a token */
-    HL_WIRE_MAX_TEXT    = 256, /* bytes of a stop word */
+    HL_WIRE_MAX_CHOICES = 16,  /* limit per request: prompts times n */
+    HL_WIRE_MAX_TOP     = 20,  /* limit of alternatives per token */
+    HL_WIRE_MAX_TEXT    = 256, /* limit of a stop word, in bytes */
 
-    /* A kind of rows that is made of another: HL_TRACE_NOSINK / ln n', of the n' keys other than
-     * key 0 that the row sees; NaN where they are fewer than two. */
+    /* A derived kind of rows: HL_TRACE_NOSINK / ln n', where n' is the number of visible keys
+     * without the first one; NaN if n' is less than two. */
     HL_WIRE_NOSINK_SHARE = HL_N_TRACE_ROWS,
     HL_WIRE_N_ROWS
 };
 
-/* Why a request was refused; hl_error_message() says it in words. */
+/* Why a request was refused; hl_error_message() has the text. */
 typedef struct hl_wire_fault {
-    int         status;    /* of HTTP */
-    const char *code;      /* "model_not_found", ...; NULL: none.  Static */
-    char        param[32]; /* the member; "": none */
+    int         status;    /* HTTP status */
+    const char *code;      /* "model_not_found", ..., static; NULL: none */
+    char        param[32]; /* name of the member at fault; "": none */
 } hl_wire_fault;
 
 typedef struct hl_wire_request {
     bool              is_chat;
-    const json_t     *prompt; /* or messages; borrowed */
+    const json_t     *prompt; /* the prompt or the messages; borrowed */
     bool              stream;
     bool              include_usage;
-    int64_t           n;          /* choices of each prompt */
+    int64_t           n;          /* choices per prompt */
     int64_t           max_tokens; /* -1: as many as the context holds */
     bool              logprobs;
     int64_t           n_top;
@@ -47,11 +47,11 @@ typedef struct hl_wire_request {
     const char       *stops[HL_WIRE_MAX_STOPS]; /* (n_stops) borrowed */
     int               n_stops;
 
-    /* The member "headlight". */
-    bool          watch;       /* numbers of every token */
-    bool          with_prompt; /* of the prompt's tokens, too */
-    uint32_t      rows;        /* bits HL_JOB_ROWS(...), of HL_WIRE_NOSINK_SHARE too */
-    hl_gates     *gates;       /* NULL: all heads are on */
+    /* The fields below are the member "headlight". */
+    bool          watch;       /* report numbers for every token */
+    bool          with_prompt; /* report the prompt's tokens too */
+    uint32_t      rows;        /* bits HL_JOB_ROWS(...), including HL_WIRE_NOSINK_SHARE */
+    hl_gates     *gates;       /* NULL: no head is disabled */
     hl_head_list *patterns;    /* NULL: none */
 } hl_wire_request;
 
@@ -60,34 +60,37 @@ typedef struct hl_wire_context {
     const char     *model_name;
 } hl_wire_context;
 
-/* To be released in every case.  HL_BAD_INPUT with *fault where it is refused. */
+/* Must be released whatever it returns. Fails with HL_BAD_INPUT and *fault if the request is
+ * refused. */
 hl_status hl_wire_read(hl_wire_request *out, hl_wire_fault *fault, const json_t *root, bool is_chat,
                        const hl_wire_context *context);
 void      hl_wire_request_release(hl_wire_request *request);
 
-/* "L3H1", or a list of such words, as an array of strings or one string; for `where` in
- * messages. */
+/* Parses "L3H1", or a list of such words as an array of strings or as one string. `where` names it
+ * in messages. */
 hl_status hl_wire_heads(hl_head_list **out, const json_t *value, const hl_model *model,
                         const char *where);
 
-/* The model's gates with these heads at 0, for `where` in messages; NULL of an empty list. */
+/* Returns the model's gates with these heads at 0; NULL for an empty list. `where` names the list
+ * in messages. */
 hl_status hl_wire_gates(hl_gates **out, const json_t *off, const hl_model *model,
                         const char *where);
 
-/* The name of a kind of rows on the wire: "entropy", "lookback_prompt", ...; NULL of what is not
+/* Returns the JSON name of a kind of rows: "entropy", "lookback_prompt", ...; NULL if it is not
  * served. */
 const char *hl_wire_rows_name(int rows);
 
 /* ---------------------------------------------------------------------- JSON */
 
-/* { "error": { "message", "type", "param", "code" } } as OpenAI writes it. */
+/* Returns { "error": { "message", "type", "param", "code" } }, OpenAI's format. */
 json_t *hl_wire_error(int status, const char *message, const char *param, const char *code);
 
 /* (n_rows, n_columns) as an array of arrays; n_rows 0: a plain array. */
 json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns);
-/* Bytes of a token as a string: what is no UTF-8 becomes \xe4, byte by byte. */
+/* Returns the bytes of a token as a string; each byte that is not valid UTF-8 is written as
+ * \xNN. */
 json_t *hl_wire_piece(const char *bytes, size_t n_bytes);
-/* From malloc; NULL when memory is out or the tree is NULL.  Releases it. */
+/* Returns text from malloc, or NULL if out of memory or if the tree is NULL. Releases the tree. */
 char *hl_wire_dump(json_t *tree);
 
 #endif

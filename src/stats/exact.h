@@ -30,28 +30,28 @@ __extension__ typedef __int128 hl_wide;
 #define HL_FIXED_LIMIT 0x1p23
 #define HL_MAX_COUNT   ((int64_t)1 << 40)
 
-/* False for what is too large, infinite or not a number. */
+/* Returns false for values that are too large, infinite or NaN. */
 static inline bool hl_fixed_fits(double value)
 {
     return fabs(value) < HL_FIXED_LIMIT;
 }
 
-/* The square of a value that fits.  Statistics of rows are below 2^11, where it fits in 64
- * bits; norms need not be. */
+/* Returns the square of a value that fits. Statistics of rows are below 2^11, so their squares fit
+ * in 64 bits; norms may be larger. */
 static inline hl_wide hl_fixed_square(double value)
 {
     double square = value * value * HL_FIXED_ONE;
     return square < 0x1p62 ? (hl_wide)llrint(square) : (hl_wide)rint(square);
 }
 
-/* |value| of at most 1, as a whole number of 2^-22. */
+/* Rounds a value of magnitude at most 1 to a whole number of 2^-22. */
 static inline int64_t hl_unit(double value)
 {
     return (int64_t)llrint(value * HL_UNIT_ONE);
 }
 
-/* hl_unit of a share of 0 to 1, in few instructions.  What is added leaves a float of that size
- * no bits below 1. */
+/* As hl_unit, for a share of 0 to 1, in few instructions. After the addition, a float of that size
+ * has no bits below 1 left. */
 static inline int32_t hl_unit_share(float share)
 {
     const float base    = 0x1.8p23f;
@@ -76,11 +76,11 @@ static inline void hl_sums_add(hl_sums *sums, double value)
     sums->count++;
 }
 
-/* As hl_sums_add of each of them, in a form that compilers turn into vectors.  A number of less
- * than 2^11 in size, to which 1.5 * 2^12 is added, is rounded to a multiple of 2^-40, and its last
- * 52 bits count them.  Values below HL_SMALL_LIMIT have squares below 2^50 in fixed point, so
- * that the sums of HL_SMALL_COUNT of them fit into 64 bits; what the addition put into each
- * bit pattern is taken away at the end, modulo 2^64. */
+/* Equivalent to hl_sums_add of each value, in a form that compilers vectorize. Adding 1.5 * 2^12 to
+ * a number of magnitude less than 2^11 rounds it to a multiple of 2^-40, whose count is in its last
+ * 52 bits. Values below HL_SMALL_LIMIT have squares below 2^50 in fixed point, so the sums of
+ * HL_SMALL_COUNT of them fit into 64 bits. The bits that the addition put into each pattern are
+ * subtracted at the end, modulo 2^64. */
 #define HL_SMALL_COUNT 4096
 
 static inline uint64_t hl_bits_shifted(double value)
@@ -119,7 +119,7 @@ static inline hl_sums hl_sums_of_small_floats(const float *values, int64_t n)
     return (hl_sums){ (int64_t)(sum - shifts), (int64_t)(squares - shifts), n };
 }
 
-/* NaN of nothing. */
+/* Returns NaN for a count of 0. */
 static inline double hl_wide_mean(hl_wide sum, int64_t count)
 {
     return count > 0 ? (double)sum / HL_FIXED_ONE / (double)count : (double)NAN;
@@ -130,7 +130,8 @@ static inline double hl_unit_mean(int64_t sum, int64_t count)
     return count > 0 ? (double)sum / HL_UNIT_ONE / (double)count : (double)NAN;
 }
 
-/* Of a mean and a mean of squares; rounding may have made it negative. */
+/* Returns the variance from a mean and a mean of squares. Clamps at 0, as rounding may make it
+ * negative. */
 static inline double hl_variance_of(double mean, double mean_square)
 {
     double variance = mean_square - mean * mean;

@@ -7,78 +7,83 @@
 #include "stats/exact.h"
 #include "stats/profile.h"
 
-/* The most rows of a run. */
+/* maximum number of rows of a run */
 enum { HL_RUN_ROWS = 512 };
 
-/* What is known of rows before any head has looked at them. */
+/* What is known about rows before any head has been read. */
 typedef struct hl_row_plans {
-    double  *log_n;         /* (n_batch, n_rows) of the visible keys, a learned sink among them */
-    double  *inverse;       /* 1 / log_n where n >= 2, else 0 */
-    double  *inverse_other; /* the same without key 0 and without the sink */
-    hl_run  *runs;          /* of all sequences, one after the other */
-    int64_t *first_run;     /* (n_batch + 1) of each sequence; then how many there are */
-    size_t   n_rows;        /* there is room for so many */
+    /* (n_batch, n_rows) log of the number of visible keys, a learned sink included */
+    double *log_n;
+    double *inverse; /* 1 / log_n where n >= 2, else 0 */
+    /* 1 / log of the keys without the first one and without the sink, else 0 */
+    double *inverse_other;
+    hl_run *runs; /* runs of all sequences, one after the other */
+    /* (n_batch + 1) first run of each sequence; the last entry is their number */
+    int64_t *first_run;
+    size_t   n_rows; /* allocated rows */
     size_t   n_sequences;
-    /* What they were made for: most layers have the same. */
+    /* The fields below say what the plan was made for. Most layers share it. */
     bool            is_made;
     hl_profile_mask mask;
-    int64_t         stride; /* rows of a sequence, padding among them */
-    int64_t        *places; /* (n_batch, 2) where the rows of a sequence begin, and how many */
+    int64_t         stride; /* rows of a sequence, including padding */
+    int64_t        *places; /* (n_batch, 2) first row of a sequence and number of rows */
     size_t          n_places;
-    uint64_t        version; /* counts what was planned */
+    uint64_t        version; /* increases with every new plan */
 } hl_row_plans;
 
-/* ENTROPY, FAIR and NOSINK of one sequence and head. */
+/* Sums of ENTROPY, FAIR and NOSINK of one sequence and head. */
 typedef struct hl_sequence_sums {
     hl_wide sum[3];
     int64_t count[3];
 } hl_sequence_sums;
 
-/* ENTROPY and FAIR of the rows of one bucket. */
+/* Sums of ENTROPY and FAIR over the rows of one bucket. */
 typedef struct hl_bucket_sums {
     hl_wide sum[2];
     int64_t count[2];
 } hl_bucket_sums;
 
-/* A row of a layer that is looked at whole: all heads of it. */
+/* A row of a layer that is examined whole, for all heads. */
 typedef struct hl_sampled_row {
     const hl_layer_rows *rows;
-    int64_t              index; /* among (n_batch, n_patterns) */
+    int64_t              index; /* index into (n_batch, n_patterns) */
     hl_pattern_place     place;
     bool                 has_sink;
 } hl_sampled_row;
 
 typedef struct hl_profile_flight {
     const hl_profile_batch *batch;
-    hl_row_plans            plans; /* of the layer at hand */
-    double                 *logs;  /* (n_logs) of whole numbers from 0 on, the first being 0 */
-    size_t                  n_logs;
-    hl_sequence_sums       *sequences; /* (n_batch, L, H) */
-    size_t                  n_sequences;
-    hl_bucket_sums         *by_head; /* (n_batch, H, P) of the rows at hand */
-    size_t                  n_by_head;
-    hl_bucket_sums         *by_layer; /* (n_batch, L, P) over heads */
-    size_t                  n_by_layer;
-    float                  *means;     /* (L, H, 3) of one sequence, when it ends */
-    float                  *positions; /* (L, P, 2) the same */
-    int64_t                *counts;    /* (P, 2) the same */
-    double                 *kernels;   /* (n_batch, n_heads, ...) prepared, of the layer at hand */
-    size_t                  n_kernels;
-    int64_t                 kernel_rows; /* the most that they have */
-    float                  *row;         /* (n_threads, n_keys) whole rows, to be sorted */
-    size_t                  n_row;
-    hl_sampled_row         *samples; /* of the layer at hand */
-    size_t                  n_samples;
-    hl_pattern_place       *places; /* (n_batch, n_patterns) listed for a plan */
-    size_t                  n_places;
-    int64_t                 n_found; /* so many are there */
-    double                 *totals;  /* (n_samples, n_heads) of whole rows */
-    size_t                  n_totals;
+    hl_row_plans            plans; /* plans of the current layer */
+    /* (n_logs) logarithms of whole numbers from 0; the first entry is 0 */
+    double           *logs;
+    size_t            n_logs;
+    hl_sequence_sums *sequences; /* (n_batch, L, H) */
+    size_t            n_sequences;
+    hl_bucket_sums   *by_head; /* (n_batch, H, P) sums of the current rows */
+    size_t            n_by_head;
+    hl_bucket_sums   *by_layer; /* (n_batch, L, P) sums over heads */
+    size_t            n_by_layer;
+    float            *means;     /* (L, H, 3) means of one sequence, made when it ends */
+    float            *positions; /* (L, P, 2) means by position of one sequence */
+    int64_t          *counts;    /* (P, 2) number of rows by position of one sequence */
+    /* (n_batch, n_heads, ...) prepared kernels of the current layer */
+    double           *kernels;
+    size_t            n_kernels;
+    int64_t           kernel_rows; /* maximum number of rows of a kernel */
+    float            *row;         /* (n_threads, n_keys) whole rows, for sorting */
+    size_t            n_row;
+    hl_sampled_row   *samples; /* sampled rows of the current layer */
+    size_t            n_samples;
+    hl_pattern_place *places; /* (n_batch, n_patterns) listed for a plan */
+    size_t            n_places;
+    int64_t           n_found; /* number of sampled rows */
+    double           *totals;  /* (n_samples, n_heads) totals of whole rows */
+    size_t            n_totals;
 } hl_profile_flight;
 
 void hl_profile_flight_free(hl_profile_flight *flight);
 
-/* Which rows of a layer count, and what they see. */
+/* Decides which rows of a layer count, and what they see. */
 hl_status       hl_profile_plan(hl_profile_flight *flight, const hl_layer_rows *rows,
                                 const hl_profile_mask *mask);
 hl_visible_keys hl_profile_seen(const hl_profile_mask *mask, int64_t position, int64_t n_keys);

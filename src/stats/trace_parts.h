@@ -17,17 +17,17 @@ enum { HL_TRACE_N_NUMBERS = 4 };
 
 struct hl_trace {
     int64_t  n_tokens;
-    int64_t  capacity; /* entries that there is room for */
+    int64_t  capacity; /* number of allocated entries */
     int64_t  n_layers;
-    int64_t  n_heads;                     /* the most of any layer */
-    int64_t  n_kept;                      /* rows that are kept: the last; 0: all */
+    int64_t  n_heads;                     /* the maximum over layers */
+    int64_t  n_kept;                      /* number of last rows that are kept; 0: all */
     int64_t *ids;                         /* (n_tokens) */
     uint8_t *kinds;                       /* (n_tokens) hl_token_kind */
     uint8_t *entities;                    /* (n_tokens) 0 or 1 */
-    int64_t *ends;                        /* (n_tokens) in text */
-    double  *numbers[HL_TRACE_N_NUMBERS]; /* (n_tokens) in the order above */
+    int64_t *ends;                        /* (n_tokens) end of each token in `text` */
+    double  *numbers[HL_TRACE_N_NUMBERS]; /* (n_tokens) in the order of the enum above */
     float   *rows[HL_N_TRACE_ROWS];       /* (n_tokens or n_kept, n_layers, n_heads) */
-    char    *text;                        /* (n_text) of all tokens */
+    char    *text;                        /* (n_text) text of all tokens */
     size_t   n_text;
     size_t   text_capacity;
 };
@@ -40,30 +40,30 @@ static inline int64_t hl_trace_cells(const hl_trace *trace)
 HL_CLOSES(hl_trace_free, hl_trace)
 
 hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept);
-/* Room for so many tokens; rows that are new are NaN. */
+/* Makes room for this number of tokens; new rows are NaN. */
 hl_status hl_trace_reserve(hl_trace *trace, int64_t n_tokens);
-/* Where the (n_layers, n_heads) of an entry below the capacity begin in every one of `rows`; -1
- * where they are not kept any more. */
+/* Returns where the (n_layers, n_heads) values of an entry begin in each of `rows`; -1 if they are
+ * no longer kept. The entry must be below the capacity. */
 int64_t hl_trace_offset(const hl_trace *trace, int64_t entry);
-/* The same of one of them, as its address; or NULL. */
+/* Returns the address of an entry's values in one of the rows, or NULL. */
 float *hl_trace_at(const hl_trace *trace, int64_t entry, hl_trace_rows which);
-/* One more token; its numbers are NaN, its text is empty. */
+/* Appends a token; its numbers are NaN and its text is empty. */
 hl_status hl_trace_push(hl_trace *trace, int64_t id, hl_token_kind kind);
-/* More text of the last token. */
+/* Appends text to the last token. */
 hl_status hl_trace_append_text(hl_trace *trace, const char *text, size_t n_bytes);
-/* Back to so many tokens; what was there of the next one's row stays. */
+/* Cuts the trace to this number of tokens; a row already written for the next token stays. */
 void hl_trace_cut(hl_trace *trace, int64_t n_tokens);
 
-/* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
+/* Parses a trace from memory, which may be freed afterwards; `where` names it in messages. */
 hl_status hl_trace_parse(hl_trace **out, const uint8_t *bytes, size_t n_bytes, const char *where);
-/* Lines of JSON, in the same way. */
+/* Parses a trace in JSON lines from memory; `where` names it in messages. */
 hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes,
                                const char *where);
 
-/* How far a head's attention has moved from one row to another: half the sum of |p - q| over the keys
- * that both rows see; all else (a new key, one that left the window, a learned sink) counts as one
- * outcome together, so that change lies between 0 and 1.  p and q are whole rows, from key 0 on, of
- * one head, whose mask is the same for both. */
+/* Measures how far a head's attention has moved between two rows: half the sum of |p - q| over the
+ * keys that both rows see. Everything else (a new key, one that left the window, a learned sink)
+ * counts together as one outcome, so the result is between 0 and 1. p and q are whole rows of one
+ * head, beginning with the first key; the mask is the same for both. */
 double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_visible_keys before);
 
 #endif
