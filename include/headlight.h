@@ -23,8 +23,8 @@
  *     and "not wanted": what is not wanted is not computed.
  *   - Shapes are written outermost first: (n_batch, n_heads, n_queries, d_head).
  *   - Logarithms are natural; entropies are in nats.
- *   - Token ids, counts and indices are int64_t, as in NumPy and PyTorch; the id -1 means "no
- *   token".
+ *   - Token ids, counts and indices are int64_t, as in NumPy and PyTorch; the id -1
+ *     means "no token".
  *
  * Threads
  *   - Any thread may call any function. Several threads may use one object at the same time as
