@@ -144,9 +144,9 @@ typedef struct hl_diagnosis {
     const char  *name; /* "entropy-collapse" */
     hl_verdict   verdict;
     double       value;      /* value that the rule compares; NaN: not measured, or no single
-                            * number decides */
+                              * number decides */
     double       threshold;  /* the check finds a problem if the value is beyond this; `below`
-                            * gives the side */
+                              * gives the side */
     bool         below;      /* true: a problem is a value below the threshold; false: above it */
     const char  *evidence;   /* "literature" or "heuristic" */
     const char  *source;     /* publication that describes it; "" for a heuristic */
@@ -155,7 +155,7 @@ typedef struct hl_diagnosis {
     char        *rule;       /* the rule in words, with the thresholds in use */
     char        *finding;    /* the finding in words */
     char        *against;    /* evidence against the finding, or what is unknown; "" if there is
-                             * none */
+                              * none */
     hl_shown_by *heads;      /* (n_heads) heads that show the problem, the clearest first */
     int64_t      n_heads;
 } hl_diagnosis;

@@ -94,7 +94,7 @@ typedef struct hl_corpus_info {
     int64_t            n_files;       /* number of files read */
     int64_t            n_empty;       /* number of documents without text */
     int64_t            n_skipped;     /* number of files in folders that were skipped because of
-                                   * their extension */
+                                       * their extension */
     const char        *first_skipped; /* one of the skipped files; NULL if there is none */
     const char *const *type_names;    /* (n_types) */
     int64_t            n_types;

@@ -198,7 +198,7 @@ typedef struct hl_scored_text {
     int64_t        n_tokens;
     const int64_t *n_bytes; /* (n_tokens) bytes of text per token; NULL: unknown */
     double        *nll;     /* (n_tokens) output: -log p of each token, NaN if it is not scored; or
-                         * NULL */
+                             * NULL */
     int64_t       *top; /* (n_tokens) output: the most likely token in its place, -1 if it is not
                          * scored; or NULL */
 } hl_scored_text;

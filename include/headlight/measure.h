@@ -28,7 +28,7 @@ typedef struct hl_measure_options {
     /* Options that change the numbers. */
     hl_window_options
         windows;   /* n_batch 0: 1; on a device as many as fit, up to 32.  The fields n_batch, part
-                  * and n_parts do not change the numbers. */
+                    * and n_parts do not change the numbers. */
     uint64_t seed; /* random seed of the sampled complete rows and of the probe */
     bool     nll;  /* measure the loss of every token */
     bool     no_probe;
@@ -36,12 +36,12 @@ typedef struct hl_measure_options {
                        * from complete rows; slow */
 
     /* Options that do not change the numbers. */
-    const char *rows_path; /* file to write the statistics of every row to; NaN where a row does not
-                     * define one */
-    const char *state_path; /* file to save the state in; NULL: the state is not saved */
-    double      save_every; /* seconds between saves; 0: 30 */
-    bool        resume;     /* continue from the saved state, if there is one */
-    int32_t     n_threads;
+    const char
+        *rows_path; /* file for the statistics of every row; NaN where a row does not define one */
+    const char          *state_path; /* file to save the state in; NULL: the state is not saved */
+    double               save_every; /* seconds between saves; 0: 30 */
+    bool                 resume;     /* continue from the saved state, if there is one */
+    int32_t              n_threads;
     hl_progress_callback progress; /* called after every batch; if it ends the work, the state is
                                     * saved first */
     void                *context;  /* passed to `progress` */

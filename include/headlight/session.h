@@ -94,11 +94,11 @@ typedef struct hl_session_options {
     int64_t        n_rows; /* rows of all sequences that are computed together; 0: n_batch times
                             * n_chunk. With a smaller number, only feeds of some sequences
                             * (hl_feed.sequences) are sure to fit */
-    const char    *device; /* a name as in hl_model_set_device; NULL: the model's device. The text
-                        * must outlive the call */
-    int64_t n_sampled;     /* largest number of positions per sequence in hl_tap.sampled_positions;
+    const char
+           *device; /* name as in hl_model_set_device; NULL: the model's; must outlive the call  */
+    int64_t n_sampled; /* largest number of positions per sequence in hl_tap.sampled_positions;
                         * taps must then set these. 0: none */
-    int64_t n_kept;        /* largest number of rows per sequence that a feed may keep for
+    int64_t n_kept;    /* largest number of rows per sequence that a feed may keep for
                         * HL_WANT_DIVERGENCE; 0: n_ctx; -1: none, if rows are compared with those
                         * of another session */
     /* Feeds keep the residual streams that layers stream_every, 2 stream_every, ... read, where
@@ -193,8 +193,8 @@ typedef struct hl_tap {
                                      * (n_batch, n_pattern_positions), in increasing order per
                                      * sequence, filled up with -1 */
     const bool    *pattern_heads;   /* (n_layers, n_heads of the model) heads whose rows are
-                                * requested; hl_layer_rows.pattern is undefined for the others;
-                                * NULL: all heads */
+                                     * requested; hl_layer_rows.pattern is undefined for the others;
+                                     * NULL: all heads */
     /* Positions (n_batch, n_sampled_positions), -1 for none, if only some rows of HL_WANT_Q to
      * HL_WANT_RESID_POST are needed.  A device then copies these rows alone
      * (hl_layer_rows.n_sampled), and always reports resid_post.  NULL: all rows are reported. */
