@@ -1,5 +1,5 @@
-/* headlight/attention.h - fused attention that measures, forward and backward, on plain buffers.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/attention.h - fused attention that measures its rows, forward and backward. Part of
+ * headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_ATTENTION_H
 #define HEADLIGHT_ATTENTION_H
 
@@ -11,12 +11,11 @@ extern "C" {
 
 /* ------------------------------------------------ attention that measures
  *
- * Calls keep nothing between them: any number of threads may make them at once, each on buffers of
- * its own.
+ * Calls keep no state: any number of threads may call at once, each with its own buffers.
  *
- * Fused attention.  Beside the weighted values it reports what each row of the
- * attention matrix looked like, from running sums: memory grows with the number
- * of keys, never with its square.
+ * Fused attention.  In addition to the weighted values it reports statistics of each row of the
+ * attention matrix, computed from running sums: memory grows with the number of keys, never with
+ * its square.
  *
  * Row i of a sequence stands at position  p = query_start + i  and sees keys j
  *
@@ -24,12 +23,12 @@ extern "C" {
  *     j >= p - window_left  or  j < window_sink      if WINDOW_LEFT,
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
- * Its scores are  s = scale * q.k, then softcap * tanh(s / softcap), then plus
- * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax
- * has one more outcome, of score sinks[head] and no value.  A row that sees no
- * key has lse -inf, argmax -1, and zero everywhere else.  A row with a score of NaN
- * or +inf has NaN everywhere, and argmax -1; only keys that it does not see keep their 0,
- * and entropy_nosink is a number where key 0 alone was not.
+ * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
+ * alibi_slope * (j - p), then plus key_bias. With a learned sink the softmax has one additional outcome, with score
+ * sinks[head] and without a value.  A row that sees no key has lse -inf, argmax -1, and zero in
+ * every other output.  A row with a score of NaN or +inf has argmax -1 and NaN in the other
+ * outputs, with two exceptions: keys that it does not see keep probability 0, and entropy_nosink is
+ * finite if only the first key's score was not.
  */
 
 /* A matrix of rows for every batch and head: element (b, h, r, d) lies at
@@ -45,9 +44,9 @@ typedef struct hl_rows {
 
 enum {
     HL_ATTENTION_CAUSAL       = 1 << 0,
-    HL_ATTENTION_WINDOW_LEFT  = 1 << 1, /* window_left is in force       */
-    HL_ATTENTION_WINDOW_RIGHT = 1 << 2, /* window_right is in force      */
-    HL_ATTENTION_SCALE        = 1 << 3, /* scale is, not 1/sqrt(d_head)  */
+    HL_ATTENTION_WINDOW_LEFT  = 1 << 1, /* window_left applies */
+    HL_ATTENTION_WINDOW_RIGHT = 1 << 2, /* window_right applies */
+    HL_ATTENTION_SCALE        = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
 };
 
 #define HL_MAX_HEAD_DIM 256
@@ -71,7 +70,7 @@ typedef struct hl_attention {
     double   softcap; /* 0: none */
     int64_t  window_left;
     int64_t  window_right;
-    int64_t  window_sink; /* so many first keys are seen before the window too; 0: none */
+    int64_t  window_sink; /* number of first keys that stay visible outside the window; 0: none */
 
     const int64_t *query_start;  /* (n_batch); NULL: key_length - n_queries */
     const int64_t *key_length;   /* (n_batch); NULL: n_keys                 */
@@ -96,23 +95,23 @@ typedef struct hl_attention_result {
     float   *entropy;        /* Shannon */
     float   *renyi2;         /* collision entropy */
     float   *varentropy;     /* variance of -log p under p */
-    float   *entropy_nosink; /* Shannon, over the keys other than key 0; 0 where
-                              * no other key is visible */
+    float   *entropy_nosink; /* Shannon, without the first key and renormalized; 0 if no other
+                              * key is visible */
     float   *peak;           /* largest probability of a key */
-    int64_t *argmax;         /* its key; the lowest of equals */
+    int64_t *argmax;         /* key with the largest probability; the lowest if several are equal */
     float   *diagonal;       /* probability of the row's own position */
-    float   *previous;       /* ... of the position before it */
-    float   *first;          /* ... of key 0 */
+    float   *previous;       /* probability of the previous position */
+    float   *first;          /* probability of the first key */
     float   *segment_mass;   /* (n_batch, n_heads, n_queries, n_segments) */
 } hl_attention_result;
 
 HL_API hl_status hl_attention_forward(hl_attention_result *result, const hl_attention *problem);
 
-/* What comes from above, and what the forward pass said (out with its gates
- * applied, as it was returned).  grad_entropy and grad_lse may be NULL; entropy
- * is read only with grad_entropy. */
+/* Inputs of the backward pass: upstream gradients, and the results of the forward pass (`out` as
+ * it was returned, with gates applied).  grad_entropy and grad_lse may be NULL; entropy is read
+ * only with grad_entropy. */
 typedef struct hl_attention_upstream {
-    hl_rows      grad_out;     /* as out; .data NULL: zero */
+    hl_rows      grad_out;     /* shaped like out; .data NULL: zero */
     const float *grad_entropy; /* (n_batch, n_heads, n_queries) */
     const float *grad_lse;
     hl_rows      out;
@@ -122,9 +121,9 @@ typedef struct hl_attention_upstream {
 
 /* Gradients of the loss; each is optional.  dk and dv are overwritten, not added to. */
 typedef struct hl_attention_gradient {
-    hl_rows dq;     /* as q */
-    hl_rows dk;     /* as k */
-    hl_rows dv;     /* as v */
+    hl_rows dq;     /* shaped like q */
+    hl_rows dk;     /* shaped like k */
+    hl_rows dv;     /* shaped like v */
     float  *dgates; /* (n_heads) */
     float  *dsinks; /* (n_heads) */
 } hl_attention_gradient;
@@ -134,17 +133,19 @@ HL_API hl_status hl_attention_backward(hl_attention_gradient *gradient, const hl
 
 /* ------------------------------------------------------------- back ends
  *
- * The kernels exist for several instruction sets; the best one that this CPU
- * has is chosen when first needed.  HEADLIGHT_BACKEND=scalar|avx2|avx512|neon
- * in the environment overrides that, and so does hl_backend_select.  The choice is the process's, and
- * counts for whatever is computed from then on, also by calls under way in other threads. */
+ * The kernels exist for several instruction sets; the best one that this CPU has is chosen when
+ * first needed. HEADLIGHT_BACKEND=scalar|avx2|avx512|neon in the environment overrides that,
+ * and so does hl_backend_select. The choice holds for the whole process, and applies to
+ * everything computed from then on, including calls already running in other threads. */
 
-/* The names of the back ends that this build has and this CPU can run, the
- * scalar definition first, the preferred one last.  Borrowed, NULL-terminated. */
+/* Returns the names of the back ends that this build has and this CPU can run: the scalar
+ * reference implementation first, the preferred one last.  The list is borrowed and
+ * NULL-terminated. */
 HL_API const char *const *hl_backend_names(void);
-/* The one in use, and another from now on (NULL: choose again).  "cuda", attention on an
- * NVIDIA GPU, is not among those listed: choosing it opens libheadlight_cuda.so, and fails
- * with HL_NOT_FOUND where that or a GPU is missing. */
+/* hl_backend_name returns the back end in use; hl_backend_select switches to another one (NULL:
+ * choose automatically again).  "cuda", attention on an NVIDIA GPU, is not listed by
+ * hl_backend_names: selecting it opens libheadlight_cuda.so, and fails with HL_NOT_FOUND if the
+ * library or a GPU is missing. */
 HL_API const char *hl_backend_name(void);
 HL_API hl_status   hl_backend_select(const char *name);
 

@@ -25,7 +25,7 @@ typedef struct hl_agreement hl_agreement;
 
 typedef struct hl_agreement_options {
     int64_t n_ctx; /* as in hl_perplexity_options, with the next three; 0: the smaller of the
-                             * two models' defaults */
+                    * two models' defaults */
     int64_t stride;
     int32_t n_threads;
     hl_around_tokens around;

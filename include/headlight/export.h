@@ -43,7 +43,7 @@ typedef struct hl_prune_options {
     bool          convert; /* GGUF: to dtype even if that is F32.  false, and F32: every matrix
                             * keeps the type that it is stored in, block by block */
     const float  *means;   /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
-                          * wrote on average goes into the output bias; NULL: nothing does */
+                            * wrote on average goes into the output bias; NULL: nothing does */
     const char   *tokenizer_path; /* GGUF: whose vocabulary goes in; NULL: the model's own */
 } hl_prune_options;
 

@@ -1,5 +1,5 @@
-/* headlight/generate.h - sampling, generating, and how well a model predicts texts.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/generate.h - sampling, generation and perplexity. Part of headlight.h, which see for
+ * the conventions. */
 #ifndef HEADLIGHT_GENERATE_H
 #define HEADLIGHT_GENERATE_H
 
@@ -18,28 +18,29 @@ extern "C" {
  *     hl_sampler_draw(&token, sampler, logits);
  *     hl_sampler_accept(sampler, token);
  *
- * From logits to a token, in this order, which is that of transformers:
+ * Sampling turns logits into a token in these steps, in the order that transformers uses:
  *
  *     repeat_penalty   logits of tokens among the last repeat_last: l / penalty where
- *                      l > 0, l * penalty where l < 0; once, however often they came
+ *                      l > 0, l * penalty where l < 0; once, however often they occur
  *     temperature      l / temperature; 0 takes the largest and the rest is skipped
- *     top_k            the k largest, and what equals the k-th
- *     top_p            of those, by falling probability, as few as hold a mass of p: a
- *                      token stays where less than p lies before it
- *     min_p            of those, what has at least p of the likeliest one's probability
+ *     top_k            the k largest, and those equal to the k-th
+ *     top_p            of those, by falling probability, the fewest that hold a mass of p: a
+ *                      token stays if the mass before it is less than p
+ *     min_p            of those, tokens with at least p of the most likely one's probability
  *
- * The draw is by the probabilities of what is left.  Draw number n of a seed is a
- * function of both and of nothing else, so one seed gives one text on every machine
- * and with any number of threads, as far as the logits are the same.
+ * The token is then drawn by the remaining probabilities.  Draw number n of a seed depends only on
+ * the seed and n, so the same seed gives the same text on every machine and with any number of
+ * threads, provided that the logits are the same.
  *
  * A sampler is for one thread at a time. */
 
 typedef struct hl_sample_options {
-    double   temperature;    /* 0: always the likeliest token, the lowest of equals */
+    double   temperature;    /* 0: always the most likely token, the lowest id if several are
+                              * equal */
     int64_t  top_k;          /* 0: all */
-    double   top_p;          /* 0: all, as 1 */
+    double   top_p;          /* 0 and 1: all */
     double   min_p;          /* 0: all */
-    double   repeat_penalty; /* 0: none, as 1 */
+    double   repeat_penalty; /* 0 and 1: no penalty */
     int64_t  repeat_last;    /* 0: all tokens so far */
     uint64_t seed;
 } hl_sample_options;
@@ -48,20 +49,20 @@ typedef struct hl_sampler hl_sampler;
 
 typedef struct hl_candidate {
     int64_t token;
-    double  probability; /* after all of the above */
+    double  probability; /* after penalty, temperature and filters */
 } hl_candidate;
 
-/* All memory is taken here, none by a draw. */
+/* Creates a sampler.  All memory is allocated here; drawing allocates nothing. */
 HL_API hl_status hl_sampler_new(hl_sampler **out, int64_t d_vocab,
                                 const hl_sample_options *options);
 HL_API void      hl_sampler_free(hl_sampler *sampler);
-/* logits (d_vocab); -inf is a token that cannot be.  HL_BAD_INPUT, naming the token,
- * where one is NaN or +inf. */
+/* Draws a token from logits (d_vocab).  A logit of -inf excludes the token.  Returns
+ * HL_BAD_INPUT, with a message that names the token, if a logit is NaN or +inf. */
 HL_API hl_status hl_sampler_draw(int64_t *token, hl_sampler *sampler, const float *logits);
-/* A token is part of the text now, drawn or given: repeat_penalty looks at these. */
+/* Adds a token to the text, whether drawn or given; repeat_penalty applies to these tokens. */
 HL_API hl_status hl_sampler_accept(hl_sampler *sampler, int64_t token);
-/* Those that the last draw chose among; borrowed until the next.  By falling
- * probability with top_k or top_p, else by token. */
+/* Returns the candidates of the last draw, borrowed until the next draw.  With top_k or top_p
+ * they are sorted by decreasing probability, otherwise by token. */
 HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int64_t *count);
 
 /* ------------------------------------------------------------- generating
@@ -73,78 +74,84 @@ HL_API const hl_candidate *hl_sampler_candidates(const hl_sampler *sampler, int6
  *     while (token.stop == HL_STOP_NONE && hl_generator_next(&token, generator) == HL_OK)
  *         hl_decode_stream_push(&text, &n_bytes, stream, token.id);
  *
- * Tokens only; hl_decode_stream turns them into text and hl_stop_words looks for the
- * words that end it.
+ * A generator produces tokens only; hl_decode_stream turns them into text and hl_stop_words looks
+ * for the words that end it.
  *
- * A generator and its session are for one thread at a time, together; so is an hl_stop_words.  Texts
- * that are generated at once have sessions of their own. */
+ * A generator together with its session is for one thread at a time; so is an hl_stop_words.
+ * Texts that are generated at the same time need separate sessions. */
 
 typedef enum hl_stop {
-    HL_STOP_NONE = 0, /* it goes on */
-    HL_STOP_END,      /* the model said so, with one of its eos_ids or of end_ids */
-    HL_STOP_LENGTH,   /* max_tokens */
+    HL_STOP_NONE = 0, /* the text continues */
+    HL_STOP_END,      /* the model generated one of its eos_ids or of end_ids */
+    HL_STOP_LENGTH,   /* max_tokens were generated */
     HL_STOP_CONTEXT,  /* the session's context is full */
-    HL_STOP_WORD,     /* hl_stop_words found one; never from a generator, nor is */
-    HL_STOP_SPIKE,    /* a spike, where it was to end the text */
+    HL_STOP_WORD,     /* hl_stop_words found a word; a generator never returns this */
+    HL_STOP_SPIKE,    /* a spike ended the text; a generator never returns this */
 } hl_stop;
 
-/* "end", "length", "context", "stop", "spike"; "" for HL_STOP_NONE. */
+/* The name of a reason to stop: "end", "length", "context", "stop", "spike"; "" for
+ * HL_STOP_NONE. */
 HL_API const char *hl_stop_name(hl_stop stop);
 
 typedef struct hl_generate_options {
     hl_sample_options sample;
     int64_t           max_tokens; /* 0: as many as the context holds */
-    bool              ignore_end; /* tokens that end a text are tokens like others */
-    const int64_t    *end_ids;    /* (n_end_ids) such tokens, beside the model's eos_ids */
+    bool              ignore_end; /* treat tokens that end a text like other tokens */
+    const int64_t    *end_ids;    /* (n_end_ids) tokens that end a text, in addition to the
+                                   * model's eos_ids; borrowed */
     int               n_end_ids;
-    const float      *gates;      /* (n_layers, n_heads), as in hl_feed */
-    const uint8_t    *segments;   /* (n_ctx) as in hl_feed, for rows' segment_mass; NULL: none */
-    int64_t           n_segments; /* ... */
-    const hl_tap     *tap;        /* also watches; borrowed, as gates, end_ids and segments */
+    const float      *gates;      /* (n_layers, n_heads), as in hl_feed; borrowed */
+    const uint8_t    *segments;   /* (n_ctx) as in hl_feed, for rows' segment_mass; borrowed;
+                                   * NULL: none */
+    int64_t           n_segments; /* number of segments in `segments` */
+    const hl_tap     *tap;        /* receives intermediate results; borrowed; NULL: none */
 } hl_generate_options;
 
-/* A new token and what the model was like as it chose.  Both describe the model's own
- * distribution, before temperature and filters. */
+/* A new token and the model's state when it was chosen.  Log-probability and entropies describe
+ * the model's own distribution, before temperature and filters. */
 typedef struct hl_generated {
     int64_t id;
-    double  logprob;           /* of this token */
-    double  entropy;           /* of the next token, over the vocabulary */
-    double  varentropy;        /* ... */
-    double  attention_entropy; /* mean over all heads of the row that led to it */
-    hl_stop stop;              /* not HL_STOP_NONE: this is the last; HL_STOP_END: the token
-                                * is the model's sign and not text */
+    double  logprob;           /* log-probability of this token */
+    double  entropy;           /* entropy of the distribution over the vocabulary */
+    double  varentropy;        /* variance of -log p over the vocabulary */
+    double  attention_entropy; /* mean over all heads of the entropy of the row that predicted it */
+    hl_stop stop;              /* not HL_STOP_NONE: this is the last token; HL_STOP_END: the
+                                * token is an end marker and not text */
 } hl_generated;
 
 typedef struct hl_generator hl_generator;
 
-/* The session needs HL_WANT_LAST_DRAW, or HL_WANT_LAST_LOGITS to draw on the host, and one
- * sequence; it is borrowed, and what it has been fed before stays before the prompt. */
+/* Opens a generator.  The session must have one sequence and HL_WANT_LAST_DRAW, or
+ * HL_WANT_LAST_LOGITS to sample on the host.  It is borrowed, and tokens that it was fed earlier
+ * stay before the prompt. */
 HL_API hl_status hl_generator_open(hl_generator **out, hl_session *session,
                                    const hl_generate_options *options);
 HL_API void      hl_generator_close(hl_generator *generator);
-/* At least one token.  May be called again, also after the last token: text that others
- * wrote, after which max_tokens counts anew. */
+/* Feeds a prompt of at least one token.  It may be called again, even after the last token, to
+ * add text from elsewhere; max_tokens then starts counting anew. */
 HL_API hl_status hl_generator_prompt(hl_generator *generator, const int64_t *tokens,
                                      int64_t n_tokens);
-/* The same in the middle of a text: max_tokens goes on counting, and these do not count. */
+/* Feeds tokens in the middle of a text: the count for max_tokens continues, and these tokens are
+ * not counted. */
 HL_API hl_status hl_generator_insert(hl_generator *generator, const int64_t *tokens,
                                      int64_t n_tokens);
-/* HL_BAD_ARGUMENT before the first prompt and after the last token. */
+/* Generates the next token.  Returns HL_BAD_ARGUMENT before the first prompt and after the last
+ * token. */
 HL_API hl_status hl_generator_next(hl_generated *out, hl_generator *generator);
-/* Back to the first n_tokens of all that the text has, prompt included; `tokens` are these, as
- * far as the session was fed by this generator.  What is drawn next is drawn with the next
- * random number, not with that of the first time.  Takes back at most what was generated since
- * the last prompt or insertion; HL_BAD_ARGUMENT otherwise. */
+/* Shortens the text to its first n_tokens tokens, prompt included; `tokens` are these tokens, as
+ * far as this generator fed them to the session.  The next draw uses the next random number, not
+ * the one used the first time.  Only tokens generated since the last prompt or insertion can be
+ * removed; HL_BAD_ARGUMENT otherwise. */
 HL_API hl_status hl_generator_rewind(hl_generator *generator, const int64_t *tokens,
                                      int64_t n_tokens);
 
-/* Words that end a text that comes in pieces.  push returns what can be shown: not what
- * may be the beginning of such a word, and nothing from the first one on; then *found is
- * true and the text is over.  finish returns what was held back.  What they return is
- * borrowed until the next call. */
+/* Finds words that end a text while the text arrives in pieces.  push returns the text that can
+ * be shown: it holds back what may be the beginning of such a word.  At the first such word it
+ * sets *found to true and returns the text before it; the text is then finished.  finish returns
+ * the text that was held back.  Results are borrowed until the next call. */
 typedef struct hl_stop_words hl_stop_words;
 
-/* words are not empty and are copied. */
+/* Creates a search for words, which must not be empty and are copied. */
 HL_API hl_status hl_stop_words_new(hl_stop_words **out, const char *const *words, size_t n_words);
 HL_API void      hl_stop_words_free(hl_stop_words *stop);
 HL_API hl_status hl_stop_words_push(const char **text, size_t *n_bytes, bool *found,
@@ -160,70 +167,75 @@ HL_API hl_status hl_stop_words_finish(const char **text, size_t *n_bytes, hl_sto
  *         hl_perplexity_add(&nll, perplexity, &(hl_scored_text){ .tokens = ..., .n_tokens = n });
  *     nll = hl_perplexity_total(perplexity);
  *
- * How well a model predicts texts.  A text is cut into windows: window k is the tokens
- * from k * stride on, n_ctx of them (less what `around` has) or as many as there are; the
- * last one is the first that reaches the end.  Windows never cross texts, and each starts at
- * position 0.  A token is scored in the first window that has it with a token before it,
- * given all that stand before it there.  With something to put before each window every token
- * of the text is scored once.  Without, every token but the first is if stride < n_ctx, and
- * if stride = n_ctx, the default, the first of each window is given, not scored.
+ * Measures how well a model predicts texts.  A text is cut into windows: window k holds the tokens
+ * from k * stride on, at most n_ctx of them (less the tokens of `around`); the last window is the
+ * first one that reaches the end.  Windows never cross texts, and each starts at position 0.  A
+ * token is scored in the first window that contains it and a token before it, given all tokens
+ * before it in that window.  With tokens added before each window, every token of the text is
+ * scored once.  Without, every token but the first is scored if stride < n_ctx; if stride = n_ctx,
+ * the default, the first token of each window is not scored.
  *
  * An hl_perplexity is for one thread at a time. */
 
 typedef struct hl_perplexity hl_perplexity;
 
 typedef struct hl_perplexity_options {
-    int64_t      n_ctx;     /* tokens of a window; 0: the default (HL_DEFAULT_CTX) */
+    int64_t      n_ctx;     /* tokens per window; 0: the default (HL_DEFAULT_CTX) */
     int64_t      stride;    /* 1 to n_ctx; 0: n_ctx */
-    int64_t      n_batch;   /* windows of a text that are worked on together; 0: 512 rows' worth */
+    int64_t      n_batch;   /* windows of a text that are computed together; 0: as many as hold
+                             * 512 rows */
     const float *gates;     /* (n_layers, n_heads), as in hl_feed; borrowed */
     int32_t      n_threads; /* 0: all cores */
-    hl_progress_callback progress; /* after every batch of windows, of the text at hand */
-    void                *context;  /* of progress */
-    /* What stands around each window beside the text's tokens, as hl_tokenizer_around has it; it
-     * takes room of n_ctx and is not scored.  Borrowed.  All zero: nothing. */
+    hl_progress_callback progress; /* called after every batch of windows, for the current text */
+    void                *context;  /* passed to `progress` */
+    /* Tokens added around each window, as from hl_tokenizer_around.  They count toward n_ctx and
+     * are not scored.  Borrowed.  All zero: none. */
     hl_around_tokens around;
 } hl_perplexity_options;
 
 typedef struct hl_scored_text {
     const int64_t *tokens;
     int64_t        n_tokens;
-    const int64_t *n_bytes; /* (n_tokens) of the text that each stands for; NULL: not known */
-    double        *nll; /* (n_tokens) gets -log p of each, NaN where it is not scored; or NULL */
-    int64_t       *top; /* (n_tokens) gets the likeliest in its place, -1 as above; or NULL */
+    const int64_t *n_bytes; /* (n_tokens) bytes of text per token; NULL: unknown */
+    double        *nll;     /* (n_tokens) output: -log p of each token, NaN if it is not scored; or
+                             * NULL */
+    int64_t       *top; /* (n_tokens) output: the most likely token in its place, -1 if it is not
+                         * scored; or NULL */
 } hl_scored_text;
 
 typedef struct hl_nll {
-    double  sum;            /* nats */
-    int64_t n_scored;       /* tokens */
-    int64_t n_tokens;       /* those of the texts */
-    int64_t n_bytes;        /* of the scored tokens; 0: not known */
-    int64_t n_windows;      /* that score a token */
-    int64_t n_texts;        /* ... */
-    double  mean;           /* sum / n_scored; NaN where nothing was scored, as what follows */
-    double  perplexity;     /* e^mean */
-    double  bits_per_byte;  /* sum / (n_bytes ln 2) */
-    double  standard_error; /* of the mean: of a ratio of sums over texts, or else windows */
-    bool    over_texts;     /* there were at least HL_MIN_TEXTS; windows are less independent */
+    double  sum;            /* sum of -log p over scored tokens, nats */
+    int64_t n_scored;       /* number of scored tokens */
+    int64_t n_tokens;       /* number of tokens in the texts */
+    int64_t n_bytes;        /* bytes of text of the scored tokens; 0: unknown */
+    int64_t n_windows;      /* number of windows with a scored token */
+    int64_t n_texts;        /* number of texts with a scored token */
+    double  mean;           /* sum / n_scored; NaN if nothing was scored */
+    double  perplexity;     /* e^mean; NaN if nothing was scored */
+    double  bits_per_byte;  /* sum / (n_bytes ln 2); NaN if nothing was scored */
+    double  standard_error; /* ratio-estimator standard error of the mean, over texts or else
+                             * over windows */
+    bool    over_texts;     /* standard_error is over texts, since there were at least
+                             * HL_MIN_TEXTS; windows are less independent */
     int64_t n_broken;       /* scored tokens whose loss is NaN, infinite or beyond 2^23 nats; if
-                             * there are any, sum and all that comes of it is NaN */
-    int64_t first_broken;   /* token of the text; -1: none, or of several texts */
+                             * there are any, sum and all numbers derived from it are NaN */
+    int64_t first_broken;   /* first such token of the text; -1: none, or there are several texts */
 } hl_nll;
 
 #define HL_MIN_TEXTS 8
 
-/* The model must have an output head and see no token that follows: an encoder is
- * HL_UNSUPPORTED.  Borrows it. */
+/* Opens a measurement.  The model is borrowed.  It must have an output head and must not see
+ * later tokens: HL_UNSUPPORTED for an encoder. */
 HL_API hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
                                     const hl_perplexity_options *options);
 HL_API void      hl_perplexity_close(hl_perplexity *perplexity);
-/* One more text; *out is of it alone.  A text of no token, or of one that has none before it, scores
- * nothing. */
+/* Scores one more text; *out is the result of this text alone.  An empty text, or a single token
+ * with no token before it, scores nothing. */
 HL_API hl_status hl_perplexity_add(hl_nll *out, hl_perplexity *perplexity,
                                    const hl_scored_text *text);
-/* Of all texts so far. */
+/* Returns the result over all texts so far. */
 HL_API hl_nll hl_perplexity_total(const hl_perplexity *perplexity);
-/* What the options became. */
+/* Returns n_ctx, and stores the stride, after defaults are applied. */
 HL_API int64_t hl_perplexity_n_ctx(const hl_perplexity *perplexity, int64_t *stride);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* headlight/measure.h - from a model and a text to a profile; on many machines.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/measure.h - measuring a profile from a model and a text, also on many machines. Part
+ * of headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_MEASURE_H
 #define HEADLIGHT_MEASURE_H
 
@@ -17,43 +17,44 @@ extern "C" {
  *     hl_measure(&profile, model, tokenizer, corpus, NULL);
  *     hl_profile_write(profile, "gpt2.profile");
  *
- * Runs a model over a text and sums up what its heads do.  The profile depends on the
- * model, the text and the options that say so below; not on batches, parts, threads'
- * order or interruptions.
+ * Runs a model over a text and sums up statistics of its heads.  The profile depends on the model,
+ * the text and the options marked below; it does not depend on batches, parts, the order of threads
+ * or interruptions.
  *
- * Measurements may run at once in several threads, of the same model and corpus too; each needs a
- * rows_path and a state_path of its own. */
+ * Measurements may run at once in several threads, even of the same model and corpus; each
+ * needs its own rows_path and state_path. */
 
 typedef struct hl_measure_options {
-    /* Change the numbers. */
+    /* Options that change the numbers. */
     hl_window_options
-        windows; /* n_batch 0: 1, on a device up to 32, as many as fit; n_batch, part and n_parts do not
-                                * change the numbers */
-    uint64_t seed; /* of the rows that are looked at whole, and of the probe */
-    bool     nll;  /* the loss of every token */
+        windows;   /* n_batch 0: 1; on a device as many as fit, up to 32.  The fields n_batch, part
+                    * and n_parts do not change the numbers. */
+    uint64_t seed; /* random seed of the sampled complete rows and of the probe */
+    bool     nll;  /* measure the loss of every token */
     bool     no_probe;
-    double   epsilon; /* above 0: entropy is -sum p ln(p + epsilon), by the definition,
-                                * from whole rows; slow */
+    double   epsilon; /* above 0: compute entropy as -sum p ln(p + epsilon), by the definition,
+                       * from complete rows; slow */
 
-    /* Do not. */
+    /* Options that do not change the numbers. */
     const char
-        *rows_path; /* every row's statistics, to this file; NaN where a row does not define one */
-    const char          *state_path; /* where the state is saved; NULL: nowhere */
-    double               save_every; /* seconds; 0: 30 */
-    bool                 resume;     /* go on from the state, if there is one */
+        *rows_path; /* file for the statistics of every row; NaN where a row does not define one */
+    const char          *state_path; /* file to save the state in; NULL: the state is not saved */
+    double               save_every; /* seconds between saves; 0: 30 */
+    bool                 resume;     /* continue from the saved state, if there is one */
     int32_t              n_threads;
-    hl_progress_callback progress; /* after every batch; what ends the work ends it after its state
-                                    * has been saved */
-    void                *context;  /* of progress */
+    hl_progress_callback progress; /* called after every batch; if it ends the work, the state is
+                                    * saved first */
+    void                *context;  /* passed to `progress` */
 } hl_measure_options;
 
-/* The tokenizer may be NULL, as the options.  A state of other settings or of another text is
- * HL_BAD_INPUT.  The state's file is for the caller to remove, once the profile lies safe. */
+/* Measures a profile.  The tokenizer and the options may be NULL.  Returns HL_BAD_INPUT for a
+ * saved state of other settings or of another text.  The caller removes the state file once the
+ * profile is stored. */
 HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer *tokenizer,
                             const hl_corpus *corpus, const hl_measure_options *options);
 
-/* Attention that another program computed, of any kind of model: a .safetensors or .npy file
- * of floating-point numbers,
+/* Measures attention that another program computed, from any kind of model: a .safetensors or .npy
+ * file of floating-point numbers,
  *
  *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
  *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
@@ -62,31 +63,32 @@ HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_to
  *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
  *                  attention, pattern or scores in them; heads may differ in number
  *
- * with queries before keys, and maybe `lengths` [B], integers: how many positions are real.
- * Where there are fewer queries than keys, they are the last positions.  Rows must
- * sum to 1 within 1e-3, or to 0 where they see nothing. */
+ * with queries before keys, and optionally `lengths` [B], integers: the number of real
+ * positions.  If there are fewer queries than keys, the queries are the last positions.  Rows
+ * must sum to 1 within 1e-3, or to 0 if they see nothing. */
 
-/* Whether a row sees the keys up to its own position or all: it decides how many keys it
- * could have looked at, and so about normalized entropies. */
+/* Whether a row sees only the keys up to its own position, or all keys.  This determines the
+ * number of visible keys, and so the normalized entropies. */
 typedef enum hl_maps_mask {
-    HL_MAPS_MASK_AUTO = 0, /* look whether the file is causal */
-    HL_MAPS_MASK_CAUSAL,   /* it must be */
-    HL_MAPS_MASK_FULL,     /* it is not, whatever it looks like */
+    HL_MAPS_MASK_AUTO = 0, /* detect whether the file is causal */
+    HL_MAPS_MASK_CAUSAL,   /* the file must be causal */
+    HL_MAPS_MASK_FULL,     /* treat the file as not causal, whatever it contains */
 } hl_maps_mask;
 
 typedef struct hl_maps_options {
-    bool         scores; /* entries are scores before the softmax */
+    bool         scores; /* the entries are scores before the softmax, not probabilities */
     hl_maps_mask mask;
-    uint64_t     seed; /* of the rows that are looked at whole */
+    uint64_t     seed; /* random seed of the sampled complete rows */
     int32_t      n_threads;
 } hl_maps_options;
 
-/* The profile of all sequences of a file.  What only a model knows (outputs, loss, probes)
- * is not measured; all positions are of type "prompt".  The options may be NULL. */
+/* Measures a profile of all sequences of a file.  Quantities that need the model (outputs, loss,
+ * probes) are not measured; all positions have type "prompt".  The options may be NULL. */
 HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
                                  const hl_maps_options *options);
 
-/* The attention of every head on the first tokens of a text: whole matrices, so for few tokens.
+/* The attention of every head on the first tokens of a text, as complete matrices; meant for few
+ * tokens.
  *
  *     hl_patterns *patterns = NULL;
  *     hl_patterns_measure(&patterns, model, corpus, &(hl_patterns_options){ .n_tokens = 32 });
@@ -94,60 +96,64 @@ HL_API hl_status hl_measure_maps(hl_profile **out, const char *path,
  *     hl_patterns_free(patterns); */
 typedef struct hl_patterns {
     int64_t  n_layers;
-    int64_t  n_heads; /* the most of any layer */
+    int64_t  n_heads; /* largest number in any layer */
     int64_t  n_tokens;
     int64_t *tokens; /* (n_tokens) */
-    /* (n_layers, n_heads, n_tokens, n_tokens) who looks, at whom; 0 what is not seen, and of heads
-     * that a layer does not have */
+    /* (n_layers, n_heads, n_tokens, n_tokens): attention from the third index to the fourth.  0
+     * for keys that are not visible, and for heads that a layer lacks. */
     float *values;
 } hl_patterns;
 
 typedef struct hl_patterns_options {
-    int64_t   n_tokens;  /* at most; 0: 32 */
+    int64_t   n_tokens;  /* largest number of tokens; 0: 32 */
     int32_t   n_threads; /* 0: all cores */
     hl_around around;    /* as in hl_window_options */
 } hl_patterns_options;
 
 enum { HL_PATTERNS_MOST_TOKENS = 512 };
 
-/* Of the corpus' first document that has a text.  The options may be NULL. */
+/* Measures the first document of the corpus that has text.  The options may be NULL. */
 HL_API hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model,
                                      const hl_corpus *corpus, const hl_patterns_options *options);
-/* Of these tokens. */
+/* Measures the given tokens. */
 HL_API hl_status hl_patterns_of(hl_patterns **out, const hl_model *model, const int64_t *tokens,
                                 int64_t n_tokens, int32_t n_threads);
 HL_API void      hl_patterns_free(hl_patterns *patterns);
 
-/* Two models on the same tokens: how unlike their rows of attention are.  Rows are drawn from every
- * window by its content. */
+/* Distances between the attention rows of two models on the same tokens.  Rows are sampled from
+ * every window by its content. */
 typedef struct hl_row_distances {
     int64_t  n_layers;
-    int64_t  n_heads; /* the most of a layer */
+    int64_t  n_heads; /* largest number in any layer */
     int64_t  n_sequences;
-    int64_t  n_rows;       /* looked at, of each head */
-    int64_t *heads;        /* (n_layers) */
-    double  *variation;    /* (n_layers, n_heads, n_heads) mean total variation between the rows of
-                            * a head of A and of one of B; NaN where a layer has no such heads */
-    double  *divergence;   /* (n_layers, n_heads) mean Jensen-Shannon of equal heads, nats */
-    double  *of_sequences; /* (n_sequences, n_layers, n_heads) variation of equal heads */
+    int64_t  n_rows;       /* number of rows compared per head */
+    int64_t *heads;        /* (n_layers) number of heads */
+    double  *variation;    /* (n_layers, n_heads, n_heads) mean total variation between the rows
+                            * of a head of A and of a head of B; NaN if the layer lacks one of
+                            * the heads */
+    double  *divergence;   /* (n_layers, n_heads) mean Jensen-Shannon divergence of heads with
+                            * the same number, nats */
+    double  *of_sequences; /* (n_sequences, n_layers, n_heads) total variation of heads with the
+                            * same number */
 } hl_row_distances;
 
 typedef struct hl_row_distance_options {
     hl_window_options windows; /* n_ctx 0: the smaller of the two models' defaults */
-    int64_t           n_rows;  /* of a window, at most; 0: 8 */
+    int64_t           n_rows;  /* largest number of rows per window; 0: 8 */
     uint64_t          seed;
     int32_t           n_threads;
 } hl_row_distance_options;
 
-/* The corpus is opened with A and its tokenizer; B gets the same ids.  HL_BAD_INPUT where the
- * models differ in layers or heads.  The options may be NULL. */
+/* Compares the rows of two models.  Open the corpus with A and its tokenizer; B gets the same
+ * ids.  Returns HL_BAD_INPUT if the models differ in layers or heads.  The options may be NULL. */
 HL_API hl_status hl_measure_row_distances(hl_row_distances **out, const hl_model *a,
                                           const hl_model *b, const hl_corpus *corpus,
                                           const hl_row_distance_options *options);
 HL_API void      hl_row_distances_free(hl_row_distances *distances);
 
-/* Many machines.  Under mpirun, in a library that was built with MPI (make MPI=1), a process
- * is one of several ranks, which all call these in this order; else it is rank 0 of 1.
+/* Measuring on many machines.  Under mpirun, with a library built with MPI (make MPI=1), a process
+ * is one of several ranks, which all call these functions in this order; otherwise it is rank 0 of
+ * 1.
  *
  *     hl_ranks_start(&rank, &n_ranks);
  *     options.windows.part = rank, options.windows.n_parts = n_ranks;
@@ -155,14 +161,14 @@ HL_API void      hl_row_distances_free(hl_row_distances *distances);
  *     status = hl_ranks_reduce(profile, status);      rank 0 has the whole
  *     hl_ranks_finish();
  *
- * All four are called by one thread of the process.  HL_UNSUPPORTED under mpirun without MPI: all
- * ranks would do all the work. */
+ * One thread of the process must make all these calls.  Returns HL_UNSUPPORTED under mpirun
+ * without MPI, since every rank would do all the work. */
 HL_API hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks);
-/* A rank's own status in; out the same, or HL_CANCELLED with the number of a rank that
- * failed.  Nobody goes on before all are here. */
+/* Takes the rank's own status.  Returns the same status, or HL_CANCELLED with the number of a
+ * rank that failed.  No rank continues before all have called this. */
 HL_API hl_status hl_ranks_agree(hl_status own);
-/* Agrees, then adds up the profiles at rank 0.  The profile may be NULL where the status is not
- * HL_OK. */
+/* Calls hl_ranks_agree, then adds up the profiles at rank 0.  The profile may be NULL if the
+ * status is not HL_OK. */
 HL_API hl_status hl_ranks_reduce(hl_profile *profile, hl_status own);
 HL_API void      hl_ranks_finish(void);
 

@@ -1,5 +1,5 @@
-/* headlight/profile.h - what was measured of every head, as sums that add up.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/profile.h - measurements of every head, as sums that can be merged. Part of
+ * headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_PROFILE_H
 #define HEADLIGHT_PROFILE_H
 
@@ -17,40 +17,42 @@ extern "C" {
  *                hl_profile_moments(profile, 5, 3, HL_Q_ENTROPY).mean);
  *     hl_profile_free(profile);
  *
- * A profile is what was measured of every head on some text, as sums that add up
- * exactly: profiles of parts of a text merge to the very bytes of the whole's, in any
- * order.  It is a safetensors file, which doc/profile.md describes.
+ * A profile holds the measurements of every head on some text, as sums that add up exactly: merging
+ * the profiles of parts of a text gives the same bytes as measuring the whole text, in any order.
+ * It is a safetensors file; doc/profile.md describes the format.
  *
- * Any number of threads may read a profile at once; hl_profile_merge changes its first argument, which
- * no other thread may use meanwhile. */
+ * Any number of threads may read a profile at once; hl_profile_merge changes its first
+ * argument, which no other thread may use during the call. */
 
 typedef struct hl_profile hl_profile;
 
 HL_API hl_status hl_profile_load(hl_profile **out, const char *path);
-/* From memory; `where` names it in messages.  Nothing of it is needed afterwards. */
+/* Reads a profile from memory; `where` names it in messages.  The bytes are not needed after the
+ * call. */
 HL_API hl_status hl_profile_parse(hl_profile **out, const void *bytes, size_t n_bytes,
                                   const char *where);
 HL_API hl_status hl_profile_write(const hl_profile *profile, const char *path);
 HL_API void      hl_profile_free(hl_profile *profile);
-/* Adds another profile.  HL_BAD_INPUT if that is of another model or was measured in another
- * way; the message names what differs, and nothing has been added. */
+/* Adds another profile.  Returns HL_BAD_INPUT if it is of another model or was measured in
+ * another way; the message names the difference, and the profile is unchanged. */
 HL_API hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other);
-/* What was measured and how: "model", "context", "seed" ...; NULL if it does not say. */
+/* Returns a setting of the measurement: "model", "context", "seed", ...; NULL if the profile
+ * does not record it. */
 HL_API const char *hl_profile_setting(const hl_profile *profile, const char *key);
 
-/* What is kept of every row.  Undefined values (no other key than the first, fewer
- * than 16 visible keys for the fair entropy, a key that is not visible) are not
- * counted, so that each quantity has a count of its own. */
+/* Quantities that are summed over rows.  Undefined values are not counted, so each quantity has
+ * its own count.  A value is undefined if the row sees no key other than the first, sees fewer
+ * than 16 keys (for the normalized entropy), or does not see the key in question. */
 typedef enum hl_quantity {
-    HL_Q_ENTROPY = 0, /* H, nats, all rows: the seed mean                */
-    HL_Q_FAIR,        /* H / ln n, rows that see at least 16 keys        */
+    HL_Q_ENTROPY = 0, /* Shannon entropy H, nats, all rows */
+    HL_Q_FAIR,        /* normalized entropy H / ln n, rows that see at least 16 keys */
     HL_Q_RENYI2,
     HL_Q_VARENTROPY,
     HL_Q_PEAK,
     HL_Q_SELF,
     HL_Q_PREVIOUS,
     HL_Q_FIRST,
-    HL_Q_NOSINK, /* H over the keys other than the first, renormalized */
+    HL_Q_NOSINK, /* H without the first key, renormalized */
     HL_N_QUANTITIES
 } hl_quantity;
 
@@ -62,14 +64,14 @@ typedef enum hl_histogram {
     HL_N_HISTOGRAMS
 } hl_histogram;
 
-/* Means over sampled rows (whole rows of attention), metrics.md 5; each also over the
- * row without key 0, renormalized, where `nosink` is true below. */
+/* Means over sampled rows (complete attention rows); see section 5 of doc/metrics.md.  Where the
+ * parameter `nosink` is true, the mean is over rows without the first key, renormalized. */
 typedef enum hl_pattern_metric {
     HL_PM_DIAGONAL = 0, /* A(i,i)                                    */
     HL_PM_PREVIOUS,     /* A(i,i-1)                                  */
-    HL_PM_BAND,         /* sum of A(i,j), i - j <= 4                 */
+    HL_PM_BAND,         /* sum of A(i,j) over i - j <= 4 */
     HL_PM_SINK,         /* A(i,0), i >= 1                            */
-    HL_PM_DIAGONAL_TOP, /* share of rows whose largest is A(i,i)     */
+    HL_PM_DIAGONAL_TOP, /* share of rows whose largest entry is A(i,i) */
     HL_PM_PEAK,
     HL_PM_CONTENT,  /* 1 - band - sink, not below 0              */
     HL_PM_EDGES,    /* share of visible pairs with A > 1e-3      */
@@ -91,41 +93,44 @@ typedef enum hl_probe {
 typedef struct hl_moments {
     int64_t count;
     double  mean;
-    double  variance; /* of the sample, divided by count */
+    double  variance; /* population variance: divided by count */
     double  min;
     double  max;
 } hl_moments;
 
-/* Every function takes a layer and a head that exist; heads of a layer beyond its own
- * number (per-layer head counts) read as never counted. */
+/* In all functions below, layer and head must exist.  If layers have different numbers of heads,
+ * a head number that the layer lacks is valid and has a count of 0. */
 
 HL_API int64_t hl_profile_n_layers(const hl_profile *profile);
-HL_API int64_t hl_profile_n_heads(const hl_profile *profile); /* the most of any layer */
+HL_API int64_t hl_profile_n_heads(const hl_profile *profile); /* largest number in any layer */
 HL_API int64_t hl_profile_heads_of(const hl_profile *profile, int64_t layer);
 
 HL_API hl_moments hl_profile_moments(const hl_profile *profile, int64_t layer, int64_t head,
                                      hl_quantity quantity);
-/* Rows with a NaN, an infinity, or H > ln n + 1e-3: counted here and nowhere else. */
+/* Returns the number of rows with a NaN, an infinity, or H > ln n + 1e-3.  Such rows are counted
+ * here and in no other quantity. */
 HL_API int64_t hl_profile_broken(const hl_profile *profile, int64_t layer, int64_t head);
-/* Where the first of them was: a document, and a token of it; false if there is none. */
+/* Finds the document and the token of the first broken row; returns false if there is no broken
+ * row. */
 HL_API bool hl_profile_broken_place(int64_t *document, int64_t *token, const hl_profile *profile,
                                     int64_t layer, int64_t head);
 
-/* (64) counts; and the value below which a share q of the rows lies, NaN of none. */
+/* hl_profile_histogram returns 64 counts.  hl_profile_quantile returns the value below which a
+ * share q of the rows lies, or NaN if the histogram is empty. */
 HL_API const int64_t *hl_profile_histogram(const hl_profile *profile, int64_t layer, int64_t head,
                                            hl_histogram histogram);
 HL_API double         hl_profile_quantile(const hl_profile *profile, int64_t layer, int64_t head,
                                           hl_histogram histogram, double q);
 
-/* By position: bucket b holds the positions 2^b - 1 <= i < 2^(b+1) - 1.  ENTROPY and FAIR
- * only; min and max are NaN. */
+/* Moments by position: bucket b holds the positions 2^b - 1 <= i < 2^(b+1) - 1.  Only ENTROPY
+ * and FAIR are available; min and max are NaN. */
 HL_API int64_t    hl_profile_n_buckets(const hl_profile *profile);
 HL_API hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int64_t head,
                                          int64_t bucket, hl_quantity quantity);
 
-/* By type of the row's token: ENTROPY, FAIR and RENYI2 only; min and max are NaN.
- * hl_profile_lookback is the mean share of attention that rows of type `from` give to
- * keys of type `to`. */
+/* Moments by type of the row's token.  Only ENTROPY, FAIR and RENYI2 are available; min and max
+ * are NaN.  hl_profile_lookback returns the mean share of attention that rows of type `from`
+ * give to keys of type `to`. */
 HL_API int64_t     hl_profile_n_types(const hl_profile *profile);
 HL_API const char *hl_profile_type_name(const hl_profile *profile, int64_t type);
 HL_API hl_moments  hl_profile_by_type(const hl_profile *profile, int64_t layer, int64_t head,
@@ -133,28 +138,32 @@ HL_API hl_moments  hl_profile_by_type(const hl_profile *profile, int64_t layer, 
 HL_API double      hl_profile_lookback(const hl_profile *profile, int64_t layer, int64_t head,
                                        int64_t from, int64_t to);
 
-/* Sampled rows. */
+/* Moments of a metric over sampled rows. */
 HL_API hl_moments hl_profile_pattern(const hl_profile *profile, int64_t layer, int64_t head,
                                      hl_pattern_metric metric, bool nosink);
-/* 1 - mean total variation between two heads' rows, and linear CKA of their outputs. */
+/* hl_profile_similarity is 1 - the mean total variation between the rows of two heads;
+ * hl_profile_cka is the linear CKA of their outputs. */
 HL_API double hl_profile_similarity(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
 HL_API double hl_profile_cka(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
-/* NaN where the probe was not run. */
+/* Returns the score of a probe; NaN if the probe was not run. */
 HL_API double hl_profile_probe(const hl_profile *profile, int64_t layer, int64_t head,
                                hl_probe probe);
 
-/* Mean norm of what the head writes over the layer's mean of that; NaN: not measured. */
+/* Returns the mean output norm of the head relative to the layer's mean; NaN if not measured. */
 HL_API double hl_profile_output_norm(const hl_profile *profile, int64_t layer, int64_t head);
-/* Mean of 1 - cos(in, out) of the block; NaN: not measured. */
+/* Returns the mean of 1 - cos(in, out) of the block; NaN if not measured. */
 HL_API double hl_profile_block_influence(const hl_profile *profile, int64_t layer);
-/* Nats a token; count 0: not measured.  All but the count is NaN where there are broken losses. */
+/* Returns the negative log-likelihood, nats per token; count 0 if not measured.  If there are
+ * broken losses, all fields except the count are NaN. */
 HL_API hl_moments hl_profile_nll(const hl_profile *profile);
-/* How many tokens have a loss that is NaN, infinite or beyond 2^23 nats; they are not in the count. */
+/* Returns the number of tokens whose loss is NaN, infinite or beyond 2^23 nats.  They are not
+ * included in the count of hl_profile_nll. */
 HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
-/* Sequences kept for the bootstrap: those with the smallest content hashes.  ENTROPY
- * and FAIR and NOSINK means of a sequence, NaN where it has no such row. */
-HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* kept */
+/* Sequences kept for the bootstrap: those with the smallest content hashes.
+ * hl_profile_sequence_mean returns the mean ENTROPY, FAIR or NOSINK of a sequence; NaN if the
+ * sequence has no such row. */
+HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* number of kept sequences */
 HL_API int64_t hl_profile_all_sequences(const hl_profile *profile);
 HL_API int64_t hl_profile_n_tokens(const hl_profile *profile);
 HL_API double  hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,

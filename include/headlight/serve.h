@@ -47,7 +47,7 @@ typedef struct hl_server_options {
                                          * /64 network); 0: half of all that fit, and all of them for
                                          * loopback addresses */
     int64_t            max_per_token; /* requests under way with one token; 0: half of all that fit,
-                                         * and all of them where there is one token */
+                                       * and all of them where there is one token */
     double             request_seconds; /* for a request to come whole; 0: 30 */
     double             stall_seconds;   /* that a reader may keep a text waiting; 0: 30 */
 } hl_server_options;

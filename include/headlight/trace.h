@@ -133,7 +133,7 @@ typedef struct hl_tracer_options {
     int64_t             change_every; /* HL_TRACE_CHANGE of one token in so many, since whole rows
                                        * cost time; 0: of every token */
     bool                no_change;    /* HL_TRACE_CHANGE stays NaN: whole rows, HL_WANT_PATTERN, are
-                                    * not needed */
+                                       * not needed */
     bool                forget;       /* keep the rows of the last tokens only, HL_SPIKE_MAX_ROWS */
 } hl_tracer_options;
 

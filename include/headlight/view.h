@@ -95,9 +95,9 @@ typedef struct hl_prompt_maps {
     int64_t        n_tokens;
     hl_view_token *tokens;  /* (n_tokens) */
     float         *entropy; /* (n_layers, n_heads, n_tokens) of every row, nats; NaN of heads that a
-                              * layer lacks */
+                             * layer lacks */
     hl_head       *heads;   /* (n_maps) whose they are; { -1, -1 }: the mean of all heads, which is
-                              * the first if it is there */
+                             * the first if it is there */
     int64_t        n_maps;
     int64_t        n_cells; /* of a map: n_tokens squared; of causal ones row i has i + 1 */
     uint8_t       *cells;   /* (n_maps, n_cells) */
