@@ -410,9 +410,9 @@ static int create(const char *name, bool is_folder)
 static hl_status make_temporary(locked_name *out, const char *path, bool is_folder)
 {
     size_t         directory = directory_length(path);
-    size_t         room = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the NUL */
-    HL_FREED char *name = NULL;
-    int            code = EEXIST;
+    size_t         room      = strlen(path) + N_LETTERS + strlen(MARK) + 3; /* dots and the NUL */
+    HL_FREED char *name      = NULL;
+    int            code      = EEXIST;
     char           letters[N_LETTERS + 1];
 
     *out = NO_TEMPORARY;

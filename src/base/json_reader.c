@@ -270,7 +270,8 @@ hl_status hl_json_read_string(hl_json_reader *reader, hl_bytes *out)
     HL_NEED(expect(reader, '"'));
     size_t run = plain_run(reader);
     size_t end = reader->at + run;
-    if (end < reader->n_bytes && reader->text[end] == '"') { /* the usual case: no escapes, no copy */
+    if (end < reader->n_bytes &&
+        reader->text[end] == '"') { /* the usual case: no escapes, no copy */
         *out       = (hl_bytes){ reader->text + reader->at, run };
         reader->at = end + 1;
         return HL_OK;

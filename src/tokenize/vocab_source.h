@@ -36,20 +36,20 @@ typedef struct hl_vocab_source {
     const hl_bytes *merges; /* (n_merges) "a b"; gpt2 only */
     size_t          n_merges;
     int32_t         special[HL_SPECIAL_COUNT]; /* ids, -1: none */
-    int             add_bos; /* 1, 0, or -1: the model's default */
-    int             add_eos; /* 1, 0, or -1: the model's default */
-    int             add_space_prefix;    /* 1, 0, or -1: the model's default */
-    int             remove_extra_spaces; /* t5: 1, 0, or -1: the default */
-    bool            plain_spaces;        /* llama: pieces write a space as a space, not as ▁ */
-    bool            keep_case;           /* bert: do not lowercase */
-    int             strip_accents;       /* bert: 1, 0, or -1: only if text is lowercased */
-    int             space_chinese;       /* bert: spaces around ideographs; 0: no; 1, -1: yes */
-    bool            inner_marks;         /* bert: pieces inside words start with ##, others have
+    int             add_bos;                   /* 1, 0, or -1: the model's default */
+    int             add_eos;                   /* 1, 0, or -1: the model's default */
+    int             add_space_prefix;          /* 1, 0, or -1: the model's default */
+    int             remove_extra_spaces;       /* t5: 1, 0, or -1: the default */
+    bool            plain_spaces;  /* llama: pieces write a space as a space, not as ▁ */
+    bool            keep_case;     /* bert: do not lowercase */
+    int             strip_accents; /* bert: 1, 0, or -1: only if text is lowercased */
+    int             space_chinese; /* bert: spaces around ideographs; 0: no; 1, -1: yes */
+    bool            inner_marks;   /* bert: pieces inside words start with ##, others have
                                           * no mark, as in vocab.txt */
-    bool            characters;          /* bert: every character is a word */
-    hl_bytes        charsmap;            /* t5: normalization rules, or {NULL, 0} */
-    const char     *chat_template;       /* or NULL */
-    const char     *where;               /* for messages */
+    bool            characters;    /* bert: every character is a word */
+    hl_bytes        charsmap;      /* t5: normalization rules, or {NULL, 0} */
+    const char     *chat_template; /* or NULL */
+    const char     *where;         /* for messages */
 } hl_vocab_source;
 
 /* An empty source: all ids and choices are -1. */
