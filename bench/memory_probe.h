@@ -64,7 +64,7 @@ static inline long hl_memory_measure(int64_t n_keys, int64_t d_head)
     result.out.data  = rows[3];
     result.argmax    = (int64_t *)(void *)stats[0];
     float **wanted[] = { &result.lse,        &result.entropy, &result.renyi2,
-                         &result.varentropy, &result.peak,    &result.diagonal,
+                         &result.varentropy, &result.peak,    &result.self,
                          &result.previous,   &result.first,   &result.entropy_nosink };
     for (int i = 0; i < 9; i++)
         *wanted[i] = stats[i + 1];

@@ -154,7 +154,7 @@ static hl_status run_forward(hl_workload *work, hl_work kind, int64_t first, int
         result.entropy_nosink = statistics[NOSINK] + row;
         result.peak           = statistics[PEAK] + row;
         result.argmax         = work->argmax + row;
-        result.diagonal       = statistics[DIAGONAL] + row;
+        result.self           = statistics[DIAGONAL] + row;
         result.previous       = statistics[PREVIOUS] + row;
         result.first          = statistics[FIRST] + row;
     }

@@ -52,7 +52,7 @@ static void print_kind(const compare_command *command, const hl_comparison *foun
            found->same_model ? "the same" : "not the same", (long long)found->n_shared);
 }
 
-/* The row of the largest change of fair entropy that `taken` has not; -1: none is left. */
+/* The row of the largest change of normalized entropy that `taken` has not; -1: none is left. */
 static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_taken)
 {
     int64_t best = -1;
@@ -76,7 +76,7 @@ static void print_head(const hl_sheet *heads, int64_t row)
     printf("  %-8s %7.3f %7.3f %+8.3f  %+.3f to %+.3f  %7.4f%s\n",
            hl_head_label(name, (int64_t)hl_cell_number(heads, row, "layer"),
                          (int64_t)hl_cell_number(heads, row, "head")),
-           hl_cell_number(heads, row, "fair_a"), hl_cell_number(heads, row, "fair_b"),
+           hl_cell_number(heads, row, "normalized_a"), hl_cell_number(heads, row, "normalized_b"),
            hl_cell_number(heads, row, "difference"), hl_cell_number(heads, row, "low"),
            hl_cell_number(heads, row, "high"), hl_cell_number(heads, row, "q"),
            hl_cell_number(heads, row, "significant") > 0.0 ? "  *" : "");

@@ -179,8 +179,8 @@ typedef struct trial {
 /* What is known of the model under one adjustment. */
 typedef struct outcome {
     hl_diagnoses *found;
-    double        fair; /* mean over heads */
-    double        loss; /* nats a token */
+    double        normalized; /* mean over heads */
+    double        loss;       /* nats a token */
 } outcome;
 
 typedef struct trials {
@@ -191,14 +191,14 @@ typedef struct trials {
     sampling_trial sampling;
 } trials;
 
-static double mean_fair(const hl_profile *profile)
+static double mean_normalized(const hl_profile *profile)
 {
     double  sum   = 0.0;
     int64_t count = 0;
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         for (int64_t head = 0; head < hl_profile_heads_of(profile, layer); head++) {
-            double mean = hl_profile_moments(profile, layer, head, HL_Q_FAIR).mean;
+            double mean = hl_profile_moments(profile, layer, head, HL_Q_NORMALIZED).mean;
             sum += isnan(mean) ? 0.0 : mean;
             count += !isnan(mean);
         }
@@ -226,8 +226,8 @@ static hl_status examine(outcome *out, const diagnose_request *request,
 
     HL_NEED(hl_quick_measure(&profile, &quick));
     HL_NEED(hl_diagnose(&out->found, profile, NULL, &request->thresholds));
-    out->fair = mean_fair(profile);
-    out->loss = hl_profile_nll(profile).mean;
+    out->normalized = mean_normalized(profile);
+    out->loss       = hl_profile_nll(profile).mean;
     return HL_OK;
 }
 
@@ -308,7 +308,7 @@ static void print_comparison(const trial *tried, const outcome *before, const ou
         print_number(now->value, 10);
         printf("   %-13s %s\n", hl_verdict_name(was->verdict), hl_verdict_name(now->verdict));
     }
-    printf("  %-18s %10.4f %10.4f\n", "normalized entropy", before->fair, after->fair);
+    printf("  %-18s %10.4f %10.4f\n", "normalized entropy", before->normalized, after->normalized);
     printf("  %-18s %10.4f %10.4f   nats per token\n\n", "loss", before->loss, after->loss);
 }
 
@@ -360,7 +360,7 @@ static json_t *json_outcome(const outcome *seen)
                             HL_OBJECT(HL_IS("verdict", hl_verdict_name(item->verdict)),
                                       HL_IS("value", item->value)));
     }
-    return HL_OBJECT(HL_IS("fair", seen->fair), HL_IS("loss", seen->loss),
+    return HL_OBJECT(HL_IS("normalized", seen->normalized), HL_IS("loss", seen->loss),
                      HL_IS("diagnoses", verdicts));
 }
 

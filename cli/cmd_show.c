@@ -22,7 +22,7 @@ typedef struct show_request {
     hl_common   common;
     const char *path;
     const char *table; /* NULL: the screen */
-    const char *by;    /* a column of the table of heads; NULL: fair */
+    const char *by;    /* a column of the table of heads; NULL: normalized */
     bool        csv;
     hl_depth    depth;
 
@@ -299,9 +299,10 @@ static double largest(const double *values, int64_t count)
 /* Shares of something: 1 is the top whatever the largest is. */
 static bool is_share(const char *column)
 {
-    static const char *const shares[] = { "fair",          "fair_low", "fair_high", "median",
-                                          "nosink_median", "peak",     "peak_p95",  "self",
-                                          "previous",      "first" };
+    static const char *const shares[] = { "normalized", "normalized_low", "normalized_high",
+                                          "median",     "median_nosink",  "peak",
+                                          "peak_p95",   "self",           "previous",
+                                          "first" };
 
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
         if (strcmp(column, shares[i]) == 0)
@@ -313,7 +314,7 @@ static bool is_share(const char *column)
 static void print_legend(const show_request *request, const char *column, double top,
                          heatmap_layout layout)
 {
-    bool is_normalized = strcmp(column, "fair") == 0;
+    bool is_normalized = strcmp(column, "normalized") == 0;
 
     printf("%s: 0 ", is_normalized ? "normalized entropy" : column);
     if (request->depth != HL_DEPTH_NONE) {
@@ -438,12 +439,14 @@ static void print_extreme(const screen *s, int64_t row)
     const hl_sheet *extremes = s->tables[EXTREMES];
     double          layer    = hl_cell_number(extremes, row, "layer");
     double          head     = hl_cell_number(extremes, row, "head");
-    char            name[HL_HEAD_LABEL_BYTES], fair[16] = "-";
+    char            name[HL_HEAD_LABEL_BYTES], normalized[16] = "-";
 
-    if (!isnan(hl_cell_number(extremes, row, "fair")))
-        snprintf(fair, sizeof fair, "%.3f", hl_cell_number(extremes, row, "fair"));
+    if (!isnan(hl_cell_number(extremes, row, "normalized")))
+        snprintf(normalized, sizeof normalized, "%.3f",
+                 hl_cell_number(extremes, row, "normalized"));
     printf("  %-8s %-10s %6s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
-           type_of(s->tables[TYPES], layer, head), fair, hl_cell_number(extremes, row, "entropy"));
+           type_of(s->tables[TYPES], layer, head), normalized,
+           hl_cell_number(extremes, row, "entropy"));
 }
 
 /* Most and least focused, side by side. */
@@ -451,8 +454,8 @@ static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colors->dim, "most focused", "fair",
-           "entropy", "least focused", "fair", "entropy", colors->plain);
+    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colors->dim, "most focused", "normalized",
+           "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);
         printf("   ");
@@ -500,14 +503,14 @@ static hl_status print_screen(const show_request *request)
 
     HL_NEED(screen_fill(&s, request));
     if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
-        column = has_numbers(s.tables[HEADS], "fair") ? "fair" : "entropy";
+        column = has_numbers(s.tables[HEADS], "normalized") ? "normalized" : "entropy";
     print_heading(request, &colors);
     HL_NEED(print_heatmap(request, s.tables[HEADS], column));
     printf("layers\n");
-    print_spark(request, s.tables[LAYERS], "fair");
+    print_spark(request, s.tables[LAYERS], "normalized");
     print_spark(request, s.tables[LAYERS], "entropy");
     printf("positions\n");
-    print_spark(request, s.tables[POSITIONS], "fair");
+    print_spark(request, s.tables[POSITIONS], "normalized");
     print_spark(request, s.tables[POSITIONS], "entropy");
     print_widest_interval(s.tables[POSITIONS]);
     printf("\n");
@@ -573,7 +576,7 @@ int hl_command_show(int argc, char **argv)
         HL_TEXT("table", 't', &request.table, "NAME", "one table; 'list' names them"),
         HL_FLAG("csv", 0, &request.csv, "the table as CSV"),
         HL_TEXT("by", 0, &request.by, "COLUMN",
-                "what the heatmap shows, of the table of heads (fair)"),
+                "what the heatmap shows, of the table of heads (normalized)"),
         { 0 },
     };
     hl_usage usage = {

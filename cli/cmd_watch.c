@@ -253,10 +253,11 @@ static void print_number(int width, const char *format, double value)
 static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
-        printf("%10s %9s %7s %8s %12s  %s\n", "step", "entropy", "fair", "loss", "fall", "name");
+        printf("%10s %9s %7s %8s %12s  %s\n", "step", "entropy", "normalized", "loss", "fall",
+               "name");
     printf("%10lld", (long long)point->step);
     print_number(9, "%.4f", point->entropy);
-    print_number(7, "%.4f", point->fair);
+    print_number(7, "%.4f", point->normalized);
     print_number(8, "%.4f", point->nll);
     print_number(6, "%+.1f", point->fall);
     printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));
@@ -391,8 +392,8 @@ static int64_t sort_heads(drawing *d, const hl_series_point *point)
     int64_t n    = 0;
 
     for (int64_t i = 0; i < size; i++) {
-        if (!isnan(point->heads_fair[i]))
-            d->heads[n++] = point->heads_fair[i];
+        if (!isnan(point->heads_normalized[i]))
+            d->heads[n++] = point->heads_normalized[i];
     }
     if (n > 1)
         qsort(d->heads, (size_t)n, sizeof *d->heads, rising);
@@ -406,7 +407,7 @@ static double mean_of_layer(const drawing *d, const hl_series_point *point, int6
     int64_t n       = 0;
 
     for (int64_t head = 0; head < n_heads; head++) {
-        float value = point->heads_fair[layer * n_heads + head];
+        float value = point->heads_normalized[layer * n_heads + head];
         if (!isnan(value)) {
             sum += (double)value;
             n++;
@@ -449,7 +450,7 @@ static void add_entropy(drawing *d)
 
     for (int64_t i = 0; i < d->n; i++) {
         int64_t n_heads = sort_heads(d, d->points[i]);
-        d->values[i]    = d->points[i]->fair;
+        d->values[i]    = d->points[i]->normalized;
         for (int q = 0; q < 4; q++)
             d->values[(q + 1) * d->n + i] =
                 n_heads > 0

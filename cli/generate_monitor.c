@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_TEXT   40  /* columns; a bar must leave so many */
-#define MAX_TEXT   100 /* ... and lines are no longer with one */
-#define BAR_GAP    2
-#define SCALE_SIDE 1.0 /* nats to either side of what is usual */
-#define USUAL_ROWS 64  /* rows that say what is */
-#define FAIR_KEYS  16  /* and see so many keys, if there are such */
+#define MIN_TEXT        40  /* columns; a bar must leave so many */
+#define MAX_TEXT        100 /* ... and lines are no longer with one */
+#define BAR_GAP         2
+#define SCALE_SIDE      1.0 /* nats to either side of what is usual */
+#define USUAL_ROWS      64  /* rows that say what is */
+#define NORMALIZED_KEYS 16  /* and see so many keys, if there are such */
 
 /* --------------------------------------------------------------------- start */
 
@@ -140,7 +140,7 @@ static void new_line(hl_monitor *monitor)
 void hl_monitor_scale(hl_monitor *monitor, const hl_trace *trace)
 {
     int64_t n     = hl_trace_n_tokens(trace);
-    int64_t first = n > USUAL_ROWS + FAIR_KEYS ? n - USUAL_ROWS : FAIR_KEYS;
+    int64_t first = n > USUAL_ROWS + NORMALIZED_KEYS ? n - USUAL_ROWS : NORMALIZED_KEYS;
     double  sum   = 0.0;
     int64_t count = 0;
 

@@ -19,18 +19,18 @@ static void ask_head(const hl_profile *profile, int64_t layer, int64_t head)
     for (int i = 0; i < HL_N_PATTERN_METRICS; i++)
         (void)hl_profile_pattern(profile, layer, head, (hl_pattern_metric)i, i % 2 == 0);
     for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++)
-        (void)hl_profile_by_position(profile, layer, head, i, HL_Q_FAIR);
+        (void)hl_profile_by_position(profile, layer, head, i, HL_Q_NORMALIZED);
     for (int64_t i = 0; i < hl_profile_n_types(profile); i++) {
         (void)hl_profile_by_type(profile, layer, head, i, HL_Q_RENYI2);
         (void)hl_profile_lookback(profile, layer, head, i, 0);
     }
     for (int64_t i = 0; i < hl_profile_n_sequences(profile); i++)
-        (void)hl_profile_sequence_mean(profile, i, layer, head, HL_Q_NOSINK);
+        (void)hl_profile_sequence_mean(profile, i, layer, head, HL_Q_ENTROPY_NOSINK);
     for (int64_t i = 0; i < hl_profile_n_sequences(profile) * hl_profile_n_buckets(profile); i++) {
         int64_t sequence = i / hl_profile_n_buckets(profile);
         int64_t bucket   = i % hl_profile_n_buckets(profile);
-        (void)hl_profile_sequence_position(profile, sequence, layer, bucket, HL_Q_FAIR);
-        PROMISE(hl_profile_sequence_rows(profile, sequence, bucket, HL_Q_FAIR) >= 0);
+        (void)hl_profile_sequence_position(profile, sequence, layer, bucket, HL_Q_NORMALIZED);
+        PROMISE(hl_profile_sequence_rows(profile, sequence, bucket, HL_Q_NORMALIZED) >= 0);
     }
     (void)hl_profile_similarity(profile, layer, head, 0);
     (void)hl_profile_cka(profile, layer, head, 0);

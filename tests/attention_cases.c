@@ -354,8 +354,8 @@ int64_t case_n_out(const attention_case *c)
 const char *case_statistic_name(int index)
 {
     static const char *const names[CASE_STATISTICS] = {
-        "lse",  "entropy",  "renyi2",   "varentropy", "entropy_nosink",
-        "peak", "diagonal", "previous", "first",
+        "lse",  "entropy", "renyi2",   "varentropy", "entropy_nosink",
+        "peak", "self",    "previous", "first",
     };
     return names[index];
 }
@@ -419,7 +419,7 @@ void case_run(attention_outputs *o, const attention_case *c, const char *backend
         .varentropy     = o->statistics[3],
         .entropy_nosink = o->statistics[4],
         .peak           = o->statistics[5],
-        .diagonal       = o->statistics[6],
+        .self           = o->statistics[6],
         .previous       = o->statistics[7],
         .first          = o->statistics[8],
         .argmax         = o->argmax,

@@ -789,7 +789,7 @@ done:
 
 /* One head's rows of one run. */
 typedef struct run_rows {
-    const float *values[HL_N_QUANTITIES]; /* FAIR is made of ENTROPY */
+    const float *values[HL_N_QUANTITIES]; /* NORMALIZED is made of ENTROPY */
     int64_t      plan;                    /* the run's first row among (B, C) */
     int64_t      first;                   /* ... among (B, H, C) */
     int64_t      n;
@@ -825,7 +825,7 @@ static void sum_quantity(hl_run_sums *out, const hl_device_reduce *r, const run_
     for (int64_t i = 0; i < rows->n; i++) {
         double value = (double)rows->values[quantity][rows->first + i];
 
-        if (quantity == HL_Q_FAIR)
+        if (quantity == HL_Q_NORMALIZED)
             value *= r->inverse[rows->plan + i];
         out->sum[quantity] += hl_fixed(value);
         out->squares[quantity] += hl_fixed(value * value);
@@ -844,10 +844,12 @@ static void add_histograms(int64_t *out, const hl_device_reduce *r, const run_ro
                            uint32_t defined)
 {
     const float  *values[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALIZED] = rows->values[HL_Q_ENTROPY],
-                                              [HL_HIST_NOSINK]     = rows->values[HL_Q_NOSINK],
-                                              [HL_HIST_PEAK]       = rows->values[HL_Q_PEAK] };
+                                              [HL_HIST_NORMALIZED_NOSINK] =
+                                                  rows->values[HL_Q_ENTROPY_NOSINK],
+                                              [HL_HIST_PEAK] = rows->values[HL_Q_PEAK] };
     const double *scales[HL_N_HISTOGRAMS] = { [HL_HIST_NORMALIZED] = r->inverse + rows->plan,
-                                              [HL_HIST_NOSINK] = r->inverse_other + rows->plan };
+                                              [HL_HIST_NORMALIZED_NOSINK] =
+                                                  r->inverse_other + rows->plan };
 
     for (int i = 0; i < HL_N_HISTOGRAMS; i++) {
         if ((defined & 1U << (HL_N_QUANTITIES + i)) != 0)

@@ -102,7 +102,7 @@ static inline void made_entropies(double out[3], const double *p, int from, int 
 }
 
 typedef struct made_layer {
-    float values[9][M_HEADS][M_ROWS]; /* in the order of hl_quantity, FAIR unused */
+    float values[9][M_HEADS][M_ROWS]; /* in the order of hl_quantity, NORMALIZED unused */
     float mass[M_HEADS][M_ROWS][M_TYPES];
     float pattern[M_HEADS][M_SAMPLED][M_ROWS];
 } made_layer;
@@ -129,13 +129,13 @@ static inline void made_head_rows(made_layer *out, int at, const made_head *head
         }
         out->values[HL_Q_ENTROPY][at][row] =
             head->broken && row >= 10 ? NAN : (float)fmax(all[0], 0.0);
-        out->values[HL_Q_RENYI2][at][row]     = (float)fmax(all[1], 0.0);
-        out->values[HL_Q_VARENTROPY][at][row] = (float)fmax(all[2], 0.0);
-        out->values[HL_Q_PEAK][at][row]       = (float)peak;
-        out->values[HL_Q_SELF][at][row]       = (float)p[row];
-        out->values[HL_Q_PREVIOUS][at][row]   = row > 0 ? (float)p[row - 1] : 0.0f;
-        out->values[HL_Q_FIRST][at][row]      = (float)p[0];
-        out->values[HL_Q_NOSINK][at][row]     = (float)fmax(rest[0], 0.0);
+        out->values[HL_Q_RENYI2][at][row]         = (float)fmax(all[1], 0.0);
+        out->values[HL_Q_VARENTROPY][at][row]     = (float)fmax(all[2], 0.0);
+        out->values[HL_Q_PEAK][at][row]           = (float)peak;
+        out->values[HL_Q_SELF][at][row]           = (float)p[row];
+        out->values[HL_Q_PREVIOUS][at][row]       = row > 0 ? (float)p[row - 1] : 0.0f;
+        out->values[HL_Q_FIRST][at][row]          = (float)p[0];
+        out->values[HL_Q_ENTROPY_NOSINK][at][row] = (float)fmax(rest[0], 0.0);
         for (int key = 0; row % 8 == 7 && key < M_ROWS; key++)
             out->pattern[at][row / 8][key] = (float)p[key];
     }
@@ -151,10 +151,10 @@ static inline void add_made_layer(hl_profile *profile, made_layer *layer, int64_
         .renyi2         = layer->values[HL_Q_RENYI2][0],
         .varentropy     = layer->values[HL_Q_VARENTROPY][0],
         .peak           = layer->values[HL_Q_PEAK][0],
-        .diagonal       = layer->values[HL_Q_SELF][0],
+        .self           = layer->values[HL_Q_SELF][0],
         .previous       = layer->values[HL_Q_PREVIOUS][0],
         .first          = layer->values[HL_Q_FIRST][0],
-        .entropy_nosink = layer->values[HL_Q_NOSINK][0],
+        .entropy_nosink = layer->values[HL_Q_ENTROPY_NOSINK][0],
         .segment_mass   = layer->mass[0][0],
     };
     hl_layer_rows rows = {

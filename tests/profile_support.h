@@ -12,9 +12,9 @@ enum { P_LAYERS = 2, P_HEADS = 3, P_ROWS = 24, P_TYPES = 2, P_PATTERNS = 3 };
 
 /* One sequence of P_ROWS rows, in every layer; layer 1 has a head fewer. */
 typedef struct made_sequence {
-    float    values[P_LAYERS][9][P_HEADS][P_ROWS]; /* in the order of hl_quantity, FAIR unused */
-    float    mass[P_LAYERS][P_HEADS][P_ROWS][P_TYPES];
-    float    pattern[P_HEADS][P_PATTERNS][P_ROWS];
+    float values[P_LAYERS][9][P_HEADS][P_ROWS]; /* in the order of hl_quantity, NORMALIZED unused */
+    float mass[P_LAYERS][P_HEADS][P_ROWS][P_TYPES];
+    float pattern[P_HEADS][P_PATTERNS][P_ROWS];
     int64_t  pattern_rows[P_PATTERNS];
     uint8_t  types[P_ROWS];
     int64_t  length;
@@ -89,10 +89,10 @@ static inline void add_made_layer(hl_profile *profile, made_sequence *made, int6
          .renyi2         = values[HL_Q_RENYI2][0],
          .varentropy     = values[HL_Q_VARENTROPY][0],
          .peak           = values[HL_Q_PEAK][0],
-         .diagonal       = values[HL_Q_SELF][0],
+         .self           = values[HL_Q_SELF][0],
          .previous       = values[HL_Q_PREVIOUS][0],
          .first          = values[HL_Q_FIRST][0],
-         .entropy_nosink = values[HL_Q_NOSINK][0],
+         .entropy_nosink = values[HL_Q_ENTROPY_NOSINK][0],
          .segment_mass   = made->mass[layer][0][0],
     };
     hl_layer_rows   rows = { .layer        = layer,

@@ -24,7 +24,7 @@ static inline void add_profile_layer(hl_profile *profile, int64_t layer, int64_t
                                        .renyi2         = zero,
                                        .varentropy     = zero,
                                        .peak           = zero,
-                                       .diagonal       = zero,
+                                       .self           = zero,
                                        .previous       = zero,
                                        .first          = zero,
                                        .entropy_nosink = zero };

@@ -37,7 +37,7 @@ static void test_uniform_head(void **state)
     (void)state;
     assert_int_equal(hl_sheet_n_rows(heads), 1);
     assert_near(number_in(heads, 0, "entropy"), lgamma(M_ROWS + 1.0) / M_ROWS, 1e-6);
-    assert_near(number_in(heads, 0, "fair"), 1.0, 1e-6);
+    assert_near(number_in(heads, 0, "normalized"), 1.0, 1e-6);
     assert_near(number_in(heads, 0, "rows"), 2.0 * M_ROWS, 0.0);
     assert_near(number_in(heads, 0, "varentropy"), 0.0, 1e-6);
     assert_near(number_in(heads, 0, "entropy_low"), number_in(heads, 0, "entropy"), 1e-6);
@@ -62,9 +62,9 @@ static void test_uniform_head(void **state)
 static void test_heads_against_rows(void **state)
 {
     made_model model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 1 };
-    double     sums[5] = { 0 }, fair = 0;
+    double     sums[5] = { 0 }, normalized = 0;
     double     p[M_ROWS], h[3], rest[3];
-    int        n_fair = 0;
+    int        n_normalized = 0;
 
     (void)state;
     model.heads[0][0] = (made_head){ .kind = MADE_PREVIOUS, .strength = 0.7 };
@@ -80,8 +80,8 @@ static void test_heads_against_rows(void **state)
         }
         sums[4] += h[2];
         if (row + 1 >= 16) {
-            fair += h[0] / log(row + 1.0);
-            n_fair++;
+            normalized += h[0] / log(row + 1.0);
+            n_normalized++;
         }
     }
     hl_profile *profile = made_profile(&model);
@@ -91,8 +91,8 @@ static void test_heads_against_rows(void **state)
     assert_near(number_in(heads, 0, "previous"), sums[2] / (M_ROWS - 1), 1e-6);
     assert_near(number_in(heads, 0, "nosink"), sums[3] / (M_ROWS - 1), 1e-6);
     assert_near(number_in(heads, 0, "varentropy"), sums[4] / M_ROWS, 1e-6);
-    assert_near(number_in(heads, 0, "fair"), fair / n_fair, 1e-6);
-    assert_true(isnan(number_in(heads, 0, "fair_low"))); /* one sequence: no interval */
+    assert_near(number_in(heads, 0, "normalized"), normalized / n_normalized, 1e-6);
+    assert_true(isnan(number_in(heads, 0, "normalized_low"))); /* one sequence: no interval */
     hl_sheet_free(heads);
     hl_profile_free(profile);
 }
@@ -116,10 +116,10 @@ static void test_layer_shape(void **state)
     hl_layer_profile *layers  = NULL;
     double            depth[M_LAYERS], rho = 0;
 
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_FAIR, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
     for (int l = 0; l < M_LAYERS; l++) {
-        double mean = 0.5 * (hl_profile_mean(profile, l, 0, HL_Q_FAIR) +
-                             hl_profile_mean(profile, l, 1, HL_Q_FAIR));
+        double mean = 0.5 * (hl_profile_mean(profile, l, 0, HL_Q_NORMALIZED) +
+                             hl_profile_mean(profile, l, 1, HL_Q_NORMALIZED));
         assert_near(layers->means[l], mean, 1e-12);
         assert_true(layers->lows[l] < mean && mean < layers->highs[l]);
         depth[l] = l / (M_LAYERS - 1.0);
@@ -156,7 +156,7 @@ static void test_equal_layers_are_flat(void **state)
     }
     hl_profile       *profile = made_profile(&model);
     hl_layer_profile *layers  = NULL;
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_FAIR, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
     assert_near(layers->shape.range, 0.0, 1e-9);
     assert_true(layers->shape.error > 0.0 && layers->shape.flat);
     hl_layer_profile_free(layers);
@@ -165,7 +165,7 @@ static void test_equal_layers_are_flat(void **state)
     model.n_layers = 1;
     hl_profile_free(profile);
     profile = made_profile(&model);
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_FAIR, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
     assert_false(layers->shape.flat);
     hl_layer_profile_free(layers);
     hl_profile_free(profile);
@@ -174,7 +174,7 @@ static void test_equal_layers_are_flat(void **state)
 static void test_variance(void **state)
 {
     made_model model = { .n_layers = 2, .n_heads = 4, .n_sequences = 2 };
-    double     fair[4];
+    double     normalized[4];
 
     (void)state;
     for (int h = 0; h < 4; h++) {
@@ -184,8 +184,9 @@ static void test_variance(void **state)
     hl_profile *profile = made_profile(&model);
     hl_sheet   *table   = table_of(profile, "variance");
     for (int h = 0; h < 4; h++)
-        fair[h] = hl_profile_mean(profile, 0, h, HL_Q_FAIR);
-    assert_near(number_in(table, 0, "fair_deviation"), sqrt(hl_variance(fair, 4)), 1e-12);
+        normalized[h] = hl_profile_mean(profile, 0, h, HL_Q_NORMALIZED);
+    assert_near(number_in(table, 0, "normalized_deviation"), sqrt(hl_variance(normalized, 4)),
+                1e-12);
     assert_near(number_in(table, 1, "variance"), 0.0, 1e-9);
     hl_sheet_free(table);
     hl_profile_free(profile);
@@ -344,23 +345,24 @@ static void test_one_head_is_one_cluster(void **state)
 
 static void test_extremes(void **state)
 {
-    made_model  model   = healthy_model();
-    hl_profile *profile = made_profile(&model);
-    hl_sheet   *table   = NULL;
-    double     *fair    = NULL;
+    made_model  model      = healthy_model();
+    hl_profile *profile    = made_profile(&model);
+    hl_sheet   *table      = NULL;
+    double     *normalized = NULL;
 
     (void)state;
     assert_ok(hl_analyze(&table, profile, "extremes", &(hl_analysis_options){ .n_extremes = 4 }));
-    assert_ok(hl_grid_means(&fair, profile, HL_Q_FAIR));
-    assert_int_equal(hl_sort(fair, M_LAYERS * M_HEADS), M_LAYERS * M_HEADS);
+    assert_ok(hl_grid_means(&normalized, profile, HL_Q_NORMALIZED));
+    assert_int_equal(hl_sort(normalized, M_LAYERS * M_HEADS), M_LAYERS * M_HEADS);
     assert_int_equal(hl_sheet_n_rows(table), 8);
     for (int i = 0; i < 4; i++) {
-        assert_near(number_in(table, i, "fair"), fair[i], 0.0);
-        assert_near(number_in(table, 4 + i, "fair"), fair[M_LAYERS * M_HEADS - 1 - i], 0.0);
+        assert_near(number_in(table, i, "normalized"), normalized[i], 0.0);
+        assert_near(number_in(table, 4 + i, "normalized"), normalized[M_LAYERS * M_HEADS - 1 - i],
+                    0.0);
     }
     assert_string_equal(hl_sheet_text(table, 0, 0), "most");
     assert_string_equal(hl_sheet_text(table, 4, 0), "least");
-    hl_free(fair);
+    hl_free(normalized);
     hl_sheet_free(table);
     hl_profile_free(profile);
 }

@@ -60,7 +60,7 @@ static void check_masks(const char *backend)
         .varentropy     = stat[1],
         .entropy_nosink = stat[2],
         .peak           = stat[3],
-        .diagonal       = stat[4],
+        .self           = stat[4],
         .previous       = stat[5],
         .first          = stat[6],
         .argmax         = argmax,
@@ -140,7 +140,7 @@ static void check_single_rows(const char *backend)
             }
         }
         assert_true(fabs(statistics.lse - log(sum)) < 1e-9);
-        assert_true(fabs(statistics.diagonal - own) < 1e-9);
+        assert_true(fabs(statistics.self - own) < 1e-9);
     }
 }
 

@@ -78,7 +78,7 @@ static void test_pairs_find_small_changes(void **state)
         assert_near(number_in(found->heads, row, "significant"), 1.0, 0.0);
         assert_true(number_in(found->heads, row, "difference") < 0.0);
         assert_true(number_in(found->heads, row, "high") < 0.0);
-        assert_near(number_in(found->differences, row, "fair"),
+        assert_near(number_in(found->differences, row, "normalized"),
                     number_in(found->heads, row, "difference"), 1e-15);
     }
     hl_comparison_free(found);

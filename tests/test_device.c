@@ -77,10 +77,9 @@ static void keep_rows(record *r, const hl_layer_rows *rows, const float *values,
 
 static void keep_statistics(record *r, const hl_layer_rows *rows)
 {
-    const hl_attention_result *s     = rows->rows;
-    const float *const         all[] = { s->lse,        s->entropy,        s->renyi2,
-                                         s->varentropy, s->entropy_nosink, s->peak,
-                                         s->diagonal,   s->previous,       s->first };
+    const hl_attention_result *s = rows->rows;
+    const float *const all[] = { s->lse,  s->entropy, s->renyi2,   s->varentropy, s->entropy_nosink,
+                                 s->peak, s->self,    s->previous, s->first };
 
     for (int64_t i = 0; i < rows->n_batch * rows->n_heads * rows->n_rows; i++) {
         if (i % rows->n_rows >= rows->lengths[i / rows->n_rows / rows->n_heads])

@@ -54,7 +54,7 @@ enum { MAX_ROWS = 40000, MAX_PATTERN = 40000 };
 typedef struct heard {
     int64_t n_layers, n_batch, n_heads, n_rows, n_patterns, n_keys, start, n;
     float   lse[MAX_ROWS], entropy[MAX_ROWS], renyi2[MAX_ROWS], varentropy[MAX_ROWS];
-    float   nosink[MAX_ROWS], peak[MAX_ROWS], diagonal[MAX_ROWS], previous[MAX_ROWS];
+    float   nosink[MAX_ROWS], peak[MAX_ROWS], self[MAX_ROWS], previous[MAX_ROWS];
     float   first[MAX_ROWS];
     int64_t argmax[MAX_ROWS];
     float   pattern[MAX_PATTERN];
@@ -78,7 +78,7 @@ static hl_status hear(void *context, const hl_layer_rows *rows)
     memcpy(out->varentropy + out->n, rows->rows->varentropy, b);
     memcpy(out->nosink + out->n, rows->rows->entropy_nosink, b);
     memcpy(out->peak + out->n, rows->rows->peak, b);
-    memcpy(out->diagonal + out->n, rows->rows->diagonal, b);
+    memcpy(out->self + out->n, rows->rows->self, b);
     memcpy(out->previous + out->n, rows->rows->previous, b);
     memcpy(out->first + out->n, rows->rows->first, b);
     memcpy(out->argmax + out->n, rows->rows->argmax, (size_t)n * sizeof(int64_t));
@@ -150,7 +150,7 @@ static void check_row(const heard *seen, int64_t at, const double *p, int64_t n_
     assert_close(seen->peak[at], p[top], tolerance);
     assert_int_equal(seen->argmax[at], top);
     assert_close(seen->first[at], p[0], tolerance);
-    assert_close(seen->diagonal[at], position < n_keys ? p[position] : 0, tolerance);
+    assert_close(seen->self[at], position < n_keys ? p[position] : 0, tolerance);
     assert_close(seen->previous[at], position > 0 ? p[position - 1] : 0, tolerance);
 }
 
@@ -243,10 +243,9 @@ static void golden_patterns_have_golden_statistics(void **state)
         assert_true(hl_maps_get_info(maps)->is_causal);
         assert_int_equal(hl_maps_get_info(maps)->n_layers, 1);
         assert_ok(hl_maps_feed(maps, 0, 1, &tap));
-        static const char *const statistics[] = { "entropy", "renyi2", "peak", "diagonal",
-                                                  "first" };
-        const float *seen[] = { result.entropy, result.renyi2, result.peak, result.diagonal,
-                                result.first };
+        static const char *const statistics[] = { "entropy", "renyi2", "peak", "self", "first" };
+        const float             *seen[] = { result.entropy, result.renyi2, result.peak, result.self,
+                                            result.first };
         for (size_t k = 0; k < 5; k++) { /* (L,B,H,S): the first (H,S) is layer 0, sequence 0 */
             const hl_tensor *tensor = hl_safetensors_find(golden, statistics[k]);
             assert_non_null(tensor);
@@ -480,8 +479,8 @@ static void queries_at_the_end(void **state)
     hl_maps_close(maps);
     feed_all(&result, "a.npy", NULL);
     assert_int_equal(result.start, 2);
-    assert_close(result.diagonal[0], 0.25, 1e-6);
-    assert_close(result.diagonal[1], 0.4, 1e-6);
+    assert_close(result.self[0], 0.25, 1e-6);
+    assert_close(result.self[1], 0.4, 1e-6);
     assert_close(result.previous[1], 0.3, 1e-6);
 }
 

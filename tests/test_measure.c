@@ -69,7 +69,7 @@ static void compare_family(const char *folder)
     worst = fmax(worst, compare(profile, file, "entropy", HL_Q_ENTROPY, 0));
     worst = fmax(worst, compare(profile, file, "renyi2", HL_Q_RENYI2, 0));
     worst = fmax(worst, compare(profile, file, "peak", HL_Q_PEAK, 0));
-    worst = fmax(worst, compare(profile, file, "diagonal", HL_Q_SELF, 0));
+    worst = fmax(worst, compare(profile, file, "self", HL_Q_SELF, 0));
     worst = fmax(worst, compare(profile, file, "first", HL_Q_FIRST, 0));
     worst = fmax(worst, compare(profile, file, "previous", HL_Q_PREVIOUS, 1));
     if (worst > 1e-6)
@@ -477,14 +477,14 @@ static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
         int64_t     first;       /* that the profile counts */
     } all[] = {
         { "entropy", HL_Q_ENTROPY, 0, 0 },
-        { "normalized", HL_Q_FAIR, 1, 15 },
+        { "normalized", HL_Q_NORMALIZED, 1, 15 },
         { "renyi2", HL_Q_RENYI2, 0, 0 },
         { "varentropy", HL_Q_VARENTROPY, 0, 0 },
         { "peak", HL_Q_PEAK, 0, 0 },
-        { "diagonal", HL_Q_SELF, 0, 0 },
+        { "self", HL_Q_SELF, 0, 0 },
         { "previous", HL_Q_PREVIOUS, 1, 0 },
         { "first", HL_Q_FIRST, 0, 0 },
-        { "entropy_nosink", HL_Q_NOSINK, 1, 0 },
+        { "entropy_nosink", HL_Q_ENTROPY_NOSINK, 1, 0 },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -512,8 +512,8 @@ static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
 static void rows_can_be_verified(const char *path, const char *folder)
 {
     static const char *const before[] = {
-        "tokens",   "lengths", "entropy", "renyi2",   "peak",
-        "diagonal", "first",   "lse",     "previous", "varentropy"
+        "tokens", "lengths", "entropy", "renyi2",   "peak",
+        "self",   "first",   "lse",     "previous", "varentropy"
     };
     hl_verify_report      *report = NULL;
     hl_safetensors        *file   = NULL;

@@ -54,7 +54,7 @@ static void assert_same_shares(const hl_profile *a, const hl_profile *b, int64_t
     int64_t n_types = hl_profile_n_types(a);
 
     for (int64_t bucket = 0; bucket < hl_profile_n_buckets(a); bucket++) {
-        for (int q = HL_Q_ENTROPY; q <= HL_Q_FAIR; q++)
+        for (int q = HL_Q_ENTROPY; q <= HL_Q_NORMALIZED; q++)
             assert_same_moments(hl_profile_by_position(a, layer, head, bucket, (hl_quantity)q),
                                 hl_profile_by_position(b, layer, head, bucket, (hl_quantity)q));
     }

@@ -48,7 +48,7 @@ static void draws_weigh_rows(void **state)
     hl_profile_free(profile);
 }
 
-static void fair_has_a_curve_of_its_own(void **state)
+static void normalized_has_a_curve_of_its_own(void **state)
 {
     hl_profile       *profile = new_made_profile();
     hl_position_curve curve;
@@ -59,7 +59,7 @@ static void fair_has_a_curve_of_its_own(void **state)
     add_flat(profile, 2, P_ROWS, 2.0f);
     for (int row = 15; row < P_ROWS; row++)
         wanted += 1.0 / log(row + 1.0) / (P_ROWS - 15);
-    assert_ok(hl_position_curve_read(&curve, profile, HL_Q_FAIR, 0));
+    assert_ok(hl_position_curve_read(&curve, profile, HL_Q_NORMALIZED, 0));
     assert_true(isnan(curve.means[3]) && isnan(curve.highs[3])); /* fewer than 16 keys */
     assert_true(fabs(curve.means[4] - 1.5 * wanted) < 1e-6);
     /* Each sequence twice is drawn a quarter of the time. */
@@ -90,7 +90,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_weigh_rows),
-        cmocka_unit_test(fair_has_a_curve_of_its_own),
+        cmocka_unit_test(normalized_has_a_curve_of_its_own),
         cmocka_unit_test(one_sequence_is_not_sure_of_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

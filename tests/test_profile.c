@@ -48,16 +48,16 @@ static void assert_moments(hl_moments seen, plain wanted)
 /* Is the quantity of row i defined, where a row sees the keys 0..i? */
 static bool is_defined(hl_quantity quantity, int row)
 {
-    if (quantity == HL_Q_FAIR)
+    if (quantity == HL_Q_NORMALIZED)
         return row + 1 >= 16;
-    if (quantity == HL_Q_PREVIOUS || quantity == HL_Q_NOSINK)
+    if (quantity == HL_Q_PREVIOUS || quantity == HL_Q_ENTROPY_NOSINK)
         return row >= 1;
     return true;
 }
 
 static double value_of(const made_sequence *m, int layer, int quantity, int head, int row)
 {
-    if (quantity == HL_Q_FAIR)
+    if (quantity == HL_Q_NORMALIZED)
         return (double)m->values[layer][HL_Q_ENTROPY][head][row] / log(row + 1.0);
     return (double)m->values[layer][quantity][head][row];
 }
@@ -203,7 +203,7 @@ static void a_window_decides_what_is_seen(void **state)
                                     .renyi2         = m->values[0][2][0],
                                     .varentropy     = m->values[0][3][0],
                                     .peak           = m->values[0][4][0],
-                                    .diagonal       = m->values[0][5][0],
+                                    .self           = m->values[0][5][0],
                                     .previous       = m->values[0][6][0],
                                     .first          = m->values[0][7][0],
                                     .entropy_nosink = m->values[0][8][0] };
@@ -227,13 +227,13 @@ static void a_window_decides_what_is_seen(void **state)
     assert_ok(hl_profile_begin(profile, &batch));
     assert_ok(hl_profile_layer(profile, &layer, &mask));
     /* Five keys at most: never 16.  Key 0 is seen by rows 0 .. 4. */
-    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FAIR).count, 0);
+    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NORMALIZED).count, 0);
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FIRST).count, 5);
-    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NOSINK).count, P_ROWS - 1);
+    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_ENTROPY_NOSINK).count, P_ROWS - 1);
     /* A learned sink is an outcome more: 16 of them with a window of 15. */
     mask = (hl_profile_mask){ .is_causal = true, .has_sink = true };
     assert_ok(hl_profile_layer(profile, &layer, &mask));
-    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FAIR).count, P_ROWS - 14);
+    assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NORMALIZED).count, P_ROWS - 14);
     make_sequence(m, 1);
     hl_profile_free(profile);
 }
@@ -284,13 +284,13 @@ static void patterns_are_measured(void **state)
         row.pattern[2][i][at - 1] = 1.0f;
     }
     add_made(profile, &row);
-    hl_moments diagonal = hl_profile_pattern(profile, 0, 0, HL_PM_DIAGONAL, false);
+    hl_moments diagonal = hl_profile_pattern(profile, 0, 0, HL_PM_SELF, false);
     assert_int_equal(diagonal.count, P_PATTERNS);
     assert_true(diagonal.mean == 0.5 && diagonal.variance == 0.0);
     assert_true(hl_profile_pattern(profile, 0, 0, HL_PM_PREVIOUS, false).mean == 0.25);
     assert_true(hl_profile_pattern(profile, 0, 0, HL_PM_SINK, false).mean == 0.25);
-    assert_true(hl_profile_pattern(profile, 0, 0, HL_PM_DIAGONAL_TOP, false).mean == 1.0);
-    assert_true(hl_profile_pattern(profile, 0, 2, HL_PM_DIAGONAL_TOP, false).mean == 0.0);
+    assert_true(hl_profile_pattern(profile, 0, 0, HL_PM_SELF_TOP, false).mean == 1.0);
+    assert_true(hl_profile_pattern(profile, 0, 2, HL_PM_SELF_TOP, false).mean == 0.0);
     assert_true(hl_profile_pattern(profile, 0, 0, HL_PM_PEAK, false).mean == 0.5);
     /* The rows 4, 10 and 16; row 4 has key 0 in its band. */
     assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_BAND, false).mean - 2.5 / 3.0) < 1e-6);
@@ -302,8 +302,7 @@ static void patterns_are_measured(void **state)
     assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_SUPPORT2, false).mean -
                      chance / (0.25 + 0.0625 + 0.0625)) < 1e-6);
     /* Without key 0: two thirds and one third. */
-    assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_DIAGONAL, true).mean - 2.0 / 3.0) <
-                1e-6);
+    assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_SELF, true).mean - 2.0 / 3.0) < 1e-6);
     assert_int_equal(hl_profile_pattern(profile, 0, 0, HL_PM_SINK, true).count, 0);
     assert_true(fabs(hl_profile_similarity(profile, 0, 0, 1) - 0.75) < 1e-6);
     assert_true(fabs(hl_profile_similarity(profile, 0, 1, 0) - 0.75) < 1e-6);

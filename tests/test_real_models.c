@@ -282,7 +282,7 @@ static void read_map(map *out, const json_t *outputs, int layer)
 typedef struct map_rows {
     float   out[MAP_HEADS * MAX_KEYS * MAX_KEYS];
     float   entropy[MAP_HEADS * MAX_KEYS], renyi2[MAP_HEADS * MAX_KEYS];
-    float   peak[MAP_HEADS * MAX_KEYS], diagonal[MAP_HEADS * MAX_KEYS];
+    float   peak[MAP_HEADS * MAX_KEYS], self[MAP_HEADS * MAX_KEYS];
     float   previous[MAP_HEADS * MAX_KEYS], first[MAP_HEADS * MAX_KEYS];
     float   varentropy[MAP_HEADS * MAX_KEYS];
     int64_t argmax[MAP_HEADS * MAX_KEYS];
@@ -312,7 +312,7 @@ static void attend(map_rows *out, const map *m)
                                                       .varentropy = out->varentropy,
                                                       .peak       = out->peak,
                                                       .argmax     = out->argmax,
-                                                      .diagonal   = out->diagonal,
+                                                      .self       = out->self,
                                                       .previous   = out->previous,
                                                       .first      = out->first };
 
@@ -351,7 +351,7 @@ static void check_row(const map_rows *rows, const double *p, int64_t n, int64_t 
     expect_near(rows->renyi2[r], -log(squares), tolerance, "renyi2", r);
     expect_near(rows->varentropy[r], second - entropy * entropy, 10 * tolerance, "varentropy", r);
     expect_near(rows->peak[r], p[top], tolerance, "peak", r);
-    expect_near(rows->diagonal[r], p[i], tolerance, "diagonal", r);
+    expect_near(rows->self[r], p[i], tolerance, "self", r);
     expect_near(rows->previous[r], i > 0 ? p[i - 1] : 0.0, tolerance, "previous", r);
     expect_near(rows->first[r], p[0], tolerance, "first", r);
     assert_int_equal(rows->argmax[r], top);

@@ -21,9 +21,10 @@ static double band_of(const hl_profile *p, int64_t l, int64_t h)
 
 static void check_means(json_t *profile_data, const hl_profile *profile)
 {
-    static const char *const keys[HL_N_QUANTITIES] = { "H",        "Hhat",  "H2",
-                                                       "V",        "peak",  "self",
-                                                       "previous", "first", "H_nosink" };
+    static const char *const keys[HL_N_QUANTITIES] = {
+        "entropy", "normalized", "renyi2", "varentropy",    "peak",
+        "self",    "previous",   "first",  "entropy_nosink"
+    };
     static const struct {
         const char *key;
         double (*value)(const hl_profile *, int64_t, int64_t);
@@ -114,13 +115,13 @@ static void check_intervals(json_t *data, const hl_profile *profile)
 {
     const int64_t shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
     hl_sheet     *heads    = NULL;
-    double       *low      = decode(at(data, "intervals.Hhat.low"), shape, 2);
-    double       *high     = decode(at(data, "intervals.H.high"), shape, 2);
+    double       *low      = decode(at(data, "intervals.normalized.low"), shape, 2);
+    double       *high     = decode(at(data, "intervals.entropy.high"), shape, 2);
 
     assert_ok(hl_analyze(&heads, profile, "heads", NULL));
     for (int64_t i = 0; i < shape[0] * shape[1]; i++) {
-        double wanted = hl_sheet_number(heads, i, hl_sheet_find(heads, "fair_low"));
-        assert_same(low[i], wanted, 1e-7, "fair_low");
+        double wanted = hl_sheet_number(heads, i, hl_sheet_find(heads, "normalized_low"));
+        assert_same(low[i], wanted, 1e-7, "normalized_low");
         wanted = hl_sheet_number(heads, i, hl_sheet_find(heads, "entropy_high"));
         assert_same(high[i], wanted, 1e-6, "entropy_high");
     }
@@ -149,7 +150,7 @@ static void profiles_are_told(void **state)
     check_means(first, profile);
     check_intervals(first, profile);
     check_histogram(at(first, "histogram"), profile, HL_HIST_NORMALIZED);
-    check_histogram(at(first, "histogram_nosink"), profile, HL_HIST_NOSINK);
+    check_histogram(at(first, "histogram_nosink"), profile, HL_HIST_NORMALIZED_NOSINK);
     check_positions(first, profile);
     check_twins(first, profile);
     assert_int_equal(json_array_size(at(first, "diagnoses")), HL_N_DIAGNOSES);
@@ -438,7 +439,7 @@ static void add_large_sequence(hl_profile *profile, uint64_t seed, int64_t n_lay
         hl_attention_result statistics = { .entropy = room };
         float             **parts[]    = { &statistics.entropy,     &statistics.renyi2,
                                            &statistics.varentropy,  &statistics.peak,
-                                           &statistics.diagonal,    &statistics.previous,
+                                           &statistics.self,        &statistics.previous,
                                            &statistics.first,       &statistics.entropy_nosink,
                                            &statistics.segment_mass };
         for (int i = 0; i < 8; i++)

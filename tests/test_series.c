@@ -326,7 +326,8 @@ static void spoilt_lines_are_refused(void **state)
         { "\"verdict\": \"not found\"", "\"verdict\": \"asleep\"",
           "no verdict is called 'asleep'" },
         { "\"sink-heads\"", "\"sink-hats\"", "'diagnoses' has no object 'sink-heads'" },
-        { "\"heads_fair\": [[", "\"heads_fair\": [[1, ", "'heads_fair' is not 6 lists of 8" },
+        { "\"heads_normalized\": [[", "\"heads_normalized\": [[1, ",
+          "'heads_normalized' is not 6 lists of 8" },
         { "\"heads_entropy\": [[", "\"heads_entropy\": [[], [", "is not 6 lists of 8" },
         { "\"level\": 0", "\"level\": \"0\", \"l\": 0", "level" },
     };

@@ -85,7 +85,8 @@ static void all_members(void **state)
     assert_int_equal(request.n_stops, 2);
     assert_string_equal(request.stops[1], "yz");
     assert_true(request.watch && request.with_prompt);
-    assert_int_equal(request.rows, HL_JOB_ROWS(HL_TRACE_NOSINK) | HL_JOB_ROWS(HL_TRACE_ENTROPY));
+    assert_int_equal(request.rows,
+                     HL_JOB_ROWS(HL_TRACE_ENTROPY_NOSINK) | HL_JOB_ROWS(HL_TRACE_ENTROPY));
     assert_int_equal(request.patterns->n_heads, 1);
     assert_int_equal(hl_gates_n_changed(request.gates), 1 + request.gates->n_heads);
     hl_wire_request_release(&request);

@@ -174,9 +174,9 @@ static hl_status see_last_rows(void *context, const hl_layer_rows *rows)
 
     for (int64_t i = 0; i < rows->n_batch * rows->n_heads; i++) {
         int64_t at       = i * rows->n_rows + rows->lengths[i / rows->n_heads] - 1;
-        float   values[] = { r->entropy[at],  r->renyi2[at],   r->varentropy[at],
-                             r->peak[at],     r->lse[at],      r->entropy_nosink[at],
-                             r->diagonal[at], r->previous[at], r->first[at] };
+        float   values[] = { r->entropy[at], r->renyi2[at],   r->varentropy[at],
+                             r->peak[at],    r->lse[at],      r->entropy_nosink[at],
+                             r->self[at],    r->previous[at], r->first[at] };
 
         assert_true(s->count + 9 + N_SEGMENTS <= MAX_STORED);
         memcpy(s->values + s->count, values, sizeof values);

@@ -3,7 +3,7 @@
 
 #include "analysis/sheet.h"
 
-static const char columns[] = "head:t rows:i fair:3 sink:b why:t";
+static const char columns[] = "head:t rows:i normalized:3 sink:b why:t";
 
 static hl_sheet *small_table(void)
 {
@@ -84,7 +84,7 @@ static void test_text(void **state)
     check(HL_SHEET_TEXT,
           "Some heads\n"
           "\n"
-          "head     rows   fair  sink  why\n"
+          "head     rows   normalized  sink  why\n"
           "L0H1    12345  0.100   yes  says \"no\", twice\n"
           "L10H31      -      -    no  a reason that goes on for so long that it has to be\n"
           "                            wrapped at the edge of the page\n"
@@ -97,7 +97,7 @@ static void test_text(void **state)
 static void test_csv(void **state)
 {
     (void)state;
-    check(HL_SHEET_CSV, "head,rows,fair,sink,why\r\n"
+    check(HL_SHEET_CSV, "head,rows,normalized,sink,why\r\n"
                         "L0H1,12345,0.1,true,\"says \"\"no\"\", twice\"\r\n"
                         "L10H31,,,false,a reason that goes on for so long that it has to be "
                         "wrapped at the edge of the page\r\n"
@@ -112,7 +112,7 @@ static void test_json(void **state)
     (void)state;
     assert_ok(hl_sheet_render(&text, table, HL_SHEET_JSON));
     assert_non_null(strstr(text, "\"table\": \"heads\""));
-    assert_non_null(strstr(text, "\"rows\": null,\n   \"fair\": null,\n   \"sink\": false"));
+    assert_non_null(strstr(text, "\"rows\": null,\n   \"normalized\": null,\n   \"sink\": false"));
     assert_non_null(strstr(text, "\"k\": 3.0"));
     assert_non_null(strstr(text, "\"evidence\": \"20 trials\""));
     hl_free(text);
@@ -126,7 +126,7 @@ static void test_reading(void **state)
     (void)state;
     assert_int_equal(hl_sheet_n_rows(table), 3);
     assert_int_equal(hl_sheet_n_columns(table), 5);
-    assert_int_equal(hl_sheet_find(table, "fair"), 2);
+    assert_int_equal(hl_sheet_find(table, "normalized"), 2);
     assert_int_equal(hl_sheet_find(table, "nothing"), -1);
     assert_true(isnan(hl_sheet_number(table, 0, -1)));
     assert_string_equal(hl_sheet_text(table, 0, -1), "");

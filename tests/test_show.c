@@ -72,7 +72,7 @@ static const char *small_profile(const char *folder)
     return path;
 }
 
-/* Hundredths of the fair entropy of the head that gives 0.6 to the token before, rounded down. */
+/* Hundredths of the normalized entropy of the head that gives 0.6 to the token before, rounded down. */
 static int known_figure(void)
 {
     made_head head = { .kind = MADE_PREVIOUS, .strength = 0.6 };
@@ -162,7 +162,7 @@ static void write_wide(const char *path, int64_t n_layers, int64_t n_heads)
                                             .renyi2         = other[0],
                                             .varentropy     = other[0],
                                             .peak           = other[0],
-                                            .diagonal       = other[0],
+                                            .self           = other[0],
                                             .previous       = other[0],
                                             .first          = other[0],
                                             .entropy_nosink = other[0] };
@@ -235,7 +235,7 @@ static void test_blocks(void **state)
     (void)state;
     strcpy(folder, new_folder());
     path = in_folder(folder, "wide.profile");
-    write_wide(path, 48, 2); /* layer l has a fair entropy of (l + 0.5) / 48 */
+    write_wide(path, 48, 2); /* layer l has a normalized entropy of (l + 0.5) / 48 */
     char *output = run("", path);
     assert_int_equal(count_lines(output, "\nH0 "), 2);
     assert_non_null(strstr(output,

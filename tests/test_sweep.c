@@ -63,9 +63,11 @@ static void close_bench(bench *b)
     remove_folder(b->folder);
 }
 
-static const hl_ranker all[]   = { HL_RANKER_ENTROPY,     HL_RANKER_FAIR,   HL_RANKER_NOSINK,
-                                   HL_RANKER_RENYI2,      HL_RANKER_WEIGHT, HL_RANKER_ABLATION,
-                                   HL_RANKER_OUTPUT_NORM, HL_RANKER_SINK,   HL_RANKER_GRADIENT };
+static const hl_ranker all[]   = { HL_RANKER_ENTROPY,        HL_RANKER_NORMALIZED,
+                                   HL_RANKER_ENTROPY_NOSINK, HL_RANKER_RENYI2,
+                                   HL_RANKER_WEIGHT,         HL_RANKER_ABLATION,
+                                   HL_RANKER_OUTPUT_NORM,    HL_RANKER_SINK,
+                                   HL_RANKER_GRADIENT };
 static const hl_ranker again[] = { HL_RANKER_ENTROPY, HL_RANKER_ABLATION };
 
 static hl_sweep_options options_of(void)

@@ -252,8 +252,9 @@ static void lookback_and_nosink_by_hand(void **state)
                 total += share;
             }
             assert_near(total, 1.0, 1e-5);
-            assert_near(hl_trace_at(hl_tracer_trace(s.tracer), entry, HL_TRACE_NOSINK)[cell],
-                        w.nosink[layer][head], 2e-5);
+            assert_near(
+                hl_trace_at(hl_tracer_trace(s.tracer), entry, HL_TRACE_ENTROPY_NOSINK)[cell],
+                w.nosink[layer][head], 2e-5);
         }
     }
     s.generator = NULL;

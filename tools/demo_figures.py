@@ -31,7 +31,7 @@ EXPECTED_TEXT = "alice.txt"
 SAMPLE = {"prompt": "The old man looked out at the sea, and said", "seed": 7,
           "temperature": 0.8, "top_k": 40, "n_tokens": 120}
 SEED = 20
-HEAD_TABLES = ("entropy", "fair_entropy", "diagonal", "previous", "sink", "peak", "edges")
+HEAD_TABLES = ("entropy", "normalized_entropy", "diagonal", "previous", "sink", "peak", "edges")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ this loses nothing that 1 - A(i,0) would.
 Definitions, over rows with n(i) >= 2 unless said otherwise:
 
     entropy         mean H in nats, all rows (row 0 included)
-    fair_entropy    mean H / ln n(i) over rows with n(i) >= 16
+    normalized_entropy    mean H / ln n(i) over rows with n(i) >= 16
     diagonal        mean A(i,i);   lift = diagonal / mean 1/n(i)
     previous        mean A(i,i-1)
     band            mean sum of A(i,j), i - j <= 4
@@ -34,7 +34,7 @@ from torch import Tensor
 
 BAND = 4
 EDGE = 1e-3
-FAIR_ROWS = 16
+NORMALIZED_ROWS = 16
 RESAMPLES = 10000
 LEVEL = 0.01
 
@@ -99,9 +99,9 @@ def head_means(rows: Measures) -> Measures:
     means["entropy"] = rows["entropy"].mean(-1)
     means["edges"] = rows["edge_count"][..., 1:].sum(-1) / n_keys[1:].sum()
     del means["edge_count"]
-    if size > FAIR_ROWS:
-        fair = rows["entropy"][..., FAIR_ROWS - 1:] / n_keys[FAIR_ROWS - 1:].log()
-        means["fair_entropy"] = fair.mean(-1)
+    if size > NORMALIZED_ROWS:
+        fair = rows["entropy"][..., NORMALIZED_ROWS - 1:] / n_keys[NORMALIZED_ROWS - 1:].log()
+        means["normalized_entropy"] = fair.mean(-1)
     means["content"] = (1 - means["band"] - means["sink"]).clamp(min=0)
     return means
 

@@ -187,7 +187,7 @@ class Trainer:
                  "train_loss": round(float(recent[0]), 4),
                  "held_out_loss": round(self.held_out_loss(), 4)}
         if phase.weight is not None:
-            entry["fair_entropy"] = round(float(recent[1]), 4)
+            entry["normalized_entropy"] = round(float(recent[1]), 4)
         return entry
 
 
@@ -245,7 +245,7 @@ def measure_run(folder: Path, texts: figures.Texts, device: torch.device) -> dic
         "held_out_loss": loss["held_out"]["nats_per_token"],
         "wikitext2_loss": loss["wikitext2"]["nats_per_token"],
         **{name: mean[name] for name in (
-            "entropy", "fair_entropy", "edges", "diagonal", "lift", "previous", "band", "sink",
+            "entropy", "normalized_entropy", "edges", "diagonal", "lift", "previous", "band", "sink",
             "content", "peak", "off_peak", "k90", "support2", "dominant")},
         "entropy_no_sink": attention["mean_no_sink"]["entropy"],
         "diagonal_no_sink": attention["mean_no_sink"]["diagonal"],

@@ -99,7 +99,7 @@ typedef struct hl_attention_result {
                               * key is visible */
     float   *peak;           /* largest probability of a key */
     int64_t *argmax;         /* key with the largest probability; the lowest if several are equal */
-    float   *diagonal;       /* probability of the row's own position */
+    float   *self;           /* probability of the row's own position */
     float   *previous;       /* probability of the previous position */
     float   *first;          /* probability of the first key */
     float   *segment_mass;   /* (n_batch, n_heads, n_queries, n_segments) */

@@ -45,21 +45,21 @@ HL_API const char *hl_profile_setting(const hl_profile *profile, const char *key
  * than 16 keys (for the normalized entropy), or does not see the key in question. */
 typedef enum hl_quantity {
     HL_Q_ENTROPY = 0, /* Shannon entropy H, nats, all rows */
-    HL_Q_FAIR,        /* normalized entropy H / ln n, rows that see at least 16 keys */
+    HL_Q_NORMALIZED,  /* normalized entropy H / ln n, rows that see at least 16 keys */
     HL_Q_RENYI2,
     HL_Q_VARENTROPY,
     HL_Q_PEAK,
     HL_Q_SELF,
     HL_Q_PREVIOUS,
     HL_Q_FIRST,
-    HL_Q_NOSINK, /* H without the first key, renormalized */
+    HL_Q_ENTROPY_NOSINK, /* H without the first key, renormalized */
     HL_N_QUANTITIES
 } hl_quantity;
 
 /* Histograms of 64 equal bins over [0, 1]. */
 typedef enum hl_histogram {
-    HL_HIST_NORMALIZED = 0, /* H / ln n, rows that see at least 2 keys */
-    HL_HIST_NOSINK,         /* H_nosink / ln n', n' >= 2               */
+    HL_HIST_NORMALIZED = 0,    /* H / ln n, rows that see at least 2 keys */
+    HL_HIST_NORMALIZED_NOSINK, /* H_nosink / ln n', n' >= 2               */
     HL_HIST_PEAK,
     HL_N_HISTOGRAMS
 } hl_histogram;
@@ -67,17 +67,17 @@ typedef enum hl_histogram {
 /* Means over sampled rows (complete attention rows); see section 5 of doc/metrics.md.  Where the
  * parameter `nosink` is true, the mean is over rows without the first key, renormalized. */
 typedef enum hl_pattern_metric {
-    HL_PM_DIAGONAL = 0, /* A(i,i)                                    */
-    HL_PM_PREVIOUS,     /* A(i,i-1)                                  */
-    HL_PM_BAND,         /* sum of A(i,j) over i - j <= 4 */
-    HL_PM_SINK,         /* A(i,0), i >= 1                            */
-    HL_PM_DIAGONAL_TOP, /* share of rows whose largest entry is A(i,i) */
+    HL_PM_SELF = 0, /* A(i,i)                                    */
+    HL_PM_PREVIOUS, /* A(i,i-1)                                  */
+    HL_PM_BAND,     /* sum of A(i,j) over i - j <= 4 */
+    HL_PM_SINK,     /* A(i,0), i >= 1                            */
+    HL_PM_SELF_TOP, /* share of rows whose largest entry is A(i,i) */
     HL_PM_PEAK,
     HL_PM_CONTENT,  /* 1 - band - sink, not below 0              */
     HL_PM_EDGES,    /* share of visible pairs with A > 1e-3      */
     HL_PM_K90,      /* share of keys that hold 90% of the row    */
     HL_PM_SUPPORT2, /* exp(H2) / n                               */
-    HL_PM_CHANCE,   /* 1 / n, for the lift of the diagonal       */
+    HL_PM_CHANCE,   /* 1 / n, for the lift of the own position   */
     HL_N_PATTERN_METRICS
 } hl_pattern_metric;
 
@@ -123,12 +123,12 @@ HL_API double         hl_profile_quantile(const hl_profile *profile, int64_t lay
                                           hl_histogram histogram, double q);
 
 /* Moments by position: bucket b holds the positions 2^b - 1 <= i < 2^(b+1) - 1.  Only ENTROPY
- * and FAIR are available; min and max are NaN. */
+ * and NORMALIZED are available; min and max are NaN. */
 HL_API int64_t    hl_profile_n_buckets(const hl_profile *profile);
 HL_API hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int64_t head,
                                          int64_t bucket, hl_quantity quantity);
 
-/* Moments by type of the row's token.  Only ENTROPY, FAIR and RENYI2 are available; min and max
+/* Moments by type of the row's token.  Only ENTROPY, NORMALIZED and RENYI2 are available; min and max
  * are NaN.  hl_profile_lookback returns the mean share of attention that rows of type `from`
  * give to keys of type `to`. */
 HL_API int64_t     hl_profile_n_types(const hl_profile *profile);
@@ -161,7 +161,7 @@ HL_API hl_moments hl_profile_nll(const hl_profile *profile);
 HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
 /* Sequences kept for the bootstrap: those with the smallest content hashes.
- * hl_profile_sequence_mean returns the mean ENTROPY, FAIR or NOSINK of a sequence; NaN if the
+ * hl_profile_sequence_mean returns the mean ENTROPY, NORMALIZED or ENTROPY_NOSINK of a sequence; NaN if the
  * sequence has no such row. */
 HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* number of kept sequences */
 HL_API int64_t hl_profile_all_sequences(const hl_profile *profile);

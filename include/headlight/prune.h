@@ -107,8 +107,8 @@ HL_API void      hl_gradients_free(hl_gradients *gradients);
 typedef enum hl_ranker {
     HL_RANKER_AUTO = 0,         /* GRADIENT where gradients are given, else OUTPUT_NORM */
     HL_RANKER_ENTROPY,          /* mean H of all rows, nats; highest first             */
-    HL_RANKER_FAIR,             /* mean H / ln n; highest first                        */
-    HL_RANKER_NOSINK,           /* mean H without key 0; highest first                 */
+    HL_RANKER_NORMALIZED,       /* mean H / ln n; highest first                        */
+    HL_RANKER_ENTROPY_NOSINK,   /* mean H without key 0; highest first                 */
     HL_RANKER_RENYI2,           /* mean collision entropy; highest first               */
     HL_RANKER_OUTPUT_NORM,      /* what it writes, of the layer's mean; lowest first   */
     HL_RANKER_WEIGHT,           /* |W_Q| |W_K| |W_V| |W_O|, Frobenius; lowest first    */

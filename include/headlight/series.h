@@ -61,13 +61,13 @@ typedef struct hl_series hl_series;
 typedef struct hl_series_point {
     char   *name;
     int64_t step;
-    int64_t n_bytes;  /* as the checkpoint's: is it still the same? */
-    int64_t modified; /* likewise */
-    int64_t n_tokens; /* measured */
-    double  entropy;  /* mean over heads, nats; NaN: not measured, as all that follow */
-    double  fair;     /* mean over heads, normalized, of rows that see at least 16 keys */
-    double  nll;      /* nats a token */
-    /* The mean fair entropy of all heads, by sequence. */
+    int64_t n_bytes;    /* as the checkpoint's: is it still the same? */
+    int64_t modified;   /* likewise */
+    int64_t n_tokens;   /* measured */
+    double  entropy;    /* mean over heads, nats; NaN: not measured, as all that follow */
+    double  normalized; /* mean over heads, normalized, of rows that see at least 16 keys */
+    double  nll;        /* nats a token */
+    /* The mean normalized entropy of all heads, by sequence. */
     int64_t n_sequences;
     double  level;  /* its mean */
     double  median; /* and median, with */
@@ -80,7 +80,7 @@ typedef struct hl_series_point {
     double     values[HL_N_DIAGNOSES];
     char      *findings[HL_N_DIAGNOSES]; /* in words; "" where there is nothing to say */
     float     *heads_entropy;            /* (n_layers, n_heads) nats; NaN: no such head */
-    float     *heads_fair;               /* (n_layers, n_heads) */
+    float     *heads_normalized;         /* (n_layers, n_heads) */
 } hl_series_point;
 
 /* Which checkpoint a profile is of, and on what text. */

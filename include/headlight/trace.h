@@ -39,8 +39,8 @@ typedef enum hl_trace_rows {
                            * else being one outcome; NaN where the row before was not looked at: in
                            * a prompt, and at the first token after one */
     HL_TRACE_RENYI2,      /* collision entropy, nats */
-    HL_TRACE_NOSINK,      /* H over the keys other than key 0; NaN where there is none */
-    HL_TRACE_LOOKBACK,    /* + hl_token_kind: the share of attention on tokens of that kind */
+    HL_TRACE_ENTROPY_NOSINK, /* H over the keys other than key 0; NaN where there is none */
+    HL_TRACE_LOOKBACK,       /* + hl_token_kind: the share of attention on tokens of that kind */
     HL_N_TRACE_ROWS = HL_TRACE_LOOKBACK + HL_N_KINDS
 } hl_trace_rows;
 

@@ -16,7 +16,7 @@ from . import _arrays, _structs as s
 from ._library import Error, call, call_cuda
 
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
-              "diagonal", "previous", "first")
+              "self", "previous", "first")
 MAX_HEAD_DIM = 256
 
 
@@ -32,10 +32,12 @@ class Attention:
     entropy_nosink: Any = None  # over the keys other than the first; NaN where a row sees no other
     peak: Any = None  # largest probability
     argmax: Any = None  # its key, int64; -1 where a row sees none
-    diagonal: Any = None  # probability of the row's own position; NaN where the row does not see it
+    self: Any = None  # probability of the row's own position; NaN where the row does not see it
     previous: Any = None  # ... of the one before, as is
     first: Any = None  # ... of key 0, as is
     segment_mass: Any = None  # (batch, heads, queries, n_segments)
+
+    diagonal = property(lambda found: found.self, doc="What `self` was called in earlier versions.")
 
 
 @dataclasses.dataclass
@@ -247,7 +249,8 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     segments: (keys) or (batch, keys), numbers below n_segments.
     n_threads: of the CPU, 0 for all.  stream: a cudaStream_t instead of the current one.
     """
-    wanted = (want,) if isinstance(want, str) else tuple(want)
+    wanted = tuple("self" if name == "diagonal" else name  # the name in earlier versions
+                   for name in ((want,) if isinstance(want, str) else want))
     for name in wanted:
         if name not in ("out", "segment_mass", *STATISTICS):
             raise Error(f"want: there is no {name!r}; there are " +
@@ -275,7 +278,7 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
 
 
 # Which keys a row must see for a statistic to be defined; the library says 0 where it does not.
-_NEEDS = {"diagonal": lambda seen, position: seen(position), "previous": lambda seen, position: seen(position - 1),
+_NEEDS = {"self": lambda seen, position: seen(position), "previous": lambda seen, position: seen(position - 1),
           "first": lambda seen, position: seen(0 * position)}
 
 

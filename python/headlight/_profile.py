@@ -52,8 +52,8 @@ class Profile:
         profile.entropy                      NamedArray (layer, head), nats
         profile.plot("heads.svg")
 
-    Quantities, each a mean over rows: entropy, fair (H / ln n), renyi2, varentropy, peak, self_,
-    previous, first, nosink.
+    Quantities, each a mean over rows: entropy, normalized (H / ln n), renyi2, varentropy, peak, self_,
+    previous, first, entropy_nosink.
     """
 
     def __init__(self, handle: Handle):
@@ -150,7 +150,7 @@ class Profile:
             self._get("hl_profile_moments", layer, head, which), statistic))
 
     entropy = property(lambda self: self.moments("entropy"), doc="(layer, head) nats")
-    fair = property(lambda self: self.moments("fair"),
+    normalized = property(lambda self: self.moments("normalized"),
                     doc="(layer, head) H / ln n, of rows that see at least 16 keys")
     renyi2 = property(lambda self: self.moments("renyi2"), doc="(layer, head) nats")
     varentropy = property(lambda self: self.moments("varentropy"), doc="(layer, head)")
@@ -158,8 +158,10 @@ class Profile:
     self_ = property(lambda self: self.moments("self"), doc="(layer, head) on the own position")
     previous = property(lambda self: self.moments("previous"), doc="(layer, head)")
     first = property(lambda self: self.moments("first"), doc="(layer, head) on the first key")
-    nosink = property(lambda self: self.moments("nosink"),
-                      doc="(layer, head) entropy over the keys other than the first, nats")
+    entropy_nosink = property(lambda self: self.moments("entropy_nosink"),
+                              doc="(layer, head) entropy over the keys other than the first, nats")
+    fair = property(lambda self: self.normalized, doc="`normalized`, by its earlier name")
+    nosink = property(lambda self: self.entropy_nosink, doc="`entropy_nosink`, by its earlier name")
 
     @property
     def broken(self) -> NamedArray:
@@ -190,7 +192,8 @@ class Profile:
         return self._get("hl_profile_broken_losses")
 
     def histogram(self, name: str = "normalized") -> NamedArray:
-        """(layer, head, bin) counts in 64 bins over [0, 1]: "normalized", "nosink" or "peak"."""
+        """(layer, head, bin) counts in 64 bins over [0, 1]: "normalized", "normalized_nosink" or
+        "peak"."""
         which = _index(name, s.HISTOGRAMS, "histogram")
         return self._per_head(name, lambda *at: self._get("hl_profile_histogram", *at,
                                                           which)[:s.N_BINS],
@@ -198,7 +201,7 @@ class Profile:
 
     def by_position(self, quantity: str = "entropy") -> NamedArray:
         """(layer, head, bucket) means; bucket b is positions 2^b - 1 to 2^(b+1) - 2."""
-        which = _index(quantity, ("entropy", "fair"), "quantity by position")
+        which = _index(quantity, ("entropy", "normalized"), "quantity by position")
         n = self._get("hl_profile_n_buckets")
         return self._per_head(quantity, lambda *at: [
             self._get("hl_profile_by_position", *at, bucket, which).mean for bucket in range(n)],
@@ -212,7 +215,7 @@ class Profile:
 
     def by_type(self, quantity: str = "entropy") -> NamedArray:
         """(layer, head, type) means over rows of that type."""
-        which = _index(quantity, ("entropy", "fair", "renyi2"), "quantity by type")
+        which = _index(quantity, ("entropy", "normalized", "renyi2"), "quantity by type")
         n = self._get("hl_profile_n_types")
         return self._per_head(quantity, lambda *at: [
             self._get("hl_profile_by_type", *at, kind, which).mean for kind in range(n)],
@@ -227,7 +230,7 @@ class Profile:
             ("from", n), ("to", n))
 
     def pattern(self, metric: str, nosink: bool = False) -> NamedArray:
-        """(layer, head) means over sampled rows: diagonal, previous, band, sink ..."""
+        """(layer, head) means over sampled rows: self, previous, band, sink ..."""
         which = _index(metric, s.PATTERN_METRICS, "metric")
         return self._per_head(metric, lambda *at: self._get("hl_profile_pattern", *at, which,
                                                             nosink).mean)
@@ -247,8 +250,8 @@ class Profile:
 
     def sequence_means(self, quantity: str = "entropy") -> NamedArray:
         """(sequence, layer, head) of the sequences that were kept for the bootstrap."""
-        which = s.QUANTITIES.index(("entropy", "fair", "nosink")[
-            _index(quantity, ("entropy", "fair", "nosink"), "quantity by sequence")])
+        which = s.QUANTITIES.index(("entropy", "normalized", "entropy_nosink")[
+            _index(quantity, ("entropy", "normalized", "entropy_nosink"), "quantity by sequence")])
         n = self._get("hl_profile_n_sequences")
         out = np.full((n, self.n_layers, self.n_heads), math.nan)
         for layer, n_heads in enumerate(self.heads):

@@ -29,10 +29,10 @@ STOPS = ("NONE", "END", "LENGTH", "CONTEXT", "WORD", "SPIKE")
 SPECIALS = ("BOS", "EOS", "UNK", "SEP", "PAD", "CLS", "MASK", "EOT")
 AROUNDS = ("window", "document", "none")
 
-QUANTITIES = ("entropy", "fair", "renyi2", "varentropy", "peak", "self", "previous", "first",
-              "nosink")
-HISTOGRAMS = ("normalized", "nosink", "peak")
-PATTERN_METRICS = ("diagonal", "previous", "band", "sink", "diagonal_top", "peak", "content",
+QUANTITIES = ("entropy", "normalized", "renyi2", "varentropy", "peak", "self", "previous", "first",
+              "entropy_nosink")
+HISTOGRAMS = ("normalized", "normalized_nosink", "peak")
+PATTERN_METRICS = ("self", "previous", "band", "sink", "self_top", "peak", "content",
                    "edges", "k90", "support2", "chance")
 PROBES = ("induction", "duplicate", "previous")
 VERDICTS = ("not found", "found", "not run")
@@ -108,7 +108,7 @@ class AttentionResult(c.Structure):
     c_name = "hl_attention_result"
     _fields_ = [("out", Rows),
                 *_fields(Pointer, "lse", "entropy", "renyi2", "varentropy", "entropy_nosink",
-                         "peak", "argmax", "diagonal", "previous", "first", "segment_mass")]
+                         "peak", "argmax", "self", "previous", "first", "segment_mass")]
 
 
 class AttentionUpstream(c.Structure):

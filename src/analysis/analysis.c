@@ -19,37 +19,39 @@
 /* -------------------------------------------------------------------- heads */
 
 static const char head_columns[] =
-    "layer:i head:i rows:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
-    "median:3 nosink:3 nosink_median:3 renyi2:3 varentropy:3 peak:3 peak_p95:3 self:3 "
+    "layer:i head:i rows:i entropy:3 entropy_low:3 entropy_high:3 normalized:3 normalized_low:3 "
+    "normalized_high:3 "
+    "median:3 entropy_nosink:3 median_nosink:3 renyi2:3 varentropy:3 peak:3 peak_p95:3 self:3 "
     "previous:3 first:3 output_norm:3 broken:i";
 
 static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
                             const hl_analysis_options *options)
 {
-    HL_FREED hl_interval *entropy = NULL, *fair = NULL;
+    HL_FREED hl_interval *entropy = NULL, *normalized = NULL;
 
     HL_NEED(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(hl_grid_intervals(&fair, profile, HL_Q_FAIR, options->seed));
+    HL_NEED(hl_grid_intervals(&normalized, profile, HL_Q_NORMALIZED, options->seed));
     HL_EACH_HEAD(profile, layer, head)
     {
         int64_t    place = layer * hl_profile_n_heads(profile) + head;
         hl_moments rows  = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY);
 
         hl_sheet_put_ints(table, layer, head, rows.count);
-        hl_sheet_put_reals(table, rows.mean, entropy[place].low, entropy[place].high,
-                           hl_profile_mean(profile, layer, head, HL_Q_FAIR), fair[place].low,
-                           fair[place].high,
-                           hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED, 0.5),
-                           hl_profile_mean(profile, layer, head, HL_Q_NOSINK),
-                           hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5),
-                           hl_profile_mean(profile, layer, head, HL_Q_RENYI2),
-                           hl_profile_mean(profile, layer, head, HL_Q_VARENTROPY),
-                           hl_profile_mean(profile, layer, head, HL_Q_PEAK),
-                           hl_profile_quantile(profile, layer, head, HL_HIST_PEAK, 0.95),
-                           hl_profile_mean(profile, layer, head, HL_Q_SELF),
-                           hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS),
-                           hl_profile_mean(profile, layer, head, HL_Q_FIRST),
-                           hl_profile_output_norm(profile, layer, head));
+        hl_sheet_put_reals(
+            table, rows.mean, entropy[place].low, entropy[place].high,
+            hl_profile_mean(profile, layer, head, HL_Q_NORMALIZED), normalized[place].low,
+            normalized[place].high,
+            hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED, 0.5),
+            hl_profile_mean(profile, layer, head, HL_Q_ENTROPY_NOSINK),
+            hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5),
+            hl_profile_mean(profile, layer, head, HL_Q_RENYI2),
+            hl_profile_mean(profile, layer, head, HL_Q_VARENTROPY),
+            hl_profile_mean(profile, layer, head, HL_Q_PEAK),
+            hl_profile_quantile(profile, layer, head, HL_HIST_PEAK, 0.95),
+            hl_profile_mean(profile, layer, head, HL_Q_SELF),
+            hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS),
+            hl_profile_mean(profile, layer, head, HL_Q_FIRST),
+            hl_profile_output_norm(profile, layer, head));
         hl_sheet_put_int(table, hl_profile_broken(profile, layer, head));
     }
     return HL_OK;
@@ -74,13 +76,13 @@ static hl_status sort_heads(hl_shown_by **out, int64_t *count, const hl_profile 
 }
 
 static const char extreme_columns[] =
-    "end:t rank:i layer:i head:i fair:3 entropy:3 nosink:3 peak:3 first:3";
+    "end:t rank:i layer:i head:i normalized:3 entropy:3 entropy_nosink:3 peak:3 first:3";
 
 static void put_extreme(hl_sheet *table, const hl_profile *profile, const char *end, int64_t rank,
                         const hl_shown_by *which)
 {
-    static const hl_quantity shown[] = { HL_Q_FAIR, HL_Q_ENTROPY, HL_Q_NOSINK, HL_Q_PEAK,
-                                         HL_Q_FIRST };
+    static const hl_quantity shown[] = { HL_Q_NORMALIZED, HL_Q_ENTROPY, HL_Q_ENTROPY_NOSINK,
+                                         HL_Q_PEAK, HL_Q_FIRST };
 
     hl_sheet_put_text(table, "%s", end);
     hl_sheet_put_ints(table, rank, which->layer, which->head);
@@ -88,7 +90,7 @@ static void put_extreme(hl_sheet *table, const hl_profile *profile, const char *
         hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, shown[i]));
 }
 
-/* By fair entropy; by entropy where no row saw enough keys for that. */
+/* By normalized entropy; by entropy where no row saw enough keys for that. */
 static hl_status fill_extremes(hl_sheet *table, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
@@ -96,9 +98,9 @@ static hl_status fill_extremes(hl_sheet *table, const hl_profile *profile,
     int64_t               count  = 0;
     int64_t               wanted = options->n_extremes > 0 ? options->n_extremes : 10;
 
-    HL_NEED(sort_heads(&heads, &count, profile, HL_Q_FAIR));
-    bool fair = count > 0;
-    if (!fair) {
+    HL_NEED(sort_heads(&heads, &count, profile, HL_Q_NORMALIZED));
+    bool normalized = count > 0;
+    if (!normalized) {
         hl_free(hl_taken(&heads));
         HL_NEED(sort_heads(&heads, &count, profile, HL_Q_ENTROPY));
     }
@@ -106,7 +108,7 @@ static hl_status fill_extremes(hl_sheet *table, const hl_profile *profile,
         put_extreme(table, profile, "most", i + 1, &heads[i]);
     for (int64_t i = 0; i < wanted && i < count; i++)
         put_extreme(table, profile, "least", i + 1, &heads[count - 1 - i]);
-    hl_sheet_fact_text(table, "ranked by", "%s", fair ? "fair" : "entropy");
+    hl_sheet_fact_text(table, "ranked by", "%s", normalized ? "normalized" : "entropy");
     return HL_OK;
 }
 
@@ -185,8 +187,8 @@ static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
 /* ----------------------------------------------------------------- patterns */
 
 static const char pattern_columns[] =
-    "layer:i head:i key_0:t rows:i diagonal:3 lift:1 previous:3 band:3 sink:3 diagonal_top:3 "
-    "peak:3 off_diagonal:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
+    "layer:i head:i key_0:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
+    "peak:3 not_self:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
     "probe_previous:3";
 
 static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t layer, int64_t head,
@@ -200,9 +202,9 @@ static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t 
     hl_sheet_put_ints(table, layer, head);
     hl_sheet_put_text(table, "%s", nosink ? "without" : "with");
     hl_sheet_put_int(table, hl_profile_pattern(profile, layer, head, HL_PM_PEAK, nosink).count);
-    hl_sheet_put_reals(table, mean[HL_PM_DIAGONAL], mean[HL_PM_DIAGONAL] / mean[HL_PM_CHANCE],
+    hl_sheet_put_reals(table, mean[HL_PM_SELF], mean[HL_PM_SELF] / mean[HL_PM_CHANCE],
                        mean[HL_PM_PREVIOUS], mean[HL_PM_BAND], nosink ? NAN : mean[HL_PM_SINK],
-                       mean[HL_PM_DIAGONAL_TOP], mean[HL_PM_PEAK], 1.0 - mean[HL_PM_DIAGONAL],
+                       mean[HL_PM_SELF_TOP], mean[HL_PM_PEAK], 1.0 - mean[HL_PM_SELF],
                        mean[HL_PM_CONTENT], mean[HL_PM_EDGES], mean[HL_PM_K90],
                        mean[HL_PM_SUPPORT2]);
     for (int probe = 0; probe < HL_N_PROBES; probe++)
@@ -231,22 +233,22 @@ static hl_status new_layers(hl_layer_profile **out, const hl_profile *profile, h
                                 seed);
 }
 
-static const char layer_columns[] =
-    "layer:i heads:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
-    "block_influence:3";
+static const char layer_columns[] = "layer:i heads:i entropy:3 entropy_low:3 entropy_high:3 "
+                                    "normalized:3 normalized_low:3 normalized_high:3 "
+                                    "block_influence:3";
 
 static hl_status fill_layers(hl_sheet *table, const hl_profile *profile,
                              const hl_analysis_options *options)
 {
-    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *entropy = NULL, *fair = NULL;
+    HL_CLOSED(hl_layer_profile_free) hl_layer_profile *entropy = NULL, *normalized = NULL;
 
     HL_NEED(new_layers(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(new_layers(&fair, profile, HL_Q_FAIR, options->seed));
+    HL_NEED(new_layers(&normalized, profile, HL_Q_NORMALIZED, options->seed));
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
         hl_sheet_put_reals(table, entropy->means[layer], entropy->lows[layer],
-                           entropy->highs[layer], fair->means[layer], fair->lows[layer],
-                           fair->highs[layer], hl_profile_block_influence(profile, layer));
+                           entropy->highs[layer], normalized->means[layer], normalized->lows[layer],
+                           normalized->highs[layer], hl_profile_block_influence(profile, layer));
     }
     return HL_OK;
 }
@@ -260,7 +262,9 @@ static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
     static const struct {
         const char *name;
         hl_quantity quantity;
-    } wanted[] = { { "entropy", HL_Q_ENTROPY }, { "fair", HL_Q_FAIR }, { "nosink", HL_Q_NOSINK } };
+    } wanted[] = { { "entropy", HL_Q_ENTROPY },
+                   { "normalized", HL_Q_NORMALIZED },
+                   { "entropy_nosink", HL_Q_ENTROPY_NOSINK } };
 
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
@@ -277,17 +281,17 @@ static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
 }
 
 static const char variance_columns[] =
-    "layer:i heads:i variance:4 fair_deviation:4 lowest:3 highest:3";
+    "layer:i heads:i variance:4 normalized_deviation:4 lowest:3 highest:3";
 
 static hl_status fill_variance(hl_sheet *table, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
     int64_t          n_heads = hl_profile_n_heads(profile);
-    HL_FREED double *entropy = NULL, *fair = NULL;
+    HL_FREED double *entropy = NULL, *normalized = NULL;
 
     (void)options;
     HL_NEED(hl_grid_means(&entropy, profile, HL_Q_ENTROPY));
-    HL_NEED(hl_grid_means(&fair, profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_means(&normalized, profile, HL_Q_NORMALIZED));
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         const double *row   = entropy + layer * n_heads;
         double        least = NAN, most = NAN;
@@ -298,7 +302,7 @@ static hl_status fill_variance(hl_sheet *table, const hl_profile *profile,
         }
         hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
         hl_sheet_put_reals(table, hl_variance(row, n_heads),
-                           sqrt(hl_variance(fair + layer * n_heads, n_heads)), least, most);
+                           sqrt(hl_variance(normalized + layer * n_heads, n_heads)), least, most);
     }
     return HL_OK;
 }
@@ -338,17 +342,17 @@ static int64_t start_of(int64_t bucket)
     return (INT64_C(1) << bucket) - 1;
 }
 
-static const char position_columns[] =
-    "from:i to:i rows:i entropy:3 entropy_low:3 entropy_high:3 fair:3 fair_low:3 fair_high:3 "
-    "lowest:3 highest:3";
+static const char position_columns[] = "from:i to:i rows:i entropy:3 entropy_low:3 entropy_high:3 "
+                                       "normalized:3 normalized_low:3 normalized_high:3 "
+                                       "lowest:3 highest:3";
 
 static hl_status fill_positions(hl_sheet *table, const hl_profile *profile,
                                 const hl_analysis_options *options)
 {
-    hl_position_curve entropy, fair;
+    hl_position_curve entropy, normalized;
 
     HL_NEED(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(hl_position_curve_read(&fair, profile, HL_Q_FAIR, options->seed));
+    HL_NEED(hl_position_curve_read(&normalized, profile, HL_Q_NORMALIZED, options->seed));
     for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++) {
         summary heads = nothing;
 
@@ -358,13 +362,14 @@ static hl_status fill_positions(hl_sheet *table, const hl_profile *profile,
             continue;
         hl_sheet_put_ints(table, start_of(i), start_of(i + 1) - 1, heads.rows);
         hl_sheet_put_reals(table, entropy.means[i], entropy.lows[i], entropy.highs[i],
-                           fair.means[i], fair.lows[i], fair.highs[i], heads.lowest, heads.highest);
+                           normalized.means[i], normalized.lows[i], normalized.highs[i],
+                           heads.lowest, heads.highest);
     }
     return HL_OK;
 }
 
 static const char head_position_columns[] =
-    "layer:i head:i from:i to:i rows:i entropy:3 deviation:3 fair:3";
+    "layer:i head:i from:i to:i rows:i entropy:3 deviation:3 normalized:3";
 
 static hl_status fill_positions_by_head(hl_sheet *table, const hl_profile *profile,
                                         const hl_analysis_options *options)
@@ -378,37 +383,40 @@ static hl_status fill_positions_by_head(hl_sheet *table, const hl_profile *profi
             continue;
         hl_sheet_put_ints(table, layer, head, start_of(i), start_of(i + 1) - 1, entropy.count);
         hl_sheet_put_reals(table, entropy.mean, sqrt(entropy.variance),
-                           hl_profile_by_position(profile, layer, head, i, HL_Q_FAIR).mean);
+                           hl_profile_by_position(profile, layer, head, i, HL_Q_NORMALIZED).mean);
     }
     return HL_OK;
 }
 
 /* -------------------------------------------------------------- token types */
 
-static const char type_columns[] = "type:t rows:i entropy:3 fair:3 renyi2:3 lowest:3 highest:3";
+static const char type_columns[] =
+    "type:t rows:i entropy:3 normalized:3 renyi2:3 lowest:3 highest:3";
 
 static hl_status fill_token_types(hl_sheet *table, const hl_profile *profile,
                                   const hl_analysis_options *options)
 {
     (void)options;
     for (int64_t type = 0; type < hl_profile_n_types(profile); type++) {
-        summary entropy = nothing, fair = nothing, renyi2 = nothing;
+        summary entropy = nothing, normalized = nothing, renyi2 = nothing;
 
         HL_EACH_HEAD(profile, layer, head)
         {
             add_moments(&entropy, hl_profile_by_type(profile, layer, head, type, HL_Q_ENTROPY));
-            add_moments(&fair, hl_profile_by_type(profile, layer, head, type, HL_Q_FAIR));
+            add_moments(&normalized,
+                        hl_profile_by_type(profile, layer, head, type, HL_Q_NORMALIZED));
             add_moments(&renyi2, hl_profile_by_type(profile, layer, head, type, HL_Q_RENYI2));
         }
         hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, type));
         hl_sheet_put_int(table, entropy.rows);
-        hl_sheet_put_reals(table, mean_of(&entropy), mean_of(&fair), mean_of(&renyi2),
+        hl_sheet_put_reals(table, mean_of(&entropy), mean_of(&normalized), mean_of(&renyi2),
                            entropy.lowest, entropy.highest);
     }
     return HL_OK;
 }
 
-static const char head_type_columns[] = "layer:i head:i type:t rows:i entropy:3 fair:3 renyi2:3";
+static const char head_type_columns[] =
+    "layer:i head:i type:t rows:i entropy:3 normalized:3 renyi2:3";
 
 static hl_status fill_token_types_by_head(hl_sheet *table, const hl_profile *profile,
                                           const hl_analysis_options *options)
@@ -422,7 +430,7 @@ static hl_status fill_token_types_by_head(hl_sheet *table, const hl_profile *pro
         hl_sheet_put_text(table, "%s", hl_profile_type_name(profile, type));
         hl_sheet_put_int(table, entropy.count);
         hl_sheet_put_reals(table, entropy.mean,
-                           hl_profile_by_type(profile, layer, head, type, HL_Q_FAIR).mean,
+                           hl_profile_by_type(profile, layer, head, type, HL_Q_NORMALIZED).mean,
                            hl_profile_by_type(profile, layer, head, type, HL_Q_RENYI2).mean);
     }
     return HL_OK;
@@ -490,7 +498,7 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
 /* ----------------------------------------------------------------- clusters */
 
 static const char cluster_columns[] =
-    "cluster:i heads:i typical:t type:t fair:2 first:2 previous:2 band:2 members:t";
+    "cluster:i heads:i typical:t type:t normalized:2 first:2 previous:2 band:2 members:t";
 
 /* A quantity that was not measured of one head is not known of the cluster: NaN spreads. */
 static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
@@ -498,7 +506,7 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
 {
     int64_t        n_heads = hl_profile_n_heads(profile), count = 0;
     int64_t        kinds[HL_N_HEAD_KINDS] = { 0 };
-    double         fair = 0.0, first = 0.0, previous = 0.0, band = 0.0;
+    double         normalized = 0.0, first = 0.0, previous = 0.0, band = 0.0;
     hl_text        members = { 0 };
     HL_FREED char *list    = NULL;
     char           name[HL_HEAD_NAME_BYTES];
@@ -510,7 +518,7 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
             continue;
         count++;
         kinds[hl_head_type_of(profile, layer, head).kind]++;
-        fair += hl_profile_mean(profile, layer, head, HL_Q_FAIR);
+        normalized += hl_profile_mean(profile, layer, head, HL_Q_NORMALIZED);
         first += hl_profile_mean(profile, layer, head, HL_Q_FIRST);
         previous += hl_profile_mean(profile, layer, head, HL_Q_PREVIOUS);
         band += hl_profile_pattern(profile, layer, head, HL_PM_BAND, false).mean;
@@ -526,7 +534,7 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
     hl_sheet_put_ints(table, cluster, count);
     hl_sheet_put_text(table, "%s", hl_head_name(name, medoid / n_heads, medoid % n_heads));
     hl_sheet_put_text(table, "%s", hl_head_kind_name((hl_head_kind)commonest));
-    hl_sheet_put_reals(table, fair / n, first / n, previous / n, band / n);
+    hl_sheet_put_reals(table, normalized / n, first / n, previous / n, band / n);
     hl_sheet_put_text(table, "%s", list);
     return HL_OK;
 }
@@ -581,7 +589,7 @@ static const struct {
       extreme_columns, fill_extremes },
     { "similarity", "pairs of heads whose rows are nearly the same",
       "Pairs of heads of a layer, most alike first", pair_columns, fill_similarity },
-    { "patterns", "diagonal, band, sink and sparsity of every head",
+    { "patterns", "self, band, sink and sparsity of every head",
       "Patterns of every head, over sampled rows", pattern_columns, fill_patterns },
     { "positions", "entropy by position in the sequence",
       "Entropy by position: means over heads, 95% intervals by bootstrap", position_columns,

@@ -37,7 +37,7 @@ typedef struct two_profiles {
     int64_t          *shared_b; /* ... and the same ones in b */
     int64_t           n_shared;
     uint64_t          seed;
-    drawn_pair        fair;          /* of fair entropy */
+    drawn_pair        normalized;    /* of normalized entropy */
     int64_t           n_significant; /* heads that differ */
 } two_profiles;
 
@@ -146,8 +146,8 @@ static hl_status put_ranks(hl_sheet *table, const two_profiles *two, const char 
 static hl_status fill_ranks(hl_sheet *table, two_profiles *two)
 {
     HL_NEED(put_ranks(table, two, "entropy", HL_Q_ENTROPY));
-    HL_NEED(put_ranks(table, two, "fair", HL_Q_FAIR));
-    return put_ranks(table, two, "nosink", HL_Q_NOSINK);
+    HL_NEED(put_ranks(table, two, "normalized", HL_Q_NORMALIZED));
+    return put_ranks(table, two, "entropy_nosink", HL_Q_ENTROPY_NOSINK);
 }
 
 /* ------------------------------------------ tables: metrics and differences */
@@ -157,11 +157,11 @@ enum { N_METRICS = HL_N_QUANTITIES + HL_PM_CHANCE + 1 + HL_N_PROBES };
 
 static const char *const metric_names[N_METRICS] = {
     HL_EACH_QUANTITY(HL_QUANTITY_NAME) /* then */
-    "diagonal",
+    "self_sampled",
     "previous_sampled",
     "band",
     "sink",
-    "diagonal_top",
+    "self_top",
     "peak_sampled",
     "content",
     "edges",
@@ -220,8 +220,9 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 }
 
 static const char difference_columns[] =
-    "layer:i head:i entropy:3 fair:3 renyi2:3 varentropy:3 peak:3 self:3 previous:3 first:3 "
-    "nosink:3 diagonal:3 previous_sampled:3 band:3 sink:3 diagonal_top:3 peak_sampled:3 content:3 "
+    "layer:i head:i entropy:3 normalized:3 renyi2:3 varentropy:3 peak:3 self:3 previous:3 first:3 "
+    "entropy_nosink:3 self_sampled:3 previous_sampled:3 band:3 sink:3 self_top:3 peak_sampled:3 "
+    "content:3 "
     "edges:3 k90:3 support2:3 output_norm:3 induction:3 duplicate:3 probe_previous:3";
 
 static hl_status fill_differences(hl_sheet *table, two_profiles *two)
@@ -238,8 +239,9 @@ static hl_status fill_differences(hl_sheet *table, two_profiles *two)
 
 /* ------------------------------------------------- tables: heads and layers */
 
-static const char head_columns[] = "layer:i head:i fair_a:3 fair_b:3 difference:3 low:3 high:3 p:4 "
-                                   "q:4 significant:b variation:3 divergence:3";
+static const char head_columns[] =
+    "layer:i head:i normalized_a:3 normalized_b:3 difference:3 low:3 high:3 p:4 "
+    "q:4 significant:b variation:3 divergence:3";
 
 /* What the draws say of the difference B - A of one place. */
 static void judge(hl_interval *interval, double *p_value, double *work, const drawn_pair *drawn,
@@ -266,13 +268,13 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
     HL_NEED(HL_ALLOC(&p, 2 * (size_t)size));
     HL_NEED(HL_ALLOC(&work, HL_RESAMPLES));
     for (int64_t i = 0; i < size; i++)
-        judge(&intervals[i], &p[i], work, &two->fair, i);
+        judge(&intervals[i], &p[i], work, &two->normalized, i);
     HL_NEED(hl_false_discovery(p + size, p, size));
     HL_EACH_HEAD(two->a, layer, head)
     {
         int64_t        place  = layer * two->n_heads + head;
-        double         a      = hl_profile_mean(two->a, layer, head, HL_Q_FAIR);
-        double         b      = hl_profile_mean(two->b, layer, head, HL_Q_FAIR);
+        double         a      = hl_profile_mean(two->a, layer, head, HL_Q_NORMALIZED);
+        double         b      = hl_profile_mean(two->b, layer, head, HL_Q_NORMALIZED);
         double         q      = p[size + place];
         const int64_t *rows_a = hl_profile_histogram(two->a, layer, head, HL_HIST_NORMALIZED);
         const int64_t *rows_b = hl_profile_histogram(two->b, layer, head, HL_HIST_NORMALIZED);
@@ -288,12 +290,13 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
     return HL_OK;
 }
 
-static const char layer_columns[] = "layer:i fair_a:3 fair_b:3 difference:3 low:3 high:3";
+static const char layer_columns[] =
+    "layer:i normalized_a:3 normalized_b:3 difference:3 low:3 high:3";
 
 /* A layer's difference in one draw: the mean over its heads; work (HL_RESAMPLES + n_heads). */
 static hl_interval layer_interval(double *work, const two_profiles *two, int64_t layer)
 {
-    const drawn_pair *drawn = &two->fair;
+    const drawn_pair *drawn = &two->normalized;
     double           *heads = work + HL_RESAMPLES;
 
     if (drawn->a == NULL)
@@ -312,8 +315,8 @@ static hl_status fill_layers(hl_sheet *table, two_profiles *two)
 {
     HL_FREED double *a = NULL, *b = NULL, *work = NULL;
 
-    HL_NEED(hl_grid_means(&a, two->a, HL_Q_FAIR));
-    HL_NEED(hl_grid_means(&b, two->b, HL_Q_FAIR));
+    HL_NEED(hl_grid_means(&a, two->a, HL_Q_NORMALIZED));
+    HL_NEED(hl_grid_means(&b, two->b, HL_Q_NORMALIZED));
     HL_NEED(HL_ALLOC(&work, HL_RESAMPLES + (size_t)two->n_heads));
     for (int64_t layer = 0; layer < two->n_layers; layer++) {
         double      mean_a   = hl_mean(a + layer * two->n_heads, two->n_heads);
@@ -330,12 +333,12 @@ static hl_status fill_layers(hl_sheet *table, two_profiles *two)
 
 /* How unlike two heads' profiles are, 0 to 1: the mean of the total variations between their
  * histograms (normalized entropy, the same without the first key, peak) and of the differences of
- * diagonal, previous, band, sink and content mass; 1 where nothing can be compared. */
+ * self, previous, band, sink and content mass; 1 where nothing can be compared. */
 static double profile_distance(const hl_profile *a, int64_t head_a, const hl_profile *b,
                                int64_t head_b, int64_t layer)
 {
-    static const hl_pattern_metric metrics[] = { HL_PM_DIAGONAL, HL_PM_PREVIOUS, HL_PM_BAND,
-                                                 HL_PM_SINK, HL_PM_CONTENT };
+    static const hl_pattern_metric metrics[] = { HL_PM_SELF, HL_PM_PREVIOUS, HL_PM_BAND, HL_PM_SINK,
+                                                 HL_PM_CONTENT };
     enum { N_COMPARED = sizeof metrics / sizeof *metrics };
     double parts[HL_N_HISTOGRAMS + N_COMPARED];
 
@@ -523,7 +526,7 @@ static void free_two(two_profiles *two)
 {
     hl_free(two->shared_a);
     hl_free(two->shared_b);
-    free_drawn(&two->fair);
+    free_drawn(&two->normalized);
 }
 
 static hl_status check_shapes(const hl_profile *a, const hl_profile *b)
@@ -568,7 +571,7 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
                                               : HL_COMPARE_APART;
     HL_EACH_HEAD(a, layer, head)
     result->n_heads++;
-    HL_NEED(draw_pair(&two.fair, &two, HL_Q_FAIR));
+    HL_NEED(draw_pair(&two.normalized, &two, HL_Q_NORMALIZED));
     for (size_t i = 0; i < N_TABLES && tables[i].fill != NULL; i++) {
         hl_sheet **table = table_of(result, i);
 

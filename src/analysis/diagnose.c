@@ -220,14 +220,14 @@ static void drop_repeats(hl_diagnosis *result)
 /* The screen: the layer whose heads have the most equal entropies. */
 static hl_status add_screen(hl_examination *e)
 {
-    int64_t          n_heads = hl_profile_n_heads(e->profile);
-    HL_FREED double *fair    = NULL;
-    double           least   = NAN;
-    int64_t          where   = -1;
+    int64_t          n_heads    = hl_profile_n_heads(e->profile);
+    HL_FREED double *normalized = NULL;
+    double           least      = NAN;
+    int64_t          where      = -1;
 
-    HL_NEED(hl_grid_means(&fair, e->profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_means(&normalized, e->profile, HL_Q_NORMALIZED));
     for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
-        double spread = sqrt(hl_variance(fair + layer * n_heads, n_heads));
+        double spread = sqrt(hl_variance(normalized + layer * n_heads, n_heads));
         if (!isnan(spread) && (where < 0 || spread < least)) {
             least = spread;
             where = layer;
@@ -320,8 +320,9 @@ static double entropy_elsewhere(const hl_examination *e)
     int64_t count = 0;
 
     for (int64_t i = 0; i < e->result->n_heads; i++) {
-        double median = hl_profile_quantile(e->profile, e->result->heads[i].layer,
-                                            e->result->heads[i].head, HL_HIST_NOSINK, 0.5);
+        double median =
+            hl_profile_quantile(e->profile, e->result->heads[i].layer, e->result->heads[i].head,
+                                HL_HIST_NORMALIZED_NOSINK, 0.5);
         sum += isnan(median) ? 0.0 : median;
         count += !isnan(median);
     }

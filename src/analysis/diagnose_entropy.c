@@ -61,7 +61,8 @@ static hl_status list_collapsed(hl_examination *e)
 {
     HL_EACH_HEAD(e->profile, layer, head)
     {
-        double median = hl_profile_quantile(e->profile, layer, head, HL_HIST_NOSINK, 0.5);
+        double median =
+            hl_profile_quantile(e->profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5);
 
         if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY) &&
             hl_head_is_sound(e->profile, layer, head))
@@ -125,7 +126,7 @@ hl_status hl_diagnose_collapse(hl_examination *e)
 
 /* ----------------------------------------------------------------- overload */
 
-/* How much a head's fair entropy differs between sequences; NaN of fewer than two. */
+/* How much a head's normalized entropy differs between sequences; NaN of fewer than two. */
 static double change_of(const double *values, int64_t n_sequences, int64_t size, int64_t place)
 {
     double  mean = 0.0, square = 0.0;
@@ -152,7 +153,7 @@ static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_exa
     HL_FREED double *values      = NULL;
 
     *known = false;
-    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_NORMALIZED));
     HL_EACH_HEAD(profile, layer, head)
     {
         double median = hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED, 0.5);
@@ -438,7 +439,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
     hl_text_addf(&e->rule,
                  "the layers' mean normalized entropies range over less than %g standard errors",
                  errors);
-    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_FAIR, errors, 0));
+    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_NORMALIZED, errors, 0));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
         hl_layer_profile_free(hl_taken(&layers));
         HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));

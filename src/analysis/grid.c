@@ -335,7 +335,7 @@ hl_status hl_level_of(hl_level *out, const hl_profile *profile)
     HL_FREED double *values = NULL; /* (count, size) */
     HL_FREED double *levels = NULL; /* (2, count) and room to sort them in */
 
-    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_FAIR));
+    HL_NEED(hl_grid_sequences(&values, profile, HL_Q_NORMALIZED));
     HL_NEED(HL_ALLOC(&levels, 2 * (size_t)count));
     for (int64_t i = 0; i < count; i++)
         levels[i] = hl_mean(values + i * size, size);

@@ -65,8 +65,8 @@ double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t
 /* *out (n_layers, n_heads), to be released with hl_free: a quantity's means.  NaN where nothing was
  * counted or there is no head. */
 hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity quantity);
-/* *out (n_sequences, n_layers, n_heads): the means of every kept sequence.  ENTROPY, FAIR or
- * NOSINK. */
+/* *out (n_sequences, n_layers, n_heads): the means of every kept sequence.  ENTROPY, NORMALIZED or
+ * ENTROPY_NOSINK. */
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity);
 /* *out (n_layers, n_heads) intervals of the heads' means, 95% by the bootstrap; NaN with fewer than
  * two sequences. */
@@ -96,7 +96,7 @@ typedef struct hl_layer_profile {
     hl_layer_shape shape;
 } hl_layer_profile;
 
-/* Of ENTROPY, FAIR or NOSINK.  Intervals are by the bootstrap over sequences. */
+/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK.  Intervals are by the bootstrap over sequences. */
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
                                hl_quantity quantity, double flat_errors, uint64_t seed);
 void      hl_layer_profile_free(hl_layer_profile *layers);
@@ -114,13 +114,13 @@ typedef struct hl_position_curve {
     bool   has_intervals; /* of any bucket */
 } hl_position_curve;
 
-/* Of ENTROPY or FAIR. */
+/* Of ENTROPY or NORMALIZED. */
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
                                  hl_quantity quantity, uint64_t seed);
 
 /* -------------------------------------------------------------------- level */
 
-/* A sequence's level is the mean fair entropy of all heads on it.
+/* A sequence's level is the mean normalized entropy of all heads on it.
  *
  *     hl_level before, now;
  *     HL_TRY(hl_level_of(&before, earlier));

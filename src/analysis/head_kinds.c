@@ -30,7 +30,7 @@ static const struct rule {
     /* The share of attention that neither nearness nor the first key explains. */
     { HL_HEAD_SPECIALIST, HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT, 0.5,
       "content mass of a sharp head (median under 0.5)" },
-    { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_FAIR, 0.7, "normalized entropy" },
+    { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_NORMALIZED, 0.7, "normalized entropy" },
 };
 
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
@@ -42,7 +42,7 @@ hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t h
 
         /* A specialist looks at few keys. */
         if (rules[i].kind == HL_HEAD_SPECIALIST &&
-            !(hl_profile_quantile(profile, layer, head, HL_HIST_NOSINK, 0.5) < 0.5))
+            !(hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5) < 0.5))
             continue;
         if (value >= rules[i].threshold) /* not where it is NaN: not measured */
             return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
@@ -122,7 +122,7 @@ static void fill_features(features *f)
                         hl_profile_by_position(p, layer, head, b, HL_Q_ENTROPY).mean / largest);
     }
     for (int64_t t = 0; t < n_types; t++)
-        FILL_COLUMN(f, 1, hl_profile_by_type(p, layer, head, t, HL_Q_FAIR).mean);
+        FILL_COLUMN(f, 1, hl_profile_by_type(p, layer, head, t, HL_Q_NORMALIZED).mean);
     for (int64_t t = 0; t < n_types * n_types; t++)
         FILL_COLUMN(f, 1, hl_profile_lookback(p, layer, head, t / n_types, t % n_types));
     for (int metric = 0; metric < HL_PM_CHANCE; metric++) {

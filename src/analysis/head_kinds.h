@@ -41,7 +41,7 @@ const char *hl_head_kind_rule(hl_head_kind kind);
 
 /* Heads that behave alike, whatever layer they are in.
  *
- * A head is a point: its entropy by position (as a share of the largest there), its fair
+ * A head is a point: its entropy by position (as a share of the largest there), its normalized
  * entropy and lookback by token type, and its pattern metrics with and without the
  * first key: all from 0 to 1, the three groups with equal weight however many numbers they
  * have.  Ward's method divides the points; the number of groups is the one with the widest

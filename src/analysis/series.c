@@ -43,7 +43,7 @@ void hl_series_point_release(hl_series_point *point)
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
         hl_free(point->findings[i]);
     hl_free(point->heads_entropy);
-    hl_free(point->heads_fair);
+    hl_free(point->heads_normalized);
     *point = (hl_series_point){ 0 };
 }
 
@@ -200,7 +200,7 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                                 .since    = -1 };
     HL_NEED(hl_strdup(&point->name, entry->name));
     HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
-    HL_NEED(read_heads(&point->heads_fair, &point->fair, profile, HL_Q_FAIR));
+    HL_NEED(read_heads(&point->heads_normalized, &point->normalized, profile, HL_Q_NORMALIZED));
     HL_NEED(hl_level_of(&level, profile));
     point->n_sequences = level.n_sequences;
     point->level       = level.mean;

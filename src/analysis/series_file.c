@@ -33,7 +33,7 @@ static const struct {
     { "modified", offsetof(hl_series_point, modified), true, INT64_MIN },
     { "tokens", offsetof(hl_series_point, n_tokens), true, 0 },
     { "entropy", offsetof(hl_series_point, entropy), false, 0 },
-    { "fair", offsetof(hl_series_point, fair), false, 0 },
+    { "normalized", offsetof(hl_series_point, normalized), false, 0 },
     { "loss", offsetof(hl_series_point, nll), false, 0 },
     { "sequences", offsetof(hl_series_point, n_sequences), true, 0 },
     { "level", offsetof(hl_series_point, level), false, 0 },
@@ -101,7 +101,7 @@ static void render_point(hl_text *text, const hl_series *series, const hl_series
     }
     hl_text_addf(text, "}");
     render_heads(text, "heads_entropy", series, point->heads_entropy);
-    render_heads(text, "heads_fair", series, point->heads_fair);
+    render_heads(text, "heads_normalized", series, point->heads_normalized);
     hl_text_addf(text, "}");
 }
 
@@ -301,17 +301,21 @@ static hl_status parse_point(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
     if (hl_series_find(l->series, point.name) != NULL)
         return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
+    bool is_old = json_object_get(line, "fair") != NULL; /* what `normalized` was called before */
     for (int i = 0; i < N_FIELDS; i++) {
-        void *value = (char *)&point + fields[i].place;
+        void       *value = (char *)&point + fields[i].place;
+        const char *key =
+            is_old && strcmp(fields[i].key, "normalized") == 0 ? "fair" : fields[i].key;
 
         if (fields[i].is_whole)
-            HL_NEED(get_count(value, line, fields[i].key, fields[i].least, INT64_MAX, l));
+            HL_NEED(get_count(value, line, key, fields[i].least, INT64_MAX, l));
         else
-            HL_NEED(get_number(value, line, fields[i].key, l));
+            HL_NEED(get_number(value, line, key, l));
     }
     HL_NEED(parse_diagnoses(&point, line, l));
     HL_NEED(parse_heads(&point.heads_entropy, line, "heads_entropy", l));
-    HL_NEED(parse_heads(&point.heads_fair, line, "heads_fair", l));
+    HL_NEED(
+        parse_heads(&point.heads_normalized, line, is_old ? "heads_fair" : "heads_normalized", l));
     return hl_series_put(l->series, &point);
 }
 

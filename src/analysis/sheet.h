@@ -1,6 +1,6 @@
 /* sheet.h - a small table: how analyses are put into words.
  *
- *     HL_NEED(hl_sheet_new(&table, "heads", "Every head", "head:t fair:3 peak:3"));
+ *     HL_NEED(hl_sheet_new(&table, "heads", "Every head", "head:t normalized:3 peak:3"));
  *     hl_sheet_put_text(table, "L%dH%d", 3, 1);     cell after cell, row after row
  *     hl_sheet_put_reals(table, 0.25, 0.5);
  *     hl_sheet_fact_real(table, "context", 512);    what holds for the whole table

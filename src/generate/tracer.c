@@ -77,7 +77,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
                inverse_log(known, n_keys + (config->sinks ? 1 : 0)));
     put(out[HL_TRACE_CHANGE], NULL, n_heads, stride);
     put(out[HL_TRACE_RENYI2], from->renyi2 + at, n_heads, stride);
-    put(out[HL_TRACE_NOSINK], others ? from->entropy_nosink + at : NULL, n_heads, stride);
+    put(out[HL_TRACE_ENTROPY_NOSINK], others ? from->entropy_nosink + at : NULL, n_heads, stride);
     for (int kind = 0; kind < HL_N_KINDS; kind++) {
         const float *mass =
             rows->n_segments == HL_N_KINDS ? from->segment_mass + at * HL_N_KINDS + kind : NULL;
@@ -87,7 +87,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
 
 double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given)
 {
-    if (row == NULL || position < HL_FAIR_KEYS - 1)
+    if (row == NULL || position < HL_NORMALIZED_KEYS - 1)
         return NAN;
     if (!is_given)
         return hl_spikes_score(spikes, row);

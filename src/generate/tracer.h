@@ -33,7 +33,7 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
 
 /* The spike score of the row at `position`, given the normalized entropies of all heads; NaN
  * where there is no score.  Rows before given tokens (those of a prompt) are learned instead of
- * scored.  Rows that see fewer than HL_FAIR_KEYS keys say little about a head and are neither
+ * scored.  Rows that see fewer than HL_NORMALIZED_KEYS keys say little about a head and are neither
  * learned nor scored. */
 double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given);
 

@@ -286,7 +286,7 @@ static void add_statistics(extents *covered, const hl_attention_result *r, const
     extents_add_floats(covered, "entropy_nosink", r->entropy_nosink, n_rows);
     extents_add_floats(covered, "peak", r->peak, n_rows);
     extents_add(covered, "argmax", r->argmax, (size_t)n_rows * sizeof *r->argmax);
-    extents_add_floats(covered, "diagonal", r->diagonal, n_rows);
+    extents_add_floats(covered, "self", r->self, n_rows);
     extents_add_floats(covered, "previous", r->previous, n_rows);
     extents_add_floats(covered, "first", r->first, n_rows);
     extents_add_floats(covered, "segment_mass", r->segment_mass, n_rows * p->n_segments);

@@ -338,7 +338,7 @@ static void job_plan(forward_job *job)
         job->absorb = panel_absorb_shannon;
     if (r->renyi2 != NULL || r->varentropy != NULL || r->argmax != NULL)
         job->absorb = panel_absorb_all;
-    job->want_neighbors = r->diagonal != NULL || r->previous != NULL;
+    job->want_neighbors = r->self != NULL || r->previous != NULL;
     job->want_nosink    = r->entropy_nosink != NULL;
 
     /* Queries and output of a block share the second-level cache with a tile. */

@@ -37,7 +37,7 @@ typedef struct panel {
     float   added[LANES];                 /* and the sum of its own                   */
     float   mass[HL_MAX_SEGMENTS][LANES]; /* sums of weights, by segment              */
     float   nosink[LANES];                /* entropy before key 0 was absorbed, nats  */
-    float   diagonal[LANES];              /* scores, -inf until the key has been seen */
+    float   self[LANES];                  /* scores, -inf until the key has been seen */
     float   previous[LANES];
     float   first[LANES];
     int32_t argmax[LANES];
@@ -62,7 +62,7 @@ static void panel_reset(panel *w)
     memset(w, 0, sizeof *w);
     for (int lane = 0; lane < LANES; lane++) {
         w->max[lane]      = -INFINITY;
-        w->diagonal[lane] = -INFINITY;
+        w->self[lane]     = -INFINITY;
         w->previous[lane] = -INFINITY;
         w->first[lane]    = -INFINITY;
         w->argmax[lane]   = -1;
@@ -120,7 +120,7 @@ static void panel_note_neighbors(panel *w, const float *s, int64_t key, int64_t 
     for (int lane = 0; lane < LANES; lane++) {
         uint64_t own = (uint64_t)(w->position[lane] - key); /* huge where it lies before */
         if (own < (uint64_t)n)
-            w->diagonal[lane] = s[own * LANES + (uint64_t)lane];
+            w->self[lane] = s[own * LANES + (uint64_t)lane];
         if (own - 1 < (uint64_t)n)
             w->previous[lane] = s[(own - 1) * LANES + (uint64_t)lane];
     }
@@ -370,7 +370,7 @@ static void panel_merge(panel *into, panel *from, int64_t n_segments)
         vi_store(into->argmax + j * VL, argmax);
     }
     for (int lane = 0; lane < LANES; lane++) {
-        into->diagonal[lane] = fmaxf(into->diagonal[lane], from->diagonal[lane]);
+        into->self[lane]     = fmaxf(into->self[lane], from->self[lane]);
         into->previous[lane] = fmaxf(into->previous[lane], from->previous[lane]);
     }
 }
@@ -460,7 +460,7 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vf_store(r->renyi2 + j * VL, vf_select(seen, h2 * vf_set(LN2), zero));
         vf_store(r->varentropy + j * VL, vf_select(seen, var * vf_set(LN2 * LN2), zero));
         scale = vf_select(seen, scale, zero);
-        vf_store(r->diagonal + j * VL, lanes_probability(w->diagonal + j * VL, max, scale));
+        vf_store(r->self + j * VL, lanes_probability(w->self + j * VL, max, scale));
         vf_store(r->previous + j * VL, lanes_probability(w->previous + j * VL, max, scale));
         vf_store(r->first + j * VL, lanes_probability(w->first + j * VL, max, scale));
     }

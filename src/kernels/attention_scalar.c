@@ -158,7 +158,7 @@ static void write_statistics(const hl_attention_result *result, const row *r, co
     put(result->varentropy, r->index, hl_row_state_varentropy(s->all));
     put(result->entropy_nosink, r->index, hl_row_state_entropy(s->rest));
     put(result->peak, r->index, s->keys.sum == 0.0 ? 0.0 : exp(s->keys.max - lse));
-    put(result->diagonal, r->index, row_probability(r, r->position, lse));
+    put(result->self, r->index, row_probability(r, r->position, lse));
     put(result->previous, r->index, row_probability(r, r->position - 1, lse));
     put(result->first, r->index, row_probability(r, 0, lse));
     if (result->argmax != NULL)
@@ -205,7 +205,7 @@ static void write_not_finite(const hl_attention_result *result, const row *r, do
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         put(always[i], r->index, NAN);
     put(result->entropy_nosink, r->index, entropy_nosink);
-    put(result->diagonal, r->index, row_sees(r, r->position) ? NAN : 0.0);
+    put(result->self, r->index, row_sees(r, r->position) ? NAN : 0.0);
     put(result->previous, r->index, row_sees(r, r->position - 1) ? NAN : 0.0);
     put(result->first, r->index, row_sees(r, 0) ? NAN : 0.0);
     if (result->argmax != NULL)

@@ -328,8 +328,8 @@ typedef struct hl_device_attention {
 } hl_device_attention;
 
 /* Sums of rows, for a profile: kernels/row_sums.h.  log_n and the inverses are of every row of a
- * sequence, (B, C).  FAIR is entropy * inverse in double; so are the histograms' NORMALIZED, and
- * NOSINK with inverse_other; bins are hl_bin_of.  A share of the lookback is
+ * sequence, (B, C).  NORMALIZED is entropy * inverse in double; so are the histograms' NORMALIZED, and
+ * ENTROPY_NOSINK with inverse_other; bins are hl_bin_of.  A share of the lookback is
  * hl_share_of(mass), rounded to a whole number of 2^-22, to even. */
 typedef struct hl_device_reduce {
     hl_run_sums               *sums;      /* (H, n_runs) */

@@ -14,7 +14,7 @@ typedef struct hl_pattern_row {
     double renyi2;
     double varentropy;
     double peak;
-    double diagonal;
+    double self;
     double previous;
     double first;
     double max_score; /* the largest |score| */

@@ -65,17 +65,17 @@ HL_HOST_DEVICE float hl_share_of(float mass)
 /* -------------------------------------------------------------------- runs of rows */
 
 /* X(quantity, its name, the array of hl_attention_result that has it) for every quantity of
- * headlight/profile.h, in that order.  FAIR is the entropy times an inverse of the row. */
+ * headlight/profile.h, in that order.  NORMALIZED is the entropy times an inverse of the row. */
 #define HL_EACH_QUANTITY(X)                                                                        \
     X(ENTROPY, "entropy", entropy)                                                                 \
-    X(FAIR, "fair", entropy)                                                                       \
+    X(NORMALIZED, "normalized", entropy)                                                           \
     X(RENYI2, "renyi2", renyi2)                                                                    \
     X(VARENTROPY, "varentropy", varentropy)                                                        \
     X(PEAK, "peak", peak)                                                                          \
-    X(SELF, "self", diagonal)                                                                      \
+    X(SELF, "self", self)                                                                          \
     X(PREVIOUS, "previous", previous)                                                              \
     X(FIRST, "first", first)                                                                       \
-    X(NOSINK, "nosink", entropy_nosink)
+    X(ENTROPY_NOSINK, "entropy_nosink", entropy_nosink)
 
 /* "entropy", ... as a list of initializers. */
 #define HL_QUANTITY_NAME(quantity, name, array) [HL_Q_##quantity] = name,

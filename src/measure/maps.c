@@ -103,7 +103,7 @@ typedef struct row_result {
     double  varentropy;
     double  entropy_nosink;
     double  peak;
-    double  diagonal;
+    double  self;
     double  previous;
     double  first;
     int64_t argmax;
@@ -196,7 +196,7 @@ static row_result measure_row(map_row *row)
         .varentropy     = hl_row_state_varentropy(all),
         .entropy_nosink = hl_row_state_entropy(rest),
         .peak           = argmax >= 0 ? row->values[argmax] : all.sum,
-        .diagonal       = probability_at(row, row->position),
+        .self           = probability_at(row, row->position),
         .previous       = probability_at(row, row->position - 1),
         .first          = probability_at(row, 0),
         .argmax         = argmax,
@@ -496,7 +496,7 @@ static void put_row(hl_attention_result *out, int64_t at, const row_result *row)
     out->varentropy[at]     = (float)row->varentropy;
     out->entropy_nosink[at] = (float)row->entropy_nosink;
     out->peak[at]           = (float)row->peak;
-    out->diagonal[at]       = (float)row->diagonal;
+    out->self[at]           = (float)row->self;
     out->previous[at]       = (float)row->previous;
     out->first[at]          = (float)row->first;
     out->argmax[at]         = row->argmax;

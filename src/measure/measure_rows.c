@@ -35,13 +35,13 @@ static const struct {
     { "renyi2", HL_Q_RENYI2 },
     { "varentropy", HL_Q_VARENTROPY },
     { "peak", HL_Q_PEAK },
-    { "diagonal", HL_Q_SELF },
+    { "self", HL_Q_SELF },
     { "previous", HL_Q_PREVIOUS },
     { "first", HL_Q_FIRST },
     { "lse", ALWAYS },
-    { "entropy_nosink", HL_Q_NOSINK },
+    { "entropy_nosink", HL_Q_ENTROPY_NOSINK },
     [NORMALIZED]        = { "normalized", HL_N_QUANTITIES + HL_HIST_NORMALIZED },
-    [NORMALIZED_NOSINK] = { "normalized_nosink", HL_N_QUANTITIES + HL_HIST_NOSINK },
+    [NORMALIZED_NOSINK] = { "normalized_nosink", HL_N_QUANTITIES + HL_HIST_NORMALIZED_NOSINK },
 };
 
 enum { MAX_STATISTICS = N_FIXED + HL_MAX_SEGMENTS, NAME_BYTES = 96 };
@@ -269,9 +269,9 @@ static float value_of(const hl_layer_rows *layer, int statistic, int64_t at,
                       const hl_row_defined *defined)
 {
     const hl_attention_result *r        = layer->rows;
-    const float *const         direct[] = { r->entropy, r->renyi2,   r->varentropy,
-                                            r->peak,    r->diagonal, r->previous,
-                                            r->first,   r->lse,      r->entropy_nosink };
+    const float *const         direct[] = { r->entropy, r->renyi2, r->varentropy,
+                                            r->peak,    r->self,   r->previous,
+                                            r->first,   r->lse,    r->entropy_nosink };
 
     if (statistic >= N_FIXED)
         return defined->bits == 0 ? NAN

@@ -100,7 +100,7 @@ static hl_status run_forward(case_outputs *outputs, const hl_attention *problem)
         .entropy_nosink = values[HL_VERIFY_ENTROPY_NOSINK],
         .peak           = values[HL_VERIFY_PEAK],
         .argmax         = outputs->argmax,
-        .diagonal       = values[HL_VERIFY_DIAGONAL],
+        .self           = values[HL_VERIFY_SELF],
         .previous       = values[HL_VERIFY_PREVIOUS],
         .first          = values[HL_VERIFY_FIRST],
         .segment_mass   = values[HL_VERIFY_SEGMENT_MASS],

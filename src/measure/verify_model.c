@@ -38,7 +38,7 @@ typedef enum model_output {
     MODEL_RENYI2,
     MODEL_VARENTROPY,
     MODEL_PEAK,
-    MODEL_DIAGONAL,
+    MODEL_SELF,
     MODEL_PREVIOUS,
     MODEL_FIRST,
     MODEL_LSE,
@@ -70,7 +70,7 @@ static const output_spec output_specs[MODEL_N_OUTPUTS] = {
     [MODEL_RENYI2]        = { "renyi2", "LBHS", 1e-4, false, true },
     [MODEL_VARENTROPY]    = { "varentropy", "LBHS", 1e-4, false, true },
     [MODEL_PEAK]          = { "peak", "LBHS", 1e-5, false, true },
-    [MODEL_DIAGONAL]      = { "diagonal", "LBHS", 1e-5, false, true },
+    [MODEL_SELF]          = { "self", "LBHS", 1e-5, false, true },
     [MODEL_PREVIOUS]      = { "previous", "LBHS", 1e-5, false, true },
     [MODEL_FIRST]         = { "first", "LBHS", 1e-5, false, true },
     [MODEL_LSE]           = { "lse", "LBHS", 1e-4, false, true },
@@ -277,7 +277,14 @@ static const hl_tensor *find_expected_tensor(const model_results *results, model
 {
     const char *name = expected_name(results, output);
 
-    return results->alone || name == NULL ? NULL : hl_safetensors_find(results->expected, name);
+    if (results->alone || name == NULL)
+        return NULL;
+
+    const hl_tensor *found = hl_safetensors_find(results->expected, name);
+
+    if (found == NULL && strcmp(name, "self") == 0)
+        found = hl_safetensors_find(results->expected, "diagonal"); /* its name in earlier files */
+    return found;
 }
 
 static hl_status check_shape(const model_results *results, const hl_tensor *tensor,
@@ -421,23 +428,27 @@ static float *output_of(const model_results *results, model_output output)
 
 static const float *statistic(const hl_attention_result *rows, model_output output)
 {
-    const float *const values[MODEL_N_STATISTICS] = {
-        [MODEL_ENTROPY] = rows->entropy,       [MODEL_RENYI2] = rows->renyi2,
-        [MODEL_VARENTROPY] = rows->varentropy, [MODEL_PEAK] = rows->peak,
-        [MODEL_DIAGONAL] = rows->diagonal,     [MODEL_PREVIOUS] = rows->previous,
-        [MODEL_FIRST] = rows->first,           [MODEL_LSE] = rows->lse
-    };
+    const float *const values[MODEL_N_STATISTICS] = { [MODEL_ENTROPY]    = rows->entropy,
+                                                      [MODEL_RENYI2]     = rows->renyi2,
+                                                      [MODEL_VARENTROPY] = rows->varentropy,
+                                                      [MODEL_PEAK]       = rows->peak,
+                                                      [MODEL_SELF]       = rows->self,
+                                                      [MODEL_PREVIOUS]   = rows->previous,
+                                                      [MODEL_FIRST]      = rows->first,
+                                                      [MODEL_LSE]        = rows->lse };
     return values[output];
 }
 
 static double exact_statistic(const hl_pattern_row *row, model_output output)
 {
-    const double values[MODEL_N_STATISTICS] = {
-        [MODEL_ENTROPY] = row->entropy,       [MODEL_RENYI2] = row->renyi2,
-        [MODEL_VARENTROPY] = row->varentropy, [MODEL_PEAK] = row->peak,
-        [MODEL_DIAGONAL] = row->diagonal,     [MODEL_PREVIOUS] = row->previous,
-        [MODEL_FIRST] = row->first,           [MODEL_LSE] = row->lse
-    };
+    const double values[MODEL_N_STATISTICS] = { [MODEL_ENTROPY]    = row->entropy,
+                                                [MODEL_RENYI2]     = row->renyi2,
+                                                [MODEL_VARENTROPY] = row->varentropy,
+                                                [MODEL_PEAK]       = row->peak,
+                                                [MODEL_SELF]       = row->self,
+                                                [MODEL_PREVIOUS]   = row->previous,
+                                                [MODEL_FIRST]      = row->first,
+                                                [MODEL_LSE]        = row->lse };
     return values[output];
 }
 
@@ -702,7 +713,7 @@ static hl_status judge_output(double *cost, const void *context, size_t index, d
     const compared_output *compared = context;
     model_output           output   = compared->output;
     /* A file says NaN where a row does not define a probability, the operator 0. */
-    bool may_lack = output == MODEL_PREVIOUS || output == MODEL_DIAGONAL || output == MODEL_FIRST;
+    bool may_lack = output == MODEL_PREVIOUS || output == MODEL_SELF || output == MODEL_FIRST;
 
     if (output < MODEL_N_STATISTICS && is_padding(compared->results, index))
         *cost = -1.0;

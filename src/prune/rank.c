@@ -29,11 +29,12 @@ static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_AUTO] = { "auto", "gradient where there are texts to take it on, else output-norm",
                          false, 0 },
     [HL_RANKER_ENTROPY] = { "entropy", "mean entropy of all rows, nats", true, HL_NEEDS_PROFILE },
-    [HL_RANKER_FAIR]    = { "fair", "mean entropy over ln n, rows of 16 keys or more", true,
-                            HL_NEEDS_PROFILE },
-    [HL_RANKER_NOSINK]  = { "nosink", "mean entropy over the keys but the first, nats", true,
-                            HL_NEEDS_PROFILE },
-    [HL_RANKER_RENYI2]  = { "renyi2", "mean collision entropy, nats", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_NORMALIZED]     = { "normalized", "mean entropy over ln n, rows of 16 keys or more",
+                                   true, HL_NEEDS_PROFILE },
+    [HL_RANKER_ENTROPY_NOSINK] = { "entropy-nosink",
+                                   "mean entropy over the keys but the first, nats", true,
+                                   HL_NEEDS_PROFILE },
+    [HL_RANKER_RENYI2]      = { "renyi2", "mean collision entropy, nats", true, HL_NEEDS_PROFILE },
     [HL_RANKER_OUTPUT_NORM] = { "output-norm", "output norm relative to the layer's mean", false,
                                 HL_NEEDS_PROFILE },
     [HL_RANKER_WEIGHT]      = { "weight", "product of the norms of W_Q, W_K, W_V, W_O", false,
@@ -64,8 +65,8 @@ const char *hl_ranker_verdict(size_t ranker)
 {
     switch (ranker) {
     case HL_RANKER_ENTROPY:
-    case HL_RANKER_FAIR:
-    case HL_RANKER_NOSINK:
+    case HL_RANKER_NORMALIZED:
+    case HL_RANKER_ENTROPY_NOSINK:
     case HL_RANKER_RENYI2:
         return "In our sweeps, highest entropy first cost more than a random order (doc/sweep.md); "
                "gradient and output-norm cost less.";
@@ -95,15 +96,20 @@ unsigned hl_ranker_needs(hl_ranker ranker)
 
 hl_status hl_ranker_find(hl_ranker *out, const char *name)
 {
+    if (strcmp(name, "fair") == 0) /* names that earlier versions had */
+        name = rankers[HL_RANKER_NORMALIZED].name;
+    else if (strcmp(name, "nosink") == 0)
+        name = rankers[HL_RANKER_ENTROPY_NOSINK].name;
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
         *out = ranker;
         if (strcmp(rankers[ranker].name, name) == 0)
             return HL_OK;
     }
-    return hl_fail(HL_BAD_ARGUMENT,
-                   "no ranker is called '%s': there are auto, entropy, fair, nosink, renyi2, "
-                   "output-norm, weight, gradient, entropy-gradient, sink, ablation, random",
-                   name);
+    return hl_fail(
+        HL_BAD_ARGUMENT,
+        "no ranker is called '%s': there are auto, entropy, normalized, entropy-nosink, renyi2, "
+        "output-norm, weight, gradient, entropy-gradient, sink, ablation, random",
+        name);
 }
 
 /* --------------------------------------------------------------------- inputs */
@@ -284,10 +290,10 @@ static double score_of(const hl_ranked *at, hl_ranker ranker, const hl_profile *
     switch (ranker) {
     case HL_RANKER_ENTROPY:
         return mean_of(profile, at, HL_Q_ENTROPY);
-    case HL_RANKER_FAIR:
-        return mean_of(profile, at, HL_Q_FAIR);
-    case HL_RANKER_NOSINK:
-        return mean_of(profile, at, HL_Q_NOSINK);
+    case HL_RANKER_NORMALIZED:
+        return mean_of(profile, at, HL_Q_NORMALIZED);
+    case HL_RANKER_ENTROPY_NOSINK:
+        return mean_of(profile, at, HL_Q_ENTROPY_NOSINK);
     case HL_RANKER_RENYI2:
         return mean_of(profile, at, HL_Q_RENYI2);
     case HL_RANKER_OUTPUT_NORM:

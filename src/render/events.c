@@ -242,7 +242,7 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
 
     add_scalar(&summary, "loss", point->nll);
     add_scalar(&summary, "entropy/mean", point->entropy);
-    add_scalar(&summary, "entropy/fair", point->fair);
+    add_scalar(&summary, "entropy/normalized", point->normalized);
     add_scalar(&summary, "entropy/fall", point->fall);
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         snprintf(tag, sizeof tag, "diagnosis/%s", hl_diagnosis_name((size_t)i));

@@ -278,7 +278,7 @@ hl_box hl_figure_begin(hl_figure *figure, double height, const char *what)
 
 hl_quantity hl_figure_quantity(const hl_figure *figure)
 {
-    return figure->options.unit == HL_UNIT_NORMALIZED ? HL_Q_FAIR : HL_Q_ENTROPY;
+    return figure->options.unit == HL_UNIT_NORMALIZED ? HL_Q_NORMALIZED : HL_Q_ENTROPY;
 }
 
 double hl_figure_factor(const hl_figure *figure)

@@ -52,7 +52,7 @@ static const struct {
     int            which;
 } metrics[HL_BLOCK_METRICS] = {
     { "H", "H 0.00", "H mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
-    { "D0", "D0 .00", "D0 mean weight of a token on itself", HL_FROM_PATTERN, HL_PM_DIAGONAL },
+    { "D0", "D0 .00", "D0 mean weight of a token on itself", HL_FROM_PATTERN, HL_PM_SELF },
     { "sink", "sink .00", "sink that on the first token", HL_FROM_PATTERN, HL_PM_SINK },
     { "peak", "peak .00", "peak the mean of the rows' largest", HL_FROM_ROWS, HL_Q_PEAK },
 };
@@ -335,7 +335,7 @@ static hl_status read_values(compare_figure *f)
     double most = 0.0;
 
     for (int i = 0; i < 2; i++)
-        HL_NEED(hl_grid_means(&f->values[i], f->sides[i].profile, HL_Q_FAIR));
+        HL_NEED(hl_grid_means(&f->values[i], f->sides[i].profile, HL_Q_NORMALIZED));
     HL_NEED(HL_ALLOC(&f->values[2], size));
     HL_NEED(HL_ALLOC(&f->significant, size));
     read_heads(f);
@@ -463,14 +463,14 @@ static const struct {
     const char *name;
 } table[] = {
     { "entropy", "entropy (nats)" },
-    { "fair", "normalized" },
-    { "nosink", "without key 0 (nats)" },
+    { "normalized", "normalized" },
+    { "entropy_nosink", "without key 0 (nats)" },
     { "peak", "peak" },
-    { "diagonal", "diagonal D0" },
+    { "self_sampled", "self D0" },
     { "previous_sampled", "previous D1" },
     { "band", "band of 4" },
     { "sink", "sink" },
-    { "diagonal_top", "diagonal is top" },
+    { "self_top", "self is top" },
     { "content", "content" },
     { "edges", "edges kept" },
     { "k90", "keys for 90%" },

@@ -3,7 +3,7 @@
  *
  *     hl_report_out out = { 0 };
  *     json_t *means = json_object();
- *     hl_json_put(&means, "H", hl_report_f32(&out, values, 2, (int64_t[]){ 8, 8 }));
+ *     hl_json_put(&means, "entropy", hl_report_f32(&out, values, 2, (int64_t[]){ 8, 8 }));
  *     ... out.status, and is `means` still there? ...
  *     json_decref(means);
  *

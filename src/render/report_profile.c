@@ -105,16 +105,16 @@ static const struct {
     int         from; /* hl_number_from, or one of these */
     int         which;
 } means[] = {
-    { "H", HL_FROM_ROWS, HL_Q_ENTROPY },
-    { "Hhat", HL_FROM_ROWS, HL_Q_FAIR },
-    { "H2", HL_FROM_ROWS, HL_Q_RENYI2 },
-    { "V", HL_FROM_ROWS, HL_Q_VARENTROPY },
+    { "entropy", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "normalized", HL_FROM_ROWS, HL_Q_NORMALIZED },
+    { "renyi2", HL_FROM_ROWS, HL_Q_RENYI2 },
+    { "varentropy", HL_FROM_ROWS, HL_Q_VARENTROPY },
     { "peak", HL_FROM_ROWS, HL_Q_PEAK },
     { "self", HL_FROM_ROWS, HL_Q_SELF },
     { "previous", HL_FROM_ROWS, HL_Q_PREVIOUS },
     { "first", HL_FROM_ROWS, HL_Q_FIRST },
-    { "H_nosink", HL_FROM_ROWS, HL_Q_NOSINK },
-    { "Hhat_nosink", BINNED, HL_HIST_NOSINK },
+    { "entropy_nosink", HL_FROM_ROWS, HL_Q_ENTROPY_NOSINK },
+    { "normalized_nosink", BINNED, HL_HIST_NORMALIZED_NOSINK },
     { "output_norm", HL_FROM_OUTPUT, 0 },
     { "band", HL_FROM_PATTERN_NOSINK, HL_PM_BAND },
     { "content", HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT },
@@ -211,9 +211,10 @@ static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profil
 
 static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64_t seed)
 {
-    static const char *const entropy[] = { "H", "low", "high" };
-    static const char *const fair[]    = { "Hhat", "Hhat_low", "Hhat_high" };
-    static const char *const nosink[]  = { "H_nosink", "H_nosink_low", "H_nosink_high" };
+    static const char *const entropy[]    = { "entropy", "entropy_low", "entropy_high" };
+    static const char *const normalized[] = { "normalized", "normalized_low", "normalized_high" };
+    static const char *const nosink[]     = { "entropy_nosink", "entropy_nosink_low",
+                                              "entropy_nosink_high" };
 
     int64_t          n_heads   = hl_profile_n_heads(profile);
     json_t          *layers    = json_object();
@@ -222,8 +223,8 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
     HL_FREED double *grid      = NULL;
 
     put_layer_means(out, &layers, profile, HL_Q_ENTROPY, entropy, seed);
-    put_layer_means(out, &layers, profile, HL_Q_FAIR, fair, seed);
-    put_layer_means(out, &layers, profile, HL_Q_NOSINK, nosink, seed);
+    put_layer_means(out, &layers, profile, HL_Q_NORMALIZED, normalized, seed);
+    put_layer_means(out, &layers, profile, HL_Q_ENTROPY_NOSINK, nosink, seed);
     hl_report_check(out, hl_grid_means(&grid, profile, HL_Q_ENTROPY));
     for (int64_t i = 0; out->status == HL_OK && i < hl_profile_n_layers(profile); i++) {
         hl_json_add(&variance, hl_json_number(hl_variance(grid + i * n_heads, n_heads)));
@@ -330,7 +331,7 @@ static json_t *histogram_json(hl_report_out *out, const hl_profile *profile, hl_
 typedef hl_moments (*moments_by)(const hl_profile *profile, int64_t layer, int64_t head,
                                  int64_t kind, hl_quantity quantity);
 
-/* {"H": means of all heads for each of n kinds, NAME: what the kinds are} */
+/* {"entropy": means of all heads for each of n kinds, NAME: what the kinds are} */
 static json_t *entropies_json(hl_report_out *out, const hl_profile *profile, int64_t n,
                               moments_by by, const char *name, json_t *kinds)
 {
@@ -343,7 +344,7 @@ static json_t *entropies_json(hl_report_out *out, const hl_profile *profile, int
         for (int64_t kind = 0; kind < n; kind++)
             grid[(layer * shape[1] + head) * n + kind] =
                 by(profile, layer, head, kind, HL_Q_ENTROPY).mean;
-        hl_json_put(&object, "H", hl_report_f16(out, grid, 3, shape));
+        hl_json_put(&object, "entropy", hl_report_f16(out, grid, 3, shape));
     }
     hl_json_put(&object, name, kinds);
     return object;
@@ -499,16 +500,17 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     hl_json_put(&object, "means", means_json(out, profile));
     if (hl_profile_n_sequences(profile) >= 2) { /* else a bootstrap has nothing to draw from */
         json_t *all = json_object();
-        hl_json_put(&all, "H", interval_json(out, profile, HL_Q_ENTROPY, report->seed));
-        hl_json_put(&all, "Hhat", interval_json(out, profile, HL_Q_FAIR, report->seed));
+        hl_json_put(&all, "entropy", interval_json(out, profile, HL_Q_ENTROPY, report->seed));
+        hl_json_put(&all, "normalized", interval_json(out, profile, HL_Q_NORMALIZED, report->seed));
         hl_json_put(&object, "intervals", all);
     }
     hl_json_put(&object, "layers", layers_json(out, profile, report->seed));
     hl_json_put(&object, "types", types_json(out, profile));
     hl_json_put(&object, "type_rules", rules);
-    hl_json_put(&object, "histogram", histogram_json(out, profile, HL_HIST_NORMALIZED, "Hhat"));
+    hl_json_put(&object, "histogram",
+                histogram_json(out, profile, HL_HIST_NORMALIZED, "normalized"));
     hl_json_put(&object, "histogram_nosink",
-                histogram_json(out, profile, HL_HIST_NOSINK, "Hhat_nosink"));
+                histogram_json(out, profile, HL_HIST_NORMALIZED_NOSINK, "normalized_nosink"));
     hl_json_put(&object, "positions", positions_json(out, profile));
     hl_json_put(&object, "token_types", token_types_json(out, profile));
     hl_json_put(&object, "twins", twins_json(out, profile));

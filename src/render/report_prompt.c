@@ -77,7 +77,7 @@ static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *
     json_t *rows =
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
     if (rows != NULL)
-        hl_json_put(object, "H", rows);
+        hl_json_put(object, "entropy", rows);
     hl_json_put(object, "mean_H", mean);
 }
 
@@ -274,8 +274,8 @@ json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double t
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
     hl_json_put(&object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
-    hl_json_put(&object, "layer_Hhat", layers_json(out, trace, HL_TRACE_NORMALIZED));
+    hl_json_put(&object, "layer_normalized", layers_json(out, trace, HL_TRACE_NORMALIZED));
     if (rows != NULL)
-        hl_json_put(&object, "H", rows);
+        hl_json_put(&object, "entropy", rows);
     return object;
 }

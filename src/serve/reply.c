@@ -101,7 +101,8 @@ hl_job_options hl_reply_job(const hl_reply_options *options)
     if (request->watch)
         job.rows |= HL_JOB_ROWS(HL_TRACE_NORMALIZED);
     if ((request->rows & HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE)) != 0)
-        job.rows = (job.rows | HL_JOB_ROWS(HL_TRACE_NOSINK)) & ~HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE);
+        job.rows =
+            (job.rows | HL_JOB_ROWS(HL_TRACE_ENTROPY_NOSINK)) & ~HL_JOB_ROWS(HL_WIRE_NOSINK_SHARE);
     if (request->patterns != NULL) {
         job.pattern_heads   = request->patterns->heads;
         job.n_pattern_heads = (int)request->patterns->n_heads;
@@ -210,8 +211,9 @@ static json_t *rows_of_kind(const hl_reply *reply, const hl_job_event *event, in
 {
     const hl_config *config = reply->options.model->config;
     bool             share  = which == HL_WIRE_NOSINK_SHARE;
-    const float     *row = hl_job_event_rows(event, share ? HL_TRACE_NOSINK : (hl_trace_rows)which,
-                                             config->n_layers, config->n_heads);
+    const float     *row =
+        hl_job_event_rows(event, share ? HL_TRACE_ENTROPY_NOSINK : (hl_trace_rows)which,
+                          config->n_layers, config->n_heads);
 
     if (row == NULL)
         return json_null();

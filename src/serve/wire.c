@@ -200,7 +200,7 @@ static const struct {
     { "entropy", HL_TRACE_ENTROPY },
     { "normalized", HL_TRACE_NORMALIZED },
     { "renyi2", HL_TRACE_RENYI2 },
-    { "nosink", HL_TRACE_NOSINK },
+    { "entropy_nosink", HL_TRACE_ENTROPY_NOSINK },
     { "normalized_nosink", HL_WIRE_NOSINK_SHARE },
     { "lookback_prompt", HL_TRACE_LOOKBACK + HL_KIND_PROMPT },
     { "lookback_special", HL_TRACE_LOOKBACK + HL_KIND_SPECIAL },
@@ -222,18 +222,21 @@ static hl_status add_rows(reading *r, const json_t *value)
 {
     const char *wanted = json_string_value(value);
 
-    if (wanted != NULL && strcmp(wanted, "normalised") == 0)
-        wanted = "normalized"; /* the name that older clients send */
+    if (wanted != NULL && strcmp(wanted, "normalised") == 0) /* names that older clients send */
+        wanted = "normalized";
+    else if (wanted != NULL && strcmp(wanted, "nosink") == 0)
+        wanted = "entropy_nosink";
     for (int i = 0; i < N_ROW_NAMES && wanted != NULL; i++) {
         if (strcmp(wanted, row_names[i].name) == 0) {
             r->request->rows |= HL_JOB_ROWS(row_names[i].rows);
             return HL_OK;
         }
     }
-    return hl_fail(HL_BAD_INPUT,
-                   "headlight.rows has '%.40s' in it, wanted entropy, normalized, renyi2, nosink, "
-                   "normalized_nosink, lookback_prompt, lookback_special, lookback_generated",
-                   wanted != NULL ? wanted : hl_json_kind(value));
+    return hl_fail(
+        HL_BAD_INPUT,
+        "headlight.rows has '%.40s' in it, wanted entropy, normalized, renyi2, entropy_nosink, "
+        "normalized_nosink, lookback_prompt, lookback_special, lookback_generated",
+        wanted != NULL ? wanted : hl_json_kind(value));
 }
 
 static hl_status read_rows(reading *r, const json_t *value)

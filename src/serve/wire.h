@@ -18,7 +18,7 @@ enum {
     HL_WIRE_MAX_TOP     = 20,  /* limit of alternatives per token */
     HL_WIRE_MAX_TEXT    = 256, /* limit of a stop word, in bytes */
 
-    /* A derived kind of rows: HL_TRACE_NOSINK / ln n', where n' is the number of visible keys
+    /* A derived kind of rows: HL_TRACE_ENTROPY_NOSINK / ln n', where n' is the number of visible keys
      * without the first one; NaN if n' is less than two. */
     HL_WIRE_NOSINK_SHARE = HL_N_TRACE_ROWS,
     HL_WIRE_N_ROWS

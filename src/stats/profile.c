@@ -291,7 +291,7 @@ hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int6
 {
     int64_t cell = hl_cell(profile, layer, head);
 
-    if (quantity != HL_Q_ENTROPY && quantity != HL_Q_FAIR)
+    if (quantity != HL_Q_ENTROPY && quantity != HL_Q_NORMALIZED)
         return nothing();
     return moments_at(profile, HL_TABLE_POSITION_COUNT,
                       (cell * profile->n_buckets + bucket) * HL_N_BY_POSITION + quantity);
@@ -302,7 +302,7 @@ hl_moments hl_profile_by_type(const hl_profile *profile, int64_t layer, int64_t 
 {
     int64_t cell = hl_cell(profile, layer, head);
 
-    if (quantity != HL_Q_ENTROPY && quantity != HL_Q_FAIR && quantity != HL_Q_RENYI2)
+    if (quantity != HL_Q_ENTROPY && quantity != HL_Q_NORMALIZED && quantity != HL_Q_RENYI2)
         return nothing();
     return moments_at(profile, HL_TABLE_TYPE_COUNT,
                       (cell * profile->n_types + type) * HL_N_BY_TYPE + quantity);
@@ -474,10 +474,10 @@ double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int
 {
     int64_t n_cells = profile->n_layers * profile->n_heads;
     int64_t at      = sequence * n_cells + hl_cell(profile, layer, head);
-    int     which   = quantity == HL_Q_ENTROPY  ? 0
-                      : quantity == HL_Q_FAIR   ? 1
-                      : quantity == HL_Q_NOSINK ? 2
-                                                : -1;
+    int     which   = quantity == HL_Q_ENTROPY          ? 0
+                      : quantity == HL_Q_NORMALIZED     ? 1
+                      : quantity == HL_Q_ENTROPY_NOSINK ? 2
+                                                        : -1;
 
     return which < 0 ? (double)NAN
                      : (double)hl_floats(profile, HL_TABLE_MEANS)[at * HL_N_OF_SEQUENCE + which];
@@ -486,7 +486,7 @@ double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int
 /* Which of the quantities by position it is; -1: none. */
 static int by_position(hl_quantity quantity)
 {
-    return quantity == HL_Q_ENTROPY ? 0 : quantity == HL_Q_FAIR ? 1 : -1;
+    return quantity == HL_Q_ENTROPY ? 0 : quantity == HL_Q_NORMALIZED ? 1 : -1;
 }
 
 double hl_profile_sequence_position(const hl_profile *profile, int64_t sequence, int64_t layer,

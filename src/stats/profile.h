@@ -35,7 +35,7 @@ HL_CLOSES(hl_profile_free, hl_profile)
 
 /* Rows that see fewer keys say little about a head (metrics.md). The mean of the normalized entropy
  * leaves them out, and the spike monitor neither learns nor scores them. */
-#define HL_FAIR_KEYS 16
+#define HL_NORMALIZED_KEYS 16
 
 static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, int64_t head,
                                      hl_quantity quantity)
@@ -45,7 +45,7 @@ static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, i
 
 /* Returns the hash of a kept sequence's content. */
 uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
-/* For a kept sequence: ENTROPY and FAIR of its rows in a position bucket, as the mean over a
+/* For a kept sequence: ENTROPY and NORMALIZED of its rows in a position bucket, as the mean over a
  * layer's heads, NaN if there is no such row; and the number of rows, counted per head, over all
  * layers. Profiles written by an earlier version lack these means: NaN and 0. */
 double  hl_profile_sequence_position(const hl_profile *profile, int64_t sequence, int64_t layer,

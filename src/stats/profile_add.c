@@ -66,8 +66,8 @@ static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, in
     uint32_t defined =
         1U << HL_Q_ENTROPY | 1U << HL_Q_RENYI2 | 1U << HL_Q_VARENTROPY | 1U << HL_Q_PEAK;
 
-    if (n >= HL_FAIR_KEYS)
-        defined |= 1U << HL_Q_FAIR;
+    if (n >= HL_NORMALIZED_KEYS)
+        defined |= 1U << HL_Q_NORMALIZED;
     if (hl_visible_has(keys, position))
         defined |= 1U << HL_Q_SELF;
     if (hl_visible_has(keys, position - 1))
@@ -75,11 +75,11 @@ static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, in
     if (hl_visible_has(keys, 0))
         defined |= 1U << HL_Q_FIRST;
     if (n_other >= 1)
-        defined |= 1U << HL_Q_NOSINK;
+        defined |= 1U << HL_Q_ENTROPY_NOSINK;
     if (n >= 2)
         defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NORMALIZED);
     if (n_other >= 2)
-        defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NOSINK);
+        defined |= 1U << (HL_N_QUANTITIES + HL_HIST_NORMALIZED_NOSINK);
     return defined | 1U << (HL_N_QUANTITIES + HL_HIST_PEAK);
 }
 

@@ -31,13 +31,13 @@ typedef struct hl_row_plans {
     uint64_t        version; /* increases with every new plan */
 } hl_row_plans;
 
-/* Sums of ENTROPY, FAIR and NOSINK of one sequence and head. */
+/* Sums of ENTROPY, NORMALIZED and ENTROPY_NOSINK of one sequence and head. */
 typedef struct hl_sequence_sums {
     hl_wide sum[3];
     int64_t count[3];
 } hl_sequence_sums;
 
-/* Sums of ENTROPY and FAIR over the rows of one bucket. */
+/* Sums of ENTROPY and NORMALIZED over the rows of one bucket. */
 typedef struct hl_bucket_sums {
     hl_wide sum[2];
     int64_t count[2];

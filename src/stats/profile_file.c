@@ -484,7 +484,7 @@ static hl_status check_ends(const hl_profile *profile)
 
 static hl_status check_histograms(const hl_profile *profile)
 {
-    static const hl_quantity of[HL_N_HISTOGRAMS] = { HL_Q_ENTROPY, HL_Q_NOSINK, HL_Q_PEAK };
+    static const hl_quantity of[HL_N_HISTOGRAMS] = { HL_Q_ENTROPY, HL_Q_ENTROPY_NOSINK, HL_Q_PEAK };
     const int64_t           *bins                = hl_counts(profile, HL_TABLE_HISTOGRAM);
     const int64_t           *counts              = hl_counts(profile, HL_TABLE_COUNT);
 

@@ -88,7 +88,7 @@ static void spread(head_sums *sums, const hl_run *run, int quantity, const hl_su
 
     add_sums(&sums->total[quantity].count, &sums->total[quantity].sum,
              &sums->total[quantity].squares, more);
-    if (quantity < HL_N_BY_TYPE) /* ENTROPY, FAIR, RENYI2, in this order */
+    if (quantity < HL_N_BY_TYPE) /* ENTROPY, NORMALIZED, RENYI2, in this order */
         add_sums(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, more);
     if (quantity < HL_N_BY_POSITION) {
         add_sums(sums->position_count + by, sums->position_sum + by, sums->position_squares + by,
@@ -201,7 +201,7 @@ static void add_histograms(head_sums *sums, const hl_run *run, const head_rows *
         const double *scale;
     } sources[] = {
         { HL_HIST_NORMALIZED, rows->values[HL_Q_ENTROPY], rows->inverse },
-        { HL_HIST_NOSINK, rows->values[HL_Q_NOSINK], rows->inverse_other },
+        { HL_HIST_NORMALIZED_NOSINK, rows->values[HL_Q_ENTROPY_NOSINK], rows->inverse_other },
         { HL_HIST_PEAK, rows->values[HL_Q_PEAK], NULL },
     };
 
@@ -276,7 +276,7 @@ static void add_rows(head_sums *sums, const hl_run *run, const head_rows *rows, 
                      int64_t n_types)
 {
     double values[HL_RUN_ROWS];
-    float  fair[HL_RUN_ROWS];
+    float  normalized[HL_RUN_ROWS];
 
     for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
         const float *narrow = rows->values[quantity];
@@ -284,13 +284,13 @@ static void add_rows(head_sums *sums, const hl_run *run, const head_rows *rows, 
 
         if ((run->defined & 1U << quantity) == 0)
             continue;
-        if (quantity == HL_Q_FAIR) {
-            scale_values(values, fair, narrow, rows->inverse, rows->n);
-            narrow = fair;
+        if (quantity == HL_Q_NORMALIZED) {
+            scale_values(values, normalized, narrow, rows->inverse, rows->n);
+            narrow = normalized;
         }
         if (!small)
-            hl_sums_add(&more, quantity == HL_Q_FAIR ? values[0] : (double)narrow[0]);
-        else if (quantity == HL_Q_FAIR)
+            hl_sums_add(&more, quantity == HL_Q_NORMALIZED ? values[0] : (double)narrow[0]);
+        else if (quantity == HL_Q_NORMALIZED)
             more = hl_sums_of_small(values, rows->n);
         else
             more = hl_sums_of_small_floats(narrow, rows->n);
@@ -460,8 +460,8 @@ static void close_buckets(const hl_profile *profile, const hl_layer_rows *rows)
 static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                      int64_t head)
 {
-    static const hl_quantity of_sequence[HL_N_OF_SEQUENCE] = { HL_Q_ENTROPY, HL_Q_FAIR,
-                                                               HL_Q_NOSINK };
+    static const hl_quantity of_sequence[HL_N_OF_SEQUENCE] = { HL_Q_ENTROPY, HL_Q_NORMALIZED,
+                                                               HL_Q_ENTROPY_NOSINK };
 
     const hl_profile_flight *flight = profile->flight;
     head_place               place  = { rows, sequence, head, hl_cell(profile, rows->layer, head) };

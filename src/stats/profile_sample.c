@@ -114,7 +114,7 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale)
     int32_t k90     = row->sums->k90[row->nosink];
 
     set(out, HL_PM_PEAK, (double)row->peak * scale);
-    set(out, HL_PM_DIAGONAL_TOP, row->top == row->position ? 1.0 : 0.0);
+    set(out, HL_PM_SELF_TOP, row->top == row->position ? 1.0 : 0.0);
     set(out, HL_PM_EDGES, (double)n_edges / n);
     set(out, HL_PM_K90, (double)k90 / n);
     set(out, HL_PM_SUPPORT2, squares > 0.0 ? 1.0 / squares / n_all : 0.0);
@@ -134,7 +134,7 @@ static pattern_values metrics_of(const pattern_row *row)
     if (count_keys(row) < 2 || !(row->total > 0.0))
         return out;
     if (sees(row, i))
-        set(&out, HL_PM_DIAGONAL, (double)near_by(row, i) * scale);
+        set(&out, HL_PM_SELF, (double)near_by(row, i) * scale);
     if (sees(row, i - 1))
         set(&out, HL_PM_PREVIOUS, (double)near_by(row, i - 1) * scale);
     if (to_zero && i >= 1)

@@ -13,8 +13,8 @@
 #include "stats/exact.h"
 #include "stats/profile.h"
 
-/* Number of quantities per table. By position: ENTROPY, FAIR. By type: also RENYI2. Of sequences:
- * ENTROPY, FAIR, NOSINK. */
+/* Number of quantities per table. By position: ENTROPY, NORMALIZED. By type: also RENYI2. Of sequences:
+ * ENTROPY, NORMALIZED, ENTROPY_NOSINK. */
 enum { HL_N_BY_POSITION = 2, HL_N_BY_TYPE = 3, HL_N_OF_SEQUENCE = 3 };
 
 typedef enum hl_table {

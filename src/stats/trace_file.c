@@ -30,7 +30,6 @@
 enum { OLD_NUMBERS = 3, OLD_ROWS = 3 };
 
 /* The British spelling that traces had before; files with it are still read. */
-#define OLD_NORMALIZED "normalised"
 
 /* What tensors are called in files, and members in lines of JSON. */
 static const char *number_name(int number)
@@ -44,10 +43,18 @@ static const char *row_name(hl_trace_rows which)
 {
     static const char *const names[HL_N_TRACE_ROWS] = { "entropy",          "normalized",
                                                         "change",           "renyi2",
-                                                        "nosink",           "lookback.prompt",
+                                                        "entropy_nosink",   "lookback.prompt",
                                                         "lookback.special", "lookback.generated",
                                                         "lookback.context" };
     return names[which];
+}
+
+/* The name that earlier versions gave to rows; NULL: the same as now. */
+static const char *old_row_name(const char *name)
+{
+    if (strcmp(name, row_name(HL_TRACE_NORMALIZED)) == 0)
+        return "normalised";
+    return strcmp(name, row_name(HL_TRACE_ENTROPY_NOSINK)) == 0 ? "nosink" : NULL;
 }
 
 /* ---------------------------------------------------------- writing tensors */
@@ -207,8 +214,8 @@ static hl_status find(const hl_tensor **out, const reading *r, const char *name,
                       int n_dims)
 {
     *out = hl_safetensors_find(r->file, name);
-    if (*out == NULL && strcmp(name, row_name(HL_TRACE_NORMALIZED)) == 0)
-        *out = hl_safetensors_find(r->file, OLD_NORMALIZED);
+    if (*out == NULL && old_row_name(name) != NULL)
+        *out = hl_safetensors_find(r->file, old_row_name(name));
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "%s: a trace without tensor '%s'", r->where, name);
     if ((*out)->dtype != dtype || (*out)->n_dims != n_dims)
@@ -413,8 +420,8 @@ static hl_status parse_cells(const lines *l, const json_t *line, hl_trace_rows w
     const json_t *value = json_object_get(line, name);
     float        *cells = hl_trace_at(l->trace, l->trace->n_tokens - 1, which);
 
-    if (value == NULL && which == HL_TRACE_NORMALIZED)
-        value = json_object_get(line, OLD_NORMALIZED);
+    if (value == NULL && old_row_name(name) != NULL)
+        value = json_object_get(line, old_row_name(name));
     if (value == NULL || json_is_null(value))
         return HL_OK;
     for (int64_t layer = 0; layer < l->trace->n_layers; layer++) {

@@ -33,7 +33,7 @@
 
 #define FIRST_SLOTS 1024
 #define EMPTY       UINT64_MAX
-#define PROBES_EACH 64 /* on average; a fair table needs three */
+#define PROBES_EACH 64 /* on average; a normalized table needs three */
 #define PROBES_BASE (1U << 20)
 
 static uint64_t pair_of(int32_t left, int32_t right)

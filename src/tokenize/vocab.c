@@ -13,7 +13,7 @@
 #include "base/status.h"
 
 #define FIRST_SLOTS 1024
-#define PROBES_EACH 64 /* on average; a fair table needs three */
+#define PROBES_EACH 64 /* on average; a normalized table needs three */
 #define PROBES_BASE (1U << 20)
 
 /* Multiply and mix, eight bytes at a time.  It does not resist an adversary: whoever uses it bounds

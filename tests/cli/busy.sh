@@ -1,7 +1,7 @@
 #!/bin/bash
 # busy.sh - measuring beside two other programs that want the same two cores.
 #
-# Half of each core is theirs, so twice the time is fair.  Threads that wait for each other by
+# Half of each core is theirs, so twice the time is normalized.  Threads that wait for each other by
 # looking, while the one waited for cannot run, make ten times of it.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

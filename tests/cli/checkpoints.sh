@@ -45,7 +45,7 @@ watch --once --nll
 # The layout; the numbers are compared with measure's below.
 sed -i -E 's/[0-9]+\.[0-9]{4}/N/g; s/[-+][0-9]+\.[0-9] sigma/N/' "$scratch/out"
 expect "two checkpoints, by step" 0 <<'END'
-      step   entropy    fair     loss         fall  name
+      step   entropy    normalized     loss         fall  name
         20    N  N  N      -        checkpoint-20
        100    N  N  N   N  checkpoint-100
 headlight watch: final: no number in its name says which step it is: not measured
@@ -92,7 +92,7 @@ expect_line "--exec: what it prints" 1 '^the command was here$'
 result "--exec: gets JSON" "$(python3 - "$scratch/heard" <<'END'
 import json, sys
 heard = json.load(open(sys.argv[1]))
-if heard["alarms"] == ["entropy-collapse"] and heard["point"]["step"] == 300 and len(heard["point"]["heads_fair"]) == 3:
+if heard["alarms"] == ["entropy-collapse"] and heard["point"]["step"] == 300 and len(heard["point"]["heads_normalized"]) == 3:
     print("yes")
 END
 )"

@@ -287,7 +287,7 @@ class Profiles(unittest.TestCase):
                                                          "--csv"))))
         columns = self.profile.columns()
         self.assertEqual(len(wanted), 64)
-        for name in ("entropy", "fair", "peak"):
+        for name in ("entropy", "normalized", "peak"):
             np.testing.assert_allclose(columns[name], [float(row[name]) for row in wanted],
                                        rtol=1e-9, err_msg=name)
         table = self.profile.analyze("heads")

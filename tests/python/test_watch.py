@@ -54,7 +54,7 @@ class Watch(unittest.TestCase):
         for index, point in enumerate(self.points):
             values = self.values(index)
             wanted = {"loss": point["loss"], "entropy/mean": point["entropy"],
-                      "entropy/fair": point["fair"], "entropy/fall": point["fall"]}
+                      "entropy/normalized": point["normalized"], "entropy/fall": point["fall"]}
             for layer, heads in enumerate(point["heads_entropy"]):
                 wanted.update((f"entropy/L{layer}H{head}", x) for head, x in enumerate(heads))
             for name, found in point["diagnoses"].items():

@@ -193,7 +193,7 @@ async function pruning(browser, url, options) {
     await page.getByRole("tab", { name: "Prune" }).click();
     await sound(page);
     await page.fill("#study-text", TALE + TALE);
-    await page.getByLabel("Ranker").selectOption("fair");
+    await page.getByLabel("Ranker").selectOption("normalized");
     await page.getByRole("button", { name: "Rank heads" }).click();
     await page.waitForSelector("#order canvas", { timeout: 60000 });
     const offs = async () => (/cut=([LH\d,]+)/.exec(await fragmentOf(page))?.[1] ?? "").split(",");

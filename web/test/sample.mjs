@@ -43,24 +43,24 @@ function profileOf(layers, heads, seed, name) {
     const draw = random(seed);
     const n = layers * heads;
     const valley = (i) => 0.25 + 0.6 * Math.abs(Math.floor(i / heads) / Math.max(layers - 1, 1) - 0.45) * 1.6;
-    const fair = fill(n, (i) => Math.min(0.98, Math.max(0.02, valley(i) + 0.35 * (draw() - 0.5))));
-    const H = fair.map((value) => value * 5.2);
+    const normalized = fill(n, (i) => Math.min(0.98, Math.max(0.02, valley(i) + 0.35 * (draw() - 0.5))));
+    const H = normalized.map((value) => value * 5.2);
     const share = () =>
         f32(
             [layers, heads],
             fill(n, () => draw() ** 3),
         );
-    const type = fair.map((value) =>
+    const type = normalized.map((value) =>
         value > 0.7 ? 6 : value < 0.2 ? Math.floor(draw() * 4) : 4 + (Math.floor(draw() * 4) % 4),
     );
-    const bump = (i, bin) => Math.exp(-(((bin / 64 - fair[i]) / 0.11) ** 2)) * 250 + draw() * 5;
+    const bump = (i, bin) => Math.exp(-(((bin / 64 - normalized[i]) / 0.11) ** 2)) * 250 + draw() * 5;
     return {
         name,
         model: { family: "sample", layers, heads, kv_heads: heads, dtype: "f16", context: 1024 },
         corpus: { documents: 32, tokens: 32768, rows: 32768, context: 1024, seed: 0 },
         means: {
             H: f32([layers, heads], H),
-            Hhat: f32([layers, heads], fair),
+            Hhat: f32([layers, heads], normalized),
             H2: f32(
                 [layers, heads],
                 H.map((h) => 0.85 * h),
@@ -71,7 +71,7 @@ function profileOf(layers, heads, seed, name) {
             ),
             peak: f32(
                 [layers, heads],
-                fair.map((f) => 1 - 0.9 * f),
+                normalized.map((f) => 1 - 0.9 * f),
             ),
             self: share(),
             previous: share(),
@@ -82,7 +82,7 @@ function profileOf(layers, heads, seed, name) {
             ),
             Hhat_nosink: f32(
                 [layers, heads],
-                fair.map((f) => Math.min(1, 1.03 * f)),
+                normalized.map((f) => Math.min(1, 1.03 * f)),
             ),
             output_norm: f32(
                 [layers, heads],
@@ -120,7 +120,7 @@ function profileOf(layers, heads, seed, name) {
             edges: fill(11, (i) => 2 ** i - 1),
             H: f32(
                 [layers, heads, 10],
-                fill(n * 10, (i) => fair[Math.floor(i / 10)] * Math.log(2 ** ((i % 10) + 0.5))),
+                fill(n * 10, (i) => normalized[Math.floor(i / 10)] * Math.log(2 ** ((i % 10) + 0.5))),
             ),
         },
         twins: {

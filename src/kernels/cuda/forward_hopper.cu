@@ -35,7 +35,7 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
     if (p.result.argmax != nullptr || p.result.segment_mass != nullptr)
         return "argmax or segment_mass";
     if (p.result.lse == nullptr && wants_single_keys(p))
-        return "diagonal, previous or first without lse";
+        return "self, previous or first without lse";
     return nullptr;
 }
 

@@ -68,7 +68,7 @@ __global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_co
     int          position = query_start(p, batch) + query;
     visible_keys seen     = visible(p, key_length(p, batch), position);
     const int    keys[]   = { position, position - 1, 0 };
-    float *const arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+    float *const arrays[] = { p.result.self, p.result.previous, p.result.first };
     float        k[NEAR][8];
 #pragma unroll
     for (int i = 0; i < NEAR; i++) {

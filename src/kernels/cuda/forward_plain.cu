@@ -84,8 +84,8 @@ __device__ static void write_statistics(const problem &p, const plain_row &row, 
     put(r.varentropy, row.index, s.all.varentropy());
     put(r.entropy_nosink, row.index, s.rest.entropy());
     put(r.peak, row.index, s.keys.blind() ? 0.0 : exp(s.keys.max - lse));
-    if (r.diagonal != nullptr)
-        put(r.diagonal, row.index, probability(p, row, q, row.position, lse));
+    if (r.self != nullptr)
+        put(r.self, row.index, probability(p, row, q, row.position, lse));
     if (r.previous != nullptr)
         put(r.previous, row.index, probability(p, row, q, row.position - 1, lse));
     if (r.first != nullptr)
@@ -173,7 +173,7 @@ __global__ static void single_keys(const __grid_constant__ problem p)
         return;
     plain_row row(p, index);
     int       keys[]   = { row.position, row.position - 1, 0 };
-    float    *arrays[] = { p.result.diagonal, p.result.previous, p.result.first };
+    float    *arrays[] = { p.result.self, p.result.previous, p.result.first };
 #pragma unroll
     for (int i = 0; i < 3; i++) {
         if (arrays[i] == nullptr)

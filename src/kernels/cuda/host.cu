@@ -96,7 +96,7 @@ static hl_status send_result(mirror &m, hl_attention_result &r, const hl_attenti
 {
     size_t  n_rows   = count_rows(a);
     float **arrays[] = { &r.lse,  &r.entropy,  &r.renyi2,   &r.varentropy, &r.entropy_nosink,
-                         &r.peak, &r.diagonal, &r.previous, &r.first };
+                         &r.peak, &r.self, &r.previous, &r.first };
 
     HL_CUDA_TRY(m.send_rows(r.out, a.n_batch, a.n_heads, a.n_queries, a.d_value, true));
     for (float **array : arrays)

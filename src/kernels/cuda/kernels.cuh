@@ -67,10 +67,10 @@ hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStre
 hl_status launch_portable(const problem &p, cudaStream_t stream);
 hl_status launch_plain(const problem &p, cudaStream_t stream);
 
-/* diagonal, previous and first from an lse that is already there; no other output. */
+/* self, previous and first from an lse that is already there; no other output. */
 inline bool wants_single_keys(const problem &p)
 {
-    return p.result.diagonal != nullptr || p.result.previous != nullptr ||
+    return p.result.self != nullptr || p.result.previous != nullptr ||
            p.result.first != nullptr;
 }
 hl_status launch_single_keys(const problem &p, cudaStream_t stream);

@@ -129,13 +129,13 @@ __device__ static void score_keys(double *scores, const problem &p, const plain_
 /* Scores that are told of alone: of the row's own position, the one before, and the first; -inf
  * where they are hidden. */
 struct chosen_scores {
-    double diagonal, previous, first;
+    double self, previous, first;
 };
 
 __device__ static void choose(chosen_scores &out, const plain_row &row, int key, double score)
 {
     if (key == row.position)
-        out.diagonal = score;
+        out.self = score;
     if (key == row.position - 1)
         out.previous = score;
     if (key == 0)
@@ -152,7 +152,7 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const chosen_scores 
     out->renyi2     = all.renyi2();
     out->varentropy = all.varentropy();
     out->peak       = all.blind() ? 0.0 : exp(max_key - lse);
-    out->diagonal   = all.blind() ? 0.0 : exp(chosen.diagonal - lse);
+    out->self   = all.blind() ? 0.0 : exp(chosen.self - lse);
     out->previous   = all.blind() ? 0.0 : exp(chosen.previous - lse);
     out->first      = all.blind() ? 0.0 : exp(chosen.first - lse);
     out->max_score  = max_size;
@@ -286,7 +286,7 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     for (int64_t i = threadIdx.x % 32; i < n; i += 32) {
         float  narrow = w.values[quantity][at.first + i];
         double value  = narrow;
-        if (quantity == HL_Q_FAIR) {
+        if (quantity == HL_Q_NORMALIZED) {
             value  = __dmul_rn(value, w.inverse[at.plan + i]);
             narrow = static_cast<float>(value);
         }
@@ -344,11 +344,11 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
 /* The histogram of a warp's number, if there is one. */
 __device__ static void add_bins(const reduce_work &w, int *bins, const run_place &at, int64_t head)
 {
-    const float  *values[] = { w.values[HL_Q_ENTROPY], w.values[HL_Q_NOSINK], w.values[HL_Q_PEAK] };
+    const float  *values[] = { w.values[HL_Q_ENTROPY], w.values[HL_Q_ENTROPY_NOSINK], w.values[HL_Q_PEAK] };
     const double *scales[] = { w.inverse, w.inverse_other, nullptr };
     int           histogram = threadIdx.x / 32;
 
-    static_assert(HL_HIST_NORMALIZED == 0 && HL_HIST_NOSINK == 1 && HL_HIST_PEAK == 2 &&
+    static_assert(HL_HIST_NORMALIZED == 0 && HL_HIST_NORMALIZED_NOSINK == 1 && HL_HIST_PEAK == 2 &&
                       HL_N_HISTOGRAMS <= REDUCE_WARPS,
                   "a warp a histogram");
     if (histogram >= HL_N_HISTOGRAMS)

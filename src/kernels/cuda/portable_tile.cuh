@@ -97,7 +97,7 @@ struct bits_state {
 struct row_sums {
     bits_state state;                /* of the keys other than key 0    */
     float      first    = -INFINITY; /* scores in bits; -inf: not seen  */
-    float      diagonal = -INFINITY;
+    float      self = -INFINITY;
     float      previous = -INFINITY;
     float      best     = -INFINITY;
     int        argmax   = -1;
@@ -121,7 +121,7 @@ struct row_sums {
         other.state.collision = __shfl_xor_sync(~0u, state.collision, step);
         other.state.spread    = __shfl_xor_sync(~0u, state.spread, step);
         other.first           = __shfl_xor_sync(~0u, first, step);
-        other.diagonal        = __shfl_xor_sync(~0u, diagonal, step);
+        other.self        = __shfl_xor_sync(~0u, self, step);
         other.previous        = __shfl_xor_sync(~0u, previous, step);
         other.best            = __shfl_xor_sync(~0u, best, step);
         other.argmax          = __shfl_xor_sync(~0u, argmax, step);
@@ -135,7 +135,7 @@ struct row_sums {
         for (int step = 1; step < 4; step *= 2) {
             notice_best(__shfl_xor_sync(~0u, best, step), __shfl_xor_sync(~0u, argmax, step));
             first    = max_or_nan(first, __shfl_xor_sync(~0u, first, step));
-            diagonal = max_or_nan(diagonal, __shfl_xor_sync(~0u, diagonal, step));
+            self = max_or_nan(self, __shfl_xor_sync(~0u, self, step));
             previous = max_or_nan(previous, __shfl_xor_sync(~0u, previous, step));
         }
     }
@@ -153,7 +153,7 @@ struct row_sums {
         state.spread += other.state.spread;
         notice_best(other.best, other.argmax);
         first    = max_or_nan(first, other.first);
-        diagonal = max_or_nan(diagonal, other.diagonal);
+        self = max_or_nan(self, other.self);
         previous = max_or_nan(previous, other.previous);
     }
 };
@@ -177,7 +177,7 @@ struct tile_row {
     __device__ void notice(int key, float score)
     {
         if (key == position)
-            sums.diagonal = score;
+            sums.self = score;
         if (key == position - 1)
             sums.previous = score;
         if (score > sums.best) {
@@ -291,7 +291,7 @@ __device__ inline int plain_end(const problem &p, int first)
 {
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr)
         return 0;
-    return p.result.diagonal != nullptr || p.result.previous != nullptr ? first - 1 : WIDE_OPEN;
+    return p.result.self != nullptr || p.result.previous != nullptr ? first - 1 : WIDE_OPEN;
 }
 
 /* Products to scores where all is plain and seen. */
@@ -380,7 +380,7 @@ __device__ inline void put(float *array, int64_t index, float value)
 __device__ inline void put_not_finite(const hl_attention_result &r, int64_t index,
                                       const visible_keys &seen, int position)
 {
-    put(r.diagonal, index, seen.has(position) ? NAN : 0.0f);
+    put(r.self, index, seen.has(position) ? NAN : 0.0f);
     put(r.previous, index, seen.has(position - 1) ? NAN : 0.0f);
     put(r.first, index, seen.has(0) ? NAN : 0.0f);
     if (r.argmax != nullptr)
@@ -400,7 +400,7 @@ __device__ inline void put_statistics(const hl_attention_result &r, int64_t inde
     put(r.varentropy, index, all.varentropy());
     put(r.entropy_nosink, index, row.state.entropy());
     put(r.peak, index, keys.blind() ? 0.0f : exp2f(keys.max - lse));
-    put(r.diagonal, index, probability(row.diagonal));
+    put(r.self, index, probability(row.self));
     put(r.previous, index, probability(row.previous));
     put(r.first, index, probability(row.first));
     if (r.argmax != nullptr)

@@ -30,7 +30,7 @@ export const RANKERS = [
     "gradient",
     "weight",
     "entropy",
-    "fair",
+    "normalized",
     "nosink",
     "renyi2",
     "entropy-gradient",
