@@ -396,7 +396,7 @@ check-web: ## set up, build and test the page, in a browser; skipped where there
 	@tools/deps check-web
 	@+$(SUBMAKE) all $(BUILD)/web/palette
 	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
-	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
+	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh web/test/pictures.sh
 
 # --------------------------------------------------- Python with PyTorch and transformers
 
