@@ -4,17 +4,9 @@
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 
-# Every relative link of a document names a file that exists.
-links_hold() { # document
-    local folder broken=0
-    folder=$(dirname "$1")
-    while read -r target; do
-        [ -e "$folder/$target" ] || { echo "$1: $target" && broken=1; }
-    done < <(grep -oE '\]\([^)#]+' "$1" | sed 's/^](//' | grep -v '://')
-    return "$broken"
-}
-for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/*.md python/README.md; do
-    check "links of $document" links_hold "$document"
+# Every relative link of a document names a file, and a heading in it.
+for document in README.md CONTRIBUTING.md CHANGELOG.md {src,python,web,bench,bench/ladder,models}/README.md doc/*.md; do
+    check "links of $document" python3 -B tools/check_docs --links "$document"
 done
 
 example() {
@@ -69,6 +61,10 @@ headlight show x.profile
 ```
 END
 check "a command that is neither run nor marked is found" fails static
+write <<'END'
+[nowhere](#no-such-heading)
+END
+check "a link to a heading that does not exist is found" fails python3 -B tools/check_docs --links "$scratch/page.md"
 write <<'END'
 `headlight show --no-such-option`
 END
