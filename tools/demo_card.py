@@ -118,7 +118,7 @@ def loss_table(card: dict) -> str:
 
 
 ATTENTION_ROWS = (
-    ("entropy", "mean entropy H, nats"), ("normalized_entropy", "normalized mean Ĥ"),
+    ("entropy", "mean entropy H, nats"), ("normalized_entropy", "mean normalized entropy Ĥ"),
     ("diagonal", "self D0"), ("lift", "lift of D0 over uniform"),
     ("previous", "previous token D1"), ("band", "band D4"), ("sink", "sink mass"),
     ("content", "content mass"), ("peak", "peak"), ("peak_p95", "95th percentile of the peak"),
@@ -157,7 +157,7 @@ def repeats_table(card: dict) -> str:
 TRADEOFF_ROWS = (
     ("held_out_loss", "held-out loss, nats/token", 4), ("wikitext2_loss", "wikitext-2 loss", 4),
     ("train_loss", "training loss (dropout on)", 4),
-    ("entropy", "mean entropy H, nats", 3), ("normalized_entropy", "normalized mean Ĥ", 3),
+    ("entropy", "mean entropy H, nats", 3), ("normalized_entropy", "mean normalized entropy Ĥ", 3),
     ("entropy_no_sink", "mean H without the first key", 3), ("edges", "edges kept, A > 1e-3", 4),
     ("edges_no_sink", "edges kept without the first key", 4), ("diagonal", "self D0", 4),
     ("diagonal_no_sink", "D0 without the first key", 4), ("lift", "lift of D0 over uniform", 2),
