@@ -218,8 +218,8 @@ HL_INLINE void add_q4_k(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
-/* Unpacks 32 values, starting at value 32 s, as q + 32 in bytes.  There is no instruction that shifts
- * bytes, so words are shifted, and the mask removes the bits of the neighbor byte. */
+/* Unpacks 32 values, starting at value 32 s, as q + 32 in bytes.  There is no instruction that
+ * shifts bytes, so words are shifted, and the mask removes the bits of the neighbor byte. */
 HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
 {
     typedef uint16_t words __attribute__((vector_size(32)));
