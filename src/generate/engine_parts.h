@@ -103,7 +103,7 @@ struct hl_engine {
     bool              has_thread;
 
     /* Used by the worker only. */
-    int64_t         n_sequences;   /* n_slots, plus one for short texts where there are enough */
+    int64_t         n_sequences;   /* n_slots, plus one for short texts if there are enough slots */
     hl_engine_slot *slots;         /* (n_sequences) */
     uint8_t        *segments;      /* (n_sequences, n_ctx) kinds of tokens */
     bool           *pattern_heads; /* (L, H) heads whose patterns some job wants */
