@@ -1,10 +1,9 @@
-/* config.h - one description that fits every model we run.
+/* config.h - one description that fits every supported model.
  *
- * A decoder or an encoder is a stack of blocks; what differs between families is
- * where the norms stand, how positions enter, how many heads there are and what
- * the MLP looks like.  hl_config says all of it.  It comes from config.json, from
- * the metadata of a GGUF file or from the header of a llama2.c file; what reads
- * it afterwards (weights, the forward pass, pruning) need not know which.
+ * A decoder or an encoder is a stack of blocks; what differs between families is where the norms
+ * stand, how positions enter, how many heads there are and what the MLP looks like.  hl_config
+ * describes all of this.  It comes from config.json, from the metadata of a GGUF file or from the
+ * header of a llama2.c file; its users (weights, the forward pass, pruning) need not know which.
  *
  *     hl_config *config = NULL;
  *     HL_TRY(hl_config_parse(&config, text, n_bytes, "config.json"));
@@ -12,10 +11,9 @@
  *   done:
  *     hl_config_free(config);
  *
- * In the tables that families are made of, zero means "default" or "none".  In a
- * finished description every number is the one to use: scales are 1 where there
- * is no scaling, sizes that follow from others are filled in, and all of it has
- * been checked, so that products of sizes fit in 63 bits.
+ * In the tables that families are made of, zero means "default" or "none".  In a finished
+ * description every number is final: scales are 1 if there is no scaling, sizes that follow from
+ * others are filled in, and everything has been checked, so that products of sizes fit in 63 bits.
  *
  * One block, with x the residual stream, r = residual_scale, and A, M the branches
  * (attention, MLP):
@@ -25,7 +23,7 @@
  *     BRANCH    x += r p1(A(x));          x += r p2(M(x))
  *     POST      x  = p1(x + A(x));        x  = p2(x + M(x))
  *     PARALLEL, PARALLEL_SHARED (place PRE)
- *               x += A(n1(x)) + M(n2(x)), with n2 = n1 where it is shared
+ *               x += A(n1(x)) + M(n2(x)), with n2 = n1 if it is shared
  *
  * n1, n2, p1, p2 are the roles ATTN_NORM, MLP_NORM, ATTN_POST_NORM and
  * MLP_POST_NORM of roles.h. */
@@ -166,7 +164,7 @@ typedef struct hl_config {
     int64_t d_model;
     int64_t d_head;
     int64_t d_vocab;
-    int64_t n_ctx;   /* 0: unknown, and nothing depends on it */
+    int64_t n_ctx;   /* 0: unknown, and not needed */
     int64_t n_heads; /* largest number in a layer; likewise n_kv_heads and d_mlp */
     int64_t n_kv_heads;
     int64_t d_mlp;
@@ -197,7 +195,7 @@ typedef struct hl_config {
     uint32_t      biases;           /* HL_BIAS_... */
 
     /* Mixture of experts. */
-    int64_t           n_experts; /* 0: none */
+    int64_t           n_experts; /* number of experts; 0: no mixture */
     int64_t           n_experts_used;
     int64_t           d_expert;
     int64_t           d_shared; /* size of the expert that is always used; 0: there is none */

@@ -7,11 +7,11 @@
  *   done:
  *     hl_gguf_export_free(file);
  *
- * Whatever the model came from: weights are read by role.  A plan leaves heads out.  Where
- * layers differ in their heads the architecture is deci, a Llama whose layers may: so for
- * Llama, Mistral and Qwen2 alone, and for a Qwen2 whose layers are smaller but alike.  What
- * the format has no place for, and families that have not been tried here, are
- * HL_UNSUPPORTED. */
+ * The model may come from any format: weights are read by role.  A plan says which heads are
+ * removed.  If layers then have different numbers of heads, the architecture is deci, a Llama whose
+ * layers may differ; this works for Llama, Mistral and Qwen2 only, and is also used for a Qwen2
+ * whose layers are smaller but alike.  Models that the format cannot express, and families that
+ * have not been tested, are HL_UNSUPPORTED. */
 #ifndef HL_MODEL_EXPORT_GGUF_H
 #define HL_MODEL_EXPORT_GGUF_H
 

@@ -8,15 +8,15 @@
  *     ATTN_NORM    (d_model)                   a vector
  *     EXPERT_UP    (d_expert, d_model)         a part for every expert
  *
- * Sizes are written with letters, one a dimension, so that tables can hold them:
+ * Sizes are written with letters, so that tables can hold them:
  *
  *     V d_vocab      D d_model    E d_embed    P rows of the position table
  *     T token types  Q n_heads * d_head        K n_kv_heads * d_head
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
  *
- * Three roles exist only in files: several weights in one tensor.  Families name
- * them; what is asked for is always the single weight. */
+ * Three roles exist only in files: several weights in one tensor.  Families name them; callers
+ * always ask for the single weights. */
 #ifndef HL_MODEL_ROLES_H
 #define HL_MODEL_ROLES_H
 

@@ -1,9 +1,9 @@
-/* sample.h - the inside of hl_sampler, which is in headlight.h: its random numbers, and draws whose
- * logits lie on a device.
+/* sample.h - internal functions of hl_sampler (headlight.h): random numbers, and draws from logits
+ * that lie on a device.
  *
- * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's
- * SplitMix64, whose state is a counter times an odd constant.  Whole numbers only, so
- * every machine has the same. */
+ * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's SplitMix64,
+ * whose state is a counter times an odd constant.  It uses only integers, so every machine computes
+ * the same numbers. */
 #ifndef HL_MODEL_SAMPLE_H
 #define HL_MODEL_SAMPLE_H
 

@@ -7,12 +7,11 @@
  *   done:
  *     hl_weights_free(weights);
  *
- * Nothing is copied or converted: a hl_weight points into the mapped file and says
- * which stored row each of its rows is.  That covers what files do to weights:
- * q, k and v in one tensor, one after the other or by head; gate and up in one;
- * experts stacked; rotary pairs side by side; rows in front that are no positions.
- * What it does not cover is said in so many words: `transposed`, `plus_one`,
- * `scales`. */
+ * Nothing is copied or converted: a hl_weight points into the mapped file and maps each of its rows
+ * to a stored row.  That covers the layouts that occur in files: q, k and v in one tensor, one
+ * after the other or by head; gate and up in one; experts stacked; rotary pairs side by side; extra
+ * rows before the first position.  Other layouts have a field of their own: `transposed`,
+ * `plus_one`, `scales`. */
 #ifndef HL_MODEL_WEIGHTS_H
 #define HL_MODEL_WEIGHTS_H
 
@@ -25,7 +24,8 @@
 
 /* (n_rows, n_columns), y = W x; a vector has one column. */
 typedef struct hl_weight {
-    const hl_tensor *tensor; /* NULL: the model does not have it; names the weight in messages */
+    const hl_tensor *tensor; /* NULL: the model does not have the weight; its name is used in
+                              * messages */
     const void      *data;   /* stored row 0 of this part: in tensor->data       */
     const void      *scales; /* MXFP4 in two tensors: one byte per 32 values */
     hl_dtype         dtype;  /* type of data; HL_DTYPE_U8 where there are scales */
@@ -34,7 +34,7 @@ typedef struct hl_weight {
     int64_t          n_stored;   /* rows of the stored matrix, including other weights' */
     bool             transposed; /* stored as (n_columns, n_stored)                 */
     bool             plus_one;   /* the weight is 1 + what is stored                */
-    /* Where row r is stored; see hl_weight_row. */
+    /* Where row r is stored: see hl_weight_row. */
     int64_t first;
     int64_t block;
     int64_t stride;
