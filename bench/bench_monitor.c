@@ -28,12 +28,10 @@ typedef enum lane { PLAIN = 0, WATCHED, TRACED, N_LANES } lane;
 
 static const char *const lane_names[N_LANES] = { "plain", "watched", "traced" };
 
-/* One lane in one text.  It has sessions of its own, so that it does not wait for another's
- * cache. */
+/* One lane in one text, with sessions of its own, so that it does not wait for another's cache. */
 typedef struct writer {
     hl_tracer        *tracer; /* NULL: plain */
-    hl_decode_stream *stream; /* for the plain lane, as tracers have their own; NULL: no
-                               * tokenizer */
+    hl_decode_stream *stream; /* for the plain lane; NULL: no tokenizer */
     hl_generator     *generator;
     double            seconds; /* seconds in this round */
 } writer;

@@ -38,7 +38,7 @@ static inline float *hl_memory_filled(size_t count)
     return numbers;
 }
 
-/* In the child: returns KiB beyond inputs and outputs for one causal head with all statistics, or
+/* In the child: returns KiB beyond inputs and outputs for a causal head with all statistics; or
  * -1. */
 static inline long hl_memory_measure(int64_t n_keys, int64_t d_head)
 {

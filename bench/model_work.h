@@ -14,7 +14,7 @@
 
 typedef enum hl_pass {
     HL_PASS_PLAIN = 0, /* every block and the final norm, no statistics        */
-    HL_PASS_ALL,       /* as PLAIN, and every statistic of every attention row */
+    HL_PASS_ALL,       /* like PLAIN, and every statistic of every attention row */
     /* The work of llama-bench, and every statistic.  The last block's MLP is left out, since no
      * wanted result needs it, and one row goes through the unembedding. */
     HL_PASS_LAST,
@@ -32,8 +32,7 @@ hl_status hl_model_work_prefill(double *seconds, hl_model_work *work, hl_dtype d
 hl_status hl_model_work_decode(double *seconds, hl_model_work *work, hl_dtype dtype,
                                int64_t n_before, int64_t n_tokens);
 
-/* The hidden states (n_tokens, d_model) of a prefill with f32 weights, for comparison with a
- * peer's. */
+/* The hidden states (n_tokens, d_model) of a prefill with f32 weights, to compare a peer's with. */
 hl_status hl_model_work_hidden(float *out, hl_model_work *work, int64_t n_tokens);
 
 /* Measures the memory of a pass with all statistics over HL_GPT2_CTX tokens in a child process: KiB

@@ -4,7 +4,7 @@
 
 #define HL_BUSY 0.1 /* above this share, other load distorts the measurements */
 
-/* The share of the CPUs in use while this process idles, for half a second; 0 if the system is not
+/* The share of the CPUs used by others, measured for half a second; 0 if the system is not
  * Linux. */
 double hl_share_in_use(void);
 

@@ -84,8 +84,7 @@ hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const c
     *out = NULL;
     if (access(script, R_OK) != 0)
         return hl_fail(HL_NOT_FOUND, "no %s here", script);
-    signal(SIGPIPE, SIG_IGN); /* a write to a dead child must return an error, not kill this
-                               * process */
+    signal(SIGPIPE, SIG_IGN); /* writing to a dead child returns an error */
     HL_TRY(HL_ALLOC_ZEROED(&peer, 1));
     HL_TRY(start(peer, script, n_threads, argument));
     HL_TRY(read_answer(line, sizeof line, peer));

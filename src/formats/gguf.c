@@ -347,8 +347,7 @@ static int compare_places(const void *left, const void *right)
     return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes); /* empty tensors first */
 }
 
-/* Checks that tensors neither overlap nor share a name.  by_name is in the order of the data first,
- * then by name. */
+/* Checks that tensors neither overlap nor share a name.  Sorts by_name by address, then by name. */
 static hl_status check_places_and_names(hl_gguf *file)
 {
     for (size_t i = 0; i < file->n_tensors; i++)

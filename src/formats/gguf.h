@@ -48,7 +48,7 @@ typedef enum hl_gguf_type {
 
 /* An array in the metadata; read its elements with hl_gguf_array_int and its siblings. */
 typedef struct hl_gguf_array {
-    hl_gguf_type    type; /* of the elements */
+    hl_gguf_type    type; /* type of the elements */
     size_t          count;
     const uint8_t  *bytes;  /* the first element; unaligned */
     const uint64_t *starts; /* (count) offsets of texts or arrays; NULL for numbers */

@@ -17,10 +17,10 @@
 #define ARRAY_HEADER 12 /* u32 type, u64 count */
 
 struct hl_gguf_writer {
-    hl_gguf_value *values; /* (value_capacity), n_values used; keys and bytes are our copies */
+    hl_gguf_value *values; /* (value_capacity), n_values used; keys and bytes are owned */
     size_t         n_values;
     size_t         value_capacity;
-    hl_tensor     *tensors; /* (tensor_capacity), n_tensors used; names are our copies */
+    hl_tensor     *tensors; /* (tensor_capacity), n_tensors used; names are owned */
     size_t         n_tensors;
     size_t         tensor_capacity;
     hl_kept_error  error;

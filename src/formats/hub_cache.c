@@ -16,8 +16,8 @@
 #include "base/status.h"
 #include "formats/foreign.h"
 
-/* Finds the Hugging Face cache from the variables that its own library reads; false if not even
- * HOME is set. */
+/* Finds the Hugging Face cache by the variables of its own library; false if not even HOME is
+ * set. */
 static bool find_cache(char out[PATH_MAX])
 {
     static const struct {
@@ -39,8 +39,7 @@ static bool find_cache(char out[PATH_MAX])
     return false;
 }
 
-/* Whether the folder models--OWNER--NAME, or models--NAME, matches a request for OWNER/NAME or
- * NAME. */
+/* Whether the folder models--OWNER--NAME, or models--NAME, matches OWNER/NAME or NAME. */
 static bool is_cached_as(const char *entry, const char *asked)
 {
     static const char start[] = "models--";

@@ -3,7 +3,7 @@
  *     legacy    i32 dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, n_ctx
  *               then the tensors.  vocab_size is negative if the output matrix
  *               is not the embedding.
- *     version 1 u32 "ak42", i32 1, the same seven, u8 tied; zeros up to byte 256;
+ *     version 1 u32 "ak42", i32 1, the seven sizes, u8 tied; zeros up to byte 256;
  *               then the tensors.
  *
  * All tensors are f32, little-endian, and follow each other without a gap.  Each kind is stored for

@@ -299,7 +299,7 @@ const char *hl_safetensors_metadata(const hl_safetensors *file, const char *key)
 #define HEADER_ALIGNMENT 8
 
 struct hl_safetensors_writer {
-    hl_tensor    *tensors; /* (capacity), n_tensors used; names are our copies */
+    hl_tensor    *tensors; /* (capacity), n_tensors used; names are owned */
     size_t        n_tensors;
     size_t        capacity;
     size_t        n_header; /* bytes before the data, once it has been written */

@@ -159,8 +159,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Whether a path is PREFIX-00002-of-00003ENDING.  If so it returns the length of PREFIX, and the
- * count. */
+/* Whether a path is PREFIX-00002-of-00003ENDING; returns the length of PREFIX and the count. */
 static bool is_part_name(size_t *n_prefix, int *count, const char *path, const char *ending)
 {
     enum { N_NUMBERS = sizeof "-00002-of-00003" - 1 };

@@ -209,8 +209,7 @@ static bool is_crowded(hl_engine *engine)
                            engine->counts.n_running >= engine->n_sequences);
 }
 
-/* Seconds for which the job has kept its slot without room for an event.  The caller holds the
- * mutex. */
+/* Seconds without room for an event since the job got its slot.  The caller holds the mutex. */
 static double stuck_seconds(hl_job *job, double now)
 {
     if (can_be_fed(job)) {

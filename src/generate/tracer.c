@@ -306,8 +306,7 @@ static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 
     HL_NEED(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
                          tracer->options.forget ? n_kept : 0));
-    /* With `forget`, the kept rows take little memory, and the caller watches live and cannot
-     * wait. */
+    /* With `forget`, the kept rows take little memory, and a live view cannot wait for growth. */
     if (tracer->options.forget)
         HL_NEED(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
     HL_NEED(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));

@@ -30,10 +30,8 @@ struct hl_watch {
     int64_t             n_asked;
     hl_watch_answer     answer;
     char               *spike;   /* the text of the last spike's token */
-    double             *entropy; /* (n_ctx + 1) entropy of each generated token, for the check
-                                  * for locking */
-    double             *change;  /* (n_ctx + 1) change of each generated token's row, for the check
-                                  * for locking */
+    double             *entropy; /* (n_ctx + 1) entropy of each generated token */
+    double             *change;  /* (n_ctx + 1) change of each generated token's row */
     int64_t             n_seen;
     bool                is_locked;
 };
@@ -165,8 +163,7 @@ static char *describe_text(const hl_watch *watch, const hl_watched *spike)
 {
     const hl_trace *trace = hl_tracer_trace(watch->tracer);
     int64_t         last  = n_tokens(watch) - 1;
-    const char     *text  = hl_trace_describe(trace, 0).text; /* all texts are stored one after
-                                                              * the other */
+    const char     *text  = hl_trace_describe(trace, 0).text; /* texts are contiguous */
     size_t          n     = (size_t)(hl_trace_describe(trace, last).text - text);
     json_t         *root = json_pack("{s:o, s:I, s:{s:f, s:b, s:o}}", "text", hl_json_text(text, n),
                                      "tokens", (json_int_t)last, "spike", "z", spike->z, "entity",
@@ -195,8 +192,7 @@ static hl_status insert(hl_watch *watch, const hl_encoding *encoding)
     return hl_generator_insert(watch->generator, watch->ids + at, n);
 }
 
-/* Encodes the answer as tokens.  Returns NULL, with the reason in `problem`, if it cannot be
- * used. */
+/* Encodes the answer as tokens.  If it cannot be used, returns NULL and the reason in `problem`. */
 static hl_encoding *encode_answer(hl_watch *watch)
 {
     hl_watch_answer  *answer   = &watch->answer;

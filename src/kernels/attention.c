@@ -19,8 +19,7 @@
 
 /* ---------------------------------------------------------------- extents */
 
-/* The memory that an argument covers.  For strided rows, it reaches from their first element to
- * their last. */
+/* The memory that an argument covers.  Strided rows span first to last element. */
 typedef struct extent {
     const char *name;
     uintptr_t   begin;

@@ -21,7 +21,7 @@ static inline int64_t hl_attention_key_length(const hl_attention *p, int64_t bat
     return p->key_length != NULL ? p->key_length[batch] : p->n_keys;
 }
 
-/* Where row 0 of a sequence stands among its keys; may be negative. */
+/* The position of row 0 of a sequence among its keys; may be negative. */
 static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t batch)
 {
     if (p->query_start != NULL)
@@ -93,8 +93,7 @@ static inline hl_attention_result hl_attention_result_in(float *block, int64_t c
     return result;
 }
 
-/* The result arrays of `whole`, starting at row `first` of (batch, heads, rows).  `out` is
- * unchanged. */
+/* The arrays of `whole`, starting at row `first` of (batch, heads, rows).  `out` is unchanged. */
 static inline hl_attention_result hl_attention_result_from(const hl_attention_result *whole,
                                                            int64_t first, int64_t n_segments)
 {

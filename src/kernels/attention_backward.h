@@ -388,8 +388,7 @@ static void backward_plan(backward_job *job)
     job->chunk_keys = (n_tiles + job->n_chunks - 1) / job->n_chunks * TILE_KEYS;
 }
 
-/* Takes `count` floats of a thread's memory, rounded up to whole cache lines.  With base NULL it
- * only counts. */
+/* Takes `count` floats of a thread's memory, in whole cache lines; with base NULL only counts. */
 static float *take(uint8_t *base, size_t *used, int64_t count)
 {
     size_t   n_bytes = (size_t)count * sizeof(float);

@@ -231,8 +231,7 @@ static void write_output(const forward_job *job, const kv_head *h, const panel *
             vf_store(row + d, value);
         }
         store_row(&job->result->out, h->batch, head, w->query[lane], row, p->d_value);
-        /* A non-finite value got into the product, possibly with weight 0 for a key that this row
-         * does not see. */
+        /* A non-finite value got into the product, possibly of a hidden key with weight 0. */
         if (vi_any(none != none) && !isnan(r->lse[lane]))
             hl_attention_row_forward(job->result, p, row_index(h, w->row + lane));
     }

@@ -447,8 +447,7 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vi bad   = sum != sum; /* vf_log2 would turn NaN into a number */
         log_l    = vf_select(bad, sum, log_l);
         nan |= bad;
-        /* The largest probability of a key.  It is also the factor of the sums, whose base is
-         * key_max. */
+        /* The largest probability of a key; also the factor of the sums, whose base is key_max. */
         vf peak = vf_select(seen, vf_exp2(key_max - max) * scale, zero);
         vf var  = vf_max(zero, vf_load(w->spread + j * VL) / sum - mean * mean);
         vf h2   = vf_max(zero, log_l + log_l - vf_log2(vf_max(vf_set(FLT_MIN), u)));

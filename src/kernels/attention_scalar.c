@@ -77,8 +77,7 @@ static int64_t row_next(const row *r, int64_t key)
     return hl_visible_from(r->keys, key + 1);
 }
 
-/* The score of a visible key.  *slope gets d(score) / d(scale * q.k), which is 1 without a
- * soft-cap. */
+/* The score of a visible key.  *slope gets d(score) / d(scale * q.k): 1 without a soft-cap. */
 static double row_score(const row *r, int64_t key, double *slope)
 {
     const hl_attention *p = r->problem;

@@ -5,8 +5,8 @@
  * the group) * n_queries + query.  A panel takes LANES rows in that order, so that one query each
  * of many heads (decoding) fills the lanes as well as many queries of one head do.
  *
- * Scores are in units of ln 2: the factor log2(e) goes into the queries, or,
- * behind a soft-cap, into what follows it. */
+ * Scores are in units of ln 2: the factor log2(e) goes into the queries, or, after a soft-cap, into
+ * the next step. */
 #ifndef HL_KERNELS_ATTENTION_SCORES_H
 #define HL_KERNELS_ATTENTION_SCORES_H
 
@@ -139,8 +139,7 @@ static inline int64_t kv_head_rows(const kv_head *h)
     return h->group * h->problem->n_queries;
 }
 
-/* The index of a row in arrays (n_batch, n_heads, n_queries), where the rows of a K/V head are
- * contiguous. */
+/* The index of a row in arrays (n_batch, n_heads, n_queries), where a K/V head is contiguous. */
 static inline int64_t row_index(const kv_head *h, int64_t row)
 {
     const hl_attention *p = h->problem;
@@ -336,7 +335,7 @@ static void narrow_products(float *s, const panel *w, const float *q, const floa
 {
     int64_t stride = padded(width);
 
-    memset(s, 0, (size_t)(n * LANES) * sizeof *s); /* for the idle lanes */
+    memset(s, 0, (size_t)(n * LANES) * sizeof *s); /* idle lanes stay 0 */
     for (int64_t i = 0; i < n; i += VL) {
         for (int lane = 0; lane < w->n_rows; lane++) {
             if (n - i >= VL) /* two calls, so that the common case contains no test */

@@ -58,8 +58,7 @@ static hl_status attention_backward(const hl_attention_gradient *gradient,
 
 /* ------------------------------------------------------------------- opening */
 
-/* Looks a function up.  dlsym returns void *, which ISO C does not convert to a function
- * pointer. */
+/* Finds a function.  dlsym returns void *, which ISO C does not convert to a function pointer. */
 static bool find_function(void *out, const char *name)
 {
     void *address = dlsym(library.handle, name);

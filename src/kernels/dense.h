@@ -99,8 +99,7 @@ typedef struct hl_dense {
     void (*dots_exact)(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,
                        int64_t n);
     /* Replaces x[i] by w = e^(x[i] - shift), to two units in the last place, for x[i] <= shift.
-     * Values below 1e-307 become 0.  Nonzero weights, with z = x[i] - shift, are added to
-     * `sums`. */
+     * Below 1e-307 it is 0.  Nonzero weights, with z = x[i] - shift, are added to `sums`. */
     void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
 } hl_dense;
 

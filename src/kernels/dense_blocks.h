@@ -54,8 +54,8 @@ HL_INLINE void read_ahead(const void *p, int64_t ahead)
 
 /* ------------------------------------------------------------ dots of blocks
  *
- * Each type has a function that adds one block of n_weights rows to their sums. PIECES vectors hold
- * 32 values. */
+ * Each type has a function that adds one block of n_weights rows to sums.  PIECES is vectors per 32
+ * values. */
 
 enum { PIECES = 32 / VL };
 

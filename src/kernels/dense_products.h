@@ -203,8 +203,7 @@ static void dense_dot(const hl_dot *d)
 
 /* ------------------------------------------------------------------ combine */
 
-/* The weighted sum of n_rows rows of w, for one vector of columns: even rows and odd rows are
- * summed apart. */
+/* The weighted sum of n_rows rows of w for a vector of columns; even and odd rows apart. */
 HL_INLINE vf combine_vector(const vf *w, const float *x, int n_rows)
 {
     vf part[2] = { { 0 } };

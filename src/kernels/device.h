@@ -64,7 +64,7 @@ typedef struct hl_device_places {
  * packed values of T in device memory. */
 typedef struct hl_stored_part {
     const hl_matrix *matrix;
-    const float     *bias; /* or NULL */
+    const float     *bias; /* (n_rows) or NULL */
 } hl_stored_part;
 
 typedef struct hl_stored_map {
@@ -76,10 +76,10 @@ typedef struct hl_stored_map {
 
 /* out (N, n_out) = x W' + bias. */
 typedef struct hl_device_linear {
-    void        *out;       /* of out_dtype, rows out_stride elements apart */
+    void        *out;       /* (N, n_out) of out_dtype, rows out_stride elements apart */
     hl_dtype     out_dtype; /* T, or F32 */
     int64_t      out_stride;
-    const void  *x; /* of T, rows x_stride elements apart */
+    const void  *x; /* (N, n_in) of T, rows x_stride elements apart */
     int64_t      x_stride;
     const void  *weight; /* (n_out, n_in) of T, packed */
     const float *bias;   /* (n_out) or NULL; a stored map has its own bias */
@@ -87,8 +87,7 @@ typedef struct hl_device_linear {
     int64_t      n_rows;
     int64_t      n_in;
     int64_t      n_out;
-    /* The sequences of the rows.  A near device skips padding and multiplies each sequence by
-     * itself. */
+    /* The sequences of the rows.  A near device skips padding and multiplies each one by itself. */
     hl_device_places places;
 } hl_device_linear;
 
@@ -213,9 +212,9 @@ typedef struct hl_device_heads {
 
 /* out (N, n) = act(gate) * up, for every activation of hl_dense.activate; out may be gate. */
 typedef struct hl_device_activate {
-    void            *out;  /* of T, packed */
-    const void      *gate; /* of T, rows x_stride apart */
-    const void      *up;   /* of T, rows x_stride apart; NULL: ones */
+    void            *out;  /* (N, n) of T, packed */
+    const void      *gate; /* (N, n) of T, rows x_stride apart */
+    const void      *up;   /* (N, n) of T, rows x_stride apart; NULL: ones */
     int64_t          x_stride;
     hl_dtype         dtype;
     hl_activation    activation;
@@ -225,9 +224,8 @@ typedef struct hl_device_activate {
     hl_device_places places;
 } hl_device_activate;
 
-/* out row i = row index[i] of x, or row i if index is NULL.  The operation gathers, packs and
- * converts.  Rows to be added to x, as in hl_device_norm, are added on the way; x itself does not
- * change. */
+/* out row i = row index[i] of x, or row i if index is NULL, gathered, packed and converted.  Rows
+ * to be added to x, as in hl_device_norm, are added on the way, but x itself does not change. */
 typedef struct hl_device_copy_rows {
     void          *out;
     hl_dtype       out_dtype;
@@ -261,8 +259,7 @@ typedef struct hl_device_cap {
  * which is exactly 0 where x = a. */
 typedef struct hl_device_kept {
     float  *logits; /* (n_rows, n), or NULL: rows are neither kept nor compared */
-    float  *p;      /* (n_rows, n) of p, kept by near devices only, because p takes longest to
-                     * compute */
+    float  *p;      /* (n_rows, n) of p, kept by near devices only */
     double *lse;    /* (n_rows) */
     bool    puts;   /* store the rows as references, instead of comparing them */
 } hl_device_kept;
@@ -327,7 +324,7 @@ typedef struct hl_device_patterns {
 typedef struct hl_device_attention {
     hl_attention_result result;
     hl_attention        problem;
-    bool                is_apart; /* its results must not depend on what else is fed */
+    bool                is_apart; /* its results must not depend on other fed sequences */
 } hl_device_attention;
 
 /* Sums of rows for a profile (kernels/row_sums.h).  log_n and the inverses are (B, C), for every
@@ -344,7 +341,7 @@ typedef struct hl_device_reduce {
     const double              *log_n;
     const double              *inverse;
     const double              *inverse_other;
-    int64_t                    n_types; /* of rows->segment_mass */
+    int64_t                    n_types; /* number of types in rows->segment_mass */
     int64_t                    n_heads;
     int64_t                    batch_rows; /* C */
 } hl_device_reduce;
@@ -421,8 +418,7 @@ typedef struct hl_device_ops {
     void (*close)(hl_device *device); /* waits for all operations first; NULL is allowed */
     hl_status (*memory)(hl_device *device, hl_device_memory *out);
 
-    /* Allocates zeroed memory.  Returns HL_NO_MEMORY if there is not enough; the caller reports the
-     * size. */
+    /* Allocates zeroed memory, or returns HL_NO_MEMORY; the caller reports the size. */
     hl_status (*alloc)(hl_device *device, void **out, size_t n_bytes);
     /* Frees memory of any device of this kind, open or closed: `device` may be NULL. */
     void (*free)(hl_device *device, void *block);
@@ -447,8 +443,7 @@ typedef struct hl_device_ops {
                             hl_dtype from_dtype, int64_t n_values);
 
     hl_status (*linear)(hl_device *device, const hl_device_linear *linear);
-    /* The bytes of device memory that experts() needs for at most this many rows; device may be
-     * NULL. */
+    /* The bytes of device memory that experts() needs for this many rows; device may be NULL. */
     size_t (*experts_bytes)(hl_device *device, const hl_device_experts *experts);
     hl_status (*experts)(hl_device *device, const hl_device_experts *experts);
     hl_status (*add_gated)(hl_device *device, const hl_device_add_gated *add);
@@ -467,8 +462,7 @@ typedef struct hl_device_ops {
     hl_status (*attention)(hl_device *device, const hl_device_attention *parts, int64_t n_parts);
     hl_status (*patterns)(hl_device *device, const hl_device_patterns *patterns);
     hl_status (*follow)(hl_device *device, const hl_device_follow *follow);
-    /* These run in a lane, like copy_out: their inputs and outputs must not be used until
-     * arrived(lane). */
+    /* These run in a lane, like copy_out: do not touch inputs and outputs until arrived(lane). */
     hl_status (*reduce)(hl_device *device, int lane, const hl_device_reduce *reduce);
     hl_status (*outputs)(hl_device *device, int lane, const hl_device_outputs *outputs);
     hl_status (*distances)(hl_device *device, int lane, const hl_device_distances *distances);
@@ -482,8 +476,7 @@ typedef struct hl_device_ops {
     void (*graph_free)(hl_device *device, hl_device_graph *graph);
 } hl_device_ops;
 
-/* Finds a device by name, "cpu" or "cuda".  HL_NOT_FOUND comes with a message of what is
- * missing. */
+/* Finds a device by name, "cpu" or "cuda".  HL_NOT_FOUND comes with the reason. */
 hl_status hl_device_find(const hl_device_ops **out, const char *name);
 /* Makes hl_device_find return `ops` for its name from now on.  For tests. */
 void hl_device_offer(const hl_device_ops *ops);

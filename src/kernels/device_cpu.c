@@ -25,8 +25,7 @@ struct hl_device {
     const hl_linear_pool *pool;
 };
 
-/* What a thread needs for its rows: the operation's description, the places of the rows, the
- * kernels. */
+/* What a thread needs for its rows: the operation's description, the rows' places, the kernels. */
 typedef struct job {
     const void             *what;
     const hl_device_places *places; /* NULL: no row is padding */
@@ -704,8 +703,7 @@ static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
     return rows;
 }
 
-/* The problem of n_heads heads of one sequence, from `head` on: some or all that share a K/V
- * head. */
+/* The problem of n_heads heads of a sequence, from `head` on: all or some of a K/V head's. */
 static hl_attention problem_piece(const hl_attention *whole, int64_t index, int64_t head,
                                   int64_t n_heads)
 {

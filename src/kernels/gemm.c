@@ -48,8 +48,7 @@ static const char *core_type(void)
     return cpu->avx512 ? "SkylakeX" : (cpu->avx2 ? "Haswell" : NULL);
 }
 
-/* Looks a function up.  dlsym returns void *, which ISO C does not convert to a function
- * pointer. */
+/* Finds a function.  dlsym returns void *, which ISO C does not convert to a function pointer. */
 static void find_function(void *out, void *library, const char *name)
 {
     void *address = dlsym(library, name);

@@ -51,8 +51,7 @@ HL_HOST_DEVICE int64_t hl_kernel_size(int64_t n)
     return n * n + n + 1;
 }
 
-/* Entry `i` of a prepared kernel.  The trace bounds all entries; a head that writes nothing has
- * trace 0. */
+/* Entry `i` of a prepared kernel.  The trace bounds all entries; it may be 0. */
 HL_HOST_DEVICE double hl_kernel_entry(double value, double trace, int64_t i, int64_t n)
 {
     return i / n == i % n || !(trace > 0.0) ? 0.0 : value / trace;

@@ -21,8 +21,7 @@
 enum {
     MAX_PANEL      = 384, /* largest number of rows of W per panel */
     MIN_PANEL      = 16,
-    PANEL_FLOATS   = 2048 * 1024, /* fewer rows, if a thread would need more floats to convert
-                                   * them */
+    PANEL_FLOATS   = 2048 * 1024, /* fewer, if a thread would need more floats than this */
     ROW_BLOCK      = 256,         /* rows of x per block */
     MANY_PANELS    = 16,          /* with at least this many panels, x is not cut into blocks */
     FEW_PANEL      = 32,          /* rows of W per call of dot products */
@@ -370,8 +369,7 @@ static int64_t longest(const hl_linear_rows *rows)
     return most;
 }
 
-/* The height of a block.  Few panels occupy few threads, so then x is cut too; how depends on the
- * matrix alone. */
+/* The height of a block.  Few panels occupy few threads, so x is cut too, by the matrix alone. */
 static int64_t block_rows(const hl_linear_rows *rows, int64_t n_panels)
 {
     return all_few(rows) || n_panels >= MANY_PANELS ? longest(rows) : ROW_BLOCK;

@@ -40,8 +40,7 @@ int64_t hl_matrix_run(const hl_matrix *matrix, int64_t row);
 /* Reads row `row` as floats into out (n_columns). */
 hl_status hl_matrix_read_row(float *out, const hl_matrix *matrix, int64_t row);
 
-/* Reads rows [begin, end) of a transposed matrix, column by column: out (n_columns, end -
- * begin). */
+/* Reads rows [begin, end) of a transposed matrix by columns: out (n_columns, end - begin). */
 hl_status hl_matrix_read_part(float *out, const hl_matrix *matrix, int64_t begin, int64_t end);
 
 #endif

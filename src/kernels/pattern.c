@@ -114,8 +114,7 @@ typedef struct row_extremes {
     double max_size;
 } row_extremes;
 
-/* Finds the largest values in four parts, so that they vectorize.  NaN is skipped here; the sums
- * find it. */
+/* Finds the largest values in four parts, so that they vectorize.  NaN is left to the sums. */
 static void find_largest(row_extremes *out, const double *scores, hl_key_range span)
 {
     double  max[4]  = { out->max, out->max, out->max, out->max };

@@ -24,8 +24,7 @@ typedef struct hl_pattern_place {
     int64_t         position;
 } hl_pattern_place;
 
-/* In arrays of two, [0] is for the whole row and [1] for its keys without key 0, as shares of their
- * total. */
+/* In arrays of two, [0] is for the whole row, [1] for its keys without key 0, rescaled. */
 typedef struct hl_pattern_sums {
     double  total; /* sum over the keys without key 0; squares, peak and top also exclude it */
     double  squares;

@@ -49,7 +49,7 @@ typedef struct hl_pick_candidate {
 
 /* The result for one row. */
 typedef struct hl_pick_result {
-    double  lse; /* of the logits, as hl_logits_row */
+    double  lse; /* log-sum-exp of the logits, as in hl_logits_row */
     double  entropy;
     double  varentropy;
     double  total; /* sum of all weights; 0 with GREEDY */
@@ -65,12 +65,10 @@ enum {
     HL_PICK_WORK_BYTES = 32 << 10, /* bytes of device memory per row */
 };
 
-/* The margin of TOP_P and MIN_P: far above rounding errors, far below any share that a user asks
- * for. */
+/* The margin of TOP_P and MIN_P: far above rounding errors, far below what a user can notice. */
 #define HL_PICK_SLACK 1e-6
 
-/* Weights in the bins are whole numbers in this unit, so that the order of addition does not
- * matter. */
+/* Weights in the bins are whole numbers in this unit, so that addition has no rounding. */
 #define HL_PICK_UNIT 0x1p40
 
 HL_HOST_DEVICE float hl_pick_score(float logit, float penalty, bool is_repeated)

@@ -45,8 +45,8 @@ HL_HOST_DEVICE bool hl_entropy_is_possible(float entropy, double log_n)
     return (double)entropy <= log_n + HL_ENTROPY_SLACK;
 }
 
-/* The bin of a share.  The last bin includes 1; shares outside [0, 1], by rounding, go to the end
- * bins. */
+/* The bin of a share; the last bin includes 1.  By rounding, shares may lie outside [0, 1]: they go
+ * to the end bins. */
 HL_HOST_DEVICE int32_t hl_bin_of(double share)
 {
     double place = share * HL_N_BINS;
@@ -81,8 +81,7 @@ HL_HOST_DEVICE float hl_share_of(float mass)
 /* The names of the quantities, "entropy", ..., as a list of initializers. */
 #define HL_QUANTITY_NAME(quantity, name, array) [HL_Q_##quantity] = name,
 
-/* Sets values (HL_N_QUANTITIES) to each quantity's array, starting at row `at` of (batch, heads,
- * rows). */
+/* Sets values (HL_N_QUANTITIES) to each quantity's array, at row `at` of (batch, heads, rows). */
 static inline void hl_quantity_rows(const float **values, const hl_attention_result *rows,
                                     int64_t at)
 {
@@ -113,8 +112,7 @@ typedef struct hl_run_sums {
     int32_t reserved;
 } hl_run_sums;
 
-/* What a profile wants summed over the rows of a layer.  It owns the arrays, until it plans
- * again. */
+/* What a profile wants summed over the rows of a layer.  It owns the arrays until its next plan. */
 typedef struct hl_row_plan {
     const hl_run *runs; /* (n_runs), ordered by sequence */
     int64_t       n_runs;
@@ -125,8 +123,7 @@ typedef struct hl_row_plan {
     /* The fields below are for hl_likeness and set if the layer has heads. */
     const float            *gram;        /* (n_heads, d_head, d_head) W_h W_h' of the layer's
                                           * output projection; constant while the session is fed */
-    int64_t                 kernel_rows; /* number of rows per sequence that are compared between
-                                          * heads */
+    int64_t                 kernel_rows; /* rows per sequence that are compared between heads */
     const hl_pattern_place *places;      /* (n_batch, n_patterns) the rows looked at whole */
 } hl_row_plan;
 
@@ -162,8 +159,7 @@ typedef struct hl_observer {
 
 /* The results of an observer's plan, and the statistics of whole rows. */
 typedef struct hl_observed {
-    /* If not NULL, rows->rows has only those rows that the sums could not use.  NULL: it has all
-     * rows. */
+    /* NULL: rows->rows has all rows; otherwise only those that the sums could not use. */
     const hl_row_sums *sums;
     /* If not NULL, the tap gets no z, no stream and no whole rows.  NULL: it gets them. */
     const hl_likeness *likeness;

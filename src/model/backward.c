@@ -192,8 +192,7 @@ static void back_some(void *context, int64_t first, int64_t end, int member)
                  part->rows->start + row + 1);
 }
 
-/* Called at the end of the forward pass: the logits exist only now, so the backward pass starts
- * here. */
+/* Called at the end of the forward pass, where the logits exist: the backward pass starts here. */
 static hl_status back_loss(void *context, const hl_final_rows *rows)
 {
     hl_backward *b       = context;
@@ -337,8 +336,8 @@ static void back_input(hl_backward *b, float *out, const float *x, int64_t layer
     add_scaled(b, out, out, d_x, 1.0f);
 }
 
-/* Replaces the gradient of x' in grad by that of x.  The branch has run: b->input and b->raw are
- * its own. */
+/* Replaces the gradient of x' in grad by that of x.  b->input and b->raw are those of the
+ * branch. */
 static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_t layer,
                            const hl_half *half)
 {
@@ -354,8 +353,7 @@ static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_
 
 /* ---------------------------------------------------------------------- blocks */
 
-/* For halves that are added together: their gradients of x are summed in b->middle, which is then
- * added to grad. */
+/* Adds the gradients of x of halves that are added together, by way of b->middle, to grad. */
 static hl_status back_together(hl_backward *b, float *dgates, const float *x, int64_t layer,
                                const hl_half *halves, int n_halves)
 {

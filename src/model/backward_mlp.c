@@ -87,8 +87,7 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* Computes an expert's outputs rows_y for n rows of rows_x.  d_gate is not in use until
- * contract. */
+/* Computes an expert's outputs rows_y for n rows of rows_x; d_gate is scratch. */
 static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
 {
     int64_t width = maps->up->matrix.n_rows;

@@ -63,13 +63,13 @@ typedef enum hl_position {
     HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
 
-/* What the chosen experts are weighted with. */
+/* The weights of the chosen experts. */
 typedef enum hl_router_weights {
     HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
     HL_ROUTER_SOFTMAX_ALL,        /* softmax over all logits, not renormalized */
 } hl_router_weights;
 
-/* Which linear maps and norms have a bias. */
+/* The linear maps and norms that have a bias. */
 enum {
     HL_BIAS_QKV     = 1 << 0,
     HL_BIAS_O       = 1 << 1,
@@ -116,7 +116,7 @@ typedef struct hl_rope {
 typedef enum hl_rope_choice {
     HL_ROPE_NONE = 0,
     HL_ROPE_MAIN,
-    HL_ROPE_LOCAL, /* for local layers, in families that have two kinds */
+    HL_ROPE_LOCAL, /* for local layers, in families with two kinds of layers */
     HL_N_ROPES
 } hl_rope_choice;
 
@@ -127,8 +127,7 @@ typedef struct hl_layer_config {
     int64_t        n_kv_heads;
     int64_t        d_mlp;        /* 0: no MLP; in a mixture, the size of one expert */
     int64_t        n_experts;    /* 0: a single MLP without a router */
-    bool           is_local;     /* sees a window only: window_left, window_right and window_sink
-                                  * apply */
+    bool           is_local;     /* has a window: window_left, window_right and window_sink apply */
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
     int64_t        window_sink;  /* number of first keys that stay visible */
@@ -188,7 +187,7 @@ typedef struct hl_config {
     double        residual_scale;
     hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
     bool          sinks;        /* learned sinks, one per head */
-    double        attn_softcap; /* 0: none */
+    double        attn_softcap; /* 0: no soft-cap */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
@@ -207,7 +206,7 @@ typedef struct hl_config {
     bool   tied;     /* the output head is the embedding */
     bool   headless; /* a base model without an output head */
     double logit_scale;
-    double logit_softcap; /* 0: none */
+    double logit_softcap; /* 0: no soft-cap */
 
     hl_rope          ropes[HL_N_ROPES];
     hl_layer_config *layers; /* (n_layers) */
@@ -230,14 +229,14 @@ static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)
     return asked != 0 ? asked : own;
 }
 
-/* From the text of a config.json; `where` names it in messages. */
+/* Parses the text of a config.json; `where` names it in messages. */
 hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where);
 /* Adds what generation_config.json says, overriding existing values. */
 hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
                                      const char *where);
-/* From the metadata of a GGUF file and the names of its tensors. */
+/* Reads the metadata of a GGUF file and the names of its tensors. */
 hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors);
-/* From the header of a llama2.c file, which is a Llama. */
+/* Reads the header of a llama2.c file, which is a Llama. */
 hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where);
 void      hl_config_free(hl_config *config);
 HL_CLOSES(hl_config_free, hl_config)

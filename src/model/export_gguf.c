@@ -35,10 +35,9 @@ struct hl_gguf_export {
     const hl_family    *family; /* the family whose names are used */
     const char         *architecture;
     bool                fused_qkv;
-    hl_dtype            dtype;                     /* or HL_GGUF_AS_STORED */
+    hl_dtype            dtype;                     /* dtype of matrices, or HL_GGUF_AS_STORED */
     int64_t             n_of_type[HL_DTYPE_COUNT]; /* number of matrices written in each type */
-    hl_prune_tensor    *notes;                     /* notes about matrices that have another
-                                                    * type, or grew */
+    hl_prune_tensor    *notes;                     /* matrices of another type or size */
     int64_t             n_notes;
     hl_gguf_writer     *writer;
     void              **blocks; /* converted tensors, until the file is written */
@@ -276,8 +275,7 @@ typedef struct part {
     hl_role          role;
     bool             is_bias;
     const uint8_t   *row_fates;    /* fates of the heads that rows belong to; NULL: all are kept */
-    const uint8_t   *column_fates; /* fates of the heads that columns belong to; NULL: all are
-                                    * kept */
+    const uint8_t   *column_fates; /* the same fates, per column */
     const float     *added;        /* values added to a bias, or NULL */
     int64_t          n_rows;       /* number of rows that are written */
     int64_t          n_columns;

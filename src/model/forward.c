@@ -138,7 +138,7 @@ static hl_status check_end(hl_session *session)
 
 /* ------------------------------------------------------------------------ blocks */
 
-/* Is somebody told of each layer? */
+/* Whether a tap or an observer is called for each layer. */
 static bool is_watched(const hl_chunk *chunk)
 {
     return chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
@@ -152,8 +152,7 @@ static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t l
     return hl_block_run(session, chunk, layer);
 }
 
-/* Runs all blocks.  A near device reports each layer when it ends; other devices while the next
- * layer runs. */
+/* Runs all blocks.  A near device reports each layer when it ends, others during the next layer. */
 static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
 {
     bool near  = session->device->ops->is_near;
@@ -243,8 +242,7 @@ static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------------- steps */
 
-/* Whether the chunk is a decoding step: few rows, of which only statistics and the last logits are
- * wanted. */
+/* Whether the chunk is a decoding step: few rows, with only statistics and last logits wanted. */
 static bool is_step(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;

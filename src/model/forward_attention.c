@@ -217,8 +217,7 @@ int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk
     return list_rows(session->device->pattern_rows, chunk);
 }
 
-/* Writes (batch, head, row) for every place in (B, H, n_patterns); row is -1 for rows that no tap
- * wants. */
+/* Writes (batch, head, row) for every place in (B, H, n_patterns); row is -1 if no tap wants it. */
 static void list_items(int64_t *items, const hl_session *session, const hl_chunk *chunk,
                        int64_t layer, int64_t first, int64_t n)
 {

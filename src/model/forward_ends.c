@@ -304,8 +304,7 @@ static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, in
     return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
 }
 
-/* Collects what the tap wants of rows [first, first + n) of a sequence, in the host's half of
- * `ends`. */
+/* Collects what the tap wants of rows [first, first + n) of a sequence, in the host's `ends`. */
 static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t sequence,
                             int64_t first, int64_t n)
 {

@@ -152,8 +152,7 @@ static void put_gates(hl_device_inputs *inputs, const hl_session *session, const
     }
 }
 
-/* Lists the rows that the tap samples, sequence by sequence.  A near device reads all rows in
- * place. */
+/* Lists the rows that the tap samples, sequence by sequence.  A near device needs no list. */
 static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk, bool is_near)
 {
     const hl_tap *tap = chunk->feed->tap;

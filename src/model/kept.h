@@ -31,7 +31,7 @@ typedef struct hl_kept_streams {
 
 /* The slot of the stream that a layer reads; -1: it is not kept. */
 int64_t hl_streams_slot(const struct hl_session *session, int64_t layer);
-/* Where the chunk's rows of a sequence begin in a slot. */
+/* The address of the chunk's rows of a sequence in a slot. */
 float *hl_streams_rows(const struct hl_session *session, const struct hl_chunk *chunk, int64_t slot,
                        int64_t b);
 /* Checks that the feed can start at its first layer. */

@@ -346,8 +346,8 @@ static void adjust_rope(hl_rope *rope, const hl_adjustment *wanted)
     }
 }
 
-/* The number of first keys that stay visible beside the window: one by default, since models rely
- * on it. */
+/* The number of first keys that stay visible beside the window: 1 by default, for models need
+ * it. */
 static int64_t kept_keys(const hl_adjustment *wanted)
 {
     if (wanted->window == 0 || wanted->window_sink < 0)

@@ -25,7 +25,7 @@ struct hl_model {
     hl_adjustment     adjusted;               /* all 0: the model runs as it was trained */
     float            *gates;                  /* (n_layers, n_heads); NULL: all 1 */
     hl_device_copies *copies;                 /* device copies of its weights; has its own lock */
-    char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not specified */
+    char              device[HL_DEVICE_NAME]; /* device of its sessions; "": not specified */
 };
 
 #endif

@@ -292,8 +292,7 @@ bool hl_device_compares(const hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------- the stream */
 
-/* Compares the lane's sampled rows with the earlier ones; influence is NULL for the embedded
- * rows. */
+/* Compares the lane's sampled rows with earlier ones; influence is NULL for the embedded rows. */
 static hl_status follow(hl_session *session, const hl_device_lane *lane, double *influence)
 {
     hl_device_session *d = session->device;

@@ -27,7 +27,7 @@ typedef struct hl_pick {
 
     /* Set by hl_pick_token. */
     int64_t       token;
-    double        logprob; /* of the token, before temperature and filters */
+    double        logprob; /* log-probability of the token, before temperature and filters */
     hl_logits_row row;     /* statistics of the logits; without the top where `logits` is NULL */
 } hl_pick;
 

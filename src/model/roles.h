@@ -81,15 +81,14 @@ typedef enum hl_role_need {
 const char *hl_role_name(hl_role role);
 bool        hl_role_is_of_layer(hl_role role);
 
-/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself where there is none. */
+/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself if there is none. */
 hl_role hl_role_fused(hl_role role);
 
 /* Does layer `layer` have such a weight?  Layer -1 is for roles of the whole model. */
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
 hl_role_need hl_role_bias_need(hl_role role, const hl_config *config);
 
-/* The number of weights of this role in the layer: experts, or heads with their own norms;
- * usually 1. */
+/* The number of weights of this role in the layer: experts, or heads with own norms; usually 1. */
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer);
 /* Rows (outputs) and columns (inputs; 1 for a vector) of one part.  Also works for roles that
  * exist in files only. */

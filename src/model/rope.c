@@ -399,8 +399,7 @@ static double llama3_frequency(const hl_rope *rope, double frequency)
     return (1.0 - blend) * frequency / rope->factor + blend * frequency;
 }
 
-/* The index, as a real number, of the pair that makes this number of turns over the length of
- * training. */
+/* The index, as a real number, of the pair that makes this number of turns during training. */
 static double yarn_pair(const hl_rope *rope, double turns)
 {
     return (double)rope->n_dims * log((double)rope->original_n_ctx / (turns * TWO_PI)) /

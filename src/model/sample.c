@@ -26,11 +26,9 @@ struct hl_sampler {
     int32_t          *heap;   /* (d_vocab) tokens that may be drawn, in the order of loading;
                                * then a heap with the best first */
     int64_t           n_heap;
-    hl_candidate     *kept; /* (d_vocab) `probability` holds the weight until all weights are
-                             * known */
+    hl_candidate     *kept; /* (d_vocab) `probability` holds the weight at first */
     int64_t           n_kept;
-    int32_t          *counts;   /* (d_vocab) number of times that each token is among the last,
-                                 * or NULL */
+    int32_t          *counts;   /* (d_vocab) how often each token is among the last, or NULL */
     uint32_t         *repeated; /* (d_vocab) bits of the tokens whose count is not 0, or NULL */
     int64_t          *last;     /* (repeat_last) a ring buffer; NULL: no token is forgotten */
     int64_t           n_last;

@@ -222,8 +222,7 @@ size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer)
     return length < 0 ? 0 : (size_t)length;
 }
 
-/* The index of the first position that is not larger than the one before, or -1.  The list may end
- * in -1. */
+/* The index of the first position that is not above the one before (or -1); -1 may end the list. */
 static int64_t first_not_rising(const int64_t *positions, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {

@@ -388,8 +388,7 @@ static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
         take_pair(p, &lane->lens, rows, 1, sizeof(int64_t) + 2 * sizeof(float));
 }
 
-/* Plans the inputs of all layers' comparisons of heads, and the stream that is kept from layer to
- * layer. */
+/* Plans the inputs of all layers' comparisons of heads, and the stream kept between layers. */
 static void plan_likeness(plan *p, hl_session *session)
 {
     const hl_config          *config  = session->config;
@@ -533,8 +532,7 @@ static hl_status plan_panels(hl_session *session)
                             product(session->pool.n_threads, session->pool.thread_floats, 1));
 }
 
-/* Plans 8-bit copies of a few rows of every sequence, as wide as the widest input of a weight of
- * int8.h. */
+/* Plans 8-bit copies of a few rows of every sequence, as wide as the widest input for int8.h. */
 static hl_status plan_int8(hl_session *session)
 {
     hl_linear_int8 *int8   = &session->int8;

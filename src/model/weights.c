@@ -58,7 +58,7 @@ struct hl_weights {
     tensor_finder  finder;
     hl_param      *params;
     size_t         n_params;
-    int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) into params, or NONE */
+    int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) indices into params, or NONE */
     tensor_index  *by_address; /* (n_tensors) sorted by address */
     hl_tensor_use *uses;       /* (n_tensors) */
     size_t         n_tensors;
@@ -625,8 +625,7 @@ static hl_status resolve_layer(hl_weights *weights, int64_t layer)
     return HL_OK;
 }
 
-/* A tied head is the embedding.  If a file still has a copy of it, the copy is neither used nor
- * counted. */
+/* A tied head is the embedding.  A copy of it that a file still has is neither used nor counted. */
 static void tie_head(hl_weights *weights)
 {
     wanted_tensor head  = { HL_ROLE_LM_HEAD, -1, 0, false };

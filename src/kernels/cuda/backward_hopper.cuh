@@ -104,7 +104,7 @@ template <typename S> struct backward_consumer {
     /* dq (64 queries, half of d_head) = dS K, summed over all keys. */
     __device__ __forceinline__ void issue_dq(float (&dq)[N_DQ], int at) const
     {
-        uint32_t columns = group * (S::D / 2) * 2; /* in bytes; a panel has 128 */
+        uint32_t columns = group * (S::D / 2) * 2; /* byte offset; a panel has 128 bytes */
         uint32_t a       = ptx::describe(ptx::shared_address(shared.ds[at]), 16);
         uint32_t b       = ptx::describe(
                   ptx::shared_address(shared.k) + columns / 128 * (BLOCK_KEYS * 128) + columns % 128, 16);
@@ -373,8 +373,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                     const __grid_constant__ backward_problem  b,
                     const __grid_constant__ backward_schedule schedule)
 {
-    /* The swizzle needs an alignment of 1024 bytes.  A constant address saves the consumers
-     * registers. */
+    /* The swizzle needs an alignment of 1024 bytes.  A constant address saves registers. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = *reinterpret_cast<typename S::shared *>(raw);
 

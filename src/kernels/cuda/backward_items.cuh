@@ -22,15 +22,12 @@ constexpr int BLOCK_KEYS = 128;
 
 struct backward_schedule {
     int    n_key_blocks; /* per K/V head */
-    int    n_items;      /* of all heads */
+    int    n_items;      /* items of all heads */
     int    backwards; /* index of the K/V head that goes from its first keys to its last, or -1 */
     int   *ticket;    /* the next item; must start at zero */
-    int   *turns;     /* (n_batch, n_heads, n_row_blocks): number of blocks of keys added; must
-                       * start at zero */
-    float *dq;        /* (n_batch, n_heads, n_row_blocks, 64 d_head), in the order of
-                       * accumulators */
-    float *gates;     /* (n_batch, n_heads, n_key_blocks, 8): shares of dgates; must start at
-                       * zero */
+    int   *turns;     /* (n_batch, n_heads, n_row_blocks) added key blocks; zero at start */
+    float *dq;        /* (n_batch, n_heads, n_row_blocks, 64 d_head), as accumulators lie */
+    float *gates;     /* (n_batch, n_heads, n_key_blocks, 8) shares of dgates; zero at start */
 };
 
 /* The last block of keys that a block of rows sees, or -1.  With first_key_block it defines which

@@ -14,7 +14,8 @@ namespace headlight
 
 constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* columns per lane */
 
-/* The data beside the problem.  The arrays belong to this file and have one number per row. */
+/* The inputs and outputs besides the problem.  The arrays belong to this file and have one number
+ * per row. */
 struct plain_backward {
     hl_attention_gradient gradient;
     hl_attention_upstream upstream;

@@ -81,8 +81,7 @@ struct backward_head {
                first_key >= first + TILE - 1 - p.window_left;
     }
 
-    /* Whether any query of a tile sees a key of the other.  Kept first keys are visible outside the
-     * window too. */
+    /* Whether any query of a tile sees a key of the other, which may be a kept first key. */
     __device__ bool meets(int first_query, int first_key) const
     {
         int first = start + first_query, last = first + TILE - 1;

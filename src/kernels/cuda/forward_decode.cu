@@ -116,7 +116,7 @@ template <typename T, int DIM> struct decode_warp {
             out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
     }
 
-    /* Starts the copies of a visit's keys and values.  Beyond the last visit it only counts a
+    /* Starts the copies of a visit's keys and values.  After the last visit it only counts a
      * group. */
     __device__ void fetch(int visit, int end, int stage)
     {
@@ -181,8 +181,7 @@ template <typename T, int DIM> struct decode_warp {
 
 /* ------------------------------------------------------------------------ merging */
 
-/* One of the LANES threads that merge a row's shares.  Each has the row's sums, and every LANES-th
- * column of out. */
+/* One of the LANES threads that merge a row's shares, with the row's sums and some columns. */
 template <int DIM, int LANES> struct decode_merge {
     static constexpr int N = DIM / LANES;
 
@@ -254,8 +253,7 @@ template <int DIM, int LANES> struct decode_merge {
 
 /* ------------------------------------------------------------------------ kernels */
 
-/* Block (tile, split).  If there is one split it finishes the tile; otherwise each split stores its
- * share. */
+/* Block (tile, split).  A single split finishes the tile; otherwise each split stores its share. */
 template <typename T, int DIM>
 __global__ static void __launch_bounds__(DECODE_THREADS)
     forward_decode(const __grid_constant__ problem p, const wide_copies wide,
@@ -326,8 +324,7 @@ const char *decode_refuses(const problem &p, const cudaDeviceProp &device)
     return nullptr;
 }
 
-/* As many splits as run at once, two blocks per multiprocessor, with a few visits for every
- * warp. */
+/* As many splits as run at once, two blocks per multiprocessor, with some visits for every warp. */
 static int choose_splits(const problem &p, const cudaDeviceProp &device)
 {
     int64_t n_visits = (p.n_keys + DECODE_KEYS - 1) / DECODE_KEYS;

@@ -92,8 +92,7 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
 }
 
 /* Tiles of 192 queries are faster from this number of queries on (for d_head 64; at 128, three
- * groups need too many registers).  With statistics, blocks of 96 keys then use less local
- * memory. */
+ * groups need too many registers).  With statistics, blocks of 96 keys use less local memory. */
 constexpr int LONG = 2048;
 
 template <typename T, hopper_level LEVEL>

@@ -620,7 +620,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                    const __grid_constant__ hopper_schedule schedule)
 {
     /* The swizzle needs an alignment of 1024 bytes.  A constant address makes most others
-     * constants. */
+     * constant. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = open_shared<S>(raw);
 

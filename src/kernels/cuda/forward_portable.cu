@@ -26,8 +26,7 @@ template <typename T, int DIM> struct portable_block {
     const wide_copies        wide;
     portable_shared<T, DIM> &shared;
     int                      batch, head, kv_head, first_row, lane, warp;
-    int                      whole_begin, whole_end; /* keys whose scores no mask changes, for
-                                                      * all rows */
+    int                      whole_begin, whole_end; /* keys that no row's mask hides */
     tile_row                 rows[2];
     float                    out[DIM / 8][4];
 

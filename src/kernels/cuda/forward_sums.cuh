@@ -28,8 +28,7 @@ constexpr float LARGEST = 256.0f;
 template <bool STATISTICS, bool ALL> struct hopper_sums {
     float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
     float spread[2] = { 0, 0 };
-    int   most[2]   = { 0, 0 }; /* the largest weight, as bits: those of positive floats compare
-                                 * as integers */
+    int   most[2]   = { 0, 0 }; /* bits of the largest weight: they compare as floats do */
 
     __device__ __forceinline__ void add(int row, float x, float weight)
     {

@@ -34,8 +34,7 @@ __device__ __forceinline__ uint32_t parity_of(int n)
     return (n >> 1) & 1;
 }
 
-/* What is summed besides the weights: nothing; for Shannon's and Renyi's entropy; for all
- * statistics. */
+/* What is summed besides the weights: nothing; for the two entropies; for all statistics. */
 enum hopper_level { HOPPER_NOTHING, HOPPER_ENTROPIES, HOPPER_ALL };
 
 /* A kernel's shape: GROUPS consumer groups of 64 rows, and blocks of KEYS keys. */
@@ -90,7 +89,7 @@ struct hopper_tile {
 enum hopper_mask {
     HIDES_NOTHING,
     HIDES_END,  /* keys after the row's window, or beyond the length */
-    HIDES_BOTH, /* those, and keys before the window that are not kept */
+    HIDES_BOTH, /* also keys before the window that are not kept */
 };
 
 /* The columns of a block that a row sees, relative to this thread's first: below end, and either

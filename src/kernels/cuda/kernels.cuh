@@ -38,8 +38,7 @@ template <typename F> hl_status for_half(hl_dtype dtype, F launch)
     return dtype == HL_DTYPE_F16 ? launch(__half()) : launch(__nv_bfloat16());
 }
 
-/* Calls launch(WIDTH) with the first of some constant widths that is not below `width`, or with the
- * last. */
+/* Calls launch(WIDTH) with the first constant width that is not below `width`, or with the last. */
 template <int WIDTH, int... WIDER, typename F> hl_status for_width(int width, F launch)
 {
     if constexpr (sizeof...(WIDER) > 0) {
@@ -68,8 +67,7 @@ hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStre
 hl_status launch_portable(const problem &p, cudaStream_t stream);
 hl_status launch_plain(const problem &p, cudaStream_t stream);
 
-/* Whether self, previous or first is wanted.  launch_single_keys computes only these, from an
- * existing lse. */
+/* Whether self, previous or first is wanted.  launch_single_keys computes them from the lse. */
 inline bool wants_single_keys(const problem &p)
 {
     return p.result.self != nullptr || p.result.previous != nullptr ||

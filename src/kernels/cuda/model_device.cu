@@ -172,8 +172,7 @@ static hl_status graph_begin(hl_device *device)
                  "recording operations");
 }
 
-/* Joins the lanes used by the graph: branches must end in the stream in which the recording
- * began. */
+/* Joins the graph's lanes: branches must end in the stream in which the recording began. */
 static hl_status join_lanes(hl_device *device)
 {
     for (int lane = 0; lane < HL_DEVICE_LANES; lane++) {

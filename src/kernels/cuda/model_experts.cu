@@ -77,8 +77,7 @@ size_t op_experts_bytes(hl_device *device, const hl_device_experts *experts)
 
 /* -------------------------------------------------------------------------- routing */
 
-/* Chooses each row's best experts, the lowest of equals first, and their weights; one thread per
- * row. */
+/* One thread per row chooses its best experts, the lowest of equals first, and their weights. */
 __global__ static void route(const hl_device_experts e, const expert_work w)
 {
     int64_t      row    = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -188,7 +188,7 @@ __device__ static void prepare_kernel(double *kernel, int n)
     for (int i = threadIdx.x; i < n; i += OUTPUT_THREADS) {
         sums[i] = 0.0;
         for (int j = 0; j < n; j++)
-            sums[i] += kernel[j * n + i]; /* it is symmetric */
+            sums[i] += kernel[j * n + i]; /* the kernel is symmetric */
     }
     __syncthreads();
     if (threadIdx.x != 0)

@@ -107,8 +107,7 @@ __device__ static double part_of_product(const problem &p, const plain_row &row,
     return sum;
 }
 
-/* Computes the scores of the visible keys among [first, first + PATTERN_THREADS), with the whole
- * block. */
+/* Computes the scores of PATTERN_THREADS keys from `first` on, if they are visible. */
 template <int W>
 __device__ static void score_keys(double *scores, const problem &p, const plain_row &row,
                                   const double *q, int first)
@@ -245,8 +244,7 @@ struct reduce_work {
 /* One head's rows of one run. */
 struct run_place {
     hl_run  run;
-    int64_t first, plan; /* index of row `run.begin` among all rows, and in the arrays of the
-                          * plan */
+    int64_t first, plan; /* index of row run.begin among all rows, and in the plan */
     int64_t n;
 
     __device__ run_place(const reduce_work &w, int64_t head, int64_t number) : run(w.runs[number])
