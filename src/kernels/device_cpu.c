@@ -184,7 +184,7 @@ typedef struct mixture {
     int64_t                  first; /* the first row of the sequence in the batch */
     int64_t                  n_rows;
     int64_t                 *members;  /* (C) the rows that chose an expert */
-    float                   *weights;  /* (C) the weights of those rows */
+    float                   *weights;  /* (C) the expert's weights in its rows */
     float                   *gathered; /* (C, D) */
     float                   *gate;     /* (C, 2 F) */
     float                   *active;   /* (C, F) */

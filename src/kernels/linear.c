@@ -26,7 +26,7 @@ enum {
     MANY_PANELS    = 16,          /* with at least this many panels, x is not cut into blocks */
     FEW_PANEL      = 32,          /* rows of W per call of dot products */
     FEW_BYTES      = 64 * 1024,   /* bytes of W that a thread takes at a time if no panel is made */
-    FEW_STEP       = 8,           /* the number of such rows is a multiple of this */
+    FEW_STEP       = 8,           /* a thread takes a multiple of this many rows */
     SHARES_EACH    = 4,           /* each thread takes rows at least this many times */
     ALONE_PRODUCTS = 64 * 1024,
 };

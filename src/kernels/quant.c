@@ -76,7 +76,7 @@ void hl_dequantize_scalar(float *out, hl_dtype dtype, const void *source, size_t
  * a non-finite weight damages no more than its block. */
 static int to_integer(float value, int low, int high)
 {
-    if (!(value > (float)low)) /* NaN too */
+    if (!(value > (float)low)) /* also true for NaN */
         return low;
     return value < (float)high ? (int)value : high;
 }

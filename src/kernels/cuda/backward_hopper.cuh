@@ -279,7 +279,7 @@ template <typename S> struct backward_consumer {
             ptx::barrier_arrive(&shared.q_empty[at ^ 1]);
         weigh(scores, at);
         issue_sum(dv, weights, shared.grad_out[at]);
-        ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* with gates there are too few registers */
+        ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* registers are too few with gates */
         ptx::settle(products);
         differentiate(scores, products, at);
         store_slopes(at);

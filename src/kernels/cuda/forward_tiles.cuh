@@ -89,7 +89,7 @@ struct hopper_tile {
 enum hopper_mask {
     HIDES_NOTHING,
     HIDES_END,  /* keys after the row's window, or beyond the length */
-    HIDES_BOTH, /* also keys before the window that are not kept */
+    HIDES_BOTH, /* keys after the window or length, and keys before it that are not kept */
 };
 
 /* The columns of a block that a row sees, relative to this thread's first: below end, and either
