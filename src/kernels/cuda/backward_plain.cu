@@ -51,8 +51,8 @@ struct row_upstream {
 
 /* ------------------------------------------------------------------------ rows */
 
-/* Adds the shares of 32 keys, one per lane, to this lane's columns of dq.  Exactly the keys that count
- * are multiplied: 0 times an infinite element is NaN, as in the definition. */
+/* Adds the shares of 32 keys, one per lane, to this lane's columns of dq.  Exactly the keys that
+ * count are multiplied: 0 times an infinite element is NaN, as in the definition. */
 __device__ static void add_keys(double (&dq)[COLUMNS], const problem &p, const plain_row &row,
                                 int base, double mine, bool counts)
 {
