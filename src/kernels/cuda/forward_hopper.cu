@@ -41,8 +41,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
 
 /* --------------------------------------------------------------------- counters */
 
-/* Each launch has two counters that are zero before and after it.  So many launches
- * may be under way at once, on all streams. */
+/* Each launch has two counters, which are zero before and after it.  This is the number of launches
+ * that may run at once, on all streams. */
 constexpr int  N_COUNTERS = 1024;
 __device__ int counters[2 * N_COUNTERS];
 
@@ -58,7 +58,7 @@ static hl_status next_counter(int **out)
 
 /* ---------------------------------------------------------------------- launch */
 
-/* Keys and values of so many heads stay in the cache while their tiles run. */
+/* Keys and values of heads up to this size stay in the cache while their tiles run. */
 constexpr int64_t CACHE_BYTES = 32 << 20;
 
 template <typename S>
@@ -87,13 +87,12 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper kernel"));
     problem rest = p;
     if (S::ALL)
-        rest.result.first = nullptr; /* is there already */
+        rest.result.first = nullptr; /* already computed */
     return wants_single_keys(rest) ? launch_near_keys(rest, stream) : HL_OK;
 }
 
-/* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
- * groups' registers would not do).  With statistics, blocks of 96 keys leave
- * less in local memory there. */
+/* Tiles of 192 queries are faster from this number of queries on (for d_head 64; at 128, three
+ * groups need too many registers).  With statistics, blocks of 96 keys use less local memory. */
 constexpr int LONG = 2048;
 
 template <typename T, hopper_level LEVEL>
@@ -107,8 +106,8 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     return launch<hopper_shape<T, 64, 128, 2, LEVEL>>(p, device, stream);
 }
 
-/* Of a window's blocks the first and the last are masked, and masks cost more with all statistics:
- * narrower windows than this want small blocks and tiles. */
+/* The first and the last block of a window need masks, and masks cost more with all statistics:
+ * windows narrower than this use small blocks and tiles. */
 constexpr int WIDE = 2048;
 
 template <typename T, hopper_level LEVEL>
@@ -126,7 +125,7 @@ static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
                : launch<hopper_shape<T, 64, NARROW, 2, LEVEL, true>>(p, device, stream);
 }
 
-/* Windows always sum the entropies: fewer kernels. */
+/* Windows always sum the entropies, so that fewer kernels are compiled. */
 template <typename T>
 static hl_status choose_level(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
