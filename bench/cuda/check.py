@@ -89,7 +89,7 @@ def main():
     kernel = sys.argv[2] if len(sys.argv) > 2 else "auto"
     good = True
     for dtype in (torch.bfloat16, torch.float16):
-        for d in (64, 128):
+        for d in (64, 128, 256):
             for seed, case in enumerate(CASES):
                 good = run_case(library, kernel, dtype, d, case, seed) and good
     print("all good" if good else "SOME ARE BAD")

@@ -83,7 +83,7 @@ def main():
         [1024, 2048, 4096, 8192, 16384, 32768]
     report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
                   cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
-    for d in (64, 128):
+    for d in (64, 128, 256):
         for length in lengths:
             flops, times = time_shape(library, d, length, kernels)
             report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))

@@ -106,8 +106,8 @@ template <typename T, int LANES> static hl_status launch(const problem &p, cudaS
 hl_status launch_near_keys(const problem &p, cudaStream_t stream)
 {
     return for_half(p.q.dtype, [&](auto type) {
-        return p.d_head == 64 ? launch<decltype(type), 8>(p, stream)
-                              : launch<decltype(type), 16>(p, stream);
+        return for_width<64, 128, 256>(
+            p.d_head, [&](auto width) { return launch<decltype(type), width() / 8>(p, stream); });
     });
 }
 
