@@ -155,7 +155,7 @@ export class Store {
     /* Something to look at when the page opens. */
     private mostFocused(): string[] {
         const profile = this.profile;
-        const values = profile?.mean("Hhat") ?? profile?.mean("H");
+        const values = profile?.mean("normalized") ?? profile?.mean("entropy");
         if (!profile || !values) return [];
         const mapped = (this.source.tokens?.heads ?? [])
             .filter(([layer, head]) => profile.has(layer, head))

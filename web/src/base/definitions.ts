@@ -2,30 +2,30 @@
 import type { Definition } from "../data/format";
 
 const BUILT_IN: Record<string, Definition> = {
-    H: {
+    entropy: {
         name: "Entropy",
         unit: "nats or bits",
         text: "How a token divides its attention: 0 all on one key, ln n evenly over n keys. Mean over all rows; it grows with the context. The row of a token is the one in which it is the query: where it looks.",
     },
-    Hhat: {
+    normalized: {
         name: "Normalized entropy",
         text: "H / ln n, from 0 (one key) to 1 (evenly over all). Mean over rows that see at least 16 keys, so that contexts of different length compare.",
     },
-    H_nosink: {
+    entropy_nosink: {
         name: "Entropy without the sink",
         unit: "nats or bits",
         text: "Entropy over the keys other than the first, divided anew so that they sum to 1. Many heads park attention on the first key.",
     },
-    Hhat_nosink: {
+    normalized_nosink: {
         name: "Normalized entropy without the sink",
         text: "The same over ln of the number of keys other than the first.",
     },
-    H2: {
+    renyi2: {
         name: "Rényi-2 entropy",
         unit: "nats or bits",
         text: "−ln Σ p². Never above H, and less moved by many small probabilities.",
     },
-    V: {
+    varentropy: {
         name: "Varentropy",
         unit: "nats² or bits²",
         text: "Variance of −ln p under p: 0 where all keys that are used are used alike.",

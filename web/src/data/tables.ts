@@ -19,9 +19,9 @@ const value = (list: Float32Array | null, i: number): Cell =>
     !list || Number.isNaN(list[i]) ? null : Number(list[i].toPrecision(7));
 
 export function headsTable(profile: Profile): Table {
-    const interval = profile.interval("H");
+    const interval = profile.interval("entropy");
     const arrays: [string, Float32Array | null][] = profile.keys.map((key) => [key, profile.mean(key)]);
-    if (interval) arrays.push(["H_low", interval.low], ["H_high", interval.high]);
+    if (interval) arrays.push(["entropy_low", interval.low], ["entropy_high", interval.high]);
     const rows: Cell[][] = [];
     for (let layer = 0; layer < profile.nLayers; layer++)
         for (let head = 0; head < profile.nHeads; head++) {
@@ -45,13 +45,13 @@ export function headsTable(profile: Profile): Table {
 
 export function layersTable(profile: Profile): Table {
     const keys = [
-        "H",
-        "low",
-        "high",
-        "Hhat",
-        "Hhat_low",
-        "Hhat_high",
-        "H_nosink",
+        "entropy",
+        "entropy_low",
+        "entropy_high",
+        "normalized",
+        "normalized_low",
+        "normalized_high",
+        "entropy_nosink",
         "variance",
         "influence",
     ].filter((key) => profile.layer(key));

@@ -17,7 +17,7 @@ export interface ModelInfo {
 }
 
 /* What is asked of every head: nats and of ln n, with the first key and without. */
-export const ROWS = ["entropy", "normalized", "nosink", "normalized_nosink"] as const;
+export const ROWS = ["entropy", "normalized", "entropy_nosink", "normalized_nosink"] as const;
 export type RowKind = (typeof ROWS)[number];
 
 /* One token, as it comes. */

@@ -52,7 +52,7 @@ export class LiveSource implements Source {
                     name: model.id,
                     model: { family: model.family, dtype: model.dtype, kv_heads: model.n_kv_heads },
                     corpus: { context: model.n_ctx },
-                    means: { H: blank },
+                    means: { entropy: blank },
                     n_heads: model.layers.map((layer) => layer.n_heads),
                 },
                 0,

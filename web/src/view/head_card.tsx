@@ -80,9 +80,9 @@ const isOff = (store: Store, { layer, head }: HeadAt) => store.disabled.includes
 
 function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state: State }) {
     const rule = profile.rule(head.index);
-    const interval = profile.interval("H");
+    const interval = profile.interval("entropy");
     const factor = unitFactor(state.unit);
-    const entropy = (profile.mean("H")?.[head.index] ?? NaN) * factor;
+    const entropy = (profile.mean("entropy")?.[head.index] ?? NaN) * factor;
     const half = interval ? ((interval.high[head.index] - interval.low[head.index]) / 2) * factor : NaN;
     const unit = unitName("renyi2", state.unit);
     const rest: Metric[] = ["peak", "self", "previous", "first", "output_norm"];
@@ -105,7 +105,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                 <div>
                     <dt>
                         Entropy
-                        <Ask term="H" />
+                        <Ask term="entropy" />
                     </dt>
                     <dd>
                         {number(entropy)}
@@ -113,10 +113,14 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                         <small> {unit}</small>
                     </dd>
                 </div>
-                {small("Normalized", "Hhat", profile.mean("Hhat")?.[head.index])}
-                {small("Without sink", "H_nosink", (profile.mean("H_nosink")?.[head.index] ?? NaN) * factor)}
-                {small("Effective keys", "support", Math.exp(profile.mean("H")?.[head.index] ?? NaN))}
-                {small("Rényi-2", "H2", (profile.mean("H2")?.[head.index] ?? NaN) * factor)}
+                {small("Normalized", "normalized", profile.mean("normalized")?.[head.index])}
+                {small(
+                    "Without sink",
+                    "entropy_nosink",
+                    (profile.mean("entropy_nosink")?.[head.index] ?? NaN) * factor,
+                )}
+                {small("Effective keys", "support", Math.exp(profile.mean("entropy")?.[head.index] ?? NaN))}
+                {small("Rényi-2", "renyi2", (profile.mean("renyi2")?.[head.index] ?? NaN) * factor)}
                 {rest
                     .filter((metric) => profile.mean(METRICS[metric].key))
                     .map((metric) =>
@@ -256,7 +260,7 @@ function ByTokenType({ profile, head }: { profile: Profile; head: HeadAt }) {
         <figure class="pattern">
             <figcaption>
                 Entropy by kind of token
-                <Ask term="H" />
+                <Ask term="entropy" />
             </figcaption>
             <ol class="bars">
                 {rows.map(({ name, value }) => (

@@ -234,14 +234,10 @@ function headDots(profile: Profile, { unit, sink, theme }: State, series: number
     };
 }
 
-/* What the C side calls the ends of a layer's interval. */
-const layerEnds = (key: string) => (key === "H" ? ["low", "high"] : [`${key}_low`, `${key}_high`]);
-
 function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: State): [number[], Line[]] {
     const colors = colorsOf(theme);
     const factor = unitFactor(unit);
     const key = keyOf("entropy", unit, sink);
-    const [low, high] = layerEnds(key);
     const same = profiles.filter((profile) => profile.nLayers === shown.nLayers);
     const x = Array.from({ length: shown.nLayers }, (_, i) => i);
     const lines: Line[] = [];
@@ -257,8 +253,8 @@ function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: 
             width: profile === shown ? 2.25 : 1.25,
             dash: profile === shown ? undefined : [4, 3],
             values: scaled(profile.layer(key)) ?? x.map((layer) => average(heads(layer)) * factor),
-            low: profile === shown ? scaled(profile.layer(low)) : undefined,
-            high: profile === shown ? scaled(profile.layer(high)) : undefined,
+            low: profile === shown ? scaled(profile.layer(`${key}_low`)) : undefined,
+            high: profile === shown ? scaled(profile.layer(`${key}_high`)) : undefined,
         });
     }
     return [x, lines];

@@ -18,7 +18,7 @@ import { StudyBox } from "./study_tab";
 import { CostPanel } from "./sweep_tab";
 import { TableButton } from "./table";
 
-const IN_NATS = ["entropy", "nosink", "renyi2"];
+const IN_NATS = ["entropy", "entropy-nosink", "renyi2"];
 const FIRST_RATIO = 0.2;
 
 export function PruneTab({ source }: { source: LiveSource }) {

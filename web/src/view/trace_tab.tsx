@@ -112,7 +112,7 @@ export function Readout({
             <div>
                 <dt>
                     Entropy
-                    <Ask term="H" />
+                    <Ask term="entropy" />
                 </dt>
                 <dd>
                     {of(entropy)}
