@@ -173,7 +173,9 @@ static hl_status check_parts(const hl_report *report)
 
     if (report->n_profiles == 0 && report->trace == NULL && report->maps == NULL &&
         report->lens == NULL && report->compare_path == NULL && report->sweep_path == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "there is nothing to report");
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "nothing to report: give a profile, a trace, a prompt, a comparison or a sweep");
     if (report->n_profiles == 0)
         return HL_OK;
     for (int64_t i = 1; i < report->n_profiles; i++)
