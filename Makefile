@@ -630,6 +630,9 @@ sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sb
 	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
 	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
 
+metrics: $(PROGRAM) ## the short definitions in doc/metrics.md again, from src/analysis/definitions.c
+	@tools/metrics_page $(PROGRAM) > $(BUILD)/metrics && mv $(BUILD)/metrics doc/metrics.md
+
 api: ## doc/api.md again, from include/headlight.h
 	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md
 

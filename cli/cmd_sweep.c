@@ -221,7 +221,7 @@ static void print_heading(const hl_sweep *sweep, const char *model)
         printf(" %8.2f", hl_cell_number(random, i, "ratio"));
     printf("\n  %-28s", "heads disabled");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
-        printf(" %8.0f", hl_cell_number(random, i, "off"));
+        printf(" %8.0f", hl_cell_number(random, i, "disabled"));
     printf("\n");
 }
 

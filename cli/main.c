@@ -48,10 +48,25 @@ static void print_commands(void)
            "4 out of resources.\n");
 }
 
-/* What every number means, a few lines each; doc/metrics.md says it at length. */
+/* Prints the definitions for tools/metrics_page, tab-separated: name, title, unit, text, with "-" for
+ * an empty field.  A heading has only its own text. */
+static void print_metrics_table(void)
+{
+    for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
+        const hl_definition *entry = hl_definition_at(i);
+
+        if (entry->text == NULL)
+            printf("%s\n", entry->name);
+        else
+            printf("%s\t%s\t%s\t%s\n", entry->name, entry->title != NULL ? entry->title : "-",
+                   entry->unit != NULL && entry->unit[0] != '\0' ? entry->unit : "-", entry->text);
+    }
+}
+
+/* Prints every definition in short; doc/metrics.md has the long ones. */
 static void print_metrics(void)
 {
-    enum { NAME_WIDTH = 17 };
+    enum { NAME_WIDTH = 19 };
 
     for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
         const hl_definition *entry = hl_definition_at(i);
@@ -147,7 +162,9 @@ static int run_help(int argc, char **argv)
     char  option[] = "--help";
     char *asked[]  = { argc > 1 ? argv[1] : NULL, option, NULL };
 
-    if (argc > 1 && strcmp(argv[1], "metrics") == 0)
+    if (argc > 2 && strcmp(argv[1], "metrics") == 0 && strcmp(argv[2], "--table") == 0)
+        print_metrics_table();
+    else if (argc > 1 && strcmp(argv[1], "metrics") == 0)
         print_metrics();
     else if (argc > 1 && strcmp(argv[1], "--table") == 0)
         return print_tables();

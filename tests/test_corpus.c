@@ -141,7 +141,7 @@ static void bytes_in_memory_are_a_file(void **state)
     options.inputs   = &input;
     options.n_inputs = 1;
     assert_fails(
-        HL_BAD_ARGUMENT, "not both",
+        HL_BAD_ARGUMENT, "cannot be combined",
         hl_corpus_open_bytes(&corpus, NULL, tokenizer, lines, strlen(lines), "input", &options));
     assert_fails(HL_BAD_ARGUMENT, "no bytes",
                  hl_corpus_open_bytes(&corpus, NULL, tokenizer, NULL, 0, "input", &options));
@@ -601,12 +601,13 @@ static void a_text_that_shrinks_is_refused(void **state)
     (void)state;
 
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, ", it had 786432: it shrank while in use",
+    assert_fails(HL_BAD_INPUT, ", but had 786432 bytes: it shrank while in use",
                  read_changing(&n_tokens, "a.txt", cut));
     put_long("a.txt");
     assert_fails(HL_BAD_INPUT, "it shrank while in use", read_changing(&n_tokens, "a.txt", empty));
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, "a.txt: byte 786332 is no longer UTF-8: it changed while in use",
+    assert_fails(HL_BAD_INPUT,
+                 "a.txt: byte 786332 is no longer UTF-8: the file changed while in use",
                  read_changing(&n_tokens, "a.txt", spoil));
 }
 

@@ -187,7 +187,7 @@ static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
 /* ----------------------------------------------------------------- patterns */
 
 static const char pattern_columns[] =
-    "layer:i head:i key_0:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
+    "layer:i head:i first_token:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
     "peak:3 not_self:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
     "probe_previous:3";
 

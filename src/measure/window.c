@@ -470,7 +470,7 @@ hl_status hl_windows_seek(hl_windows *windows, const hl_window_place *place)
     hl_status status = check_place(windows, place);
 
     if (status != HL_OK)
-        return hl_fail_within(HL_BAD_INPUT, "the place to go on from");
+        return hl_fail_within(HL_BAD_INPUT, "the place to continue from");
     windows->n_held    = 0;
     windows->overlap   = place->overlap;
     windows->n_windows = place->n_windows;

@@ -712,7 +712,7 @@ hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n
     int64_t n_windows = batch_size(e, e->n_done);
 
     if (n_walked < 1 || n_walked > e->result->n_settings || n_windows == 0)
-        return hl_fail(HL_BAD_INPUT, "evaluate: no walk of %lld settings to go on with",
+        return hl_fail(HL_BAD_INPUT, "evaluate: no walk of %lld settings to continue",
                        (long long)n_walked);
     for (int64_t i = 0; i < n_walked * n_windows; i++) {
         const double *in     = scores + 3 * i;

@@ -253,8 +253,8 @@ static void put_value(hl_sheet *table, hl_sweep_value value)
 static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] =
-        "order:t ratio:2 off:i nll:4 low:4 high:4 perplexity:2 rise:4 rise_low:4 rise_high:4 "
-        "vs_random:4 vs_low:4 vs_high:4 beaten:i kl:4 same:4 last_word:4";
+        "order:t ratio:2 disabled:i nll:4 low:4 high:4 perplexity:2 rise:4 rise_low:4 rise_high:4 "
+        "vs_random:4 vs_low:4 vs_high:4 beaten:i kl:4 agreement:4 last_word:4";
     hl_sheet *table = NULL;
     hl_status status =
         hl_sheet_new(&table, "points", "Loss of every order at every ratio", columns);
@@ -283,7 +283,7 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 static hl_status make_random(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] =
-        "ratio:2 off:i least:4 quarter:4 median:4 three_quarters:4 most:4 mean:4 last_word:4";
+        "ratio:2 disabled:i least:4 quarter:4 median:4 three_quarters:4 most:4 mean:4 last_word:4";
     hl_sheet *table = NULL;
     hl_status status =
         hl_sheet_new(&table, "random", "Random orders: loss over the seeds", columns);
@@ -354,7 +354,7 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
 {
-    static const char columns[] = "ratio:2 off:i params:0 params_share:4 flops_share:4";
+    static const char columns[] = "ratio:2 disabled:i params:0 params_share:4 flops_share:4";
     hl_shapes         shapes    = hl_shapes_of(s->model, s->options.n_ctx);
     hl_sheet         *table     = NULL;
     hl_status         status    = hl_sheet_new(

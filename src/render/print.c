@@ -338,7 +338,7 @@ static void put_token_legend(token_print *p)
     hl_text_addf(p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {
         hl_text_addf(p->output, "Numbers: %s of the row's attention, rounded down.\n",
-                     p->cell == 3 ? "hundredths" : "tenths");
+                     p->cell == 3 ? "%" : "tenths");
     } else {
         hl_text_addf(p->output, "Attention 0 ");
         put_ramp(p->output, p->depth, p->map, 16);

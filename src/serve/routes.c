@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "model/model.h"
 #include "render/page.h"
+#include "render/report_parts.h"
 
 #define MAX_VALUES (1 << 17) /* limit of values in a request's JSON: 16 prompts of 8192 ids */
 
@@ -255,6 +256,7 @@ static void serve_model(void *context, hl_exchange *exchange)
                 json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
     hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
+    hl_json_put(&root, "definitions", hl_report_definitions());
     hl_server_answer(exchange, 200, root);
 }
 

@@ -200,7 +200,7 @@ export function useStore(): { store: Store; state: State } {
     return { store, state: store.state ?? state };
 }
 
-/* The chosen heads that this profile has, as indices (layer * heads + head). */
+/* The selected heads that this profile has, as indices (layer * heads + head). */
 export function selectedHeads(
     profile: Profile,
     names: string[],

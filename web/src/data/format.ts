@@ -24,7 +24,6 @@ export interface RawDiagnosis {
     evidence?: string;
     kind?: string;
     source?: string;
-    counter?: string;
     against?: string;
     mitigation?: string;
     measure?: string;

@@ -83,7 +83,7 @@ export function unitName(metric: Metric, unit: Unit): string {
 
 function labelOf(metric: Metric, unit: Unit, sink: Sink): string {
     if (metric !== "entropy") return METRICS[metric].label;
-    return `${unit === "normalized" ? "Normalized entropy" : "Entropy"}${sink === "out" ? " without the sink" : ""}`;
+    return `${unit === "normalized" ? "Normalized entropy" : "Entropy"}${sink === "out" ? " without the first token" : ""}`;
 }
 
 const scaled = (values: Float32Array, factor: number) =>

@@ -53,7 +53,7 @@ export function layersTable(profile: Profile): Table {
         "normalized_high",
         "entropy_nosink",
         "variance",
-        "influence",
+        "block_influence",
     ].filter((key) => profile.layer(key));
     return {
         name: `${profile.name}-layers`,
@@ -95,7 +95,7 @@ export function curvesTable(
     }
     return {
         name: `${profile.name}-curves`,
-        title: "Histogram (of the row's largest bin) and entropy by position (nats)",
+        title: "Histogram (relative to the largest bin) and entropy by position (nats)",
         columns: ["head", "curve", "from", "to", "value"],
         rows,
     };
@@ -105,7 +105,7 @@ export function tokensTable(tokens: TokenView, means: Float32Array | null, row: 
     return {
         name: "tokens",
         title: row
-            ? "Every token, its entropy (nats), and how much the chosen token looks at it"
+            ? "Every token, its entropy (nats), and the attention of the chosen token to it"
             : "Every token and its entropy (nats)",
         columns: ["index", "text", "entropy", ...(row ? ["attention"] : [])],
         rows: tokens.texts.map((text, i) => [
@@ -160,7 +160,7 @@ export function lensTable(lens: Lens, texts: string[]): Table {
             ]);
     return {
         name: "lens",
-        title: "What each layer would say; entropy over the vocabulary in nats",
+        title: "Prediction after each layer; entropy over the vocabulary in nats",
         columns: ["layer", "index", "token", "says", "entropy"],
         rows,
     };

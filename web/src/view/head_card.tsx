@@ -25,9 +25,9 @@ export function HeadCard({ profile }: { profile: Profile }) {
     const heads = useMemo(() => selectedHeads(profile, state.selected), [profile, state.selected]);
     if (!heads.length)
         return (
-            <Panel title="No head is chosen" class="card">
-                <Nothing title="Click a cell to see what that head does">
-                    Arrows move over the map, Enter chooses; Shift adds another one to compare.
+            <Panel title="No head selected" class="card">
+                <Nothing title="Click a cell to see what its head does">
+                    Arrow keys move over the map, Enter selects; Shift adds another head to compare.
                 </Nothing>
             </Panel>
         );
@@ -115,7 +115,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                 </div>
                 {small("Normalized", "normalized", profile.mean("normalized")?.[head.index])}
                 {small(
-                    "Without sink",
+                    "Without first token",
                     "entropy_nosink",
                     (profile.mean("entropy_nosink")?.[head.index] ?? NaN) * factor,
                 )}
@@ -140,7 +140,7 @@ function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const colors = colorsOf(state.theme);
     const metrics = (Object.keys(METRICS) as Metric[]).filter((metric) => profile.mean(METRICS[metric].key));
     return (
-        <div class="table-holder several" tabIndex={0} role="region" aria-label="The chosen heads">
+        <div class="table-holder several" tabIndex={0} role="region" aria-label="The selected heads">
             <table>
                 <thead>
                     <tr>
@@ -216,7 +216,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
             {histogram && (
                 <figure>
                     <figcaption>
-                        Rows by normalized entropy{state.sink === "out" ? ", no sink" : ""}
+                        Rows by normalized entropy{state.sink === "out" ? ", first token excluded" : ""}
                         <Ask term="histogram" />
                     </figcaption>
                     <Histogram curves={histogram} heads={heads} theme={state.theme} />
@@ -302,7 +302,7 @@ function Pattern({ head }: { head: HeadAt }) {
                     onToken={(token) => store.set({ token })}
                 />
             ) : (
-                <Nothing title="This report holds no map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
+                <Nothing title="This report has no attention map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
             )}
         </figure>
     );
@@ -315,7 +315,7 @@ function Twins({ profile, head }: { profile: Profile; head: HeadAt }) {
     return (
         <div class="twins">
             <h3>
-                Nearest heads
+                Most similar heads
                 <Ask term="twins" />
             </h3>
             <ul>

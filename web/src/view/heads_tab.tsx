@@ -49,7 +49,7 @@ function MetricMenu({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     return (
         <select
-            aria-label="What the cells show"
+            aria-label="Quantity in the cells"
             value={state.metric}
             onChange={(event) => store.set({ metric: event.currentTarget.value as Metric })}>
             {metricsOf(profile).map((metric) => (
@@ -108,8 +108,8 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
                     <Extremes profile={profile} quantity={quantity} />
                 </>
             ) : (
-                <Nothing title="This profile does not hold that number">
-                    Choose another one, or another unit.
+                <Nothing title="This profile does not have this quantity">
+                    Choose another quantity or unit.
                 </Nothing>
             )}
         </Panel>
@@ -155,10 +155,10 @@ function Types({ profile }: { profile: Profile }) {
     const total = counts.reduce((sum, [, n]) => sum + n, 0);
     return (
         <Panel
-            title="What the heads do"
+            title="Head types"
             term="type"
             class="types"
-            note={state.type ? `${state.type} heads alone are shown` : plural(total, "head")}>
+            note={state.type ? `${state.type} heads only` : plural(total, "head")}>
             <div class="stack" aria-hidden="true">
                 {counts.map(([type, n]) => (
                     <i
