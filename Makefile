@@ -357,7 +357,7 @@ RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
 # TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
-              tools/check_names tools/check_cppcheck $(wildcard tests/tools/*.sh))
+              tools/check_names tools/check_cppcheck tools/check_words $(wildcard tests/tools/*.sh))
 RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 

@@ -559,6 +559,22 @@ static hl_status print_table(const show_request *request)
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
+/* Returns a column's name; for a name that earlier versions had, the one of today. */
+static const char *present_name(const char *column)
+{
+    static const char *const names[][2] = { { "fair", "normalized" },
+                                            { "fair_low", "normalized_low" },
+                                            { "fair_high", "normalized_high" },
+                                            { "nosink", "entropy_nosink" },
+                                            { "nosink_median", "median_nosink" } };
+
+    for (size_t i = 0; column != NULL && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(column, names[i][0]) == 0)
+            return names[i][1];
+    }
+    return column;
+}
+
 /* A column of the table of heads that has numbers in it. */
 static bool is_column(const hl_profile *profile, const char *name)
 {
@@ -605,6 +621,7 @@ int hl_command_show(int argc, char **argv)
     request.depth = hl_terminal_depth(stdout);
     HL_CALL("show", hl_profile_load(&profile, request.path));
     request.profile = profile;
+    request.by      = present_name(request.by);
     if (request.by != NULL && !is_column(profile, request.by))
         return hl_options_refuse(
             &usage, "--by: the table 'heads' has no column of numbers called '%s'", request.by);

@@ -66,8 +66,10 @@ Try 'headlight show --help'.
 END
 run show --csv "$dense"
 expect_line "CSV of what?" 2 '^headlight show: --csv needs --table NAME$'
+run show --by fair "$dense"
+expect_line "a column's earlier name" 0 '^normalized entropy, % \(0 = all on one token, 100 = uniform\)$'
 run show --by layer "$dense"
-expect_line "no such column" 2 "^headlight show: --by: 'layer' is not a column of numbers"
+expect_line "no such column" 2 "^headlight show: --by: the table 'heads' has no column of numbers called 'layer'"
 run show "$scratch/nothing"
 expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
 run show models/demo/model.safetensors
