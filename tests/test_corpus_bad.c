@@ -11,7 +11,7 @@ static void bad_files_are_named(void **state)
     put("empty.txt", "");
     refuse(here("empty.txt"), HL_BAD_INPUT, "empty.txt: no text in this file, nothing to measure");
     put("also.txt", "");
-    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in them");
+    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in these files");
     refuse(here("nowhere"), HL_NOT_FOUND, "nowhere: No such file");
     put("bad.txt", "good\nbad \xff text");
     refuse(here("bad.txt"), HL_BAD_INPUT, "bad.txt: line 2, byte 9: 0xff is not UTF-8");

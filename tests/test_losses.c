@@ -317,7 +317,7 @@ static void another_session_keeps_rows(void **state)
         assert_ok(hl_session_open(&other[i], model, &options));
         feed.keeps_logits = true;
         assert_ok(hl_session_feed(kept[i], &feed));
-        assert_fails(HL_LIMIT, "has room for only 0", hl_session_feed(other[i], &feed));
+        assert_fails(HL_LIMIT, "has room for 0", hl_session_feed(other[i], &feed));
         feed.keeps_logits = false;
         feed.kept_by      = kept[i];
         assert_ok(hl_session_feed(other[i], &feed));

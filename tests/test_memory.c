@@ -155,7 +155,7 @@ static void nothing_is_taken_beyond_the_bound(void **state)
              hl_memory_held(), before + 100000);
     assert_fails(HL_NO_MEMORY, numbers, hl_alloc(&more, 50000, 1));
     assert_null(more);
-    assert_fails(HL_NO_MEMORY, "70000 bytes", hl_realloc(&block, 60000, 70000, 1));
+    assert_fails(HL_NO_MEMORY, "70000 more bytes", hl_realloc(&block, 60000, 70000, 1));
     assert_fails(HL_NO_MEMORY, "needed beside", hl_memory_reserve(SIZE_MAX));
     assert_fails(HL_NO_MEMORY, "needed beside", hl_strndup(&text, block, 50000));
     assert_null(hl_memory_allocate(50000));

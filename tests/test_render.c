@@ -424,7 +424,7 @@ static void test_errors(void **state)
     for (size_t i = 0; hl_figure_name(i) != NULL; i++)
         assert_fails(HL_BAD_INPUT, "has no row", hl_draw(empty, hl_figure_name(i), path, NULL));
     assert_fails(HL_BAD_ARGUMENT, "no figure is called 'pie'", hl_draw(profile, "pie", path, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg",
                  hl_draw(profile, "heatmap", in_folder(*state, "x.gif"), NULL));
     assert_fails(HL_BAD_ARGUMENT, "width is 10",
                  hl_draw(profile, "heatmap", path, &(hl_draw_options){ .width = 10.0 }));

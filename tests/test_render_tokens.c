@@ -470,7 +470,7 @@ static void test_errors(void **state)
                      hl_print_tokens(&text, view, &options, NULL));
         assert_null(text);
     }
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg",
                  hl_draw_tokens(view, in_folder(*state, "x.gif"), NULL));
     assert_fails(HL_BAD_ARGUMENT, "--unit: pictures of a prompt are in nats",
                  hl_draw_tokens(view, in_folder(*state, "x.svg"),

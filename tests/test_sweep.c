@@ -539,7 +539,7 @@ static void what_makes_no_sense_is_refused(void **state)
     options.n_ratios = 2;
     assert_fails(
         HL_BAD_ARGUMENT,
-        "11 of 12 heads wanted, 9 can go: every layer keeps one (--empty-layers allows more)",
+        "11 of 12 heads are to be removed, but only 9 can be: every layer keeps one (--empty-layers allows more)",
         hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options             = options_of();
     options.iterative   = &fixed;

@@ -395,8 +395,8 @@ hl_status hl_diagnose_locking(hl_examination *e)
 
         snprintf(needs, sizeof needs, "%lld generated tokens", (long long)n_tokens);
         snprintf(how, sizeof how,
-                 "write a trace with headlight generate --max-tokens %lld --trace FILE, then run "
-                 "headlight diagnose --trace FILE",
+                 "write a trace with headlight generate --max-tokens %lld --trace, then give it to "
+                 "headlight diagnose --trace",
                  (long long)n_tokens);
         return hl_examination_not_run(e, needs, how);
     }

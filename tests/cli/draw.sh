@@ -57,7 +57,7 @@ result "or by entropy" "$(grep -q 'highest entropy' "$scratch/candidates.svg" &&
 run draw "$profile" -o "$scratch/none/heads.svg"
 expect_line "a folder that is not there" 3 'none/heads.svg'
 run draw "$profile" -o "$scratch/heads.gif"
-expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+expect_line "an unknown ending" 2 'must end in .svg, .png or .pdf'
 run draw "$profile" --figure heatmup -o "$scratch/x.svg"
 expect_line "an unknown figure" 2 "did you mean 'heatmap'"
 run draw "$profile"

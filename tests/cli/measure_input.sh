@@ -29,7 +29,7 @@ refused "no such file" 3 "nowhere.txt: No such file or directory\$" nowhere.txt
 refused "a pattern without matches" 3 "nowhere/\\*.txt: no such file, and no file matches\$" 'nowhere/*.txt'
 mkfifo "$t/pipe"
 refused "a pipe" 3 "$t/pipe: is a pipe, wanted a file" "$t/pipe"
-refused "standard input without text" 3 'standard input: no text in it' -
+refused "standard input without text" 3 'standard input: no text in this file' -
 refused "token types that cannot be" 3 "regular expression '\\(', at" --type 'a=(' "$t/nothing.txt"
 refused "a type without an expression" 2 "type 'a': wanted NAME=EXPRESSION\$" --type a "$t/nothing.txt"
 printf '[1, 2]\n[3, 4096]\n' >"$t/ids"

@@ -148,7 +148,7 @@ result "leaves nothing" "$([ -e "$out" ] || echo yes)"
 
 run prune $phi3 --ratio 1 --by random -o "$out"
 expect "a ratio of 1" 2 <<'END'
-headlight prune: 12 of 12 heads wanted, 9 can go: one stays in every layer
+headlight prune: 12 of 12 heads are to be removed, but only 9 can be: one stays in every layer
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
 expect_line "unless asked" 0 ' removed 9 and zeroed 3 of 12 heads'

@@ -90,5 +90,5 @@ expect_line "a ranker that is none" 2 "no ranker is called 'entrpy' \(did you me
 run "${sweep[@]}" --ratios 0,1
 expect_line "a ratio of 1" 2 "'1' does not begin with a number of at least 0 and below 1"
 run "${sweep[@]}" --ratios 0,0.9 --by weight
-expect_line "more than can go" 2 '58 of 64 heads wanted, 56 can go: every layer keeps one \(--empty-layers allows more\)'
+expect_line "more than can go" 2 '58 of 64 heads are to be removed, but only 56 can be: every layer keeps one \(--empty-layers allows more\)'
 finish

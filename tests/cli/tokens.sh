@@ -119,6 +119,6 @@ run eval models/demo "$scratch/words" --tokenizer "$scratch/tokenizer.json"
 expect_line "eval: a tokenizer of another model" 3 \
     "tokenizer.json: the tokenizer gives id 9999, but the model has only 4096 tokens"
 run tokens models/demo "$words" -o "$scratch/x.gif"
-expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+expect_line "an unknown ending" 2 'must end in .svg, .png or .pdf'
 
 finish
