@@ -185,10 +185,10 @@ static void test_errors(void **state)
     assert_fails(HL_BAD_ARGUMENT, "different numbers of layers or heads",
                  hl_draw_comparison(&p.sides[0], &q.sides[1], p.found, path, NULL));
     hl_compared bare = { "bare", p.profiles[1], NULL };
-    assert_fails(HL_BAD_ARGUMENT, "patterns of one model only",
+    assert_fails(HL_BAD_ARGUMENT, "the maps of one model are missing",
                  hl_draw_comparison(&p.sides[0], &bare, p.found, path, NULL));
     hl_compared mixed = { "mixed", p.profiles[1], &q.patterns[1] };
-    assert_fails(HL_BAD_ARGUMENT, "not of the profiles' models",
+    assert_fails(HL_BAD_ARGUMENT, "of other models than the profiles",
                  hl_draw_comparison(&p.sides[0], &mixed, p.found, path, NULL));
     p.patterns[1].tokens[2] = 7;
     assert_fails(HL_BAD_ARGUMENT, "different tokens",

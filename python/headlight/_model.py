@@ -316,8 +316,8 @@ class Model:
         """Continues a text, or token ids.
 
         on_token: called with each Token as it comes; False ends the text after it.
-        max_tokens: 0 for as many as the context holds.  temperature: 0 for the likeliest token.
-        stop: texts that end it, and are not part of it.  off: heads to switch off, "L5H1,L7".
+        max_tokens: 0 for as many as the context holds.  temperature: 0 for the most likely token.
+        stop: texts that end it, and are not part of it.  off: heads to disable, "L5H1,L7".
         """
         if self.info.is_encoder:
             raise Error(f"{self.path} is an encoder ({self.info.family}): it sees whole texts and "

@@ -71,7 +71,7 @@ class EntropyLog:
     """Where the entropies of each step go; all of it is optional.
 
     folder: TensorBoard's event files: "entropy/mean", "entropy/L3H1" ... and a histogram.
-    jsonl: a line a step, {"step", "entropy", "normalized", "alarms", ...}, appended.
+    jsonl: one line per step, {"step", "entropy", "normalized", "alarms", ...}, appended.
     on_step(step, entropy, normalized), on_alarm(alarm): called.
     thresholds: some of default_thresholds()'s, by name.
     """

@@ -7,7 +7,7 @@
     seen.means()[3]                                    (heads) of layer 3, nats
 
 The model is otherwise as it was.  Its mask is that of padding alone, (batch, keys), left or right;
-which keys a row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
+which keys each row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
 holes, packed sequences, chunks, static caches, dropout of attention probabilities, biases of positions.
 
 Some model classes (BLOOM, CodeGen and others) compute attention in code of their own, yet ask the
@@ -152,7 +152,7 @@ def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: An
 
 
 def _real_keys(mask: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-    """(batch) the first key that is no padding, and the one after the last."""
+    """(batch) the first key that is not padding, and the one after the last."""
     n_real, n_keys = mask.sum(dim=1), mask.shape[1]
     first = mask.to(torch.int8).argmax(dim=1)
     places = torch.arange(n_keys, device=mask.device)

@@ -27,6 +27,10 @@ check "the gallery has a command for every picture" gallery
 
 api() { tools/api_page | diff doc/api.md - || { echo "make api brings it up to date" && return 1; }; }
 check "doc/api.md is the header's" api
+metrics() {
+    tools/metrics_page "$HEADLIGHT" | diff doc/metrics.md - || { echo "make metrics brings it up to date" && return 1; }
+}
+check "doc/metrics.md has the definitions of the program" metrics
 every_function() {
     grep -ohE '\bhl_[a-z0-9_]+\(' include/headlight/*.h | sort -u >"$scratch/in_header"
     nm -D --defined-only "${BUILD:-build}/libheadlight.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 "(" }' | sort >"$scratch/exported"
