@@ -448,7 +448,7 @@ static void print_extreme(const screen *s, int64_t row)
     if (!isnan(hl_cell_number(extremes, row, "normalized")))
         snprintf(normalized, sizeof normalized, "%.3f",
                  hl_cell_number(extremes, row, "normalized"));
-    printf("  %-8s %-10s %10s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
+    printf("  %-6s %-10s %10s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
            type_of(s->tables[TYPES], layer, head), normalized,
            hl_cell_number(extremes, row, "entropy"));
 }
@@ -458,7 +458,7 @@ static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-19s %10s %8s    %-19s %10s %8s%s\n", colors->dim, "most focused", "normalized",
+    printf("%s  %-17s %10s %8s    %-17s %10s %8s%s\n", colors->dim, "most focused", "normalized",
            "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);

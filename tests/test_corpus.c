@@ -141,7 +141,7 @@ static void bytes_in_memory_are_a_file(void **state)
     options.inputs   = &input;
     options.n_inputs = 1;
     assert_fails(
-        HL_BAD_ARGUMENT, "cannot be combined",
+        HL_BAD_ARGUMENT, "not both",
         hl_corpus_open_bytes(&corpus, NULL, tokenizer, lines, strlen(lines), "input", &options));
     assert_fails(HL_BAD_ARGUMENT, "no bytes",
                  hl_corpus_open_bytes(&corpus, NULL, tokenizer, NULL, 0, "input", &options));

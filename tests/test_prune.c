@@ -304,7 +304,7 @@ static void test_needs(void **state)
                  hl_rank(&ranking, HL_RANKER_ENTROPY, &inputs, NULL));
     assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs gradients, so a model",
                  hl_rank(&ranking, HL_RANKER_GRADIENT, &inputs, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss without each head",
+    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss with each head disabled",
                  hl_rank(&ranking, HL_RANKER_ABLATION, &inputs, NULL));
     inputs.profile = profile; /* 6 layers */
     assert_fails(HL_BAD_INPUT, "layers, the model 3",
@@ -512,10 +512,10 @@ static void test_choosing(void **state)
     assert_choice(ranking, (hl_choice){ .ratio = 0.05 }, "L0H0");
     assert_choice(ranking, (hl_choice){ .count = 9 },
                   "L0H0,L0H1,L0H2,L1H0,L1H1,L1H2,L2H0,L2H1,L2H2");
-    assert_fails(
-        HL_BAD_ARGUMENT,
-        "12 of 12 heads are to be removed, but only 9 can be: every layer keeps one (--empty-layers allows more)",
-        hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.0 }));
+    assert_fails(HL_BAD_ARGUMENT,
+                 "12 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
+                 hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.0 }));
     assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads are to be removed, but only 6 can be",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7, .per_layer_max = 2 }));
     assert_fails(HL_BAD_ARGUMENT, "a ratio of 1.5",

@@ -428,7 +428,7 @@ static void test_errors(void **state)
                  hl_draw(profile, "heatmap", in_folder(*state, "x.gif"), NULL));
     assert_fails(HL_BAD_ARGUMENT, "width is 10",
                  hl_draw(profile, "heatmap", path, &(hl_draw_options){ .width = 10.0 }));
-    assert_fails(HL_BAD_ARGUMENT, "in nats",
+    assert_fails(HL_BAD_ARGUMENT, "needs --unit nats",
                  hl_draw(profile, "heatmap", path,
                          &(hl_draw_options){ .unit = HL_UNIT_BITS, .scale = HL_SCALE_CLASSES }));
     assert_true(hl_draw(profile, "heatmap", in_folder(*state, "none/x.svg"), NULL) != HL_OK);

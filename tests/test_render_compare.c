@@ -136,7 +136,7 @@ static void test_maps(void **state)
 
     assert_ok(hl_draw_comparison(&p.sides[0], &p.sides[1], p.found, svg_path, &options));
     char *svg = read_whole(svg_path, &n_bytes);
-    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, D0 \u2013"));
+    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, self \u2013"));
     assert_non_null(strstr(svg, "<title>B: sparse L1H3, H 1.50"));
     assert_non_null(strstr(svg, ">L1H2</text>"));
     free(svg);

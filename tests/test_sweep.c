@@ -529,7 +529,7 @@ static void what_makes_no_sense_is_refused(void **state)
     const hl_ranker  fixed   = HL_RANKER_WEIGHT;
     (void)state;
 
-    assert_fails(HL_BAD_ARGUMENT, "must be tested on another",
+    assert_fails(HL_BAD_ARGUMENT, "rank on one text and test on another",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.rank, &options));
     options.ratios   = bad;
     options.n_ratios = 3;
@@ -537,10 +537,10 @@ static void what_makes_no_sense_is_refused(void **state)
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options.ratios   = most;
     options.n_ratios = 2;
-    assert_fails(
-        HL_BAD_ARGUMENT,
-        "11 of 12 heads are to be removed, but only 9 can be: every layer keeps one (--empty-layers allows more)",
-        hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
+    assert_fails(HL_BAD_ARGUMENT,
+                 "11 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
+                 hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options             = options_of();
     options.iterative   = &fixed;
     options.n_iterative = 1;

@@ -51,7 +51,7 @@ static const struct {
     hl_number_from from;
     int            which;
 } metrics[HL_BLOCK_METRICS] = {
-    { "H", "H 0.00", "H mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "H", "H 0.00", "H: mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
     { "self", "self .00", "self: mean attention of a token to itself", HL_FROM_PATTERN,
       HL_PM_SELF },
     { "sink", "sink .00", "sink: mean attention to the first token", HL_FROM_PATTERN, HL_PM_SINK },
@@ -139,7 +139,7 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     out->height = BLOCK_TITLE + out->down * (double)n_layers;
 }
 
-/* Explains the metrics that are shown, for the caption: "H mean entropy (nats), self: ...". */
+/* Explains the metrics that are shown, for the caption: "H: mean entropy (nats), self: ...". */
 static void write_legend(char *out, size_t n_bytes, const hl_map_block *block)
 {
     int    n_shown = block->lines[0] + block->lines[1];
@@ -467,7 +467,7 @@ static const struct {
     { "normalized", "normalized" },
     { "entropy_nosink", "without first token (nats)" },
     { "peak", "peak" },
-    { "self_sampled", "self D0" },
+    { "self_sampled", "self" },
     { "previous_sampled", "previous token" },
     { "band", "last 5 tokens" },
     { "sink", "sink" },

@@ -167,7 +167,7 @@ async function sentView(browser) {
 
 async function emptyPage(browser) {
     const { page, check } = await openFile(browser, PAGE);
-    assert.match(await page.locator("h1").innerText(), /holds no data/);
+    assert.match(await page.locator("h1").innerText(), /has no data/);
     await sound(page);
     await check();
 }

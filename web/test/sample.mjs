@@ -214,6 +214,7 @@ export function sampleData({ layers = 8, heads = 8, tokens = 64, maps = 1, profi
         format: "headlight.report/1",
         version: "0",
         definitions: {
+            diagnosis: { name: "Diagnosis", text: "A rule with a threshold." },
             entropy: { name: "Shannon entropy", unit: "nats", text: "How attention is divided." },
         },
         profiles: fill(profiles, (i) => profileOf(layers, heads, i + 1, i ? `sample ${i + 1}` : "sample")),
