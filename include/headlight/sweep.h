@@ -18,8 +18,8 @@ extern "C" {
  *     hl_evaluation_free(found);
  *
  * For each setting of the gates, computes the same numbers as hl_perplexity, bit by bit, and how
- * far the predictions are from those of the reference model, the same model with all gates 1.  Layers
- * below the first gate in which two settings differ are run once for both. */
+ * far the predictions are from those of the reference model, the same model with all gates 1.
+ * Layers below the first gate in which two settings differ are run once for both. */
 
 /* Sums over scored tokens. */
 typedef struct hl_scores {
