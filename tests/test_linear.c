@@ -78,7 +78,7 @@ static void free_problem(problem *p)
     free(p->rows.out);
 }
 
-/* Runs the product, with different kinds of threads for even and odd numbers. */
+/* Runs the product on n_threads threads. */
 static void run(problem *p, int n_threads)
 {
     static int8_t  q[2 * HL_LINEAR_FEW_ROWS * MAX_COLUMNS];
