@@ -127,8 +127,8 @@ static const chat_style *find_style(hl_chat_format format)
     return NULL;
 }
 
-/* Finds the system message that Qwen's templates use if there is none:     '<|im_start|>system\nYou
- * are ... <|im_end|>\n' */
+/* Finds the system message that Qwen's templates use if there is none:
+ *     '<|im_start|>system\nYou are ... <|im_end|>\n' */
 static hl_bytes find_standard_system(const char *template)
 {
     static const char *const openings[] = { "<|im_start|>system\\n", "<|im_start|>system\n" };
