@@ -1,8 +1,9 @@
 /* forward_near.cu - the probabilities of a row's own position, of the one before it and of key 0,
- * from an lse that is already there, for rows of 16-bit floats without bent scores.
+ * from an lse that has been computed, for rows of 16-bit floats whose scores no option changes.
  *
- * Eight lanes a row of 64 elements, sixteen a row of 128: sixteen bytes of each key for every lane,
- * read once for all heads that share it, and of each q.  launch_single_keys, which takes everything, does the same in double. */
+ * Eight lanes share a row of 64 elements, sixteen a row of 128.  Each lane reads sixteen bytes of
+ * each q and of each key, the key once for all heads that share it.  launch_single_keys takes every
+ * problem and computes the same in double. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -13,7 +14,7 @@ namespace headlight
 
 constexpr int NEAR_THREADS = 256;
 
-/* Eight elements at an offset, as floats. */
+/* Converts eight elements at an offset to floats. */
 template <typename T>
 __device__ __forceinline__ void load_eight(float (&out)[8], const hl_rows &rows, int64_t offset)
 {
@@ -27,7 +28,7 @@ __device__ __forceinline__ void load_eight(float (&out)[8], const hl_rows &rows,
         out[i] = static_cast<float>(e.x[i]);
 }
 
-/* A row of keys or queries: this lane's part of it. */
+/* This lane's part of a row of keys or queries. */
 template <typename T, int LANES>
 __device__ __forceinline__ void load_part(float (&out)[8], const hl_rows &rows, int batch, int head,
                                           int row)
@@ -51,8 +52,8 @@ template <int LANES> __device__ __forceinline__ float dot(const float (&q)[8], c
 
 constexpr int NEAR = 3; /* the row's own key, the one before, key 0 */
 
-/* LANES threads a query, with all heads that share its keys.  Threads beyond the last do that one's
- * work and write nothing. */
+/* LANES threads per query, for all heads that share its keys.  Threads beyond the last query repeat
+ * it and write nothing. */
 template <typename T, int LANES>
 __global__ static void __launch_bounds__(NEAR_THREADS) near_keys(const __grid_constant__ problem p)
 {
@@ -105,8 +106,8 @@ template <typename T, int LANES> static hl_status launch(const problem &p, cudaS
 hl_status launch_near_keys(const problem &p, cudaStream_t stream)
 {
     return for_half(p.q.dtype, [&](auto type) {
-        return p.d_head == 64 ? launch<decltype(type), 8>(p, stream)
-                              : launch<decltype(type), 16>(p, stream);
+        return for_width<64, 128, 256>(
+            p.d_head, [&](auto width) { return launch<decltype(type), width() / 8>(p, stream); });
     });
 }
 
