@@ -365,7 +365,7 @@ check: ## set up, build and run all quick tests; TESTS="test_file ..." picks som
 	@+$(SUBMAKE) all check-programs
 	@$(RUN_TESTS) $(RUNNERS) $(SCRIPTS) $(TOOL_TESTS)
 
-check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
+check-programs: $(RUNNERS) $(if $(SCRIPTS),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
 
 # The tests without installing packages and without the tools: for instrumented builds.
 run-tests: check-programs $(if $(KERNELS_ONLY),,all)
