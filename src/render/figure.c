@@ -66,14 +66,19 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
     return HL_OK;
 }
 
-hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
-                                const hl_draw_options *options)
+hl_status hl_figure_open_plain(hl_figure *out, hl_canvas *canvas, const char *title,
+                               const char *kind, const hl_draw_options *options)
 {
+    const hl_draw_options *given = &out->options;
+
     HL_NEED(hl_figure_open(out, canvas, title, options));
-    if (out->options.unit != HL_UNIT_NATS)
-        return hl_fail(HL_BAD_ARGUMENT, "--unit: pictures of a prompt are in nats");
-    if (out->options.scale != HL_SCALE_CONTINUOUS)
-        return hl_fail(HL_BAD_ARGUMENT, "--scale: pictures of a prompt have no classes");
+    if (given->unit != HL_UNIT_NATS)
+        return hl_fail(HL_BAD_ARGUMENT, "--unit: %s are in nats", kind);
+    if (given->scale != HL_SCALE_CONTINUOUS)
+        return hl_fail(HL_BAD_ARGUMENT, "--scale: %s have no classes", kind);
+    if (given->pruned != NULL || given->candidates != NULL || given->n_candidates != 0 ||
+        given->candidates_by_entropy)
+        return hl_fail(HL_BAD_ARGUMENT, "--pruned, --candidates: %s have no marks of heads", kind);
     return HL_OK;
 }
 

@@ -335,7 +335,7 @@ hl_status hl_draw_curves(const hl_curves *curves, const char *path, const hl_dra
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, curves->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, curves->title, "curves", options));
     HL_NEED(hl_figure_curves(&figure, curves));
     return hl_canvas_write(canvas, path);
 }

@@ -237,8 +237,9 @@ hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
 {
     lens_figure f = { .view = view, .n_rows = view->n_layers + 1 };
 
-    HL_NEED(hl_figure_open_prompt(&f.figure, canvas, "Prediction after each layer", options));
-    /* All that is possible, whatever was seen: figures can be compared. */
+    HL_NEED(hl_figure_open_plain(&f.figure, canvas, "Prediction after each layer",
+                                 "pictures of a prompt", options));
+    /* The scale covers all possible values, so that figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
     HL_NEED(lay_out(&f));
     draw(&f);

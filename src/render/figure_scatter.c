@@ -161,7 +161,7 @@ hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, scatter->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, scatter->title, "scatter plots", options));
     HL_NEED(hl_figure_scatter(&figure, scatter));
     return hl_canvas_write(canvas, path);
 }
