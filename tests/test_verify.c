@@ -356,7 +356,7 @@ static void arguments_are_checked(void **state)
     assert_fails(
         HL_BAD_ARGUMENT, "'decode' applies to models only",
         hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .decode = true }));
-    assert_fails(HL_BAD_ARGUMENT, "'prepare' is for models",
+    assert_fails(HL_BAD_ARGUMENT, "'prepare' applies to models only",
                  hl_verify(&report, CASES "one.safetensors",
                            &(hl_verify_options){ .prepare = leave_as_it_is }));
 }
