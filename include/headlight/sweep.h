@@ -83,9 +83,10 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  * as they are. */
 
 typedef struct hl_evidence {
-    hl_profile   *profile; /* each NULL: not there */
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) of hl_ablate */
+    hl_profile      *profile; /* each NULL: not there */
+    hl_gradients    *gradients;
+    double          *ablation; /* (n_layers, n_heads) of hl_ablate */
+    hl_head_moments *moments;
 } hl_evidence;
 
 typedef struct hl_evidence_options {
