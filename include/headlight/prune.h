@@ -32,6 +32,14 @@ HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, c
 HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
 HL_API void      hl_head_list_free(hl_head_list *list);
 
+/* As hl_head_list_parse, where words may also be types of heads: "sink,induction,L0" (the types of the
+ * table `head-types`).  Types need a profile, which hl_head_words_need_profile asks for before there is
+ * one.  A type that no head of the model has is no error, a word that is neither is. */
+HL_API hl_status hl_head_list_select(hl_head_list **out, const hl_model *model,
+                                     const hl_profile *profile, const char *text);
+/* HL_BAD_ARGUMENT for a word that is neither. */
+HL_API hl_status hl_head_words_need_profile(bool *out, const hl_model *model, const char *text);
+
 /* ------------------------------------------------------------------- gates
  *
  *     hl_gates_new(&gates, model);
@@ -240,15 +248,18 @@ HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int
  * where the ranking is one of groups, all at once: then as many groups as come nearest to the
  * number wanted. */
 typedef struct hl_choice {
-    double  ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
-    int64_t count;         /* so many, if ratio is 0 */
-    int64_t per_layer_max; /* 0: no limit */
-    bool    empty_layers;  /* a layer may lose all heads; else one stays in each */
+    double              ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
+    int64_t             count;         /* so many, if ratio is 0 */
+    int64_t             per_layer_max; /* 0: no limit */
+    bool                empty_layers;  /* a layer may lose all heads; else one stays in each */
+    const hl_head_list *keep; /* heads that stay, with the groups that they are in; NULL: none */
 } hl_choice;
 
 /* HL_BAD_ARGUMENT if the limits leave fewer than are wanted; the message has the most. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
+/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
+HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
 
 #ifdef __cplusplus
 }

@@ -483,16 +483,38 @@ static int64_t group_of(const hl_ranking *ranking, int64_t layer)
     return ranking->groups != NULL ? ranking->groups[layer] : 1;
 }
 
+/* Is one of the heads that would go together to be kept? */
+static bool is_kept(const hl_choice *choice, const hl_ranked *heads, int64_t size)
+{
+    for (int64_t k = 0; choice->keep != NULL && k < choice->keep->n_heads; k++) {
+        for (int64_t i = 0; i < size; i++) {
+            if (choice->keep->heads[k].layer == heads[i].layer &&
+                choice->keep->heads[k].head == heads[i].head)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Counts the heads that each layer can lose, in whole groups: left (n_layers). Returns the sum. */
 static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_choice *choice)
 {
-    int64_t sum = 0;
+    HL_FREED int64_t *n_kept = NULL;
+    int64_t           size = 0, sum = 0;
 
-    for (int64_t i = 0; i < ranking->n_heads; i++)
-        left[ranking->heads[i].layer]++;
+    if (HL_ALLOC_ZEROED(&n_kept, (size_t)ranking->n_layers) != HL_OK)
+        return -1;
+    for (int64_t i = 0; i < ranking->n_heads; i += size) {
+        const hl_ranked *head = &ranking->heads[i];
+
+        size = group_of(ranking, head->layer);
+        left[head->layer] += size;
+        n_kept[head->layer] += is_kept(choice, head, size) ? size : 0;
+    }
     for (int64_t layer = 0; layer < ranking->n_layers; layer++) {
-        if (!choice->empty_layers && left[layer] > 0)
+        if (!choice->empty_layers && left[layer] > 0 && n_kept[layer] == 0)
             left[layer]--;
+        left[layer] -= n_kept[layer];
         if (choice->per_layer_max > 0 && left[layer] > choice->per_layer_max)
             left[layer] = choice->per_layer_max;
         left[layer] -= left[layer] % group_of(ranking, layer);
@@ -502,7 +524,8 @@ static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_cho
 }
 
 /* Stops when another group would be further from the target than none. */
-static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking, int64_t count)
+static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking,
+                       const hl_choice *choice, int64_t count)
 {
     int64_t size = 0;
 
@@ -510,7 +533,7 @@ static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *rank
         const hl_ranked *head = &ranking->heads[i];
 
         size = group_of(ranking, head->layer);
-        if (left[head->layer] == 0)
+        if (left[head->layer] == 0 || is_kept(choice, head, size))
             continue;
         if (list->n_heads + size - count >= count - list->n_heads)
             return;
@@ -530,18 +553,30 @@ hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const
     HL_NEED(wanted_count(&count, ranking, choice));
     HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
     int64_t room = count_room(left, ranking, choice);
+    if (room < 0)
+        return HL_NO_MEMORY;
     if (count > room)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
+        return hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s%s",
                        (long long)count, (long long)ranking->n_heads, (long long)room,
                        ranking->groups != NULL ? " in whole groups" : "",
                        choice->empty_layers ? "" : ": one stays in every layer",
                        choice->per_layer_max > 0 ? ", and a layer gives no more than its limit"
-                                                 : "");
+                                                 : "",
+                       choice->keep != NULL ? "; heads to keep stay" : "");
     HL_NEED(HL_ALLOC_ZEROED(&list, 1));
     HL_NEED(HL_ALLOC(&list->heads, (size_t)room));
-    take_first(list, left, ranking, count);
+    take_first(list, left, ranking, choice, count);
     *out = hl_taken(&list);
     return HL_OK;
+}
+
+hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice)
+{
+    HL_FREED int64_t *left = NULL;
+
+    HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
+    *out = count_room(left, ranking, choice);
+    return *out >= 0 ? HL_OK : HL_NO_MEMORY;
 }
 
 /* ---------------------------------------------------------------------- table */
