@@ -718,15 +718,15 @@ static int print_json(const pruning *p)
                   sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
             HL_IS("after",
                   sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16)),
-            HL_IS("loads", report->loads),
+            HL_IS("budget", hl_budget_json(p->frontier)),
+            HL_IS("timing", hl_timing_json(&p->timing)), HL_IS("loads", report->loads),
             HL_IS(report->has_vocab ? "vocabulary_note" : "no_vocabulary", if_said(report->vocab)),
             HL_IS("verdict", if_said(hl_ranker_verdict((size_t)p->ranker))),
             HL_IS("form_note", if_said(report->form_note)),
             HL_IS("file_type", is_gguf ? json_string(hl_dtype_name(report->file_type)) : NULL),
             HL_IS("other_types", is_gguf ? json_integer(count_fallen_back(report)) : NULL),
             HL_IS("tensors", is_gguf ? tensors_json(report) : NULL),
-            HL_IS("nats_per_token", losses), HL_IS("budget", hl_budget_json(p->frontier)),
-            HL_IS("timing", hl_timing_json(&p->timing))),
+            HL_IS("nats_per_token", losses)),
         JSON_INDENT(2));
 }
 

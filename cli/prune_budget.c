@@ -68,7 +68,7 @@ hl_status hl_budget_keep(hl_head_list **out, hl_evidence *evidence, const hl_mod
     hl_status status = hl_head_words_need_profile(&types, model, request->keep);
 
     *out = NULL;
-    if (status == HL_OK && types && (evidence->profile == NULL || texts->n_texts > 0)) {
+    if (status == HL_OK && types && texts->n_texts > 0) {
         hl_evidence_request wanted = *texts;
 
         wanted.ranker = HL_RANKER_RETRIEVAL; /* which needs all that tells the types apart */

@@ -10,7 +10,7 @@
 #include "held.h"
 #include "values.h"
 
-enum { PREFILL = 256, DECODE = 32, ROUNDS = 5 };
+enum { PREFILL = 128, DECODE = 16, ROUNDS = 9 };
 
 /* Bytes of a file, or of a folder's weights: model*.safetensors, with index and code. */
 static size_t bytes_on_disk(const char *path)
