@@ -1,11 +1,11 @@
-"""time_forward.py - the CUDA forward with and without statistics beside cuDNN and flash.
+"""time_forward.py - the CUDA forward with and without statistics, compared with cuDNN and flash.
 
     python3 bench/cuda/time_forward.py build/libheadlight_cuda.so [KERNELS [LENGTHS]]
 
-bf16, causal, 16384 tokens a batch, 2048 / d heads.  Each number is the median of the rounds;
-in a round every method runs once, in random order, each timed by events around several calls.
-TFLOP/s count 2 S^2 d a head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
-the times of all rounds, in milliseconds a call."""
+bf16, causal, 16384 tokens per batch, 2048 / d heads.  Each number is the median of the rounds.
+In a round every method runs once, in random order, each timed by events around several calls.
+TFLOP/s counts 2 S^2 d per head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
+the times of all rounds, in milliseconds per call."""
 import json
 import os
 import random
@@ -58,14 +58,14 @@ def time_shape(library, d, length, kernels):
             del methods[name], times[name]
     for _ in range(ROUNDS):
         order = list(methods)
-        random.shuffle(order)  # the chip's power limit makes each slow the next
+        random.shuffle(order)  # because of the power limit, each method slows the next
         for name in order:
             times[name].append(time_once(methods[name], 3))
     return flops, times
 
 
 def memory_taken(library):
-    """What the driver has less of after a call than before it, in bytes."""
+    """The device memory that a call takes and keeps, in bytes."""
     q, k, v = (torch.randn(1, 16, 32768, 128, device="cuda", dtype=torch.bfloat16)
                for _ in range(3))
     run, _ = library.prepare(q, k, v, causal=True)
@@ -83,7 +83,7 @@ def main():
         [1024, 2048, 4096, 8192, 16384, 32768]
     report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
                   cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
-    for d in (64, 128):
+    for d in (64, 128, 256):
         for length in lengths:
             flops, times = time_shape(library, d, length, kernels)
             report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))
