@@ -1,4 +1,4 @@
-/* cmd_prune.c - headlight prune: a model without some of its heads. */
+/* cmd_prune.c - headlight prune: writes a model without some of its heads. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@
 typedef struct prune_request {
     hl_common         common;
     hl_arguments      models;
-    const char       *heads; /* "L5H1,L7", or NULL and what follows */
-    double            ratio; /* -1: not given, as the count */
+    const char       *heads; /* "L5H1,L7"; NULL: heads are chosen by the options below */
+    double            ratio; /* -1: not given; the same holds for the count */
     int64_t           count;
     const char       *by;
     hl_ranker         ranker;
@@ -34,10 +34,10 @@ typedef struct prune_request {
     hl_budget_request budget;
     bool              no_timing;
     hl_choice         choice;
-    bool              groups; /* query heads of a K/V head go together */
+    bool              groups; /* query heads of a K/V head are removed together */
     bool              mean;
-    int               form; /* a place in forms[] */
-    int               type; /* one in types[]; -1: as the matrices are stored */
+    int               form; /* index in forms[] */
+    int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
 } prune_request;
 
@@ -50,12 +50,12 @@ static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE
 static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                        HL_DTYPE_Q4_0 };
 
-/* With --mean: nats a token on its text. */
+/* Results of --mean: nats per token on its text. */
 typedef struct mean_check {
     bool   done;
-    hl_nll whole; /* all heads */
-    hl_nll zero;  /* the heads off */
-    hl_nll mean;  /* the model that was written */
+    hl_nll whole; /* with all heads */
+    hl_nll zero;  /* with the heads disabled */
+    hl_nll mean;  /* of the model that was written */
 } mean_check;
 
 typedef struct pruning {
@@ -68,10 +68,10 @@ typedef struct pruning {
     hl_frontier         *frontier; /* NULL: no budget */
     hl_timing            timing;
     float               *means;     /* (n_layers, n_heads, d_head) or NULL */
-    hl_encoding         *text;      /* of --mean */
-    int64_t              n_tokens;  /* that are used of it */
-    hl_tokenizer        *tokenizer; /* of that text, and */
-    hl_around_tokens     around;    /* what it puts around each window */
+    hl_encoding         *text;      /* text of --mean */
+    int64_t              n_tokens;  /* number of its tokens that are used */
+    hl_tokenizer        *tokenizer; /* tokenizer of that text */
+    hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
     hl_prune_report      report;
 } pruning;
@@ -89,7 +89,7 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* What the request says, with auto settled by the share of heads that it takes. */
+/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed. */
 static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 {
     double ratio = request->choice.ratio;
@@ -145,7 +145,7 @@ static bool by_budget(const prune_request *request)
     return request->heads == NULL && request->ratio < 0.0 && request->count < 0;
 }
 
-/* Is the model to be written with all of its heads? */
+/* Returns true if the model is written with all of its heads. */
 static bool takes_none(const prune_request *request)
 {
     return request->heads == NULL && !by_budget(request) && request->choice.ratio <= 0.0 &&
@@ -226,7 +226,7 @@ static hl_status choose_heads(pruning *p)
 
 /* --------------------------------------------------------------------- options */
 
-/* Which ranker, and does it have what it needs? */
+/* Checks that the ranker has the inputs that it requires. */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
     bool has_text = request->texts.count > 0;
@@ -237,7 +237,7 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
         return hl_options_refuse(
             usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (takes_none(request) || request->heads != NULL)
-        return HL_EXIT_OK; /* nothing to rank */
+        return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
         return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
                                         "or --profile PROFILE");
@@ -400,7 +400,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
 /* ----------------------------------------------------------------------- means */
 
-/* The first tokens of the first text. */
+/* Reads the first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
     const prune_request *request = p->request;
@@ -447,7 +447,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
     return hl_perplexity_add(out, perplexity, &text);
 }
 
-/* Means against zero, both against the whole model; encoders predict nothing. */
+/* Compares means and zeros with the whole model; not for encoders, which predict nothing. */
 static hl_status check_means(pruning *p)
 {
     HL_HELD(hl_gates_free) hl_gates  *gates   = NULL;
@@ -501,7 +501,8 @@ static bool is_alike(const hl_prune_tensor *a, const hl_prune_tensor *b)
            strcmp(a->why, b->why) == 0;
 }
 
-/* "blk.12.attn_q.weight" is layer 12 and "attn_q.weight"; -1 and the name for other tensors. */
+/* Splits "blk.12.attn_q.weight" into layer 12 and "attn_q.weight"; for other tensors, -1 and the
+ * name. */
 static long layer_of(const char **rest, const char *name)
 {
     char *end   = NULL;
@@ -516,8 +517,8 @@ static long layer_of(const char **rest, const char *name)
     return layer;
 }
 
-/* The tensors of one name as "blk.0-3,7.attn_q.weight", from tensors[first] on; true for each that
- * was printed. */
+/* Prints the tensors that share a name as "blk.0-3,7.attn_q.weight", from tensors[first] on, and
+ * marks them as printed. */
 static void print_names(bool *printed, const hl_prune_report *report, int64_t first)
 {
     const hl_prune_tensor *one  = &report->tensors[first];
@@ -551,7 +552,7 @@ static void print_names(bool *printed, const hl_prune_report *report, int64_t fi
     printf(".%s\n", rest);
 }
 
-/* What all tensors of one kind have in common: their types, why, and what that costs. */
+/* Prints the types that all tensors of one kind share, the reason, and the cost. */
 static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kind)
 {
     int64_t count  = 0;
@@ -575,7 +576,7 @@ static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kin
         printf(", as --type asks\n");
 }
 
-/* Matrices that could not have their type, and those that grew. */
+/* Prints matrices that could not get their type, and those that grew. */
 static void print_tensors(const hl_prune_report *report)
 {
     bool *printed = calloc((size_t)report->n_tensors + 1, sizeof *printed);
@@ -594,7 +595,7 @@ static void print_tensors(const hl_prune_report *report)
 
 /* --------------------------------------------------------------------- as text */
 
-/* NULL: nothing was ranked. */
+/* Returns the ranker's name; NULL if nothing was ranked. */
 static const char *ranker_name(const pruning *p)
 {
     return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
@@ -662,7 +663,7 @@ static json_t *sizes_json(int64_t n_params, size_t n_bytes, size_t kv_bytes)
                      HL_IS("kv_bytes_f16", kv_bytes));
 }
 
-/* Every tensor that could not have its type, or grew. */
+/* Lists every tensor that could not get its type, or that grew. */
 static json_t *tensors_json(const hl_prune_report *report)
 {
     json_t *list = json_array();
@@ -690,7 +691,7 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
-/* A string, or no member at all. */
+/* Makes a string; NULL, so that there is no member, if the text is empty. */
 static json_t *if_said(const char *text)
 {
     return text != NULL && text[0] != '\0' ? json_string(text) : NULL;
@@ -740,7 +741,7 @@ static hl_status open_model(pruning *p)
     HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
     hl_prune_options options = write_options(p);
     if (p->request->mean)
-        options.means = &some; /* is there a place for them? */
+        options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
     return hl_prune_check(p->model, &options, p->request->output);
 }
 

@@ -1,4 +1,4 @@
-/* speed.c - how long a prompt takes, and the tokens after it: of a model, or of two in turns. */
+/* speed.c - the time for a prompt, and for the tokens after it: of one model, or of two in turns. */
 #include <stdlib.h>
 
 #include "base/machine.h"
