@@ -14,7 +14,7 @@ plan 64
 # In L0 the other group keeps its two heads, so the head is zeroed.  L1 keeps one query head of one
 # group: removed are 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 =
 # 8192 numbers.
-run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
+run prune $phi3 --heads L0H1,L1 --as compact --no-timing -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
 expect "what is written is told" 0 <<'END'
 OUT  compact: removed 3 and zeroed 2 of 12 heads
@@ -159,7 +159,7 @@ expect_line "an unknown head" 2 '^headlight prune: L0H4: '
 run prune $phi3 --heads L7 -o "$out"
 expect_line "an unknown layer" 2 '^headlight prune: L7: '
 run prune $phi3 -o "$out"
-expect_line "no heads" 2 'give one of --ratio, --count and --heads$'
+expect_line "no heads" 2 'give one of --ratio, --count and --heads, or --text FILE to find out how many can go$'
 run prune $phi3 --heads L0H0
 expect_line "no output" 2 ' -o OUT is missing: the folder or file to write$'
 run prune --heads L0H0 -o "$out"
