@@ -10,7 +10,7 @@ profile=$scratch/demo.profile
     --quiet --threads 1 --no-probe
 
 run draw --figure list
-expect_line "figures have names" 0 '^heatmap +every head'
+expect_line "figures have names" 0 '^heatmap +entropy of every head'
 
 # Well-formed, with a title for each of 64 heads, and with these words as text.
 check_figure() { # file word...

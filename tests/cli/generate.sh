@@ -40,7 +40,7 @@ expect_line "an empty prompt begins a text" 0 '^The Spe$'
 run generate models/demo 'He said' --context 6
 expect "a full context is said" 0 <<'END'
 , “I am not
-headlight generate: ended: the context of 6 tokens is full
+headlight generate: stopped: the context of 6 tokens is full; --context N allows more
 END
 
 run generate models/demo 'He said' --context 6 --quiet
@@ -139,7 +139,7 @@ echo "{\"eos_token_id\": $first}" >"$chatty/generation_config.json"
 run generate "$chatty" Hello --raw
 expect "a text that ends at once says so" 0 <<'END'
 
-headlight generate: the model ended the text at once, with its first token: it has a chat template, which --raw leaves out
+headlight generate: no text: the first token was the model's end-of-text token; this model has a chat template, which --raw leaves out
 END
 run generate "$chatty" Hello --raw --json
 expect_line "--json: so does the reason" 0 '^ "stop": "end",$'
