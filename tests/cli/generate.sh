@@ -120,7 +120,7 @@ if have_terminal; then
             </dev/null >"$scratch/out" 2>"$scratch/err"
         status=$?
         expect_line "on a terminal it says so ($option)" 0 \
-            "headlight generate: the prompt is ${option:+continued as it is; without }${option:-a user.s turn}"
+            "headlight generate: ${option:+continuing the prompt as it is; without }${option:-using the model.s chat template}"
     done
 else
     skipped "on a terminal it says so" "no terminal to be had"
@@ -167,7 +167,7 @@ head -c 3000 models/text/alice.txt >"$scratch/long"
 run generate models/demo -f "$scratch/long"
 expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but a context of 512 has room for only 512'
 run generate tests/data/families/phi3 a
-expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
+expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(name one with --tokenizer PATH\)'
 
 # The text that llama2.c generates with this model, up to the context length in the file.
 stories=$shared/models/stories260K

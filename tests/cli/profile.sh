@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 60
+plan 61
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile

@@ -84,7 +84,6 @@ expected.safetensors in the folder, or from --expected.  Without either, the fus
 statistics of rows are compared with those of the same rows materialized in double
 precision.
 
---write stores the outputs of --backend, or else of the back end that would
 With --off or --gates, logits are compared with masked_logits if those were made
 with the same heads disabled; else rows are compared as without a file.
 
