@@ -11,6 +11,7 @@
 #include "input.h"
 #include "options.h"
 #include "prompt.h"
+#include "prune_repair.h"
 #include "shared_options.h"
 #include "values.h"
 
@@ -33,6 +34,7 @@ typedef struct prune_request {
     int               form; /* a place in forms[] */
     int               type; /* one in types[]; -1: as the matrices are stored */
     const char       *output;
+    hl_repair_request repair;
 } prune_request;
 
 /* The words of --as and of --type, in their order. */
@@ -60,6 +62,7 @@ typedef struct pruning {
     hl_tokenizer        *tokenizer; /* of that text, and */
     hl_around_tokens     around;    /* what it puts around each window */
     mean_check           check;
+    hl_repair_work       repair;
     hl_prune_report      report;
 } pruning;
 
@@ -230,8 +233,21 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     return HL_EXIT_OK;
 }
 
+static hl_repair_work repair_of(const prune_request *request)
+{
+    return (hl_repair_work){ .request        = &request->repair,
+                             .texts          = &request->texts,
+                             .tokenizer_path = request->tokenizer_path,
+                             .windows        = request->windows,
+                             .n_threads      = request->common.n_threads,
+                             .quiet          = request->common.quiet,
+                             .output         = request->output,
+                             .mean           = request->mean };
+}
+
 static int check_request(prune_request *request, const hl_usage *usage)
 {
+    hl_repair_work repair = repair_of(request);
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
@@ -250,6 +266,7 @@ static int check_request(prune_request *request, const hl_usage *usage)
     if (request->type >= 0 &&
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
         return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
+    HL_PASS(hl_repair_refuse(&repair, usage));
     return check_ranker(request, usage);
 }
 
@@ -300,6 +317,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
         HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
         HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
         HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
+        HL_REPAIR_OPTIONS(&request->repair),
         HL_INT("max-tokens", 0, &request->windows.max_tokens, "N", "of the text (16384)", 2,
                INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
@@ -555,6 +573,7 @@ static void print_story(const pruning *p)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
         printf("  A zeroed head saves no time and no memory.\n");
+    hl_repair_print(&p->repair);
     if (p->check.done)
         printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
                "text\n  that the means are of)\n",
@@ -648,7 +667,7 @@ static int print_json(const pruning *p)
             HL_IS("file_type", is_gguf ? json_string(hl_dtype_name(report->file_type)) : NULL),
             HL_IS("other_types", is_gguf ? json_integer(count_fallen_back(report)) : NULL),
             HL_IS("tensors", is_gguf ? tensors_json(report) : NULL),
-            HL_IS("nats_per_token", losses)),
+            HL_IS("repair", hl_repair_json(&p->repair)), HL_IS("nats_per_token", losses)),
         JSON_INDENT(2));
 }
 
@@ -662,6 +681,7 @@ static hl_prune_options write_options(const pruning *p)
                                .dtype          = request->type >= 0 ? types[request->type] : 0,
                                .convert        = request->type >= 0,
                                .means          = p->means,
+                               .repair         = p->repair.repair,
                                .tokenizer_path = request->tokenizer_path };
 }
 
@@ -674,7 +694,18 @@ static hl_status open_model(pruning *p)
     hl_prune_options options = write_options(p);
     if (p->request->mean)
         options.means = &some; /* is there a place for them? */
-    return hl_prune_check(p->model, &options, p->request->output);
+    HL_NEED(hl_prune_check(p->model, &options, p->request->output));
+    return hl_repair_prepare(&p->repair, p->model);
+}
+
+static int repair(pruning *p)
+{
+    hl_status status = hl_repair_run(&p->repair, p->model, p->heads);
+
+    if (status == HL_CANCELLED && hl_stop_asked())
+        return hl_give_up(HL_EXIT_STOPPED, "prune", "%s; --resume goes on from %s",
+                          hl_error_message(), p->repair.state_path);
+    return hl_finish("prune", status);
 }
 
 static int prune(pruning *p)
@@ -685,8 +716,10 @@ static int prune(pruning *p)
     HL_CALL("prune", choose_heads(p));
     if (request->mean)
         HL_PASS(take_means(p));
+    HL_PASS(repair(p));
     hl_prune_options options = write_options(p);
     HL_CALL("prune", hl_prune_write(&p->report, p->model, p->heads, &options, request->output));
+    hl_repair_done(&p->repair);
     HL_CALL("prune", check_means(p));
     if (request->common.json)
         return print_json(p);
@@ -698,13 +731,17 @@ static int prune(pruning *p)
 int hl_command_prune(int argc, char **argv)
 {
     prune_request request = {
-        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 }
+        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 },
+        .repair = { .wanted = -1 }
     };
     pruning p = { .request = &request };
 
     HL_PASS(parse_request(&request, argc, argv));
+    p.repair = repair_of(&request);
+    hl_stop_watch();
     int code = prune(&p);
     hl_prune_report_clear(&p.report);
+    hl_repair_close(&p.repair);
     hl_head_list_free(p.heads);
     hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);

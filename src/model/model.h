@@ -24,6 +24,8 @@ struct hl_model {
     hl_model_info     info;
     hl_adjustment     adjusted;               /* all 0: the model runs as it was trained */
     float            *gates;                  /* (n_layers, n_heads); NULL: all 1 */
+    struct hl_param  *replaced; /* (n_layers) its own output projections, where a repair is set; NULL:
+                                 * none is */
     hl_device_copies *copies;                 /* device copies of its weights; has its own lock */
     char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not specified */
 };
