@@ -253,11 +253,11 @@ static void print_number(int width, const char *format, double value)
 static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
-        printf("%10s %9s %7s %8s %12s  %s\n", "step", "entropy", "normalized", "loss", "fall",
+        printf("%10s %9s %10s %8s %12s  %s\n", "step", "entropy", "normalized", "loss", "fall",
                "name");
     printf("%10lld", (long long)point->step);
     print_number(9, "%.4f", point->entropy);
-    print_number(7, "%.4f", point->normalized);
+    print_number(10, "%.4f", point->normalized);
     print_number(8, "%.4f", point->nll);
     print_number(6, "%+.1f", point->fall);
     printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));

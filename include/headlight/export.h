@@ -93,6 +93,13 @@ HL_API hl_status hl_prune_write(hl_prune_report *report, const hl_model *model,
 HL_API hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options,
                                 const char *path);
 
+/* What hl_prune_write would write, in bytes of tensors, without writing it.  Exact for folders; near for
+ * GGUF files whose blocks a cut goes through.  Of the options only the form is looked at; the path,
+ * which may be NULL, tells it as in hl_prune_write. */
+HL_API hl_status hl_prune_size(size_t *tensor_bytes, const hl_model *model,
+                               const hl_head_list *heads, const hl_prune_options *options,
+                               const char *path);
+
 /* What every head gives on average before the output projection, over windows of the
  * default n_ctx: out (n_layers, n_heads, d_head).  `around` stands around
  * each window and is not in the mean; NULL: nothing. */

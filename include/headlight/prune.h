@@ -32,6 +32,14 @@ HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, c
 HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
 HL_API void      hl_head_list_free(hl_head_list *list);
 
+/* As hl_head_list_parse, where words may also be types of heads: "sink,induction,L0" (the types of the
+ * table `head-types`).  Types need a profile, which hl_head_words_need_profile asks for before there is
+ * one.  A type that no head of the model has is no error, a word that is neither is. */
+HL_API hl_status hl_head_list_select(hl_head_list **out, const hl_model *model,
+                                     const hl_profile *profile, const char *text);
+/* HL_BAD_ARGUMENT for a word that is neither. */
+HL_API hl_status hl_head_words_need_profile(bool *out, const hl_model *model, const char *text);
+
 /* ------------------------------------------------------------------- gates
  *
  *     hl_gates_new(&gates, model);
@@ -78,7 +86,10 @@ typedef struct hl_gradients {
     int64_t n_heads;
     double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
-    double  nll;       /* mean over windows of L */
+    /* (3, n_layers, n_heads) mean over windows of the Frobenius norm of dL/dW: of the head's rows
+     * of W_Q, and of its K/V head's rows of W_K and W_V. */
+    double *weight_norms;
+    double  nll; /* mean over windows of L */
     int64_t n_windows;
     int64_t n_tokens; /* that were predicted */
 } hl_gradients;
@@ -94,6 +105,35 @@ typedef struct hl_gradient_options {
 HL_API hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model,
                                    const hl_corpus *corpus, const hl_gradient_options *options);
 HL_API void      hl_gradients_free(hl_gradients *gradients);
+
+/* ------------------------------------------------------------ what heads write
+ *
+ *     hl_head_moments_take(&moments, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .moments = moments };
+ *
+ * Mean and variance of every output of every head, before the output projection and after its gate,
+ * over all tokens of the texts. */
+
+typedef struct hl_head_moments {
+    int64_t n_layers;
+    int64_t n_heads; /* largest number in any layer */
+    int64_t d_head;
+    int64_t n_rows;   /* tokens */
+    double *mean;     /* (n_layers, n_heads, d_head), 0 where a layer has no such head */
+    double *variance; /* the same, of the sample: over n_rows - 1 */
+} hl_head_moments;
+
+typedef struct hl_moments_options {
+    hl_window_options    windows; /* one at a time: n_batch does not matter */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every window */
+    void                *context;  /* of progress */
+} hl_moments_options;
+
+/* HL_BAD_INPUT for fewer than two tokens.  The options may be NULL. */
+HL_API hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *model,
+                                      const hl_corpus *corpus, const hl_moments_options *options);
+HL_API void      hl_head_moments_free(hl_head_moments *moments);
 
 /* ---------------------------------------------------------------- rankings
  *
@@ -115,6 +155,13 @@ typedef enum hl_ranker {
     HL_RANKER_GRADIENT,         /* mean |dL/dg| over windows; lowest first             */
     HL_RANKER_ENTROPY_GRADIENT, /* H / max H * (1 - |dL/dg| / max |dL/dg|); highest first */
     HL_RANKER_SINK,             /* mean A(i,0); highest first                          */
+    HL_RANKER_HIES,             /* half |dL/dg|, half 1 - H / ln n, each scaled; lowest first */
+    HL_RANKER_GNORM,            /* |dL/dW_Q| |dL/dW_K| |dL/dW_V|; lowest first          */
+    HL_RANKER_VARIANCE,         /* variance of H over the layer's heads; lowest first   */
+    HL_RANKER_FLUCTUATION,      /* var(z) |W_O|^2, standardized in its layer; lowest first */
+    HL_RANKER_WANDA,            /* rms(z) |W_O|; lowest first                           */
+    HL_RANKER_RETRIEVAL,        /* mean A on what is to be copied; lowest first         */
+    HL_RANKER_RECEIVED,         /* 1 - mean A(i,i) - mean A(i,0); lowest first          */
     HL_RANKER_ABLATION,         /* rise of the loss without it; lowest first           */
     HL_RANKER_RANDOM,           /* by seed                                             */
     HL_N_RANKERS
@@ -132,6 +179,8 @@ HL_API const char *hl_ranker_verdict(size_t ranker);
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* HL_BAD_ARGUMENT, with all names, if there is none of that name. */
 HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
+/* Can a ranker rank again when heads have gone, to another order?  Those that look at a text can. */
+HL_API bool hl_ranker_can_reselect(hl_ranker ranker);
 /* Does it take the heads with the highest scores first, unless told otherwise? */
 HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
 
@@ -141,16 +190,20 @@ enum {
     HL_NEEDS_MODEL    = 1 << 1,
     HL_NEEDS_GRADIENT = 1 << 2,
     HL_NEEDS_ABLATION = 1 << 3,
-    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION,
+    HL_NEEDS_MOMENTS  = 1 << 4,
+    HL_NEEDS_PROBE    = 1 << 5, /* in the profile, which hl_measure leaves out if asked to */
+    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION | HL_NEEDS_MOMENTS,
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
 /* What a ranker can draw on; NULL: not there. */
 typedef struct hl_rank_inputs {
-    const hl_profile *profile;  /* for entropies, sinks and output norms */
-    const hl_model   *model;    /* for weights; and for random, without a profile */
-    const double     *gradient; /* (n_layers, n_heads) of hl_gate_gradients */
-    const double     *ablation; /* (n_layers, n_heads) rise of the mean NLL */
+    const hl_profile      *profile;      /* for entropies, sinks and output norms */
+    const hl_model        *model;        /* for weights; and for random, without a profile */
+    const double          *gradient;     /* (n_layers, n_heads) of hl_gate_gradients */
+    const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
+    const double          *weight_norms; /* (3, n_layers, n_heads) of hl_gate_gradients */
+    const hl_head_moments *moments;      /* of hl_head_moments_take */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {
@@ -195,15 +248,18 @@ HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int
  * where the ranking is one of groups, all at once: then as many groups as come nearest to the
  * number wanted. */
 typedef struct hl_choice {
-    double  ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
-    int64_t count;         /* so many, if ratio is 0 */
-    int64_t per_layer_max; /* 0: no limit */
-    bool    empty_layers;  /* a layer may lose all heads; else one stays in each */
+    double              ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
+    int64_t             count;         /* so many, if ratio is 0 */
+    int64_t             per_layer_max; /* 0: no limit */
+    bool                empty_layers;  /* a layer may lose all heads; else one stays in each */
+    const hl_head_list *keep; /* heads that stay, with the groups that they are in; NULL: none */
 } hl_choice;
 
 /* HL_BAD_ARGUMENT if the limits leave fewer than are wanted; the message has the most. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
+/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
+HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
 
 /* ------------------------------------------------------------------ repair
  *

@@ -48,7 +48,7 @@ typedef struct hl_evaluation {
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {
-    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: 512 rows' worth. */
+    /* Windows do not overlap, so the stride must be 0.  n_batch 0: 512 rows' worth. */
     hl_window_options windows;
     /* For what is kept of one batch: dense predictions, which must fit, unless they lie on a device,
      * and residual streams; layers whose stream does not fit are run again.  0: 1 GiB, or what the
@@ -83,9 +83,10 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  * as they are. */
 
 typedef struct hl_evidence {
-    hl_profile   *profile; /* each NULL: not there */
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) of hl_ablate */
+    hl_profile      *profile; /* each NULL: not there */
+    hl_gradients    *gradients;
+    double          *ablation; /* (n_layers, n_heads) of hl_ablate */
+    hl_head_moments *moments;
 } hl_evidence;
 
 typedef struct hl_evidence_options {
@@ -107,6 +108,30 @@ HL_API hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const
 HL_API hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ranker ranker,
                                   const hl_model *model, const hl_rank_options *options);
 HL_API void      hl_evidence_free(hl_evidence *evidence); /* what it holds, not the struct */
+
+/* ----------------------------------------------------------- ranking again
+ *
+ *     hl_rank_reselected(&ranking, model, HL_RANKER_GNORM, tokenizer, corpus,
+ *                        &(hl_reselect_options){ .choice = { .ratio = 0.2 } });
+ *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.2 });
+ *
+ * A head that was worth little may be worth much when another has gone.  So the first are switched
+ * off, the texts are run again, and the rest are ranked anew, step by step. */
+
+typedef struct hl_reselect_options {
+    hl_evidence_options evidence;
+    hl_choice           choice;  /* how many go, and which may */
+    int64_t             n_steps; /* 0: after each head, or group */
+    bool                groups;  /* as hl_ranking_group */
+    hl_rank_options     rank;
+} hl_reselect_options;
+
+/* The heads of the choice first, in the order in which they went, each with the score that it had
+ * then; the others by the last ranking.  The model's gates are set on the way, and all 1 afterwards.
+ * HL_BAD_ARGUMENT for a ranker that looks at no text: it has nothing to look at again. */
+HL_API hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker ranker,
+                                    const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                                    const hl_reselect_options *options);
 
 /* ------------------------------------------------------------------- sweeps
  *

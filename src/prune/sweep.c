@@ -67,7 +67,7 @@ static hl_status check_rankers(const hl_sweep *s)
             return hl_fail(HL_BAD_ARGUMENT, "sweep: auto is gradient or output-norm: name these");
     }
     for (int64_t i = 0; i < s->options.n_iterative; i++) {
-        if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))
+        if (s->iterative[i] >= HL_N_RANKERS || !hl_ranker_can_reselect(s->iterative[i]))
             return hl_fail(HL_BAD_ARGUMENT,
                            "sweep: %s looks at no text, so it has nothing to look at again",
                            hl_ranker_name((size_t)s->iterative[i]));
