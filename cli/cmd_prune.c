@@ -227,6 +227,8 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
                                  request->by);
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_SURGEON) != 0 && !has_text)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to run heads on", request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
                                  request->by);

@@ -135,6 +135,28 @@ HL_API hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *mod
                                       const hl_corpus *corpus, const hl_moments_options *options);
 HL_API void      hl_head_moments_free(hl_head_moments *moments);
 
+/* ------------------------------------------------------------------ surgeon
+ *
+ *     hl_surgeon_scores(scores, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .surgeon = scores };
+ *
+ * The order for heads whose removal is repaired (hl_repair_heads): a layer's heads go one by one, each time
+ * the one whose absence the others' output projections can make up for best, and its score is the squared
+ * error of what the layer writes by then, over the variance of the residual stream.  It costs a pass over
+ * the text, and an inverse for each layer. */
+
+typedef struct hl_surgeon_options {
+    hl_window_options    windows; /* n_batch and stride must be 0 */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every layer */
+    void                *context;  /* of progress */
+} hl_surgeon_options;
+
+/* out (n_layers, n_heads), NaN where a layer has no such head.  HL_UNSUPPORTED for an encoder and
+ * without LAPACK. */
+HL_API hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus *corpus,
+                                   const hl_surgeon_options *options);
+
 /* ---------------------------------------------------------------- rankings
  *
  *     hl_ranking *ranking = NULL;
@@ -162,6 +184,7 @@ typedef enum hl_ranker {
     HL_RANKER_WANDA,            /* rms(z) |W_O|; lowest first                           */
     HL_RANKER_RETRIEVAL,        /* mean A on what is to be copied; lowest first         */
     HL_RANKER_RECEIVED,         /* 1 - mean A(i,i) - mean A(i,0); lowest first          */
+    HL_RANKER_SURGEON,          /* squared error that is left when the others make up for it; lowest first */
     HL_RANKER_ABLATION,         /* rise of the loss without it; lowest first           */
     HL_RANKER_RANDOM,           /* by seed                                             */
     HL_N_RANKERS
@@ -192,7 +215,9 @@ enum {
     HL_NEEDS_ABLATION = 1 << 3,
     HL_NEEDS_MOMENTS  = 1 << 4,
     HL_NEEDS_PROBE    = 1 << 5, /* in the profile, which hl_measure leaves out if asked to */
-    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION | HL_NEEDS_MOMENTS,
+    HL_NEEDS_SURGEON  = 1 << 6,
+    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION |
+                     HL_NEEDS_MOMENTS | HL_NEEDS_SURGEON,
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
@@ -204,6 +229,7 @@ typedef struct hl_rank_inputs {
     const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
     const double          *weight_norms; /* (3, n_layers, n_heads) of hl_gate_gradients */
     const hl_head_moments *moments;      /* of hl_head_moments_take */
+    const double          *surgeon;      /* (n_layers, n_heads) of hl_surgeon_scores */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {

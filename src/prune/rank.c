@@ -61,6 +61,8 @@ static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_RECEIVED]    = { "received",
                                 "mean share that tokens but the first get from other positions", false,
                                 HL_NEEDS_PROFILE },
+    [HL_RANKER_SURGEON]     = { "surgeon", "error that is left when a repair makes up for it", false,
+                                HL_NEEDS_SURGEON },
     [HL_RANKER_ABLATION]    = { "ablation", "rise of the loss without this head alone", false,
                                 HL_NEEDS_ABLATION },
     [HL_RANKER_RANDOM]      = { "random", "an order drawn by seed", false, 0 },
@@ -132,7 +134,7 @@ hl_status hl_ranker_find(hl_ranker *out, const char *name)
         "no ranker is called '%s': there are auto, entropy, normalized, entropy-nosink, renyi2, "
         "output-norm, weight, gradient, entropy-gradient, sink, hies, gnorm, variance, "
         "fluctuation, "
-        "wanda, retrieval, received, ablation, random",
+        "wanda, retrieval, received, surgeon, ablation, random",
         name);
 }
 
@@ -151,6 +153,8 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
         what = "the gradients of gates, so a model and a text";
     else if ((spec->needs & HL_NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
         what = "the loss without each head, so a model and a text";
+    else if ((spec->needs & HL_NEEDS_SURGEON) != 0 && inputs->surgeon == NULL)
+        what = "the surgeon's errors, so a model and a text";
     else if ((spec->needs & HL_NEEDS_MOMENTS) != 0 && inputs->moments == NULL)
         what = "the moments of what heads write, so a model and a text";
     else if (ranker == HL_RANKER_GNORM && inputs->weight_norms == NULL)
@@ -256,7 +260,9 @@ static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, 
     int64_t       width = width_of(inputs);
     bool          done  = false;
     const double *scores =
-        ranking->ranker == HL_RANKER_GRADIENT ? inputs->gradient : inputs->ablation;
+        ranking->ranker == HL_RANKER_GRADIENT  ? inputs->gradient
+        : ranking->ranker == HL_RANKER_SURGEON ? inputs->surgeon
+                                               : inputs->ablation;
 
     if (ranking->ranker == HL_RANKER_RANDOM) {
         score_random(ranking, seed);

@@ -41,7 +41,7 @@ static bool is_parallel(const hl_config *config)
     return config->residual != HL_RESIDUAL_SEQUENTIAL;
 }
 
-static hl_status check_model(const hl_model *model)
+hl_status hl_walk_check(const hl_model *model)
 {
     const hl_config *config = model->config;
 
@@ -94,7 +94,7 @@ hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *co
     uint32_t                          wants = HL_WANT_Z;
 
     *out = NULL;
-    HL_NEED(check_model(model));
+    HL_NEED(hl_walk_check(model));
     HL_NEED(HL_ALLOC_ZEROED(&walk, 1));
     walk->config = model->config;
     each.n_batch = 1;

@@ -28,6 +28,8 @@ typedef struct hl_walk_stream {
     int64_t        n_heads; /* n_kept */
 } hl_walk_stream;
 
+/* Can this model be walked through?  HL_UNSUPPORTED, with the reason, if not. */
+hl_status hl_walk_check(const hl_model *model);
 /* Reads the text at once.  HL_UNSUPPORTED for an encoder, and where a norm reads the sum of stream and
  * attention; HL_BAD_INPUT for a text without tokens. */
 hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *corpus,

@@ -20,10 +20,12 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kernels/gemm.h"
 #include "measure/corpus.h"
 #include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
+#include "prune/stream_walk.h"
 
 enum {
     DEFAULT_SEEDS  = 10,
@@ -46,12 +48,16 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return HL_OK;
 }
 
-/* Chooses all rankers but random, which is always present, and auto, which is one of the others. */
+/* Chooses all rankers but random, which is always present, auto, which is one of the others, and
+ * surgeon, where it cannot be. */
 static hl_status choose_all(hl_sweep *s)
 {
     HL_NEED(HL_ALLOC(&s->rankers, HL_N_RANKERS));
     s->options.n_rankers = 0;
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
+        if (ranker == HL_RANKER_SURGEON &&
+            (hl_lapack_check() != HL_OK || hl_walk_check(s->model) != HL_OK))
+            continue;
         if (ranker != HL_RANKER_RANDOM && ranker != HL_RANKER_AUTO)
             s->rankers[s->options.n_rankers++] = ranker;
     }
