@@ -732,11 +732,13 @@ static int prune(pruning *p)
 
 int hl_command_prune(int argc, char **argv)
 {
-    prune_request request = {
-        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 },
-        .repair = { .wanted = -1 }
-    };
-    pruning p = { .request = &request };
+    prune_request request = { .ratio   = -1.0,
+                              .count   = -1,
+                              .type    = -1,
+                              .by      = "auto",
+                              .windows = { .max_tokens = 16384 },
+                              .repair  = { .wanted = -1 } };
+    pruning       p       = { .request = &request };
 
     HL_PASS(parse_request(&request, argc, argv));
     p.repair = repair_of(&request);

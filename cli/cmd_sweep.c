@@ -188,6 +188,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
                     "for what is kept of a batch (1024, or a window's predictions)", 1, 1 << 30),
           HL_TEXT("state", 0, &request->state, "FILE", "where the state is saved"),
           HL_NUMBER("save-every", 0, &o->save_every, "SECONDS", "how often (30)", 0, 1000000),
+          HL_FLAG("repair", 0, &o->repair, "also with means, and repaired: takes much longer"),
           HL_FLAG("resume", 0, &o->resume, "go on from the state, if it is there"),
           HL_TOKENIZER_OPTION(&request->tokenizer_path),
           { 0 },
@@ -300,6 +301,10 @@ static hl_status print_sweep(const hl_sweep *sweep, const char *model)
     HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "correlation"), HL_SHEET_TEXT));
     printf("\n");
     HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "savings"), HL_SHEET_TEXT));
+    if (hl_sheet_n_rows(hl_sweep_table(sweep, "repair")) > 0) {
+        printf("\n");
+        HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "repair"), HL_SHEET_TEXT));
+    }
     printf("\n");
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         printf("%s\n", hl_sweep_verdict(sweep, i));

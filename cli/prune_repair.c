@@ -163,12 +163,12 @@ static json_t *layers_json(const hl_repair_info *info)
         const hl_repair_layer *layer = &info->layers[i];
 
         json_array_append_new(
-            list, HL_OBJECT(HL_IS("layer", layer->layer), HL_IS("kept", layer->n_kept),
-                            HL_IS("unknowns", layer->n_unknowns), HL_IS("before", layer->before),
-                            HL_IS("after", layer->after),
-                            HL_IS("stored", hl_dtype_name(layer->stored)),
-                            HL_IS("written", hl_dtype_name(layer->dtype)),
-                            HL_IS("rounding", layer->rounding)));
+            list,
+            HL_OBJECT(HL_IS("layer", layer->layer), HL_IS("kept", layer->n_kept),
+                      HL_IS("unknowns", layer->n_unknowns), HL_IS("before", layer->before),
+                      HL_IS("after", layer->after), HL_IS("stored", hl_dtype_name(layer->stored)),
+                      HL_IS("written", hl_dtype_name(layer->dtype)),
+                      HL_IS("rounding", layer->rounding)));
     }
     return list;
 }

@@ -26,7 +26,8 @@ static hl_corpus *open_ids(const hl_model *model, const char *folder, int64_t n_
 
     assert_non_null(file);
     for (int64_t i = 0; i < n_tokens; i++)
-        fprintf(file, "%s%d", i == 0 ? "[" : ",", (int)(hl_random_unit(7, (uint64_t)i) * (double)most));
+        fprintf(file, "%s%d", i == 0 ? "[" : ",",
+                (int)(hl_random_unit(7, (uint64_t)i) * (double)most));
     fprintf(file, "]\n");
     assert_int_equal(fclose(file), 0);
     assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
@@ -78,8 +79,8 @@ static void put_columns(const char *folder, const char *name, const float *value
 
 static double ask_numpy(const char *folder)
 {
-    char  command[4096];
-    FILE *pipe  = NULL;
+    char   command[4096];
+    FILE  *pipe  = NULL;
     double error = NAN;
 
     snprintf(command, sizeof command, "python3 tests/repair_numpy.py '%s'", folder);
@@ -102,15 +103,15 @@ typedef struct problem {
 
 static double solve_again(const problem *p, const hl_repaired *values)
 {
-    const hl_config *config  = p->model->config;
-    const hl_param  *param   = hl_weights_get(p->model->weights, HL_ROLE_ATTN_O, p->layer, 0);
-    int64_t          d       = config->d_model, d_head = config->d_head;
+    const hl_config *config = p->model->config;
+    const hl_param  *param  = hl_weights_get(p->model->weights, HL_ROLE_ATTN_O, p->layer, 0);
+    int64_t          d = config->d_model, d_head = config->d_head;
     int64_t          n_heads = config->layers[p->layer].n_heads;
     const char      *folder  = new_folder();
-    double           shape[] = { N_TEXT, (double)(p->n_kept * d_head), (double)d,
-                                 values->bias != NULL, config->residual_scale };
-    float           *w0 = read_weight(&param->weight), *zeros = calloc((size_t)d, sizeof *zeros);
-    float           *b0 = values->bias != NULL ? read_weight(&param->bias) : zeros;
+    double shape[] = { N_TEXT, (double)(p->n_kept * d_head), (double)d, values->bias != NULL,
+                       config->residual_scale };
+    float *w0 = read_weight(&param->weight), *zeros = calloc((size_t)d, sizeof *zeros);
+    float *b0 = values->bias != NULL ? read_weight(&param->bias) : zeros;
 
     put_array(folder, "shape", shape, sizeof shape);
     put_array(folder, "z", p->z, sizeof *p->z * (size_t)(N_TEXT * p->n_kept * d_head));
@@ -132,17 +133,17 @@ static double solve_again(const problem *p, const hl_repaired *values)
 /* Heads are removed from this layer on: below it the two models are the same, to the bit. */
 static void check_layer(hl_model *model, const hl_corpus *corpus, int64_t first)
 {
-    size_t    n_gates  = (size_t)(model->info.n_layers * model->info.n_heads);
-    size_t    n_values = (size_t)(N_TEXT * model->info.d_model);
-    hl_walk  *walk     = NULL;
-    choice    all = { 0 }, c = { 0 };
-    float    *gates = malloc(sizeof *gates * n_gates);
-    problem   p     = { .model  = model,
-                        .layer  = first,
-                        .wanted = malloc(sizeof(float) * n_values),
-                        .had    = malloc(sizeof(float) * n_values),
-                        .z = malloc(sizeof(float) * (size_t)(N_TEXT * model->info.n_heads *
-                                                             model->info.d_head)) };
+    size_t   n_gates  = (size_t)(model->info.n_layers * model->info.n_heads);
+    size_t   n_values = (size_t)(N_TEXT * model->info.d_model);
+    hl_walk *walk     = NULL;
+    choice   all = { 0 }, c = { 0 };
+    float   *gates = malloc(sizeof *gates * n_gates);
+    problem  p     = { .model  = model,
+                       .layer  = first,
+                       .wanted = malloc(sizeof(float) * n_values),
+                       .had    = malloc(sizeof(float) * n_values),
+                       .z      = malloc(sizeof(float) *
+                                        (size_t)(N_TEXT * model->info.n_heads * model->info.d_head)) };
 
     assert_true(gates != NULL && p.wanted != NULL && p.had != NULL && p.z != NULL);
     for (size_t i = 0; i < n_gates; i++)
@@ -211,9 +212,9 @@ static void widen_outputs(hl_model *model, float **values)
 
 static void check_numpy(const char *path)
 {
-    float     *values[64] = { 0 };
-    char       folder[64];
-    hl_model  *model = open_model(path);
+    float    *values[64] = { 0 };
+    char      folder[64];
+    hl_model *model = open_model(path);
 
     snprintf(folder, sizeof folder, "%s", new_folder());
     hl_corpus *corpus = open_ids(model, folder, N_TEXT);
@@ -230,8 +231,8 @@ static void check_numpy(const char *path)
 
 static void numpy_solves_the_same(void **state)
 {
-    static const char *const families[] = { "gpt2",  "opt",     "llama",     "granite", "falcon",
-                                            "phi",   "mixtral", "qwen3_moe", "bloom",   "gptj" };
+    static const char *const families[] = { "gpt2", "opt",     "llama",     "granite", "falcon",
+                                            "phi",  "mixtral", "qwen3_moe", "bloom",   "gptj" };
     (void)state;
 
     no_lapack_skips();
@@ -241,8 +242,8 @@ static void numpy_solves_the_same(void **state)
     }
     check_numpy(LLAMA);
     check_numpy(NEOX);
-    for (size_t i = 0; path_exists(in_shared("golden/families")) &&
-                       i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0;
+         path_exists(in_shared("golden/families")) && i < sizeof families / sizeof *families; i++) {
         char path[1024];
         snprintf(path, sizeof path, "%s/%s", in_shared("golden/families"), families[i]);
         check_numpy(path);
@@ -325,9 +326,9 @@ static void devices_agree(void **state)
 
 static void check_written(const char *from, hl_prune_form form)
 {
-    char        folder[64], path[128];
-    hl_model   *model  = open_model(from);
-    choice      c      = { 0 };
+    char      folder[64], path[128];
+    hl_model *model = open_model(from);
+    choice    c     = { 0 };
 
     snprintf(folder, sizeof folder, "%s", new_folder());
     snprintf(path, sizeof path, "%s/x", folder);
@@ -392,8 +393,9 @@ static double rise_on(const hl_model *model, const hl_corpus *corpus, const floa
 
     for (int64_t i = 0; i < n; i++)
         ones[i] = 1.0f;
-    assert_ok(hl_evaluate(&found, model, corpus, gates != NULL ? gates : ones, 1,
-                          &(hl_evaluate_options){ .windows = { .n_ctx = 256, .max_tokens = 8192 } }));
+    assert_ok(
+        hl_evaluate(&found, model, corpus, gates != NULL ? gates : ones, 1,
+                    &(hl_evaluate_options){ .windows = { .n_ctx = 256, .max_tokens = 8192 } }));
     double nll = hl_evaluation_total(found, 0).nll / (double)found->n_scored;
     hl_evaluation_free(found);
     free(ones);
@@ -628,7 +630,7 @@ static void activations_must_be_finite(void **state)
     hl_model   *model  = open_model(LLAMA);
     const char *folder = new_folder();
     hl_corpus  *corpus = open_ids(model, folder, 50);
-    hl_param    param  = *hl_weights_get(model->weights, HL_ROLE_ATTN_V, 1, 0), huge = param;
+    hl_param    param = *hl_weights_get(model->weights, HL_ROLE_ATTN_V, 1, 0), huge = param;
     choice      c      = { 0 };
     hl_repair  *repair = NULL;
     int64_t     count  = param.weight.n_rows * param.weight.n_columns;

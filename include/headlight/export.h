@@ -44,9 +44,10 @@ typedef struct hl_prune_options {
                             * keeps the type that it is stored in, block by block */
     const float  *means;   /* (n_layers, n_heads, d_head) of hl_head_means: what removed heads
                             * wrote on average goes into the output bias; NULL: nothing does */
-    const hl_repair *repair; /* of the same model and heads: its output projections are written; NULL:
+    const hl_repair
+               *repair; /* of the same model and heads: its output projections are written; NULL:
                               * they stay.  Not with means */
-    const char   *tokenizer_path; /* GGUF: whose vocabulary goes in; NULL: the model's own */
+    const char *tokenizer_path; /* GGUF: whose vocabulary goes in; NULL: the model's own */
 } hl_prune_options;
 
 /* A matrix of a GGUF file that could not have its type, or takes more bytes than before. */

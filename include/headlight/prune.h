@@ -184,9 +184,9 @@ typedef enum hl_ranker {
     HL_RANKER_WANDA,            /* rms(z) |W_O|; lowest first                           */
     HL_RANKER_RETRIEVAL,        /* mean A on what is to be copied; lowest first         */
     HL_RANKER_RECEIVED,         /* 1 - mean A(i,i) - mean A(i,0); lowest first          */
-    HL_RANKER_SURGEON,          /* squared error that is left when the others make up for it; lowest first */
-    HL_RANKER_ABLATION,         /* rise of the loss without it; lowest first           */
-    HL_RANKER_RANDOM,           /* by seed                                             */
+    HL_RANKER_SURGEON, /* squared error that is left when the others make up for it; lowest first */
+    HL_RANKER_ABLATION, /* rise of the loss without it; lowest first           */
+    HL_RANKER_RANDOM,   /* by seed                                             */
     HL_N_RANKERS
 } hl_ranker;
 
@@ -216,8 +216,8 @@ enum {
     HL_NEEDS_MOMENTS  = 1 << 4,
     HL_NEEDS_PROBE    = 1 << 5, /* in the profile, which hl_measure leaves out if asked to */
     HL_NEEDS_SURGEON  = 1 << 6,
-    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION |
-                     HL_NEEDS_MOMENTS | HL_NEEDS_SURGEON,
+    HL_NEEDS_TEXTS = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION | HL_NEEDS_MOMENTS |
+                     HL_NEEDS_SURGEON,
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
@@ -310,8 +310,8 @@ HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const 
 typedef struct hl_repair hl_repair;
 
 typedef struct hl_repair_options {
-    hl_window_options windows; /* of the text; side by side, so stride and n_batch must be 0 */
-    double            ridge;   /* 0: 0.001 */
+    hl_window_options windows;      /* of the text; side by side, so stride and n_batch must be 0 */
+    double            ridge;        /* 0: 0.001 */
     size_t            memory_bytes; /* most memory for streams, sums and results; 0: 8 GiB */
     int32_t           n_threads;
     /* As in hl_sweep_options; the numbers do not depend on these. */

@@ -176,6 +176,7 @@ typedef struct hl_sweep_options {
     int64_t          n_ctx;        /* tokens of a window; 0: the default */
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the texts may have documents in common */
+    bool             repair;       /* also with means, and repaired (hl_repair_heads) */
     /* (n_words) or NULL: how often every setting foretells these, beside the loss. */
     const hl_word_text *words;
     int64_t             n_words;
@@ -204,7 +205,8 @@ HL_API void      hl_sweep_free(hl_sweep *sweep);
  *   random       the band of the random orders
  *   correlation  each ranker's score against what a head alone costs
  *   heads        both, of every head
- *   savings      the most that taking out so many heads can save */
+ *   savings      the most that taking out so many heads can save
+ *   repair       what the same heads cost with means, and repaired; empty unless asked for */
 HL_API const char     *hl_sweep_table_name(size_t index);
 HL_API const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name);
 /* What it comes to, a sentence at a time; NULL past the last. */

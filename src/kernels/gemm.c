@@ -33,7 +33,7 @@ static void (*dpotrs)(const char *part, const blasint *n, const blasint *n_colum
                       const blasint *stride, double *b, const blasint *b_stride, blasint *info);
 static void (*dpotri)(const char *part, const blasint *n, double *a, const blasint *stride,
                       blasint *info);
-static const char              *core_name = "";
+static const char *core_name = "";
 /* Of the OpenMP build; NULL in the other. */
 static int (*omp_max_threads)(void);
 static void (*omp_use_threads)(int);

@@ -303,9 +303,9 @@ static bool ends_with_attention(const hl_session *session, const hl_chunk *chunk
 hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     bool        attention_only = ends_with_attention(session, chunk, layer);
-    bool        mlp_only   = chunk->feed->from_mid && layer == chunk->feed->first_layer;
-    bool        has_middle = session->config->residual == HL_RESIDUAL_SEQUENTIAL;
-    const void *input      = NULL;
+    bool        mlp_only       = chunk->feed->from_mid && layer == chunk->feed->first_layer;
+    bool        has_middle     = session->config->residual == HL_RESIDUAL_SEQUENTIAL;
+    const void *input          = NULL;
     hl_half     halves[HL_BLOCK_HALVES];
     int         n_halves = hl_block_halves(halves, session->config, layer);
 

@@ -251,8 +251,7 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
 
     return !session->device->ops->is_near && hl_chunk_rows(chunk) <= session->device->step_rows &&
            chunk->feed->stream == NULL && chunk->feed->n_layers == 0 &&
-           session->streams.n_slots == 0 &&
-           !session->config->is_encoder &&
+           session->streams.n_slots == 0 && !session->config->is_encoder &&
            (tap == NULL || ((tap->wants & ~(uint32_t)HL_WANT_LAST_LOGITS) == 0 &&
                             tap->embedded == NULL && tap->sampled_positions == NULL));
 }

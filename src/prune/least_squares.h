@@ -26,9 +26,9 @@ typedef struct hl_squares {
     int64_t n_out; /* 0: the Gram matrix alone */
     int64_t n_rows;
     int     n_threads;
-    double *gram;  /* (n_in, n_in) lower triangle; solving centers it */
-    double *cross; /* (n_out, n_in) */
-    double *sums;  /* (n_in + n_out) of z and r */
+    double *gram;      /* (n_in, n_in) lower triangle; solving centers it */
+    double *cross;     /* (n_out, n_in) */
+    double *sums;      /* (n_in + n_out) of z and r */
     double *r_squares; /* (n_out) sums of r^2 */
     double *panel;     /* rows as doubles, as many as are worked on at a time */
 

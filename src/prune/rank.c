@@ -61,11 +61,11 @@ static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_RECEIVED]    = { "received",
                                 "mean share that tokens but the first get from other positions", false,
                                 HL_NEEDS_PROFILE },
-    [HL_RANKER_SURGEON]     = { "surgeon", "error that is left when a repair makes up for it", false,
-                                HL_NEEDS_SURGEON },
-    [HL_RANKER_ABLATION]    = { "ablation", "rise of the loss without this head alone", false,
-                                HL_NEEDS_ABLATION },
-    [HL_RANKER_RANDOM]      = { "random", "an order drawn by seed", false, 0 },
+    [HL_RANKER_SURGEON]  = { "surgeon", "error that is left when a repair makes up for it", false,
+                             HL_NEEDS_SURGEON },
+    [HL_RANKER_ABLATION] = { "ablation", "rise of the loss without this head alone", false,
+                             HL_NEEDS_ABLATION },
+    [HL_RANKER_RANDOM]   = { "random", "an order drawn by seed", false, 0 },
 };
 
 /* ---------------------------------------------------------------------- names */
@@ -257,12 +257,11 @@ static void score_random(hl_ranking *ranking, uint64_t seed)
 
 static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, uint64_t seed)
 {
-    int64_t       width = width_of(inputs);
-    bool          done  = false;
-    const double *scores =
-        ranking->ranker == HL_RANKER_GRADIENT  ? inputs->gradient
-        : ranking->ranker == HL_RANKER_SURGEON ? inputs->surgeon
-                                               : inputs->ablation;
+    int64_t       width  = width_of(inputs);
+    bool          done   = false;
+    const double *scores = ranking->ranker == HL_RANKER_GRADIENT  ? inputs->gradient
+                           : ranking->ranker == HL_RANKER_SURGEON ? inputs->surgeon
+                                                                  : inputs->ablation;
 
     if (ranking->ranker == HL_RANKER_RANDOM) {
         score_random(ranking, seed);

@@ -41,10 +41,10 @@ enum { MAX_KEY = 256, NAME_BYTES = 48, PANEL_ROWS = 512 };
 struct hl_repair {
     int64_t          n_layers; /* of the model */
     int64_t          d_model;
-    uint64_t         heads;  /* hash of what is removed */
-    hl_repaired     *values; /* (n_layers) */
+    uint64_t         heads;   /* hash of what is removed */
+    hl_repaired     *values;  /* (n_layers) */
     hl_tensor       *tensors; /* (n_layers, 2) weight and bias, as a model's */
-    hl_repair_layer *layers; /* (info.n_layers) */
+    hl_repair_layer *layers;  /* (info.n_layers) */
     hl_repair_info   info;
 };
 
@@ -149,8 +149,8 @@ hl_status hl_repair_check_heads(const hl_repair *repair, const hl_model *model,
 /* ----------------------------------------------------------------- set in a model */
 
 /* A weight of floats that lie packed, (n_rows, n_columns). */
-static hl_weight weight_of(hl_tensor *tensor, const float *values, int64_t n_rows, int64_t n_columns,
-                           const char *name)
+static hl_weight weight_of(hl_tensor *tensor, const float *values, int64_t n_rows,
+                           int64_t n_columns, const char *name)
 {
     *tensor = (hl_tensor){ .name    = name,
                            .dtype   = HL_DTYPE_F32,
@@ -575,11 +575,10 @@ static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
     const hl_repaired *values  = &w->out->values[info->layer];
     int64_t            d_model = w->config->d_model;
     int64_t            n       = output_of(w->model, info->layer)->weight.n_columns;
-    double             row[ROW_LENGTH] = { (double)info->n_kept,   (double)info->n_unknowns,
-                                           info->before,           info->after,
-                                           (double)values->dtype,  info->rounding,
-                                           (double)info->first,    info->first_rounding };
-    char               name[NAME_BYTES];
+    double row[ROW_LENGTH]     = { (double)info->n_kept, (double)info->n_unknowns, info->before,
+                                   info->after,          (double)values->dtype,    info->rounding,
+                                   (double)info->first,  info->first_rounding };
+    char   name[NAME_BYTES];
 
     snprintf(name, sizeof name, "repair.%" PRId64, info->layer);
     HL_NEED(hl_sweep_state_put(w->state, name, row, ROW_LENGTH));
@@ -647,12 +646,12 @@ static hl_status restore_layer(repair_work *w, int64_t layer)
                                        .n_kept     = w->n_kept,
                                        .n_unknowns = (int64_t)(w->n_kept * w->config->d_head) +
                                                      (param->bias.tensor != NULL),
-                                       .before     = row[2],
-                                       .after      = row[3],
-                                       .stored     = param->weight.dtype,
-                                       .dtype      = values->dtype,
-                                       .rounding   = row[5],
-                                       .first      = (hl_dtype)row[6],
+                                       .before         = row[2],
+                                       .after          = row[3],
+                                       .stored         = param->weight.dtype,
+                                       .dtype          = values->dtype,
+                                       .rounding       = row[5],
+                                       .first          = (hl_dtype)row[6],
                                        .first_rounding = row[7] };
     HL_NEED(hl_alloc((void **)&values->weight, (size_t)d_model,
                      (size_t)param->weight.n_columns * sizeof *values->weight));
@@ -687,8 +686,7 @@ static hl_status restore(int64_t *next, repair_work *w)
     }
     if (!get_floats(w->original, w, "repair.original", count))
         return bad_state(w, "repair.original");
-    return get_floats(w->pruned, w, "repair.pruned", count) ? HL_OK
-                                                            : bad_state(w, "repair.pruned");
+    return get_floats(w->pruned, w, "repair.pruned", count) ? HL_OK : bad_state(w, "repair.pruned");
 }
 
 static hl_status open_state(repair_work *w)
@@ -739,20 +737,20 @@ static hl_status check_memory(repair_work *w)
         results += (double)config->d_model * (double)(config->layers[layer].n_heads + w->n_kept) *
                    (double)config->d_head * sizeof(float);
     }
-    double streams =
-        (double)w->n_tokens * (2.0 * (double)config->d_model + width) * sizeof(float);
-    double sums = (double)hl_squares_bytes((int64_t)width, config->d_model);
-    double work = (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) *
-                  sizeof(float);
+    double streams = (double)w->n_tokens * (2.0 * (double)config->d_model + width) * sizeof(float);
+    double sums    = (double)hl_squares_bytes((int64_t)width, config->d_model);
+    double work =
+        (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
     double total = streams + sums + work + results + (double)hl_walk_bytes(w->walk);
     if (w->options.state_path != NULL)
         total += 2.0 * (streams + results);
     if (total > limit)
-        return hl_fail(HL_LIMIT,
-                       "repair: %.0f MiB for %lld tokens (streams %.0f MiB, sums %.0f MiB), at most "
-                       "%.0f MiB: fewer tokens take less",
-                       total / 0x1p20, (long long)w->n_tokens, streams / 0x1p20, sums / 0x1p20,
-                       limit / 0x1p20);
+        return hl_fail(
+            HL_LIMIT,
+            "repair: %.0f MiB for %lld tokens (streams %.0f MiB, sums %.0f MiB), at most "
+            "%.0f MiB: fewer tokens take less",
+            total / 0x1p20, (long long)w->n_tokens, streams / 0x1p20, sums / 0x1p20,
+            limit / 0x1p20);
     w->out->info.n_bytes = (size_t)total;
     HL_NEED(hl_alloc((void **)&w->original, (size_t)w->n_tokens,
                      (size_t)config->d_model * sizeof *w->original));
@@ -771,8 +769,7 @@ static hl_status report_progress(const repair_work *w, int64_t n_done)
         .n_tokens = n_done == n_layers ? w->n_tokens : 0,
     };
 
-    return w->options.progress == NULL ? HL_OK
-                                       : w->options.progress(w->options.context, &progress);
+    return w->options.progress == NULL ? HL_OK : w->options.progress(w->options.context, &progress);
 }
 
 static hl_status run_layers(repair_work *w)
@@ -786,8 +783,7 @@ static hl_status run_layers(repair_work *w)
         HL_NEED(run_layer(w, layer));
         hl_status status = report_progress(w, layer + 1);
         if (layer + 1 < n_layers &&
-            (status == HL_CANCELLED ||
-             hl_clock_seconds() - w->saved_at >= w->options.save_every)) {
+            (status == HL_CANCELLED || hl_clock_seconds() - w->saved_at >= w->options.save_every)) {
             hl_status saved = save(w, layer);
             status          = status != HL_OK ? status : saved;
         }
@@ -854,7 +850,7 @@ hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpu
 hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_head_list *heads,
                              const float *means)
 {
-    HL_SCOPED(free_work) repair_work w = { .model = model, .config = model->config };
+    HL_SCOPED(free_work) repair_work w    = { .model = model, .config = model->config };
     int64_t                          each = model->config->n_heads * model->config->d_head;
 
     *out = NULL;
@@ -870,9 +866,9 @@ hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_he
         HL_NEED(read_output(&s, &w));
         HL_NEED(HL_ALLOC_ZEROED(&values->bias, (size_t)w.config->d_model));
         for (int64_t row = 0; row < w.config->d_model; row++) {
-            const float *at    = s.before + row * s.param->weight.n_columns;
+            const float    *at    = s.before + row * s.param->weight.n_columns;
             HL_FREED float *whole = NULL;
-            double       sum   = s.bias != NULL ? (double)s.bias[row] : 0.0;
+            double          sum   = s.bias != NULL ? (double)s.bias[row] : 0.0;
 
             HL_NEED(HL_ALLOC(&whole, (size_t)s.param->weight.n_columns));
             HL_NEED(hl_weight_read_row(whole, &s.param->weight, row));

@@ -46,8 +46,9 @@ hl_status hl_walk_check(const hl_model *model)
     const hl_config *config = model->config;
 
     if (config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder: the stream behind its attention goes "
-                                       "through a norm before anything reads it",
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s is an encoder: the stream behind its attention goes "
+                       "through a norm before anything reads it",
                        model->path);
     if (config->norm_place == HL_NORM_POST)
         return hl_fail(HL_UNSUPPORTED,
@@ -102,10 +103,9 @@ hl_status hl_walk_open(hl_walk **out, const hl_model *model, const hl_corpus *co
     each.n_ctx   = hl_config_ctx(model->config, windows->n_ctx);
     HL_NEED(read_text(walk, corpus, &each));
     wants |= is_parallel(model->config) ? HL_WANT_RESID_POST : HL_WANT_RESID_MID;
-    HL_NEED(hl_session_open(&walk->session, model,
-                            &(hl_session_options){ .n_ctx     = each.n_ctx,
-                                                   .wants     = wants,
-                                                   .n_threads = n_threads }));
+    HL_NEED(hl_session_open(
+        &walk->session, model,
+        &(hl_session_options){ .n_ctx = each.n_ctx, .wants = wants, .n_threads = n_threads }));
     *out = hl_taken(&walk);
     return HL_OK;
 }
@@ -139,7 +139,7 @@ static hl_status take_rows(void *context, const hl_layer_rows *rows)
     const hl_walk_stream *stream = walk->stream;
     int64_t               at     = walk->begin + rows->start[0];
     int64_t               width  = rows->n_heads * rows->d_head;
-    const float *x = is_parallel(walk->config) ? rows->resid_post : rows->resid_mid;
+    const float          *x      = is_parallel(walk->config) ? rows->resid_post : rows->resid_mid;
 
     if (rows->layer != walk->layer)
         return HL_OK;
@@ -149,8 +149,7 @@ static hl_status take_rows(void *context, const hl_layer_rows *rows)
         float *z = stream->z + (at + row) * stream->n_heads * rows->d_head;
 
         for (int64_t i = 0; i < stream->n_heads; i++)
-            memcpy(z + i * rows->d_head,
-                   rows->z + row * width + stream->heads[i] * rows->d_head,
+            memcpy(z + i * rows->d_head, rows->z + row * width + stream->heads[i] * rows->d_head,
                    (size_t)rows->d_head * sizeof *z);
     }
     return HL_OK;
@@ -161,13 +160,12 @@ static hl_status take_rows(void *context, const hl_layer_rows *rows)
 static hl_feed feed_of(const hl_walk *walk, int64_t window)
 {
     bool    parallel = is_parallel(walk->config);
-    int64_t end =
-        window + 1 < walk->n_windows ? walk->begins[window + 1] : walk->n_tokens;
-    hl_feed feed = { .tokens   = walk->tokens + walk->begin,
-                     .n_tokens = end - walk->begin,
-                     .gates    = walk->stream->gates,
-                     .n_layers = 1,
-                     .to_mid   = !parallel };
+    int64_t end      = window + 1 < walk->n_windows ? walk->begins[window + 1] : walk->n_tokens;
+    hl_feed feed     = { .tokens   = walk->tokens + walk->begin,
+                         .n_tokens = end - walk->begin,
+                         .gates    = walk->stream->gates,
+                         .n_layers = 1,
+                         .to_mid   = !parallel };
 
     if (walk->layer == 0)
         return feed;
@@ -182,8 +180,8 @@ hl_status hl_walk_step(hl_walk *walk, const hl_walk_stream *stream, int64_t laye
 {
     hl_tap tap = { .context = walk,
                    .layer   = take_rows,
-                   .wants   = HL_WANT_Z | (is_parallel(walk->config) ? HL_WANT_RESID_POST
-                                                                     : HL_WANT_RESID_MID) };
+                   .wants   = HL_WANT_Z |
+                            (is_parallel(walk->config) ? HL_WANT_RESID_POST : HL_WANT_RESID_MID) };
 
     walk->stream = stream;
     walk->layer  = layer;

@@ -36,7 +36,8 @@ enum {
 };
 #define DEFAULT_SAVE 30.0
 
-static const char *const table_names[] = { "points", "random", "correlation", "heads", "savings" };
+static const char *const table_names[] = { "points", "random",  "correlation",
+                                           "heads",  "savings", "repair" };
 
 /* ----------------------------------------------------------------------- options */
 
@@ -209,6 +210,8 @@ static hl_status open_state(hl_sweep *s)
     if (around.n_before + around.n_after > 0 && o->around != HL_AROUND_DOCUMENT)
         snprintf(key + strlen(key), sizeof key - strlen(key), " special %s",
                  hl_around_name(o->around));
+    if (o->repair)
+        snprintf(key + strlen(key), sizeof key - strlen(key), " repair");
     HL_NEED(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_NEED(hl_sweep_state_load(s->state));
@@ -496,6 +499,8 @@ static hl_status run(hl_sweep *s)
     s->stage = "last words";
     HL_NEED(count_words(s));
     HL_NEED(hl_sweep_save(s, true));
+    HL_NEED(hl_sweep_run_repairs(s));
+    HL_NEED(hl_sweep_save(s, true));
     return hl_sweep_conclude(s);
 }
 
@@ -542,6 +547,9 @@ void hl_sweep_free(hl_sweep *s)
     hl_sweep_state_free(s->state);
     hl_evaluation_free(s->test);
     hl_free(s->n_right);
+    hl_free(s->mended);
+    hl_free(s->mended_rises);
+    hl_free(s->why_not);
     hl_free(s->rankers);
     hl_free(s->iterative);
     hl_free(s->ratios);

@@ -211,6 +211,66 @@ static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_rank
     return HL_OK;
 }
 
+/* ----------------------------------------------------------- means and repairs */
+
+static int64_t mended_rows(const hl_sweep *s)
+{
+    return s->mended != NULL ? (s->n_fixed + 1) * s->options.n_ratios : 0;
+}
+
+static double sum_nll(const hl_scores *scores, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += scores[i].nll;
+    return sum;
+}
+
+/* The rise of scores over the reference model, drawn in pairs: units are drawn as for s->draws. */
+static hl_status mended_rise(hl_sweep_value *out, const hl_sweep *s, const hl_scores *scores)
+{
+    const hl_evaluation *test    = s->test;
+    int64_t              n_units = unit_of(s, test->n_windows - 1) + 1;
+    HL_FREED double     *values = NULL, *means = NULL;
+    double               draws[HL_RESAMPLES];
+
+    HL_NEED(HL_ALLOC_ZEROED(&values, (size_t)(2 * n_units)));
+    HL_NEED(HL_ALLOC(&means, 2 * HL_RESAMPLES));
+    for (int64_t i = 0; i < test->n_windows; i++) {
+        values[2 * unit_of(s, i)] += scores[i].nll - test->dense[i].nll;
+        values[2 * unit_of(s, i) + 1] += (double)test->scored[i];
+    }
+    HL_NEED(hl_bootstrap_means(means, values, n_units, 2, HL_RESAMPLES, s->options.seed));
+    for (int64_t r = 0; r < HL_RESAMPLES; r++)
+        draws[r] = means[r] / means[HL_RESAMPLES + r];
+    double rise = sum_nll(scores, test->n_windows) - sum_nll(test->dense, test->n_windows);
+    *out        = with_interval(rise / (double)test->n_scored, draws);
+    return HL_OK;
+}
+
+static hl_status count_mended(hl_sweep *s)
+{
+    int64_t n_rows = mended_rows(s), n_windows = s->test->n_windows;
+
+    HL_NEED(HL_ALLOC(&s->mended_rises, (size_t)(n_rows * (1 + HL_SWEEP_WAYS))));
+    for (int64_t row = 0; row < n_rows; row++) {
+        hl_sweep_value *rises = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+
+        rises[0] = difference(s, hl_sweep_repair_setting(s, row), s->n_settings);
+        for (int64_t way = 0; way < HL_SWEEP_WAYS; way++) {
+            rises[1 + way] = s->n_off[row % s->options.n_ratios] > 0
+                                 ? (hl_sweep_value){ NAN, NAN, NAN }
+                                 : rises[0];
+            if (s->n_off[row % s->options.n_ratios] > 0 &&
+                (way != HL_SWEEP_REPAIRED || s->can_mend))
+                HL_NEED(mended_rise(&rises[1 + way], s,
+                                    s->mended + (row * HL_SWEEP_WAYS + way) * n_windows));
+        }
+    }
+    return HL_OK;
+}
+
 /* ---------------------------------------------------------------- all numbers */
 
 static hl_status allocate(hl_sweep *s)
@@ -238,7 +298,7 @@ static hl_status count_all(hl_sweep *s)
         s->rises[i] = mean_nll(s, s->first_single + i) - mean_nll(s, s->n_settings);
     for (int64_t i = 0; i < s->options.n_rankers; i++)
         HL_NEED(correlate(&s->correlations[i], s, s->orders[i].ranking));
-    return HL_OK;
+    return count_mended(s);
 }
 
 /* --------------------------------------------------------------------- tables */
@@ -370,6 +430,38 @@ static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
     return hl_sheet_hand_over(out, table, status);
 }
 
+static void name_row(char *out, size_t n_bytes, const hl_sweep *s, int64_t row)
+{
+    int64_t order = row / s->options.n_ratios;
+
+    if (order < s->n_fixed)
+        hl_sweep_order_name(out, n_bytes, &s->orders[order]);
+    else
+        snprintf(out, n_bytes, "random (median)");
+}
+
+static hl_status make_repair(hl_sheet **out, const hl_sweep *s)
+{
+    static const char columns[] = "order:t ratio:2 off:i zeroed:4 low:4 high:4 mean:4 mean_low:4 "
+                                  "mean_high:4 repaired:4 repaired_low:4 repaired_high:4";
+    hl_sheet         *table     = NULL;
+    hl_status         status =
+        hl_sheet_new(&table, "repair", "Rise of the loss: zeroed, with means, repaired", columns);
+
+    for (int64_t row = 0; status == HL_OK && row < mended_rows(s); row++) {
+        const hl_sweep_value *rises = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+        char                  name[64];
+
+        name_row(name, sizeof name, s, row);
+        hl_sheet_put_text(table, "%s", name);
+        hl_sheet_put_real(table, s->ratios[row % s->options.n_ratios]);
+        hl_sheet_put_int(table, s->n_off[row % s->options.n_ratios]);
+        for (int way = 0; way < 1 + HL_SWEEP_WAYS; way++)
+            put_value(table, rises[way]);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
 static hl_status make_tables(hl_sweep *s)
 {
     /* The order is that of hl_sweep_table_name. */
@@ -377,7 +469,8 @@ static hl_status make_tables(hl_sweep *s)
     HL_NEED(make_random(&s->tables[1], s));
     HL_NEED(make_correlation(&s->tables[2], s));
     HL_NEED(make_heads(&s->tables[3], s));
-    return make_savings(&s->tables[4], s);
+    HL_NEED(make_savings(&s->tables[4], s));
+    return make_repair(&s->tables[5], s);
 }
 
 /* ------------------------------------------------------------------ sentences */
@@ -632,6 +725,70 @@ static void say_costs(hl_sweep *s)
         100.0 * (1.0 - run / all));
 }
 
+/* ------------------------------------------------------------------------- repairs */
+
+static hl_sweep_value mended_at(const hl_sweep *s, int64_t order, int64_t ratio, int way)
+{
+    return s->mended_rises[(order * s->options.n_ratios + ratio) * (1 + HL_SWEEP_WAYS) + way];
+}
+
+/* Which order costs least when it is repaired, and what it cost without. */
+static void say_best_repair(hl_sweep *s, int64_t ratio)
+{
+    int64_t best = 0, beaten = 0;
+    char    name[64];
+
+    for (int64_t i = 1; i <= s->n_fixed; i++) {
+        if (mended_at(s, i, ratio, 1 + HL_SWEEP_REPAIRED).value <
+            mended_at(s, best, ratio, 1 + HL_SWEEP_REPAIRED).value)
+            best = i;
+    }
+    hl_sweep_value rise = mended_at(s, best, ratio, 1 + HL_SWEEP_REPAIRED);
+    for (int64_t i = 0; i <= s->n_fixed; i++)
+        beaten += i != best && rise.high < mended_at(s, i, ratio, 1 + HL_SWEEP_REPAIRED).low;
+    name_row(name, sizeof name, s, best * s->options.n_ratios);
+    say(s,
+        "Repaired, at ratio %.2g %s costs least: %+.4f nats per token (%+.4f to %+.4f), where "
+        "zeroing "
+        "the same heads costs %+.4f and their means as biases %+.4f; clearly less than %lld of the "
+        "other %lld orders repaired.",
+        s->ratios[ratio], name, rise.value, rise.low, rise.high, mended_at(s, best, ratio, 0).value,
+        mended_at(s, best, ratio, 1 + HL_SWEEP_MEAN).value, (long long)beaten,
+        (long long)s->n_fixed);
+}
+
+static void say_repairs(hl_sweep *s)
+{
+    int64_t n_rows = mended_rows(s), n = 0, better = 0, halved = 0, worse = 0;
+
+    if (n_rows == 0)
+        return;
+    if (!s->can_mend) {
+        say(s, "No repair: %s.", s->why_not);
+        return;
+    }
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        if (s->n_off[i] > 0)
+            say_best_repair(s, i);
+    }
+    for (int64_t row = 0; row < n_rows; row++) {
+        const hl_sweep_value *rises    = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+        hl_sweep_value        repaired = rises[1 + HL_SWEEP_REPAIRED];
+
+        if (s->n_off[row % s->options.n_ratios] == 0)
+            continue;
+        n++;
+        better += repaired.high < rises[0].low;
+        worse += repaired.low > rises[0].high;
+        halved += rises[0].value > 0.0 && repaired.value <= 0.5 * rises[0].value;
+    }
+    say(s,
+        "Of %lld rows of orders and ratios, a repair is clearly better than zeroing in %lld and "
+        "clearly "
+        "worse in %lld; it leaves at most half of the rise in %lld.",
+        (long long)n, (long long)better, (long long)worse, (long long)halved);
+}
+
 hl_status hl_sweep_make_verdict(hl_sweep *s)
 {
     int64_t entropy = find_order(s, HL_RANKER_ENTROPY);
@@ -645,6 +802,7 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
         say_importance(s, entropy);
     }
     say_together(s);
+    say_repairs(s);
     say_doubt(s);
     say_costs(s);
     return s->said;

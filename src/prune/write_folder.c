@@ -57,7 +57,7 @@ typedef struct slice {
     const float     *values; /* in the place of what is stored, laid out as `weight`, or NULL */
     const hl_weight *weight;
     hl_dtype         dtype; /* of these values when they are written */
-    bool             gone;   /* all of it */
+    bool             gone;  /* all of it */
     char            *name;
 } slice;
 
