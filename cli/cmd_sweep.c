@@ -182,7 +182,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
           HL_FLAG("perplexity", 0, &request->perplexity,
                   "the curves in perplexity, on a logarithmic axis"),
           HL_TEXT("table", 't', &request->table, "NAME",
-                  "points, random, correlation, heads or savings"),
+                  "points, random, correlation, heads, savings or repair"),
           HL_FLAG("csv", 0, &request->csv, "the table as CSV"),
           HL_NUMBER("memory", 0, &request->memory, "MIB",
                     "for what is kept of a batch (1024, or a window's predictions)", 1, 1 << 30),

@@ -24,15 +24,16 @@ int hl_repair_refuse(const hl_repair_work *work, const hl_usage *usage)
     return HL_EXIT_OK;
 }
 
+static bool is_wanted(const hl_repair_work *work)
+{
+    return work->request->wanted != HL_REPAIR_NONE && !work->mean && work->texts->count > 0;
+}
+
 /* Unless it was asked for, a repair that is not possible is left out, and why is said. */
 hl_status hl_repair_prepare(hl_repair_work *work, const hl_model *model)
 {
-    if (work->request->wanted == HL_REPAIR_NONE || work->mean)
+    if (!is_wanted(work))
         return HL_OK;
-    if (work->texts->count == 0) {
-        snprintf(work->why, sizeof work->why, "no --text to repair it on");
-        return HL_OK;
-    }
     hl_status status = hl_repair_check(model);
     if (status != HL_UNSUPPORTED || work->request->wanted == HL_REPAIR_ATTENTION)
         return status;
@@ -80,8 +81,7 @@ hl_status hl_repair_run(hl_repair_work *work, const hl_model *model, const hl_he
     hl_tokenizer     *tokenizer = NULL;
     hl_corpus        *corpus    = NULL;
 
-    if (work->request->wanted == HL_REPAIR_NONE || work->mean || work->why[0] != '\0' ||
-        heads->n_heads == 0)
+    if (!is_wanted(work) || work->why[0] != '\0' || heads->n_heads == 0)
         return HL_OK;
     hl_status status = name_state(work);
     if (status == HL_OK)

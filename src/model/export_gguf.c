@@ -422,8 +422,12 @@ static writing choose_writing(const hl_gguf_export *file, const stack *s)
         is_multiple(first->n_columns, first->dtype)) {
         w.dtype = first->dtype;
         if (w.wanted != w.dtype)
-            snprintf(w.why, sizeof w.why, "it was solved again, and %s would lose too much of it",
-                     hl_dtype_name(w.wanted));
+            snprintf(w.why, sizeof w.why,
+                     wanted == HL_DTYPE_Q8_0 || wanted == HL_DTYPE_Q4_0 ||
+                             !hl_dtype_is_block(wanted)
+                         ? "it was repaired, and %s would lose too much of that"
+                         : "it was repaired, and values cannot be turned into %s here",
+                     hl_dtype_name(wanted));
         return w;
     }
     w.copies = can_copy(s, wanted, file->model->config->d_head);
