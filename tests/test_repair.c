@@ -36,13 +36,16 @@ static hl_corpus *open_ids(const hl_model *model, const char *folder, int64_t n_
 
 static const hl_window_options windows = { .n_ctx = CONTEXT };
 
+static double ridge; /* 0: the repair chooses it */
+
 static hl_repair *repair_on(const hl_model *model, const hl_corpus *corpus, const choice *c,
                             int n_threads)
 {
     hl_repair *repair = NULL;
 
-    assert_ok(hl_repair_heads(&repair, model, corpus, &c->list,
-                              &(hl_repair_options){ .windows = windows, .n_threads = n_threads }));
+    assert_ok(hl_repair_heads(
+        &repair, model, corpus, &c->list,
+        &(hl_repair_options){ .windows = windows, .n_threads = n_threads, .ridge = ridge }));
     return repair;
 }
 
@@ -240,6 +243,7 @@ static void numpy_solves_the_same(void **state)
         print_message("skipped: no NumPy (Debian: python3-numpy)\n");
         skip();
     }
+    ridge = 1e-3; /* as repair_numpy.py has it */
     check_numpy(LLAMA);
     check_numpy(NEOX);
     for (size_t i = 0;
@@ -248,6 +252,7 @@ static void numpy_solves_the_same(void **state)
         snprintf(path, sizeof path, "%s/%s", in_shared("golden/families"), families[i]);
         check_numpy(path);
     }
+    ridge = 0.0;
 }
 
 /* ------------------------------------------------------------------ threads, devices */

@@ -4,7 +4,8 @@
  *
  *     sum |D z + b - r|^2 = sum |r|^2 - <C, D> - lambda |D|^2
  *
- * where sum |r|^2 is centered, too; and D + E leaves tr(E G E') - 2 lambda <E, D> more. */
+ * without a bias (with one, sum |r|^2 is centered, too); and D + E leaves tr(E Z'Z E') - 2 lambda <E, D>
+ * more. */
 #include "prune/least_squares.h"
 
 #include <math.h>
@@ -173,22 +174,21 @@ void hl_squares_add(hl_squares *s, const float *z, const float *wanted, const fl
 
 /* --------------------------------------------------------------------- solving */
 
-/* gram -= n m m', cross -= n mean(r) m', where sums become means. */
-static void center(hl_squares *s)
+/* factor = gram - n m m' and change = cross - n mean(r) m', of which the first gets lambda; without a bias
+ * nothing is taken off. */
+static void set_up(hl_squares *s, bool has_bias)
 {
-    double *z = s->sums, *r = s->sums + s->n_in;
-    double  n = (double)s->n_rows;
+    const double *z = s->sums, *r = s->sums + s->n_in;
+    double        n = has_bias && s->n_rows > 0 ? 1.0 / (double)s->n_rows : 0.0;
 
-    for (int64_t i = 0; i < s->n_in + s->n_out; i++)
-        s->sums[i] /= n;
     for (int64_t i = 0; i < s->n_in; i++) {
         for (int64_t k = 0; k <= i; k++)
-            s->gram[i * s->n_in + k] -= n * z[i] * z[k];
+            s->factor[i * s->n_in + k] = s->gram[i * s->n_in + k] - n * z[i] * z[k];
+        s->factor[i * s->n_in + i] += s->lambda;
     }
     for (int64_t i = 0; i < s->n_out; i++) {
         for (int64_t k = 0; k < s->n_in; k++)
-            s->cross[i * s->n_in + k] -= n * r[i] * z[k];
-        s->r_squares[i] -= n * r[i] * r[i];
+            s->change[i * s->n_in + k] = s->cross[i * s->n_in + k] - n * r[i] * z[k];
     }
 }
 
@@ -230,53 +230,61 @@ static void choose_lambda(hl_squares *s, double ridge)
 
 hl_status hl_squares_solve(hl_squares *s, double ridge, bool has_bias)
 {
+    double n = has_bias && s->n_rows > 0 ? (double)s->n_rows : 0.0;
+
     HL_NEED(check_sums(s));
     choose_lambda(s, ridge);
-    for (int64_t i = 0; i < s->n_out; i++)
-        s->before += s->r_squares[i];
-    if (has_bias && s->n_rows > 0)
-        center(s);
-    memcpy(s->factor, s->gram, (size_t)(s->n_in * s->n_in) * sizeof *s->gram);
-    for (int64_t i = 0; i < s->n_in; i++)
-        s->factor[i * s->n_in + i] += s->lambda;
+    set_up(s, has_bias);
     HL_NEED(hl_cholesky_factor(s->factor, s->n_in));
-    memcpy(s->change, s->cross, (size_t)(s->n_out * s->n_in) * sizeof *s->change);
     hl_parallel(s->n_threads, count_tiles(s->n_out), 1, solve_rows, s);
+    s->before = s->after = 0.0;
     for (int64_t i = 0; i < s->n_out; i++) {
-        double gain = 0.0, size = 0.0, shift = has_bias ? s->sums[s->n_in + i] : 0.0;
+        double sum = s->sums[s->n_in + i], gain = 0.0, size = 0.0, shift = 0.0;
 
         for (int64_t k = 0; k < s->n_in; k++) {
             double d = s->change[i * s->n_in + k];
 
             gain += s->cross[i * s->n_in + k] * d;
             size += d * d;
-            shift -= has_bias ? d * s->sums[k] : 0.0;
+            shift -= d * s->sums[k];
         }
-        s->shift[i] = shift;
-        s->after += s->r_squares[i] - gain - s->lambda * size;
+        s->shift[i] = n > 0.0 ? (sum + shift) / n : 0.0;
+        s->before += s->r_squares[i];
+        s->after += s->r_squares[i] - gain - s->lambda * size - s->shift[i] * sum;
     }
     return HL_OK;
 }
 
-/* Of a symmetric product the lower triangle is enough: e G e' = sum over i of g_ii e_i^2 plus twice what
- * stands below.  So E is multiplied with the triangle whose diagonal is halved. */
-hl_status hl_squares_loss(double *out, const hl_squares *s, const double *error)
+void hl_squares_join(hl_squares *s, const hl_squares *other)
 {
-    HL_FREED double *half = NULL, *product = NULL;
-    int64_t          n    = s->n_in;
-    double           loss = 0.0;
+    for (int64_t i = 0; i < s->n_in * s->n_in; i++)
+        s->gram[i] += other->gram[i];
+    for (int64_t i = 0; i < s->n_out * s->n_in; i++)
+        s->cross[i] += other->cross[i];
+    for (int64_t i = 0; i < s->n_in + s->n_out; i++)
+        s->sums[i] += other->sums[i];
+    for (int64_t i = 0; i < s->n_out; i++)
+        s->r_squares[i] += other->r_squares[i];
+    s->n_rows += other->n_rows;
+}
 
-    *out = 0.0;
+/* product (n_out, n_in) = e times the lower triangle with a halved diagonal, so that
+ * e G e' = 2 <product, e>. */
+static hl_status multiply_half(double **product, const hl_squares *s, const double *e)
+{
+    HL_FREED double *half = NULL;
+    int64_t          n    = s->n_in;
+
     HL_NEED(hl_alloc_zeroed((void **)&half, (size_t)n, (size_t)n * sizeof *half));
-    HL_NEED(hl_alloc_zeroed((void **)&product, (size_t)s->n_out, (size_t)n * sizeof *product));
+    HL_NEED(hl_alloc_zeroed((void **)product, (size_t)s->n_out, (size_t)n * sizeof **product));
     for (int64_t i = 0; i < n; i++) {
         memcpy(half + i * n, s->gram + i * n, (size_t)(i + 1) * sizeof *half);
         half[i * n + i] *= 0.5;
     }
     for (int64_t row = 0; row < s->n_out; row += TILE)
-        hl_gemm_add(&(hl_gemm_sum){ .c        = product + row * n,
+        hl_gemm_add(&(hl_gemm_sum){ .c        = *product + row * n,
                                     .c_stride = n,
-                                    .a        = error + row * n,
+                                    .a        = e + row * n,
                                     .a_stride = n,
                                     .b        = half,
                                     .b_stride = n,
@@ -284,8 +292,37 @@ hl_status hl_squares_loss(double *out, const hl_squares *s, const double *error)
                                     .n        = n,
                                     .k        = n,
                                     .factor   = 1.0 });
-    for (int64_t i = 0; i < s->n_out * n; i++)
-        loss += 2.0 * error[i] * (product[i] - s->lambda * s->change[i]);
-    *out = loss;
+    return HL_OK;
+}
+
+hl_status hl_squares_loss(double *out, const hl_squares *s, const double *error)
+{
+    HL_FREED double *product = NULL;
+
+    *out = 0.0;
+    HL_NEED(multiply_half(&product, s, error));
+    for (int64_t i = 0; i < s->n_out * s->n_in; i++)
+        *out += 2.0 * error[i] * (product[i] - s->lambda * s->change[i]);
+    return HL_OK;
+}
+
+hl_status hl_squares_test(double *out, const hl_squares *s, const hl_squares *solved)
+{
+    HL_FREED double *product = NULL;
+
+    *out = 0.0;
+    HL_NEED(multiply_half(&product, s, solved->change));
+    for (int64_t i = 0; i < s->n_out; i++) {
+        double b = solved->shift[i], along = 0.0;
+
+        for (int64_t k = 0; k < s->n_in; k++) {
+            double d = solved->change[i * s->n_in + k];
+
+            *out += 2.0 * d * (product[i * s->n_in + k] - s->cross[i * s->n_in + k]);
+            along += d * s->sums[k];
+        }
+        *out +=
+            s->r_squares[i] + b * (2.0 * (along - s->sums[s->n_in + i]) + (double)s->n_rows * b);
+    }
     return HL_OK;
 }

@@ -33,7 +33,6 @@
 #include "prune/sweep_state.h"
 
 enum { MAX_KEY = 256, NAME_BYTES = 48, PANEL_ROWS = 512 };
-#define DEFAULT_RIDGE  1e-3
 #define DEFAULT_MEMORY ((size_t)8 << 30)
 #define DEFAULT_SAVE   30.0
 #define MOST_LOSS      0.1 /* share of the gain that rounding may lose */
@@ -507,6 +506,61 @@ static hl_status change_stream(const solving *s, const repair_work *w)
 
 /* ------------------------------------------------------------------ layer by layer */
 
+/* A ridge too small for the text fits its noise, and one too large leaves what could be repaired.  So three
+ * quarters of the text, by blocks of rows, are solved with each of these, and what that leaves on the
+ * last quarter decides. */
+static const double ridges[] = { 1e-3, 1e-2, 1e-1, 1.0 };
+
+enum { BLOCKS = 16, HELD_OUT = 4, MOST_BLOCK = 256 };
+
+/* Rows of every fourth block to `held`, the others to s->squares. */
+static void add_rows(const solving *s, hl_squares *held, const repair_work *w)
+{
+    int64_t block = w->n_tokens / BLOCKS, d_model = w->config->d_model;
+
+    block = block < 1 ? 1 : block > MOST_BLOCK ? MOST_BLOCK : block;
+    for (int64_t row = 0; row < w->n_tokens; row += block) {
+        int64_t count   = w->n_tokens - row < block ? w->n_tokens - row : block;
+        bool    is_held = held != NULL && row / block % HELD_OUT == HELD_OUT - 1;
+
+        hl_squares_add(is_held ? held : s->squares, w->z + row * s->n_in,
+                       w->original + row * d_model, w->pruned + row * d_model, count,
+                       w->config->residual_scale);
+    }
+}
+
+static hl_status choose_ridge(double *out, const solving *s, const hl_squares *held)
+{
+    double best = INFINITY, left = 0.0;
+
+    *out = ridges[0];
+    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
+        HL_NEED(hl_squares_solve(s->squares, ridges[i], s->bias != NULL));
+        HL_NEED(hl_squares_test(&left, held, s->squares));
+        if (left < best) {
+            best = left;
+            *out = ridges[i];
+        }
+    }
+    return HL_OK;
+}
+
+static hl_status solve(const solving *s, const repair_work *w)
+{
+    HL_CLOSED(hl_squares_free) hl_squares *held  = NULL;
+    double                                 ridge = w->options.ridge;
+
+    if (ridge == 0.0)
+        HL_NEED(hl_squares_new(&held, s->n_in, w->config->d_model, w->n_threads));
+    add_rows(s, held, w);
+    if (ridge == 0.0) {
+        HL_NEED(choose_ridge(&ridge, s, held));
+        hl_squares_join(s->squares, held);
+    }
+    s->info->ridge = ridge;
+    return hl_squares_solve(s->squares, ridge, s->bias != NULL);
+}
+
 static hl_status solve_layer(repair_work *w, int64_t layer)
 {
     HL_SCOPED(free_solving) solving s     = { 0 };
@@ -514,9 +568,7 @@ static hl_status solve_layer(repair_work *w, int64_t layer)
     double                          scale = w->config->residual_scale;
 
     HL_NEED(begin_layer(&s, w, layer));
-    hl_squares_add(s.squares, w->z, w->original, w->pruned, w->n_tokens, scale);
-    HL_NEED(hl_fail_within(hl_squares_solve(s.squares, w->options.ridge, s.bias != NULL),
-                           "layer %lld", (long long)layer));
+    HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)layer));
     s.info->before = s.squares->before * scale * scale / (double)w->n_tokens;
     HL_NEED(store_layer(&s, w->config->d_head));
     HL_NEED(change_stream(&s, w));
@@ -567,7 +619,7 @@ static bool get_floats(float *out, const repair_work *w, const char *name, int64
     return list != NULL;
 }
 
-enum { ROW_LENGTH = 8 };
+enum { ROW_LENGTH = 9 };
 
 /* A solved layer: its numbers, its weights, its bias. */
 static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
@@ -577,7 +629,7 @@ static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
     int64_t            n       = output_of(w->model, info->layer)->weight.n_columns;
     double row[ROW_LENGTH]     = { (double)info->n_kept, (double)info->n_unknowns, info->before,
                                    info->after,          (double)values->dtype,    info->rounding,
-                                   (double)info->first,  info->first_rounding };
+                                   (double)info->first,  info->first_rounding,     info->ridge };
     char   name[NAME_BYTES];
 
     snprintf(name, sizeof name, "repair.%" PRId64, info->layer);
@@ -652,7 +704,8 @@ static hl_status restore_layer(repair_work *w, int64_t layer)
                                        .dtype          = values->dtype,
                                        .rounding       = row[5],
                                        .first          = (hl_dtype)row[6],
-                                       .first_rounding = row[7] };
+                                       .first_rounding = row[7],
+                                       .ridge          = row[8] };
     HL_NEED(hl_alloc((void **)&values->weight, (size_t)d_model,
                      (size_t)param->weight.n_columns * sizeof *values->weight));
     snprintf(name, sizeof name, "repair.%" PRId64 ".weight", layer);
@@ -738,7 +791,7 @@ static hl_status check_memory(repair_work *w)
                    (double)config->d_head * sizeof(float);
     }
     double streams = (double)w->n_tokens * (2.0 * (double)config->d_model + width) * sizeof(float);
-    double sums    = (double)hl_squares_bytes((int64_t)width, config->d_model);
+    double sums    = 2.0 * (double)hl_squares_bytes((int64_t)width, config->d_model);
     double work =
         (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
     double total = streams + sums + work + results + (double)hl_walk_bytes(w->walk);
@@ -810,11 +863,11 @@ static hl_status complete_options(repair_work *w, const hl_repair_options *optio
 
     if (options != NULL)
         *o = *options;
-    o->ridge        = o->ridge != 0.0 ? o->ridge : DEFAULT_RIDGE;
     o->memory_bytes = o->memory_bytes != 0 ? o->memory_bytes : DEFAULT_MEMORY;
     o->save_every   = o->save_every > 0.0 ? o->save_every : DEFAULT_SAVE;
     w->n_threads    = hl_threads(o->n_threads);
-    HL_NEED(hl_check_number("repair: ridge", o->ridge, 1e-12, 1e12));
+    if (o->ridge != 0.0)
+        HL_NEED(hl_check_number("repair: ridge", o->ridge, 1e-12, 1e12));
     if (o->windows.stride != 0 || o->windows.n_batch != 0)
         return hl_fail(HL_BAD_ARGUMENT,
                        "repair: stride %lld and n_batch %lld, wanted 0: windows lie side by side",
