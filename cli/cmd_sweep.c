@@ -319,8 +319,12 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
     HL_HELD(json_decref) json_t *verdict = json_array();
     HL_HELD(json_decref) json_t *tables  = json_object();
 
-    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++)
-        HL_NEED(hl_set_sheet(tables, hl_sweep_table(sweep, hl_sweep_table_name(i))));
+    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
+        const hl_sheet *table = hl_sweep_table(sweep, hl_sweep_table_name(i));
+
+        if (hl_sheet_n_rows(table) > 0) /* that of repairs is empty unless asked for */
+            HL_NEED(hl_set_sheet(tables, table));
+    }
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
     json_t *root =

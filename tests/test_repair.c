@@ -80,13 +80,13 @@ static void put_columns(const char *folder, const char *name, const float *value
     free(packed);
 }
 
-static double ask_numpy(const char *folder)
+static double ask_numpy(const char *script, const char *folder)
 {
     char   command[4096];
     FILE  *pipe  = NULL;
     double error = NAN;
 
-    snprintf(command, sizeof command, "python3 tests/repair_numpy.py '%s'", folder);
+    snprintf(command, sizeof command, "python3 tests/%s '%s'", script, folder);
     pipe = popen(command, "r");
     assert_non_null(pipe);
     if (fscanf(pipe, "%lf", &error) != 1)
@@ -124,7 +124,7 @@ static double solve_again(const problem *p, const hl_repaired *values)
     put_columns(folder, "w1", values->weight, d, n_heads * d_head, p->heads, p->n_kept, d_head);
     put_array(folder, "b0", b0, sizeof *b0 * (size_t)d);
     put_array(folder, "b1", values->bias != NULL ? values->bias : zeros, sizeof *zeros * (size_t)d);
-    double error = ask_numpy(folder);
+    double error = ask_numpy("repair_numpy.py", folder);
     remove_folder(folder);
     if (b0 != zeros)
         free(b0);
@@ -253,6 +253,63 @@ static void numpy_solves_the_same(void **state)
         check_numpy(path);
     }
     ridge = 0.0;
+}
+
+static void check_surgeon(const char *path)
+{
+    char      folder[64];
+    hl_model *model = open_model(path);
+    hl_walk  *walk  = NULL;
+    int64_t   H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
+    double   *scores = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
+    float    *x      = malloc(sizeof *x * (size_t)(N_TEXT * D));
+    float    *z      = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
+    int64_t   heads[MAX_HEADS];
+
+    assert_true(scores != NULL && x != NULL && z != NULL);
+    for (int64_t i = 0; i < H; i++)
+        heads[i] = i;
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    hl_corpus *corpus = open_ids(model, folder, N_TEXT);
+    assert_ok(hl_surgeon_scores(scores, model, corpus,
+                                &(hl_surgeon_options){ .windows = windows, .n_threads = 2 }));
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, 1));
+    hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
+    for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
+        const hl_param *param   = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
+        double          shape[] = { N_TEXT, (double)H, (double)d, (double)D };
+        float          *w0      = read_weight(&param->weight);
+
+        assert_ok(hl_walk_step(walk, &stream, layer));
+        put_array(folder, "shape", shape, sizeof shape);
+        put_array(folder, "z", z, sizeof *z * (size_t)(N_TEXT * H * d));
+        put_array(folder, "x", x, sizeof *x * (size_t)(N_TEXT * D));
+        put_array(folder, "w0", w0, sizeof *w0 * (size_t)(D * H * d));
+        put_array(folder, "scores", scores + layer * H, sizeof *scores * (size_t)H);
+        double error = ask_numpy("surgeon_numpy.py", folder);
+        if (!(error < 1e-6))
+            fail_msg("%s, layer %d: off by %.2e", path, (int)layer, error);
+        free(w0);
+    }
+    free(scores);
+    free(x);
+    free(z);
+    hl_walk_close(walk);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void numpy_scores_the_same(void **state)
+{
+    (void)state;
+    no_lapack_skips();
+    if (system("python3 -c 'import numpy' 2>/dev/null") != 0) {
+        print_message("skipped: no NumPy (Debian: python3-numpy)\n");
+        skip();
+    }
+    check_surgeon(LLAMA);
+    check_surgeon(NEOX);
 }
 
 /* ------------------------------------------------------------------ threads, devices */
@@ -664,6 +721,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numpy_solves_the_same),
+        cmocka_unit_test(numpy_scores_the_same),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(repaired_models_are_written),

@@ -593,6 +593,60 @@ static void shapes_are_those_of_the_model(void **state)
     hl_model_close(model);
 }
 
+/* The table of repairs against the calls that it is made of. */
+static void repairs_are_as_by_hand(void **state)
+{
+    bench            b       = open_bench();
+    hl_sweep_options options = options_of();
+    float            ones[N_GATES];
+    hl_evaluation   *found  = NULL;
+    hl_repair       *repair = NULL;
+    (void)state;
+
+    if (hl_repair_check(b.model) != HL_OK) {
+        print_message("skipped: %s\n", hl_error_message());
+        close_bench(&b);
+        skip();
+    }
+    options.n_rankers   = 1;
+    options.n_iterative = 0;
+    options.repair      = true;
+    hl_sweep *sweep     = run(&b, &options);
+    assert_int_equal(hl_sheet_n_rows(hl_sweep_table(sweep, "repair")), 2 * N_RATIOS);
+    for (int i = 0; i < N_GATES; i++)
+        ones[i] = 1.0f;
+    for (int64_t ratio = 1; ratio < N_RATIOS; ratio++) {
+        const float          *gates = sweep->gates + (sweep->orders[0].first + ratio) * N_GATES;
+        const hl_sweep_value *rises = sweep->mended_rises + ratio * (1 + HL_SWEEP_WAYS);
+        hl_head               off[N_GATES];
+        hl_head_list          list = { .heads = off };
+
+        for (int64_t i = 0; i < N_GATES; i++) {
+            if (gates[i] == 0.0f)
+                off[list.n_heads++] = (hl_head){ i / N_HEADS, i % N_HEADS };
+        }
+        assert_ok(hl_repair_heads(
+            &repair, b.model, b.rank, &list,
+            &(hl_repair_options){ .windows = { .n_ctx = CONTEXT }, .n_threads = 1 }));
+        assert_ok(hl_model_set_repair(b.model, repair));
+        assert_ok(
+            hl_evaluate(&found, b.model, b.test, ones, 1,
+                        &(hl_evaluate_options){ .windows = { .n_ctx = CONTEXT }, .n_threads = 1 }));
+        assert_ok(hl_model_set_repair(b.model, NULL));
+        double rise =
+            (hl_evaluation_total(found, 0).nll - hl_evaluation_total(sweep->test, -1).nll) /
+            (double)found->n_scored;
+        assert_true(fabs(rises[1 + HL_SWEEP_REPAIRED].value - rise) < 1e-9);
+        assert_true(rises[1 + HL_SWEEP_REPAIRED].low <= rise &&
+                    rise <= rises[1 + HL_SWEEP_REPAIRED].high);
+        assert_true(rises[1 + HL_SWEEP_MEAN].value != rises[0].value);
+        hl_evaluation_free(found);
+        hl_repair_free(repair);
+    }
+    hl_sweep_free(sweep);
+    close_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -605,6 +659,7 @@ int main(void)
         cmocka_unit_test(iterative_orders_are_as_by_hand),
         cmocka_unit_test(stopped_sweeps_go_on_to_the_same_bytes),
         cmocka_unit_test(the_state_is_saved_between_settings),
+        cmocka_unit_test(repairs_are_as_by_hand),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(ceilings_are_those_of_gpt2),
         cmocka_unit_test(shapes_are_those_of_the_model),

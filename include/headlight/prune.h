@@ -311,8 +311,8 @@ typedef struct hl_repair hl_repair;
 
 typedef struct hl_repair_options {
     hl_window_options windows; /* of the text; side by side, so stride and n_batch must be 0 */
-    /* 0: in each layer that of 0.001, 0.01, 0.1 and 1 which leaves the least on a quarter of the text
-     * when the other rows are solved. */
+    /* 0: in each layer that of 0.001, 0.01, 0.1 and 1 which leaves the least on the last quarter of
+     * the text when the rest is solved. */
     double  ridge;
     size_t  memory_bytes; /* most memory for streams, sums and results; 0: 8 GiB */
     int32_t n_threads;

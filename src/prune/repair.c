@@ -506,27 +506,18 @@ static hl_status change_stream(const solving *s, const repair_work *w)
 
 /* ------------------------------------------------------------------ layer by layer */
 
-/* A ridge too small for the text fits its noise, and one too large leaves what could be repaired.  So three
- * quarters of the text, by blocks of rows, are solved with each of these, and what that leaves on the
- * last quarter decides. */
+/* A ridge too small for the text fits its noise, and one too large leaves what could be repaired.  So the
+ * first three quarters of the text are solved with each of these, and what that leaves on the last quarter
+ * decides. */
 static const double ridges[] = { 1e-3, 1e-2, 1e-1, 1.0 };
 
-enum { BLOCKS = 16, HELD_OUT = 4, MOST_BLOCK = 256 };
-
-/* Rows of every fourth block to `held`, the others to s->squares. */
-static void add_rows(const solving *s, hl_squares *held, const repair_work *w)
+static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, int64_t first,
+                     int64_t end)
 {
-    int64_t block = w->n_tokens / BLOCKS, d_model = w->config->d_model;
+    int64_t d_model = w->config->d_model;
 
-    block = block < 1 ? 1 : block > MOST_BLOCK ? MOST_BLOCK : block;
-    for (int64_t row = 0; row < w->n_tokens; row += block) {
-        int64_t count   = w->n_tokens - row < block ? w->n_tokens - row : block;
-        bool    is_held = held != NULL && row / block % HELD_OUT == HELD_OUT - 1;
-
-        hl_squares_add(is_held ? held : s->squares, w->z + row * s->n_in,
-                       w->original + row * d_model, w->pruned + row * d_model, count,
-                       w->config->residual_scale);
-    }
+    hl_squares_add(sums, w->z + first * s->n_in, w->original + first * d_model,
+                   w->pruned + first * d_model, end - first, w->config->residual_scale);
 }
 
 static hl_status choose_ridge(double *out, const solving *s, const hl_squares *held)
@@ -550,10 +541,12 @@ static hl_status solve(const solving *s, const repair_work *w)
     HL_CLOSED(hl_squares_free) hl_squares *held  = NULL;
     double                                 ridge = w->options.ridge;
 
-    if (ridge == 0.0)
-        HL_NEED(hl_squares_new(&held, s->n_in, w->config->d_model, w->n_threads));
-    add_rows(s, held, w);
+    int64_t n_first = w->n_tokens - w->n_tokens / 4;
+
+    add_rows(s, s->squares, w, 0, ridge == 0.0 ? n_first : w->n_tokens);
     if (ridge == 0.0) {
+        HL_NEED(hl_squares_new(&held, s->n_in, w->config->d_model, w->n_threads));
+        add_rows(s, held, w, n_first, w->n_tokens);
         HL_NEED(choose_ridge(&ridge, s, held));
         hl_squares_join(s->squares, held);
     }
