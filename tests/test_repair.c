@@ -370,12 +370,14 @@ static void devices_agree(void **state)
         hl_corpus  *corpus = open_ids(model, folder, N_TEXT);
 
         choose_ragged(&c, model);
+        ridge           = 1e-3; /* which of two is best may be decided by a rounding */
         hl_repair *here = repair_on(model, corpus, &c, 1);
         assert_ok(hl_model_set_device(model, "host"));
         hl_repair *there = repair_on(model, corpus, &c, 1);
         double     error = distance(here, there, model);
         if (!(error < 1e-3)) /* of the ridge's condition, 1e3, times what kernels round */
             fail_msg("%s: devices differ by %.1e", model->path, error);
+        ridge = 0.0;
         hl_repair_free(here);
         hl_repair_free(there);
         hl_corpus_close(corpus);
