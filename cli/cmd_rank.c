@@ -1,4 +1,4 @@
-/* cmd_rank.c - headlight rank: which heads to take out first. */
+/* cmd_rank.c - headlight rank: lists heads in pruning order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 typedef struct rank_request {
     hl_common         common;
-    hl_arguments      arguments; /* the profile, or nothing */
+    hl_arguments      arguments; /* the profile, if one is given */
     const char       *by;
     const char       *order;
     const char       *model_path;
@@ -21,15 +21,16 @@ typedef struct rank_request {
     int64_t           count;
     bool              groups;
     bool              csv;
+    bool              reselect;
     hl_ranker         ranker;
 } rank_request;
 
-/* What is open while it ranks. */
+/* The state while ranking. */
 typedef struct rank_work {
     const rank_request *request;
     hl_model           *model;
     hl_evidence         evidence;
-    hl_ranker           ranker; /* the request's, with auto settled where texts are run */
+    hl_ranker           ranker; /* the requested ranker, with AUTO resolved if texts are run */
     hl_ranking         *ranking;
 } rank_work;
 
@@ -66,6 +67,15 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "no PROFILE given, and no --model");
     if (request->texts.count > 0 && request->model_path == NULL)
         return hl_options_refuse(usage, "--text needs --model");
+    if (request->reselect && (request->model_path == NULL || request->texts.count == 0 ||
+                              request->arguments.count > 0 || request->order != NULL))
+        return hl_options_refuse(usage,
+                                 "--reselect runs --model on --text again and again: it needs "
+                                 "both, and neither PROFILE nor --order");
+    if (request->reselect && request->ranker != HL_RANKER_AUTO &&
+        !hl_ranker_can_reselect(request->ranker))
+        return hl_options_refuse(
+            usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (request->groups && request->model_path == NULL)
         return hl_options_refuse(usage, "--groups needs --model, which knows them");
     if (request->csv && request->common.json)
@@ -81,6 +91,8 @@ static int parse_request(rank_request *request, int argc, char **argv)
                   "which scores go first (as the ranker has it)"),
         HL_INT("count", 'n', &request->count, "N", "only the first N heads", 1, INT64_MAX),
         HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head as one, by their mean"),
+        HL_FLAG("reselect", 0, &request->reselect,
+                "rank again after each head, up to --count; a run of the text each"),
         HL_FLAG("csv", 0, &request->csv, "print CSV instead of text"),
         HL_TEXT("model", 'm', &request->model_path, "PATH",
                 "for weights and gradients, or instead of PROFILE"),
@@ -92,10 +104,14 @@ static int parse_request(rank_request *request, int argc, char **argv)
         .command   = "rank",
         .arguments = "[PROFILE]",
         .text      = "Orders the heads of a model by a score, the first to take out first.  Most\n"
-                     "scores are in a profile; 'weight' needs --model alone, 'gradient' and\n"
-                     "'entropy-gradient' need --model and --text, which a backward pass goes\n"
-                     "through; so does 'ablation', which switches off each head in turn.\n"
+                     "scores are in a profile; 'weight' needs --model alone.  'gradient',\n"
+                     "'entropy-gradient', 'hies' and 'gnorm' need --model and --text, which a\n"
+                     "backward pass goes through; 'fluctuation' and 'wanda' need both for what heads\n"
+                     "write, and 'ablation', which disables each head in turn.\n"
                      "Without PROFILE, --model is measured on --text.\n"
+                     "\n"
+                     "--reselect disables the first head, ranks the others again, and so on: the\n"
+                     "heads stand in the order in which they went, each with its score then.\n"
                      "\n"
                      "'auto' is the gradient where --text is given, and for encoders and from a\n"
                      "PROFILE alone the output norm: these two cost less than a random order in\n"
@@ -130,6 +146,27 @@ static hl_status take_evidence(rank_work *work)
     return status;
 }
 
+/* Ranks the model again and again, as long as --count says. */
+static hl_status reselect(rank_work *work)
+{
+    const rank_request *request = work->request;
+    hl_evidence_request wanted  = { .ranker    = work->ranker,
+                                    .texts     = request->texts.items,
+                                    .n_texts   = (size_t)request->texts.count,
+                                    .windows   = request->windows,
+                                    .n_threads = request->common.n_threads,
+                                    .quiet     = request->common.quiet || request->common.json };
+    hl_choice           choice  = { .ratio        = request->count == 0 ? 1.0 : 0.0,
+                                    .count        = request->count,
+                                    .empty_layers = true };
+
+    return hl_reselect_from_texts(
+        &work->ranking, work->model, &wanted,
+        &(hl_reselect_options){ .choice = choice,
+                                .groups = request->groups,
+                                .rank   = { .seed = request->common.seed } });
+}
+
 static hl_status open_work(rank_work *work)
 {
     const rank_request *request = work->request;
@@ -143,7 +180,7 @@ static hl_status open_work(rank_work *work)
         return HL_OK;
     if (work->ranker == HL_RANKER_AUTO)
         work->ranker = hl_ranker_default(work->model, true, 0.0);
-    return take_evidence(work);
+    return request->reselect ? reselect(work) : take_evidence(work);
 }
 
 static hl_status rank(rank_work *work)
@@ -151,6 +188,8 @@ static hl_status rank(rank_work *work)
     const rank_request *request = work->request;
     hl_rank_options     options = { .seed = request->common.seed };
 
+    if (work->ranking != NULL) /* already, by reselect */
+        return HL_OK;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
     HL_NEED(hl_evidence_rank(&work->ranking, &work->evidence, work->ranker, work->model, &options));

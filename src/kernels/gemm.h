@@ -1,7 +1,7 @@
 /* gemm.h - the general matrix product, and Cholesky's factors, by OpenBLAS.
  *
- * On the calling thread only: threads are ours (base/threads.h), and each multiplies a panel
- * of its own.  OpenBLAS's threads beside them would halve the speed. */
+ * It runs on the calling thread only: headlight has its own threads (base/threads.h), and each
+ * multiplies its own panel.  Additional threads of OpenBLAS would halve the speed. */
 #ifndef HL_KERNELS_GEMM_H
 #define HL_KERNELS_GEMM_H
 
@@ -23,7 +23,7 @@ typedef struct hl_gemm_operands {
 
 void hl_gemm(const hl_gemm_operands *operands);
 
-/* Without OpenBLAS: what hl_gemm does, slowly, where there is none. */
+/* What hl_gemm does without OpenBLAS, slowly. */
 void hl_gemm_plain(const hl_gemm_operands *operands);
 
 /* C (m, n) += A' B or A B in double, row-major: A is (k, m) and transposed, or (m, k); B is (k, n). */
@@ -53,7 +53,7 @@ void hl_cholesky_solve(double *x, int64_t n_rows, const double *factor, int64_t 
 /* The lower triangle of the inverse of A in the place of its factor. */
 hl_status hl_cholesky_invert(double *factor, int64_t n);
 
-/* What OpenBLAS calls the kernels that it has chosen, "SkylakeX"; "" if there is none. */
+/* OpenBLAS's name for the kernels that it has chosen, such as "SkylakeX"; "" without OpenBLAS. */
 const char *hl_gemm_name(void);
 
 #endif

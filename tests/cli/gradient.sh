@@ -1,6 +1,7 @@
 #!/bin/bash
 # gradient.sh - gradients of gates, and rankers made of gradients and of what heads write, against
-# PyTorch's, where Debian's python3-torch is there.  The other families' gradients are held against differences of the loss (test_backward.c).
+# PyTorch's, if Debian's python3-torch is installed.  Other families' gradients are compared with
+# differences of the loss (test_backward.c).
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
