@@ -70,8 +70,9 @@ static void test_keep(void **state)
     assert_choice(ranking, choice, "L0H0,L0H2,L0H3,L1H0");
     choice.count = 7;
     assert_fails(HL_BAD_ARGUMENT,
-                 "7 of 12 heads wanted, 6 can go: one stays in every layer; heads to "
-                 "keep stay",
+                 "7 of 12 heads are to be removed, but only 6 can be: every layer keeps one "
+                 "(--empty-layers allows "
+                 "more); heads to keep stay",
                  hl_ranking_choose(&list, ranking, &choice));
     choice = (hl_choice){ .count = 4, .keep = keep };
     assert_ok(hl_ranking_group(ranking, model)); /* a head keeps its group */

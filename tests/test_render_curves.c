@@ -190,10 +190,10 @@ static void test_curve_errors(void **state)
     make_sweep(&s, 2);
     s.y[1][3]      = 0.0;
     s.figure.log_y = true;
-    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis has no place for 0",
+    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis cannot show 0",
                  hl_draw_curves(&s.figure, path, NULL));
     s.figure.log_y = false;
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
     assert_fails(HL_BAD_ARGUMENT, "unit: curves are in nats",
                  hl_draw_curves(&s.figure, path, &(hl_draw_options){ .unit = HL_UNIT_BITS }));
     assert_fails(HL_BAD_ARGUMENT, "scale: curves have no classes",

@@ -235,7 +235,7 @@ static void test_a_frozen_cache_is_locked(void **state)
     tracer  = decode(model, 100, 100); /* too short for two windows */
     locking = judge(found, hl_tracer_trace(tracer));
     assert_int_equal(locking.verdict, HL_VERDICT_NOT_RUN);
-    assert_non_null(strstr(locking.measure, "generate again, with --max-tokens 129"));
+    assert_non_null(strstr(locking.measure, "run headlight generate again with --max-tokens 129"));
     hl_diagnoses_free(found);
     hl_tracer_close(tracer);
     hl_model_close(model);

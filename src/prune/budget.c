@@ -627,10 +627,10 @@ hl_status hl_frontier_sheet(hl_sheet **out, const hl_frontier *frontier)
     hl_sheet *table = NULL;
 
     *out = NULL;
-    HL_NEED(
-        hl_sheet_new(&table, "frontier", "What removing heads costs, and what is left",
-                     "order:t heads:i bytes:i rise:4 rise_low:4 rise_high:4 kl:4 kl_high:4 same:4 "
-                     "fits:b best:b"));
+    HL_NEED(hl_sheet_new(
+        &table, "frontier", "What removing heads costs, and what is left",
+        "order:t heads:i bytes:i rise:4 rise_low:4 rise_high:4 kl:4 kl_high:4 agreement:4 "
+        "fits:b best:b"));
     for (int64_t i = 0; i < frontier->n_points; i++) {
         const hl_frontier_point *p = &frontier->points[i];
 

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 39
+plan 38
 export OMP_NUM_THREADS=1
 out=$scratch/out-folder
 phi3=tests/data/families/phi3
@@ -35,13 +35,13 @@ r = json.load(open(sys.argv[1])); b = r["budget"]; rows = b["frontier"]["rows"]
 within = [p for p in rows if p["fits"]]
 assert b["ranker"] == "output-norm" and b["until_loss"] == 0.1
 assert within and all(p["rise_high"] <= 0.1 for p in within)
-assert max(p["heads"] for p in within) == b["heads"] == r["pruned"]
+assert max(p["heads"] for p in within) == b["heads"] == (r["removed"] + r["zeroed"])
 beyond = [p["heads"] for p in rows if not p["fits"]]
 assert b["heads"] + 1 in beyond, (b["heads"], beyond)
 exact = [p for p in rows if p["heads"] == b["heads"]][0]
 assert exact["bytes"] == r["after"]["tensor_bytes"], (exact, r["after"])
 assert abs(exact["rise"] - b["rise"]) == 0
-print(b["rise"], b["heads"], ",".join(r["pruned_heads"]))'
+print(b["rise"], b["heads"], ",".join(r["removed_heads"]))'
 if found=$(python3 -c "$check" "$scratch/budget.json" 2>&1); then
     result "the most heads that are within, and one more is beyond; bytes are those written" yes
 else
@@ -67,7 +67,7 @@ run prune models/demo "${short[@]}" --by output-norm --until-bytes 14.6M --json 
 check='import json, sys
 r = json.load(open(sys.argv[1])); rows = r["budget"]["frontier"]["rows"]
 assert r["after"]["tensor_bytes"] <= 14600000 < r["after"]["tensor_bytes"] + 131072
-assert [p["heads"] for p in rows if p["fits"]] == [r["pruned"]]'
+assert [p["heads"] for p in rows if p["fits"]] == [(r["removed"] + r["zeroed"])]'
 if python3 -c "$check" "$scratch/out" 2>"$scratch/err"; then
     result "--until-bytes: small enough, and no smaller than a head less" yes
 else
@@ -114,7 +114,7 @@ fi
 second=$(sed -n 2p "$scratch/again.csv" | cut -d, -f2)
 run prune models/demo --text "$scratch/rank.txt" -c 64 --max-tokens 256 --by gnorm --reselect --count 3 --json --no-timing -o "$out"
 wanted=$(sed -n '2,4p' "$scratch/again.csv" | cut -d, -f2 | tr '\n' ' ')
-seen=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["pruned_heads"], end=" ")' "$scratch/out")
+seen=$(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["removed_heads"], end=" ")' "$scratch/out")
 if [ "$wanted" = "$seen" ] && [ -n "$second" ]; then
     result "prune --reselect takes the same" yes
 else
@@ -179,6 +179,6 @@ expect_line "all heads kept" 2 'no head can go: the heads to keep'
 run prune models/demo "${short[@]}" --reselect --ratio 0.1 --by weight -o "$out"
 expect_line "nothing to look at again" 2 'weight looks at no text'
 run prune models/demo "${short[@]}" --reselect -o "$out"
-expect_line "--reselect without a number" 2 'reselect measures again and again: it needs --text FILE and --ratio or --count'
+expect_line "--reselect without a number" 2 'reselect measures after each step: it needs --text FILE and --ratio or --count'
 nothing_written "bad input"
 finish

@@ -231,7 +231,7 @@ class Models(unittest.TestCase):
         found = self.model.frontier(files=self.path("budget.txt"), context=64, max_tokens=1024,
                                     rankers=["output-norm"], until_loss=0.1,
                                     keep=["L1", "previous"])
-        self.assertEqual(found.heads, wanted["pruned_heads"])
+        self.assertEqual(found.heads, wanted["removed_heads"])
         self.assertFalse([head for head in found.heads if head.startswith("L1H")])
         budget = wanted["budget"]
         self.assertEqual(found.recommended.rise, budget["rise"])
@@ -302,6 +302,8 @@ class Profiles(unittest.TestCase):
                 (p.block_influence, ("layer",), (8,)),
                 (p.sequence_means(), ("sequence", "layer", "head"), None),
                 (p.pattern("band"), ("layer", "head"), (8, 8)),
+                (p.pattern("diagonal"), ("layer", "head"), (8, 8)),  # what `self` was called
+                (p.moments("nosink"), ("layer", "head"), (8, 8)),
                 (p.probe("induction"), ("layer", "head"), (8, 8)),
                 (p.output_norm, ("layer", "head"), (8, 8))):
             self.assertEqual(array.dims, dims)

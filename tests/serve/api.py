@@ -343,7 +343,7 @@ def frontier():
         status, data = server.post("/v1/headlight/frontier", {"input": TALE * 8, "until_loss": 0.2,
                                                               "context": 32})
         equal(status, 200)
-        equal(data["off"], wanted["pruned_heads"])
+        equal(data["off"], wanted["removed_heads"])
         rows = wanted["budget"]["frontier"]["rows"]
         equal([(p["ranker"], p["heads"], p["bytes"], p["fits"]) for p in data["points"]],
               [(r["order"], r["heads"], r["bytes"], r["fits"]) for r in rows])
