@@ -326,17 +326,17 @@ static void print_legend(const show_request *request, const char *column, double
     if (has_digits)
         printf(", %s%s", is_percent ? "%" : "tenths", top == 1.0 ? "" : " of the highest value");
     if (request->depth != HL_DEPTH_NONE) {
-        printf("  0 ");
+        printf("  %s0 ", is_normalized ? "one token " : "");
         for (int i = 0; i < 20; i++) {
             hl_shade_background(stdout, request->depth, i / 19.0);
             printf(" ");
         }
         hl_shade_end(stdout, request->depth);
-        printf(" %g", high);
-    }
-    if (is_normalized)
+        printf(" %g%s", high, is_normalized ? " uniform" : "");
+    } else if (is_normalized) {
         printf(" (0 = all on one token, %g = uniform)", high);
-    else if (has_digits && top != 1.0)
+    }
+    if (has_digits && top != 1.0)
         printf(" (%.4g)", top);
     if (layout.binned > 1)
         printf("\neach line is the mean of %d heads", layout.binned);

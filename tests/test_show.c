@@ -134,7 +134,7 @@ static void test_figures(void **state)
     free(output);
 
     output = run("--by self", path);
-    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, in %");
+    assert_string_equal(line_of(output, "self,"), "self, %");
     free(output);
     remove_folder(folder);
 }

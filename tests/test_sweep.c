@@ -547,7 +547,7 @@ static void what_makes_no_sense_is_refused(void **state)
     options             = options_of();
     options.iterative   = &fixed;
     options.n_iterative = 1;
-    assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
+    assert_fails(HL_BAD_ARGUMENT, "weight does not use a text",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options         = options_of();
     options.n_seeds = 1;

@@ -334,7 +334,7 @@ static void test_bad_lines(void **state)
         { LINE_1 TOKEN ", \"spike\": \"high\"}", "x, line 2: spike has a string" },
         { LINE_1 TOKEN ", \"entropy\": [[1]]}", "entropy is not 1 lists of 2 numbers" },
         { LINE_1 TOKEN ", \"entropy\": [[1, {}]]}", "entropy has an object" },
-        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: goes on behind its 1 tokens" },
+        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: continues after its 1 tokens" },
         { LINE_1 TOKEN, "x, line 2" },
     };
     static const char nul[]  = LINE_1 "{\"kind\": \"prompt\", \"text\": \"a\\u0000b\"}\n";

@@ -354,9 +354,9 @@ static void arguments_are_checked(void **state)
                  "one.safetensors: 'n_chunk' applies to models only, and this is not a model",
                  hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .n_chunk = 3 }));
     assert_fails(
-        HL_BAD_ARGUMENT, "'decode' is for models",
+        HL_BAD_ARGUMENT, "'decode' applies to models only",
         hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .decode = true }));
-    assert_fails(HL_BAD_ARGUMENT, "'prepare' is for models",
+    assert_fails(HL_BAD_ARGUMENT, "'prepare' applies to models only",
                  hl_verify(&report, CASES "one.safetensors",
                            &(hl_verify_options){ .prepare = leave_as_it_is }));
 }

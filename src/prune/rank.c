@@ -171,8 +171,8 @@ static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
         return HL_OK;
     *ranker = inputs->gradient != NULL ? HL_RANKER_GRADIENT : HL_RANKER_OUTPUT_NORM;
     if (inputs->gradient == NULL && inputs->profile == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "ranking needs a profile, for the output norms of heads, "
-                                        "or gradients, so a model and a text");
+        return hl_fail(HL_BAD_ARGUMENT, "ranking needs a profile with output norms, "
+                                        "or a model and a text for gradients");
     return HL_OK;
 }
 

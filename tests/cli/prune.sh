@@ -26,11 +26,11 @@ OUT  compact: removed 3 and zeroed 2 of 12 heads
   bytes                      287616         271232     -5.7%
   KV bytes per token            384            320    -16.7%
 
-  Opened by headlight, and by transformers with trust_remote_code=True.
-  A zeroed head saves no time and no memory.
+  Loads in headlight and in transformers with trust_remote_code=True.
+  A zeroed head saves neither time nor memory.
 END
 run info "$out"
-expect_line "and opens: layers differ" 0 '1 heads, 1 K/V: 1$'
+expect_line "and opens: layers differ" 0 '1 heads, 1 KV heads: 1$'
 if command -v python3 >/dev/null; then
     python3 -c "import ast,sys; ast.parse(open(sys.argv[1]).read())" "$out/modeling_headlight_phi3.py" 2>/dev/null
     status=$?
@@ -40,7 +40,7 @@ else
 fi
 run prune $phi3 --heads L0H1 -o "$out"
 expect "an existing folder stays" 2 <<END
-headlight prune: $out: exists already, and is not replaced
+headlight prune: $out: exists already; remove it or choose another name
 END
 rm -r "$out"
 
@@ -149,7 +149,7 @@ result "leaves nothing" "$([ -e "$out" ] || echo yes)"
 
 run prune $phi3 --ratio 1 --by random -o "$out"
 expect "a ratio of 1" 2 <<'END'
-headlight prune: 12 of 12 heads are to be removed, but only 9 can be: one stays in every layer
+headlight prune: 12 of 12 heads are to be removed, but only 9 can be: every layer keeps one (--empty-layers allows more)
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
 expect_line "unless asked" 0 ' removed 9 and zeroed 3 of 12 heads'
