@@ -35,7 +35,7 @@ typedef struct hl_agreement_total {
     int64_t n_tokens; /* predictions that were compared */
     int64_t n_windows;
     double  kl;       /* mean KL(reference || model), nats a token; NaN of none, as the rest */
-    double  kl_error; /* its standard error, over windows */
+    hl_interval kl_interval;
     double  top1;     /* share of rows where both find the same token likeliest */
 } hl_agreement_total;
 

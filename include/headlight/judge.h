@@ -32,8 +32,8 @@ HL_API void      hl_labels_free(hl_labels *labels);
  *
  * Each span is one case, and a signal's value for it is the mean over its generated tokens;
  * more should mean wrong.  AUROC is how often a wrong case has the larger value of a wrong and a
- * right one, ties counting half: 0.5 is chance.  Intervals hold 95% of 1000 draws of whole
- * texts, or of spans where there are fewer than 8 texts. */
+ * right one, ties counting half: 0.5 is chance.  Units of the intervals are texts
+ * (HL_UNITS_DOCUMENTS), or spans where there are fewer than 8 texts. */
 
 typedef enum hl_signal {
     HL_SIGNAL_LOGPROB = 0, /* -log p of the tokens: the baseline */
@@ -51,9 +51,8 @@ HL_API const char *hl_signal_name(hl_signal signal);
 
 /* A number and the interval around it. */
 typedef struct hl_estimate {
-    double value;
-    double low;
-    double high;
+    double      value;
+    hl_interval interval;
 } hl_estimate;
 
 typedef struct hl_judgment {
@@ -63,15 +62,13 @@ typedef struct hl_judgment {
     int64_t     n_left_out; /* without a generated token, or without one of the signals */
     int64_t     n_heads;    /* numbers in the model */
     int64_t     n_folds;
-    bool        over_traces; /* texts were drawn and kept together, not spans */
     hl_estimate auroc[HL_N_SIGNALS];
-    hl_estimate gain[HL_N_SIGNALS]; /* AUROC less that of log-probability, draw by draw */
+    hl_estimate gain[HL_N_SIGNALS]; /* AUROC less that of log-probability, on the same cases */
 } hl_judgment;
 
 typedef struct hl_judge_options {
     int64_t  n_folds; /* 0: 5 */
     double   l2;      /* weight of the model's penalty, half the sum of squares; 0: 1 */
-    uint64_t seed;
 } hl_judge_options;
 
 /* names (n_traces) are those of their files, for labels and messages.  HL_BAD_INPUT where a label
