@@ -116,7 +116,7 @@ static void test_layer_shape(void **state)
     hl_layer_profile *layers  = NULL;
     double            depth[M_LAYERS], rho = 0;
 
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     for (int l = 0; l < M_LAYERS; l++) {
         double mean = 0.5 * (hl_profile_mean(profile, l, 0, HL_Q_NORMALIZED) +
                              hl_profile_mean(profile, l, 1, HL_Q_NORMALIZED));
@@ -156,7 +156,7 @@ static void test_equal_layers_are_flat(void **state)
     }
     hl_profile       *profile = made_profile(&model);
     hl_layer_profile *layers  = NULL;
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_near(layers->shape.range, 0.0, 1e-9);
     assert_true(layers->shape.error > 0.0 && layers->shape.flat);
     hl_layer_profile_free(layers);
@@ -165,7 +165,7 @@ static void test_equal_layers_are_flat(void **state)
     model.n_layers = 1;
     hl_profile_free(profile);
     profile = made_profile(&model);
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_false(layers->shape.flat);
     hl_layer_profile_free(layers);
     hl_profile_free(profile);

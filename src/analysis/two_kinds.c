@@ -100,7 +100,7 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
     for (int64_t i = 0; i < n; i++)
         n_real += !isnan(left_out[i]);
     double q     = (double)cases->count - p;
-    double error = 0.0;
+    double error = 0.0, cubes = 0.0;
     if (isnan(value) || n_real < HL_MIN_UNITS)
         return hl_no_interval(n_real, units);
     /* Half a pair on either side keeps the scale finite. */
@@ -109,7 +109,9 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
         double off = hl_to_scale(shrunk(left_out[i], 0.5 / (p * q)), HL_SCALE_SHARE) -
                      hl_to_scale(center, HL_SCALE_SHARE);
         error += isnan(off) ? 0.0 : off * off;
+        cubes -= isnan(off) ? 0.0 : off * off * off;
     }
+    double skewness = hl_mean_skewness(error, cubes, (double)n_real);
     error *= (double)(n_real - 1) / (double)n_real;
 
     double a     = shrunk(value, 0.5 / (fmin(p, q) + 1.0));
@@ -117,7 +119,7 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
     double least = (a * (1.0 - a) + (p - 1.0) * (a / (2.0 - a) - a * a) +
                     (q - 1.0) * (2.0 * a * a / (1.0 + a) - a * a)) /
                    (p * q) / (slope * slope);
-    return hl_interval_of(center, (hl_error){ fmax(error, least), (double)(n_real - 1) },
+    return hl_interval_of(center, (hl_error){ fmax(error, least), (double)(n_real - 1), skewness },
                           HL_SCALE_SHARE, n_real, units);
 }
 

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum { MAX_TERMS = 300, MAX_HALVINGS = 200 };
+enum { MAX_TERMS = 300, MAX_STEPS = 100 };
 
 /* ------------------------------------------------------------------ Student's t */
 
@@ -74,23 +74,30 @@ double hl_student_p_value(double t, double freedom)
                                      : 1.0 - front * fraction(1.0 - x, 0.5, a) / 0.5;
 }
 
+/* Newton's method, within a bracket that every step narrows. */
 double hl_student_quantile(double level, double freedom)
 {
-    double low = 0.0, high = 1.0;
+    double low = 0.0, high = 1.0, t = 2.0;
 
     if (!(freedom > 0.0))
         return NAN;
     while (hl_student_p_value(high, freedom) > 1.0 - level && high < 1e12)
         high *= 2.0;
-    for (int i = 0; i < MAX_HALVINGS && high - low > 1e-12 * high; i++) {
-        double middle = 0.5 * (low + high);
+    for (int i = 0; i < MAX_STEPS; i++) {
+        double beyond  = hl_student_p_value(t, freedom) - (1.0 - level);
+        double density = pow(1.0 + t * t / freedom, -0.5 * (freedom + 1.0)) /
+                         (sqrt(freedom) * beta_half(0.5 * freedom));
+        double step = beyond / (2.0 * density);
 
-        if (hl_student_p_value(middle, freedom) > 1.0 - level)
-            low = middle;
+        if (beyond > 0.0)
+            low = t;
         else
-            high = middle;
+            high = t;
+        if (fabs(step) <= 1e-13 * t)
+            break;
+        t = t + step > low && t + step < high ? t + step : 0.5 * (low + high);
     }
-    return 0.5 * (low + high);
+    return t;
 }
 
 /* ---------------------------------------------------------------------- scales */
@@ -131,7 +138,7 @@ double hl_from_scale(double value, hl_error_scale scale)
 
 hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_error_scale scale)
 {
-    double  center = hl_to_scale(value, scale), sum = 0.0;
+    double  center = hl_to_scale(value, scale), sum = 0.0, cubes = 0.0;
     int64_t count  = 0;
 
     for (int64_t i = 0; i < n; i++) {
@@ -139,11 +146,21 @@ hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_e
         if (isnan(off))
             continue;
         sum += off * off;
+        cubes -= off * off * off; /* what a unit has more, the rest has less */
         count++;
     }
     if (count < HL_MIN_UNITS)
-        return (hl_error){ NAN, NAN };
-    return (hl_error){ (double)(count - 1) / (double)count * sum, (double)(count - 1) };
+        return (hl_error){ NAN, NAN, NAN };
+    return (hl_error){ (double)(count - 1) / (double)count * sum, (double)(count - 1),
+                       hl_mean_skewness(sum, cubes, (double)count) };
+}
+
+double hl_mean_skewness(double squares, double cubes, double n)
+{
+    double sigma = sqrt(squares / (n - 1.0));
+
+    return sigma > 0.0 ? cubes / n / pow(sigma, 3.0) * n * n / ((n - 1.0) * (n - 2.0)) / sqrt(n)
+                       : 0.0;
 }
 
 hl_error hl_error_add(hl_error a, hl_error b)
@@ -151,7 +168,10 @@ hl_error hl_error_add(hl_error a, hl_error b)
     double sum = a.variance + b.variance;
     double by  = a.variance * a.variance / a.freedom + b.variance * b.variance / b.freedom;
 
-    return (hl_error){ sum, by > 0.0 ? sum * sum / by : a.freedom + b.freedom };
+    double skew = a.skewness * pow(a.variance, 1.5) + b.skewness * pow(b.variance, 1.5);
+
+    return (hl_error){ sum, by > 0.0 ? sum * sum / by : a.freedom + b.freedom,
+                       sum > 0.0 ? skew / pow(sum, 1.5) : 0.0 };
 }
 
 double hl_error_p_value(double value, hl_error error)
@@ -168,23 +188,30 @@ hl_interval hl_no_interval(int64_t n, hl_units units)
     return (hl_interval){ NAN, NAN, NAN, HL_LEVEL, n, units };
 }
 
-hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, int64_t n, hl_units units)
+hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, int64_t n,
+                           hl_units units)
 {
     hl_interval out    = hl_no_interval(n, units);
-    double      center = hl_to_scale(value, scale);
-    double      half   = sqrt(error.variance) * hl_student_quantile(HL_LEVEL, error.freedom);
+    double      center = hl_to_scale(value, scale), s = sqrt(error.variance);
+    double      t      = hl_student_quantile(HL_LEVEL, error.freedom);
+    double      more   = s * error.skewness * (1.0 + 2.0 * t * t) / 6.0;
+    double      below = t * s + fmax(-more, 0.0), above = t * s + fmax(more, 0.0);
 
-    if (isnan(value) || isnan(half))
+    if (isnan(value) || isnan(below))
         return out;
-    out.low   = hl_from_scale(center - half, scale);
-    out.high  = hl_from_scale(center + half, scale);
-    out.error = sqrt(error.variance);
+    out.low   = hl_from_scale(center - below, scale);
+    out.high  = hl_from_scale(center + above, scale);
+    out.error = s;
     if (scale == HL_SCALE_POSITIVE) {
-        out.low  = fmax(value - half, 0.0);
-        out.high = value > 0.0 ? value * exp(half / value) : half;
-    } else if (scale != HL_SCALE_PLAIN) {
-        out.error = 0.25 * (out.high - out.low);
+        out.low  = fmax(out.low, 0.0);
+        out.high = value > 0.0 ? value * exp(above / value) : above;
+    } else if (scale == HL_SCALE_SHARE) {
+        double slope = value * (1.0 - value); /* of the scale's inverse */
+        out.low      = fmin(out.low, fmax(value - below * slope, 0.0));
+        out.high     = fmax(out.high, fmin(value + above * slope, 1.0));
     }
+    if (scale == HL_SCALE_SHARE || scale == HL_SCALE_CORRELATION)
+        out.error = 0.25 * (out.high - out.low);
     return out;
 }
 

@@ -7,7 +7,14 @@
  *
  *     (n - 1) / n * sum_i (f(without_i) - f(value))^2
  *
- * and its degrees of freedom are n - 1, f being the scale; the interval is f^-1(f(value) -+ t s).
+ * and its degrees of freedom are n - 1, f being the scale.  The interval is
+ *
+ *     f^-1(f(value) -+ (t s + e)),   e = s |g| (1 + 2 t^2) / 6
+ *
+ * where e is there on one side only, the one to which the units are skewed: g is the skewness of
+ * the number (Hall 1992).  A sample that misses the few windows with large numbers has a small
+ * spread, too; without e it misses the truth three times as often on that side as on the other.
+ *
  * Errors of independent causes (windows and random seeds, two texts) are added, with the degrees of
  * freedom of Welch and Satterthwaite. */
 #ifndef HL_BASE_INTERVAL_H
@@ -20,15 +27,17 @@
 typedef enum hl_error_scale {
     HL_SCALE_PLAIN = 0,   /* means, losses, differences: f(x) = x */
     HL_SCALE_POSITIVE,    /* skewed numbers above 0, as KL: the lower end as PLAIN and not below 0,
-                           * the upper end with f = log, which is the farther one on each side */
-    HL_SCALE_SHARE,       /* between 0 and 1, as AUROC: f = log(x / (1 - x)) */
+                           * the upper end x exp((t s + e) / x), which is farther than PLAIN's */
+    HL_SCALE_SHARE,       /* between 0 and 1, as AUROC: f = log(x / (1 - x)), or on the plain scale
+                           * where that end is farther */
     HL_SCALE_CORRELATION, /* between -1 and 1: f = atanh */
 } hl_error_scale;
 
 /* A variance on a scale; NaN: unknown. */
 typedef struct hl_error {
     double variance;
-    double freedom; /* degrees of freedom */
+    double freedom;  /* degrees of freedom */
+    double skewness; /* of the number, as estimated from the units */
 } hl_error;
 
 /* The quantile of Student's t that leaves (1 - level) / 2 above it, and how probable it is to be at
@@ -44,6 +53,9 @@ double hl_from_scale(double value, hl_error_scale scale);
  * HL_MIN_UNITS. */
 hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_error_scale scale);
 hl_error hl_error_add(hl_error a, hl_error b);
+/* The skewness of a mean of n numbers, from sums of the squares and cubes of their differences from
+ * it. */
+double hl_mean_skewness(double squares, double cubes, double n);
 
 /* No interval of n units: all NaN. */
 hl_interval hl_no_interval(int64_t n, hl_units units);

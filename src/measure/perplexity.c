@@ -278,7 +278,14 @@ static hl_status run_windows(scoring *s, int64_t n_windows)
 
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
 {
-    hl_ratio_merge(sums, &(hl_ratio_sums){ 1, sum, count, sum * sum, sum * count, count * count });
+    hl_ratio_merge(sums, &(hl_ratio_sums){ 1,
+                                             sum,
+                                             count,
+                                             sum * sum,
+                                             sum * count,
+                                             count * count,
+                                             { sum * sum * sum, sum * sum * count,
+                                               sum * count * count, count * count * count } });
 }
 
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
@@ -289,6 +296,8 @@ void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
     sums->squares += more->squares;
     sums->cross += more->cross;
     sums->counts2 += more->counts2;
+    for (int i = 0; i < 4; i++)
+        sums->cubes[i] += more->cubes[i];
 }
 
 hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums *texts,
@@ -303,7 +312,12 @@ hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums 
     if (sums->n < HL_MIN_UNITS)
         return hl_no_interval(sums->n, units);
     hl_error error = { n / (n - 1.0) * fmax(residual, 0.0) / (sums->count * sums->count),
-                       fmax(sums->count * sums->count / sums->counts2 - 1.0, 1.0) };
+                       fmax(sums->count * sums->count / sums->counts2 - 1.0, 1.0),
+                       hl_mean_skewness(residual,
+                                        sums->cubes[0] - 3.0 * mean * sums->cubes[1] +
+                                            3.0 * mean * mean * sums->cubes[2] -
+                                            mean * mean * mean * sums->cubes[3],
+                                        n) };
     return hl_interval_of(mean, error, scale, sums->n, units);
 }
 

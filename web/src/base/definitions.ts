@@ -64,7 +64,7 @@ const BUILT_IN: Record<string, Definition> = {
     },
     layers: {
         name: "Layer profile",
-        text: "Mean over the heads of each layer, with its 95% interval by bootstrap over sequences; dots are heads.",
+        text: "Mean over the heads of each layer, with its 95% confidence interval; dots are heads.",
     },
     lens: {
         name: "Lens",
