@@ -19,19 +19,19 @@ typedef struct compare_command {
     hl_arguments paths;
     const char  *table; /* NULL: the screen */
     bool         csv;
-    /* Texts to measure both on; none: A and B are profiles. */
+    /* Texts to measure both models on; none: A and B are profiles. */
     hl_option_list    texts;
     hl_window_options windows;
-    hl_gate_arguments gates; /* of B */
-    /* What is drawn, if anything is. */
+    hl_gate_arguments gates; /* gates of B */
+    /* The figure, if one is drawn. */
     hl_draw_arguments drawing;
     const char       *prompt;
-    int64_t           n_tokens; /* of the maps */
+    int64_t           n_tokens; /* number of tokens of the maps */
 } compare_command;
 
 typedef struct compared {
     hl_profile  *profile;
-    hl_patterns *patterns; /* NULL: not wanted, or a profile was read */
+    hl_patterns *patterns; /* NULL: not wanted, or the side is a profile */
 } compared;
 
 /* ---------------------------------------------------------------------- text */
@@ -52,7 +52,8 @@ static void print_kind(const compare_command *command, const hl_comparison *foun
            found->same_model ? "the same" : "not the same", (long long)found->n_shared);
 }
 
-/* The row of the largest change of normalized entropy that `taken` has not; -1: none is left. */
+/* Returns the row with the largest change of normalized entropy that is not in `taken`; -1 if none
+ * is left. */
 static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_taken)
 {
     int64_t best = -1;
@@ -157,7 +158,7 @@ static hl_status report(const compare_command *command, const hl_comparison *fou
     return command->common.quiet ? HL_OK : print_screen(command, found);
 }
 
-/* A or B: a profile to read, or a model to measure. */
+/* Opens A or B: a profile to read, or a model to measure. */
 static hl_status open_side(compared *out, const compare_command *command, int side)
 {
     const char      *path  = command->paths.items[side];
@@ -197,7 +198,7 @@ static hl_status draw(const compare_command *command, const compared sides[2],
     return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &how);
 }
 
-/* Two models on the same tokens: what their profiles do not tell. */
+/* Compares the rows of two models on the same tokens, which profiles do not hold. */
 static hl_status add_rows(hl_comparison *found, const compare_command *command,
                           const hl_analysis_options *options)
 {
@@ -268,8 +269,8 @@ int hl_command_compare(int argc, char **argv)
         "A B",
         "Compares two profiles of models with equally many layers and heads, or\n"
         "with --text two models, which are measured first.\n"
-        "Where both were measured on the same tokens, sequences are drawn in pairs\n"
-        "(paired bootstrap), and what is called a difference has a false discovery\n"
+        "Where both were measured on the same tokens, sequences are compared in\n"
+        "pairs, and what is called a difference has a false discovery\n"
         "rate under 5% over all heads.  One model on two texts: is the order of\n"
         "its heads stable?  Since training permutes heads, those of a layer are\n"
         "also matched by their profiles instead of their numbers.  Of two models\n"

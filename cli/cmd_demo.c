@@ -1,7 +1,7 @@
-/* cmd_demo.c - headlight demo: what the program can do, on the models that come with it.
+/* cmd_demo.c - headlight demo: a demonstration on the bundled models.
  *
- * The demonstration is a table of command lines.  Each is run as if it had been typed, and at the
- * end each is shown with what to look at, ready to be typed again. */
+ * The demonstration is a table of command lines.  Each is run as if it had been typed; at the end
+ * each is listed with its result, ready to be typed again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,17 +26,17 @@ typedef struct demo_command {
     const char *program;
 } demo_command;
 
-/* {m} is the folder of the models, {o} the one that is written to. */
+/* In command lines, {m} is the folder of the models and {o} the output folder. */
 typedef struct demo_step {
-    const char *doing; /* "measuring ..." while it is done */
-    const char *look;  /* what to look at; NULL: it is not listed at the end */
+    const char *doing; /* shown during the step: "measuring ..." */
+    const char *look;  /* what the user should look at; NULL: the step is not listed at the end */
     int (*run)(int argc, char **argv);
     const char *line;
-    bool        speaks; /* it prints what is to be seen; others are kept quiet */
-    bool        makes;  /* a file as well, which a later step needs */
+    bool        speaks; /* the step's output is shown; that of other steps is suppressed */
+    bool        makes;  /* the step writes a file that a later step needs */
 } demo_step;
 
-/* A figure, as SVG and as PNG. */
+/* Two steps that draw a figure, as SVG and as PNG. */
 #define FIGURE(doing, look, run, line, name)                                                       \
     { doing, look, run, line " -o {o}/" name ".svg", false, true },                                \
     {                                                                                              \
@@ -98,7 +98,7 @@ enum { N_STEPS = sizeof steps / sizeof *steps };
 
 /* --------------------------------------------------------------------- a command line */
 
-/* The step's line with its folders; false if they are too long for it. */
+/* Writes the step's line with its folders; false if the line is too long. */
 static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_command *command)
 {
     size_t used = 0;
@@ -119,7 +119,8 @@ static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_c
     return true;
 }
 
-/* Words stand between blanks, or between quotes.  Folders with a blank in them would be two. */
+/* Splits a line into words at spaces, except within quotes.  A folder with a space in its name
+ * would become two words. */
 static int split(char *words[MOST_WORDS], char *line)
 {
     int n_words = 0;
@@ -145,7 +146,7 @@ static int run_step(const demo_step *step, const demo_command *command)
     if (!write_line(line, step, command))
         return hl_give_up(HL_EXIT_USAGE, "demo", "the names of the folders are too long");
     int n_words = split(words, line);
-    /* Measuring has a progress bar, and says what it found: neither with --quiet. */
+    /* hl_command_measure gets --quiet instead: it would show a progress bar and a summary. */
     if (!step->speaks && (step->run != hl_command_measure || command->common.quiet)) {
         words[n_words++] = quiet;
         words[n_words]   = NULL;
@@ -159,7 +160,7 @@ static int run_step(const demo_step *step, const demo_command *command)
     return step->run(n_words, words);
 }
 
-/* With nothing on standard output. */
+/* Runs a step with its standard output suppressed. */
 static int run_unheard(const demo_step *step, const demo_command *command)
 {
     fflush(stdout);
@@ -189,7 +190,7 @@ static void announce(const demo_step *step, const demo_command *command)
     fflush(stdout);
 }
 
-/* What there is to be seen, each with the line that made it. */
+/* Lists the results, each with the line that made it. */
 static void print_end(const demo_command *command)
 {
     hl_colors colors = hl_terminal_colors(stdout);
@@ -205,8 +206,8 @@ static void print_end(const demo_command *command)
            hl_shown(command->output), hl_shown(command->output));
 }
 
-/* Where the models that come with the program lie: below the folder that one stands in, or, seen
- * from the program, in its source's tree or in share/ where it was installed.  NULL: nowhere. */
+/* Finds the folder of the bundled models: below the current folder or, relative to the program, in
+ * its source tree or in share/ of an installation.  NULL: not found. */
 static const char *find_models(char out[PATH_MAX])
 {
     static const char *const places[] = { "models", "share/headlight/models" };
@@ -219,7 +220,7 @@ static const char *find_models(char out[PATH_MAX])
     if (length <= 0)
         return NULL;
     program[length] = '\0';
-    for (int up = 0; up < 2; up++) { /* the program's name, then its folder's */
+    for (int up = 0; up < 2; up++) { /* removes the program's name, then its folder's */
         char *slash = strrchr(program, '/');
         if (slash == NULL)
             return NULL;
@@ -259,7 +260,7 @@ static int run_all(const demo_command *command)
         int code = unheard ? run_unheard(&steps[i], command) : run_step(&steps[i], command);
         if (steps[i].speaks && !unheard)
             printf("\n");
-        /* A diagnosis that says no is what the demonstration is for. */
+        /* diagnose exits with HL_EXIT_NO on purpose here: it finds a problem. */
         if (code != HL_EXIT_OK && code != HL_EXIT_NO)
             return code;
     }

@@ -15,7 +15,7 @@ typedef struct draw_command {
     hl_draw_arguments drawing;
     const char       *path;
     const char       *figure;
-    const char       *candidates; /* a number, or names */
+    const char       *candidates; /* a number, or names of heads */
     enum { BY_OUTPUT_NORM, BY_ENTROPY } by;
 } draw_command;
 
@@ -26,7 +26,7 @@ static int list_figures(void)
     return HL_EXIT_DONE;
 }
 
-/* "12": so many by entropy; "L5H1,L7H3": these. */
+/* Reads "12", the number of heads by entropy, or "L5H1,L7H3", a list of heads. */
 static void read_candidates(hl_draw_options *options, const char *text)
 {
     char *end = NULL;

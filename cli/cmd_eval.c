@@ -1,7 +1,7 @@
 /* cmd_eval.c - headlight eval: how well a model predicts texts, and at what cost.
  *
- *     files  ->  documents (input.c)  ->  tokens  ->  perplexity, and what else is wanted:
- *     last words, agreement with another model; then speed on the first tokens seen. */
+ *     files  ->  documents (input.c)  ->  tokens  ->  perplexity and, if requested, last words and
+ *     agreement with a reference model; then speed on the first tokens of the texts. */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
@@ -26,22 +26,22 @@
 #include "values.h"
 
 typedef struct eval_text {
-    char  *name; /* of the document */
+    char  *name; /* name of the document */
     hl_nll nll;
 } eval_text;
 
-/* Of documents that end in a word which has something before it. */
+/* Results on documents that end in a word after other text. */
 typedef struct eval_last_word {
     int64_t n_words;
-    int64_t n_right; /* every token of it was the likeliest */
-    double  nll;     /* sum over words, nats */
+    int64_t n_right; /* number of words of which every token was the most likely one */
+    double  nll;     /* sum of the losses of all words, nats */
 } eval_last_word;
 
 typedef struct eval_speed {
     hl_speed speed;
-    size_t   peak_bytes; /* of this process */
-    size_t   file_bytes; /* of the files that hold the weights */
-    size_t   kv_bytes;   /* of the cache, a token */
+    size_t   peak_bytes; /* peak memory of this process */
+    size_t   file_bytes; /* size of the files that hold the weights */
+    size_t   kv_bytes;   /* KV-cache bytes per token */
 } eval_speed;
 
 enum { SPEED_TOKENS = 512 };
@@ -64,26 +64,26 @@ typedef struct eval_request {
 typedef struct evaluation {
     const eval_request *request;
     hl_model           *model;
-    hl_model           *reference; /* NULL: none, as the next */
+    hl_model           *reference; /* NULL: no agreement is computed */
     hl_agreement       *agreement;
     hl_tokenizer       *tokenizer;
-    hl_around_tokens    around; /* each window; with --special window */
+    hl_around_tokens    around; /* tokens around each window, with --special window */
     hl_perplexity      *perplexity;
     eval_text          *texts; /* (n_texts); --per-document sorts them */
     int                 n_texts;
     eval_last_word      last_word;
-    int64_t             first[SPEED_TOKENS]; /* tokens, for --speed */
+    int64_t             first[SPEED_TOKENS]; /* first tokens of the texts, for --speed */
     int64_t             n_first;
-    eval_speed          speed; /* with --speed */
+    eval_speed          speed; /* results of --speed */
     hl_progress_bar     progress;
-    double              before; /* the share of the file that is done, and */
-    double              part;   /* of it, the document that is being scored */
+    double              before; /* share of the file before the current document */
+    double              part;   /* share of the file that is the current document */
 } evaluation;
 
-/* A document's tokens, and what is found of each. */
+/* The tokens of a document, and the results for each. */
 typedef struct eval_tokens {
-    const int64_t *ids;     /* (n) of the encoding */
-    int64_t       *n_bytes; /* (n) of the text */
+    const int64_t *ids;     /* (n) ids of the encoding */
+    int64_t       *n_bytes; /* (n) bytes of text per token */
     double        *nll;     /* (n) */
     int64_t       *top;     /* (n) */
     int64_t        n;
@@ -155,7 +155,7 @@ static hl_status show_progress(void *context, const hl_progress *progress)
     return HL_OK;
 }
 
-/* Another model, or the same one with all heads as they are. */
+/* Opens the reference model: another model, or the same one without gates. */
 static hl_status open_reference(evaluation *e)
 {
     const eval_request  *request = e->request;
@@ -184,7 +184,8 @@ static int open_evaluation(evaluation *e)
     HL_CALL("eval",
             hl_model_options_open(&e->model, request->arguments.items[0], request->common.device,
                                   &request->gates, "eval", request->common.quiet));
-    if (hl_model_get_info(e->model)->is_encoder) /* it says why not */
+    if (hl_model_get_info(e->model)->is_encoder) /* the error of hl_perplexity_open says why
+                                                  * encoders are refused */
         HL_CALL("eval", hl_perplexity_open(&e->perplexity, e->model, &options));
     HL_PASS(hl_tokenizer_needed(&e->tokenizer, e->model, request->tokenizer_path, "eval"));
     if (request->special == HL_AROUND_WINDOW)
@@ -208,8 +209,8 @@ static void close_evaluation(evaluation *e)
 
 /* ---------------------------------------------------------------------- tokens */
 
-/* A token stands for what lies between the end of those before it and its own end, so
- * that every byte counts once, also of characters that several tokens share. */
+/* A token stands for the bytes from the end of all earlier tokens to its own end.  Every byte then
+ * counts once, even in characters that several tokens share. */
 static void count_bytes(int64_t *n_bytes, const hl_encoding *encoding)
 {
     size_t end = 0;
@@ -245,7 +246,7 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 
 /* ------------------------------------------------------------------- last word */
 
-/* All tokens of the word must be scored, and it is right if each was the likeliest. */
+/* All tokens of the word must be scored; the word is right if each was the most likely one. */
 static void judge_last_word(eval_last_word *out, const eval_tokens *tokens,
                             const hl_encoding *encoding, const hl_input_document *document)
 {
@@ -304,7 +305,7 @@ static int score_document(hl_nll *out, evaluation *e, const hl_input_document *d
     return HL_EXIT_OK;
 }
 
-/* The documents' names go over to the texts. */
+/* The texts take over the documents' names. */
 static int score_documents(evaluation *e, hl_input_documents *documents)
 {
     size_t     count = (size_t)e->n_texts + (size_t)documents->count;
@@ -342,7 +343,7 @@ static int score_file(evaluation *e, const char *path)
 
 /* -------------------------------------------------------------- bytes of files */
 
-/* "model.safetensors", "model-00001-of-00002.safetensors". */
+/* True for "model.safetensors" and "model-00001-of-00002.safetensors". */
 static bool holds_weights(const char *name)
 {
     const char *ending = strrchr(name, '.');
@@ -357,7 +358,7 @@ static size_t size_of(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (size_t)about.st_size : 0;
 }
 
-/* Bytes of a file, or of a folder's model*.safetensors; 0: none was found. */
+/* Returns the bytes of a file, or of a folder's model*.safetensors; 0 if there are none. */
 static size_t file_bytes_of(const char *path)
 {
     size_t sum    = size_of(path);
@@ -382,7 +383,7 @@ static size_t file_bytes_of(const char *path)
 
 /* --------------------------------------------------------------------- as text */
 
-/* The value and, where there is one, its range. */
+/* Prints a value and, if it has one, its confidence interval. */
 static void print_line(const char *name, double value, double low, double high)
 {
     printf("  %-11s %10.4f", name, value);
@@ -410,7 +411,7 @@ static void print_total(const hl_nll *nll)
         print_line("bits/byte", nll->bits_per_byte, bits * low, bits * high);
 }
 
-/* The score interval of Wilson: stays within 0 and 1 also for few words. */
+/* Computes Wilson's score interval, which stays within 0 and 1 even for few words. */
 static void accuracy_range(double *low, double *high, const eval_last_word *words)
 {
     const double z = 1.959963984540054; /* 97.5% of a normal distribution */
@@ -476,7 +477,7 @@ static void print_range_note(const hl_colors *colors, const hl_nll *nll)
                hl_grouped(nll->interval.n), hl_units_name(nll->interval.units), colors->plain);
 }
 
-/* The hardest first: the mean decides, and what has none comes last. */
+/* Orders texts by falling mean loss; texts without one come last. */
 static int compare_texts(const void *left, const void *right)
 {
     const hl_nll *a = &((const eval_text *)left)->nll;
@@ -503,7 +504,8 @@ static void print_texts(const hl_colors *colors, const evaluation *e)
     }
 }
 
-/* NULL where the tokenizer adds nothing: all ways are one. */
+/* Returns the way of adding tokens; NULL if the tokenizer adds none, so that all ways are the
+ * same. */
 static const char *special_of(const evaluation *e)
 {
     hl_around_tokens around = hl_tokenizer_around(e->tokenizer);
@@ -512,7 +514,7 @@ static const char *special_of(const evaluation *e)
                                                 : NULL;
 }
 
-/* What is compared with. */
+/* Returns the name of the reference model. */
 static const char *reference_of(const eval_request *request)
 {
     return request->reference_path != NULL ? request->reference_path : "the model without gates";
@@ -644,7 +646,7 @@ static int measure_speed(evaluation *e)
                           (long long)e->n_first);
     HL_CALL("eval", hl_measure_speed(&e->speed.speed, e->model, e->first, e->n_first, &options));
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        e->speed.peak_bytes = (size_t)usage.ru_maxrss * 1024; /* in KiB here */
+        e->speed.peak_bytes = (size_t)usage.ru_maxrss * 1024; /* ru_maxrss is in KiB */
     e->speed.file_bytes = file_bytes_of(e->request->arguments.items[0]);
     e->speed.kv_bytes   = hl_model_get_info(e->model)->kv_bytes_f32;
     return HL_EXIT_OK;
@@ -665,7 +667,7 @@ static int evaluate(evaluation *e)
         print_json(e);
     else if (!request->common.quiet)
         print_text(e);
-    /* Losses that are not finite: it has been said of each text. */
+    /* Losses that are not finite have been reported for each text already. */
     return hl_perplexity_total(e->perplexity).n_broken > 0 ? HL_EXIT_INPUT : HL_EXIT_OK;
 }
 

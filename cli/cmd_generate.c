@@ -21,26 +21,27 @@
 #include "shared_options.h"
 #include "values.h"
 
-/* What was made, and how long it took. */
+/* The generated text, and its times. */
 typedef struct generate_result {
     int64_t     n_prompt;
     int64_t     n_tokens;
     int64_t     n_ctx;
     double      prompt_seconds;
-    double      seconds; /* of all tokens; the first needs no pass of its own */
+    double      seconds; /* time of all tokens except the first, which needs no pass of its own */
     hl_stop     stop;
-    json_t     *tokens; /* an array, or NULL */
-    json_t     *events; /* what was done of spikes, or NULL; borrowed */
-    FILE       *shown;  /* all that was shown, for JSON: into */
-    char       *text;   /* (n_text) this */
+    json_t     *tokens; /* array of tokens, or NULL */
+    json_t     *events; /* events of the watch, or NULL; borrowed */
+    FILE       *shown;  /* for JSON: stream that collects the text in `text` */
+    char       *text;   /* (n_text) the collected text */
     size_t      n_text;
-    const char *chat_format; /* of the prompt's turn; NULL: it is continued as it is */
+    const char *chat_format; /* format of the prompt's turn; NULL: the prompt is continued as it
+                              * is */
     bool        chat_known;
 } generate_result;
 
 typedef struct generate_request {
     hl_common         common;
-    hl_arguments      arguments; /* the model and, maybe, the prompt */
+    hl_arguments      arguments; /* the model and, optionally, the prompt */
     const char       *prompt_path;
     const char       *tokenizer_path;
     const char       *system;
@@ -61,24 +62,24 @@ typedef struct generate_request {
 
 enum { MAX_RESAMPLE_BACK = 64 };
 
-/* A token that may still be taken back. */
+/* A token that may still be drawn again. */
 typedef struct held_token {
     hl_generated     token;
     double           spike;
     hl_monitor_token look;
 } held_token;
 
-/* What is open while a text is made. */
+/* The state while a text is generated. */
 typedef struct generation {
     const generate_request *request;
-    hl_opened_prompt        prompt; /* with the model and the tokenizer */
+    hl_opened_prompt        prompt; /* the prompt with its model and tokenizer */
     int64_t                 end_ids[2];
     int                     n_end_ids;
     hl_session             *session;
-    hl_watch               *watch; /* NULL: nobody watches */
+    hl_watch               *watch; /* NULL: nothing is watched */
     hl_spike_notes          notes;
     hl_monitor              monitor;
-    bool                    is_monitored; /* somebody looks at a screen */
+    bool                    is_monitored; /* the monitor shows the text on a terminal */
     held_token              held[MAX_RESAMPLE_BACK + 1];
     int64_t                 n_held;
     hl_generator           *generator;
@@ -89,8 +90,8 @@ typedef struct generation {
 
 /* --------------------------------------------------------------- what is shown */
 
-/* To standard output, at once.  On a terminal control characters are spelled out: a model
- * must not move the cursor. */
+/* Writes to standard output at once.  On a terminal, control characters are replaced: a model must
+ * not be able to move the cursor. */
 static void show_text(const char *text, size_t n_bytes)
 {
     hl_put_text(stdout, text, n_bytes);
@@ -99,8 +100,8 @@ static void show_text(const char *text, size_t n_bytes)
 
 /* ------------------------------------------------------- what is kept for JSON */
 
-/* Appends to result->tokens; false when memory is out.  The score of a spike, null of NaN, stands
- * there where somebody watched. */
+/* Appends to result->tokens; false if memory is out.  With a watch, it adds the spike score, with
+ * null for NaN. */
 static bool keep_token(generate_result *result, const held_token *held, bool is_watched,
                        const char *text, size_t n_bytes)
 {
@@ -116,13 +117,13 @@ static bool keep_token(generate_result *result, const held_token *held, bool is_
     return json_array_append_new(result->tokens, object) == 0;
 }
 
-/* Passes a second; null where there was none to time. */
+/* Returns passes per second; null if there were none. */
 static json_t *make_rate(int64_t n_passes, double seconds)
 {
     return n_passes > 0 && seconds > 0.0 ? json_real((double)n_passes / seconds) : json_null();
 }
 
-/* The object; false when memory is out. */
+/* Prints the JSON object; false if memory is out. */
 static bool print_json(const generate_result *result, const char *model, int64_t seed)
 {
     json_t *root = json_pack(
@@ -159,7 +160,7 @@ static void print_rate(const char *name, int64_t n_tokens, int64_t n_passes, dou
     fputc('\n', stderr);
 }
 
-/* How fast it went, on standard error. */
+/* Prints the speed on standard error. */
 static void print_stats(const generate_result *result)
 {
     static const char *const reasons[] = { [HL_STOP_NONE]    = "",
@@ -330,7 +331,7 @@ static int open_prompt(generation *g)
 
 /* --------------------------------------------------------------------- opening */
 
-/* What the tokenizer knows as the end of a text or of a turn. */
+/* Finds the tokens that the tokenizer uses for the end of a text or of a turn. */
 static void find_ends(generation *g)
 {
     static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
@@ -342,10 +343,10 @@ static void find_ends(generation *g)
     }
 }
 
-/* Tokens of context that a command may add where nothing else is said. */
+/* Number of context tokens that a command may add by default. */
 #define EXEC_ROOM 1024
 
-/* No more than is needed, no more than the model has. */
+/* Chooses n_ctx: as much as needed, at most what the model has. */
 static int64_t choose_context(const generation *g)
 {
     int64_t most   = hl_model_get_info(g->prompt.model)->n_ctx;
@@ -366,7 +367,7 @@ static bool wants_watch(const generation *g)
            g->request->spikes.on_spike != NULL;
 }
 
-/* The session is open: it knows how long its context is. */
+/* Opens the watch; the open session gives the context length. */
 static hl_status open_watch(generation *g, hl_generate_options *options)
 {
     hl_session_memory  memory  = { 0 };
@@ -421,7 +422,7 @@ static hl_status open_generation(generation *g)
 
 /* -------------------------------------------------------------------- the text */
 
-/* Text that has passed the stop words. */
+/* Writes text that has passed the search for stop words. */
 static int put_text(generation *g, const char *text, size_t n_bytes)
 {
     if (g->request->common.json)
@@ -433,7 +434,7 @@ static int put_text(generation *g, const char *text, size_t n_bytes)
     return HL_EXIT_OK;
 }
 
-/* Text that is not the model's, where somebody watches. */
+/* Shows text that the model did not generate, if there is a monitor. */
 static int put_given(generation *g, const char *text, size_t n_bytes)
 {
     hl_monitor_token look = { .n_bytes = n_bytes, .entropy = (double)NAN, .is_given = true };
@@ -444,7 +445,7 @@ static int put_given(generation *g, const char *text, size_t n_bytes)
     return HL_EXIT_OK;
 }
 
-/* One token's text, on its way through the stop words. */
+/* Passes one token's text through the search for stop words. */
 static int put_token(generation *g, const held_token *held)
 {
     const hl_generated *token   = &held->token;
@@ -466,7 +467,8 @@ static int put_token(generation *g, const held_token *held)
     return put_text(g, text, n_bytes);
 }
 
-/* All but the last n_kept, which may be taken back, unless a word has ended the text. */
+/* Writes all but the last n_kept tokens, which may be drawn again, unless a stop word has ended the
+ * text. */
 static int release(generation *g, int64_t n_kept)
 {
     int     code = HL_EXIT_OK;
@@ -479,7 +481,7 @@ static int release(generation *g, int64_t n_kept)
     return code;
 }
 
-/* What the watch says of a token, and what becomes of it. */
+/* Passes a token to the watch, and applies its reaction. */
 static int watch_token(generation *g, const hl_generated *token)
 {
     const hl_watch_options *options = &g->request->spikes.options;
@@ -509,7 +511,7 @@ static int watch_token(generation *g, const hl_generated *token)
     return code;
 }
 
-/* What both still hold back. */
+/* Writes all text that is still held back. */
 static int put_rest(generation *g)
 {
     const char *text    = "";
@@ -541,7 +543,7 @@ static int make_text(generation *g)
     return put_rest(g);
 }
 
-/* On a terminal: which of the two ways a prompt with a chat template took. */
+/* On a terminal, says whether the prompt was formatted as a chat. */
 static void say_way(const generation *g)
 {
     if (hl_tokenizer_chat_template(g->prompt.tokenizer) == NULL || g->request->common.quiet ||
@@ -557,7 +559,7 @@ static void say_way(const generation *g)
                                 "turn in the model's chat format");
 }
 
-/* A text without a token looks like nothing having happened. */
+/* Says so if no token was generated, since an empty output could look like a failure. */
 static void say_empty(const generation *g)
 {
     bool has_template = hl_tokenizer_chat_template(g->prompt.tokenizer) != NULL;
@@ -570,7 +572,7 @@ static void say_empty(const generation *g)
                     : " (--ignore-end goes on)");
 }
 
-/* The line below the text, and what could not be said beside it. */
+/* Prints the line after the text, and the notes that were delayed. */
 static void end_text(generation *g)
 {
     int64_t n_entities = 0;
@@ -639,7 +641,7 @@ static void close_generation(generation *g)
     free(g->result.text);
 }
 
-/* Where somebody looks at a screen and has not said no. */
+/* Starts the monitor on a terminal, unless the user disabled it. */
 static void start_monitor(generation *g)
 {
     const generate_request *request = g->request;
@@ -651,7 +653,7 @@ static void start_monitor(generation *g)
                          hl_model_get_info(g->prompt.model)->n_layers);
 }
 
-/* The prompt, before the text, where somebody watches. */
+/* Shows the prompt before the text, if there is a monitor. */
 static int show_prompt(generation *g)
 {
     hl_colors colors = hl_terminal_colors(stdout);

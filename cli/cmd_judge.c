@@ -1,4 +1,4 @@
-/* cmd_judge.c - headlight judge: do the signals of traces tell right from wrong? */
+/* cmd_judge.c - headlight judge: how well the signals of traces detect wrong tokens. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,20 +12,20 @@
 
 typedef struct judge_request {
     hl_common    common;
-    hl_arguments arguments; /* traces, and the labels last */
+    hl_arguments arguments; /* traces, followed by the labels */
 
     hl_judge_options options;
 } judge_request;
 
 /* ---------------------------------------------------------------------- print */
 
-/* Is chance among what it may be? */
+/* Returns true if the confidence interval contains 0.5. */
 static bool is_chance(hl_estimate auroc)
 {
     return !(auroc.interval.low > 0.5) && !(auroc.interval.high < 0.5);
 }
 
-/* In plain words. */
+/* Prints the conclusion in words. */
 static void print_verdict(const hl_judgment *found)
 {
     const hl_estimate *gain = &found->gain[HL_SIGNAL_BOTH];

@@ -1,4 +1,4 @@
-/* cmd_lens.c - headlight lens: what a model would say after each layer. */
+/* cmd_lens.c - headlight lens: what a model would predict after each layer. */
 #include <stdio.h>
 
 #include "command.h"

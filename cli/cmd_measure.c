@@ -1,4 +1,4 @@
-/* cmd_measure.c - headlight measure: a model and a text to a profile. */
+/* cmd_measure.c - headlight measure: makes a profile from a model and a text. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,17 +21,17 @@ typedef struct measure_request {
     hl_corpus_arguments text;
     const char         *output;
     const char         *tokenizer_path;
-    const char         *attn_path; /* maps instead of a model and a text */
+    const char         *attn_path; /* attention maps, measured instead of a model and a text */
     hl_maps_options     maps;
     hl_measure_options  options;
     hl_gate_arguments   gates;
     hl_adjust_arguments adjust;
 } measure_request;
 
-/* What is open while it measures. */
+/* The state while measuring. */
 typedef struct measure_work {
     const measure_request *request;
-    char                  *state_path; /* OUTPUT.part; of several ranks OUTPUT.2-of-4.part */
+    char                  *state_path; /* OUTPUT.part; with several ranks OUTPUT.2-of-4.part */
     int32_t                rank;
     int32_t                n_ranks;
     hl_model              *model;
@@ -106,7 +106,7 @@ static int parse_request(measure_request *request, int argc, char **argv)
                                     request->arguments.items + 1, request->arguments.count - 1);
 }
 
-/* Known before the work, not after it. */
+/* Checks the output path before the work, not after it. */
 static int check_output(const char *path)
 {
     struct stat about;
@@ -176,7 +176,7 @@ static hl_status run(measure_work *work)
     return status;
 }
 
-/* States are removed when the profile is there, and not before. */
+/* State files are removed only when the profile exists. */
 static hl_status finish(measure_work *work, hl_status status)
 {
     status = hl_ranks_reduce(work->profile, status);
@@ -202,7 +202,7 @@ static hl_status run_maps(measure_work *work)
 
 /* ------------------------------------------------------------------------ results */
 
-/* A document, or a sequence of maps. */
+/* Names a document, or a sequence of maps. */
 static void name_document(char *out, size_t n_bytes, const measure_work *work, int64_t document)
 {
     hl_document_info info;
@@ -216,8 +216,8 @@ static void name_document(char *out, size_t n_bytes, const measure_work *work, i
         out[0] = '\0';
 }
 
-/* The first heads with rows that are no attention, and where they were seen; and losses.  Is all
- * well? */
+/* Reports broken losses, and the first heads with broken rows and their places.  Returns true if
+ * there are none. */
 static bool report_broken(const measure_work *work)
 {
     enum { SHOWN = 3 };
@@ -295,7 +295,7 @@ static int fail(const measure_work *work, hl_status status)
     return hl_exit_for(status);
 }
 
-/* All ranks come here, and all leave. */
+/* All ranks call this, and all return. */
 static int measure(measure_work *work)
 {
     const measure_request *request = work->request;
@@ -326,7 +326,7 @@ int hl_command_measure(int argc, char **argv)
 
     HL_PASS(parse_request(&request, argc, argv));
     HL_PASS(check_output(request.output));
-    if (request.attn_path != NULL) { /* read by one process: there is no model to wait for */
+    if (request.attn_path != NULL) { /* one process reads the maps: there is no model to run */
         HL_CALL("measure", run_maps(&work));
         return show_result(&work);
     }

@@ -1,4 +1,4 @@
-/* cmd_merge.c - headlight merge: one profile from many. */
+/* cmd_merge.c - headlight merge: adds up profiles. */
 #include <stdio.h>
 
 #include "command.h"

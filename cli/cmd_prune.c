@@ -1,4 +1,4 @@
-/* cmd_prune.c - headlight prune: a model without some of its heads. */
+/* cmd_prune.c - headlight prune: writes a model without some of its heads. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 typedef struct prune_request {
     hl_common         common;
     hl_arguments      models;
-    const char       *heads; /* "L5H1,L7", or NULL and what follows */
-    double            ratio; /* -1: not given, as the count */
+    const char       *heads; /* "L5H1,L7"; NULL: heads are chosen by the options below */
+    double            ratio; /* -1: not given; the same holds for the count */
     int64_t           count;
     const char       *by;
     hl_ranker         ranker;
@@ -26,49 +26,49 @@ typedef struct prune_request {
     hl_option_list    texts;
     const char       *tokenizer_path; /* NULL: the model's */
     hl_window_options windows;
-    int64_t           n_steps; /* of --iterative; 0: at once */
+    int64_t           n_steps; /* number of steps of --iterative; 0: all heads are chosen at once */
     hl_choice         choice;
-    bool              groups; /* query heads of a K/V head go together */
+    bool              groups; /* query heads of a K/V head are removed together */
     bool              mean;
-    int               form; /* a place in forms[] */
-    int               type; /* one in types[]; -1: as the matrices are stored */
+    int               form; /* index in forms[] */
+    int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
 } prune_request;
 
-/* The words of --as and of --type, in their order. */
+/* The forms and types, in the order of the words of --as and --type. */
 static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE_MASKED,
                                        HL_PRUNE_GGUF };
 static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                        HL_DTYPE_Q4_0 };
 
-/* With --mean: nats a token on its text. */
+/* Results of --mean: nats per token on its text. */
 typedef struct mean_check {
     bool   done;
-    hl_nll whole; /* all heads */
-    hl_nll zero;  /* the heads off */
-    hl_nll mean;  /* the model that was written */
+    hl_nll whole; /* with all heads */
+    hl_nll zero;  /* with the heads disabled */
+    hl_nll mean;  /* of the model that was written */
 } mean_check;
 
 typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker;    /* AUTO: heads were named, or none were taken */
+    hl_ranker            ranker;    /* AUTO: heads were named, or none are removed */
     float               *means;     /* (n_layers, n_heads, d_head) or NULL */
-    hl_encoding         *text;      /* of --mean */
-    int64_t              n_tokens;  /* that are used of it */
-    hl_tokenizer        *tokenizer; /* of that text, and */
-    hl_around_tokens     around;    /* what it puts around each window */
+    hl_encoding         *text;      /* text of --mean */
+    int64_t              n_tokens;  /* number of its tokens that are used */
+    hl_tokenizer        *tokenizer; /* tokenizer of that text */
+    hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
     hl_prune_report      report;
 } pruning;
 
 /* ----------------------------------------------------------------- which heads */
 
-/* With --iterative the heads that have gone are switched off, the texts measured again and
- * the rest ranked anew.  Those that went before are put in front of every new ranking, so
- * that its first heads, up to the count of the step, are all that are gone by then, and the
- * limits of a choice hold for them together. */
+/* With --iterative, each step disables the heads chosen so far, measures the texts again and ranks
+ * the rest anew.  Heads chosen earlier are put in front of every new ranking.  Its first heads, up
+ * to the count of the step, are then all heads chosen so far, and the limits of a choice apply to
+ * all of them together. */
 
 static bool is_listed(const hl_head_list *list, const hl_ranked *head)
 {
@@ -79,7 +79,7 @@ static bool is_listed(const hl_head_list *list, const hl_ranked *head)
     return false;
 }
 
-/* Those that are gone first, each part in its order. */
+/* Moves the heads that were chosen before to the front; both parts keep their order. */
 static void put_first(hl_ranking *ranking, const hl_head_list *gone)
 {
     int64_t n_front = 0;
@@ -94,7 +94,7 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
     }
 }
 
-/* So many heads as the model has. */
+/* Returns the number of heads of the model. */
 static int64_t count_heads(const hl_model *model)
 {
     int64_t       n_heads = 0;
@@ -105,7 +105,7 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* What the request says, with auto settled by the share of heads that it takes. */
+/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed. */
 static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 {
     double ratio = request->choice.ratio;
@@ -138,7 +138,8 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const prune_reque
     return request->groups ? hl_ranking_group(*out, model) : HL_OK;
 }
 
-/* The first heads of a ranking of the model as its gates are; *list has those that are gone. */
+/* Chooses the first heads of a ranking under the model's current gates; *list has the heads chosen
+ * before. */
 static hl_status choose_step(hl_head_list **list, const hl_model *model,
                              const prune_request *request, const hl_choice *step)
 {
@@ -173,7 +174,7 @@ static hl_status choose_steps(hl_head_list **list, hl_model *model, const prune_
     return HL_OK;
 }
 
-/* The model's gates are used on the way, and open again afterwards. */
+/* Chooses heads in steps.  This sets the model's gates, and resets them at the end. */
 static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
                                     const prune_request *request)
 {
@@ -184,7 +185,7 @@ static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
     return status;
 }
 
-/* Is the model to be written with all of its heads? */
+/* Returns true if the model is written with all of its heads. */
 static bool takes_none(const prune_request *request)
 {
     return request->heads == NULL && request->choice.ratio <= 0.0 && request->choice.count == 0;
@@ -196,7 +197,8 @@ static hl_status choose_heads(pruning *p)
 
     if (request->heads != NULL)
         return hl_head_list_parse(&p->heads, p->model, request->heads);
-    if (takes_none(request)) /* then any order will do, and this one needs no evidence */
+    if (takes_none(request)) /* no head is removed, so any order works, and this one requires no
+                              * evidence */
         return choose_step(&p->heads, p->model, &(prune_request){ .ranker = HL_RANKER_RANDOM },
                            &(hl_choice){ 0 });
     p->ranker = ranker_of(p->model, request);
@@ -206,14 +208,14 @@ static hl_status choose_heads(pruning *p)
 
 /* --------------------------------------------------------------------- options */
 
-/* Which ranker, and does it have what it needs? */
+/* Checks that the ranker has the inputs that it requires. */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
     bool has_text = request->texts.count > 0;
 
     HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
     if (takes_none(request) || request->heads != NULL)
-        return HL_EXIT_OK; /* nothing to rank */
+        return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
         return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
                                         "or --profile PROFILE");
@@ -326,7 +328,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
 /* ----------------------------------------------------------------------- means */
 
-/* The first tokens of the first text. */
+/* Reads the first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
     const prune_request *request = p->request;
@@ -373,7 +375,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
     return hl_perplexity_add(out, perplexity, &text);
 }
 
-/* Means against zero, both against the whole model; encoders predict nothing. */
+/* Compares means and zeros with the whole model; not for encoders, which predict nothing. */
 static hl_status check_means(pruning *p)
 {
     HL_HELD(hl_gates_free) hl_gates  *gates   = NULL;
@@ -427,7 +429,8 @@ static bool is_alike(const hl_prune_tensor *a, const hl_prune_tensor *b)
            strcmp(a->why, b->why) == 0;
 }
 
-/* "blk.12.attn_q.weight" is layer 12 and "attn_q.weight"; -1 and the name for other tensors. */
+/* Splits "blk.12.attn_q.weight" into layer 12 and "attn_q.weight"; for other tensors, -1 and the
+ * name. */
 static long layer_of(const char **rest, const char *name)
 {
     char *end   = NULL;
@@ -442,8 +445,8 @@ static long layer_of(const char **rest, const char *name)
     return layer;
 }
 
-/* The tensors of one name as "blk.0-3,7.attn_q.weight", from tensors[first] on; true for each that
- * was printed. */
+/* Prints the tensors that share a name as "blk.0-3,7.attn_q.weight", from tensors[first] on, and
+ * marks them as printed. */
 static void print_names(bool *printed, const hl_prune_report *report, int64_t first)
 {
     const hl_prune_tensor *one  = &report->tensors[first];
@@ -477,7 +480,7 @@ static void print_names(bool *printed, const hl_prune_report *report, int64_t fi
     printf(".%s\n", rest);
 }
 
-/* What all tensors of one kind have in common: their types, why, and what that costs. */
+/* Prints the types that all tensors of one kind share, the reason, and the cost. */
 static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kind)
 {
     int64_t count  = 0;
@@ -501,7 +504,7 @@ static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kin
         printf(", as --type asks\n");
 }
 
-/* Matrices that could not have their type, and those that grew. */
+/* Prints matrices that could not get their type, and those that grew. */
 static void print_tensors(const hl_prune_report *report)
 {
     bool *printed = calloc((size_t)report->n_tensors + 1, sizeof *printed);
@@ -520,7 +523,7 @@ static void print_tensors(const hl_prune_report *report)
 
 /* --------------------------------------------------------------------- as text */
 
-/* NULL: nothing was ranked. */
+/* Returns the ranker's name; NULL if nothing was ranked. */
 static const char *ranker_name(const pruning *p)
 {
     return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
@@ -585,7 +588,7 @@ static json_t *sizes_json(int64_t n_params, size_t n_bytes, size_t kv_bytes)
                      HL_IS("kv_bytes_f16", kv_bytes));
 }
 
-/* Every tensor that could not have its type, or grew. */
+/* Lists every tensor that could not get its type, or that grew. */
 static json_t *tensors_json(const hl_prune_report *report)
 {
     json_t *list = json_array();
@@ -613,7 +616,7 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
-/* A string, or no member at all. */
+/* Makes a string; NULL, so that there is no member, if the text is empty. */
 static json_t *if_said(const char *text)
 {
     return text != NULL && text[0] != '\0' ? json_string(text) : NULL;
@@ -665,7 +668,7 @@ static hl_prune_options write_options(const pruning *p)
                                .tokenizer_path = request->tokenizer_path };
 }
 
-/* Refusals that need no ranking come first. */
+/* Errors that need no ranking come first. */
 static hl_status open_model(pruning *p)
 {
     static const float some = 0.0f;
@@ -673,7 +676,7 @@ static hl_status open_model(pruning *p)
     HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
     hl_prune_options options = write_options(p);
     if (p->request->mean)
-        options.means = &some; /* is there a place for them? */
+        options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
     return hl_prune_check(p->model, &options, p->request->output);
 }
 

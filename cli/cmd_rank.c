@@ -1,4 +1,4 @@
-/* cmd_rank.c - headlight rank: which heads to take out first. */
+/* cmd_rank.c - headlight rank: lists heads in pruning order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 typedef struct rank_request {
     hl_common         common;
-    hl_arguments      arguments; /* the profile, or nothing */
+    hl_arguments      arguments; /* the profile, if one is given */
     const char       *by;
     const char       *order;
     const char       *model_path;
@@ -24,12 +24,12 @@ typedef struct rank_request {
     hl_ranker         ranker;
 } rank_request;
 
-/* What is open while it ranks. */
+/* The state while ranking. */
 typedef struct rank_work {
     const rank_request *request;
     hl_model           *model;
     hl_evidence         evidence;
-    hl_ranker           ranker; /* the request's, with auto settled where texts are run */
+    hl_ranker           ranker; /* the requested ranker, with AUTO resolved if texts are run */
     hl_ranking         *ranking;
 } rank_work;
 

@@ -1,4 +1,4 @@
-/* cmd_report.c - headlight report: all that is known, as one interactive page. */
+/* cmd_report.c - headlight report: all results as one interactive page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +24,11 @@ typedef struct report_command {
     const char      *sweep;
     const char      *heads;
     bool             beyond;
-    hl_prompt_source source; /* .model NULL: no prompt */
-    hl_head_choices  chosen; /* what `heads` came to */
+    hl_prompt_source source; /* .model NULL: there is no prompt */
+    hl_head_choices  chosen; /* the heads that `heads` names */
 } report_command;
 
-/* What is open while it is written. */
+/* The state while the report is made. */
 typedef struct report_work {
     hl_profile       *profiles[MOST_PROFILES];
     hl_report_profile named[MOST_PROFILES];
@@ -113,7 +113,8 @@ static const char *name_of(const char *path)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* The last tokens of a long prompt.  Encoders have no lens, and that is no failure. */
+/* Computes the lens of the last tokens of a long prompt.  An encoder has no lens, which is not an
+ * error. */
 static hl_status look_through_lens(report_work *work, const report_command *c,
                                    const hl_prompt *prompt)
 {
@@ -139,7 +140,7 @@ static hl_status look_at_prompt(report_work *work, const report_command *c)
     return look_through_lens(work, c, &prompt);
 }
 
-/* Which profile is of the model, by hash; one that does not say might be.  -1: none. */
+/* Finds the profile of the model by its hash; a profile without a hash matches too.  -1: none. */
 static hl_status find_profile(int *out, const report_work *work, const report_command *c)
 {
     uint64_t  hash = 0;

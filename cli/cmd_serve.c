@@ -1,7 +1,7 @@
 /* cmd_serve.c - headlight serve: a model behind an OpenAI-compatible interface, with entropy.
  *
- * Signals are taken by this thread alone, with sigwait: the first INT, TERM or HUP drains, a
- * second one ends at once.  PIPE is ignored: a log whose reader is gone ends nobody's text. */
+ * Only this thread takes signals, with sigwait: the first INT, TERM or HUP drains the server, a
+ * second one ends it at once.  PIPE is ignored, so that a closed log ends no text. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -22,20 +22,20 @@
 typedef struct serve_request {
     hl_common         common;
     hl_arguments      arguments;
-    hl_server_options options; /* but for what the next come to */
+    hl_server_options options; /* options, except those that the members below set */
     const char       *token_file;
     const char       *tokenizer_path;
     enum { CACHE_F32, CACHE_F16 } cache;
     hl_option_list    names;
     int64_t           port;
-    int64_t           max_body; /* KiB */
+    int64_t           max_body; /* in KiB */
     double            drain_seconds;
     hl_gate_arguments gates;
 } serve_request;
 
 typedef struct serving {
     serve_request *request;
-    hl_input       token; /* from its file */
+    hl_input       token; /* access tokens, read from their file */
     hl_model      *model;
     hl_tokenizer  *tokenizer;
     hl_server     *server;
@@ -120,7 +120,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
 
 /* -------------------------------------------------------------------------- opening */
 
-/* One token per line; at least one. */
+/* Reads one token per line; there must be at least one. */
 static int read_token(serving *s)
 {
     const char *path = s->request->token_file;
@@ -145,7 +145,7 @@ static int open_model(serving *s)
     return hl_tokenizer_needed(&s->tokenizer, s->model, request->tokenizer_path, "serve");
 }
 
-/* As many open files as the system lets us have. */
+/* Raises the limit of open files as far as the system allows. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -174,7 +174,7 @@ static int open_server(serving *s)
 
 /* -------------------------------------------------------------------------- serving */
 
-/* "[::1]" of an address with colons in it. */
+/* Prints the address, with brackets around one with colons: "[::1]". */
 static void announce(const serving *s)
 {
     const char *asked = s->request->options.host;
@@ -193,7 +193,7 @@ static void announce(const serving *s)
                 hl_shown(s->request->arguments.items[0]));
 }
 
-/* A second signal while texts are being finished. */
+/* Handles a second signal while texts are being finished. */
 static void end_at_once(int number)
 {
     (void)number;
@@ -208,7 +208,7 @@ static void drain(serving *s, const sigset_t *signals)
         fprintf(stderr, "headlight serve: finishing; once more ends it at once\n");
     signal(SIGINT, end_at_once);
     signal(SIGTERM, end_at_once);
-    signal(SIGHUP, SIG_IGN); /* a terminal that closes says so more than once */
+    signal(SIGHUP, SIG_IGN); /* a closed terminal sends it more than once */
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
     hl_server_drain(s->server, s->request->drain_seconds, &n_cut);
     if (n_cut > 0 && !s->request->common.quiet)
@@ -225,17 +225,20 @@ static int serve(serving *s)
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* nohup */
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* not if nohup has
+                                                                                  * set it to be
+                                                                                  * ignored */
         sigaddset(&signals, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
     HL_PASS(read_token(s));
     HL_PASS(open_model(s));
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads to inherit it */
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* now, so that all threads inherit it */
     HL_PASS(open_server(s));
     announce(s);
     sigwait(&signals, &which);
     drain(s, &signals);
-    hl_memory_forget(); /* a request that found no memory was answered: nothing is incomplete */
+    hl_memory_forget(); /* requests without memory were answered with an error, so no output is
+                         * incomplete */
     return HL_EXIT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* cmd_show.c - headlight show: a profile on one screen, or one of its tables.
  *
- * The screen has a heatmap, a profile over layers, extremes and diagnoses.  All of it comes from the
- * tables that `--table` prints, and is only laid out here. */
+ * The screen has a heatmap, a profile over layers, extremes and diagnoses.  All numbers come from
+ * the tables that `--table` prints; this file only lays them out. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ typedef struct show_request {
     hl_common   common;
     const char *path;
     const char *table; /* NULL: the screen */
-    const char *by;    /* a column of the table of heads; NULL: normalized */
+    const char *by;    /* column of the table of heads; NULL: normalized */
     bool        csv;
     hl_depth    depth;
 
@@ -31,38 +31,41 @@ typedef struct show_request {
 
 /* ------------------------------------------------------------------- a heatmap */
 
-/* Every head as a cell: layers across, heads up, as pictures and the page have it.
+/* Every head is a cell: layers across, heads up, as in figures and on the page.
  *
- *     up to 25 layers    3 columns a cell, hundredths:   " 07 43 99"
- *     up to 37           2 columns a cell, tenths; only with colors
- *     up to 75           1 column a cell; only with colors
+ *     up to 25 layers    3 columns per cell, hundredths:   " 07 43 99"
+ *     up to 37           2 columns per cell, tenths; only with colors
+ *     up to 75           1 column per cell; only with colors
  *     more               blocks of layers, one below the other
  *
- * Text goes over to blocks at once, as long as they take no more lines than a page has; then to tenths
- * in one column.  More heads than lines: each line is the mean of several heads.
+ * Without colors, more than 25 layers are shown in blocks, as long as these take no more lines than
+ * a page has; otherwise as tenths in one column.  If there are more heads than lines, each line is
+ * the mean of several heads.
  *
- * Figures are rounded down, so that 99 is anything from 0.99 to 1.  The page is 80 columns,
- * of which the head's name takes five. */
+ * Figures are rounded down, so that 99 stands for 0.99 to 1.  The page is 80 columns wide; the
+ * head's name takes five. */
 
 typedef struct heatmap {
-    const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: no such head */
+    const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: the layer lacks the
+                           * head */
     int64_t       n_layers;
     int64_t       n_heads;
-    double        top; /* the value that gets the lightest color; 0 gets the darkest */
+    double        top; /* the value with the lightest color; 0 has the darkest */
     hl_depth      depth;
 } heatmap;
 
 typedef struct heatmap_layout {
-    int     cell;     /* columns that a cell takes: 3, 2, 1 */
-    int64_t n_across; /* layers of a block */
-    int     binned;   /* heads whose mean a line shows */
+    int     cell;     /* columns per cell: 3, 2 or 1 */
+    int64_t n_across; /* layers per block */
+    int     binned;   /* number of heads whose mean a line shows */
 } heatmap_layout;
 
 enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
 
 /* ------------------------------------------------------------------ its layout */
 
-/* How many cells fit into the room; text in one column has a gap after every eight cells. */
+/* Returns how many cells fit into the room; without colors, cells of one column have a gap after
+ * every eighth. */
 static int64_t cells_in(int64_t room, int cell, hl_depth depth)
 {
     int64_t n = room / cell;
@@ -92,13 +95,13 @@ static heatmap_layout heatmap_choose(int64_t n_layers, int64_t n_heads, int widt
     int64_t n_blocks = n_layers > 0 ? (n_layers + most - 1) / most : 1;
     int64_t n_across = (n_layers + n_blocks - 1) / n_blocks;
 
-    /* Blocks that end at a multiple of eight are easier to count through. */
+    /* Blocks with a multiple of eight layers are easier to count. */
     if (n_blocks > 1 && (n_across + GROUP - 1) / GROUP * GROUP <= most)
         n_across = (n_across + GROUP - 1) / GROUP * GROUP;
     return (heatmap_layout){ cell, n_across, binned > 0 ? binned : 1 };
 }
 
-/* The mean of the values that are numbers; NaN: none is. */
+/* Returns the mean of the finite values; NaN if there are none. */
 static double mean_of(const double *values, int64_t n)
 {
     double  sum   = 0.0;
@@ -113,7 +116,7 @@ static double mean_of(const double *values, int64_t n)
 
 /* ---------------------------------------------------------- the ticks above it */
 
-/* The number of every eighth layer (or of every one, where there is room) above its cell. */
+/* Prints the number of every eighth layer (of every layer if there is room) above its cell. */
 static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
 {
     int64_t at   = 0;
@@ -125,7 +128,7 @@ static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
         int     length = snprintf(number, sizeof number, "%lld", (long long)layer);
         int64_t place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
 
-        if (cell > 1) /* above the figure, which stands to the right of its cell */
+        if (cell > 1) /* above the figure, which is at the right of its cell */
             place += cell - (cell > 2 ? length : 1);
         at += printf("%*s%s", (int)(place > at ? place - at : 0), "", number);
     }
@@ -134,7 +137,7 @@ static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
 
 /* ------------------------------------------------------------------- its cells */
 
-/* " 07": hundredths of the top in three columns, tenths in fewer; rounded down. */
+/* Prints a share, rounded down: hundredths in three columns, " 07", tenths in fewer. */
 static void print_figure(double share, int cell)
 {
     int hundredths = (int)floor(fmin(fmax(share, 0.0), 0.9999) * 100.0 + 1e-9);
@@ -188,7 +191,7 @@ static void print_block(const heatmap *map, heatmap_layout layout, int64_t begin
     }
 }
 
-/* Cells get narrower as there are more layers, then the layers go into blocks one below the other. */
+/* Narrows the cells as the number of layers grows, then splits the layers into blocks. */
 static void heatmap_print(const heatmap *map, heatmap_layout layout)
 {
     for (int64_t begin = 0; begin < map->n_layers; begin += layout.n_across) {
@@ -202,7 +205,7 @@ static void heatmap_print(const heatmap *map, heatmap_layout layout)
 
 /* ---------------------------------------------------------------- a spark line */
 
-/* A line of bars, one for each value, at most `width`; then means of neighbors. */
+/* Prints one bar per value; if there are more than `width`, one per mean of neighbors. */
 static void spark_print(const double *values, int64_t n_values, int width, hl_depth depth,
                         double low, double high)
 {
@@ -217,7 +220,7 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
             printf("-");
             continue;
         }
-        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* to be seen on black and on white */
+        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* visible on black and on white */
         printf("%s", bars[(int)fmin(7.0, floor(8.0 * share))]);
         hl_shade_end(stdout, depth);
     }
@@ -268,7 +271,7 @@ static void print_heading(const show_request *request, const hl_colors *colors)
 
 /* ---------------------------------------------------- the heatmap of a profile */
 
-/* (n_layers, n_heads) of a column of the table of heads; NULL when memory is out. */
+/* Returns a column of the table of heads as (n_layers, n_heads); NULL if memory is out. */
 static double *grid_of(const hl_sheet *heads, const char *column, const hl_profile *profile)
 {
     int64_t n_heads = hl_profile_n_heads(profile);
@@ -292,11 +295,11 @@ static double largest(const double *values, int64_t count)
     double most = NAN;
 
     for (int64_t i = 0; i < count; i++)
-        most = isinf(values[i]) ? most : fmax(most, values[i]); /* passes NaN over */
+        most = isinf(values[i]) ? most : fmax(most, values[i]); /* fmax skips NaN */
     return most;
 }
 
-/* Shares of something: 1 is the top whatever the largest is. */
+/* True for columns of shares, whose top is 1 whatever the largest value is. */
 static bool is_share(const char *column)
 {
     static const char *const shares[] = { "normalized", "normalized_low", "normalized_high",
@@ -365,7 +368,8 @@ static hl_status print_heatmap(const show_request *request, const hl_sheet *head
 
 enum { PLACE_BYTES = 48 };
 
-/* What a line of the table is of: "L5", or "15-30".  The last positions are the context's. */
+/* Names the place of a table's line: "L5", or the positions "15-30".  The last range ends with the
+ * context. */
 static void name_place(char out[PLACE_BYTES], const show_request *request, const hl_sheet *table,
                        int64_t row)
 {
@@ -398,7 +402,7 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
         low  = low < 0 || values[i] < values[low] ? i : low;
         high = high < 0 || values[i] > values[high] ? i : high;
     }
-    printf("  %-8s ", column);
+    printf("  %-10s ", column);
     if (low < 0) {
         printf("not measured\n");
         return;
@@ -409,7 +413,7 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
     printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
 }
 
-/* How sure the curve by position is, where it is least so. */
+/* Prints the widest confidence interval of the curve by position. */
 static void print_widest_interval(const hl_sheet *positions)
 {
     double widest = NAN;
@@ -419,11 +423,15 @@ static void print_widest_interval(const hl_sheet *positions)
                                      hl_cell_number(positions, i, "entropy_low")));
     if (!isnan(widest))
         printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
+    else if (hl_sheet_fact(positions, "interval n") < HL_MIN_UNITS)
+        printf("  no intervals: %.0f windows, and an interval needs %d or more\n",
+               hl_sheet_fact(positions, "interval n"), HL_MIN_UNITS);
 }
 
 /* -------------------------------------------------------------------- extremes */
 
-/* The type that the rules gave to a head; the table has the heads in the order of its lines. */
+/* Returns the type that the rules gave to a head; the table lists heads in the order of its
+ * lines. */
 static const char *type_of(const hl_sheet *types, double layer, double head)
 {
     for (int64_t row = 0; row < hl_sheet_n_rows(types); row++) {
@@ -449,12 +457,12 @@ static void print_extreme(const screen *s, int64_t row)
            hl_cell_number(extremes, row, "entropy"));
 }
 
-/* Most and least focused, side by side. */
+/* Prints the most and the least focused heads, side by side. */
 static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colors->dim, "most focused", "normalized",
+    printf("%s  %-15s %10s %8s     %-15s %10s %8s%s\n", colors->dim, "most focused", "normalized",
            "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);
@@ -465,7 +473,7 @@ static void print_extremes(const screen *s, const hl_colors *colors)
     printf("\n");
 }
 
-/* "12 sink, 7 local ...": the facts of the table of types, in its order. */
+/* Prints "12 sink, 7 local ...": the facts of the table of types, in its order. */
 static void print_kinds(const hl_sheet *types)
 {
     static const char *const kinds[] = { "induction",  "previous", "self",  "sink",   "local",
@@ -480,6 +488,8 @@ static void print_kinds(const hl_sheet *types)
         printf("%s%.0f %s", first ? "" : ", ", count, kinds[i]);
         first = false;
     }
+    if (hl_sheet_fact(types, "uncertain") > 0.0)
+        printf("; %.0f uncertain", hl_sheet_fact(types, "uncertain"));
     printf("\n\n");
 }
 
@@ -494,7 +504,7 @@ static bool has_numbers(const hl_sheet *table, const char *column)
     return false;
 }
 
-/* Nothing has been printed where the library fails. */
+/* Prints the screen; if the library fails, nothing has been printed. */
 static hl_status print_screen(const show_request *request)
 {
     hl_colors                   colors = hl_terminal_colors(stdout);
@@ -502,7 +512,7 @@ static hl_status print_screen(const show_request *request)
     const char                 *column = request->by;
 
     HL_NEED(screen_fill(&s, request));
-    if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
+    if (column == NULL) /* no row saw 16 keys, so only the mean entropy exists */
         column = has_numbers(s.tables[HEADS], "normalized") ? "normalized" : "entropy";
     print_heading(request, &colors);
     HL_NEED(print_heatmap(request, s.tables[HEADS], column));
@@ -538,7 +548,7 @@ static hl_status print_screen_json(const show_request *request)
 
 /* ----------------------------------------------------------------- the command */
 
-/* Prints the tables there are. */
+/* Lists the names of the tables. */
 static int list_tables(void)
 {
     for (size_t i = 0; hl_analysis_name(i) != NULL; i++)
@@ -555,7 +565,7 @@ static hl_status print_table(const show_request *request)
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
-/* A column of the table of heads that has numbers in it. */
+/* Returns true if the table of heads has this column, with numbers. */
 static bool is_column(const hl_profile *profile, const char *name)
 {
     HL_HELD(hl_sheet_free) hl_sheet *heads = NULL;

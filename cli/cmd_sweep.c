@@ -1,7 +1,7 @@
-/* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker.
+/* cmd_sweep.c - headlight sweep: the cost of disabling heads, for every ranker.
  *
- * It shows an order a line, a ratio a column, and the verdict; as JSON, all tables; and as figures,
- * curves over ratios and each ranker's scores against what a head alone costs. */
+ * Prints one line per order, one column per ratio, and the conclusions; as JSON, all tables; as
+ * figures, curves over ratios and each ranker's scores against the costs of single heads. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,29 +27,29 @@ typedef struct sweep_request {
     hl_option_list rank_texts;
     hl_option_list test_texts;
     const char    *by;
-    const char    *again; /* rankers, iteratively */
+    const char    *again; /* rankers to run iteratively */
     const char    *ratio_list;
     const char    *scatter;
     const char    *table;
     const char    *state;
     const char    *tokenizer_path;
-    const char    *last_word; /* texts whose last word is to be foretold */
+    const char    *last_word; /* texts whose last word is to be predicted */
     int64_t        n_last_words;
-    double         memory; /* MiB */
+    double         memory; /* in MiB */
     bool           csv;
     bool           perplexity;
 
-    hl_draw_arguments drawing; /* of the curves, and how both figures look */
+    hl_draw_arguments drawing; /* file of the curves, and the style of both figures */
     hl_sweep_options  options;
     hl_ranker         rankers[HL_N_RANKERS];
     hl_ranker         iterative[HL_N_RANKERS];
     double            ratios[MAX_RATIOS];
 } sweep_request;
 
-/* What is open while it works. */
+/* The state while the sweep runs. */
 typedef struct sweep_work {
     const sweep_request *request;
-    char                *state_path; /* NULL: none */
+    char                *state_path; /* NULL: no state is saved */
     hl_model            *model;
     hl_tokenizer        *tokenizer;
     hl_corpus           *rank_corpus;
@@ -72,7 +72,7 @@ static const char description[] =
     "The state is saved in --state (FIG.part with -o FIG) every --save-every seconds\n"
     "and on Ctrl-C; --resume goes on from it, to the same bytes.";
 
-/* "entropy,weight" to a list without repetitions. */
+/* Parses "entropy,weight" into a list without repetitions. */
 static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, const char *option,
                          const char *text)
 {
@@ -91,7 +91,7 @@ static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, 
                                      "--%s auto: a sweep compares rankers; auto is gradient "
                                      "or output-norm, name these",
                                      option);
-        if (!known && ranker != HL_RANKER_RANDOM) /* which is there anyway */
+        if (!known && ranker != HL_RANKER_RANDOM) /* the random ranker is always included */
             out[(*count)++] = ranker;
         text += length + (text[length] == ',');
     }
@@ -200,7 +200,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
 
 /* ------------------------------------------------------------------ for people */
 
-/* Nats a token without pruning. */
+/* Returns the loss of the reference model, nats per token. */
 static double dense_loss(const hl_sweep *sweep)
 {
     const hl_evaluation *test = hl_sweep_evaluation(sweep);
@@ -227,7 +227,7 @@ static void print_heading(const hl_sweep *sweep, const char *model)
     printf("\n");
 }
 
-/* A mark where the difference to random is clear. */
+/* Returns a mark for a significant difference from random. */
 static char mark(const hl_sheet *points, int64_t row)
 {
     if (hl_cell_number(points, row, "vs_high") < 0.0)
@@ -267,7 +267,7 @@ static void print_random(const hl_sweep *sweep)
            "itself)\n\n");
 }
 
-/* Shares of a table's column, a row of the table each, under one name. */
+/* Prints shares from a table's column, one per row, under one name. */
 static void print_shares(const hl_sheet *table, int64_t first, int64_t count, const char *name)
 {
     printf("  %-28s", name);
@@ -331,17 +331,17 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
 
 /* ---------------------------------------------------------------------- curves */
 
-enum { MOST_COLUMNS = 6 }; /* of a curve */
+enum { MOST_COLUMNS = 6 }; /* largest number of columns that a curve needs */
 
-/* What the curves are made of, and room for the numbers that they point to. */
+/* The curves, and memory for the numbers that they point to. */
 typedef struct curve_maker {
     int64_t n_ratios;
     double  dense;
     bool    perplexity;
-    double *next; /* the first that is free */
+    double *next; /* next free number */
 } curve_maker;
 
-/* A column of a table from `row` on. */
+/* Copies a column of a table, from `row` on. */
 static double *column(curve_maker *maker, const hl_sheet *table, const char *name, int64_t row)
 {
     double *values = maker->next;
@@ -351,7 +351,7 @@ static double *column(curve_maker *maker, const hl_sheet *table, const char *nam
     return values;
 }
 
-/* What the axis shows of a column of mean NLLs. */
+/* Converts a column of mean NLLs to what the axis shows. */
 static double *shown(curve_maker *maker, const hl_sheet *table, const char *name, int64_t row)
 {
     double *values = column(maker, table, name, row);
@@ -382,7 +382,7 @@ static hl_curve random_curve(curve_maker *maker, const hl_sheet *random)
                        .inner_high = shown(maker, random, "three_quarters", 0) };
 }
 
-/* Ratio against the rise of the loss, or against perplexity on a logarithmic axis. */
+/* Draws the rise of the loss over ratios, or the perplexity on a logarithmic axis. */
 static hl_status draw_curves(const sweep_work *work)
 {
     const sweep_request *request  = work->request;
@@ -427,8 +427,8 @@ static hl_status draw_curves(const sweep_work *work)
 
 /* --------------------------------------------------------------------- scatter */
 
-/* The points of a panel, heads in the order of the table's first ranker.  Each ranker has its own
- * order: heads are found by layer and number. */
+/* Fills in the points of a panel, in the order of the table's first ranker.  Each ranker lists
+ * heads in its own order, so they are looked up by layer and number. */
 static void fill_panel(double *x, double *y, const hl_sheet *heads, int64_t panel, int64_t n_heads)
 {
     for (int64_t i = 0; i < n_heads; i++) {
@@ -442,7 +442,7 @@ static void fill_panel(double *x, double *y, const hl_sheet *heads, int64_t pane
     }
 }
 
-/* Each ranker's score of every head against what that head alone costs. */
+/* Draws each ranker's score of every head against the cost of disabling that head. */
 static hl_status draw_scatter(const sweep_work *work)
 {
     const hl_sheet *correlation = hl_sweep_table(work->sweep, "correlation");
@@ -568,7 +568,7 @@ static hl_status report(const sweep_work *work)
     return request->common.quiet ? HL_OK : print_sweep(work->sweep, model);
 }
 
-/* The state goes when all that was asked for is there, and not before. */
+/* The state file is removed only when all requested output exists. */
 static int sweep(sweep_work *work)
 {
     const sweep_request *request = work->request;

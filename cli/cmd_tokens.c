@@ -1,4 +1,4 @@
-/* cmd_tokens.c - headlight tokens: which token of a prompt looks at which. */
+/* cmd_tokens.c - headlight tokens: the attention between the tokens of a prompt. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct tokens_command {
     const char       *insets;
     hl_option_list    notes;
 
-    hl_head_choices chosen; /* what the above came to */
+    hl_head_choices chosen; /* the heads that the options above name */
     hl_head_choices inset;
     hl_note         parsed[HL_MAX_OPTION_LIST];
     hl_token_figure figure;
@@ -50,11 +50,11 @@ static int choose_heads(tokens_command *c, const hl_usage *usage)
     return read_heads(&c->inset, "inset", c->insets, usage);
 }
 
-/* "TEXT@row,column", cut in place at the last @. */
+/* Reads notes "TEXT@row,column", which are cut in place at the last @. */
 static int read_notes(tokens_command *c, const hl_usage *usage)
 {
     for (int i = 0; i < c->notes.count; i++) {
-        char     *text = (char *)c->notes.items[i]; /* argv's, which is ours to change */
+        char     *text = (char *)c->notes.items[i]; /* points into argv, which may be changed */
         char     *at   = strrchr(text, '@');
         long long row = 0, column = 0;
         int       length = 0;

@@ -1,18 +1,18 @@
 /* cmd_verify.c - headlight verify: golden cases and models on every back end.
  *
- * A few cases get a table each, outputs down, back ends across:
+ * A few cases get one table each, outputs down, back ends across:
  *
  *     gqa                 tolerance     scalar       avx2     avx512
  *       out             1.0e-05 rel    1.2e-07    3.0e-07    2.8e-07   ok
  *       dq              1.0e-04 rel    4.1e-07    2.2e-03!   3.9e-07   FAIL
  *
- * Many cases get a line each: the largest error as a share of what is allowed,
- * so that 1.00 is the limit for every output, and the output it belongs to:
+ * Many cases get one line each: the largest error as a share of its tolerance, so that 1.00 is the
+ * limit for every output, and the output that has this error:
  *
  *     case              scalar     avx2   avx512   worst
  *     gqa                 0.02    22.00     0.02   dq               FAIL
  *
- * Text comes out case by case, as each is done; JSON, being one object, at the end. */
+ * Text is printed after each case; JSON, which is one object, at the end. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,18 +36,18 @@ typedef enum verify_style {
 typedef struct verify_printer {
     verify_style       style;
     size_t             n_cases;
-    const char *const *backends; /* those that are run, NULL-terminated */
+    const char *const *backends; /* back ends in use, NULL-terminated */
     int                name_width;
 
-    /* Kept from case to case. */
+    /* The fields below are kept from case to case. */
     hl_colors colors;
     size_t    n_failed;
     size_t    n_unread;
-    char      failed[200]; /* the names of the first of them */
-    json_t   *json;        /* the array of cases */
+    char      failed[200]; /* names of the first failed cases */
+    json_t   *json;        /* array of the cases */
 } verify_printer;
 
-/* Up to so many cases get a table each; more get a line each. */
+/* Up to this number of cases get tables; more get one line each. */
 enum { MAX_TABLES = 3 };
 
 typedef struct verify_request {
@@ -62,12 +62,12 @@ typedef struct verify_request {
     hl_gate_arguments gates;
 } verify_request;
 
-/* Of the largest score, what float arithmetic may lose. */
+/* Share of the largest score that float arithmetic may lose. */
 #define SCORE_ROUNDING (8.0 / 16777216.0)
 
 /* --------------------------------------------------------------------- numbers */
 
-/* The error in units of what is allowed. */
+/* Returns the error as a share of its tolerance. */
 static double share(const hl_verify_entry *entry)
 {
     if (entry->error == 0.0)
@@ -75,7 +75,7 @@ static double share(const hl_verify_entry *entry)
     return entry->tolerance > 0.0 ? entry->error / entry->tolerance : INFINITY;
 }
 
-/* The entry with the largest share, of one back end or (NULL) of all. */
+/* Returns the entry with the largest share, of one back end or (NULL) of all. */
 static const hl_verify_entry *worst_entry(const hl_verify_report *report, const char *backend)
 {
     const hl_verify_entry *worst = NULL;
@@ -99,7 +99,7 @@ static void print_mark(const verify_printer *printer, bool passed)
     printf("%s%s%s\n", passed ? colors->good : colors->bad, passed ? "ok" : "FAIL", colors->plain);
 }
 
-/* One output on a back end; was it computed well, if at all? */
+/* Prints one output of a back end; false if its error is too large. */
 static bool print_cell(const verify_printer *printer, const hl_verify_report *report,
                        const char *backend, const char *output)
 {
@@ -183,7 +183,7 @@ static void print_compact_row(const verify_printer *printer, const hl_verify_rep
     print_mark(printer, report->passed);
 }
 
-/* What a line hides: every output that is over, in words. */
+/* Prints, after a line, every output whose error is too large. */
 static void print_failures(const hl_verify_report *report)
 {
     for (size_t i = 0; i < report->n_entries; i++) {
@@ -229,7 +229,7 @@ static void print_json(const verify_printer *printer)
 
 /* ----------------------------------------------------------------- the reports */
 
-/* For the last line: "gqa, sinks", cut with "..." where they are many. */
+/* Collects names for the last line: "gqa, sinks", cut with "..." if there are many. */
 static void note_failed(verify_printer *printer, const char *name)
 {
     size_t used = strlen(printer->failed);
@@ -266,7 +266,7 @@ static void print_case(verify_printer *printer, const hl_verify_report *report)
     fflush(stdout);
 }
 
-/* The case could not be read or run; hl_error_message() says why. */
+/* Reports a case that could not be read or run, with hl_error_message(). */
 static void print_unread(verify_printer *printer, const char *path, hl_status status)
 {
     printer->n_unread++;
@@ -340,7 +340,7 @@ static int check_request(const verify_request *request, const hl_usage *usage)
                                  request->common.device);
     if (request->backend != NULL)
         return check_backend(usage, request->backend);
-    /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
+    /* The name is empty if HEADLIGHT_BACKEND names a back end that does not exist. */
     if (hl_backend_name()[0] == '\0')
         return hl_options_refuse(usage, "%s", hl_error_message());
     return HL_EXIT_OK;
@@ -398,7 +398,7 @@ static verify_style choose_style(const verify_request *request)
     return request->verbose || request->cases.count <= MAX_TABLES ? STYLE_FULL : STYLE_COMPACT;
 }
 
-/* How wide the column of names must be. */
+/* Returns the width of the column of names. */
 static int longest_name(const verify_request *request)
 {
     int longest = 16;
@@ -414,7 +414,7 @@ static int longest_name(const verify_request *request)
     return longest;
 }
 
-/* What is done to a model before it runs. */
+/* Sets a model's gates before it runs. */
 static hl_status gate_model(void *context, hl_model *model)
 {
     const verify_request *request = context;
@@ -425,7 +425,7 @@ static hl_status gate_model(void *context, hl_model *model)
                                  request->common.quiet || request->common.json);
 }
 
-/* The exit status of one case. */
+/* Verifies one case; returns its exit status. */
 static int verify_case(verify_printer *printer, const char *path, const hl_verify_options *options)
 {
     hl_verify_report *report = NULL;
@@ -442,7 +442,7 @@ static int verify_case(verify_printer *printer, const char *path, const hl_verif
     return code;
 }
 
-/* Models run on the device; attention cases through the back end of the same name. */
+/* Selects the device for models, and the back end of the same name for attention cases. */
 static hl_status use_gpu(verify_request *request)
 {
     request->backend = "cuda";
@@ -481,7 +481,7 @@ int hl_command_verify(int argc, char **argv)
 
     if (printer.style == STYLE_COMPACT)
         print_compact_header(&printer);
-    /* One bad file does not hide the others; the gravest status wins. */
+    /* One bad file does not hide the others; the most serious status wins. */
     int worst = HL_EXIT_OK;
     for (int i = 0; i < request.cases.count; i++) {
         int code = verify_case(&printer, request.cases.items[i], &options);

@@ -1,4 +1,4 @@
-/* generate_watch.c - notes and events of spikes, and the command that is asked for context. */
+/* generate_watch.c - notes and events of spikes, and the command that provides context. */
 #include "generate_watch.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "command.h"
 #include "values.h"
 
-#define MAX_CONTEXT (16 * 1024) /* bytes that a command may print */
+#define MAX_CONTEXT (16 * 1024) /* largest output of a command, in bytes */
 
 /* -------------------------------------------------------------------- options */
 
@@ -89,7 +89,7 @@ void hl_spike_close(hl_spike_notes *notes)
 
 /* ---------------------------------------------------------------------- notes */
 
-/* On standard error, or later if the text stands on the same screen. */
+/* Prints a note on standard error, or later if the text is on the same screen. */
 __attribute__((format(printf, 2, 3))) static void note(hl_spike_notes *notes, const char *format,
                                                        ...)
 {
@@ -107,7 +107,7 @@ __attribute__((format(printf, 2, 3))) static void note(hl_spike_notes *notes, co
         hl_complain("generate", "%s", text);
 }
 
-/* What stands before every note of a spike: "token 12 ' Paris': a spike, z = 3.4 (a name)". */
+/* Prints the beginning of every note of a spike: "token 12 ' Paris': a spike, z = 3.4 (a name)". */
 static void print_spike(char *out, size_t n_bytes, const hl_watched *spike)
 {
     char *text = hl_printable_text(spike->text, spike->n_bytes);
@@ -117,7 +117,7 @@ static void print_spike(char *out, size_t n_bytes, const hl_watched *spike)
     free(text);
 }
 
-/* One more event: what was done of the spike, and a value that belongs to it. */
+/* Adds an event: the reaction to the spike, and a value that belongs to it. */
 static void keep_event(hl_spike_notes *notes, const hl_watched *spike, const char *what,
                        const char *detail, json_t *value)
 {
@@ -154,7 +154,8 @@ static void tell_answer(hl_spike_notes *notes, const hl_watched *w, const char *
 void hl_spike_tell(hl_spike_notes *notes, const hl_watched *w)
 {
     const hl_watch_options *options = &notes->request->options;
-    long long               n_back  = (long long)w->n_back - 1; /* before the spike itself */
+    long long               n_back  = (long long)w->n_back - 1; /* n_back without the spike's
+                                                                 * token */
     char                    spike[256];
 
     if (w->locking.locked)

@@ -7,8 +7,7 @@
  *     headlight help --table         every command and option, for other programs
  *     headlight --version [--json]
  *
- * The program sees the library through headlight.h alone; whatever it can do,
- * another program can do as well. */
+ * The program uses the library through headlight.h only; any other program can do the same. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +47,7 @@ static void print_commands(void)
            "4 out of resources.\n");
 }
 
-/* What every number means, a few lines each; doc/metrics.md says it at length. */
+/* Prints a short definition of every number; doc/metrics.md has the details. */
 static void print_metrics(void)
 {
     enum { NAME_WIDTH = 17 };
@@ -123,7 +122,7 @@ static int run_command(int argc, char **argv)
     return refuse_command(argv[0]);
 }
 
-/* What man pages and completions are made from: a line a command, and a line an option. */
+/* Prints one line per command and per option, for man pages and completions. */
 static int print_tables(void)
 {
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -176,7 +175,7 @@ int main(int argc, char **argv)
 
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 
-    /* A full disk must not look like success. */
+    /* If the disk is full, the program must not exit with success. */
     if (fflush(stdout) != 0 || ferror(stdout) != 0)
         return hl_give_up(HL_EXIT_RESOURCES, NULL, "cannot write the output");
     return code;

@@ -1,4 +1,4 @@
-/* prompt.c - argument, file or standard input, to tokens. */
+/* prompt.c - turns a prompt from an argument, a file or standard input into tokens. */
 #include "prompt.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     return hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
 }
 
-/* The tokenizer may be another model's. */
+/* The check is needed since the tokenizer may be another model's. */
 int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
                       const char *command)
 {
@@ -63,7 +63,7 @@ int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const 
     return HL_EXIT_OK;
 }
 
-/* An empty prompt is the token that begins texts. */
+/* An empty prompt becomes the token that begins texts. */
 static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     int64_t begin = hl_model_get_info(out->model)->bos_id;
@@ -101,7 +101,7 @@ static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
     return keep_tokens(out, source);
 }
 
-/* Numbers with spaces or commas between them. */
+/* Parses numbers with spaces or commas between them. */
 static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     const char *at    = out->text;
@@ -135,7 +135,7 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
     return HL_EXIT_OK;
 }
 
-/* Who gives ids may do without a tokenizer, if the model has none. */
+/* A prompt of ids needs no tokenizer, if the model has none. */
 static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     const char *own = hl_model_get_info(out->model)->tokenizer_path;
@@ -185,7 +185,8 @@ uint8_t *hl_opened_prompt_kinds(const hl_opened_prompt *prompt)
     uint8_t           *kinds    = malloc((size_t)prompt->n_tokens);
 
     for (int64_t i = 0; kinds != NULL && i < prompt->n_tokens; i++) {
-        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
+        bool made    = i >= (int64_t)encoding->n_tokens; /* the token was added to an empty
+                                                          * prompt */
         bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
                        (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
         kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;

@@ -1,4 +1,4 @@
-/* prompt_view.h - what the commands that show one prompt share: which prompt, how it is drawn, and
+/* prompt_view.h - what the commands that show one prompt share: its options, drawing options, and
  * views as JSON.
  *
  *     hl_view_arguments view = { 0 };
@@ -48,7 +48,7 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
 
 /* --------------------------------------------------------------- views as JSON */
 
-/* Written to standard output number by number: the JSON tree of a long prompt would take
+/* Views are written to standard output number by number: the JSON tree of a long prompt would take
  * gigabytes. */
 
 /* Rows of attention end with the last visible token. HL_NO_MEMORY is the only failure. */

@@ -1,4 +1,4 @@
-/* shared_options.c - what the options that several commands have come to. */
+/* shared_options.c - evaluates the options that several commands share. */
 #include "shared_options.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 /* ----------------------------------------------- which text, and how it is cut */
 
-/* "2/8": part 1 of 8, counted from 0. */
+/* Parses "2/8": part 1 of 8, counted from 0. */
 static bool parse_part(hl_window_options *windows, const char *text)
 {
     char *end = NULL;
@@ -78,7 +78,7 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
 
 /* -------------------------------- which heads are switched off, or turned down */
 
-/* A head that is off is computed all the same: nobody should think that it is not. */
+/* Reports the gates, since a disabled head is still computed and saves no time. */
 static void report_gates(const hl_gates *gates, const char *command)
 {
     int64_t n_changed = hl_gates_n_changed(gates);

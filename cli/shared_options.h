@@ -1,5 +1,5 @@
-/* shared_options.h - parts of tables of options (options.h) that several commands have: which text,
- * which heads are off, which heads are meant, which ranker, how figures look. */
+/* shared_options.h - groups of options (options.h) that several commands share: texts, disabled
+ * heads, chosen heads, rankers, the style of figures. */
 #ifndef HL_CLI_SHARED_OPTIONS_H
 #define HL_CLI_SHARED_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 /* ------------------------------------------------------------------ which text */
 
-/* For all commands that read some.
+/* Options of all commands that read texts.
  *
  *     hl_corpus_arguments text = { 0 };
  *     hl_option options[] = { HL_CORPUS_OPTIONS(&text), HL_TEXT("output", ...), { 0 } };
@@ -60,7 +60,7 @@
 
 typedef struct hl_corpus_arguments {
     hl_corpus_options corpus;
-    hl_window_options windows; /* context 0 if none was given: the command chooses */
+    hl_window_options windows; /* context 0 if none was given; the command then chooses */
     hl_option_list    types;
     const char       *format;
     const char       *part;
@@ -102,7 +102,7 @@ typedef struct hl_gate_arguments {
  * standard error, unless quiet. */
 hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
                                 const char *command, bool quiet);
-/* Is --gates or --off given? */
+/* Returns true if --gates or --off is given. */
 bool hl_gate_options_given(const hl_gate_arguments *arguments);
 
 /* --------------------------------------------- which model, and which tokenizer */
@@ -147,7 +147,7 @@ typedef struct hl_adjust_arguments {
               where "positions divided by F", 0, 1000000)
 /* clang-format on */
 
-/* Is any adjustment given? */
+/* Returns true if any adjustment is given. */
 bool hl_adjust_options_given(const hl_adjustment *adjustment);
 /* Returns the adjustment; its window_sink comes from the options. */
 hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments);
@@ -173,7 +173,7 @@ int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, 
 
 /* ------------------------------------------------------------ how figures look */
 
-/* For commands that draw: where to, and how it looks.
+/* Options of commands that draw: the file, and the style.
  *
  *     hl_draw_arguments drawing = { 0 };
  *     hl_option options[] = { ..., HL_DRAW_OPTIONS(&drawing), { 0 } };

@@ -1,4 +1,4 @@
-/* test_config.c - config.json: spellings old and new, rules of families, bad files. */
+/* test_config.c - config.json: old and new spellings, rules of families, invalid files. */
 #include "support.h"
 
 #include <math.h>
@@ -6,8 +6,7 @@
 #include "model/config.h"
 #include "model/family.h"
 
-/* A small llama; keys given later replace these (JSON forbids both, so the base is
- * cut where they differ). */
+/* A small llama.  JSON forbids duplicate keys, so the base lacks the keys that tests set. */
 #define SIZES                                                                                      \
     "\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 4, "                  \
     "\"vocab_size\": 100, \"intermediate_size\": 128, \"max_position_embeddings\": 256"
@@ -34,7 +33,7 @@ static void refuse(const char *text, hl_status wanted, const char *fragment)
 
 /* ------------------------------------------------------------------ families */
 
-/* What the 34 reference configurations come out as. */
+/* The descriptions of the 34 reference configurations. */
 static const struct {
     const char   *file;
     const char   *family;
@@ -45,7 +44,7 @@ static const struct {
     hl_position   position;
     hl_activation activation;
     bool          gated, tied;
-    int           n_local; /* windowed layers */
+    int           n_local; /* number of layers with a window */
 } references[] = {
 #define LN  HL_NORM_LAYER
 #define RMS HL_NORM_RMS
@@ -240,7 +239,7 @@ static void old_spellings_are_read(void **state)
     hl_config_free(config);
 }
 
-/* As google/gemma-3-4b-it has it: what is as in the class is left out. */
+/* As in google/gemma-3-4b-it: values equal to the class's defaults are left out. */
 static void nested_configurations_are_read(void **state)
 {
     hl_config *config = parse(
@@ -271,7 +270,7 @@ static void windows_follow_their_rules(void **state)
     hl_config *config;
 
     (void)state;
-    /* null is none, missing is the class's 4096. */
+    /* null means none; a missing key means the class's default, 4096. */
     config = parse(MODEL("mistral", ", \"sliding_window\": null"));
     assert_false(config->layers[0].is_local);
     hl_config_free(config);

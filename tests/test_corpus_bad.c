@@ -26,7 +26,7 @@ static void bad_files_are_named(void **state)
     refuse("/dev/null", HL_BAD_INPUT, "/dev/null: not a regular file");
 }
 
-/* A bad byte and a character cut in two where blocks meet. */
+/* An invalid byte, and a character split between two blocks. */
 static void places_are_counted_across_blocks(void **state)
 {
     (void)state;
@@ -35,13 +35,13 @@ static void places_are_counted_across_blocks(void **state)
 
     for (size_t i = 0; i < n; i++)
         text[i] = i % 64 == 63 ? '\n' : 'x';
-    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* over the border of two blocks */
+    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* across the border of two blocks */
     write_file(here("a.txt"), text, n);
     hl_corpus *corpus = open_input(here("a.txt"));
     hl_corpus_close(corpus);
     text[n / 2 + 4096 + 5] = '\x80';
     write_file(here("a.txt"), text, n);
-    /* Of the lines before it one end was overwritten. */
+    /* One line end before the error was overwritten. */
     refuse(here("a.txt"), HL_BAD_INPUT, "a.txt: line 4160, byte 266245: 0x80 is not UTF-8");
     free(text);
 }
@@ -137,7 +137,7 @@ static void options_must_make_sense(void **state)
     assert_fails(HL_BAD_ARGUMENT, "to be checked by", hl_corpus_open(&corpus, NULL, NULL, &ids));
 }
 
-/* What happens to files between opening a corpus and reading it. */
+/* Files that change between opening a corpus and reading it. */
 static void files_that_change_are_noticed(void **state)
 {
     (void)state;
@@ -160,7 +160,8 @@ static void files_that_change_are_noticed(void **state)
     assert_fails(HL_BAD_INPUT, "c.txt: has other content", hl_token_reader_start(reader, 2));
     assert_fails(HL_NOT_FOUND, "d.txt: No such file", hl_token_reader_start(reader, 3));
     assert_fails(HL_BAD_ARGUMENT, "document 4", hl_token_reader_start(reader, 4));
-    assert_ok(hl_token_reader_next(&piece, reader)); /* nothing is open: nothing comes */
+    assert_ok(hl_token_reader_next(&piece, reader)); /* no document is open, so there are no
+                                                      * tokens */
     assert_int_equal(piece.n_tokens, 0);
     hl_token_reader_close(reader);
     hl_corpus_close(corpus);

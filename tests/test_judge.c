@@ -1,5 +1,5 @@
-/* test_judge.c - areas under curves by counting pairs, logistic models against another way to
- * the same minimum, labels that nobody vouches for, and signals that were planted. */
+/* test_judge.c - areas under curves by counting pairs, logistic models against another method,
+ * untrusted labels, and artificial signals. */
 #include "analysis_support.h"
 #include "support.h"
 
@@ -107,7 +107,7 @@ static void a_perfect_area_is_not_certain(void **state)
 
 enum { D = 5, CASES = 80 };
 
-/* Plain gradient descent, long enough. */
+/* Plain gradient descent with enough steps. */
 static void descend(double *w, const double *x, const uint8_t *y, int n, double l2)
 {
     memset(w, 0, (D + 1) * sizeof *w);
@@ -149,7 +149,7 @@ static void models_are_at_the_minimum(void **state)
     }
 }
 
-/* What can be told apart without error has no largest weights but for the penalty. */
+/* Without the penalty, perfectly separable cases would have infinite weights. */
 static void separable_cases_have_a_model(void **state)
 {
     double  x[4] = { -2.0, -1.0, 1.0, 2.0 }, w[2];
@@ -159,7 +159,7 @@ static void separable_cases_have_a_model(void **state)
     assert_ok(hl_logistic_fit(w, x, y, 4, 1, 1e-6));
     assert_true(w[0] > 5.0 && isfinite(w[0]));
     assert_near(w[1], 0.0, 1e-6);
-    /* More features than cases, all the same: they share the weight. */
+    /* More features than cases, all identical: they share the weight. */
     double  wide[2 * 40], many[41];
     uint8_t kinds[2] = { 0, 1 };
     for (int i = 0; i < 80; i++)
@@ -219,7 +219,8 @@ typedef struct made {
     hl_labels  *labels;
 } made;
 
-/* Texts in which every third token is wrong; signals of a wrong token are larger by these. */
+/* Makes texts in which every third token is wrong; the signals of a wrong token are larger by these
+ * values. */
 static made make(double in_logprob, double in_heads, uint64_t seed)
 {
     hl_random random                      = { seed };
@@ -240,7 +241,7 @@ static made make(double in_logprob, double in_heads, uint64_t seed)
             for (int which = 0; which < HL_N_TRACE_ROWS; which++)
                 for (int cell = 0; cell < LAYERS * HEADS; cell++) {
                     double more = which == HL_TRACE_RENYI2 && cell == 4 ? in_heads * is_wrong : 0.0;
-                    /* The last head of layer 1 does not exist. */
+                    /* Layer 1 lacks the last head. */
                     hl_trace_at(m.traces[t], i, (hl_trace_rows)which)[cell] =
                         cell == 5 ? NAN : (float)(unit(&random) + more);
                 }
@@ -255,7 +256,7 @@ static made make(double in_logprob, double in_heads, uint64_t seed)
     return m;
 }
 
-/* Names lie in what was handed over by value. */
+/* Sets the names, which point into the struct itself. */
 static void set_names(made *m)
 {
     for (int t = 0; t < TEXTS; t++)
@@ -293,7 +294,8 @@ static void planted_signals_are_found(void **state)
     assert_true(found.auroc[HL_SIGNAL_SPIKE].interval.low < 0.5 && found.auroc[HL_SIGNAL_SPIKE].interval.high > 0.5);
 }
 
-/* Noise does not look like a finding: a model that had seen its own cases would beat chance. */
+/* Noise does not look like a finding: a model tested on its own training cases would beat
+ * chance. */
 static void noise_adds_nothing(void **state)
 {
     int n_adds = 0, n_heads = 0;
@@ -326,7 +328,8 @@ static void labels_must_fit(void **state)
           "has 28 characters" },
         { "{\"trace\": \"00.trace\", \"tokens\": [3, 4], \"right\": true}",
           "1 right and 0 wrong spans (0 left out" },
-        { "{\"trace\": \"00.trace\", \"tokens\": [0, 2], \"right\": true}", /* the prompt */
+        { "{\"trace\": \"00.trace\", \"tokens\": [0, 2], \"right\": true}", /* tokens of the
+                                                                             * prompt */
           "0 right and 0 wrong spans (1 left out" },
     };
     (void)state;

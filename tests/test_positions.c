@@ -1,10 +1,10 @@
-/* test_positions.c - the curve by position, and its intervals where sequences differ in
- * length. */
+/* test_positions.c - the curve by position, and its intervals for sequences of different
+ * lengths. */
 #include "profile_support.h"
 
 #include "analysis/grid.h"
 
-/* A sequence of so many rows, all of them with this entropy from row 15 on, in every head. */
+/* Adds a sequence of `length` rows; from row 15 on, all have this entropy, in every head. */
 static void add_flat(hl_profile *profile, uint64_t hash, int64_t length, float entropy)
 {
     made_sequence m;

@@ -1,4 +1,4 @@
-/* test_render_lens.c - the lens drawn and printed, of numbers that are known. */
+/* test_render_lens.c - the lens, drawn and printed from known numbers. */
 #include "render_support.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const char *const words[] = {
 
 enum { N_WORDS = sizeof words / sizeof *words, N_VOCAB = 4096 };
 
-/* From 0 to ln 4096, which is 8.3. */
+/* Returns entropies from 0 to ln 4096, which is 8.3. */
 static float entropy_of(int64_t place, int64_t n_places)
 {
     return (float)(log(N_VOCAB) * (double)place / (double)n_places);
@@ -57,7 +57,7 @@ static void unmake(hl_lens_view *view)
 
 /* -------------------------------------------------------------------------- pictures */
 
-/* Every cell has the color of its entropy, on an axis from 0 to 10, and its words. */
+/* Every cell has the color of its entropy, on an axis from 0 to 10, and its text. */
 static void test_colors(void **state)
 {
     hl_lens_view *view    = make(2, 3);
@@ -70,7 +70,7 @@ static void test_colors(void **state)
         hl_color    color  = hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
         const char *before = NULL;
         char        title[160], wanted[32];
-        /* Rows are numbered as layers are; the lowest is what the embedding alone says. */
+        /* Rows are numbered like layers; the lowest is that of the embeddings. */
         char after[16] = "embedding";
         if (i / 3 > 0)
             snprintf(after, sizeof after, "layer %d", (int)(i / 3) - 1);
@@ -122,7 +122,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Layers go up from the embedding, and every guess is drawn once. */
+/* Layers are drawn upward from the embeddings, and every guess once. */
 static void test_order(void **state)
 {
     hl_lens_view *view   = make(3, 2);
@@ -134,12 +134,12 @@ static void test_order(void **state)
         assert_true(box_of(canvas, labels[i]).y < box_of(canvas, labels[i - 1]).y);
     for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
         assert_string_not_equal(canvas->texts[i].text, "3");
-    /* Guess 0 is words[1]; cut, since it is long. */
+    /* Guess 0 is words[1]; it is cut, since it is long. */
     int n_cut = 0;
     for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
         n_cut += strncmp(canvas->texts[i].text, "\u00b7inc", 5) == 0 &&
                  strstr(canvas->texts[i].text, "\u2026") != NULL;
-    assert_int_equal(n_cut, 2); /* as guess and as token */
+    assert_int_equal(n_cut, 2); /* once as guess, once as token */
     hl_canvas_close(canvas);
     unmake(view);
 }
@@ -175,7 +175,7 @@ static void test_png(void **state)
     const char   *path = in_folder(*state, "lens.png");
 
     assert_ok(hl_draw_lens(view, path, &(hl_draw_options){ .dpi = 72.0, .theme = HL_THEME_DARK }));
-    /* Of the cell's 57 x 11 pixels its word takes some; the bar has the color once. */
+    /* The text covers some of the cell's 57 x 11 pixels; the bar has the color once. */
     int64_t n_same =
         count_pixels(path, hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[2] / 10.0));
     assert_in_range(n_same, 400, 57 * 12 + 40);
@@ -222,7 +222,7 @@ static void test_print_colors(void **state)
     hl_free(text);
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_256 }));
     assert_non_null(strstr(text, " emb  \033[38;5;231m\033[48;5;25m\u00b7incompre\u2026\033[0m "));
-    /* Half of the way: the middle of nine. */
+    /* Halfway: the middle of nine colors. */
     assert_non_null(strstr(text, "\033[38;5;16m\033[48;5;255m"));
     hl_free(text);
     unmake(view);

@@ -475,12 +475,12 @@ static hl_status fill_lookback(hl_sheet *table, const hl_profile *profile,
 
 /* --------------------------------------------------------------- head types */
 
-static const char kind_columns[] = "layer:i head:i type:t value:3 threshold:2 rule:t";
+static const char kind_columns[] = "layer:i head:i type:t uncertain:b value:3 threshold:2 rule:t";
 
 static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
                                  const hl_analysis_options *options)
 {
-    int64_t counts[HL_N_HEAD_KINDS] = { 0 };
+    int64_t counts[HL_N_HEAD_KINDS] = { 0 }, n_uncertain = 0;
 
     (void)options;
     HL_EACH_HEAD(profile, layer, head)
@@ -490,6 +490,8 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
         counts[type.kind]++;
         hl_sheet_put_ints(table, layer, head);
         hl_sheet_put_text(table, "%s", hl_head_kind_name(type.kind));
+        hl_sheet_put_bool(table, type.is_uncertain);
+        n_uncertain += type.is_uncertain;
         hl_sheet_put_reals(table, type.value, type.threshold);
         hl_sheet_put_text(table, "%s", type.rule);
     }
@@ -497,6 +499,7 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
         if (counts[kind] > 0)
             hl_sheet_fact_real(table, hl_head_kind_name((hl_head_kind)kind), (double)counts[kind]);
     }
+    hl_sheet_fact_real(table, "uncertain", (double)n_uncertain);
     return HL_OK;
 }
 

@@ -325,7 +325,7 @@ char *hl_json_dump(const json_t *value, size_t flags)
     hl_text text  = { 0 };
     char   *whole = NULL;
 
-    /* The text's own status is checked as well: jansson does not always check append's result. */
+    /* The text's own status is checked as well: jansson sometimes ignores append's result. */
     if (value != NULL && json_dump_callback(value, append, &text, flags) == 0)
         hl_text_finish(&whole, &text);
     hl_text_free(&text);

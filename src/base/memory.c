@@ -93,7 +93,8 @@ static void *counted(void *block, size_t n_bytes)
 {
     size_t real = block != NULL ? malloc_usable_size(block) : 0;
 
-    atomic_fetch_add_explicit(&held, real - n_bytes, memory_order_relaxed); /* modulo 2^64 */
+    atomic_fetch_add_explicit(&held, real - n_bytes, memory_order_relaxed); /* the difference is
+                                                                             * modulo 2^64 */
     return block;
 }
 

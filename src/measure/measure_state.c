@@ -1,8 +1,8 @@
-/* measure_state.c - what a killed run goes on from.
+/* measure_state.c - the state from which an interrupted run continues.
  *
- * The state is a profile of the windows so far, with one line of metadata: the text it was
- * begun with, which part of it, and the place of the next window.  It is written under
- * another name and renamed, so that there is always a whole one. */
+ * The state is a profile of the windows so far, with one line of metadata: the text, which part of
+ * it is measured, and the place of the next window.  It is written under another name and renamed,
+ * so that there is always a complete one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

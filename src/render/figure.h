@@ -103,7 +103,7 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *l
 
 /* ------------------------------------------------------------------------- figures */
 
-/* Figures without a profile. */
+/* Figures without a profile, each in the named file. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
 hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
 /* If the options have no width, hl_comparison_width determines it. */

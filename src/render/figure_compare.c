@@ -1,12 +1,12 @@
 /* figure_compare.c - two models side by side.
  *
- *     A  [] [] [] []     with patterns: a map a head         |      A      |      B      |#
+ *     A  [] [] [] []     with patterns: one map per head     |      A      |      B      |#
  *        [] [] [] []     without: the entropies as           | ####  ##    | ####  ##    |#
  *     B  [] [] [] []     heatmaps  ----------------------->  | ## ####     | ## ####     |#
  *        [] [] [] []
  *     differences of every layer with intervals | metric  A  B  B - A
  *     and of every head, with a dot where the   | ...
- *     bootstrap says that it is one             | ...                                    */
+ *     difference is significant            | ... */
 #include "render/figure_compare.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@
 #define TABLE_LINE    10.5
 #define TABLE_WIDTH   150.0
 #define BAR_GAP       8.0
-#define KEY_HEIGHT    12.0 /* above maps that stand side by side */
-#define BESIDE_STEP   38.0 /* from one map to the next, at least: two metrics a line */
+#define KEY_HEIGHT    12.0 /* space above maps that stand side by side */
+#define BESIDE_STEP   38.0 /* least distance between maps: room for two metrics per line */
 #define BELOW_STEP    36.0
 #define WIDEST_BESIDE 700.0
 
@@ -39,7 +39,7 @@
 #define MAP_GAP     4.0
 #define WORD_GAP    3.0
 
-/* So many shades: neighbors in a row often have the same one, and SVG needs fewer strokes. */
+/* Few shades, so that neighbors in a row often have the same one and SVG needs fewer strokes. */
 enum { N_SHADES = 16 };
 
 /* ------------------------------------------------------------ small maps: metrics */
@@ -57,7 +57,7 @@ static const struct {
     { "peak", "peak .00", "peak the mean of the rows' largest", HL_FROM_ROWS, HL_Q_PEAK },
 };
 
-/* "H 1.23", "D0 .45", "sink 1"; a dash for what was not measured. */
+/* Writes "H 1.23", "D0 .45" or "sink 1"; a dash for a value that was not measured. */
 static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, int64_t layer,
                          int64_t head, int metric)
 {
@@ -67,7 +67,7 @@ static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, i
 
     if (!isnan(value))
         snprintf(number, sizeof number, "%.2f", value);
-    /* Shares lose their zero: "0.45" is ".45"; what rounds to 1 is "1". */
+    /* Shares are written without a leading zero, ".45"; a value that rounds to 1 is "1". */
     const char *from = number;
     if (metric > 0 && number[0] == '0')
         from = number + 1;
@@ -93,7 +93,7 @@ static double metric_width(const hl_figure *figure, int metric)
     return hl_canvas_text_width(figure->canvas, metrics[metric].widest, &style);
 }
 
-/* As many metrics as fit, line after line. */
+/* Chooses as many metrics as fit, line by line. */
 static void plan_lines(hl_map_block *block)
 {
     int next = 0;
@@ -138,7 +138,8 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     out->height = BLOCK_TITLE + out->down * (double)n_layers;
 }
 
-/* "H mean entropy (nats), D0 ..." of the metrics that are shown, for the caption. */
+/* Writes the legend of the metrics that are shown, "H mean entropy (nats), D0 ...", for the
+ * caption. */
 static void write_legend(char *out, size_t n_bytes, const hl_map_block *block)
 {
     int    n_shown = block->lines[0] + block->lines[1];
@@ -172,7 +173,7 @@ typedef struct small_map {
     hl_color         ground;
 } small_map;
 
-/* What is as good as nothing is left as the ground. */
+/* Cells with nearly no attention keep the background color. */
 static bool map_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const small_map *map   = context;
@@ -237,7 +238,7 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
     draw_metrics(block, layer, head, (hl_point){ at.x, box.y + block->map });
 }
 
-/* In bold letters, smaller where they would need more than the room. */
+/* Draws a heading in bold, in a smaller size if the room is too small. */
 static void heading(const hl_figure *figure, hl_point at, const char *text, double room)
 {
     hl_text_style style = hl_figure_normal(figure, HL_ANCHOR_START, HL_STAND_TOP);
@@ -258,7 +259,7 @@ static void draw_block(const hl_map_block *block, hl_point at)
                          at.y + BLOCK_TITLE + block->down * (double)layer });
 }
 
-/* A ramp of the shades with its ends named, that ends at the right of `right`. */
+/* Draws a color ramp with names at its ends, which ends at `right`. */
 static void draw_key(hl_figure *figure, hl_point right)
 {
     hl_text_style style = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
@@ -277,10 +278,11 @@ typedef struct compare_figure {
     const hl_comparison *found;
     int64_t              n_layers;
     int64_t              n_heads;
-    double              *values[3];   /* (n_layers, n_heads) normalized entropy of A, B; B - A */
+    double              *values[3];   /* (n_layers, n_heads) normalized entropy of A, of B, and B -
+                                       * A */
     bool                *significant; /* (n_layers, n_heads) */
-    hl_axis              scale;       /* of entropy */
-    hl_axis              difference;  /* as far below 0 as above */
+    hl_axis              scale;       /* axis of the entropies */
+    hl_axis              difference;  /* axis of the differences, symmetric around 0 */
     hl_map_block         blocks[2];
 } compare_figure;
 
@@ -312,7 +314,7 @@ static double number_of(const hl_sheet *table, int64_t row, const char *column)
     return hl_sheet_number(table, row, hl_sheet_find(table, column));
 }
 
-/* What the bootstrap says of every head. */
+/* Reads the test of every head. */
 static void read_heads(compare_figure *f)
 {
     const hl_sheet *heads = f->found->heads;
@@ -340,7 +342,7 @@ static hl_status read_values(compare_figure *f)
     HL_NEED(HL_ALLOC(&f->significant, size));
     read_heads(f);
     for (size_t i = 0; i < size; i++)
-        most = fmax(most, fabs(f->values[2][i])); /* passes NaN over */
+        most = fmax(most, fabs(f->values[2][i])); /* fmax skips NaN */
     f->scale      = hl_axis_around(0.0, 1.0, 5);
     f->difference = hl_axis_around(-fmax(most, 1e-3), fmax(most, 1e-3), 4);
     return HL_OK;
@@ -348,11 +350,11 @@ static hl_status read_values(compare_figure *f)
 
 /* --------------------------------------------------------------------------- heatmaps */
 
-/* Layers across, heads up, as in the heatmap. */
+/* One of the two heatmaps: layers across, heads up. */
 typedef struct panel {
     const compare_figure *f;
     const double         *values;
-    const char           *what; /* for titles */
+    const char           *what; /* quantity, for the cells' titles */
     hl_map                map;
     const hl_axis        *axis;
 } panel;
@@ -411,7 +413,7 @@ static void draw_significant(const compare_figure *f, hl_box box)
 
 /* ------------------------------------------------------- A and B without patterns */
 
-/* Of one of the two heatmaps. */
+/* Returns the width of one of the two heatmaps. */
 static double pair_width(const compare_figure *f)
 {
     double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + PART_GAP + BAR_GAP +
@@ -459,7 +461,7 @@ static double strip_width(const compare_figure *f)
 }
 
 static const struct {
-    const char *row; /* of the comparison's metrics */
+    const char *row; /* row of the comparison's table of metrics */
     const char *name;
 } table[] = {
     { "entropy", "entropy (nats)" },
@@ -483,7 +485,7 @@ static double differences_height(const compare_figure *f)
            HL_INDICES_HEIGHT;
 }
 
-/* A dot for every layer's difference, and a line as long as its interval. */
+/* Draws a dot for every layer's difference, and a line for its interval. */
 static void draw_layers(const compare_figure *f, hl_box box)
 {
     hl_canvas      *canvas = f->figure->canvas;
@@ -532,7 +534,7 @@ static void draw_cell(const compare_figure *f, double right, double y, double va
     hl_canvas_text(f->figure->canvas, right, y, text, &style);
 }
 
-/* Means over heads. */
+/* Draws the table of means over heads. */
 static void draw_table(const compare_figure *f, hl_point at)
 {
     static const char *const heads[] = { "A", "B", "B \u2212 A" };
@@ -607,15 +609,15 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     snprintf(
         out, n_bytes,
         "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
-        "of heads: a dot where it is one (bootstrap, %s; false discovery under 5%%). The table has "
+        "of heads: a dot where it is one (%s; false discovery under 5%%). The table has "
         "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
         "common.",
         maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
         (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
 }
 
-/* With patterns A and B are blocks of maps, side by side where these are then wide enough, or else
- * one below the other; without, two heatmaps. */
+/* With patterns, A and B are blocks of maps, side by side if these are then wide enough, otherwise
+ * one below the other.  Without patterns they are two heatmaps. */
 static void draw(compare_figure *f)
 {
     bool   mapped  = f->sides[0].patterns != NULL;

@@ -1,17 +1,17 @@
-/* figure_scatter.c - small multiples of points, with what they correlate.
+/* figure_scatter.c - panels of points, each with its correlation.
  *
- * Panels share their y axis, so that a height means the same in all of them; each has an x axis of
- * its own, since rankers speak in different units. */
+ * Panels share their y axis, so that a height means the same in all of them.  Each has its own x
+ * axis, since rankers have different units. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/status.h"
 #include "render/chart.h"
 
-#define PANEL_LEAST  130.0 /* width, with what stands left of it */
+#define PANEL_LEAST  130.0 /* least width, including what stands left of the panel */
 #define PANEL_GAP    14.0
-#define PANEL_ABOVE  30.0 /* name and correlation */
-#define PANEL_BELOW  16.0 /* labels of x */
+#define PANEL_ABOVE  30.0 /* space for the name and the correlation */
+#define PANEL_BELOW  16.0 /* space for the labels of x */
 #define PANEL_HEIGHT 110.0
 #define NAME_BELOW   16.0
 
@@ -25,7 +25,7 @@ typedef struct scatter_figure {
 
 /* -------------------------------------------------------------------------- ranges */
 
-/* A little more than the values need, so that no point lies on the frame. */
+/* Makes an axis a little longer than the values need, so that no point lies on the frame. */
 static hl_status axis_of(hl_axis *out, const double *values, const double *with, int64_t n,
                          const char *name)
 {

@@ -1,11 +1,11 @@
-/* complete.c - texts for a request: one job of the engine a choice, streamed or at once.
+/* complete.c - texts for a request: one job of the engine per choice, streamed or at once.
  *
  *     body  ->  wire request  ->  prompts  ->  jobs
  *     engine: "there is something new"  ->  wakes this thread  ->  events  ->  replies
  *     replies  ->  chunks of a stream, or one object at the end
  *
- * The thread holds the only copy of everything; when the client is gone it frees its jobs, and
- * with them their slots. */
+ * This thread owns all of these.  When the client is gone it frees its jobs, and with them their
+ * slots. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@
 #include "serve/texts.h"
 
 #define WAIT_SECONDS 5.0
-#define MAX_NUMBERS  (INT64_C(1) << 22) /* of rows and patterns in an answer that is no stream */
+#define MAX_NUMBERS  (INT64_C(1) << 22) /* limit of numbers in an answer that is not a stream */
 #define ID_BYTES     48
-#define CLIENT_GONE  499 /* the number other servers use; it only appears in the metrics */
+#define CLIENT_GONE  499 /* the status that other servers use; here it only appears in the metrics */
 
 typedef struct choice {
     hl_reply_options options;
@@ -227,7 +227,7 @@ static hl_status end_choice(completion *c, choice *ended)
     return hl_reply_finish(ended->reply);
 }
 
-/* Handles one event of one job; *moved: there was one. */
+/* Handles one event of one job; *moved is false if there was none. */
 static hl_status advance(bool *moved, completion *c, choice *at)
 {
     hl_status    status = HL_OK;

@@ -1,22 +1,22 @@
 /* http.c - sockets: one thread that accepts, reads and sends, for all connections.
  *
- *     READING    bytes come in until they are a whole request (framing.h)
- *     WORKING    an answer is being made: is anybody still there to read it?
- *     SENDING    an answer, or the pipe of a stream, goes out
+ *     READING    bytes arrive until they are a complete request (framing.h)
+ *     WORKING    an answer is being made; the thread checks that the client is still connected
+ *     SENDING    an answer, or the pipe of a stream, is being sent
  *     LINGERING  the answer is sent and the connection is over, but the client may still be
- *                writing: its bytes are read and dropped, since closing with bytes unread resets
- *                the connection and could take the answer with it
+ *                sending: its bytes are read and dropped, since closing with unread bytes resets
+ *                the connection and could discard the answer
  *
- * A connection is read only in READING and LINGERING.  So what a client sends ahead of its answers
+ * A connection is read only in READING and LINGERING.  What a client sends before it has its answer
  * stays in the system's buffer, and requests are answered in their order.
  *
- * The thread polls all sockets, and a pipe through which threads at work say that there is
- * something to send.  Ten times a second it looks at the clock and at whether anybody has hung up:
- * a request must come whole in its time, however slowly it drips, and an answer must be read in
- * its time.
+ * The thread polls all sockets, and a pipe through which threads at work report that there is
+ * something to send.  Ten times a second it checks the clock and whether clients have disconnected.
+ * A request must arrive completely within its time limit, and an answer must be read within its
+ * own.
  *
- * A connection belongs to this thread alone.  A thread at work knows only its exchange, which lives
- * until both have let go of it: so a connection can be closed at any moment. */
+ * A connection belongs to this thread alone.  A thread at work knows only its exchange, which
+ * exists until both threads have released it, so a connection can be closed at any moment. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -38,11 +38,11 @@
 
 #define LINGER_SECONDS  2.0
 #define ROUND_SECONDS   0.1
-#define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold, */
+#define SEND_BUFFER     131072 /* bounds what the system holds for a slow client */
 #define OTHER_FILES     16     /* files that the server may open in addition to sockets */
 #define LEAST_SOCKETS   16
 #define ACCEPT_AT_ONCE  64
-#define PATIENCE        0.5 /* seconds that a reader must have cost before it is cut for others */
+#define PATIENCE        0.5 /* a client must have delayed its stream this long to be cut */
 #define DRAIN_STEP_NANO 20000000
 
 /* ----------------------------------------------------------------------- waking */
@@ -61,8 +61,8 @@ static void forget_wakes(hl_http *http)
 
     while (read(http->wake[0], bytes, sizeof bytes) > 0)
         continue;
-    /* This store comes last. A thread that finds the flag set before does not write a byte; its
-     * event is handled after this. */
+    /* This store comes last: a thread that finds the flag still set does not write a byte to the
+     * pipe, but its event is handled after this. */
     __atomic_store_n(&http->is_woken, false, __ATOMIC_SEQ_CST);
 }
 

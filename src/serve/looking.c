@@ -1,4 +1,4 @@
-/* looking.c - a queue of exchanges; whoever leaves wakes the next. */
+/* looking.c - a queue of exchanges; each one that leaves wakes the next. */
 #include "serve/looking.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/threads.h"
 
 #define WAIT_SECONDS 5.0
-#define NICER        10 /* increment of nice: about a tenth of a core that the engine also wants */
+#define NICER        10 /* increment of nice; leaves a tenth of a core beside the engine */
 
 void hl_looking_init(hl_looking *looking)
 {
@@ -89,8 +89,7 @@ hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
     return HL_OK;
 }
 
-/* Wakes the next one under the lock: it cannot leave, nor can its exchange end, before that is
- * done. */
+/* Wakes the next one under the lock: until then it cannot leave, and its exchange cannot end. */
 void hl_looking_leave(hl_looking *looking, hl_looker *looker)
 {
     hl_looker **at = &looking->first;

@@ -1,7 +1,7 @@
-/* route_views.c - one text, seen from inside the model: the lens, and who looks at whom.
+/* route_views.c - one prompt, seen from inside the model: the lens, and attention maps.
  *
- * Views run in sessions of their own, one at a time, beside the engine: they take cores from
- * texts that are being made but do not hold them up. */
+ * Views run one at a time in separate sessions, beside the engine.  They take cores from texts that
+ * are being made, but do not block them. */
 #include <string.h>
 
 #include "base/status.h"

@@ -1,5 +1,5 @@
-/* routes.c - a table of paths, and what is checked before any of them is asked; answers in JSON; and the
- * routes that tell what is served: the model, the server's health and numbers, the page. */
+/* routes.c - the table of paths; checks before each request; answers in JSON; and the routes that
+ * describe the server: the model, health and metrics, the page. */
 #include "serve/server.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* server.c - a server, put together: engine, HTTP, routes. */
+/* server.c - creates a server out of its engine, HTTP and routes. */
 #include "serve/server.h"
 
 #include <stdlib.h>

@@ -1,14 +1,13 @@
 /* profile_file.c - a profile as a safetensors file.
  *
- * Every table is a tensor (doc/profile.md), the means of the quantities lie beside them
- * for whoever opens the file with another program, and the metadata says what was
- * measured and how.  Nothing in the file says when, where or by whom: the same
- * measurement has the same bytes.
+ * Every table is a tensor (doc/profile.md).  The means of the quantities are stored too, for other
+ * programs; the metadata states what was measured and how.  The file does not contain time, place
+ * or user, so the same measurement has the same bytes.
  *
- * Nobody vouches for a file that is read.  Order of the checks: the metadata says a shape; every
- * tensor must be there, of the dtype and shape that follow from it, and no other; so memory is taken
- * only for what the file has.  Then values: counts within 0 .. tokens, sums within what so many
- * values can add up to, ends in order.  What passes cannot make a later sum overflow. */
+ * A file that is read is untrusted.  The metadata gives a shape.  Exactly the tensors that follow
+ * from it must exist, with their dtypes and shapes, so memory is allocated only for what the file
+ * has.  Then values are checked: counts are within 0 .. tokens, sums within what that number of
+ * values can reach, and ends are in order.  A file that passes cannot make a later sum overflow. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +41,7 @@ static void add_number(hl_safetensors_writer *writer, const char *key, int64_t v
     hl_safetensors_add_metadata(writer, key, text);
 }
 
-/* Numbers of heads, or names of settings, in one line; the caller frees it. */
+/* Lists the layers' numbers of heads in one line; the caller frees it. */
 static hl_status list_heads(char **out, const hl_profile *profile)
 {
     enum { DIGITS = 6 };
@@ -116,7 +115,7 @@ static void add_table(hl_safetensors_writer *writer, const hl_profile *profile, 
     hl_safetensors_add(writer, &tensor);
 }
 
-/* (L, H, Q); NaN where nothing was counted. */
+/* Computes the means (L, H, Q); NaN if nothing was counted. */
 static hl_status make_means(double **out, const hl_profile *profile)
 {
     int64_t   count  = hl_table_count(profile, HL_TABLE_COUNT);
@@ -315,7 +314,7 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
         return HL_OK;
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing", form->name);
-    /* How many sequences are kept is seen from the file, and checked with the totals. */
+    /* The file determines how many sequences are kept; this is checked against the totals. */
     if (form->kind == HL_KIND_KEPT && (*out)->n_dims == n_dims && (*out)->shape[0] >= 0 &&
         (*out)->shape[0] <= profile->n_kept)
         shape[0] = (*out)->shape[0];
@@ -360,7 +359,7 @@ static hl_status check_kept(const hl_tensor *tensor, const hl_profile *profile)
                    tensor->name, tensor->shape[0], wanted);
 }
 
-/* Means of sequences that were not taken are none. */
+/* Marks the means of positions as missing. */
 static void forget_positions(const hl_profile *profile)
 {
     float *means = hl_floats(profile, HL_TABLE_KEPT_POSITIONS);
@@ -379,7 +378,7 @@ static hl_status copy_tables(hl_profile *profile, const hl_safetensors *file)
             memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
         else if (table == HL_TABLE_KEPT_POSITIONS)
             forget_positions(profile);
-        if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals come before them */
+        if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals are read before these tables */
             HL_NEED(check_kept(tensor, profile));
     }
     return HL_OK;
@@ -404,7 +403,7 @@ static hl_status check_totals(const hl_profile *profile)
     return HL_OK;
 }
 
-/* Is element `at` of a table by head one of a head that the layer does not have? */
+/* Returns true if element `at` of a table by head belongs to a head that the layer lacks. */
 static bool is_beyond(const hl_profile *profile, hl_table table, int64_t at)
 {
     int64_t shape[HL_TABLE_DIMS];
@@ -432,7 +431,7 @@ static hl_status check_counts(const hl_profile *profile, hl_table table)
     return HL_OK;
 }
 
-/* The count of which element `at` of a table is a sum. */
+/* Returns the count for the sum in element `at` of a table. */
 static int64_t count_of(const hl_profile *profile, hl_table table, int64_t at, int64_t count)
 {
     const int64_t *counts = hl_counts(profile, hl_table_form_of(table)->counts);
@@ -526,14 +525,14 @@ static hl_status check_scores(const hl_profile *profile)
 
     for (int64_t i = 0; i < hl_table_count(profile, HL_TABLE_PROBE); i++) {
         if (isnan(scores[i]))
-            scores[i] = (double)NAN; /* one NaN, whatever the file's bits */
+            scores[i] = (double)NAN; /* all NaNs get the same bits, whatever the file has */
         else if (scores[i] < 0.0 || scores[i] > 1.0)
             return bad_value(HL_TABLE_PROBE, i, "not between 0 and 1");
     }
     return HL_OK;
 }
 
-/* Elements of a table that belong to the sequences that are kept now. */
+/* Returns the number of a table's elements for the sequences that are kept now. */
 static int64_t kept_count(const hl_profile *profile, hl_table table)
 {
     return hl_table_count(profile, table) / profile->n_kept * hl_profile_kept(profile);
@@ -563,7 +562,7 @@ static hl_status check_sequences(const hl_profile *profile)
             return bad_value(HL_TABLE_HASHES, i, "the hashes do not rise");
     }
     for (int64_t i = 0; i < kept_count(profile, HL_TABLE_KEPT_COUNTS); i++) {
-        if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* at most 2^60 */
+        if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* the product is at most 2^60 */
             return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of that many tokens");
     }
     HL_NEED(check_kept_means(profile, HL_TABLE_MEANS));
@@ -630,7 +629,7 @@ done:
     return status;
 }
 
-/* Somebody who gives a model where a profile is wanted should hear that, and not what is wrong with its
+/* If a model is given instead of a profile, the error says so, rather than what is wrong with its
  * bytes. */
 static hl_status check_kind(const char *path)
 {
@@ -667,7 +666,7 @@ done:
     return status;
 }
 
-/* state: NULL if nobody goes on with the work. */
+/* Loads a profile; `state` is NULL if the work will not be continued. */
 static hl_status load(hl_profile **out, char **state, const char *path)
 {
     hl_status       status = HL_OK;

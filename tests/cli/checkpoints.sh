@@ -19,7 +19,7 @@ series=$scratch/series.jsonl
 checkpoint() { python3 "$here/checkpoint.py" tests/data/families/llama3 "$run_folder/$1" "$2"; }
 watch() { run watch "$run_folder" --token-ids "$ids" -s "$series" -c 64 "$@"; }
 lines() { wc -l <"$series"; }
-# Until a condition holds, and not for ever.
+# Waits until a condition holds, with a time limit.
 await() {
     for _ in $(seq 300); do
         "$@" && return
@@ -42,12 +42,12 @@ checkpoint checkpoint-100 1
 checkpoint checkpoint-20 1.02
 checkpoint final 1
 watch --once --nll
-# The layout; the numbers are compared with measure's below.
+# Compares the layout; the numbers are compared with measure's below.
 sed -i -E 's/[0-9]+\.[0-9]{4}/N/g; s/[-+][0-9]+\.[0-9] sigma/N/' "$scratch/out"
 expect "two checkpoints, by step" 0 <<'END'
-      step   entropy    normalized     loss         fall  name
-        20    N  N  N      -        checkpoint-20
-       100    N  N  N   N  checkpoint-100
+      step   entropy normalized     loss         fall  name
+        20    N     N  N      -        checkpoint-20
+       100    N     N  N   N  checkpoint-100
 headlight watch: final: no number in its name says which step it is: not measured
 END
 rm -r "$run_folder/final"
@@ -65,7 +65,7 @@ result "one that changed is measured again" \
     "$([ "$status" -eq 0 ] && grep -q '^{"name": "checkpoint-20", "step": 20,' "$scratch/out" && [ "$(lines)" -eq 3 ] && echo yes)"
 result "--json is the series' line" "$(yes_if cmp <(tail -1 "$series") "$scratch/out")"
 
-# The numbers are measure's.
+# The numbers are equal to measure's.
 run measure "$run_folder/checkpoint-100" --token-ids "$ids" -c 64 --nll --no-probe -o "$scratch/p" --quiet
 watch --once --nll --profiles "$scratch/profiles"
 result "--profiles keeps none of the old" "$(yes_if test ! -e "$scratch/profiles")"
@@ -79,8 +79,8 @@ checkpoint checkpoint-200 0
 watch --once --nll
 expect_line "uniform attention: an alarm" 1 \
     '^headlight watch: checkpoint-200: entropic-overload: 12 of 12 heads \(100%\)$'
-# Rows of 1 to 64 keys: the mean of ln n is ln(64!) / 64.
-expect_line "its entropy is ln n" 1 '^       200    3\.2058  1\.0000 '
+# For rows of 1 to 64 keys, the mean of ln n is ln(64!) / 64.
+expect_line "its entropy is ln n" 1 '^       200    3\.2058     1\.0000 '
 watch --once --nll
 expect "an alarm is said once" 0 </dev/null
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# demo.sh - the demonstration: it shows heads and diagnoses, writes its files, and the lines at its
-# end are commands that work.
+# demo.sh - headlight demo shows heads and diagnoses and writes its files, and the lines at its end
+# are commands that work.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -25,7 +25,7 @@ result "it writes a report that says what it holds" \
     "$(grep -q '"format":"headlight.report/1"' "$scratch/demo/report.html" &&
         [ -s "$scratch/demo/text.trace" ] && echo yes)"
 
-# A line for every file, and the first figure's line makes the same bytes again.
+# There is a line for every file, and the first figure's line makes the same bytes again.
 listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
 result "eleven commands to copy" "$([ "$listed" -eq 11 ] && echo yes)"
 line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")

@@ -1,5 +1,5 @@
 #!/bin/bash
-# eval.sh - headlight eval: figures, tables, JSON, and what is refused.
+# eval.sh - headlight eval: numbers, tables, JSON, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -7,11 +7,11 @@ export OMP_NUM_THREADS=1
 shared=${HEADLIGHT_SHARED:-../shared}
 alice=models/text/alice.txt
 speech=models/text/speech-1960.txt
-excerpt=$scratch/excerpt.txt # quicker to tokenize than all of it
+excerpt=$scratch/excerpt.txt # an excerpt, which is faster to tokenize
 head -c 3000 $alice >"$excerpt"
 plan 40
 
-# Figures become N; those of transformers are compared below.
+# Replaces numbers by N; they are compared with those of transformers below.
 blur() { sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/out"; }
 
 run eval models/demo "$excerpt" --max-tokens 520
@@ -76,7 +76,7 @@ expect "--quiet says nothing" 0 </dev/null
 
 # ------------------------------------------------------- documents, last words, agreement
 
-# The last word of two is what the model says itself, of one it is not.
+# The model predicts the last word of one text, but not of the other.
 first=$("$HEADLIGHT" generate models/demo "Alice was beginning to get very" -n 1 --quiet)
 {
     printf '{"text": "Alice was beginning to get very%s"}\n' "$first"
@@ -125,7 +125,7 @@ if [ -d "$shared/golden/families/bert" ]; then
 else
     result "an encoder # SKIP no shared models" yes
 fi
-# Losses that are not finite: an output head of its own, with 3e38 in one place.
+# Losses that are not finite: a separate output head with 3e38 in one place.
 mkdir "$scratch/infinite"
 python3 - "$scratch/infinite" <<'END'
 import json, shutil, struct, sys

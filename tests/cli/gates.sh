@@ -24,7 +24,7 @@ if [ -d "$shared/golden/families" ]; then
     for folder in "$shared"/golden/families/*; do
         off=L0H1,L2H0,L2H3
         [ "$(basename "$folder")" = falcon_rw ] && off=L0H1,L2H0,L2H15
-        # On one back end: the others have tests of their own.
+        # One back end is enough: the others have their own tests.
         run verify "$folder" --off $off --backend scalar
         grep -qE '^  (logits|hidden) ' "$scratch/out" && [ "$status" -eq 0 ] || bad+=" $folder"
     done

@@ -1,9 +1,9 @@
 #!/bin/bash
-# generate.sh - headlight generate: texts, endings, JSON, chats, and what is refused.
+# generate.sh - headlight generate: texts, ends of texts, JSON, chats, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-export OMP_NUM_THREADS=1 # a token of a small model is no work for two
+export OMP_NUM_THREADS=1 # a token of a small model is too little work for two threads
 shared=${HEADLIGHT_SHARED:-../shared}
 plan 48
 
@@ -93,7 +93,7 @@ expect_line "--chat" 0 .
 run generate models/demo 'He said' --system x
 expect_line "--system alone" 2 '^headlight generate: --system needs --chat: the model has no chat template$'
 
-# The demo with a chat template: the prompt is a turn, unless --raw says otherwise.
+# The demo with a chat template: the prompt is a turn, unless --raw is given.
 chatty=$scratch/chatty
 mkdir "$chatty"
 cp models/demo/*.json models/demo/model.safetensors "$chatty"
@@ -144,7 +144,7 @@ END
 run generate "$chatty" Hello --raw --json
 expect_line "--json: so does the reason" 0 '^ "stop": "end",$'
 
-# Tokens of another vocabulary that a copied configuration names.
+# Tokens of another vocabulary in a copied configuration.
 echo '{"bos_token_id": 50256, "eos_token_id": [50256, 0]}' >"$chatty/generation_config.json"
 run info "$chatty"
 expect_line "info shows ids beyond the vocabulary" 0 '^  tokens +end 0 .*, not used: 50256, beyond the vocabulary$'
@@ -169,7 +169,7 @@ expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but th
 run generate tests/data/families/phi3 a
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
 
-# What llama2.c writes with this model, to the end of the context that the file states.
+# The text that llama2.c generates with this model, up to the context length in the file.
 stories=$shared/models/stories260K
 if [ -d "$stories" ] && [ -x /usr/bin/python3 ]; then
     /usr/bin/python3 -c '

@@ -1,12 +1,13 @@
 #!/bin/bash
-# judge.sh - headlight judge: its table, its words, and what it refuses.
+# judge.sh - headlight judge: its table, its conclusions, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
 plan 14
 
-# Nine texts of 8 tokens.  What is "right" is that the token was likely: log-probability knows.
+# Nine texts of 8 tokens.  A token is labeled right if it was likely, so log-probability predicts
+# the labels.
 prompt=$(head -c 200 models/text/alice.txt)
 traces=()
 for seed in 1 2 3 4 5 6 7 8 9; do

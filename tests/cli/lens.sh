@@ -1,5 +1,5 @@
 #!/bin/bash
-# lens.sh - the lens: numbers, pictures as others read them, and what is refused.
+# lens.sh - headlight lens: numbers, pictures checked with other software, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

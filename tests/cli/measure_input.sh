@@ -1,7 +1,7 @@
 #!/bin/bash
-# measure_input.sh - what headlight measure says about texts and maps that it cannot use.
+# measure_input.sh - errors of headlight measure for texts and maps that it cannot use.
 #
-# All of it is found before the first token goes through the model.
+# All of these are found before the first token goes through the model.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# profile.sh - show, diagnose and compare on profiles that measure made of the demo models.
+# profile.sh - show, diagnose and compare, on profiles of the demo models.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -21,7 +21,7 @@ short="--context 128 --max-tokens 1536 --quiet --threads 1"
 run show "$dense"
 expect_line "the heading" 0 '^layers x heads: 8 x 8; context 128; 1536 tokens in 12 windows$'
 expect_line "a line of the heatmap" 0 '^H7   ( [0-9][0-9]){8}$'
-expect_line "the layer profile" 0 '^  normalized     .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
+expect_line "the layer profile" 0 '^  normalized .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
 expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
 expect_line "types" 0 '^types   [0-9]+ '
 expect_line "diagnoses in brief" 0 '^  not run       attention-locking   needs 129 generated tokens$'
@@ -97,15 +97,15 @@ headlight diagnose: sink-heads was found
 END
 run diagnose --quiet --fail-on entropy-collapse --threshold collapse-share=0.95 "$sparse"
 expect "not with another threshold" 0 </dev/null
-# The three groups one after the other, whatever they are in the list of checks.
+# The three groups follow one another, whatever the order of the checks.
 run diagnose "$sparse"
 grep -oE '^(FOUND|not found|not run)' "$scratch/out" | uniq -c | sed -E 's/^ +//' >"$scratch/groups"
 result "found, not found and not run stand apart" "$([ "$(cat "$scratch/groups")" = $'4 FOUND\n3 not found\n1 not run' ] && echo yes)"
 expect_line "and are counted" 0 '^4 problems found in sparse.profile: 3 checks passed, 1 not run'
-# A value that ends short of its threshold is found because the check looks below it: it says so.
+# A check that finds values below its threshold must say so.
 expect_line "found above a threshold" 0 '^ +value +0\.[5-9][0-9]*; found above 0\.5 '
 result "found below a threshold" "$(grep -A5 '^FOUND +inactive-heads' -E "$scratch/out" | grep -qE '^ +value +0\.0[0-9]+; found below 0\.1 ' && echo yes)"
-# What is suggested names heads of this model and options, and nothing that somebody would have to fill in.
+# Suggestions name heads of this model and existing options, without placeholders.
 result "no placeholder in what is suggested" \
     "$(grep -qE '\-\-off +L[0-9]+H[0-9]+|^ +L[0-9]+H[0-9]+,L' "$scratch/out" && ! grep -qwE 'MODEL|PROFILE|TEXT|FILE|P|OLD|NEW' "$scratch/out" && echo yes)"
 run diagnose --json "$sparse" "$dense"

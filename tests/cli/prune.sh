@@ -1,5 +1,5 @@
 #!/bin/bash
-# prune.sh - headlight prune: what it writes and says, and what it refuses.
+# prune.sh - headlight prune: its files and output, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -11,8 +11,9 @@ excerpt=$scratch/excerpt.txt
 head -c 3000 models/text/alice.txt >"$excerpt"
 plan 64
 
-# In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
-# 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
+# In L0 the other group keeps its two heads, so the head is zeroed.  L1 keeps one query head of one
+# group: removed are 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 =
+# 8192 numbers.
 run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
 expect "what is written is told" 0 <<'END'
@@ -67,7 +68,7 @@ run prune models/demo --heads L2H1,L5H0 --mean --text "$excerpt" --max-tokens 30
 expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ whole, [0-9.]+ with zero, [0-9.]+ with means'
 rm -r "$out"
 
-# Half of the heads, by groups of two with one K/V head: all are gone, and half of the cache.
+# Half of the heads, by groups of two with one K/V head: all are removed, with half of the cache.
 run prune $phi3 --ratio 0.5 --by weight --groups --as compact -o "$out"
 expect_line "whole groups" 0 ' removed 6 of 12 heads; by weight$'
 expect_line "take their K/V heads along" 0 '^  KV bytes per token +384 +192 +-50\.0%$'
@@ -86,7 +87,7 @@ expect_line "a GGUF file" 0 ' gguf: (removed|zeroed) 2 of 12 heads'
 run info "$out.gguf"
 expect_line "of another architecture" 0 'family (deci|llama)'
 
-# One head of 16 is left in layer 0: rows of its output projection are half a block.
+# One head of 16 remains in layer 0: rows of its output projection are half a block.
 run prune tests/data/gguf/llama3.gguf --heads L0H0,L0H1,L0H2 --type q4_0 -o "$out.gguf"
 expect_line "a tensor that cannot have its type: how many" 0 '^  1 tensor stored as BF16 is now F16, not Q4_0 \(-[0-9]+ bytes\):$'
 expect_line "why" 0 '^  rows of 16 values are not a multiple of its blocks of 32$'
@@ -102,7 +103,7 @@ run prune "$out.gguf" --heads L1H2 --type q8_0 -o "$scratch/again.gguf"
 expect_line "what grew, and why" 0 '^  [0-9]+ tensors stored as Q4_0 are now Q8_0 \(\+[0-9]+ bytes\), as --type asks$'
 rm "$scratch/again.gguf"
 
-# No heads, so nothing to rank: a conversion.
+# Without heads to remove, no ranking is needed: this converts the model.
 run prune models/demo --count 0 --as gguf -o "$scratch/whole.gguf"
 expect_line "a conversion needs no profile" 0 'whole\.gguf  gguf: removed 0 of 64 heads$'
 run eval "$scratch/whole.gguf" "$excerpt" -n 100 --reference models/demo
@@ -200,7 +201,7 @@ status=$?
 expect_line "a full disk" 3 'writing: File too large$'
 result "leaves nothing behind" "$([ -z "$(find "$scratch" -name '*out-folder*' ! -name '*.gguf')" ] && echo yes)"
 
-# Killed while it writes: what is left has no lock, and the next run removes it.
+# Killed while it writes: its temporary file has no lock, and the next run removes it.
 leftovers() { find "$scratch" -mindepth 1 -maxdepth 1 -name '.*.headlight.tmp'; }
 for _ in $(seq 50); do
     "$HEADLIGHT" prune models/demo --heads L0H0 --as masked -o "$out" --quiet &

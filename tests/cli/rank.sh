@@ -1,5 +1,5 @@
 #!/bin/bash
-# rank.sh - headlight rank: tables, CSV, JSON, and what each ranker needs.
+# rank.sh - headlight rank: tables, CSV, JSON, and the inputs of each ranker.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -11,7 +11,8 @@ head -c 3000 models/text/alice.txt >"$scratch/text.txt"
 "$HEADLIGHT" measure models/demo "$scratch/text.txt" -o "$profile" --context 128 --max-tokens 512 \
     --no-probe --quiet
 
-# A profile alone has output norms, which do better than chance; entropy does not, and says so.
+# A profile alone has output norms, which do better than random; entropy does not, and the output
+# says so.
 run rank "$profile" --count 3
 sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/[0-9]\.[0-9]{6}/N/' "$scratch/out"
 expect "the first three" 0 <<'END'
@@ -46,7 +47,7 @@ sed -i 's/\r$//' "$scratch/out"
 cp "$scratch/out" "$scratch/ranked.csv"
 expect_line "CSV has names" 0 '^rank,name,layer,head,score,ranker$'
 result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
-# The same scores as show's table has, in falling order.
+# The scores are those of show's table, in falling order.
 run show "$profile" --table heads --csv
 awk -F, 'NR > 1 { print $4 }' "$scratch/out" | tr -d '\r' | sort -gr >"$scratch/scores"
 awk -F, 'NR > 1 { print $5 }' "$scratch/ranked.csv" >"$scratch/ranked"
@@ -55,7 +56,7 @@ run rank "$profile" --by entropy --csv --order lowest
 tail -n +2 "$scratch/out" | tr -d '\r' | cut -d, -f5 | tac >"$scratch/reversed"
 result "--order turns it round" "$(cmp -s "$scratch/reversed" "$scratch/ranked" && echo yes)"
 
-for by in normalized nosink renyi2 output-norm sink random; do
+for by in normalized entropy-nosink renyi2 output-norm sink random; do
     run rank "$profile" --by $by -n 1
     expect_line "--by $by" 0 "^ranker +$by\$"
 done

@@ -1,5 +1,5 @@
 #!/bin/bash
-# report.sh - headlight report: pages with everything in them, and inputs that do not fit.
+# report.sh - headlight report: pages with all parts, and inputs that do not fit together.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -17,7 +17,7 @@ seq -s ' ' 1 40 | sed 's/.*/[&]/; s/ /, /g' >"$scratch/ids.jsonl"
 "$HEADLIGHT" generate $model "Once upon a time" -n 24 --trace "$scratch/t.trace" --threads 1 --quiet >/dev/null
 "$HEADLIGHT" compare "$scratch/a.profile" "$scratch/b.profile" --json >"$scratch/c.json"
 
-# What the page holds, in Python's words: an expression of `d`.
+# Checks the page's data with a Python expression of `d`.
 holds() { # file expression
     python3 - "$1" "$2" <<'END' 2>&1 | grep -qx True && echo yes
 import base64, json, re, struct, sys
@@ -32,9 +32,9 @@ END
 
 run report "$scratch/a.profile" -o "$scratch/one.html"
 expect_line "one profile" 0 "^$scratch/one.html: 1 profile, 0\.[0-9]+ MB$"
-result "which is there" "$(holds "$scratch/one.html" 'd["profiles"][0]["name"] == "a.profile" and d["profiles"][0]["means"]["H"]["shape"] == [8, 8]')"
+result "which is there" "$(holds "$scratch/one.html" 'd["profiles"][0]["name"] == "a.profile" and d["profiles"][0]["means"]["entropy"]["shape"] == [8, 8]')"
 "$HEADLIGHT" show "$scratch/a.profile" --table heads --json >"$scratch/heads.json"
-result "with the numbers of show" "$(holds "$scratch/one.html" "max(abs(x - r['entropy']) for x, r in zip(f32(d['profiles'][0]['means']['H']), json.load(open('$scratch/heads.json'))['rows'])) < 1e-6")"
+result "with the numbers of show" "$(holds "$scratch/one.html" "max(abs(x - r['entropy']) for x, r in zip(f32(d['profiles'][0]['means']['entropy']), json.load(open('$scratch/heads.json'))['rows'])) < 1e-6")"
 run report "$scratch/a.profile" -o "$scratch/again.html" --quiet
 expect "again, and quietly" 0 </dev/null
 result "to the same bytes" "$(cmp -s "$scratch/one.html" "$scratch/again.html" && echo yes)"
@@ -52,7 +52,7 @@ run report --compare "$scratch/c.json" -o "$scratch/c.html" --quiet
 expect "a comparison alone" 0 </dev/null
 result "as compare has it" "$(holds "$scratch/c.html" "d['compare']['significant'] == json.load(open('$scratch/c.json'))['significant'] and d['profiles'] == []")"
 
-# A prompt that is too long for all maps: the head that was named, and none of the mean's.
+# A prompt that is too long for all maps: the page has that of the named head, and none of the mean.
 printf 'a b c d %.0s' $(seq 500) >"$scratch/long.txt"
 run report --model $model --prompt-file "$scratch/long.txt" --beyond -o "$scratch/long.html" --heads L3H1
 expect_line "more tokens than the model knows" 4 'a context of 2001 tokens exceeds the model'

@@ -1,10 +1,10 @@
 #!/bin/bash
-# serve.sh - headlight serve: its options here, its routes and its manners by the clients in
-# tests/serve, which need nothing but Python.
+# serve.sh - headlight serve: its options here; its routes and behavior by the clients in
+# tests/serve, which need only Python.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
+export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is too little work for two threads
 plan 12
 
 run serve

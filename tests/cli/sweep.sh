@@ -1,6 +1,6 @@
 #!/bin/bash
-# sweep.sh - headlight sweep: the screen, tables, JSON, figures, going on after a kill, and what is
-# refused.
+# sweep.sh - headlight sweep: the screen, tables, JSON, figures, resuming after a kill, and invalid
+# input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -25,14 +25,14 @@ expect_line "and that gates save no time" 0 '^A gate of zero alone saves no time
 result "figures are drawn" "$(grep -q '<svg' "$scratch/curves.svg" && grep -q 'entropy' "$scratch/scatter.svg" && echo yes)"
 result "the state is gone" "$([ ! -e "$scratch/curves.svg.part" ] && echo yes)"
 
-# Ratio 0 is plain eval: the same digits.
+# Ratio 0 is plain eval, with the same digits.
 run eval models/demo "$scratch/test.txt" --max-tokens 32 --context 16 --threads 1 --json
 dense=$(sed -n -E 's/^ *"nats_per_token": ([0-9]+\.[0-9]{10}).*/\1/p' "$scratch/out")
 run "${sweep[@]}" --by entropy,weight --table points --csv
 cp "$scratch/out" "$scratch/points"
 result "ratio 0 is eval's loss" "$(grep -q "^entropy,0,0,$dense" "$scratch/out" && [ -n "$dense" ] && echo yes)"
 
-# Killed without warning as soon as it has saved something, it goes on to the same bytes.
+# Killed as soon as it has saved something, it resumes to the same bytes.
 "$HEADLIGHT" "${sweep[@]}" --by entropy,weight --state "$scratch/state" --save-every 0.001 >/dev/null 2>&1 &
 victim=$!
 until [ -e "$scratch/state" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
@@ -50,7 +50,7 @@ assert set(d["tables"]) == {"points", "random", "correlation", "heads", "savings
 assert len(d["tables"]["points"]["rows"]) == 3 and d["layers_run"] < d["layers_naive"]
 print("yes")' "$scratch/out")"
 
-# Last words: what eval counts at ratio 0, and under the very gates at another.
+# Last words: eval's numbers at ratio 0 and, with the same gates, at another ratio.
 for text in "said the Queen to the King" "said the Queen to a little" "said the Queen to the same" \
     "It is one of the most important of the United States of America" \
     "the American people of the United States" "as well as" "in order to"; do
@@ -77,7 +77,7 @@ echo '{"txt": "word"}' >"$scratch/one.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
 expect_line "a line without text" 3 '^headlight sweep: .*one.jsonl:1: no "text", or it is not a string$'
 
-# Without groups in the model, --groups changes nothing.
+# If the model has no groups, --groups changes nothing.
 run "${sweep[@]}" --by entropy,weight --groups --table points --csv
 expect "groups of one" 0 <"$scratch/points"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tokens.sh - the token view: numbers, pictures as others read them, and what is refused.
+# tokens.sh - headlight tokens: numbers, pictures checked with other software, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -14,7 +14,7 @@ expect_line "of chosen heads, in color" 0 '; mean of 9 chosen heads$'
 run tokens models/demo '' --color never
 expect_line "an empty prompt is where texts begin" 0 '^   0\*<\|endoftext… +99 +0.00$'
 
-# Rows are as long as what they see, add up to 1, and have the entropy that is said.
+# Rows have one number per visible key, sum to 1, and have the given entropy.
 run tokens models/demo "$words" --layer 2 --inset L0H0,L7H7 --json
 if python3 - "$scratch/out" <<'END'; then ok=yes; else ok=no; fi
 import json, math, sys
@@ -55,7 +55,7 @@ pdftotext -layout "$scratch/map.pdf" "$scratch/text"
 result "its labels are text" \
     "$(grep -qF 'A <b>' "$scratch/text" && grep -q '·looked' "$scratch/text" && echo yes)"
 
-# From a file, from standard input, and as ids: the same picture.
+# From a file, from standard input and as ids, the picture is the same.
 printf '%s\n' "$words" >"$scratch/words"
 "$HEADLIGHT" tokens models/demo "$words" --quiet -o "$scratch/a.svg"
 "$HEADLIGHT" tokens models/demo --file "$scratch/words" --quiet -o "$scratch/b.svg"
@@ -78,7 +78,7 @@ FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" -o 
 status=$?
 expect_line "no font at all" 3 'there is no font here'
 
-# A font that lacks some characters: a picture all the same, and a word about it.
+# With a font that lacks some characters there is still a picture, with a warning.
 liberation=$(fc-list 'Liberation Sans' file 2>/dev/null | head -1)
 sed -i "s|<dir>.*</dir>|<dir>$(dirname "${liberation%%:*}")</dir>|" "$scratch/fonts.conf"
 FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" --title $'\u4f60\u597d' \

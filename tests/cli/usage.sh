@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage.sh - the program's manners: commands, help, version, mistakes.
+# usage.sh - commands, help, version, and errors in command lines.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -193,7 +193,7 @@ done
 echo "# without:$missing"
 result "--color and --colour" "$([ -z "$missing" ] && echo yes)"
 
-# Each word of each option with choices, with its last letter doubled.
+# Each word of each option with choices, misspelled with its last letter doubled.
 wrong=
 while IFS=$'\t' read -r _ command _ option _ choices _; do
     word=${choices%%|*}

@@ -17,7 +17,7 @@ segments           tolerance      scalar
   entropy_nosink   N.NeNNN       N.NeNNN   ok
   peak             N.NeNNN       N.NeNNN   ok
   argmax           N.NeNNN       N.NeNNN   ok
-  diagonal         N.NeNNN       N.NeNNN   ok
+  self             N.NeNNN       N.NeNNN   ok
   previous         N.NeNNN       N.NeNNN   ok
   first            N.NeNNN       N.NeNNN   ok
   segment_mass     N.NeNNN       N.NeNNN   ok
@@ -72,7 +72,7 @@ expect_line "an unknown back end in the environment" 2 'HEADLIGHT_BACKEND: no ba
 HEADLIGHT_CUDA_LIBRARY=$scratch/none.so run verify --device cuda "$cases"/one.safetensors
 expect_line "no CUDA library" 3 '^headlight verify: cuda: no libheadlight_cuda.so, which make CUDA=1 builds '
 
-# Any library will do that is not the one.
+# Any other library serves as a wrong one.
 other=$(ldd "$HEADLIGHT" | awk '/libjansson/ { print $3 }')
 HEADLIGHT_CUDA_LIBRARY=$other run verify --device cuda "$cases"/one.safetensors
 expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version, wanted interface [0-9]+$'
@@ -101,7 +101,7 @@ expect "a case that contradicts itself" 3 <<END
 headlight verify: $scratch/bent.safetensors: tensor 'q' has shape [1,1,1,1], the case says [1,1,1,2]
 END
 
-# Another scale: the inputs are sound, but the expected values no longer fit.
+# With another scale the inputs are valid, but the expected values are wrong.
 sed 's/"scale\\": 1.0/"scale\\": 1.1/' "$cases"/one.safetensors >"$scratch/scaled.safetensors"
 run verify --backend scalar --write "$scratch/written.safetensors" "$scratch/scaled.safetensors"
 expect_line "over tolerance" 1 '^  lse +[^ ]+ +[^ ]+!  FAIL$'
@@ -119,7 +119,6 @@ head -c 4000 "$scratch/one.safetensors" | tr ',' '\n' | grep -oaE '^[{"]*[a-z_0-
 expect "what --write stores" 0 <<'END'
 argmax I64
 dgates F64
-diagonal F64
 dk F32
 dq F32
 dv F32
@@ -131,6 +130,7 @@ out F32
 peak F64
 previous F64
 renyi2 F64
+self F64
 varentropy F64
 END
 

@@ -1,10 +1,10 @@
 #!/bin/bash
-# test_docs.sh - links in the documents lead somewhere, their commands are ones that are tested, and the
-# pages that are made from others are current.  make check-docs runs the commands.
+# test_docs.sh - links in the documents are valid, their commands are tested, and generated pages
+# are current.  make check-docs runs the commands.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 
-# Every relative link of a document names a file that exists.
+# Checks that every relative link of a document names a file that exists.
 links_hold() { # document
     local folder broken=0
     folder=$(dirname "$1")
@@ -24,7 +24,7 @@ example() {
 }
 check "the example in the README compiles" example
 
-# Every picture of the gallery is the output of a command in it, and the other way round.
+# Checks that every picture of the gallery is the output of a command in it, and vice versa.
 gallery() {
     grep -oE '\]\(gallery/[^)]+' doc/gallery.md | sed 's|^](|doc/|' | sort >"$scratch/shown"
     grep -oE -- '-o doc/gallery/[^ ]+' doc/gallery.md | sed 's/^-o //' | sort >"$scratch/made"
@@ -45,7 +45,7 @@ every_function() {
 }
 [ ! -e "${BUILD:-build}/libheadlight.so" ] || check "and has every function that the library exports" every_function
 
-# Every page of doc/ is named in its table.
+# Checks that every page of doc/ is listed in its table.
 led_to() {
     for document in doc/*.md; do
         [ "$document" = doc/README.md ] || grep -qF "](${document#doc/})" doc/README.md ||
@@ -54,13 +54,13 @@ led_to() {
 }
 check "doc/README.md leads to every page" led_to
 
-# Commands that documents show are run by make check-docs or say why not, and their options exist.
+# Commands in documents are run by make check-docs or say why not, and their options exist.
 "${HEADLIGHT:-build/headlight}" help --table >"$scratch/table"
 for document in README.md CONTRIBUTING.md doc/*.md; do
     check "the commands of $document are tested" python3 -B tools/check_docs --static "$scratch/table" "$document"
 done
 
-# What the checker itself must notice.
+# Errors that the checker itself must notice.
 write() { cat >"$scratch/page.md"; }
 static() { python3 -B tools/check_docs --static "$scratch/table" "$scratch/page.md"; }
 write <<'END'
@@ -120,7 +120,7 @@ $ false
 END
 check "a command that fails is found, whatever is left out" fails run_page
 
-# Targets that documents mention exist.
+# Checks that make targets in documents exist.
 targets() {
     make help | awk '{ print $2 }' | sort -u >"$scratch/targets"
     grep -ohE '`?make [a-z-]+' README.md CONTRIBUTING.md | sed 's/^`//; s/^make //' | sort -u >"$scratch/named"

@@ -1,4 +1,4 @@
-/* backward_plain.cu - gradients, one warp a row and then one warp a key, in double.
+/* backward_plain.cu - gradients, one warp per row and then one warp per key, in double.
  *
  *     dS_j = p_j (gate dO.v_j - D + g_lse - g_H (s_j - lse + H)),   D = dO.out
  *     dq = scale dS K      dk = scale dS^T q      dv = gate p^T dO
@@ -12,18 +12,19 @@
 namespace headlight
 {
 
-constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* of a lane */
+constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* columns per lane */
 
-/* What is needed beside the problem; the arrays are ours, a number a row. */
+/* The inputs and outputs besides the problem.  The arrays belong to this file and have one number
+ * per row. */
 struct plain_backward {
     hl_attention_gradient gradient;
     hl_attention_upstream upstream;
     double               *delta; /* dO.out             */
-    double               *gates; /* shares of dgates   */
-    double               *sinks; /* ... and of dsinks  */
+    double               *gates; /* (n_batch, n_heads, n_queries) shares of dgates */
+    double               *sinks; /* (n_batch, n_heads, n_queries) shares of dsinks */
 };
 
-/* A row's own share of the gradient. */
+/* The gradient values of one row. */
 struct row_upstream {
     double lse, entropy = 0, g_lse = 0, g_entropy = 0, gate = 1, delta = 0;
 
@@ -40,7 +41,7 @@ struct row_upstream {
         }
     }
 
-    /* Of an outcome's score, given dO.v of its value. */
+    /* The gradient of an outcome's score; value_dot is dO.v. */
     __device__ double score_gradient(double score, double value_dot) const
     {
         return exp(score - lse) *
@@ -50,15 +51,17 @@ struct row_upstream {
 
 /* ------------------------------------------------------------------------ rows */
 
-/* Adds 32 keys' shares, one a lane, to this lane's columns of dq. */
+/* Adds the shares of 32 keys, one per lane, to this lane's columns of dq.  Exactly the keys that
+ * count are multiplied: 0 times an infinite element is NaN, as in the definition. */
 __device__ static void add_keys(double (&dq)[COLUMNS], const problem &p, const plain_row &row,
-                                int base, double mine)
+                                int base, double mine, bool counts)
 {
-    int lane = threadIdx.x % 32;
+    int      lane = threadIdx.x % 32;
+    unsigned all  = __ballot_sync(~0u, counts);
 
     for (int i = 0; i < 32; i++) {
         double ds = __shfl_sync(~0u, mine, i);
-        if (ds == 0.0)
+        if ((all >> i & 1) == 0)
             continue;
         int64_t k = row_offset(p.k, row.batch, row.kv_head, base + i);
         for (int c = 0; c * 32 + lane < p.d_head; c++)
@@ -74,20 +77,22 @@ __device__ static void row_backward(const problem &p, const plain_backward &b, c
     double gate        = 0.0;
 
     for (int base = 0; u.lse != -INFINITY && base < row.keys.end; base += 32) {
-        int    key  = base + lane;
-        double mine = 0.0, slope;
+        int    key    = base + lane;
+        double mine   = 0.0, slope;
+        bool   counts = false;
         if (row.keys.has(key)) {
             int64_t k     = row_offset(p.k, row.batch, row.kv_head, key);
             int64_t v     = row_offset(p.v, row.batch, row.kv_head, key);
             double  score = score_of(p, row, key, dot_row(q, p.k, k, p.d_head), &slope);
             double  value_dot =
                 b.upstream.grad_out.data != nullptr ? dot_row(grad_out, p.v, v, p.d_value) : 0.0;
-            if (score != -INFINITY) {
+            counts = score != -INFINITY;
+            if (counts) {
                 mine = p.exact_scale * slope * u.score_gradient(score, value_dot);
                 gate += exp(score - u.lse) * value_dot;
             }
         }
-        add_keys(dq, p, row, base, mine);
+        add_keys(dq, p, row, base, mine, counts);
     }
 
     int64_t target = row_offset(b.gradient.dq, row.batch, row.head, row.query);
@@ -128,23 +133,27 @@ __global__ static void backward_rows(const __grid_constant__ problem        p,
 
 /* ------------------------------------------------------------------------ keys */
 
-/* One key's gradients, this lane's columns. */
+/* The gradients of one key, in this lane's columns. */
 struct key_gradient {
     double dk[COLUMNS] = {}, dv[COLUMNS] = {};
 
-    /* Adds 32 rows' shares, one a lane; `weight` is gate times probability. */
+    /* Adds the shares of 32 rows, one per lane; `weight` is gate times probability.  As in add_keys,
+     * exactly the rows that count are multiplied. */
     __device__ void add_rows(const problem &p, const plain_backward &b, int batch, int head,
-                             int base, double ds, double weight)
+                             int base, double ds, double weight, bool counts)
     {
-        int lane = threadIdx.x % 32;
+        int      lane = threadIdx.x % 32;
+        unsigned all  = __ballot_sync(~0u, counts);
 
         for (int i = 0; i < 32 && base + i < p.n_queries; i++) {
             double  row_ds     = __shfl_sync(~0u, ds, i);
             double  row_weight = __shfl_sync(~0u, weight, i);
             int64_t q          = row_offset(p.q, batch, head, base + i);
-            for (int c = 0; row_ds != 0.0 && c * 32 + lane < p.d_head; c++)
+            if ((all >> i & 1) == 0)
+                continue;
+            for (int c = 0; c * 32 + lane < p.d_head; c++)
                 dk[c] += row_ds * load(p.q, q + c * 32 + lane);
-            if (b.upstream.grad_out.data == nullptr || row_weight == 0.0)
+            if (b.upstream.grad_out.data == nullptr)
                 continue;
             int64_t g = row_offset(b.upstream.grad_out, batch, head, base + i);
             for (int c = 0; c * 32 + lane < p.d_value; c++)
@@ -160,7 +169,8 @@ __device__ static void head_backward(key_gradient &total, const problem &p, cons
 
     for (int base = 0; base < p.n_queries; base += 32) {
         double ds = 0.0, weight = 0.0, slope;
-        int    query = base + lane;
+        bool   counts = false;
+        int    query  = base + lane;
         if (query < p.n_queries) {
             plain_row    row(p, row_index(p, batch, head, query));
             row_upstream u(p, b, row);
@@ -173,13 +183,14 @@ __device__ static void head_backward(key_gradient &total, const problem &p, cons
                     value_dot =
                         dot_row(v, b.upstream.grad_out,
                                 row_offset(b.upstream.grad_out, batch, head, query), p.d_value);
-                if (score != -INFINITY) {
+                counts = score != -INFINITY;
+                if (counts) {
                     ds     = p.exact_scale * slope * u.score_gradient(score, value_dot);
                     weight = u.gate * exp(score - u.lse);
                 }
             }
         }
-        total.add_rows(p, b, batch, head, base, ds, weight);
+        total.add_rows(p, b, batch, head, base, ds, weight, counts);
     }
 }
 
@@ -210,7 +221,7 @@ __global__ static void backward_keys(const __grid_constant__ problem        p,
 
 /* ----------------------------------------------------------------------- heads */
 
-/* The sum of a head's rows, by one warp. */
+/* Sums a head's rows, with one warp. */
 __device__ static double head_total(const problem &p, const double *shares, int head)
 {
     double total = 0.0;
