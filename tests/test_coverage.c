@@ -34,7 +34,7 @@ typedef struct scale_of_test {
     int     n_samples;
 } scale_of_test;
 
-static const scale_of_test small = { 60, 64, 6, 8, 600 };
+static const scale_of_test small = { 96, 64, 6, 8, 500 };
 static const scale_of_test full  = { 160, 96, 4, 16, 2000 };
 
 typedef struct population {
@@ -200,8 +200,8 @@ static void count(tally *t, int column, hl_interval interval, double truth)
     t->held[column] += interval.low <= truth && truth <= interval.high;
 }
 
-static const int sizes[] = { 4, 8, 32, 5, 16 };
-enum { N_SIZES = sizeof sizes / sizeof *sizes, N_SIZES_SMALL = 3 };
+static const int sizes[] = { 4, 5, 8, 16, 32 };
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
 /* Asserts the coverage of a kind of number at every size, or prints a row of the table. */
 typedef void (*sampler)(tally *out, int n, hl_random *random);
@@ -209,12 +209,13 @@ typedef void (*sampler)(tally *out, int n, hl_random *random);
 /* n_names 1: of all columns together; else of each column by itself. */
 static void cover_each(const char *const *names, int n_names, sampler sample)
 {
-    int          n_sizes          = is_table ? N_SIZES : N_SIZES_SMALL;
     double       low              = 1.0;
     static tally tallies[N_SIZES] = { 0 };
 
     memset(tallies, 0, sizeof tallies);
-    for (int i = 0; i < n_sizes; i++) {
+    for (int i = 0; i < N_SIZES; i++) {
+        if (!is_table && i % 2 != 0) /* 4, 8 and 32 are enough for the reduced test */
+            continue;
         hl_random random = { 100 + (uint64_t)sizes[i] };
         for (int k = 0; k < p.size.n_samples; k++)
             sample(&tallies[i], sizes[i], &random);
@@ -222,7 +223,7 @@ static void cover_each(const char *const *names, int n_names, sampler sample)
     for (int name = 0; name < n_names; name++) {
         if (is_table)
             printf("| %s |", names[name]);
-        for (int i = 0; i < n_sizes; i++) {
+        for (int i = 0; i < N_SIZES; i++) {
             const tally *t = &tallies[i];
             double       n = 0.0, held = 0.0, least = 1.0;
 
@@ -231,6 +232,8 @@ static void cover_each(const char *const *names, int n_names, sampler sample)
                 held += t->held[c];
                 least = t->n[c] > 0 ? fmin(least, (double)t->held[c] / t->n[c]) : least;
             }
+            if (n == 0.0 && !is_table)
+                continue;
             assert_true(n > 0.0);
             if (is_table)
                 printf(n_names == 1 && t->n[1] > 0 ? " %.3f (%.3f) |" : " %.3f |", held / n, least);
