@@ -420,8 +420,7 @@ static void accuracy_range(double *low, double *high, const eval_last_word *word
     double share  = (double)words->n_right / n;
     double z2     = z * z;
     double center = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
-    double half =
-        z / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
+    double half   = z / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
 
     *low  = center - half;
     *high = center + half;
@@ -556,10 +555,10 @@ static json_t *make_nll(const hl_nll *nll)
     return HL_OBJECT(HL_IS("nats_per_token", nll->mean), HL_IS("perplexity", nll->perplexity),
                      HL_IS("bits_per_byte", nll->bits_per_byte),
                      HL_IS("interval", hl_value_interval(&nll->interval)),
-                     HL_IS("standard_error", nll->interval.error),
-                     HL_IS("nll_sum", nll->sum), HL_IS("scored_tokens", nll->n_scored),
-                     HL_IS("tokens", nll->n_tokens), HL_IS("scored_bytes", nll->n_bytes),
-                     HL_IS("windows", nll->n_windows), HL_IS("broken_losses", nll->n_broken));
+                     HL_IS("standard_error", nll->interval.error), HL_IS("nll_sum", nll->sum),
+                     HL_IS("scored_tokens", nll->n_scored), HL_IS("tokens", nll->n_tokens),
+                     HL_IS("scored_bytes", nll->n_bytes), HL_IS("windows", nll->n_windows),
+                     HL_IS("broken_losses", nll->n_broken));
 }
 
 static json_t *make_texts(const evaluation *e)
@@ -582,14 +581,14 @@ static json_t *make_last_word(const eval_last_word *words)
 
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
-    return HL_OBJECT(HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
-                     HL_IS("interval", n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high),
-                                                           HL_IS("level", 0.95),
-                                                           HL_IS("method", "Wilson's score"),
-                                                           HL_IS("n", words->n_words))
-                                               : json_null()),
-                     HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN),
-                     HL_IS("right", words->n_right), HL_IS("words", words->n_words));
+    return HL_OBJECT(
+        HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
+        HL_IS("interval",
+              n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
+                                  HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words))
+                      : json_null()),
+        HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN), HL_IS("right", words->n_right),
+        HL_IS("words", words->n_words));
 }
 
 static json_t *make_agreement(const evaluation *e)
@@ -597,7 +596,8 @@ static json_t *make_agreement(const evaluation *e)
     hl_agreement_total total = hl_agreement_get(e->agreement);
 
     return HL_OBJECT(HL_IS("reference", hl_value_name(reference_of(e->request))),
-                     HL_IS("kl", total.kl), HL_IS("kl_interval", hl_value_interval(&total.kl_interval)),
+                     HL_IS("kl", total.kl),
+                     HL_IS("kl_interval", hl_value_interval(&total.kl_interval)),
                      HL_IS("top1_agreement", total.top1), HL_IS("tokens", total.n_tokens),
                      HL_IS("windows", total.n_windows));
 }

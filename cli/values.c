@@ -252,10 +252,9 @@ json_t *hl_value_name(const char *name)
 json_t *hl_value_interval(const hl_interval *interval)
 {
     char    reason[80];
-    json_t *object = HL_OBJECT(HL_IS("low", interval->low), HL_IS("high", interval->high),
-                               HL_IS("level", interval->level),
-                               HL_IS("method", hl_interval_method(interval->units)),
-                               HL_IS("n", interval->n));
+    json_t *object = HL_OBJECT(
+        HL_IS("low", interval->low), HL_IS("high", interval->high), HL_IS("level", interval->level),
+        HL_IS("method", hl_interval_method(interval->units)), HL_IS("n", interval->n));
 
     hl_interval_reason(reason, sizeof reason, interval);
     if (reason[0] != '\0')

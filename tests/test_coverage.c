@@ -6,8 +6,9 @@
  *     interval     by the same calls as in the commands
  *     coverage     in how many samples it holds the number of the whole population
  *
- * HL_COVERAGE=full in the environment takes more windows and more samples and prints the table of
- * doc/intervals.md; tools/coverage does that. */
+ * HL_COVERAGE=full in the environment takes more windows of a longer text and more samples and prints
+ * the table of doc/intervals.md; tools/coverage does that.  Any other value prints the table of the
+ * reduced test. */
 #include "model_support.h"
 #include "profile_support.h"
 
@@ -22,7 +23,7 @@
 
 #define DEMO   "models/demo"
 #define SPARSE "models/demo-sparse"
-#define TEXT   "models/text/alice.txt"
+#define TEXT   (is_table ? "models/text/alice.txt" : "models/text/speech-1960.txt") /* the shorter */
 
 enum { N_HEADS = 8, N_LAYERS = 8, SIZE = 64, MAX_N = 32, N_DRAWN_SEEDS = 8, MOST_COLUMNS = 80 };
 
@@ -31,11 +32,13 @@ typedef struct scale_of_test {
     int64_t n_ctx;
     int64_t first_layer; /* heads of this layer and later ones are disabled one by one */
     int64_t n_seeds;     /* random settings */
+    int64_t of_document; /* windows of a document */
+    int64_t one_of;      /* such a share of these heads is disabled in them */
     int     n_samples;
 } scale_of_test;
 
-static const scale_of_test small = { 96, 64, 6, 8, 500 };
-static const scale_of_test full  = { 160, 96, 4, 16, 2000 };
+static const scale_of_test small = { 64, 64, 6, 6, 2, 2, 900 };
+static const scale_of_test full  = { 160, 96, 4, 16, 4, 4, 2000 };
 
 typedef struct population {
     scale_of_test  size;
@@ -88,9 +91,9 @@ static double *measure_heads(const char *path, const hl_tokenizer *tokenizer)
 
 static void measure_settings(const hl_corpus *corpus)
 {
-    int64_t   n     = (N_LAYERS - p.size.first_layer) * N_HEADS;
-    int64_t   total = n + p.size.n_seeds + 1;
-    float    *gates = malloc((size_t)(total * SIZE) * sizeof *gates);
+    int64_t   n      = (N_LAYERS - p.size.first_layer) * N_HEADS;
+    int64_t   total  = n + p.size.n_seeds + 1;
+    float    *gates  = malloc((size_t)(total * SIZE) * sizeof *gates);
     hl_random random = { 7 };
 
     assert_non_null(gates);
@@ -100,9 +103,9 @@ static void measure_settings(const hl_corpus *corpus)
         float *own = gates + i * SIZE + p.size.first_layer * N_HEADS;
         if (i < n)
             own[i] = 0.0f;
-        for (int64_t k = 0; k < n / 4 && i >= n && i + 1 < total; k++)
+        for (int64_t k = 0; k < n / p.size.one_of && i >= n && i + 1 < total; k++)
             own[hl_random_below(&random, n)] = 0.0f;
-        for (int64_t k = 0; k < n / 4 && i + 1 == total; k++)
+        for (int64_t k = 0; k < n / p.size.one_of && i + 1 == total; k++)
             own[k] = 0.0f;
     }
     assert_ok(hl_evaluate(&p.found, p.model, corpus, gates, total,
@@ -135,9 +138,9 @@ static void measure_tokens(const hl_tokenizer *tokenizer)
         hl_perplexity *perplexity = NULL;
         hl_nll         nll;
 
-        assert_ok(hl_perplexity_open(&perplexity, p.model,
-                                     &(hl_perplexity_options){ .n_ctx = p.size.n_ctx,
-                                                               .gates = with ? NULL : gates }));
+        assert_ok(hl_perplexity_open(
+            &perplexity, p.model,
+            &(hl_perplexity_options){ .n_ctx = p.size.n_ctx, .gates = with ? NULL : gates }));
         assert_ok(hl_perplexity_add(&nll, perplexity,
                                     &(hl_scored_text){ .tokens   = found->ids,
                                                        .n_tokens = n,
@@ -158,8 +161,8 @@ static int set_up(void **state)
     (void)state;
 
     is_table = asked != NULL;
-    p.size  = is_table && strcmp(asked, "full") == 0 ? full : small;
-    p.model = open_model(DEMO);
+    p.size   = is_table && strcmp(asked, "full") == 0 ? full : small;
+    p.model  = open_model(DEMO);
     assert_ok(hl_tokenizer_open(&tokenizer, DEMO));
     hl_corpus *corpus = open_text(p.model, tokenizer);
     measure_settings(corpus);
@@ -289,28 +292,28 @@ static void test_means(void **state)
     cover("mean entropy of a head, 64 heads", sample_means);
 }
 
-/* Documents of four windows that follow one another in the population: whole ones are drawn. */
+/* Documents of some windows that follow one another in the population: whole ones are drawn. */
 static void sample_documents(tally *out, int n, hl_random *random)
 {
-    enum { OF_ONE = 4 };
-    double  values[MAX_N * OF_ONE], *left = NULL;
-    int64_t groups[MAX_N * OF_ONE];
+    int64_t of_one = p.size.of_document;
+    double  values[MAX_N * 4], *left = NULL;
+    int64_t groups[MAX_N * 4];
 
     for (int i = 0; i < n; i++) {
-        int64_t document = hl_random_below(random, p.size.n_windows / OF_ONE);
-        for (int k = 0; k < OF_ONE; k++) {
-            int64_t window         = document * OF_ONE + k;
-            values[i * OF_ONE + k] = p.found->dense[window].nll / (double)p.found->scored[window];
-            groups[i * OF_ONE + k] = i;
+        int64_t document = hl_random_below(random, p.size.n_windows / of_one);
+        for (int k = 0; k < of_one; k++) {
+            int64_t window         = document * of_one + k;
+            values[i * of_one + k] = p.found->dense[window].nll / (double)p.found->scored[window];
+            groups[i * of_one + k] = i;
         }
     }
-    hl_unit_rows rows = { .values    = values,
-                          .groups    = groups,
-                          .n_rows    = n * OF_ONE,
-                          .n_columns = 1,
-                          .n_groups  = n,
-                          .units     = HL_UNITS_DOCUMENTS };
-    double truth = 0.0;
+    hl_unit_rows rows  = { .values    = values,
+                           .groups    = groups,
+                           .n_rows    = n * of_one,
+                           .n_columns = 1,
+                           .n_groups  = n,
+                           .units     = HL_UNITS_DOCUMENTS };
+    double       truth = 0.0;
     for (int64_t i = 0; i < p.size.n_windows; i++)
         truth += p.found->dense[i].nll / (double)p.found->scored[i] / (double)p.size.n_windows;
     assert_ok(hl_left_out(&left, &rows));
@@ -321,7 +324,7 @@ static void sample_documents(tally *out, int n, hl_random *random)
 static void test_documents(void **state)
 {
     (void)state;
-    cover("loss over documents of 4 windows", sample_documents);
+    cover("loss, over documents of several windows", sample_documents);
 }
 
 static void sample_ranks(tally *out, int n, hl_random *random)
@@ -334,10 +337,9 @@ static void sample_ranks(tally *out, int n, hl_random *random)
     for (int m = 0; m < 2; m++) {
         for (int i = 0; i < n; i++)
             memcpy(values[m] + i * SIZE, p.heads[m] + chosen[i] * SIZE, SIZE * sizeof(double));
-        assert_ok(hl_left_out(&left[m], &(hl_unit_rows){ .values    = values[m],
-                                                         .n_rows    = n,
-                                                         .n_columns = SIZE,
-                                                         .n_groups  = n }));
+        assert_ok(hl_left_out(
+            &left[m],
+            &(hl_unit_rows){ .values = values[m], .n_rows = n, .n_columns = SIZE, .n_groups = n }));
         for (int c = 0; c < SIZE; c++)
             means[m][c] = mean_of(p.heads[m] + c, p.size.n_windows, SIZE);
     }
@@ -357,7 +359,8 @@ static void test_ranks(void **state)
 /* ---------------------------------------------------------- losses, as eval has them */
 
 /* Windows of unequal length: every third one goes together with the next. */
-static hl_ratio_sums loss_sums(const int64_t *chosen, int64_t n, int64_t setting, bool kl, bool rise)
+static hl_ratio_sums loss_sums(const int64_t *chosen, int64_t n, int64_t setting, bool kl,
+                               bool rise)
 {
     hl_ratio_sums sums = { 0 };
 
@@ -367,8 +370,9 @@ static hl_ratio_sums loss_sums(const int64_t *chosen, int64_t n, int64_t setting
 
         for (int64_t k = 0; k < (first % 3 == 0 ? 2 : 1); k++) {
             int64_t          at     = (first + k) % p.size.n_windows;
-            const hl_scores *scores = setting < 0 ? &p.found->dense[at]
-                                                  : &p.found->scores[setting * p.size.n_windows + at];
+            const hl_scores *scores = setting < 0
+                                          ? &p.found->dense[at]
+                                          : &p.found->scores[setting * p.size.n_windows + at];
             sum += kl ? scores->kl : scores->nll - (rise ? p.found->dense[at].nll : 0.0);
             tokens += (double)p.found->scored[at];
         }
@@ -441,7 +445,7 @@ static void test_rises(void **state)
 static void test_kl(void **state)
 {
     (void)state;
-    cover("KL, a quarter of the heads disabled", sample_kl);
+    cover("KL, heads disabled at random", sample_kl);
 }
 
 static void test_kl_of_heads(void **state)
@@ -454,8 +458,8 @@ static void test_kl_of_heads(void **state)
 
 static void sample_area(tally *out, int n, hl_random *random)
 {
-    int64_t  m = p.size.n_ctx - 1, all = p.size.n_windows * m;
-    int64_t  chosen[MAX_N];
+    int64_t        m = p.size.n_ctx - 1, all = p.size.n_windows * m;
+    int64_t        chosen[MAX_N];
     static double  scores[200 * 96], whole = NAN;
     static uint8_t wrong[200 * 96];
     static int64_t groups[200 * 96];
@@ -498,37 +502,38 @@ static void conclude(double out[3][3], const int64_t *windows, int64_t n_windows
     int64_t        n_singles = p.n_singles, n_settings = 1 + n_seeds + n_singles;
     int64_t        ordered = p.n_singles + p.size.n_seeds;
     hl_ranked      ranked[SIZE];
-    hl_ranker      ranker  = HL_RANKER_OUTPUT_NORM;
-    hl_ranking     ranking = { .ranker = ranker, .n_heads = n_singles, .heads = ranked };
+    hl_ranker      ranker         = HL_RANKER_OUTPUT_NORM;
+    hl_ranking     ranking        = { .ranker = ranker, .n_heads = n_singles, .heads = ranked };
     hl_sweep_order orders[1 + 16] = { { .ranker = ranker, .ranking = &ranking } };
-    double         ratio = 0.25;
-    int64_t        n_off = n_singles / 4;
-    hl_evaluation  test  = { .n_settings = n_settings, .n_windows = n_windows, .n_documents = 1 };
-    hl_sweep       s     = { .model      = p.model,
-                             .rankers    = &ranker,
-                             .ratios     = &ratio,
-                             .n_gates    = SIZE,
-                             .orders     = orders,
-                             .n_orders   = 1 + n_seeds,
-                             .n_fixed    = 1,
-                             .n_off      = &n_off,
-                             .n_settings = n_settings,
-                             .first_single = 1 + n_seeds,
-                             .n_singles  = n_singles,
-                             .test       = &test };
+    double         ratio          = 1.0 / (double)p.size.one_of;
+    int64_t        n_off          = n_singles / p.size.one_of;
+    hl_evaluation  test = { .n_settings = n_settings, .n_windows = n_windows, .n_documents = 1 };
+    hl_sweep       s    = { .model        = p.model,
+                            .rankers      = &ranker,
+                            .ratios       = &ratio,
+                            .n_gates      = SIZE,
+                            .orders       = orders,
+                            .n_orders     = 1 + n_seeds,
+                            .n_fixed      = 1,
+                            .n_off        = &n_off,
+                            .n_settings   = n_settings,
+                            .first_single = 1 + n_seeds,
+                            .n_singles    = n_singles,
+                            .test         = &test };
 
     s.options.n_rankers = s.options.n_ratios = 1;
     s.options.n_seeds                        = n_seeds;
     s.options.n_ctx                          = p.size.n_ctx;
-    s.gates       = calloc((size_t)(n_settings * SIZE), sizeof *s.gates);
-    s.heads       = calloc((size_t)n_singles, sizeof *s.heads);
-    test.scored   = calloc((size_t)n_windows, sizeof *test.scored);
-    test.dense    = calloc((size_t)n_windows, sizeof *test.dense);
-    test.scores   = calloc((size_t)(n_settings * n_windows), sizeof *test.scores);
+    s.gates                                  = calloc((size_t)(n_settings * SIZE), sizeof *s.gates);
+    s.heads                                  = calloc((size_t)n_singles, sizeof *s.heads);
+    test.scored                              = calloc((size_t)n_windows, sizeof *test.scored);
+    test.dense                               = calloc((size_t)n_windows, sizeof *test.dense);
+    test.scores    = calloc((size_t)(n_settings * n_windows), sizeof *test.scores);
     test.documents = calloc((size_t)n_windows, sizeof *test.documents);
     for (int64_t i = 0; i < n_seeds; i++)
         orders[1 + i].first = 1 + i;
-    for (int64_t i = 0; i < n_singles; i++) { /* a score of the head: its entropy in the population */
+    for (int64_t i = 0; i < n_singles;
+         i++) { /* a score of the head: its entropy in the population */
         s.heads[i] = (hl_head){ 0, i };
         ranked[i]  = (hl_ranked){ 0, i,
                                   mean_of(p.heads[0] + p.size.first_layer * N_HEADS + heads[i],
@@ -540,9 +545,9 @@ static void conclude(double out[3][3], const int64_t *windows, int64_t n_windows
         test.dense[w]  = p.found->dense[from];
         test.n_scored += test.scored[w];
         for (int64_t i = 0; i < n_settings; i++) {
-            int64_t of = i == 0         ? ordered
-                         : i <= n_seeds ? p.n_singles + seeds[i - 1]
-                                        : heads[i - 1 - n_seeds];
+            int64_t of                     = i == 0         ? ordered
+                                             : i <= n_seeds ? p.n_singles + seeds[i - 1]
+                                                            : heads[i - 1 - n_seeds];
             test.scores[i * n_windows + w] = p.found->scores[of * p.size.n_windows + from];
         }
     }
@@ -618,10 +623,10 @@ static void test_sweep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_means),      cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_documents),  cmocka_unit_test(test_rises),
-        cmocka_unit_test(test_kl),         cmocka_unit_test(test_kl_of_heads),
-        cmocka_unit_test(test_area),       cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_means),     cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_documents), cmocka_unit_test(test_rises),
+        cmocka_unit_test(test_kl),        cmocka_unit_test(test_kl_of_heads),
+        cmocka_unit_test(test_area),      cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_sweep),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -291,7 +291,8 @@ static void planted_signals_are_found(void **state)
     assert_true(found.gain[HL_SIGNAL_BOTH].interval.low > 0.2); /* log-probability knows nothing */
     assert_true(found.auroc[HL_SIGNAL_LOGPROB].interval.low < 0.5 &&
                 found.auroc[HL_SIGNAL_LOGPROB].interval.high > 0.5);
-    assert_true(found.auroc[HL_SIGNAL_SPIKE].interval.low < 0.5 && found.auroc[HL_SIGNAL_SPIKE].interval.high > 0.5);
+    assert_true(found.auroc[HL_SIGNAL_SPIKE].interval.low < 0.5 &&
+                found.auroc[HL_SIGNAL_SPIKE].interval.high > 0.5);
 }
 
 /* Noise does not look like a finding: a model tested on its own training cases would beat
@@ -351,11 +352,15 @@ static void labels_must_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(areas_are_shares_of_pairs), cmocka_unit_test(groups_are_left_out_whole),
+        cmocka_unit_test(areas_are_shares_of_pairs),
+        cmocka_unit_test(groups_are_left_out_whole),
         cmocka_unit_test(a_perfect_area_is_not_certain),
-        cmocka_unit_test(models_are_at_the_minimum), cmocka_unit_test(separable_cases_have_a_model),
-        cmocka_unit_test(labels_are_checked),        cmocka_unit_test(planted_signals_are_found),
-        cmocka_unit_test(noise_adds_nothing),        cmocka_unit_test(labels_must_fit),
+        cmocka_unit_test(models_are_at_the_minimum),
+        cmocka_unit_test(separable_cases_have_a_model),
+        cmocka_unit_test(labels_are_checked),
+        cmocka_unit_test(planted_signals_are_found),
+        cmocka_unit_test(noise_adds_nothing),
+        cmocka_unit_test(labels_must_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,8 @@ static void rows_have_weight(void **state)
 {
     hl_profile       *profile = new_made_profile();
     hl_position_curve curve;
-    const double      mean = (54.0 + 24.0) / 66.0, squares = 6.0 * pow(69.0 / 57.0 - mean, 2.0) +
-                                                        6.0 * pow(74.0 / 64.0 - mean, 2.0);
+    const double      mean = (54.0 + 24.0) / 66.0,
+                 squares = 6.0 * pow(69.0 / 57.0 - mean, 2.0) + 6.0 * pow(74.0 / 64.0 - mean, 2.0);
     (void)state;
 
     for (uint64_t i = 0; i < 12; i++)

@@ -137,8 +137,8 @@ static void write_without(const hl_profile *profile, const char *path, const cha
     size_t                 n_bytes = 0;
     char                  *bytes   = profile_bytes(profile, &n_bytes);
 
-    bool                   is_second = strcmp(format, "headlight profile 2") == 0;
-    bool                   is_third  = strcmp(format, "headlight profile 3") == 0;
+    bool is_second = strcmp(format, "headlight profile 2") == 0;
+    bool is_third  = strcmp(format, "headlight profile 3") == 0;
 
     assert_ok(hl_safetensors_parse(&file, (const uint8_t *)bytes, n_bytes, "x"));
     assert_ok(hl_safetensors_writer_new(&writer));
@@ -148,9 +148,9 @@ static void write_without(const hl_profile *profile, const char *path, const cha
     if (state != NULL)
         hl_safetensors_add_metadata(writer, "state", state);
     for (size_t i = 0; i < hl_safetensors_count(file); i++) {
-        const hl_tensor *tensor = hl_safetensors_at(file, i);
-        bool is_position = strncmp(tensor->name, "sequence.position", 17) == 0;
-        bool is_document = strcmp(tensor->name, "sequence.document") == 0;
+        const hl_tensor *tensor      = hl_safetensors_at(file, i);
+        bool             is_position = strncmp(tensor->name, "sequence.position", 17) == 0;
+        bool             is_document = strcmp(tensor->name, "sequence.document") == 0;
         if (!(is_position && !is_second) && !(is_document && !is_third))
             hl_safetensors_add(writer, tensor);
     }

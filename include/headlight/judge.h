@@ -68,8 +68,8 @@ typedef struct hl_judgment {
 } hl_judgment;
 
 typedef struct hl_judge_options {
-    int64_t  n_folds; /* 0: 5 */
-    double   l2;      /* weight of the model's penalty, half the sum of squares; 0: 1 */
+    int64_t n_folds; /* 0: 5 */
+    double  l2;      /* weight of the model's penalty, half the sum of squares; 0: 1 */
 } hl_judge_options;
 
 /* Judges the signals.  names (n_traces) are the traces' file names, for labels and messages.

@@ -23,11 +23,11 @@
 /* The heads' means with each unit left out (hl_grid_left_out): of the sequences that both profiles
  * hold, the same ones in both; or else of each profile's own. */
 typedef struct left_out_pair {
-    double *a; /* (n_layers * n_heads, n + 1) */
-    double *b;
+    double      *a; /* (n_layers * n_heads, n + 1) */
+    double      *b;
     hl_unit_rows rows_a; /* the number of units and what they are */
     hl_unit_rows rows_b;
-    bool    paired;
+    bool         paired;
 } left_out_pair;
 
 /* Both have the same layers and heads. */
@@ -78,8 +78,8 @@ static const hl_unit_rows *fewer(const left_out_pair *left)
 }
 
 /* The error of a difference b - a, both (n + 1) without each unit; work has room for n + 1. */
-static hl_error difference_error(double *difference, double *work, const double *a,
-                                 const double *b, const left_out_pair *left)
+static hl_error difference_error(double *difference, double *work, const double *a, const double *b,
+                                 const left_out_pair *left)
 {
     int64_t n_a = left->rows_a.n_groups, n_b = left->rows_b.n_groups;
 
@@ -282,13 +282,14 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
     int64_t              n_a = left->rows_a.n_groups + 1, n_b = left->rows_b.n_groups + 1;
     HL_NEED(HL_ALLOC(&work, (size_t)n_a));
     for (int64_t i = 0; i < size; i++) {
-        double   difference = NAN;
-        double   shown = hl_profile_mean(two->b, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED) -
-                       hl_profile_mean(two->a, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED);
-        hl_error error = difference_error(&difference, work, left->a + i * n_a, left->b + i * n_b,
-                                          left);
-        intervals[i]   = difference_interval(shown, error, left);
-        p[i]           = hl_error_p_value(shown, error);
+        double difference = NAN;
+        double shown =
+            hl_profile_mean(two->b, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED) -
+            hl_profile_mean(two->a, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED);
+        hl_error error =
+            difference_error(&difference, work, left->a + i * n_a, left->b + i * n_b, left);
+        intervals[i] = difference_interval(shown, error, left);
+        p[i]         = hl_error_p_value(shown, error);
     }
     hl_sheet_fact_interval(table, &intervals[0]);
     HL_NEED(hl_false_discovery(p + size, p, size));
@@ -330,7 +331,8 @@ static void layer_column(double *out, const double *heads, int64_t n_heads, int6
 }
 
 /* work (2 n_a + n_b) */
-static hl_interval layer_interval(double shown, double *work, const two_profiles *two, int64_t layer)
+static hl_interval layer_interval(double shown, double *work, const two_profiles *two,
+                                  int64_t layer)
 {
     const left_out_pair *left = &two->normalized;
     int64_t              n_a = left->rows_a.n_groups + 1, n_b = left->rows_b.n_groups + 1;
@@ -443,10 +445,10 @@ static const char row_columns[] = "layer:i head:i variation:4 low:4 high:4 diver
 
 static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
 {
-    hl_unit_rows units = { .values    = rows->of_sequences,
-                      .n_rows    = rows->n_sequences,
-                      .n_columns = rows->n_layers * rows->n_heads,
-                      .n_groups  = rows->n_sequences };
+    hl_unit_rows      units   = { .values    = rows->of_sequences,
+                                  .n_rows    = rows->n_sequences,
+                                  .n_columns = rows->n_layers * rows->n_heads,
+                                  .n_groups  = rows->n_sequences };
     HL_FREED double  *left    = NULL; /* (L * H, n_sequences + 1) of every head's mean variation */
     HL_FREED double  *cost    = NULL; /* (n_heads, n_heads) */
     HL_FREED int64_t *partner = NULL; /* (n_heads) */
@@ -464,12 +466,12 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
         }
         HL_NEED(hl_assign(partner, cost, n, n));
         for (int64_t head = 0; head < n; head++) {
-            int64_t       cell     = layer * rows->n_heads + head;
-            const double *to       = rows->variation + cell * rows->n_heads;
-            const double *column   = left + cell * (units.n_groups + 1);
-            hl_interval   interval = hl_interval_about(
-                hl_left_out_interval(column, &units, HL_SCALE_POSITIVE), column[units.n_groups],
-                to[head]);
+            int64_t       cell   = layer * rows->n_heads + head;
+            const double *to     = rows->variation + cell * rows->n_heads;
+            const double *column = left + cell * (units.n_groups + 1);
+            hl_interval   interval =
+                hl_interval_about(hl_left_out_interval(column, &units, HL_SCALE_POSITIVE),
+                                  column[units.n_groups], to[head]);
 
             hl_sheet_put_ints(table, layer, head);
             hl_sheet_put_reals(table, to[head], interval.low, interval.high,
@@ -590,10 +592,9 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
 {
     HL_CLOSED(hl_comparison_free) hl_comparison *result = NULL;
     HL_SCOPED(free_two)
-    two_profiles two = { .a        = a,
-                         .b        = b,
-                         .n_layers = hl_profile_n_layers(a),
-                         .n_heads  = hl_profile_n_heads(a) };
+    two_profiles two = {
+        .a = a, .b = b, .n_layers = hl_profile_n_layers(a), .n_heads = hl_profile_n_heads(a)
+    };
 
     (void)options;
     *out = NULL;

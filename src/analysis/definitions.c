@@ -37,8 +37,8 @@ static const hl_definition definitions[] = {
     SAYS("entropy", "mean of H over all rows, the first ones too; grows with the context, which is "
                     "why every table states it (an even head of 1024 rows has 5.94)"),
     SAYS("normalized", "mean of the normalized entropy; compares heads of different contexts"),
-    { "_low, _high", "95% interval over documents or windows, by Student's t", "interval", "Interval",
-      "" },
+    { "_low, _high", "95% interval over documents or windows, by Student's t", "interval",
+      "Interval", "" },
     SAYS("median", "of H / ln n over rows that see two keys or more; median_nosink without key 0"),
     SAYS("peak_p95", "one row in twenty has a larger peak"),
     { "output_norm", "norm of what the head adds to the stream, over its layer's mean",

@@ -113,9 +113,9 @@ static hl_status find_units(hl_unit_rows *rows, int64_t **groups, const hl_profi
     HL_NEED(HL_ALLOC(groups, (size_t)rows->n_rows));
     HL_NEED(HL_ALLOC(&seen, (size_t)rows->n_rows));
     *rows = (hl_unit_rows){ .n_rows    = rows->n_rows,
-                       .n_columns = rows->n_columns,
-                       .groups    = *groups,
-                       .units     = HL_UNITS_DOCUMENTS };
+                            .n_columns = rows->n_columns,
+                            .groups    = *groups,
+                            .units     = HL_UNITS_DOCUMENTS };
     for (int64_t i = 0; i < rows->n_rows; i++) {
         uint64_t document = hl_profile_sequence_document(profile, chosen != NULL ? chosen[i] : i);
         int64_t  at       = 0;
@@ -140,7 +140,7 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
                            hl_quantity quantity, const int64_t *chosen, int64_t n_chosen)
 {
     int64_t           size   = hl_grid_size(profile);
-    HL_FREED double  *all    = NULL; /* of all sequences */
+    HL_FREED double  *all    = NULL;                  /* of all sequences */
     HL_FREED double  *values = NULL, *weights = NULL; /* (n_chosen, size) */
     HL_FREED int64_t *groups = NULL;
 
@@ -159,8 +159,8 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
         for (int64_t c = 0; c < size; c++)
             weights[i * size + c] = weight > 0.0 ? weight : 1.0;
     }
-    rows->values  = values;
-    rows->weights = weights;
+    rows->values     = values;
+    rows->weights    = weights;
     hl_status status = hl_left_out(out, rows);
     rows->values = rows->weights = NULL;
     rows->groups                 = NULL;
@@ -179,13 +179,13 @@ hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_qua
     int64_t               size  = hl_grid_size(profile);
     HL_FREED hl_interval *found = NULL;
     HL_FREED double      *left = NULL, *means = NULL;
-    hl_unit_rows               rows;
+    hl_unit_rows          rows;
 
     *out = NULL;
     HL_NEED(HL_ALLOC(&found, (size_t)size));
     HL_NEED(hl_grid_means(&means, profile, quantity));
-    HL_NEED(hl_grid_left_out(&left, &rows, profile, quantity, NULL,
-                             hl_profile_n_sequences(profile)));
+    HL_NEED(
+        hl_grid_left_out(&left, &rows, profile, quantity, NULL, hl_profile_n_sequences(profile)));
     for (int64_t i = 0; i < size; i++) {
         const double *column = left + i * (rows.n_groups + 1);
 
@@ -233,10 +233,10 @@ static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile
 {
     int64_t          n_heads = hl_profile_n_heads(profile);
     HL_FREED double *left = NULL, *heads = NULL, *column = NULL;
-    hl_unit_rows          rows;
+    hl_unit_rows     rows;
 
-    HL_NEED(hl_grid_left_out(&left, &rows, profile, quantity, NULL,
-                             hl_profile_n_sequences(profile)));
+    HL_NEED(
+        hl_grid_left_out(&left, &rows, profile, quantity, NULL, hl_profile_n_sequences(profile)));
     int64_t n = rows.n_groups + 1;
     HL_NEED(HL_ALLOC(&heads, (size_t)n_heads));
     HL_NEED(HL_ALLOC(&column, (size_t)n));
@@ -246,8 +246,9 @@ static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile
                 heads[head] = left[(layer * n_heads + head) * n + at];
             column[at] = hl_mean(heads, n_heads);
         }
-        hl_interval interval = hl_interval_about(
-            hl_left_out_interval(column, &rows, HL_SCALE_PLAIN), column[n - 1], layers->means[layer]);
+        hl_interval interval =
+            hl_interval_about(hl_left_out_interval(column, &rows, HL_SCALE_PLAIN), column[n - 1],
+                              layers->means[layer]);
         layers->lows[layer]   = interval.low;
         layers->highs[layer]  = interval.high;
         layers->errors[layer] = interval.error;
@@ -347,11 +348,11 @@ static void read_sequences(double *means, double *weights, const hl_profile *pro
 static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile *profile,
                                       hl_quantity quantity)
 {
-    int64_t           n    = hl_profile_n_sequences(profile), n_buckets = curve->n_buckets;
-    HL_FREED double  *room = NULL; /* (2, n, n_buckets) */
-    HL_FREED double  *left = NULL;
+    int64_t           n = hl_profile_n_sequences(profile), n_buckets = curve->n_buckets;
+    HL_FREED double  *room   = NULL; /* (2, n, n_buckets) */
+    HL_FREED double  *left   = NULL;
     HL_FREED int64_t *groups = NULL;
-    hl_unit_rows           rows   = { .n_rows = n, .n_columns = n_buckets };
+    hl_unit_rows      rows   = { .n_rows = n, .n_columns = n_buckets };
 
     HL_NEED(HL_ALLOC(&room, 2 * (size_t)(n * n_buckets)));
     read_sequences(room, room + n * n_buckets, profile, quantity);
@@ -360,10 +361,10 @@ static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile
     rows.weights = room + n * n_buckets;
     HL_NEED(hl_left_out(&left, &rows));
     for (int64_t bucket = 0; bucket < n_buckets; bucket++) {
-        const double *column   = left + bucket * (rows.n_groups + 1);
-        hl_interval   interval = hl_interval_about(hl_left_out_interval(column, &rows,
-                                                                        HL_SCALE_PLAIN),
-                                                   column[rows.n_groups], curve->means[bucket]);
+        const double *column = left + bucket * (rows.n_groups + 1);
+        hl_interval   interval =
+            hl_interval_about(hl_left_out_interval(column, &rows, HL_SCALE_PLAIN),
+                              column[rows.n_groups], curve->means[bucket]);
 
         if (bucket == 0)
             curve->interval = interval;

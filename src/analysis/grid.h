@@ -98,7 +98,7 @@ typedef struct hl_layer_profile {
     double        *means; /* (n_layers) over heads, of the heads' means */
     double        *lows;  /* (n_layers) 95% interval; NaN with fewer units than HL_MIN_UNITS */
     double        *highs;
-    double        *errors; /* these three lie behind the means */
+    double        *errors;   /* these three lie behind the means */
     hl_interval    interval; /* of the last layer: its level, number and kind of units are of all */
     hl_layer_shape shape;
 } hl_layer_profile;
@@ -116,8 +116,8 @@ typedef struct hl_position_curve {
     double  means[HL_PROFILE_MAX_BUCKETS]; /* over heads, of the heads' means; NaN: no such row */
     /* 95% intervals; NaN with fewer units than HL_MIN_UNITS that have such rows,
      * and in profiles of versions that kept no curves of sequences. */
-    double lows[HL_PROFILE_MAX_BUCKETS];
-    double highs[HL_PROFILE_MAX_BUCKETS];
+    double      lows[HL_PROFILE_MAX_BUCKETS];
+    double      highs[HL_PROFILE_MAX_BUCKETS];
     bool        has_intervals; /* of any bucket */
     hl_interval interval;      /* of the first bucket: its level and units are of all */
 } hl_position_curve;

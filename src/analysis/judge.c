@@ -283,9 +283,9 @@ static hl_status judge_models(hl_judgment *out, judging *j)
 
 static hl_status estimate_all(hl_judgment *out, judging *j)
 {
-    bool     by_text = j->n_traces >= MIN_TEXTS;
-    hl_units units   = by_text ? HL_UNITS_DOCUMENTS : HL_UNITS_SPANS;
-    hl_cases cases   = { .is_positive = j->is_wrong, .groups = j->groups, .count = j->count };
+    bool             by_text = j->n_traces >= MIN_TEXTS;
+    hl_units         units   = by_text ? HL_UNITS_DOCUMENTS : HL_UNITS_SPANS;
+    hl_cases         cases = { .is_positive = j->is_wrong, .groups = j->groups, .count = j->count };
     HL_FREED double *left = NULL; /* (3, n_groups + 1): log-probability, a signal, the difference */
 
     /* So many spans are left out at once that the work stays bounded. */

@@ -333,7 +333,7 @@ static hl_status read_ranks(double *rank_x, double *rank_y, double *work, const 
 static double covariance(const double *x, const double *y, int64_t n)
 {
     double  mean_x = hl_mean(x, n), mean_y = hl_mean(y, n), sum = 0.0;
-    int64_t count  = 0;
+    int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++) {
         if (isnan(x[i]) || isnan(y[i]))
@@ -352,8 +352,9 @@ static double correlation(const double *x, const double *y, int64_t n)
 hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double *y, int64_t n_items,
                             int64_t n)
 {
-    HL_FREED double *room = NULL; /* ranks of both (2, n_items, n + 1) by unit, and room to work in */
-    HL_FREED double *rhos = NULL; /* (n + 1) */
+    HL_FREED double *room =
+        NULL; /* ranks of both (2, n_items, n + 1) by unit, and room to work in */
+    HL_FREED double *rhos  = NULL; /* (n + 1) */
     bool             first = noise->n == 0;
 
     HL_NEED(HL_ALLOC(&room, (size_t)(2 * n_items * (n + 2))));
@@ -375,7 +376,7 @@ hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double 
     noise->error   = first ? error : hl_error_add(noise->error, error);
     noise->n       = first || n < noise->n ? n : noise->n;
     /* Each item's ranks over the units: their spread about their mean. */
-    double factor = (1.0 + 4.0 / (double)(n - 1)) * (double)(n - 1) / (double)n;
+    double factor  = (1.0 + 4.0 / (double)(n - 1)) * (double)(n - 1) / (double)n;
     double sums[3] = { 0 };
     for (int64_t i = 0; i < n_items && n > 1; i++) {
         double mean_x = 0.0, mean_y = 0.0;
@@ -415,24 +416,24 @@ hl_status hl_rank_noise_add_items(hl_rank_noise *noise, const double *x, const d
         HL_NEED(read_ranks(work, work + n_items, work + 2 * n_items, x, y, n_items, n, n, i));
         rhos[i] = correlation(work, work + n_items, n_items);
     }
-    noise->error = hl_error_add(noise->error, hl_jackknife_error(noise->rho, rhos, n_items,
-                                                                 HL_SCALE_CORRELATION));
+    noise->error = hl_error_add(
+        noise->error, hl_jackknife_error(noise->rho, rhos, n_items, HL_SCALE_CORRELATION));
     return HL_OK;
 }
 
 hl_interval hl_rank_interval(const hl_rank_noise *noise, hl_units units)
 {
     const double least = 0.05; /* of a column's variance: what noise leaves of it at least */
-    hl_interval  out   = hl_interval_of(noise->rho, noise->error, HL_SCALE_CORRELATION, noise->n,
-                                        units);
+    hl_interval  out =
+        hl_interval_of(noise->rho, noise->error, HL_SCALE_CORRELATION, noise->n, units);
     double xx = noise->xx - noise->noise_xx, yy = noise->yy - noise->noise_yy;
     double xy = noise->xy - noise->noise_xy;
 
     if (isnan(out.low))
         return out;
-    double rho = xx > least * noise->xx && yy > least * noise->yy ? xy / sqrt(xx * yy)
-                                                                   : (xy > 0.0 ? 1.0 : -1.0);
-    rho        = fmin(fmax(rho, -0.9999), 0.9999);
+    double rho        = xx > least * noise->xx && yy > least * noise->yy ? xy / sqrt(xx * yy)
+                                                                         : (xy > 0.0 ? 1.0 : -1.0);
+    rho               = fmin(fmax(rho, -0.9999), 0.9999);
     hl_interval other = hl_interval_of(rho, noise->error, HL_SCALE_CORRELATION, noise->n, units);
     out.low           = fmin(out.low, other.low);
     out.high          = fmax(out.high, other.high);

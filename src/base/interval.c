@@ -139,7 +139,7 @@ double hl_from_scale(double value, hl_error_scale scale)
 hl_error hl_jackknife_error(double value, const double *without, int64_t n, hl_error_scale scale)
 {
     double  center = hl_to_scale(value, scale), sum = 0.0, cubes = 0.0;
-    int64_t count  = 0;
+    int64_t count = 0;
 
     for (int64_t i = 0; i < n; i++) {
         double off = hl_to_scale(without[i], scale) - center;
@@ -193,8 +193,8 @@ hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, i
 {
     hl_interval out    = hl_no_interval(n, units);
     double      center = hl_to_scale(value, scale), s = sqrt(error.variance);
-    double      t      = hl_student_quantile(HL_LEVEL, error.freedom);
-    double      more   = s * error.skewness * (1.0 + 2.0 * t * t) / 6.0;
+    double      t     = hl_student_quantile(HL_LEVEL, error.freedom);
+    double      more  = s * error.skewness * (1.0 + 2.0 * t * t) / 6.0;
     double      below = t * s + fmax(-more, 0.0), above = t * s + fmax(more, 0.0);
 
     if (isnan(value) || isnan(below))
@@ -300,7 +300,8 @@ hl_status hl_left_out(double **out, const hl_unit_rows *rows)
     return HL_OK;
 }
 
-hl_interval hl_left_out_interval(const double *column, const hl_unit_rows *rows, hl_error_scale scale)
+hl_interval hl_left_out_interval(const double *column, const hl_unit_rows *rows,
+                                 hl_error_scale scale)
 {
     return hl_jackknife(column[rows->n_groups], column, rows->n_groups, scale, rows->units);
 }

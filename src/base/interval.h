@@ -60,7 +60,8 @@ double hl_mean_skewness(double squares, double cubes, double n);
 /* No interval of n units: all NaN. */
 hl_interval hl_no_interval(int64_t n, hl_units units);
 /* The interval of a value whose error is known on that scale. */
-hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, int64_t n, hl_units units);
+hl_interval hl_interval_of(double value, hl_error error, hl_error_scale scale, int64_t n,
+                           hl_units units);
 /* hl_jackknife_error and hl_interval_of. */
 hl_interval hl_jackknife(double value, const double *without, int64_t n, hl_error_scale scale,
                          hl_units units);
@@ -86,6 +87,7 @@ typedef struct hl_unit_rows {
  * left. */
 hl_status hl_left_out(double **out, const hl_unit_rows *rows);
 /* The interval of one column of these. */
-hl_interval hl_left_out_interval(const double *column, const hl_unit_rows *rows, hl_error_scale scale);
+hl_interval hl_left_out_interval(const double *column, const hl_unit_rows *rows,
+                                 hl_error_scale scale);
 
 #endif

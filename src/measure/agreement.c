@@ -29,13 +29,13 @@ struct hl_agreement {
     hl_window_cut        cut;
     int64_t             *tokens; /* (n_ctx) tokens of the current window */
     int64_t              n_piece;
-    int64_t             *tops;   /* (n_piece) the reference model's most likely tokens */
-    int64_t              at;     /* position of the piece's first row */
-    double               kl;     /* of the window at hand, so far */
-    hl_ratio_sums windows;
-    hl_ratio_sums texts;
-    hl_ratio_sums of_text; /* windows of the text at work */
-    int64_t              n_same; /* rows */
+    int64_t             *tops; /* (n_piece) the reference model's most likely tokens */
+    int64_t              at;   /* position of the piece's first row */
+    double               kl;   /* of the window at hand, so far */
+    hl_ratio_sums        windows;
+    hl_ratio_sums        texts;
+    hl_ratio_sums        of_text; /* windows of the text at work */
+    int64_t              n_same;  /* rows */
 };
 
 /* -------------------------------------------------------------- open and close */
@@ -228,7 +228,7 @@ hl_agreement_total hl_agreement_get(const hl_agreement *agreement)
     return (hl_agreement_total){ .n_tokens  = (int64_t)sums->count,
                                  .n_windows = sums->n,
                                  .kl        = any ? sums->sum / sums->count : NAN,
-                                 .kl_interval = hl_ratio_interval(
-                                     sums, &agreement->texts, HL_SCALE_POSITIVE),
-                                 .top1      = any ? (double)agreement->n_same / sums->count : NAN };
+                                 .kl_interval =
+                                     hl_ratio_interval(sums, &agreement->texts, HL_SCALE_POSITIVE),
+                                 .top1 = any ? (double)agreement->n_same / sums->count : NAN };
 }

@@ -281,13 +281,13 @@ static hl_status run_windows(scoring *s, int64_t n_windows)
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
 {
     hl_ratio_merge(sums, &(hl_ratio_sums){ 1,
-                                             sum,
-                                             count,
-                                             sum * sum,
-                                             sum * count,
-                                             count * count,
-                                             { sum * sum * sum, sum * sum * count,
-                                               sum * count * count, count * count * count } });
+                                           sum,
+                                           count,
+                                           sum * sum,
+                                           sum * count,
+                                           count * count,
+                                           { sum * sum * sum, sum * sum * count,
+                                             sum * count * count, count * count * count } });
 }
 
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
@@ -361,13 +361,13 @@ static void add_text(text_sums *total, const text_sums *text)
 
 static hl_nll summarize(const text_sums *sums)
 {
-    hl_nll nll = { .sum        = sums->windows.sum,
-                   .n_scored   = (int64_t)sums->windows.count,
-                   .n_tokens   = sums->n_tokens,
-                   .n_bytes    = sums->bytes_known ? sums->n_bytes : 0,
-                   .n_windows  = sums->windows.n,
-                   .n_texts    = sums->texts.n,
-                   .n_broken   = sums->n_broken,
+    hl_nll nll = { .sum       = sums->windows.sum,
+                   .n_scored  = (int64_t)sums->windows.count,
+                   .n_tokens  = sums->n_tokens,
+                   .n_bytes   = sums->bytes_known ? sums->n_bytes : 0,
+                   .n_windows = sums->windows.n,
+                   .n_texts   = sums->texts.n,
+                   .n_broken  = sums->n_broken,
                    .first_broken =
                        sums->n_broken > 0 && sums->texts.n <= 1 ? sums->first_broken : -1 };
 
@@ -376,7 +376,7 @@ static hl_nll summarize(const text_sums *sums)
     nll.mean          = nll.n_scored > 0 ? nll.sum / (double)nll.n_scored : NAN;
     nll.perplexity    = exp(nll.mean);
     nll.bits_per_byte = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
-    nll.interval = hl_ratio_interval(&sums->windows, &sums->texts, HL_SCALE_PLAIN);
+    nll.interval      = hl_ratio_interval(&sums->windows, &sums->texts, HL_SCALE_PLAIN);
     if (nll.n_broken > 0)
         nll.interval = hl_no_interval(nll.interval.n, nll.interval.units);
     return nll;

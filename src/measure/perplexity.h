@@ -41,11 +41,11 @@ int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window);
 /* Sums over groups g (texts or windows).  Each group has a sum s and a count c. */
 typedef struct hl_ratio_sums {
     int64_t n;
-    double  sum;     /* sum of s */
-    double  count;   /* sum of c */
-    double  squares; /* sum of s^2 */
-    double  cross;   /* sum of s c */
-    double  counts2; /* sum of c^2 */
+    double  sum;      /* sum of s */
+    double  count;    /* sum of c */
+    double  squares;  /* sum of s^2 */
+    double  cross;    /* sum of s c */
+    double  counts2;  /* sum of c^2 */
     double  cubes[4]; /* sums of s^3, s^2 c, s c^2, c^3 */
 } hl_ratio_sums;
 

@@ -38,8 +38,8 @@ static hl_status leave_out(hl_sweep *s)
     bool             by_document = s->test->n_documents >= HL_MIN_UNITS;
     HL_FREED double *values      = NULL; /* (2, n_windows, n_columns) */
 
-    s->units    = by_document ? HL_UNITS_DOCUMENTS : HL_UNITS_WINDOWS;
-    s->n_units  = by_document ? s->test->n_documents : n_windows;
+    s->units   = by_document ? HL_UNITS_DOCUMENTS : HL_UNITS_WINDOWS;
+    s->n_units = by_document ? s->test->n_documents : n_windows;
     HL_NEED(hl_alloc((void **)&values, (size_t)n_windows, 2 * (size_t)n_columns * sizeof *values));
     for (int64_t i = 0; i < n_windows * n_columns; i++) {
         double n_tokens = (double)s->test->scored[i / n_columns];
@@ -47,12 +47,12 @@ static hl_status leave_out(hl_sweep *s)
         values[i] = scores_of(s, i % n_columns)[i / n_columns].nll / n_tokens;
         values[n_windows * n_columns + i] = n_tokens;
     }
-    return hl_left_out(&s->left, &(hl_unit_rows){ .values    = values,
-                                             .weights   = values + n_windows * n_columns,
-                                             .groups    = by_document ? s->test->documents : NULL,
-                                             .n_rows    = n_windows,
-                                             .n_columns = n_columns,
-                                             .n_groups  = s->n_units });
+    return hl_left_out(&s->left, &(hl_unit_rows){ .values  = values,
+                                                  .weights = values + n_windows * n_columns,
+                                                  .groups = by_document ? s->test->documents : NULL,
+                                                  .n_rows = n_windows,
+                                                  .n_columns = n_columns,
+                                                  .n_groups  = s->n_units });
 }
 
 /* ----------------------------------------------------------------------- numbers */
@@ -63,7 +63,8 @@ static double mean_nll(const hl_sweep *s, int64_t setting)
     return hl_evaluation_total(s->test, which).nll / (double)s->test->n_scored;
 }
 
-static hl_sweep_value with_error(const hl_sweep *s, double value, hl_error error, hl_error_scale scale)
+static hl_sweep_value with_error(const hl_sweep *s, double value, hl_error error,
+                                 hl_error_scale scale)
 {
     hl_interval interval = hl_interval_of(value, error, scale, s->n_units, s->units);
     return (hl_sweep_value){ value, interval.low, interval.high };
@@ -97,7 +98,7 @@ static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
 static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
     int64_t n_seeds = s->options.n_seeds;
-    double  n       = (double)n_seeds, mean = 0.0, squares = 0.0;
+    double  n = (double)n_seeds, mean = 0.0, squares = 0.0;
 
     memset(s->work, 0, (size_t)s->n_units * sizeof *s->work);
     add_left_out(s->work, s, setting, 1.0);
@@ -124,8 +125,8 @@ static hl_sweep_point count_point(const hl_sweep *s, int64_t setting, int64_t ra
 {
     hl_scores total = hl_evaluation_total(s->test, setting);
     double    value = mean_nll(s, setting);
-    hl_error  error = hl_jackknife_error(value, s->left + setting * (s->n_units + 1), s->n_units,
-                                         HL_SCALE_PLAIN);
+    hl_error  error =
+        hl_jackknife_error(value, s->left + setting * (s->n_units + 1), s->n_units, HL_SCALE_PLAIN);
 
     hl_sweep_point point = { .nll       = with_error(s, value, error, HL_SCALE_PLAIN),
                              .rise      = difference(s, setting, s->n_settings),
@@ -176,7 +177,7 @@ static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *rank
 static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
 {
     int64_t          n = s->n_singles, n_units = s->n_units;
-    HL_FREED double *scores = NULL; /* (n) */
+    HL_FREED double *scores = NULL;       /* (n) */
     HL_FREED double *x = NULL, *y = NULL; /* (n, n_units + 1) scores, and rises without each unit */
     hl_rank_noise    noise = { 0 };
 
@@ -458,7 +459,9 @@ static void say_winner(hl_sweep *s, int64_t ratio)
         "%s%s%s.",
         s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name, rise.value,
         range_of(rise, 4).text,
-        isnan(rise.low) ? "" : equals[0] != '\0' ? "; not clearly worse: " : ", clearly less than all others",
+        isnan(rise.low)     ? ""
+        : equals[0] != '\0' ? "; not clearly worse: "
+                            : ", clearly less than all others",
         isnan(rise.low) ? "" : equals);
 }
 
@@ -564,8 +567,7 @@ static void say_importance(hl_sweep *s, int64_t order)
             best = i;
     }
     if (best >= 0 && n_ready > 1)
-        say(s,
-            "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f%s.",
+        say(s, "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f%s.",
             (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
             s->correlations[best].value, range_of(s->correlations[best], 3).text);
     else if (n_ready > 1)

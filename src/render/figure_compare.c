@@ -606,14 +606,13 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
                  "are looked at; the %s, the more, by the root of the weight. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }
-    snprintf(
-        out, n_bytes,
-        "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
-        "of heads: a dot where it is one (%s; false discovery under 5%%). The table has "
-        "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
-        "common.",
-        maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
-        (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
+    snprintf(out, n_bytes,
+             "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
+             "of heads: a dot where it is one (%s; false discovery under 5%%). The table has "
+             "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
+             "common.",
+             maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
+             (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
 }
 
 /* With patterns, A and B are blocks of maps, side by side if these are then wide enough, otherwise

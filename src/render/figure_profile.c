@@ -126,11 +126,11 @@ hl_status hl_figure_layers(hl_figure *figure)
  * few units. */
 static hl_status variance_intervals(double *lows, double *highs, const hl_figure *figure)
 {
-    const hl_profile *profile  = figure->profile;
-    int64_t           n_heads  = hl_profile_n_heads(profile);
-    double            square   = hl_figure_factor(figure) * hl_figure_factor(figure);
-    HL_FREED double  *left     = NULL, *heads = NULL, *column = NULL;
-    hl_unit_rows           rows;
+    const hl_profile *profile = figure->profile;
+    int64_t           n_heads = hl_profile_n_heads(profile);
+    double            square  = hl_figure_factor(figure) * hl_figure_factor(figure);
+    HL_FREED double  *left = NULL, *heads = NULL, *column = NULL;
+    hl_unit_rows      rows;
 
     HL_NEED(hl_grid_left_out(&left, &rows, profile, hl_figure_quantity(figure), NULL,
                              hl_profile_n_sequences(profile)));
@@ -270,8 +270,7 @@ static void describe_positions(char *out, size_t n_bytes, const position_figure 
         "the heads lies; positions come in ranges that double.%s%s%s%s%s",
         f->curve.has_intervals ? ", with its 95% interval" : "",
         f->curve.has_intervals ? "" : " No interval: ", f->curve.has_intervals ? "" : reason,
-        f->curve.has_intervals ? "" : ".",
-        found[0] != '\0' ? " " : "", found);
+        f->curve.has_intervals ? "" : ".", found[0] != '\0' ? " " : "", found);
 }
 
 static void draw_curve(position_figure *f, hl_chart *chart)

@@ -13,10 +13,10 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
-#include "measure/perplexity.h"
 #include "serve/server.h"
 #include "serve/texts.h"
 
@@ -321,7 +321,7 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
  * windows. Returns null with too few of them. */
 static json_t *interval_json(const hl_evaluation *found, int64_t setting)
 {
-    const hl_scores *scores = found->scores + setting * found->n_windows;
+    const hl_scores *scores  = found->scores + setting * found->n_windows;
     hl_ratio_sums    windows = { 0 }, none = { 0 };
 
     for (int64_t i = 0; i < found->n_windows; i++)

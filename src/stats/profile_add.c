@@ -347,9 +347,8 @@ static void keep_sequence(hl_profile *profile, int64_t sequence, int64_t n_befor
 {
     const hl_profile_flight *flight = profile->flight;
     const hl_profile_batch  *batch  = flight->batch;
-    uint64_t document = batch->corpus != 0 ? hl_hash_pair(batch->corpus,
-                                                          (uint64_t)batch->documents[sequence])
-                                           : 0;
+    uint64_t                 document =
+        batch->corpus != 0 ? hl_hash_pair(batch->corpus, (uint64_t)batch->documents[sequence]) : 0;
     hl_kept_sequence kept = { { &batch->hashes[sequence], flight->means, flight->positions,
                                 flight->counts, &document } };
 
