@@ -581,14 +581,14 @@ static json_t *make_last_word(const eval_last_word *words)
 
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
-    return HL_OBJECT(
-        HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
-        HL_IS("interval",
-              n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
-                                  HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words))
-                      : json_null()),
-        HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN), HL_IS("right", words->n_right),
-        HL_IS("words", words->n_words));
+    json_t *interval =
+        n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
+                            HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words))
+                : json_null();
+    return HL_OBJECT(HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
+                     HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN),
+                     HL_IS("right", words->n_right), HL_IS("words", words->n_words),
+                     HL_IS("interval", interval));
 }
 
 static json_t *make_agreement(const evaluation *e)

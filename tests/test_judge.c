@@ -100,7 +100,8 @@ static void a_perfect_area_is_not_certain(void **state)
     hl_cases cases = { positive, groups, N, N };
     assert_ok(hl_auroc_left_out(areas, scores, &cases));
     hl_interval interval = hl_auroc_interval(areas, &cases, HL_UNITS_SPANS);
-    assert_true(areas[N] == 1.0 && interval.low < 0.9 && interval.low > 0.5);
+    assert_true(areas[N] == 1.0 && interval.low < 0.9 && interval.low > 0.5 &&
+                interval.high == 1.0);
 }
 
 /* -------------------------------------------------------------------- logistic */

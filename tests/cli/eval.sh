@@ -60,7 +60,7 @@ expect_line "--json: two windows have no interval" 0 '^   "missing": "2 windows:
 result "--json: no documents unless asked for" "$(grep -q documents "$scratch/out" || echo yes)"
 
 run eval models/demo-sparse "$excerpt" -n 512 -c 256
-expect_line "the sparse model's, too" 0 '^  nats/token      4.0719   '
+expect_line "the sparse model's, too" 0 '^  nats/token      4.0719$'
 
 run eval models/demo $alice $speech -n 40 --json --per-document
 expect_line "--json --per-document" 0 '^   "name": "models/text/speech-1960.txt"$'
