@@ -355,7 +355,7 @@ RUNNERS   := $(addprefix $(BUILD)/tests/,$(filter-out %.sh,$(or $(TESTS),$(ALL_T
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),$(filter %.sh,$(TESTS)),$(wildcard tests/cli/*.sh))
 # TOOL_TESTS test the tree and the tools, not the build; callers may add EXTRA_TESTS.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
-              tools/check_names tools/check_cppcheck $(wildcard tests/tools/*.sh))
+              tools/check_names tools/check_cppcheck tools/check_words $(wildcard tests/tools/*.sh))
 RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 
@@ -394,7 +394,7 @@ check-web: ## set up, build and test the page, in a browser; skipped where there
 	@tools/deps check-web
 	@+$(SUBMAKE) all $(BUILD)/web/palette
 	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
-	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
+	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh web/test/pictures.sh
 
 # --------------------------------------------------- Python with PyTorch and transformers
 
@@ -629,6 +629,9 @@ deb: ## Debian packages in $(BUILD)/deb; headlight-cuda too, where nvcc is
 sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sbom.spdx.json
 	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
 	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
+
+metrics: $(PROGRAM) ## the short definitions in doc/metrics.md again, from src/analysis/definitions.c
+	@tools/metrics_page $(PROGRAM) > $(BUILD)/metrics && mv $(BUILD)/metrics doc/metrics.md
 
 api: ## doc/api.md again, from include/headlight.h
 	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md

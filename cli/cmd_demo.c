@@ -50,44 +50,43 @@ typedef struct demo_step {
 
 static const demo_step steps[] = {
     { "measuring the demo model",
-      "a profile: what every head did, for show, draw, diagnose and compare", hl_command_measure,
+      "a profile: what every head did; input of show, draw, diagnose and compare",
+      hl_command_measure,
       "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false,
       true },
     { "measuring its sparse sibling",
-      "the same model, trained on with a penalty on attention entropy", hl_command_measure,
+      "the same model, trained further with a penalty on attention entropy", hl_command_measure,
       "measure {m}/demo-sparse {m}/text -o {o}/sparse.profile --context 256 --max-tokens 8192",
       false, true },
     { "the demo model at a glance",
       "every head, the layer profile, the extremes and the diagnoses in the terminal",
       hl_command_show, "show {o}/demo.profile", true, false },
-    { NULL,
-      "what is wrong with the sparse one: collapse, sinks and redundancy, with evidence and what "
-      "to do",
+    { NULL, "problems of the sparse model: collapse, sinks and redundancy, with evidence and fixes",
       hl_command_diagnose, "diagnose {o}/sparse.profile", false, false },
     FIGURE("drawing every head",
            "focused heads are dark; outlined: the first to prune by output norm", hl_command_draw,
            "draw {o}/demo.profile --candidates 8", "heatmap"),
-    FIGURE("drawing the layers", "a valley: the middle layers are the most focused",
-           hl_command_draw, "draw {o}/demo.profile --figure layers", "layers"),
-    FIGURE("drawing both models", "the same tokens in both: sparse training left stripes and steps",
+    FIGURE("drawing the layers", "the middle layers are the most focused", hl_command_draw,
+           "draw {o}/demo.profile --figure layers", "layers"),
+    FIGURE("drawing both models",
+           "both models on the same tokens: sparse training left stripes and steps",
            hl_command_compare,
            "compare {m}/demo {m}/demo-sparse --text {m}/text --context 256 --max-tokens 2048",
            "compare"),
     FIGURE("drawing one head on a prompt",
            "induction: the second 'brown fox' looks at what followed the first", hl_command_tokens,
            "tokens {m}/demo " PROMPT " --layer 7 --head 3 --inset L0H0,L3H1,L6H1", "tokens"),
-    FIGURE("drawing what each layer would say",
-           "layer by layer the guess sharpens; framed: the token that does follow", hl_command_lens,
-           "lens {m}/demo " PROMPT, "lens"),
-    { "the demo model goes on with a text",
-      "a trace: what was seen of every head, token by token, as the text was generated",
+    FIGURE("drawing the prediction of each layer",
+           "the prediction sharpens layer by layer; framed: the token that follows in the text",
+           hl_command_lens, "lens {m}/demo " PROMPT, "lens"),
+    { "the demo model continues a text",
+      "a trace: the attention statistics of every head for each generated token",
       hl_command_generate,
       "generate {m}/demo \"The old man looked out at the sea, and said\" -n 96 -t 0.8 --top-k 40 "
       "--seed 7 --trace {o}/text.trace",
       true, true },
     { "writing the report",
-      "open it in a browser: both models, the prompt, the lens and the text, every head a click "
-      "away",
+      "open it in a browser: both models, the prompt, the lens and the generated text",
       hl_command_report,
       "report {o}/demo.profile {o}/sparse.profile --trace {o}/text.trace --model {m}/demo "
       "--prompt " PROMPT " -o {o}/report.html",
@@ -196,13 +195,13 @@ static void print_end(const demo_command *command)
     hl_colors colors = hl_terminal_colors(stdout);
     char      line[LINE_BYTES];
 
-    printf("\n%sWhat to look at, and how it was made%s\n", colors.bold, colors.plain);
+    printf("\n%sResults, and the command that made each%s\n", colors.bold, colors.plain);
     for (int i = 0; i < N_STEPS; i++) {
         if (steps[i].look == NULL || !write_line(line, &steps[i], command))
             continue;
         printf("\n# %s\n%s %s\n", steps[i].look, hl_shown(command->program), hl_shown(line));
     }
-    printf("\nFigures lie in %s, each as .svg and as .png; %s/report.html has all of it.\n",
+    printf("\nFigures are in %s, as .svg and .png.  %s/report.html shows everything on one page.\n",
            hl_shown(command->output), hl_shown(command->output));
 }
 
@@ -276,34 +275,36 @@ int hl_command_demo(int argc, char **argv)
     hl_arguments rest;
 
     hl_option options[] = {
-        HL_TEXT("output", 'o', &command.output, "FOLDER", "where everything goes (headlight-demo)"),
+        HL_TEXT("output", 'o', &command.output, "FOLDER",
+                "folder for the results (headlight-demo)"),
         HL_TEXT("models", 0, &command.models, "FOLDER",
-                "with demo, demo-sparse and text in it (those installed)"),
+                "folder with demo, demo-sparse and text (the installed ones)"),
         HL_TEXT("as", 0, &command.program, "NAME",
-                "what the lines at the end call the program (headlight)"),
+                "program name in the printed commands (headlight)"),
         { 0 },
     };
     hl_usage usage = {
         "demo", "[-o FOLDER]",
-        "Measures the two models that come with the program on the texts that do,\n"
-        "shows the heads, the layers and the diagnoses of one, draws figures of both\n"
-        "into FOLDER, writes report.html there, and ends with what to look at and\n"
-        "the command that made each.",
+        "Runs the tour of headlight: measures the two bundled models on the bundled texts,\n"
+        "shows the heads, layers and diagnoses of one, draws figures of both, writes\n"
+        "report.html into FOLDER, and ends with the list of results and the command that\n"
+        "made each.",
         options
     };
 
     HL_PASS(hl_options_parse(&rest, &command.common, &usage, argc, argv));
     if (rest.count > 0)
-        return hl_options_refuse(&usage, "wanted no arguments, got '%s' (-o names the folder)",
-                                 rest.items[0]);
+        return hl_options_refuse(
+            &usage, "unexpected argument '%s'; -o FOLDER says where the results go", rest.items[0]);
     if (command.common.json)
-        return hl_options_refuse(&usage, "--json: the commands that it runs have it");
+        return hl_options_refuse(&usage, "demo has no --json; the commands that it runs do");
     if (command.models == NULL)
         command.models = find_models(found);
     if (command.models == NULL)
         return hl_give_up(HL_EXIT_INPUT, "demo",
-                          "share/headlight/models is not beside the program; --models names it");
+                          "share/headlight/models was not found beside the program; name it with "
+                          "--models FOLDER");
     if (strchr(command.output, ' ') != NULL || strchr(command.models, ' ') != NULL)
-        return hl_options_refuse(&usage, "a folder's name has a space in it");
+        return hl_options_refuse(&usage, "the name of a folder contains a space; use one without");
     return make_folder(command.output) ? run_all(&command) : HL_EXIT_INPUT;
 }

@@ -424,10 +424,10 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
     trials t = { 0 };
 
     if (request->paths.count < 2)
-        return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
+        return hl_options_refuse(usage, "--try needs a MODEL and a TEXT; got %d arguments",
                                  request->paths.count);
     if (request->fail_on != NULL || request->trace_path != NULL)
-        return hl_options_refuse(usage, "--try and %s: only one of them",
+        return hl_options_refuse(usage, "--try and %s cannot be combined",
                                  request->fail_on != NULL ? "--fail-on" : "--trace");
     int code = hl_finish("diagnose", try_all(&t, request));
     hl_diagnoses_free(t.before.found);
@@ -460,7 +460,7 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
         if (item->verdict == HL_VERDICT_FOUND)
             hl_complain("diagnose", "%s was found", item->name);
         else if (item->verdict == HL_VERDICT_NOT_RUN && strcmp(request->fail_on, "any") != 0)
-            hl_complain("diagnose", "%s was not run (%s): it cannot fail", item->name,
+            hl_complain("diagnose", "%s was not run (%s), so --fail-on cannot tell", item->name,
                         item->finding);
     }
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
@@ -487,17 +487,17 @@ static int diagnose(const diagnose_request *request)
 /* ----------------------------------------------------------------- the command */
 
 static const char about[] =
-    "Looks for eight things that can be wrong with attention and says of each\n"
-    "the rule, the value, the threshold, the kind of evidence; of what was\n"
-    "found also the heads that show it, what speaks against it, and what to\n"
-    "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
-    "same text, or the same shapes with random weights.\n"
+    "Checks a profile for eight known problems of attention.  Each check prints its\n"
+    "rule, the value, the threshold and its source; a check that found something also\n"
+    "prints the heads that show it, the counter-evidence, and what to do.  BEFORE is a\n"
+    "profile to compare with: an earlier checkpoint on the same text, or the same\n"
+    "architecture with random weights.\n"
     "\n"
-    "With --try a model is measured on texts, and again under the mitigation\n"
-    "that fits each finding (or the one that is given); what changed is shown,\n"
-    "the loss too.\n"
+    "With --try, a model is measured on texts, then again with the mitigation that\n"
+    "fits each finding (or with the one given), and the changes are printed, the loss\n"
+    "included.\n"
     "\n"
-    "Diagnoses: dead-or-broken, entropy-collapse, entropic-overload,\n"
+    "Checks: dead-or-broken, entropy-collapse, entropic-overload,\n"
     "attention-locking, flat-profile, head-redundancy, inactive-heads, sink-heads.\n"
     "\n"
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
@@ -514,15 +514,16 @@ int hl_command_diagnose(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("fail-on", 0, &request.fail_on, "NAME,...",
-                "exit status 1 if one of these is found (any: all)"),
-        HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "another threshold; may be repeated"),
+                "exit with status 1 if one of these checks finds something"),
+        HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "change a threshold (repeatable)"),
         HL_TEXT("trace", 0, &request.trace_path, "FILE",
-                "attention-locking, from headlight generate --trace"),
-        HL_FLAG("verbose", 'v', &request.verbose, "heads, counter-evidence and mitigation of all"),
-        HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT, then with mitigations"),
+                "trace of 'headlight generate --trace', for attention-locking"),
+        HL_FLAG("verbose", 'v', &request.verbose,
+                "print heads, counter-evidence and mitigation of every check"),
+        HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT without and with mitigations"),
         HL_TEMPERATURE_OPTION("--try: ", &request.adjust),
         HL_NUMBER("sampling-temperature", 0, &request.sampling, "T",
-                  "--try: what sampling at T changes instead", 0, 1000),
+                  "--try: effect of sampling at temperature T", 0, 1000),
         HL_ADJUST_OPTIONS("--try: ", &request.adjust),
         HL_WINDOW_OPTIONS("--try", "8192", &request.windows),
         HL_GATE_OPTIONS(&request.gates),
@@ -536,8 +537,9 @@ int hl_command_diagnose(int argc, char **argv)
     if (request.attempt)
         return try_mitigations(&request, &usage);
     if (hl_gate_options_given(&request.gates))
-        return hl_options_refuse(&usage, "--gates and --off are for --try, which runs a model");
+        return hl_options_refuse(&usage, "--gates and --off need --try, which runs a model");
     if (request.paths.count < 1 || request.paths.count > 2)
-        return hl_options_refuse(&usage, "wanted one or two profiles, got %d", request.paths.count);
+        return hl_options_refuse(&usage, "give one profile, or two to compare with BEFORE; got %d",
+                                 request.paths.count);
     return diagnose(&request);
 }

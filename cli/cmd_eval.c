@@ -91,28 +91,31 @@ typedef struct eval_tokens {
 
 static const char description[] =
     "Measures how well a model predicts texts: mean negative log-likelihood in nats\n"
-    "a token, perplexity, and bits a byte, with ranges of 95%.  Each TEXT is a\n"
-    "file, \"-\" is standard input, and each line of a .jsonl file, { \"text\": ... },\n"
-    "is a text of its own; windows never cross texts.\n"
+    "per token, perplexity, and bits per byte, with 95% confidence intervals.  Each\n"
+    "TEXT is a file; \"-\" is standard input; each line of a .jsonl file,\n"
+    "{ \"text\": ... }, is a document.  Windows never cross documents.\n"
     "\n"
-    "A text is read in windows of --context tokens.  Each begins and ends with the\n"
-    "tokens that the tokenizer adds (<bos>), if any: they take room and are not\n"
-    "scored (--special).  Each token of the text is scored once, in the first window\n"
-    "that has it, given what stands before it there.  With a --stride below --context\n"
-    "windows overlap: slower, and every token has at least the difference as context.\n"
-    "Without, the first of each is not scored, unless a special token stands before.\n"
+    "A document is read in windows of --context tokens.  Each window begins and ends\n"
+    "with the special tokens that the tokenizer adds (such as <bos>); they take room\n"
+    "and are not scored (--special).  Each token is scored once, in the first window\n"
+    "that contains it, given the tokens before it in that window.  With --stride below\n"
+    "--context, windows overlap: this is slower, and every token has at least\n"
+    "context - stride tokens before it.  Without overlap, the first token of a window\n"
+    "is scored only if a special token precedes it.\n"
     "\n"
-    "With --reference, or with gates, predictions are compared with those of another\n"
-    "model, or of the same one without gates: KL divergence from it, and how often\n"
-    "both rank the same token first.";
+    "With --reference, predictions are compared with those of the reference model;\n"
+    "with --off or --gates, with those of the same model with all heads enabled: KL\n"
+    "divergence, and how often both rank the same token first.";
 
 static int check_request(const eval_request *request, const hl_usage *usage)
 {
     if (request->arguments.count < 2)
-        return hl_options_refuse(usage, request->arguments.count == 0 ? "no model given"
-                                                                      : "no text given");
+        return hl_options_refuse(usage, request->arguments.count == 0 ? "no MODEL given"
+                                                                      : "no TEXT given");
     if (request->n_ctx != 0 && request->stride > request->n_ctx)
-        return hl_options_refuse(usage, "--stride %lld would leave gaps between windows of %lld",
+        return hl_options_refuse(usage,
+                                 "--stride %lld leaves gaps between windows of %lld tokens; use at "
+                                 "most the window's length",
                                  (long long)request->stride, (long long)request->n_ctx);
     return HL_EXIT_OK;
 }
@@ -121,20 +124,20 @@ static int parse_request(eval_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_INT("context", 'c', &request->n_ctx, "N",
-               "tokens of a window (the model's, at most 4096)", 2, 1 << 30),
-        HL_INT("stride", 's', &request->stride, "N", "from one window to the next (--context)", 1,
-               1 << 30),
+               "tokens per window (the model's context, at most 4096)", 2, 1 << 30),
+        HL_INT("stride", 's', &request->stride, "N",
+               "tokens from one window to the next (--context)", 1, 1 << 30),
         HL_INT("max-tokens", 'n', &request->max_tokens, "N",
-               "the first N tokens of every text (all)", 1, INT64_MAX),
+               "score only the first N tokens of every text (all)", 1, INT64_MAX),
         HL_SPECIAL_OPTION(&request->special),
         HL_FLAG("per-document", 'd', &request->per_document,
-                "a line for every text, the hardest first"),
+                "print one line per text, the hardest first"),
         HL_FLAG("last-word", 0, &request->last_word,
-                "how often the last word of a text is predicted, as LAMBADA"),
+                "print how often the last word of a text is predicted, as LAMBADA"),
         HL_TEXT("reference", 'r', &request->reference_path, "MODEL",
-                "compare predictions with this model's"),
+                "compare predictions with those of this reference model"),
         HL_FLAG("speed", 0, &request->speed,
-                "time prefill and decoding; memory, bytes of files and cache"),
+                "measure prefill and decode throughput, memory, file and cache size"),
         HL_TOKENIZER_OPTION(&request->tokenizer_path),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
@@ -323,7 +326,9 @@ static int score_documents(evaluation *e, hl_input_documents *documents)
         e->before                = (double)i / documents->count;
         HL_PASS(score_document(&text->nll, e, &documents->items[i]));
         if (text->nll.n_broken > 0)
-            hl_complain("eval", "%s: %lld of %lld losses are not finite, the first at token %lld",
+            hl_complain("eval",
+                        "%s: %lld of %lld losses are NaN or infinite, the first at token %lld; "
+                        "headlight diagnose finds the heads",
                         text->name, (long long)text->nll.n_broken, (long long)text->nll.n_scored,
                         (long long)text->nll.first_broken);
     }
@@ -398,11 +403,11 @@ static void print_total(const hl_nll *nll)
     double bits = nll->bits_per_byte / nll->mean;
 
     if (nll->n_scored == 0) {
-        printf("  nothing to score: a text needs two tokens\n");
+        printf("  nothing to score: a text needs at least two tokens\n");
         return;
     }
     if (nll->n_broken > 0) {
-        printf("  not finite: %s of the losses\n", hl_grouped(nll->n_broken));
+        printf("  NaN or infinite: %s of the losses\n", hl_grouped(nll->n_broken));
         return;
     }
     print_line("nats/token", nll->mean, low, high);
@@ -432,7 +437,7 @@ static void print_last_word(const eval_last_word *words)
     double high;
 
     if (words->n_words == 0) {
-        printf("\n  no document ends in a word that can be scored\n");
+        printf("\n  last word: no document ends with a word that can be scored\n");
         return;
     }
     accuracy_range(&low, &high, words);
@@ -444,7 +449,8 @@ static void print_last_word(const eval_last_word *words)
 
 static void print_agreement(hl_agreement_total total, const char *reference)
 {
-    printf("\n  against %s, %s predictions:\n", hl_shown(reference), hl_grouped(total.n_tokens));
+    printf("\n  compared with %s, over %s predictions:\n", hl_shown(reference),
+           hl_grouped(total.n_tokens));
     printf("  %-11s %10.6f", "KL, nats", total.kl);
     if (!isnan(total.kl_interval.low))
         printf("   %.6f to %.6f", total.kl_interval.low, total.kl_interval.high);
@@ -458,10 +464,10 @@ static void print_speed(const eval_speed *s)
            (double)s->speed.n_prefill / s->speed.prefill_seconds, hl_grouped(s->speed.n_prefill));
     printf("  %-11s %10.1f tokens/s, %s tokens one by one\n", "decode",
            (double)s->speed.n_decode / s->speed.decode_seconds, hl_grouped(s->speed.n_decode));
-    printf("  %-11s %10s bytes, the most that this process held\n", "memory",
+    printf("  %-11s %10s bytes, peak of this process\n", "memory",
            hl_grouped((int64_t)s->peak_bytes));
     printf("  %-11s %10s bytes\n", "files", hl_grouped((int64_t)s->file_bytes));
-    printf("  %-11s %10s bytes per token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
+    printf("  %-11s %10s bytes per token (f32)\n", "KV cache", hl_grouped((int64_t)s->kv_bytes));
 }
 
 static void print_range_note(const hl_colors *colors, const hl_nll *nll)
@@ -516,7 +522,8 @@ static const char *special_of(const evaluation *e)
 /* Returns the name of the reference model. */
 static const char *reference_of(const eval_request *request)
 {
-    return request->reference_path != NULL ? request->reference_path : "the model without gates";
+    return request->reference_path != NULL ? request->reference_path
+                                           : "the model with all heads enabled";
 }
 
 static void print_text(const evaluation *e)
@@ -642,7 +649,7 @@ static int measure_speed(evaluation *e)
 
     if (e->n_first < 2)
         return hl_give_up(HL_EXIT_INPUT, "eval",
-                          "--speed: the texts have %lld tokens, wanted 2 or more",
+                          "--speed needs texts of 2 tokens or more; these have %lld",
                           (long long)e->n_first);
     HL_CALL("eval", hl_measure_speed(&e->speed.speed, e->model, e->first, e->n_first, &options));
     if (getrusage(RUSAGE_SELF, &usage) == 0)

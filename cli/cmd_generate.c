@@ -184,43 +184,44 @@ static int check_request(generate_request *request, const hl_usage *usage)
     const char *problem     = hl_spike_check(&request->spikes, request->sample.temperature);
 
     if (n_arguments == 0)
-        return hl_options_refuse(usage, "no model given");
+        return hl_options_refuse(usage, "no MODEL given");
     if (n_arguments > 2)
-        return hl_options_refuse(usage, "one prompt at a time, got %d (forgot the quotes?)",
-                                 n_arguments - 1);
+        return hl_options_refuse(
+            usage, "give one PROMPT; got %d arguments (quote a prompt that has spaces)",
+            n_arguments - 1);
     if (n_arguments == 2 && request->prompt_path != NULL)
-        return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
+        return hl_options_refuse(usage, "PROMPT and --prompt-file cannot be combined");
     if (request->raw && (request->chat || request->system != NULL))
-        return hl_options_refuse(usage, "--raw excludes --chat and --system");
+        return hl_options_refuse(usage, "--raw cannot be combined with --chat or --system");
     if (problem != NULL)
         return hl_options_refuse(usage, "%s", problem);
     for (int i = 0; i < request->stops.count; i++) {
         if (request->stops.items[i][0] == '\0')
-            return hl_options_refuse(usage, "--stop: an empty text would stop at once");
+            return hl_options_refuse(usage, "--stop needs a text that is not empty");
     }
     return HL_OPTIONS_GO_ON;
 }
 
 static const char ABOUT[] =
-    "Continues a text and prints what comes, character by character.  MODEL is a\n"
-    "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
-    "read from --prompt-file or standard input, less a line end at its very end.\n"
+    "Generates text and prints it as it comes.  MODEL is a Hugging Face folder, a .gguf\n"
+    "file or a llama2.c .bin.  Without PROMPT, the prompt is read from --prompt-file or\n"
+    "standard input, without the newline at its end.\n"
     "\n"
-    "Where the model has a chat template, the prompt is a user's turn and the text\n"
-    "is the answer; --raw continues the prompt as it is.\n"
+    "If the model has a chat template, the prompt is a user's turn and the text is the\n"
+    "answer; --raw continues the prompt as it is.\n"
     "\n"
-    "The most likely token is taken unless --temperature is given; then one is drawn,\n"
-    "and --seed says which text it will be.  Filters work in this order:\n"
-    "repeat-penalty, temperature, top-k, top-p, min-p.\n"
+    "By default the most likely token is taken.  With --temperature, tokens are drawn at\n"
+    "random, and the same --seed gives the same text, whatever the number of threads.\n"
+    "Filters apply in this order: repeat-penalty, temperature, top-k, top-p, min-p.\n"
     "\n"
-    "On a terminal text is colored by the entropy of attention, and spikes are\n"
-    "underlined; each line ends with one bar per layer, low where its heads look\n"
-    "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
-    "text, draws tokens again, or asks COMMAND for context.\n"
+    "On a terminal, text is colored by the entropy of attention and spikes are\n"
+    "underlined; each line ends with one bar per layer: low is focused, high is spread\n"
+    "out.  --on-spike says what to do at a spike: warn, end the text, draw tokens again,\n"
+    "or ask COMMAND for context.\n"
     "\n"
-    "--json prints one object: the text, and for every token its log-probability,\n"
-    "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
-    "prints the text alone, without notes.";
+    "--json prints one object: the text, and for every token its log-probability, the\n"
+    "entropy over the vocabulary and the mean entropy of attention.  --quiet prints the\n"
+    "text alone.";
 
 static int parse_request(generate_request *request, int argc, char **argv)
 {
@@ -229,59 +230,59 @@ static int parse_request(generate_request *request, int argc, char **argv)
     hl_watch_options  *watch     = &spikes->options;
     const hl_option    options[] = {
            { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
-             "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
+             "generate at most N tokens (128); 0: until the context is full", 0, 1 << 30 },
            { "temperature", 't', HL_OPTION_NUMBER, &sample->temperature, "T",
-             "divide logits by T; 0: the most likely token (0)", 0, 1000 },
-           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K", "of the K most likely (0: all)", 0,
-             1 << 30 },
+             "divide logits by T; 0: take the most likely token (0)", 0, 1000 },
+           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K",
+             "draw from the K most likely tokens (0: all)", 0, 1 << 30 },
            { "top-p", 0, HL_OPTION_NUMBER, &sample->top_p, "P",
-             "of the fewest that hold a mass of P (0: all)", 0, 1 },
+             "draw from the smallest set with probability P in all (0: all)", 0, 1 },
            { "min-p", 0, HL_OPTION_NUMBER, &sample->min_p, "P",
-             "of those with P times the top probability (0: all)", 0, 1 },
+             "draw from tokens with at least P times the top probability (0: all)", 0, 1 },
            { "repeat-penalty", 0, HL_OPTION_NUMBER, &sample->repeat_penalty, "X",
-             "logits of tokens seen: / X above 0, * X below (1)", 0, 1000 },
+             "divide positive logits of seen tokens by X, multiply negative (1)", 0, 1000 },
            { "repeat-last", 0, HL_OPTION_INT, &sample->repeat_last, "N",
-             "seen are the last N tokens (0: all)", 0, 1 << 30 },
-           { "stop", 0, HL_OPTION_LIST, &request->stops, "TEXT", "end before TEXT; may be repeated", 0,
+             "the last N tokens count as seen (0: all)", 0, 1 << 30 },
+           { "stop", 0, HL_OPTION_LIST, &request->stops, "TEXT", "end before TEXT (repeatable)", 0,
              0 },
            { "ignore-end", 0, HL_OPTION_FLAG, &request->ignore_end, NULL,
-             "go on after the model's end of text", 0, 0 },
+             "continue after the model's end-of-text token", 0, 0 },
            { "chat", 'c', HL_OPTION_FLAG, &request->chat, NULL,
-             "the prompt is a user's turn (where there is a chat template)", 0, 0 },
+             "use the chat template: the prompt is a user's turn (the default)", 0, 0 },
            { "raw", 0, HL_OPTION_FLAG, &request->raw, NULL,
-             "continue the prompt as it is, chat template or not", 0, 0 },
+             "continue the prompt as it is, without a chat template", 0, 0 },
            { "system", 0, HL_OPTION_TEXT, &request->system, "TEXT",
              "a system message before the user's turn", 0, 0 },
            { "prompt-file", 'f', HL_OPTION_TEXT, &request->prompt_path, "FILE",
-             "the prompt is in FILE", 0, 0 },
+             "read the prompt from FILE", 0, 0 },
            { "context", 0, HL_OPTION_INT, &request->n_ctx, "N",
-             "room for N tokens (prompt and --max-tokens)", 1, 1 << 30 },
-           { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of keys and values (f32)",
-             0, 0 },
+             "context of N tokens (prompt and --max-tokens)", 1, 1 << 30 },
+           { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of the KV cache (f32)", 0,
+             0 },
            { "activations", 0, HL_OPTION_CHOICE, &request->activations, "exact|int8",
-             "what quantized weights are multiplied with (exact)", 0, 0 },
+             "type of activations for quantized weights (exact)", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-             "use this one instead of the model's own", 0, 0 },
+             "use this tokenizer instead of the model's own", 0, 0 },
            { "trace", 0, HL_OPTION_TEXT, &spikes->trace_path, "FILE",
-             "what was seen of all heads, token by token, to FILE", 0, 0 },
+             "write the statistics of every head and token to FILE", 0, 0 },
            { "exact-rows", 0, HL_OPTION_FLAG, &spikes->exact_rows, NULL,
-             "in the trace, rows to the bit as measure has them", 0, 0 },
+             "make the rows of the trace bit-identical to those of measure", 0, 0 },
            { "on-spike", 0, HL_OPTION_CHOICE, &spikes->on_spike, "warn|stop|resample|exec",
-             "what to do where attention is suddenly diffuse", 0, 0 },
+             "what to do when attention is suddenly diffuse", 0, 0 },
            { "spike-threshold", 0, HL_OPTION_NUMBER, &watch->threshold, "Z",
              "a spike is a score above Z (3)", -1000, 1000 },
            { "resample-back", 0, HL_OPTION_INT, &watch->resample_back, "N",
-             "draw again from N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
+             "resample: go back N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
            { "resample-max", 0, HL_OPTION_INT, &watch->resample_max, "K",
-             "and do so at most K times for a spike (3)", 1, 1000 },
+             "resample: at most K times per spike (3)", 1, 1000 },
            { "exec", 0, HL_OPTION_TEXT, &spikes->command, "COMMAND",
-             "gets the text as JSON and prints context for it", 0, 0 },
+             "command that reads the text as JSON and prints context for it", 0, 0 },
            { "exec-timeout", 0, HL_OPTION_NUMBER, &spikes->seconds, "S",
              "kill COMMAND after S seconds (10)", 0, 3600 },
            { "exec-max", 0, HL_OPTION_INT, &watch->ask_max, "N", "call COMMAND at most N times (8)", 1,
              1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
-             "plain text on a terminal, too", 0, 0 },
+             "print plain text on a terminal, too", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens per second at the end",
              0, 0 },
            HL_GATE_OPTIONS(&request->gates),
@@ -551,12 +552,12 @@ static void say_way(const generation *g)
         return;
     if (g->prompt.is_chat)
         hl_complain("generate",
-                    "the prompt is a user's turn, as the model's chat template says "
-                    "(%s); --raw continues it as it is",
+                    "using the model's chat template (%s): the prompt is a user's turn; --raw "
+                    "continues it as it is",
                     hl_chat_format_name(g->prompt.chat_format));
     else
-        hl_complain("generate", "the prompt is continued as it is; without --raw it is a user's "
-                                "turn in the model's chat format");
+        hl_complain("generate", "continuing the prompt as it is; without --raw it would be a "
+                                "user's turn of the chat template");
 }
 
 /* Says so if no token was generated, since an empty output could look like a failure. */
@@ -566,10 +567,10 @@ static void say_empty(const generation *g)
 
     if (g->request->common.quiet || g->result.stop != HL_STOP_END || g->result.n_tokens != 1)
         return;
-    hl_complain("generate", "the model ended the text at once, with its first token%s",
+    hl_complain("generate", "no text: the first token was the model's end-of-text token%s",
                 has_template && !g->prompt.is_chat
-                    ? ": it has a chat template, which --raw leaves out"
-                    : " (--ignore-end goes on)");
+                    ? "; this model has a chat template, which --raw leaves out"
+                    : " (--ignore-end continues anyway)");
 }
 
 /* Prints the line after the text, and the notes that were delayed. */
@@ -620,7 +621,8 @@ static int finish(generation *g)
     if (request->stats)
         print_stats(&g->result);
     else if (g->result.stop == HL_STOP_CONTEXT && !request->common.quiet)
-        hl_complain("generate", "ended: the context of %lld tokens is full",
+        hl_complain("generate",
+                    "stopped: the context of %lld tokens is full; --context N allows more",
                     (long long)g->result.n_ctx);
     return HL_EXIT_OK;
 }

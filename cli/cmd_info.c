@@ -173,9 +173,9 @@ static void add_layer(page *out, const hl_model_info *info, const hl_layer_info 
     if (layer->n_heads > 0 && layer->n_heads != info->n_heads)
         add(out, ", %lld heads", (long long)layer->n_heads);
     if (layer->n_heads > 0 && layer->n_kv_heads != info->n_kv_heads)
-        add(out, ", %lld K/V", (long long)layer->n_kv_heads);
+        add(out, ", %lld KV heads", (long long)layer->n_kv_heads);
     if (layer->n_heads > 0 && info->rope[0] != '\0' && !layer->has_rope)
-        add(out, ", no rope");
+        add(out, ", no RoPE");
     if (layer->has_rope && layer->rope_base != info->rope_base)
         add(out, ", theta %.10g", layer->rope_base);
     if (layer->d_mlp == 0)
@@ -242,9 +242,10 @@ static void print_layers(page *out, const hl_model *model)
 
 static void print_parts(page *out, const hl_model_info *info)
 {
-    add(out, "%lld of %lld", (long long)info->n_heads, (long long)info->d_head);
+    add(out, "%lld heads \u00d7 %lld dimensions", (long long)info->n_heads,
+        (long long)info->d_head);
     if (info->n_kv_heads != info->n_heads)
-        add(out, ", sharing %lld K/V head%s", (long long)info->n_kv_heads,
+        add(out, ", sharing %lld KV head%s", (long long)info->n_kv_heads,
             info->n_kv_heads == 1 ? "" : "s");
     if (info->has_sinks)
         add(out, ", with learned sinks");
@@ -292,7 +293,7 @@ static void print_tokenizer(page *out, const info_request *request)
     else if (request->problem[0] != '\0')
         add(out, "cannot be read: %.120s", hl_shown(request->problem));
     else
-        add(out, "none here; --tokenizer PATH gives one");
+        add(out, "none found; name one with --tokenizer PATH");
     show(out, "tokenizer");
 }
 
@@ -336,9 +337,9 @@ static void print_memory(page *out, const info_request *request)
     char                     a[32], b[32], c[32], d[32];
 
     if (info->kv_bytes_f16 > 0) {
-        add(out, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
+        add(out, "%s per token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
             as_bytes(b, info->kv_bytes_f32));
-        show(out, "K/V cache");
+        show(out, "KV cache");
     }
     add(out, "%s for %s tokens: weights %s, %scache %s, work %s",
         as_bytes(a, info->tensor_bytes + memory->cache_bytes + memory->work_bytes),
@@ -563,21 +564,22 @@ int hl_command_info(int argc, char **argv)
 
     hl_option options[] = {
         HL_FLAG("tensors", 't', &request.tensors, "list every tensor"),
-        HL_INT("context", 'c', &request.n_ctx, "N", "memory for N tokens (the model's context)", 1,
-               1 << 30),
+        HL_INT("context", 'c', &request.n_ctx, "N",
+               "print the memory that N tokens take (the model's context)", 1, 1 << 30),
         HL_TOKENIZER_OPTION(&request.tokenizer_path),
         { 0 },
     };
-    hl_usage usage = { "info", "MODEL",
-                       "Says what a model is: family, shape, parameters, how its tensors are\n"
-                       "stored, its tokenizer, and the memory that running it takes.  MODEL is a\n"
-                       "Hugging Face folder or a .safetensors file in it, a .gguf file, or a\n"
-                       "llama2.c .bin.",
-                       options };
+    hl_usage usage = {
+        "info", "MODEL",
+        "Describes a model: family, shape, parameters, tensor types, tokenizer, and the\n"
+        "memory that running it takes.  MODEL is a Hugging Face folder or a .safetensors\n"
+        "file in it, a .gguf file, or a llama2.c .bin.",
+        options
+    };
 
     HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "wanted one MODEL, got %d", rest.count);
+        return hl_options_refuse(&usage, "give one MODEL; got %d", rest.count);
     request.path = rest.items[0];
     return hl_finish("info", show_info(&request));
 }

@@ -217,14 +217,14 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     if (takes_none(request) || request->heads != NULL)
         return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
-        return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
-                                        "or --profile PROFILE");
+        return hl_options_refuse(
+            usage, "heads must be ranked: give --text FILE to rank them on, or --profile PROFILE");
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_PROFILE) != 0 &&
         request->profile_path == NULL && !has_text)
         return hl_options_refuse(
             usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
-        return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
+        return hl_options_refuse(usage, "--by %s needs --text FILE to compute gradients on",
                                  request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
@@ -237,81 +237,86 @@ static int check_request(prune_request *request, const hl_usage *usage)
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
-        return hl_options_refuse(usage, request->models.count == 0 ? "no model given"
-                                                                   : "more than one model given");
+        return hl_options_refuse(usage, request->models.count == 0 ? "no MODEL given"
+                                                                   : "more than one MODEL given");
     if (n_ways != 1)
-        return hl_options_refuse(usage, "which heads?  Give one of --ratio, --count and --heads");
+        return hl_options_refuse(usage, "give one of --ratio, --count and --heads");
     if (request->output == NULL)
-        return hl_options_refuse(usage, "no model to write: -o OUT");
+        return hl_options_refuse(usage, "-o OUT is missing: the folder or file to write");
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
     if (request->n_steps > 0 &&
         (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL))
-        return hl_options_refuse(usage, "--iterative measures again and again: it needs --text "
-                                        "FILE, and neither --heads nor --profile");
+        return hl_options_refuse(usage, "--iterative measures after each step: it needs --text "
+                                        "FILE, and cannot be combined with --heads or --profile");
     if (request->type >= 0 &&
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
-        return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
+        return hl_options_refuse(usage,
+                                 "--type applies to GGUF files only; folders keep their types");
     return check_ranker(request, usage);
 }
 
 static const char help[] =
-    "Writes a model without some of its attention heads.  It computes what the\n"
-    "model computes with these heads switched off (--off of other commands).\n"
+    "Writes a model with some of its attention heads removed.  It computes exactly what\n"
+    "the model computes with these heads disabled (--off in other commands).\n"
     "\n"
-    "  compact  a Hugging Face folder whose tensors are smaller.  Where all layers\n"
-    "           keep equally many heads, most families load as they are; else\n"
-    "           transformers needs the code that is written beside\n"
+    "  compact  a Hugging Face folder with smaller tensors.  Where all layers keep\n"
+    "           the same number of heads, most families load it as it is; else\n"
+    "           transformers needs the code that is written beside the weights\n"
     "           (trust_remote_code=True)\n"
-    "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
-    "           with the tokenizer as far as such a file can hold it.  Matrices\n"
-    "           keep their stored blocks; where a cut goes through blocks they\n"
-    "           become Q8_0, which the output says\n"
-    "  masked   a folder of the same shapes; the heads' slices of the output\n"
-    "           projections are zero.  Loads wherever the model does, and saves\n"
-    "           nothing\n"
-    "  auto     gguf where OUT ends in .gguf or the model is a file; else compact,\n"
-    "           or masked for a family that cannot be compacted\n"
+    "  gguf     a file for llama.cpp: smaller where llama.cpp can load that, else the\n"
+    "           heads are zeroed.  Matrices keep their stored blocks; where a cut\n"
+    "           goes through blocks they become Q8_0, and the output says so\n"
+    "  masked   a folder of the same shapes, with the heads zeroed: their columns of\n"
+    "           the output projections are zero.  Loads wherever the model does, and\n"
+    "           saves nothing\n"
+    "  auto     gguf if OUT ends in .gguf or the model is a file; else compact, or\n"
+    "           masked for a family that cannot be compacted\n"
     "\n"
-    "--count 0 --as gguf converts a model as it is.\n"
+    "--count 0 --as gguf converts a model without removing heads.\n"
     "\n"
-    "Without --by, up to a fifth of the heads go by gradient, which needs --text,\n"
-    "and more of them, or those of an encoder or a --profile, by output norm.\n"
-    "Highest entropy first cost more than a random order (doc/sweep.md).\n"
+    "Without --by, the ranker is gradient for up to a fifth of the heads, which needs\n"
+    "--text; for more heads, for encoders and with --profile it is output-norm.\n"
+    "Removing heads of highest entropy first cost more than a random order\n"
+    "(doc/sweep.md).\n"
     "\n"
-    "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-    "what would make them differ is zeroed; --groups takes whole groups, so that\n"
-    "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
-    "say otherwise.";
+    "A KV head is removed with the last of its query heads.  Groups keep equal sizes:\n"
+    "heads that would make them differ are zeroed.  --groups removes whole groups, so\n"
+    "that none is zeroed.  Each layer keeps at least one head, unless --empty-layers\n"
+    "or --heads says otherwise.";
 
 static int parse_request(prune_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_NUMBER("ratio", 'r', &request->ratio, "R", "this share of all heads", 0, 1),
-        HL_INT("count", 'n', &request->count, "N", "number of heads", 0, INT64_MAX),
-        HL_TEXT("heads", 0, &request->heads, "L5H1,L7", "these; L7: all of a layer"),
-        HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
-        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
-        HL_LIST("text", 't', &request->texts, "FILE", "to measure instead, and for --mean"),
-        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens of a window of it", 2,
+        HL_NUMBER("ratio", 'r', &request->ratio, "R", "remove this share of all heads", 0, 1),
+        HL_INT("count", 'n', &request->count, "N", "remove this number of heads", 0, INT64_MAX),
+        HL_TEXT("heads", 0, &request->heads, "L5H1,L7",
+                "remove these heads (L7: all heads of layer 7)"),
+        HL_TEXT("by", 0, &request->by, "RANKER",
+                "ranker that sets the order (auto: gradient or output-norm)"),
+        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE",
+                "rank the heads by this profile"),
+        HL_LIST("text", 't', &request->texts, "FILE",
+                "text to rank on, and for --mean (repeatable)"),
+        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens per window of --text", 2,
                1 << 30),
-        HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
-               1000),
-        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N", "at most N per layer", 1,
-               INT64_MAX),
-        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
-        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
-        HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
-        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N", "of the text (16384)", 2,
-               INT64_MAX),
+        HL_INT("iterative", 0, &request->n_steps, "K",
+               "remove in K steps, ranking again after each", 1, 1000),
+        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
+               "remove at most N heads per layer", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups, "remove all query heads of a KV head together"),
+        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "allow layers to lose all heads"),
+        HL_FLAG("mean", 'm', &request->mean, "keep the heads' mean output as a bias"),
+        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N",
+               "use at most N tokens of --text (16384)", 2, INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
         HL_ENUM("as", 'a', &request->form, "auto|compact|masked|gguf",
-                "what to write (auto: the one that saves)"),
+                "what to write (auto: the form that saves memory)"),
         HL_ENUM("type", 0, &request->type, "f32|f16|bf16|q8_0|q4_0",
-                "of a GGUF file's matrices (as they are stored)"),
+                "type of the matrices in a GGUF file (as stored)"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "use this one instead of the model's own, and write it to a GGUF file"),
-        HL_TEXT("output", 'o', &request->output, "OUT", "the folder or file to write"),
+                "tokenizer to use, and to write to a GGUF file"),
+        HL_TEXT("output", 'o', &request->output, "OUT", "folder or file to write"),
         { 0 },
     };
     const hl_usage usage = {
@@ -550,22 +555,24 @@ static void print_story(const pruning *p)
     print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
     if (!before->is_encoder)
         print_row("KV bytes per token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
-    printf("\n  Opened by headlight, and by %s.\n", report->loads);
+    printf("\n  Loads in headlight and in %s.\n", report->loads);
     if (report->vocab[0] != '\0')
-        printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
+        printf("  %s: %s.\n", report->has_vocab ? "Vocabulary" : "No vocabulary",
                hl_shown(report->vocab));
     if (verdict != NULL)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
-        printf("  A zeroed head saves no time and no memory.\n");
+        printf("  A zeroed head saves neither time nor memory.\n");
     if (p->check.done)
-        printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
-               "text\n  that the means are of)\n",
+        printf("\n"
+               "  nats/token   %.4f with all heads, %.4f with heads zeroed, %.4f with their mean "
+               "output\n"
+               "  kept (on %lld tokens of the text that gave the means)\n",
                p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
                (long long)p->check.whole.n_scored);
     print_tensors(report);
     if (report->form_note[0] != '\0')
-        printf("\n  Masked, which saves nothing: %s.\n", hl_shown(report->form_note));
+        printf("\n  Written as masked, which saves nothing: %s.\n", hl_shown(report->form_note));
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -638,8 +645,9 @@ static int print_json(const pruning *p)
             HL_IS("model", hl_value_name(p->request->models.items[0])),
             HL_IS("output", hl_value_name(p->request->output)),
             HL_IS("as", hl_prune_form_name(report->form)), HL_IS("by", ranker_name(p)),
-            HL_IS("heads", count_heads(p->model)), HL_IS("pruned", report->n_pruned),
-            HL_IS("gone", report->n_gone), HL_IS("pruned_heads", heads_json(p->heads)),
+            HL_IS("heads", count_heads(p->model)), HL_IS("removed", report->n_gone),
+            HL_IS("zeroed", report->n_pruned - report->n_gone),
+            HL_IS("removed_heads", heads_json(p->heads)),
             HL_IS("before",
                   sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
             HL_IS("after",

@@ -317,23 +317,27 @@ static bool is_share(const char *column)
 static void print_legend(const show_request *request, const char *column, double top,
                          heatmap_layout layout)
 {
-    bool is_normalized = strcmp(column, "normalized") == 0;
+    bool   is_normalized = strcmp(column, "normalized") == 0;
+    bool   has_digits    = layout.cell > 1 || request->depth == HL_DEPTH_NONE;
+    bool   is_percent    = layout.cell > 2;
+    double high          = !has_digits ? top : is_percent ? 100.0 : 10.0; /* as cells show it */
 
-    printf("%s: 0 ", is_normalized ? "normalized entropy" : column);
+    printf("%s", is_normalized ? "normalized entropy" : column);
+    if (has_digits)
+        printf(", %s%s", is_percent ? "%" : "tenths", top == 1.0 ? "" : " of the highest value");
     if (request->depth != HL_DEPTH_NONE) {
+        printf("  %s0 ", is_normalized ? "one token " : "");
         for (int i = 0; i < 20; i++) {
             hl_shade_background(stdout, request->depth, i / 19.0);
             printf(" ");
         }
         hl_shade_end(stdout, request->depth);
-    } else {
-        printf("...");
+        printf(" %g%s", high, is_normalized ? " uniform" : "");
+    } else if (is_normalized) {
+        printf(" (0 = all on one token, %g = uniform)", high);
     }
-    printf(" %g", top);
-    if (is_normalized)
-        printf(" (1 = uniform)");
-    if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
-        printf(", in %s%s", layout.cell > 2 ? "%" : "tenths", top == 1.0 ? "" : " of that");
+    if (has_digits && top != 1.0)
+        printf(" (%.4g)", top);
     if (layout.binned > 1)
         printf("\neach line is the mean of %d heads", layout.binned);
     printf("\n");
@@ -452,7 +456,7 @@ static void print_extreme(const screen *s, int64_t row)
     if (!isnan(hl_cell_number(extremes, row, "normalized")))
         snprintf(normalized, sizeof normalized, "%.3f",
                  hl_cell_number(extremes, row, "normalized"));
-    printf("  %-8s %-10s %6s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
+    printf("  %-6s %-10s %10s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
            type_of(s->tables[TYPES], layer, head), normalized,
            hl_cell_number(extremes, row, "entropy"));
 }
@@ -462,11 +466,11 @@ static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-15s %10s %8s     %-15s %10s %8s%s\n", colors->dim, "most focused", "normalized",
+    printf("%s  %-17s %10s %8s    %-17s %10s %8s%s\n", colors->dim, "most focused", "normalized",
            "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);
-        printf("   ");
+        printf("  ");
         print_extreme(s, half + i);
         printf("\n");
     }
@@ -565,6 +569,22 @@ static hl_status print_table(const show_request *request)
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
+/* Returns a column's name; for a name that earlier versions had, the one of today. */
+static const char *present_name(const char *column)
+{
+    static const char *const names[][2] = { { "fair", "normalized" },
+                                            { "fair_low", "normalized_low" },
+                                            { "fair_high", "normalized_high" },
+                                            { "nosink", "entropy_nosink" },
+                                            { "nosink_median", "median_nosink" } };
+
+    for (size_t i = 0; column != NULL && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(column, names[i][0]) == 0)
+            return names[i][1];
+    }
+    return column;
+}
+
 /* Returns true if the table of heads has this column, with numbers. */
 static bool is_column(const hl_profile *profile, const char *name)
 {
@@ -583,18 +603,18 @@ int hl_command_show(int argc, char **argv)
     hl_arguments                         rest;
 
     hl_option options[] = {
-        HL_TEXT("table", 't', &request.table, "NAME", "one table; 'list' names them"),
-        HL_FLAG("csv", 0, &request.csv, "the table as CSV"),
+        HL_TEXT("table", 't', &request.table, "NAME", "print one table; 'list' prints all names"),
+        HL_FLAG("csv", 0, &request.csv, "print the table as CSV"),
         HL_TEXT("by", 0, &request.by, "COLUMN",
-                "what the heatmap shows, of the table of heads (normalized)"),
+                "column of the table 'heads' that the heatmap shows (normalized)"),
         { 0 },
     };
     hl_usage usage = {
         "show", "PROFILE",
-        "Shows a profile: a heatmap of all heads, the layer profile, entropy by\n"
-        "position, the most and the least focused heads, and the diagnoses in brief.\n"
-        "With --table one table, as text, CSV or JSON.  'headlight help metrics' says\n"
-        "what every number means.",
+        "Shows a profile in the terminal: a heatmap of all heads, means by layer and by\n"
+        "position, head types, the most and least focused heads, and the diagnoses in\n"
+        "brief.  --table prints one table as text, CSV or JSON.  'headlight help metrics'\n"
+        "defines every number.",
         options
     };
 
@@ -602,18 +622,19 @@ int hl_command_show(int argc, char **argv)
     if (request.table != NULL && strcmp(request.table, "list") == 0)
         return list_tables();
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "wanted one PROFILE, got %d", rest.count);
+        return hl_options_refuse(&usage, "give one PROFILE; got %d", rest.count);
     HL_PASS(hl_options_check_table(&usage, request.table, request.csv, hl_analysis_name,
-                                   "; 'list' lists them"));
+                                   "; 'list' prints all"));
     if (request.csv && request.common.json)
-        return hl_options_refuse(&usage, "--csv and --json: only one of them");
+        return hl_options_refuse(&usage, "--csv and --json cannot be combined");
     request.path  = rest.items[0];
     request.depth = hl_terminal_depth(stdout);
     HL_CALL("show", hl_profile_load(&profile, request.path));
     request.profile = profile;
+    request.by      = present_name(request.by);
     if (request.by != NULL && !is_column(profile, request.by))
         return hl_options_refuse(
-            &usage, "--by: '%s' is not a column of numbers in the table of heads", request.by);
+            &usage, "--by: the table 'heads' has no column of numbers called '%s'", request.by);
     if (request.table != NULL)
         return hl_finish("show", print_table(&request));
     if (request.common.json)

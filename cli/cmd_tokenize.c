@@ -39,8 +39,9 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_FLAG("special", 's', &request->special, "add the special tokens that the model expects"),
-        HL_FLAG("plain", 0, &request->plain, "special tokens spelled out in the text are text"),
-        HL_FLAG("decode", 'd', &request->decode, "from ids to text"),
+        HL_FLAG("plain", 0, &request->plain,
+                "treat special tokens spelled out in TEXT as plain text"),
+        HL_FLAG("decode", 'd', &request->decode, "convert ids to text"),
         HL_TOKENIZER_OPTION(&request->tokenizer_path),
         { 0 },
     };
@@ -49,21 +50,21 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
         .arguments = "MODEL [TEXT]",
         .text =
             "Shows the tokens of a text: ids, pieces as the vocabulary spells them, and the\n"
-            "bytes of the text that each stands for.  MODEL is a folder with a\n"
-            "tokenizer.json or a vocab.txt, such a file itself, a .gguf file or a llama2.c\n"
-            "tokenizer.bin.\n"
-            "Without TEXT the text comes from standard input.\n"
+            "bytes of the text that each stands for.  MODEL is a folder with a tokenizer.json\n"
+            "or a vocab.txt, such a file itself, a .gguf file or a llama2.c tokenizer.bin.\n"
+            "Without TEXT, the text is read from standard input.\n"
             "\n"
-            "With --json and TEXT, prints an object: ids, pieces, offsets.  With --json and no\n"
-            "TEXT, reads one JSON string a line and prints one array of ids a line.  --decode\n"
-            "goes the other way: arrays of ids in, text (or with --json, a JSON string) out.",
+            "--json with TEXT prints one object: ids, pieces, offsets.  --json without TEXT reads\n"
+            "one JSON string per line and prints one array of ids per line.  --decode goes the\n"
+            "other way: arrays of ids in, text out (JSON strings with --json).",
         .options = options,
     };
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->arguments.count == 0)
-        return hl_options_refuse(&usage, "no model given");
+        return hl_options_refuse(&usage, "no MODEL given");
     if (request->arguments.count > 2)
-        return hl_options_refuse(&usage, "one text at a time, got %d (forgot the quotes?)",
+        return hl_options_refuse(&usage,
+                                 "give one TEXT; got %d arguments (quote a text that has spaces)",
                                  request->arguments.count - 1);
     request->text = request->arguments.count == 2 ? request->arguments.items[1] : NULL;
     return HL_EXIT_OK;

@@ -130,7 +130,7 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
         printf("%10s%s", *backend, backend[1] != NULL ? " " : "");
     printf("%s\n", colors->plain);
     if (report->n_entries == 0)
-        printf("  the case expects nothing: nothing was compared\n");
+        printf("  the case has no expected output; nothing was compared\n");
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry  = &report->entries[i];
         bool                   passed = true;
@@ -144,8 +144,10 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
         print_mark(printer, passed);
     }
     if (report->max_score > 0.0)
-        printf("  scores reach %.3g: their rounding of %.1e is allowed in any case\n",
-               report->max_score, SCORE_ROUNDING * report->max_score);
+        printf(
+            "  every tolerance is at least %.1e: scores reach %.3g, and rounding them to floats\n"
+            "  gives errors of that size\n",
+            SCORE_ROUNDING * report->max_score, report->max_score);
     printf("\n");
 }
 
@@ -155,7 +157,7 @@ static void print_compact_header(const verify_printer *printer)
 {
     const hl_colors *colors = &printer->colors;
 
-    printf("The largest error of each case, as a share of what is allowed.\n\n");
+    printf("The largest error of each case, as a share of its tolerance:\n\n");
     printf("%s%-*s", colors->dim, printer->name_width, "case");
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         printf(" %8s", *backend);
@@ -189,7 +191,7 @@ static void print_failures(const hl_verify_report *report)
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry = &report->entries[i];
         if (!entry->passed)
-            printf("  %s on %s: %.1e%s, allowed %.1e\n", entry->output, entry->backend,
+            printf("  %s on %s: error %.1e%s, tolerance %.1e\n", entry->output, entry->backend,
                    entry->error, entry->relative ? " of its largest" : "", entry->tolerance);
     }
 }
@@ -320,23 +322,23 @@ static int check_backend(const hl_usage *usage, const char *name)
         hl_nearest_offer(&nearest, *backend);
     }
     if (nearest.word != NULL)
-        return hl_options_refuse(usage, "no back end '%s' here (did you mean '%s'?)", name,
-                                 nearest.word);
-    return hl_options_refuse(usage, "no back end '%s' here; there are:%s", name, known);
+        return hl_options_refuse(usage, "no back end '%s' on this machine (did you mean '%s'?)",
+                                 name, nearest.word);
+    return hl_options_refuse(usage, "no back end '%s' on this machine; available:%s", name, known);
 }
 
 static int check_request(const verify_request *request, const hl_usage *usage)
 {
     if (request->cases.count == 0)
-        return hl_options_refuse(usage, "no case given");
+        return hl_options_refuse(usage, "no CASE or MODEL given");
     if (request->write_path != NULL && request->cases.count != 1)
-        return hl_options_refuse(usage, "--write takes one case, got %d", request->cases.count);
+        return hl_options_refuse(usage, "--write takes one case; got %d", request->cases.count);
     if (request->expected_path != NULL && request->cases.count != 1)
-        return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
+        return hl_options_refuse(usage, "--expected takes one model; got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
-        return hl_options_refuse(usage, "--chunk and --decode exclude each other");
+        return hl_options_refuse(usage, "--chunk and --decode cannot be combined");
     if (strcmp(request->common.device, "cpu") != 0 && request->backend != NULL)
-        return hl_options_refuse(usage, "--device %s and --backend exclude each other",
+        return hl_options_refuse(usage, "--device %s and --backend cannot be combined",
                                  request->common.device);
     if (request->backend != NULL)
         return check_backend(usage, request->backend);
@@ -350,37 +352,36 @@ static int parse_request(verify_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_TEXT("backend", 0, &request->backend, "NAME",
-                "only this one (scalar, avx2, avx512, neon)"),
+                "verify only this back end (scalar, avx2, avx512, neon)"),
         HL_TEXT("write", 0, &request->write_path, "FILE",
-                "store what the chosen back end computed"),
-        HL_TEXT("expected", 0, &request->expected_path, "FILE", "what a model should compute"),
+                "store the outputs of the chosen back end"),
+        HL_TEXT("expected", 0, &request->expected_path, "FILE", "expected outputs of a model"),
         HL_INT("chunk", 0, &request->n_chunk, "N", "feed a model N tokens at a time", 1, 1 << 30),
         HL_FLAG("decode", 0, &request->decode, "feed a model one token at a time"),
-        HL_FLAG("verbose", 'v', &request->verbose, "a table for every case, however many"),
+        HL_FLAG("verbose", 'v', &request->verbose, "print the table of every case"),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "verify",
         .arguments = "CASE.safetensors... | MODEL...",
-        .text      = "Runs golden cases on every back end that this CPU has, and shows the\n"
-                     "largest error of each output beside what is allowed: attention cases\n"
-                     "forward and backward, and files of quantized blocks, NAME.blocks beside\n"
-                     "NAME.values, which must be read exactly.  Exit status 1 when an error is\n"
-                     "over.\n"
-                     "\n"
-                     "A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should\n"
-                     "give come from expected.safetensors in the folder, or from --expected.\n"
-                     "Without either, the fused statistics of rows are compared with those of\n"
-                     "the same rows materialized in double precision.\n"
-                     "\n"
-                     "With --off or --gates a model's logits are compared with masked_logits,\n"
-                     "if those were made with the same heads off; else rows are, as without a\n"
-                     "file.\n"
-                     "\n"
-                     "--write stores the outputs of --backend, or else of the back end that would\n"
-                     "be chosen at run time, under the case's own tensor names; one case at a time.",
-        .options   = options,
+        .text =
+            "Runs golden cases on every back end that this CPU has, and prints the largest error\n"
+            "of each output beside its tolerance.  A CASE is an attention case (forward and\n"
+            "backward) or a file of quantized blocks, NAME.blocks beside NAME.values, which must\n"
+            "match exactly.  Exit status 1 if an error exceeds its tolerance.\n"
+            "\n"
+            "A MODEL is a folder, a .gguf or a .bin.  Its tokens and expected outputs come from\n"
+            "expected.safetensors in the folder, or from --expected.  Without either, the fused\n"
+            "statistics of rows are compared with those of the same rows materialized in double\n"
+            "precision.\n"
+            "\n"
+            "With --off or --gates, logits are compared with masked_logits if those were made\n"
+            "with the same heads disabled; else rows are compared as without a file.\n"
+            "\n"
+            "--write stores the outputs of --backend, or of the back end that would be chosen at\n"
+            "run time, under the case's own tensor names; it takes one case.",
+        .options = options,
     };
 
     HL_PASS(hl_options_parse(&request->cases, &request->common, &usage, argc, argv));

@@ -79,14 +79,14 @@ typedef struct watch_work {
 /* --------------------------------------------------------------------- options */
 
 static const char description[] =
-    "Measures every checkpoint in DIR on the same text as it appears: Hugging Face\n"
-    "folders and GGUF files, by the training step in their names.  The series is kept\n"
-    "in one file, and goes on where it ended when the command is started again.\n"
+    "Measures every checkpoint in DIR on the same text, as it appears: Hugging Face\n"
+    "folders and GGUF files, ordered by the training step in their names.  The results\n"
+    "are kept in one file, and a restarted command continues it.\n"
     "\n"
-    "An alarm is a diagnosis of --fail-on, by default one of entropy-collapse,\n"
-    "entropic-overload and dead-or-broken.  It is said, given to --exec as JSON, and\n"
-    "makes the exit status 1.  Without --once the watch goes on until Ctrl-C, --stop\n"
-    "or --quit-after.";
+    "An alarm is a finding of one of the checks of --fail-on, by default\n"
+    "entropy-collapse, entropic-overload and dead-or-broken.  Each alarm is printed and\n"
+    "is sent to --exec as JSON, and the exit status becomes 1.  Without --once the watch\n"
+    "runs until Ctrl-C, --stop or --quit-after.";
 
 static bool is_figure_path(const char *path)
 {
@@ -104,14 +104,14 @@ static int check_request(const watch_request *request, const hl_usage *usage)
     if (request->arguments.count == 0)
         return hl_options_refuse(usage, "no DIR given");
     if (request->series_path == NULL)
-        return hl_options_refuse(usage, "no series to keep: --series FILE");
+        return hl_options_refuse(usage, "--series FILE is missing: the file for the results");
     if (stat(request->series_path, &about) == 0 && !S_ISREG(about.st_mode))
-        return hl_options_refuse(usage, "--series: %s is not a regular file, will not be replaced",
+        return hl_options_refuse(usage, "--series: %s is not a regular file; it is not overwritten",
                                  request->series_path);
     for (int i = 1; i < request->arguments.count; i++) {
         if (strcmp(request->arguments.items[i], "-") == 0)
-            return hl_options_refuse(usage, "standard input can be read once, and every "
-                                            "checkpoint needs the text");
+            return hl_options_refuse(usage, "standard input cannot be TEXT here: it can be read "
+                                            "only once, and every checkpoint needs the text");
     }
     if (request->drawing.output != NULL && !is_figure_path(request->drawing.output))
         return hl_options_refuse(usage, "-o: %s does not end in .svg, .png or .pdf",
@@ -139,31 +139,32 @@ static int parse_request(watch_request *request, int argc, char **argv)
     const hl_option options[] = {
         HL_CORPUS_OPTIONS(&request->text),
         HL_TEXT("series", 's', &request->series_path, "FILE",
-                "all that was measured, as lines of JSON"),
-        HL_TEXT("events", 0, &request->events, "FOLDER", "event files for TensorBoard, too"),
-        HL_TEXT("profiles", 0, &request->profiles, "FOLDER", "every checkpoint's profile, too"),
+                "file for the results, as JSON lines"),
+        HL_TEXT("events", 0, &request->events, "FOLDER", "also write event files for TensorBoard"),
+        HL_TEXT("profiles", 0, &request->profiles, "FOLDER",
+                "also write every checkpoint's profile"),
         HL_CHOICE("figure", 0, &request->figure, "entropy|layers|loss", "what -o draws (entropy)"),
         HL_DRAW_OPTIONS(&request->drawing),
-        HL_FLAG("nll", 0, &request->nll, "measure the loss of every token, too"),
+        HL_FLAG("nll", 0, &request->nll, "also measure the loss"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "for checkpoints that have none beside them"),
-        HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...", "what is an alarm; any, none"),
-        HL_LIST("threshold", 0, &request->given, "NAME=VALUE",
-                "another threshold; may be repeated"),
-        HL_INT("back", 0, &request->n_back, "N", "look for a fall over N checkpoints (5)", 1,
-               1 << 20),
+                "tokenizer of checkpoints that have none beside them"),
+        HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...",
+                "checks that are alarms; any: all, none"),
+        HL_LIST("threshold", 0, &request->given, "NAME=VALUE", "change a threshold (repeatable)"),
+        HL_INT("back", 0, &request->n_back, "N", "look for a fall over the last N checkpoints (5)",
+               1, 1 << 20),
         HL_TEXT("exec", 0, &request->command, "COMMAND",
-                "run it on an alarm, with JSON as its input"),
-        HL_NUMBER("exec-timeout", 0, &request->command_seconds, "SECONDS", "then it is killed (60)",
-                  0, 1000000),
-        HL_FLAG("stop", 0, &request->stop, "end after the first alarm"),
-        HL_FLAG("once", 0, &request->once, "measure what is there, and end"),
-        HL_NUMBER("every", 0, &request->every, "SECONDS", "how often to look at DIR (10)", 0,
+                "run COMMAND on an alarm, with JSON as its input"),
+        HL_NUMBER("exec-timeout", 0, &request->command_seconds, "SECONDS",
+                  "kill COMMAND after that time (60)", 0, 1000000),
+        HL_FLAG("stop", 0, &request->stop, "stop after the first alarm"),
+        HL_FLAG("once", 0, &request->once, "measure the checkpoints that exist, then end"),
+        HL_NUMBER("every", 0, &request->every, "SECONDS", "seconds between looks at DIR (10)", 0,
                   1000000),
         HL_NUMBER("settle", 0, &request->settle, "SECONDS",
-                  "a checkpoint is whole when unchanged so long (5)", 0, 1000000),
+                  "a checkpoint is complete when unchanged for that time (5)", 0, 1000000),
         HL_NUMBER("quit-after", 0, &request->quit_after, "SECONDS",
-                  "end when nothing new came for so long", 0, 1 << 30),
+                  "end when nothing new appears for that time", 0, 1 << 30),
         { 0 },
     };
     const hl_usage usage = { "watch", "DIR TEXT... --series FILE", description, options };
@@ -733,7 +734,7 @@ static void mention_unnumbered(watch_work *work, const hl_checkpoints *found)
 {
     if (found->n_unnumbered == 0 || work->is_unnumbered_said || work->request->common.quiet)
         return;
-    hl_complain("watch", "%s: no number in its name says which step it is: not measured",
+    hl_complain("watch", "%s: not measured: its name has no number that could be the training step",
                 found->first_unnumbered);
     work->is_unnumbered_said = true;
 }

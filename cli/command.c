@@ -87,8 +87,7 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
     int code = run(argc, argv);
 
     if (code != HL_EXIT_RESOURCES && ran_out)
-        return hl_give_up(HL_EXIT_RESOURCES, name,
-                          "out of memory: what was printed is not complete");
+        return hl_give_up(HL_EXIT_RESOURCES, name, "out of memory: the output is incomplete");
     return code == HL_EXIT_DONE ? HL_EXIT_OK : code;
 }
 

@@ -37,7 +37,8 @@ const char *hl_spike_check(hl_spike_request *request, double temperature)
     request->options.on_spike   = action;
     request->options.keep_trace = request->trace_path != NULL;
     if (action == HL_ON_SPIKE_RESAMPLE && temperature == 0.0)
-        return "--on-spike resample needs a --temperature: without one the same tokens come again";
+        return "--on-spike resample needs --temperature: without it the same tokens are drawn "
+               "again";
     if (action == HL_ON_SPIKE_ASK && request->command == NULL)
         return "--on-spike exec needs --exec COMMAND";
     if (action != HL_ON_SPIKE_ASK && request->command != NULL)
@@ -131,8 +132,8 @@ static void keep_event(hl_spike_notes *notes, const hl_watched *spike, const cha
 static void tell_locking(hl_spike_notes *notes, const hl_locking *found)
 {
     note(notes,
-         "attention is locked from token %lld on: rows change by %.4f (headlight diagnose --trace "
-         "has more)",
+         "attention is locked from token %lld on: rows change by %.4f (details: headlight diagnose "
+         "--trace)",
          (long long)found->first + 1, found->change);
     json_array_append_new(notes->events, json_pack("{s:s, s:I, s:f, s:f}", "event", "locking",
                                                    "token", (json_int_t)found->first, "change",
@@ -142,11 +143,11 @@ static void tell_locking(hl_spike_notes *notes, const hl_locking *found)
 static void tell_answer(hl_spike_notes *notes, const hl_watched *w, const char *spike)
 {
     if (w->problem != NULL) {
-        note(notes, "%s; the command gave nothing: %s", spike, w->problem);
+        note(notes, "%s; the command of --exec gave no context: %s", spike, w->problem);
         keep_event(notes, w, "exec", "problem", json_string(w->problem));
         return;
     }
-    note(notes, "%s; %lld token%s of context inserted", spike, (long long)w->n_inserted_tokens,
+    note(notes, "%s; inserted %lld token%s of context", spike, (long long)w->n_inserted_tokens,
          w->n_inserted_tokens == 1 ? "" : "s");
     keep_event(notes, w, "exec", "inserted", json_stringn(w->inserted, w->n_inserted_bytes));
 }
@@ -171,27 +172,27 @@ void hl_spike_tell(hl_spike_notes *notes, const hl_watched *w)
         keep_event(notes, w, "spike", "threshold", json_real(options->threshold));
         break;
     case HL_WATCH_STOPPED:
-        note(notes, "%s; the text ends before it", spike);
+        note(notes, "%s; stopped before it", spike);
         keep_event(notes, w, "stop", "threshold", json_real(options->threshold));
         break;
     case HL_WATCH_RESAMPLED:
-        note(notes, "%s; back by %lld token%s (%lld of %lld)", spike, n_back,
+        note(notes, "%s; going back %lld token%s to draw again (%lld of %lld)", spike, n_back,
              n_back == 1 ? "" : "s", (long long)w->n_draws, (long long)options->resample_max);
         keep_event(notes, w, "resample", "back", json_integer(n_back));
         break;
     case HL_WATCH_KEPT:
-        note(notes, "%s; kept after %lld draws", spike, (long long)w->n_draws);
+        note(notes, "%s; kept: %lld new draws gave no better text", spike, (long long)w->n_draws);
         keep_event(notes, w, "kept", "draws", json_integer(w->n_draws));
         break;
     case HL_WATCH_FIRST:
-        note(notes, "%s; there is no token before it to draw again", spike);
+        note(notes, "%s; no generated token before it to draw again", spike);
         keep_event(notes, w, "kept", "draws", json_integer(w->n_draws));
         break;
     case HL_WATCH_ASKED:
         tell_answer(notes, w, spike);
         break;
     case HL_WATCH_ASKED_OUT:
-        note(notes, "%s; the command has been called %lld times already", spike,
+        note(notes, "%s; the command of --exec was already called %lld times (--exec-max)", spike,
              (long long)options->ask_max);
         break;
     }

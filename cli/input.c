@@ -60,8 +60,8 @@ static size_t length_of(FILE *stream)
 
 static int too_long(const char *name, const char *command)
 {
-    return hl_give_up(HL_EXIT_RESOURCES, command, "%s: more than %d MiB without an end; use a file",
-                      name, STREAM_BYTES >> 20);
+    return hl_give_up(HL_EXIT_RESOURCES, command, "%s: more than %d MiB; use a file instead", name,
+                      STREAM_BYTES >> 20);
 }
 
 static int read_stream(hl_input *out, FILE *stream, const char *name, const char *command)
@@ -97,7 +97,7 @@ int hl_input_read(hl_input *out, const char *path, const char *command)
     *out = (hl_input){ 0 };
     if (!is_standard && is_named_pipe(path))
         return hl_give_up(HL_EXIT_INPUT, command,
-                          "%s: is a pipe, wanted a file (standard input is '-')", path);
+                          "%s: is a pipe; give a file, or '-' for standard input", path);
     stream = is_standard ? stdin : fopen(path, "rb");
     if (stream == NULL)
         return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", path, strerror(errno));

@@ -81,7 +81,7 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
     for (int i = 0; i < documents.count && (most == 0 || i < most); i++)
         HL_PASS(add_text(out, &documents.items[i], tokenizer, around, command));
     if (out->count == 0)
-        return hl_give_up(HL_EXIT_INPUT, command, "%s: no text of two words", path);
+        return hl_give_up(HL_EXIT_INPUT, command, "%s: no text with two words or more", path);
     return HL_EXIT_OK;
 }
 

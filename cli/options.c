@@ -125,7 +125,7 @@ static int add_value(const parser *p, const hl_option *option, const char *text)
     hl_option_list *list = option->target;
 
     if (list->count == HL_MAX_OPTION_LIST)
-        return hl_options_refuse(p->usage, "--%s: more than %d of them", option->name,
+        return hl_options_refuse(p->usage, "--%s: given more than %d times", option->name,
                                  HL_MAX_OPTION_LIST);
     list->items[list->count++] = text;
     return HL_EXIT_OK;
@@ -163,7 +163,7 @@ static int apply(parser *p, const hl_option *option, const char *attached)
 {
     if (option->kind == HL_OPTION_FLAG) {
         if (attached != NULL)
-            return hl_options_refuse(p->usage, "--%s takes no value, got '%s'", option->name,
+            return hl_options_refuse(p->usage, "--%s takes no value; got '%s'", option->name,
                                      attached);
         *(bool *)option->target = true;
         return HL_EXIT_OK;
@@ -255,6 +255,8 @@ static int parse_all(hl_arguments *out, parser *p)
 
 /* ------------------------------------------------------------------------ help */
 
+enum { HELP_COLUMN = 28 };
+
 static void print_options(const hl_option *options)
 {
     for (; options->name != NULL; options++) {
@@ -265,7 +267,10 @@ static void print_options(const hl_option *options)
             snprintf(letter, sizeof letter, "-%c, ", options->short_name);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, options->name,
                  options->value != NULL ? " " : "", options->value != NULL ? options->value : "");
-        printf("  %-24s  %s\n", left, options->help);
+        printf("  %-24s  ", left);
+        if (strlen(left) > 24)
+            printf("\n%*s", HELP_COLUMN, "");
+        hl_print_wrapped(options->help, HELP_COLUMN);
     }
 }
 
@@ -345,8 +350,8 @@ static int limit_memory(const hl_usage *usage, const char *asked)
     size_t n_bytes = asked != NULL ? read_size(asked) : hl_memory_available();
 
     if (asked != NULL && strcmp(asked, "none") != 0 && n_bytes == 0)
-        return hl_options_refuse(usage, "--max-memory: '%s' is not a size, as 8G, 500M or none",
-                                 asked);
+        return hl_options_refuse(
+            usage, "--max-memory: '%s' is not a size such as 8G or 500M, nor none", asked);
     hl_memory_limit(n_bytes);
     return HL_EXIT_OK;
 }
@@ -363,13 +368,14 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
             HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
             HL_FLAG("quiet", 'q', &common->quiet, "print errors only"),
             HL_INT("threads", 0, &n_threads, "N", "use N threads (all cores)", 1, 1024),
-            HL_INT("seed", 0, &seed, "N", "for whatever is random (0)", 0, INT64_MAX),
+            HL_INT("seed", 0, &seed, "N", "seed of random numbers (0)", 0, INT64_MAX),
             HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
-                      "where to compute (cpu); cuda is in bf16"),
+                      "where to compute (cpu); cuda computes in bf16"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
-                    "memory limit: 8G, 500M, none (what is free)"),
-            HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor", "in the terminal (auto)"),
-            HL_FLAG("help", 'h', &help, "print this"),
+                    "memory limit: 8G, 500M, none (all free memory)"),
+            HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor",
+                      "colors in the terminal (auto)"),
+            HL_FLAG("help", 'h', &help, "print this help"),
             { 0 },
     };
     parser p = { usage, { usage->options, shared }, argv, argc, 1 };

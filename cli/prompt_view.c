@@ -34,16 +34,17 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
     hl_prompt_source *source = &arguments->source;
 
     if (rest->count < 1 || rest->count > 2)
-        return hl_options_refuse(usage, "wanted MODEL and PROMPT, got %d argument%s (quotes?)",
-                                 rest->count, rest->count == 1 ? "" : "s");
+        return hl_options_refuse(
+            usage, "give MODEL and PROMPT; got %d argument%s (quote a prompt that has spaces)",
+            rest->count, rest->count == 1 ? "" : "s");
     if (rest->count == 2 && source->file != NULL)
-        return hl_options_refuse(usage, "a prompt and --file exclude each other");
+        return hl_options_refuse(usage, "PROMPT and --file cannot be combined");
     if (source->system != NULL && !source->chat)
         return hl_options_refuse(usage, "--system needs --chat");
     if (source->ids && source->chat)
-        return hl_options_refuse(usage, "--ids and --chat exclude each other");
+        return hl_options_refuse(usage, "--ids and --chat cannot be combined");
     if (arguments->zoom != NULL && !read_zoom(arguments))
-        return hl_options_refuse(usage, "--zoom: wanted A:B with A below B, not '%.20s'",
+        return hl_options_refuse(usage, "--zoom: '%.20s' is not A:B with A below B",
                                  arguments->zoom);
     source->command  = usage->command;
     source->model    = rest->items[0];

@@ -227,9 +227,9 @@ static void test_refusals(void **state)
                  hl_model_adjust(llama, &(hl_adjustment){ .window = -3 }));
     assert_fails(HL_BAD_ARGUMENT, "-2 first keys",
                  hl_model_adjust(llama, &(hl_adjustment){ .window = 3, .window_sink = -2 }));
-    assert_fails(HL_UNSUPPORTED, "scaled already (llama3)",
+    assert_fails(HL_UNSUPPORTED, "already scaled (llama3)",
                  hl_model_adjust(llama, &(hl_adjustment){ .rope_factor = 2.0 }));
-    assert_fails(HL_UNSUPPORTED, "do not turn",
+    assert_fails(HL_UNSUPPORTED, "has no RoPE",
                  hl_model_adjust(gpt2, &(hl_adjustment){ .rope_base = 1e6 }));
     hl_model_close(llama);
     hl_model_close(gpt2);

@@ -103,7 +103,7 @@ static void test_refused(void **state)
     hl_agreement *a     = NULL;
     (void)state;
 
-    assert_fails(HL_BAD_INPUT, "models/demo 4096", hl_agreement_open(&a, llama, demo, NULL));
+    assert_fails(HL_BAD_INPUT, "models/demo one of 4096", hl_agreement_open(&a, llama, demo, NULL));
     assert_null(a);
     assert_fails(
         HL_BAD_ARGUMENT, "windows of 8 tokens, stride 9",

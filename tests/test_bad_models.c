@@ -172,7 +172,7 @@ static void each_nan_is_found(const char *source, const char *folder)
             &session, model, &(hl_session_options){ .wants = HL_WANT_LAST_LOGITS, .n_ctx = 8 });
         if (status == HL_OK)
             status = hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 3 });
-        snprintf(name, sizeof name, "tensor '%s' holds a number that is not finite", before.name);
+        snprintf(name, sizeof name, "tensor '%s' has a NaN or infinite value", before.name);
         expect_words(in_folder(folder, "model.safetensors: "), name, "");
         snprintf(layer, sizeof layer, "layer %lld: ", (long long)layer_of(before.name));
         if (status != HL_BAD_INPUT)
@@ -282,7 +282,7 @@ static void a_text_ends_where_attention_is_not_finite(void **state)
     if (status == HL_OK)
         status = hl_generator_next(&token, generator);
     assert_int_equal(status, HL_BAD_INPUT);
-    expect_words(folder, "attention is not finite", "");
+    expect_words(folder, "attention is NaN", "");
     hl_generator_close(generator);
     hl_session_close(session);
     hl_model_close(model);

@@ -191,7 +191,7 @@ static void test_other_shapes(void **state)
     b.n_heads         = 7;
     hl_profile *left  = made_profile(&a);
     hl_profile *right = made_profile(&b);
-    assert_fails(HL_BAD_INPUT, "6 layers of 8 heads, the second of 6 of 7",
+    assert_fails(HL_BAD_INPUT, "6 layers of 8 heads, the second 6 of 7",
                  hl_compare(&found, left, right, NULL));
     assert_null(found);
     hl_profile_free(left);

@@ -432,9 +432,9 @@ static void sizes_that_do_not_fit_are_refused(void **state)
            "\"vocab_size\": 9, \"num_attention_heads\": 4}",
            HL_BAD_INPUT, "a width of 65 is not divisible by 4 heads");
     refuse(MODEL("llama", ", \"num_key_value_heads\": 3"), HL_BAD_INPUT,
-           "layer 0 has 4 heads, not divisible by its 3 K/V heads");
+           "layer 0 has 4 heads, not divisible by its 3 KV heads");
     refuse(MODEL("llama", ", \"num_key_value_heads\": 8"), HL_BAD_INPUT,
-           "layer 0 has 4 heads and 8 K/V heads");
+           "layer 0 has 4 heads and 8 KV heads");
     refuse(MODEL("llama", ", \"head_dim\": 15"), HL_BAD_INPUT, "rope turns 15 of 15 dimensions");
     refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 1024, "
            "\"vocab_size\": 9, \"num_attention_heads\": 1}",

@@ -265,7 +265,7 @@ static void bad_metadata_is_refused(void **state)
     add_ends(&made);
     add_list(&made, "attention.head_count", heads, 3);
     add_list(&made, "attention.head_count_kv", (const int32_t[]){ 2, 0, 2 }, 3);
-    refuse(&made, HL_UNSUPPORTED, "layer 1 has 4 heads and no K/V heads: linear attention");
+    refuse(&made, HL_UNSUPPORTED, "layer 1 has 4 heads and no KV heads: linear attention");
 }
 
 static void bad_tensors_are_refused(void **state)

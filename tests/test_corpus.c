@@ -107,7 +107,7 @@ static void standard_input_is_copied(void **state)
     assert_tokens(corpus, 0, "from a pipe");
     assert_tokens(corpus, 0, "from a pipe"); /* a document can be read any number of times */
     hl_corpus_close(corpus);
-    refuse("-", HL_BAD_INPUT, "standard input: no text in it");
+    refuse("-", HL_BAD_INPUT, "standard input: no text in this file");
     dup2(kept, STDIN_FILENO);
     close(kept);
 }
@@ -136,7 +136,7 @@ static void bytes_in_memory_are_a_file(void **state)
                  hl_corpus_open_bytes(&corpus, NULL, tokenizer, "a\xff", 2, "input",
                                       &(hl_corpus_options){ 0 }));
     assert_fails(
-        HL_BAD_INPUT, "input: no text in it",
+        HL_BAD_INPUT, "input: no text in this file",
         hl_corpus_open_bytes(&corpus, NULL, tokenizer, "", 0, "input", &(hl_corpus_options){ 0 }));
     options.inputs   = &input;
     options.n_inputs = 1;
@@ -377,7 +377,7 @@ static void ids_in_lines(void **state)
     put("ids", "[1.5]\n");
     refuse_ids(here("ids"), HL_BAD_INPUT, "ids:1: JSON");
     put("ids", "[]\n");
-    refuse_ids(here("ids"), HL_BAD_INPUT, "ids: no token ids in it");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids: no token ids in this file");
 }
 
 /* Writes a .npy file of this descr with shape (2, 3). */
@@ -602,12 +602,13 @@ static void a_text_that_shrinks_is_refused(void **state)
     (void)state;
 
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, ", it had 786432: it shrank while in use",
+    assert_fails(HL_BAD_INPUT, ", but had 786432 bytes: it shrank while in use",
                  read_changing(&n_tokens, "a.txt", cut));
     put_long("a.txt");
     assert_fails(HL_BAD_INPUT, "it shrank while in use", read_changing(&n_tokens, "a.txt", empty));
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, "a.txt: byte 786332 is no longer UTF-8: it changed while in use",
+    assert_fails(HL_BAD_INPUT,
+                 "a.txt: byte 786332 is no longer UTF-8: the file changed while in use",
                  read_changing(&n_tokens, "a.txt", spoil));
 }
 

@@ -191,7 +191,7 @@ static void a_full_queue_says_so(void **state)
     hl_job *more    = NULL;
     (void)state;
 
-    assert_fails(HL_BUSY, "1 texts are under way and 2 wait",
+    assert_fails(HL_BUSY, "1 texts are being generated and 2 are waiting",
                  hl_engine_submit(&more, engine, &options));
     assert_null(more);
     assert_int_equal(counts_of(engine).n_refused, 1);
@@ -431,7 +431,7 @@ static void impossible_jobs_are_refused(void **state)
     assert_fails(HL_BAD_ARGUMENT, "a token is 256, wanted 0 to 255",
                  hl_engine_submit(&job, engine, &options));
     options = (hl_job_options){ .tokens = many, .n_tokens = N_CTX + 1 };
-    assert_fails(HL_LIMIT, "129 tokens, but the context has room for 128",
+    assert_fails(HL_LIMIT, "129 tokens, but the context has room for only 128",
                  hl_engine_submit(&job, engine, &options));
     options            = endless();
     options.max_tokens = -1;

@@ -398,7 +398,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_fails(HL_BAD_ARGUMENT, "cannot overlap",
                  hl_evaluate(&found, model, corpus, NULL, 0,
                              &(hl_evaluate_options){ .windows = { .n_ctx = 8, .stride = 4 } }));
-    assert_fails(HL_LIMIT, "more than the 0 MiB allowed",
+    assert_fails(HL_LIMIT, "only 0 MiB are allowed",
                  hl_evaluate(&found, model, corpus, NULL, 0,
                              &(hl_evaluate_options){ .memory_bytes = 1000 }));
     assert_null(found);

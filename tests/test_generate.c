@@ -340,7 +340,7 @@ static void mistakes_are_named(void **state)
     options.n_ctx = N_PROMPT - 1;
     assert_ok(hl_session_open(&session, model, &options));
     assert_ok(hl_generator_open(&generator, session, NULL));
-    assert_fails(HL_LIMIT, "the prompt has 8 tokens, but the context of 7 has room for 7",
+    assert_fails(HL_LIMIT, "the prompt has 8 tokens, but a context of 7 has room for only 7",
                  hl_generator_prompt(generator, prompt, N_PROMPT));
     hl_generator_close(generator);
     hl_session_close(session);

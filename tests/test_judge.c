@@ -323,8 +323,9 @@ static void labels_must_fit(void **state)
         const char *line, *message;
     } cases[] = {
         { "{\"tokens\": [3, 4], \"right\": true}",
-          "there are 24 traces, and no 'trace' says which" },
-        { "{\"trace\": \"x\", \"tokens\": [3, 4], \"right\": true}", "no trace is called 'x'" },
+          "24 traces are given, so the line needs 'trace'" },
+        { "{\"trace\": \"x\", \"tokens\": [3, 4], \"right\": true}",
+          "no given trace is called 'x'" },
         { "{\"trace\": \"00.trace\", \"tokens\": [3, 15], \"right\": true}", "has 14 tokens" },
         { "{\"trace\": \"00.trace\", \"characters\": [3, 29], \"right\": true}",
           "has 28 characters" },

@@ -406,7 +406,7 @@ static void a_tensor_for_each_layer(void **state)
            "'blocks.3.attn.hook_pattern' of shape [1,1,1,9], wanted the layers to differ in heads");
     tensors[3] = (hl_tensor){ "layers.3.attn", HL_DTYPE_F32, 3, { 1, 3, 3 }, data[3], 0 };
     write_tensors("a.safetensors", tensors, 12);
-    refuse("a.safetensors", NULL, HL_BAD_INPUT, "which of them are the maps?");
+    refuse("a.safetensors", NULL, HL_BAD_INPUT, "could be the maps");
 }
 
 static void padding_is_left_out(void **state)
@@ -536,7 +536,7 @@ static void bad_maps_are_named(void **state)
     hl_tensor tensors[] = { { "x", HL_DTYPE_F32, 3, { 1, 3, 3 }, data, 0 },
                             { "y", HL_DTYPE_F32, 3, { 1, 3, 3 }, data, 0 } };
     write_tensors("a.safetensors", tensors, 2);
-    refuse("a.safetensors", NULL, HL_BAD_INPUT, "no attention maps in it");
+    refuse("a.safetensors", NULL, HL_BAD_INPUT, "no attention maps found");
 }
 
 static void the_mask_is_found_or_given(void **state)

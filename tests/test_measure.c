@@ -227,7 +227,9 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
 
     options.progress      = NULL;
     options.windows.n_ctx = 31;
-    assert_fails(HL_BAD_INPUT, "p.part: was begun with other settings: ",
+    assert_fails(HL_BAD_INPUT,
+                 "p.part: this state was begun with other settings; use those, or remove the file "
+                 "to start again: ",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
     assert_fails(HL_BAD_INPUT, "'context': 32 and 31",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));

@@ -161,7 +161,7 @@ static void tokens_around_need_room(void **state)
     (void)state;
 
     assert_fails(
-        HL_BAD_ARGUMENT, "windows of 2 tokens leave no room for text beside the 2",
+        HL_BAD_ARGUMENT, "windows of 2 tokens leave no room for text beside the 2 special",
         hl_perplexity_open(&perplexity, model,
                            &(hl_perplexity_options){ .n_ctx = 2, .around = { ids, 1, ids, 1 } }));
     assert_fails(HL_BAD_ARGUMENT,

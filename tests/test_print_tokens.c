@@ -43,7 +43,7 @@ static void test_print_plain(void **state)
                               "   3 \u23ce\u23ce            62 12 12 12      2.40\n"
                               "   4*<|im_start|>  60 10 10 10 10   3.20\n"
                               "\n"
-                              "Figures: hundredths of the row's attention, rounded down.\n"
+                              "Numbers: % of the row's attention, rounded down.\n"
                               "At the right: entropy of the row, nats\n"
                               "* special and template tokens.\n");
     hl_free(text);
@@ -115,7 +115,7 @@ static void test_print_notes(void **state)
     assert_non_null(strstr(text, "   2 \u00b7sat         \u00b911 "));
     hl_free(text);
     figure.notes = &(hl_note){ "far", 50, 0 };
-    assert_fails(HL_BAD_ARGUMENT, "note 'far': row 50, column 0, but tokens are 0 to 49",
+    assert_fails(HL_BAD_ARGUMENT, "note 'far' is at row 50, column 0; tokens are 0 to 49",
                  hl_print_tokens(&text, view, &figure, NULL));
     unmake(view);
 }

@@ -191,7 +191,7 @@ static void files_of_the_first_format_are_read(void **state)
 
     /* Work begun in the first format could not end with the same bytes. */
     write_without(profile, path, "headlight profile 1", "17 windows");
-    assert_fails(HL_BAD_INPUT, "an earlier version began",
+    assert_fails(HL_BAD_INPUT, "begun by an earlier version",
                  hl_profile_load_state(&old, &text, path));
     assert_true(old == NULL && text == NULL);
     assert_ok(hl_profile_load(&old, path)); /* the file itself can be read */

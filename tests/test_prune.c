@@ -48,7 +48,7 @@ static void test_lists(void **state)
                  hl_head_list_parse(&list, model, "L2H4"));
     assert_fails(HL_BAD_ARGUMENT, "'L99999999999999999999' is not a head",
                  hl_head_list_parse(&list, model, "L99999999999999999999"));
-    assert_fails(HL_BAD_ARGUMENT, "names none", hl_head_list_parse(&list, model, " , "));
+    assert_fails(HL_BAD_ARGUMENT, "is empty", hl_head_list_parse(&list, model, " , "));
     hl_model_close(model);
 }
 
@@ -302,9 +302,9 @@ static void test_needs(void **state)
 
     assert_fails(HL_BAD_ARGUMENT, "ranking by entropy needs a profile",
                  hl_rank(&ranking, HL_RANKER_ENTROPY, &inputs, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs the gradients of gates",
+    assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs gradients, so a model",
                  hl_rank(&ranking, HL_RANKER_GRADIENT, &inputs, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss without each head",
+    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss with each head disabled",
                  hl_rank(&ranking, HL_RANKER_ABLATION, &inputs, NULL));
     inputs.profile = profile; /* 6 layers */
     assert_fails(HL_BAD_INPUT, "layers, the model 3",
@@ -458,7 +458,8 @@ static void test_groups(void **state)
     assert_choice(ranking, (hl_choice){ .count = 3 }, "L2H2,L2H3");
     assert_choice(ranking, (hl_choice){ .count = 1 }, "");
     assert_choice(ranking, (hl_choice){ .count = 5, .per_layer_max = 3 }, "L2H2,L2H3,L1H0,L1H1");
-    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go in whole groups",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "7 of 12 heads are to be removed, but only 6 can be in whole groups",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7 }));
     /* Grouped again, with the highest first. */
     ranking->highest_first = true;
@@ -512,9 +513,11 @@ static void test_choosing(void **state)
     assert_choice(ranking, (hl_choice){ .ratio = 0.05 }, "L0H0");
     assert_choice(ranking, (hl_choice){ .count = 9 },
                   "L0H0,L0H1,L0H2,L1H0,L1H1,L1H2,L2H0,L2H1,L2H2");
-    assert_fails(HL_BAD_ARGUMENT, "12 of 12 heads wanted, 9 can go: one stays in every layer",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "12 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.0 }));
-    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go",
+    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads are to be removed, but only 6 can be",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7, .per_layer_max = 2 }));
     assert_fails(HL_BAD_ARGUMENT, "a ratio of 1.5",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.5 }));

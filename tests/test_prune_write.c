@@ -481,7 +481,7 @@ static void bad_requests_write_nothing(void **state)
                  hl_prune_write(NULL, model, &c.list, NULL, folder));
     assert_fails(HL_NOT_FOUND, "cannot create",
                  hl_prune_write(NULL, model, &c.list, NULL, in_folder(folder, "no/x")));
-    assert_fails(HL_UNSUPPORTED, "write GGUF",
+    assert_fails(HL_UNSUPPORTED, "use --as gguf",
                  hl_prune_write(NULL, gguf, &c.list, &(hl_prune_options){ .form = HL_PRUNE_MASKED },
                                 in_folder(folder, "x")));
     assert_fails(HL_BAD_ARGUMENT, "empty", hl_prune_write(NULL, model, &c.list, NULL, ""));

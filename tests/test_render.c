@@ -253,7 +253,7 @@ static void test_candidates_by_norm(void **state)
 
     (void)state;
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
-    assert_fails(HL_BAD_INPUT, "output norm, which the profile does not hold",
+    assert_fails(HL_BAD_INPUT, "needs output norms, which this profile does not have",
                  hl_figure_draw(canvas, profile, "heatmap", &options));
     hl_canvas_close(canvas);
     for (int64_t place = 0; place < 48; place++) /* the highest entropies have the highest norms */
@@ -422,13 +422,13 @@ static void test_errors(void **state)
     const char *path = in_folder(*state, "x.svg");
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++)
-        assert_fails(HL_BAD_INPUT, "holds no row", hl_draw(empty, hl_figure_name(i), path, NULL));
+        assert_fails(HL_BAD_INPUT, "has no row", hl_draw(empty, hl_figure_name(i), path, NULL));
     assert_fails(HL_BAD_ARGUMENT, "no figure is called 'pie'", hl_draw(profile, "pie", path, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg",
                  hl_draw(profile, "heatmap", in_folder(*state, "x.gif"), NULL));
     assert_fails(HL_BAD_ARGUMENT, "width is 10",
                  hl_draw(profile, "heatmap", path, &(hl_draw_options){ .width = 10.0 }));
-    assert_fails(HL_BAD_ARGUMENT, "in nats",
+    assert_fails(HL_BAD_ARGUMENT, "needs --unit nats",
                  hl_draw(profile, "heatmap", path,
                          &(hl_draw_options){ .unit = HL_UNIT_BITS, .scale = HL_SCALE_CLASSES }));
     assert_true(hl_draw(profile, "heatmap", in_folder(*state, "none/x.svg"), NULL) != HL_OK);

@@ -136,7 +136,7 @@ static void test_maps(void **state)
 
     assert_ok(hl_draw_comparison(&p.sides[0], &p.sides[1], p.found, svg_path, &options));
     char *svg = read_whole(svg_path, &n_bytes);
-    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, D0 \u2013"));
+    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, self \u2013"));
     assert_non_null(strstr(svg, "<title>B: sparse L1H3, H 1.50"));
     assert_non_null(strstr(svg, ">L1H2</text>"));
     free(svg);
@@ -185,10 +185,10 @@ static void test_errors(void **state)
     assert_fails(HL_BAD_ARGUMENT, "different numbers of layers or heads",
                  hl_draw_comparison(&p.sides[0], &q.sides[1], p.found, path, NULL));
     hl_compared bare = { "bare", p.profiles[1], NULL };
-    assert_fails(HL_BAD_ARGUMENT, "patterns of one model only",
+    assert_fails(HL_BAD_ARGUMENT, "the maps of one model are missing",
                  hl_draw_comparison(&p.sides[0], &bare, p.found, path, NULL));
     hl_compared mixed = { "mixed", p.profiles[1], &q.patterns[1] };
-    assert_fails(HL_BAD_ARGUMENT, "not of the profiles' models",
+    assert_fails(HL_BAD_ARGUMENT, "of other models than the profiles",
                  hl_draw_comparison(&p.sides[0], &mixed, p.found, path, NULL));
     p.patterns[1].tokens[2] = 7;
     assert_fails(HL_BAD_ARGUMENT, "different tokens",

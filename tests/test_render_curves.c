@@ -190,10 +190,16 @@ static void test_curve_errors(void **state)
     make_sweep(&s, 2);
     s.y[1][3]      = 0.0;
     s.figure.log_y = true;
-    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis has no place for 0",
+    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis cannot show 0",
                  hl_draw_curves(&s.figure, path, NULL));
     s.figure.log_y = false;
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "unit: curves are in nats",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .unit = HL_UNIT_BITS }));
+    assert_fails(HL_BAD_ARGUMENT, "scale: curves have no classes",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .scale = HL_SCALE_CLASSES }));
+    assert_fails(HL_BAD_ARGUMENT, "curves have no marks",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .n_candidates = 3 }));
     s.curves[1].low = s.low;
     assert_fails(HL_BAD_ARGUMENT, "'entropy' has half a band",
                  hl_draw_curves(&s.figure, path, NULL));

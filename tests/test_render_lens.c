@@ -86,7 +86,7 @@ static void test_colors(void **state)
         assert_memory_equal(before, wanted, strlen(wanted));
     }
     assert_non_null(strstr(svg, "Tokens 3 to 5 of the prompt."));
-    assert_non_null(strstr(svg, "Framed: the token that does follow."));
+    assert_non_null(strstr(svg, "Framed: the token that follows in the text."));
     assert_non_null(strstr(svg, ">10</text>"));
     free(svg);
     unmake(view);
@@ -159,10 +159,9 @@ static void test_odd_numbers(void **state)
     unmake(view);
 
     view = make(80, 200);
-    assert_fails(HL_LIMIT,
-                 "200 tokens are too many for one page 480 points wide, which has room for",
+    assert_fails(HL_LIMIT, "200 tokens do not fit on a page 480 points wide, which has room for",
                  hl_draw_lens(view, in_folder(*state, "x.svg"), NULL));
-    assert_fails(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes",
+    assert_fails(HL_BAD_ARGUMENT, "--scale: pictures of a prompt have no classes",
                  hl_draw_lens(view, in_folder(*state, "x.svg"),
                               &(hl_draw_options){ .scale = HL_SCALE_CLASSES }));
     assert_null(fopen(in_folder(*state, "x.svg"), "rb"));
@@ -193,16 +192,17 @@ static void test_print_plain(void **state)
     view->entropy[5] = NAN;
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .width = 60 }));
     assert_string_equal(
-        text, "made, 1 layers, tokens 3 to 5 of 13\n"
-              "\n"
-              "      the             \u00b7incomprehensi\u2026 \u4f60\u597d           \n"
-              "   0 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
-              " emb  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 "
-              "\u0645\u0631\u062d\u0628\u0627       2.8\n"
-              "\n"
-              "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
-              "the most likely next token after each; > is the one that does follow.\n"
-              "Figures: entropy over the vocabulary, nats.\n");
+        text,
+        "made, 1 layers, tokens 3 to 5 of 13\n"
+        "\n"
+        "      the             \u00b7incomprehensi\u2026 \u4f60\u597d           \n"
+        "   0 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
+        " emb  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 \u0645\u0631\u062d\u0628\u0627    "
+        "   2.8\n"
+        "\n"
+        "Top line: the input tokens.  Below: the most likely next token after each layer, from\n"
+        "the embedding (emb) upwards; > marks predictions that match the text.\n"
+        "Numbers: entropy over the vocabulary, nats.\n");
     hl_free(text);
     unmake(view);
 }

@@ -315,8 +315,7 @@ static void what_is_no_number_is_named(void **state)
                  hl_sampler_draw(&token, sampler, logits));
     for (int i = 0; i < 4; i++)
         logits[i] = -INFINITY;
-    assert_fails(HL_BAD_INPUT, "none of 4 tokens is possible",
-                 hl_sampler_draw(&token, sampler, logits));
+    assert_fails(HL_BAD_INPUT, "no token can be drawn", hl_sampler_draw(&token, sampler, logits));
     assert_fails(HL_BAD_ARGUMENT, "token 4, wanted 0 to 3", hl_sampler_accept(sampler, 4));
     hl_sampler_free(sampler);
 }

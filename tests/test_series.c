@@ -130,7 +130,7 @@ static void a_diverged_checkpoint_is_no_collapse(void **state)
     assert_ok(add_model(series, &model, 200, NULL));
     const hl_series_point *point = hl_series_at(series, 1);
     assert_int_equal(point->verdicts[0], HL_VERDICT_FOUND);
-    assert_non_null(strstr(point->findings[0], "rows are not finite"));
+    assert_non_null(strstr(point->findings[0], "NaN or Inf rows"));
     assert_int_equal(point->verdicts[1], HL_VERDICT_NOT_RUN);
     assert_null(strstr(point->findings[1], "fell by"));
     hl_series_free(series);

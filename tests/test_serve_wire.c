@@ -134,7 +134,7 @@ static void refusals(void **state)
         { "{'messages': [], 'top_logprobs': 3}", "top_logprobs", "needs logprobs", true },
         { "{'messages': [], 'tools': [1]}", "tools", "not supported", true },
         { "{'messages': [], 'response_format': {'type': 'json_object'}}", "response_format",
-          "text alone", true },
+          "generates only text", true },
         { "{'messages': [], 'max_tokens': 0}", "max_tokens", "wanted 1", true },
     };
 

@@ -103,8 +103,8 @@ static void test_figures(void **state)
     snprintf(wanted, sizeof wanted, "H0    99 %02d", known_figure());
     assert_string_equal(line_of(output, "H0 "), wanted);
     assert_true(strstr(output, "\nH2 ") < strstr(output, "\nH0 "));
-    assert_string_equal(line_of(output, "normalized entropy:"),
-                        "normalized entropy: 0 ... 1 (1 = uniform), in %");
+    assert_string_equal(line_of(output, "normalized entropy,"),
+                        "normalized entropy, % (0 = all on one token, 100 = uniform)");
     assert_null(strchr(output, '\033'));
     assert_true(widest(output) <= 80);
     /* One key, then more and more, up to the context's last. */
@@ -134,7 +134,7 @@ static void test_figures(void **state)
     free(output);
 
     output = run("--by self", path);
-    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, in %");
+    assert_string_equal(line_of(output, "self,"), "self, %");
     free(output);
     remove_folder(folder);
 }

@@ -136,7 +136,7 @@ static void every_point_is_perplexity(void **state)
         if (row % N_RATIOS == 0) {
             assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "rise")) == 0.0);
             assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "kl")) == 0.0);
-            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "same")) == 1.0);
+            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "agreement")) == 1.0);
         }
     }
     hl_sweep_free(sweep);
@@ -281,16 +281,16 @@ static void verdicts_do_not_contradict_themselves(void **state)
         sweep->correlations[i] =
             (hl_sweep_value){ all[i] == HL_RANKER_ENTROPY ? -0.14 : 0.0, -0.4, 0.2 };
     assert_ok(hl_sweep_make_verdict(sweep));
-    assert_true(said(sweep, first, "cannot be said to tell importance at all") >= 0);
-    assert_true(said(sweep, first, "tells it best") < 0);
-    assert_true(said(sweep, first, "None of the 8 rankers that switch nothing off") >= 0);
+    assert_true(said(sweep, first, "there is no evidence that it predicts importance") >= 0);
+    assert_true(said(sweep, first, "predicts it best") < 0);
+    assert_true(said(sweep, first, "None of the 8 rankers that need no ablation") >= 0);
 
     first                  = sweep->n_verdict;
     sweep->correlations[4] = (hl_sweep_value){ 0.3, 0.1, 0.5 }; /* weight puts the lowest first */
     sweep->correlations[7] = (hl_sweep_value){ 0.6, 0.5, 0.7 }; /* sink has the wrong sign */
     assert_ok(hl_sweep_make_verdict(sweep));
     assert_true(said(sweep, first,
-                     "Of the 8 rankers that switch nothing off, weight tells it best: "
+                     "Of the 8 rankers that need no ablation, weight predicts it best: "
                      "rho +0.300") >= 0);
     assert_true(said(sweep, first, "None of the") < 0);
     hl_sweep_free(sweep);
@@ -534,20 +534,22 @@ static void what_makes_no_sense_is_refused(void **state)
     const hl_ranker  fixed   = HL_RANKER_WEIGHT;
     (void)state;
 
-    assert_fails(HL_BAD_ARGUMENT, "must be tested on another",
+    assert_fails(HL_BAD_ARGUMENT, "rank on one text and test on another",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.rank, &options));
     options.ratios   = bad;
     options.n_ratios = 3;
-    assert_fails(HL_BAD_ARGUMENT, "ratio 2 is 0.5; they must rise",
+    assert_fails(HL_BAD_ARGUMENT, "ratio 2 is 0.5; ratios must rise",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options.ratios   = most;
     options.n_ratios = 2;
-    assert_fails(HL_BAD_ARGUMENT, "11 of 12 heads wanted, 9 can go: one stays in every layer",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "11 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options             = options_of();
     options.iterative   = &fixed;
     options.n_iterative = 1;
-    assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
+    assert_fails(HL_BAD_ARGUMENT, "weight does not use a text",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options         = options_of();
     options.n_seeds = 1;

@@ -611,7 +611,7 @@ static void vocab_text_is_characters(void **state)
     /* Whole words without a rule for the text between them, and unknown classes. */
     write_text(folder, "tokenizer_config.json", "{}");
     write_text(folder, "vocab.txt", "[PAD]\n[UNK]\nC\nCl\n>>\n[C@@H]\n");
-    assert_fails(HL_UNSUPPORTED, "vocab.txt: this vocabulary is no WordPiece",
+    assert_fails(HL_UNSUPPORTED, "vocab.txt: this vocabulary is neither WordPiece",
                  hl_tokenizer_open(&t, folder));
     assert_non_null(strstr(hl_error_message(), "save_pretrained"));
     write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\":\"SmilesTokenizer\"}");

@@ -235,7 +235,7 @@ static void test_a_frozen_cache_is_locked(void **state)
     tracer  = decode(model, 100, 100); /* too short for two windows */
     locking = judge(found, hl_tracer_trace(tracer));
     assert_int_equal(locking.verdict, HL_VERDICT_NOT_RUN);
-    assert_non_null(strstr(locking.measure, "generate again, with --max-tokens 129"));
+    assert_non_null(strstr(locking.measure, "run headlight generate again with --max-tokens 129"));
     hl_diagnoses_free(found);
     hl_tracer_close(tracer);
     hl_model_close(model);
@@ -334,7 +334,7 @@ static void test_bad_lines(void **state)
         { LINE_1 TOKEN ", \"spike\": \"high\"}", "x, line 2: spike has a string" },
         { LINE_1 TOKEN ", \"entropy\": [[1]]}", "entropy is not 1 lists of 2 numbers" },
         { LINE_1 TOKEN ", \"entropy\": [[1, {}]]}", "entropy has an object" },
-        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: goes on behind its 1 tokens" },
+        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: continues after its 1 tokens" },
         { LINE_1 TOKEN, "x, line 2" },
     };
     static const char nul[]  = LINE_1 "{\"kind\": \"prompt\", \"text\": \"a\\u0000b\"}\n";

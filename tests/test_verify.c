@@ -350,12 +350,13 @@ static void arguments_are_checked(void **state)
     assert_non_null(strstr(hl_error_message(), "abacus"));
     assert_null(report);
     hl_verify_report_free(NULL);
-    assert_fails(HL_BAD_ARGUMENT, "one.safetensors: 'n_chunk' is for models, and this is none",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "one.safetensors: 'n_chunk' applies to models only, and this is not a model",
                  hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .n_chunk = 3 }));
     assert_fails(
-        HL_BAD_ARGUMENT, "'decode' is for models",
+        HL_BAD_ARGUMENT, "'decode' applies to models only",
         hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .decode = true }));
-    assert_fails(HL_BAD_ARGUMENT, "'prepare' is for models",
+    assert_fails(HL_BAD_ARGUMENT, "'prepare' applies to models only",
                  hl_verify(&report, CASES "one.safetensors",
                            &(hl_verify_options){ .prepare = leave_as_it_is }));
 }

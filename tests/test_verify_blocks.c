@@ -105,7 +105,7 @@ static void nonsense_is_refused(void **state)
     hl_tensor          expected   = { "Q8_0.values", HL_DTYPE_F32, 1, { 31 }, values, 124 };
     (void)state;
 
-    refuse(&blocks, NULL, "holds no expected values");
+    refuse(&blocks, NULL, "no expected values");
     refuse(&blocks, &expected, "'Q8_0.values': 31 values of type F32, the blocks hold 32 of F32");
     expected = (hl_tensor){ "Q8_0.values", HL_DTYPE_I32, 1, { 32 }, values, 128 };
     refuse(&blocks, &expected, "of type I32");

@@ -349,7 +349,7 @@ static void lens_is_refused(void **state)
     if (!path_exists(in_shared("golden/families/bert")))
         skip();
     g = open_golden(in_shared("golden/families/bert"));
-    assert_fails(HL_UNSUPPORTED, "no lens on it",
+    assert_fails(HL_UNSUPPORTED, "no logit lens",
                  hl_lens_view_new(&view, g.model, &g.prompt, NULL));
     close_golden(&g);
 }

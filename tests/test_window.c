@@ -638,8 +638,8 @@ static void windows_need_room_for_text(void **state)
     hl_windows   *windows = NULL;
 
     assert_fails(HL_BAD_ARGUMENT,
-                 "a context of 4 leaves no room for text: the tokenizer puts 4 tokens around every "
-                 "window, so wanted 5 or more",
+                 "a context of 4 leaves no room for text: the tokenizer adds 4 tokens to every "
+                 "window; use --context 5 or more",
                  hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 4 }));
     assert_fails(HL_BAD_ARGUMENT, "no way 3",
                  hl_windows_open(&windows, corpus,

@@ -165,8 +165,9 @@ typedef struct hl_curves {
     bool            log_y;
 } hl_curves;
 
-/* Draws the curves.  Returns HL_BAD_ARGUMENT as hl_draw does; HL_BAD_INPUT if there are no points,
- * or if a logarithmic axis has no place for one of them. */
+/* Draws the curves.  Returns HL_BAD_ARGUMENT as hl_draw does, and for options of heatmaps (unit,
+ * scale, pruned, candidates); HL_BAD_INPUT if there are no points, or if a logarithmic axis has no
+ * place for one of them. */
 HL_API hl_status hl_draw_curves(const hl_curves *curves, const char *path,
                                 const hl_draw_options *options);
 

@@ -242,8 +242,8 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     want: names of fields of Attention; the others are not computed.
     out_dtype: "float32", "float16", "float64" or "bfloat16"; None: q's.
 
-    causal, window_left, window_right, window_sink: which keys a row sees (headlight/attention.h).
-    scale: None: 1 / sqrt(d_head).  softcap: 0: none.
+    causal, window_left, window_right, window_sink: which keys each row sees (headlight/attention.h).
+    scale: 1 / sqrt(d_head) if None.  softcap: 0 for none.
     query_start, key_length: (batch) integers; None: keys - queries, and all keys.
     alibi_slopes, sinks, gates: (heads).  key_bias: (heads, keys).
     segments: (keys) or (batch, keys), numbers below n_segments.

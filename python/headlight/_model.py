@@ -328,7 +328,7 @@ class Model:
 
         on_token: called with each Token as it is generated; if it returns False, the text ends after
         that token.
-        max_tokens: 0: as many as the context holds.  temperature: 0: always the most likely token.
+        max_tokens: 0 for as many as the context holds.  temperature: 0 for always the most likely token.
         stop: texts that end the generated text, and are not part of it.  off: heads to disable,
         "L5H1,L7".
         """

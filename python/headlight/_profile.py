@@ -35,7 +35,13 @@ class Diagnosis:
     heads: List[Tuple[int, int, float]]  # (layer, head, value), the clearest first
 
 
+# Names that earlier versions had.
+_EARLIER = {"fair": "normalized", "nosink": "entropy_nosink", "diagonal": "self", "diagonal_top": "self_top"}
+
+
 def _index(name: str, names: Tuple[str, ...], what: str) -> int:
+    if name not in names:
+        name = _EARLIER.get(name, name)
     if name not in names:
         raise Error(f"there is no {what} {name!r}; there are {', '.join(names)}")
     return names.index(name)

@@ -7,7 +7,7 @@
     seen.means()[3]                                    (heads) of layer 3, nats
 
 The rest of the model is unchanged.  The mask is only that of padding, (batch, keys), on the left or
-right; is_causal and sliding_window determine which keys a row sees.  These raise an Error: masks with
+right; is_causal and sliding_window determine which keys each row sees.  These raise an Error: masks with
 holes, packed sequences, chunks, static caches, dropout of attention probabilities, position biases.
 
 Some model classes (BLOOM, CodeGen and others) compute attention in their own code, but ask the

@@ -500,7 +500,7 @@ static hl_status check_target(const char *path)
     if (S_ISDIR(info.st_mode))
         return hl_fail(HL_BAD_ARGUMENT, "%s: is a directory, wanted a file", path);
     if (!S_ISREG(info.st_mode))
-        return hl_fail(HL_BAD_ARGUMENT, "%s: not a regular file, will not be replaced", path);
+        return hl_fail(HL_BAD_ARGUMENT, "%s: not a regular file; it is not overwritten", path);
     return HL_OK;
 }
 
@@ -720,7 +720,8 @@ hl_status hl_folder_check(const char *path)
     if (path[0] == '\0')
         return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
     if (lstat(path, &about) == 0)
-        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already; remove it or choose another name",
+                       path);
     return HL_OK;
 }
 

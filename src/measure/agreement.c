@@ -45,11 +45,12 @@ static hl_status check_models(const hl_model *model, const hl_model *reference)
     if (model == NULL || reference == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "agreement: a model is NULL");
     if (model->config->is_encoder || reference->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder, which predicts no next token",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder, which does not predict the next token",
                        model->config->is_encoder ? model->path : reference->path);
     if (model->config->d_vocab != reference->config->d_vocab)
         return hl_fail(HL_BAD_INPUT,
-                       "%s knows %lld tokens, %s %lld: their predictions differ in kind",
+                       "%s has a vocabulary of %lld tokens and %s one of %lld: their predictions "
+                       "cannot be compared",
                        model->path, (long long)model->config->d_vocab, reference->path,
                        (long long)reference->config->d_vocab);
     return HL_OK;
@@ -198,7 +199,7 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
         HL_NEED(compare_both(a, a->tokens + a->at, n));
     }
     if (!isfinite(a->kl))
-        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are not finite",
+        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN or infinite",
                        (long long)window->begin);
     if (n_rows > 0)
         hl_ratio_add(&a->of_text, a->kl, (double)n_rows);

@@ -319,10 +319,10 @@ static hl_status copy_input(int descriptor)
             n_copied = most;
         }
         if (n_copied > most)
-            HL_NEED(hl_fail(HL_LIMIT,
-                            "standard input: more than %llu bytes, which is all that is copied of "
-                            "it here; use a file",
-                            (unsigned long long)most));
+            HL_NEED(
+                hl_fail(HL_LIMIT,
+                        "standard input: more than %llu bytes, the most that is copied; use a file",
+                        (unsigned long long)most));
         HL_NEED(write_all(descriptor, block, (size_t)n_read));
     }
     return HL_OK;
@@ -393,7 +393,7 @@ static hl_status check_kind(const hl_text_source *source, const struct stat *inf
     if (S_ISDIR(info->st_mode))
         return hl_fail(HL_BAD_INPUT, "%s: is a directory, wanted a file", source->path);
     if (S_ISFIFO(info->st_mode))
-        return hl_fail(HL_BAD_INPUT, "%s: is a pipe, wanted a file (standard input is '-')",
+        return hl_fail(HL_BAD_INPUT, "%s: is a pipe; give a file, or '-' for standard input",
                        source->path);
     return hl_fail(HL_BAD_INPUT, "%s: not a regular file", source->path);
 }
@@ -452,7 +452,7 @@ hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t 
                            strerror(errno));
         if (n_read == 0)
             return hl_fail(
-                HL_BAD_INPUT, "%s: ends at byte %llu, it had %llu: it shrank while in use",
+                HL_BAD_INPUT, "%s: ends at byte %llu, but had %llu bytes: it shrank while in use",
                 source->path, (unsigned long long)at, (unsigned long long)source->n_bytes);
         out += n_read;
         at += (uint64_t)n_read;

@@ -91,7 +91,7 @@ static hl_status bad_text(const hl_text_pieces *pieces, uint64_t at)
 {
     const hl_text_source *source = pieces->input.source;
 
-    return hl_fail(HL_BAD_INPUT, "%s: byte %llu is no longer UTF-8: it changed while in use",
+    return hl_fail(HL_BAD_INPUT, "%s: byte %llu is no longer UTF-8: the file changed while in use",
                    source != NULL ? source->path : "text",
                    (unsigned long long)(pieces->input.at + at));
 }

@@ -76,7 +76,7 @@ void hl_token_reader_close(hl_token_reader *reader)
 
 static hl_status has_changed(const hl_token_reader *reader)
 {
-    return hl_fail(HL_BAD_INPUT, "%s: has other content than when it was first read", reader->name);
+    return hl_fail(HL_BAD_INPUT, "%s: the file changed while in use", reader->name);
 }
 
 /* ------------------------------------------------------------------- beginning */
@@ -191,8 +191,8 @@ static hl_status put_token(hl_token_reader *reader, int64_t id, uint8_t type)
 
     if (id < 0 || id >= corpus->n_vocab)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: the tokenizer gives id %lld, and the model has %lld tokens: it is "
-                       "another model's",
+                       "%s: the tokenizer gives id %lld, but the model has only %lld tokens: this "
+                       "is the tokenizer of another model",
                        reader->name, (long long)id, (long long)corpus->n_vocab);
     if (hl_tokenizer_type(corpus->tokenizer, id) == HL_TOKEN_SPECIAL)
         type = HL_TYPE_SPECIAL;

@@ -336,7 +336,8 @@ static hl_status decide_mask(hl_maps *maps, bool ahead)
 
     maps->info.is_causal = !ahead && square && maps->options.mask != HL_MAPS_MASK_FULL;
     if (maps->options.mask == HL_MAPS_MASK_CAUSAL && !maps->info.is_causal)
-        return hl_fail(HL_BAD_INPUT, "%s: not causal: a row looks at a key behind its position",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: not causal: a row attends to a key after its position; use --mask full",
                        maps->path);
     return HL_OK;
 }

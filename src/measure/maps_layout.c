@@ -150,8 +150,9 @@ static hl_status check_candidates(const candidate *items, size_t n, const char *
 {
     for (size_t i = 0; i < n; i++) {
         if (!are_alike(&items[0], &items[i]))
-            return hl_fail(HL_BAD_INPUT, "%s: '%s' and '%s': which of them are the maps?", path,
-                           items[0].tensor->name, items[i].tensor->name);
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: both '%s' and '%s' could be the maps; keep one of them in the file",
+                           path, items[0].tensor->name, items[i].tensor->name);
     }
     for (size_t i = 0; i < n; i++) {
         if (items[i].layer != (int64_t)i)
@@ -221,8 +222,8 @@ static hl_status read_safetensors(hl_maps_layout *layout, const char *path, bool
     }
     if (n == 0)
         HL_TRY(hl_fail(HL_BAD_INPUT,
-                       "%s: no attention maps in it: wanted a tensor 'attention', or one a layer "
-                       "with attn, attention, pattern or scores and a number in its name",
+                       "%s: no attention maps found: wanted a tensor 'attention', or one per layer "
+                       "whose name has attn, attention, pattern or scores and a number",
                        path));
     qsort(items, n, sizeof *items, compare_layers);
     HL_TRY(use_many(layout, items, n, path));

@@ -554,10 +554,9 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
     HL_TRY(hl_measure_save(&m)); /* fails now rather than later if the state cannot be saved */
     HL_TRY(measure_all(&m));
     if (m.options.windows.n_parts == 1 && hl_profile_all_sequences(m.profile) == 0)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "no token of the text is in any window, beside those "
-                                     "that the tokenizer adds"));
-    if (m.options.windows.n_parts > 1 || m.rows != NULL) /* this part is complete, but others may
-                                                          * not be */
+        HL_TRY(hl_fail(HL_BAD_INPUT, "no token of the text fits into a window beside the special "
+                                     "tokens; use a longer --context"));
+    if (m.options.windows.n_parts > 1 || m.rows != NULL) /* complete, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_finish(m.rows));

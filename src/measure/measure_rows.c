@@ -140,7 +140,8 @@ static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
         const char *seen   = hl_safetensors_metadata(file, provenance[i]);
 
         if ((wanted == NULL) != (seen == NULL) || (seen != NULL && strcmp(wanted, seen) != 0))
-            return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s: rows of other work",
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: '%s' is %s, wanted %s: these are the rows of another measurement",
                            rows->part, provenance[i], seen != NULL ? seen : "not said",
                            wanted != NULL ? wanted : "none");
     }
@@ -341,10 +342,10 @@ static void write_window(hl_measure_rows *rows, int64_t sequence)
 hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch)
 {
     if (rows->n_done + batch->n_windows > rows->n_windows)
-        return hl_fail(HL_BAD_INPUT,
-                       "%s: more windows than the %lld that were counted: the text "
-                       "has changed",
-                       rows->path, (long long)rows->n_windows);
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: more windows than the %lld that were counted: the text changed while in use",
+            rows->path, (long long)rows->n_windows);
     write_integers(rows, "tokens", batch->tokens, batch->n_windows, rows->context);
     write_integers(rows, "lengths", batch->lengths, batch->n_windows, 1);
     for (int64_t i = 0; i < batch->n_windows; i++)
@@ -363,7 +364,8 @@ hl_status hl_measure_rows_finish(hl_measure_rows *rows)
     hl_writer *file = rows->file;
 
     if (rows->n_done != rows->n_windows)
-        return hl_fail(HL_BAD_INPUT, "%s: %lld windows, %lld were counted: the text has changed",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: %lld windows, but %lld were counted: the text changed while in use",
                        rows->path, (long long)rows->n_done, (long long)rows->n_windows);
     rows->file = NULL;
     return hl_writer_finish(file);

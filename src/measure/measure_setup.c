@@ -28,7 +28,7 @@ static hl_status complete_options(hl_measuring *m)
     if (!(m->options.save_every > 0.0) || !(m->options.epsilon >= 0.0))
         return hl_fail(HL_BAD_ARGUMENT, "save_every and epsilon must not be negative");
     if (m->options.nll && m->config->is_encoder)
-        return hl_fail(HL_BAD_ARGUMENT, "%s is an encoder, which predicts no next token",
+        return hl_fail(HL_BAD_ARGUMENT, "%s is an encoder, which does not predict the next token",
                        m->model->path);
     return HL_OK;
 }

@@ -59,11 +59,10 @@ hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
 
     *out = (hl_window_cut){ n_ctx - (int64_t)n_around, stride, *around };
     if (out->n_text < 1)
-        return hl_fail(
-            HL_BAD_ARGUMENT,
-            "%s: windows of %lld tokens leave no room for text beside the %zu that stand "
-            "around each, wanted %zu or more",
-            who, (long long)n_ctx, n_around, n_around + 1);
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "%s: windows of %lld tokens leave no room for text beside the %zu special "
+                       "tokens; use --context %zu or more",
+                       who, (long long)n_ctx, n_around, n_around + 1);
     if (out->stride > out->n_text)
         out->stride = out->n_text;
     for (size_t i = 0; i < n_around; i++) {
@@ -123,10 +122,10 @@ static hl_status check_model(const hl_model *model)
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "perplexity: model is NULL");
     if (model->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s is an encoder (%s): its rows see the tokens that follow, so it has no "
-                       "perplexity",
-                       model->path, model->config->family);
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "%s is an encoder (%s), which sees the tokens that follow, so it has no perplexity",
+            model->path, model->config->family);
     return HL_OK;
 }
 

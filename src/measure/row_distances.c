@@ -251,7 +251,8 @@ static hl_status check_models(const hl_config *a, const hl_config *b)
 {
     if (a->n_layers != b->n_layers || a->n_heads != b->n_heads)
         return hl_fail(HL_BAD_INPUT,
-                       "the first model has %lld layers of %lld heads, the second %lld of %lld",
+                       "the models differ in shape: the first has %lld layers of %lld heads, the "
+                       "second %lld of %lld",
                        (long long)a->n_layers, (long long)a->n_heads, (long long)b->n_layers,
                        (long long)b->n_heads);
     for (int64_t layer = 0; layer < a->n_layers; layer++) {

@@ -42,7 +42,8 @@ static hl_status check_no_model(const char *path, const hl_verify_options *optio
 
     return unused == NULL
                ? HL_OK
-               : hl_fail(HL_BAD_ARGUMENT, "%s: '%s' is for models, and this is none", path, unused);
+               : hl_fail(HL_BAD_ARGUMENT,
+                         "%s: '%s' applies to models only, and this is not a model", path, unused);
 }
 
 hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_options *options)

@@ -271,7 +271,7 @@ static hl_status check_purpose(const hl_verify_case *golden, const hl_verify_opt
     }
     if (options->write_path != NULL)
         return HL_OK;
-    return hl_fail(HL_BAD_INPUT, "%s: holds no expected output to compare with", golden->where);
+    return hl_fail(HL_BAD_INPUT, "%s: no expected output to compare with", golden->where);
 }
 
 static hl_status add_entries(hl_verify_report *report, const attention_run *run,

@@ -118,7 +118,7 @@ static hl_status check_purpose(const block_file *file, const hl_verify_options *
         if (file->types[i].expected != NULL || options->write_path != NULL)
             return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT, "%s: holds no expected values to compare with", file->where);
+    return hl_fail(HL_BAD_INPUT, "%s: no expected values to compare with", file->where);
 }
 
 static hl_status read_types(block_file *file, const char *path)

@@ -106,9 +106,9 @@ hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, 
 hl_status hl_view_check_prompt(const hl_prompt *prompt)
 {
     if (prompt->n_tokens <= 0)
-        return hl_fail(HL_BAD_ARGUMENT, "the prompt has no tokens: there is nothing to look at");
+        return hl_fail(HL_BAD_ARGUMENT, "the prompt has no tokens");
     if (prompt->n_tokens > HL_VIEW_MOST_TOKENS)
-        return hl_fail(HL_LIMIT, "the prompt has %lld tokens; at most %d can be looked at",
+        return hl_fail(HL_LIMIT, "the prompt has %lld tokens; at most %d can be shown",
                        (long long)prompt->n_tokens, (int)HL_VIEW_MOST_TOKENS);
     return HL_OK;
 }
@@ -120,12 +120,12 @@ hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head ch
 
     *n_heads = 0;
     if (choice.layer < 0 || choice.layer >= n_layers)
-        return hl_fail(HL_BAD_ARGUMENT, "there is no layer %lld: the model has %lld, from 0 on",
+        return hl_fail(HL_BAD_ARGUMENT, "no layer %lld: the model has %lld layers, counted from 0",
                        (long long)choice.layer, (long long)n_layers);
     HL_NEED(hl_model_get_layer(&layer, model, choice.layer));
     if (choice.head < -1 || choice.head >= layer.n_heads || layer.n_heads == 0)
         return hl_fail(HL_BAD_ARGUMENT,
-                       "there is no head %lld in layer %lld, which has %lld, from 0 on",
+                       "no head %lld in layer %lld, which has %lld heads, counted from 0",
                        (long long)choice.head, (long long)choice.layer, (long long)layer.n_heads);
     *n_heads = layer.n_heads;
     return HL_OK;
@@ -396,7 +396,7 @@ hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
     options = options != NULL ? options : &none;
     HL_TRY(hl_view_check_prompt(prompt));
     if (options->n_insets > MOST_INSETS) {
-        status = hl_fail(HL_LIMIT, "%lld insets; at most %d", (long long)options->n_insets,
+        status = hl_fail(HL_LIMIT, "%lld insets given; at most %d", (long long)options->n_insets,
                          (int)MOST_INSETS);
         goto done;
     }

@@ -122,8 +122,7 @@ hl_status hl_lens_view_new(hl_lens_view **out, const hl_model *model, const hl_p
     HL_TRY(hl_view_check_prompt(prompt));
     if (hl_model_get_info(model)->is_encoder) {
         status = hl_fail(HL_UNSUPPORTED,
-                         "an encoder (%s) does not say what comes next, so there is "
-                         "no lens on it",
+                         "an encoder (%s) does not predict the next token, so it has no logit lens",
                          hl_model_get_info(model)->family);
         goto done;
     }

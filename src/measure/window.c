@@ -95,15 +95,15 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     if (options.around == HL_AROUND_WINDOW &&
         options.n_ctx <= (int64_t)(around.n_before + around.n_after))
         return hl_fail(HL_BAD_ARGUMENT,
-                       "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
-                       "around every window, so wanted %zu or more",
+                       "a context of %lld leaves no room for text: the tokenizer adds %zu token%s "
+                       "to every window; use --context %zu or more",
                        (long long)options.n_ctx, around.n_before + around.n_after,
                        around.n_before + around.n_after == 1 ? "" : "s",
                        around.n_before + around.n_after + 1);
     if (options.around == HL_AROUND_WINDOW && options.pack)
         windows->around = around;
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
-        return hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
+        return hl_fail(HL_BAD_ARGUMENT, "--pack: neither tokenizer nor model has an end-of-text "
                                         "token to put between documents");
     windows->options     = options;
     windows->by_document = options.n_parts > 1 && !options.pack && options.max_tokens == 0 &&
@@ -471,7 +471,7 @@ hl_status hl_windows_seek(hl_windows *windows, const hl_window_place *place)
     hl_status status = check_place(windows, place);
 
     if (status != HL_OK)
-        return hl_fail_within(HL_BAD_INPUT, "the place to go on from");
+        return hl_fail_within(HL_BAD_INPUT, "the place to continue from");
     windows->n_held    = 0;
     windows->overlap   = place->overlap;
     windows->n_windows = place->n_windows;

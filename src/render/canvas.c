@@ -75,11 +75,11 @@ hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
         return canvas->status;
     int64_t n_unknown = hl_typesetter_unknown(canvas->typesetter);
     if (n_unknown > 0) /* the picture is complete except for some labels */
-        hl_log(
-            HL_LOG_WARNING,
-            "%s: no font here has %lld of its characters, boxes with their codes stand for them; "
-            "fonts-wqy-microhei has Chinese, Japanese and Korean, fonts-symbola has emoji",
-            path, (long long)n_unknown);
+        hl_log(HL_LOG_WARNING,
+               "%s: no installed font has %lld of its characters; boxes with their codes are drawn "
+               "instead (Debian: fonts-wqy-microhei for Chinese, Japanese and Korean, "
+               "fonts-symbola for emoji)",
+               path, (long long)n_unknown);
     hl_writer_write(writer, canvas->output.bytes, canvas->output.n_bytes);
     return hl_writer_finish(writer);
 }

@@ -76,8 +76,9 @@ hl_status hl_typesetter_open(hl_typesetter **out)
     /* A missing font is replaced by another one; if there is no font at all, pango draws boxes. */
     lay_out(typesetter, "A", 10.0, false);
     if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
-        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
-                                     "fonts-liberation for example");
+        return hl_fail(
+            HL_NOT_FOUND,
+            "no font is installed to draw letters with; install one, for example fonts-liberation");
     *out = hl_taken(&typesetter);
     return HL_OK;
 }
@@ -148,8 +149,9 @@ static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
 
     *n_bytes = 0;
     if (width > MAX_PIXELS || height > MAX_PIXELS || width < 1.0 || height < 1.0)
-        return hl_fail(HL_LIMIT, "a picture of %.0f x %.0f pixels; from 1 to %.0f each way", width,
-                       height, MAX_PIXELS);
+        return hl_fail(HL_LIMIT,
+                       "a picture of %.0f x %.0f pixels; each side must have 1 to %.0f pixels",
+                       width, height, MAX_PIXELS);
     size_t    wanted = (size_t)(width + 1.0) * (size_t)(height + 1.0) * BYTES_PER_PIXEL;
     hl_status status = hl_memory_reserve(wanted);
     if (status == HL_OK)

@@ -17,14 +17,15 @@ static const struct {
     const char *title;
     hl_status (*draw)(hl_figure *figure);
 } figures[] = {
-    { "heatmap", "every head: layers across, heads up, dark is focused",
+    { "heatmap", "entropy of every head: layers across, heads up, dark is focused",
       "Attention entropy of every head", hl_figure_heatmap },
-    { "layers", "the layer profile, with 95% intervals and all heads", "Entropy by layer",
+    { "layers", "entropy by layer, with 95% intervals and a dot for each head", "Entropy by layer",
       hl_figure_layers },
     { "variance", "how much the heads of a layer differ", "Variance between the heads of a layer",
       hl_figure_variance },
-    { "positions", "entropy by position in the text", "Entropy by position", hl_figure_positions },
-    { "histograms", "how the entropies of rows are distributed, layer by layer",
+    { "positions", "entropy by position in the window", "Entropy by position",
+      hl_figure_positions },
+    { "histograms", "distribution of the entropies of rows, layer by layer",
       "Entropies of single rows, by layer", hl_figure_histograms },
 };
 
@@ -52,7 +53,7 @@ static hl_status complete_options(hl_draw_options *out, const hl_draw_options *o
     HL_NEED(hl_check_number("width", out->width, 240.0, 2000.0));
     HL_NEED(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
     if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
-        return hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
+        return hl_fail(HL_BAD_ARGUMENT, "--scale classes needs --unit nats");
     return HL_OK;
 }
 
@@ -65,14 +66,19 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
     return HL_OK;
 }
 
-hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
-                                const hl_draw_options *options)
+hl_status hl_figure_open_plain(hl_figure *out, hl_canvas *canvas, const char *title,
+                               const char *kind, const hl_draw_options *options)
 {
+    const hl_draw_options *given = &out->options;
+
     HL_NEED(hl_figure_open(out, canvas, title, options));
-    if (out->options.unit != HL_UNIT_NATS)
-        return hl_fail(HL_BAD_ARGUMENT, "unit: pictures of a prompt are in nats");
-    if (out->options.scale != HL_SCALE_CONTINUOUS)
-        return hl_fail(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes");
+    if (given->unit != HL_UNIT_NATS)
+        return hl_fail(HL_BAD_ARGUMENT, "--unit: %s are in nats", kind);
+    if (given->scale != HL_SCALE_CONTINUOUS)
+        return hl_fail(HL_BAD_ARGUMENT, "--scale: %s have no classes", kind);
+    if (given->pruned != NULL || given->candidates != NULL || given->n_candidates != 0 ||
+        given->candidates_by_entropy)
+        return hl_fail(HL_BAD_ARGUMENT, "--pruned, --candidates: %s have no marks of heads", kind);
     return HL_OK;
 }
 
@@ -102,7 +108,7 @@ static hl_status format_of(hl_format *out, const char *path)
             return HL_OK;
         }
     }
-    return hl_fail(HL_BAD_ARGUMENT, "%s: wanted a name that ends in .svg, .png or .pdf", path);
+    return hl_fail(HL_BAD_ARGUMENT, "%s: the name must end in .svg, .png or .pdf", path);
 }
 
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options)
@@ -308,11 +314,13 @@ hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *v
     for (int64_t i = 0; i < n_values; i++)
         top = fmax(top, values[i]); /* fmax skips NaN */
     if (isnan(top))
-        return hl_fail(HL_BAD_INPUT, "the profile holds no %s: %lld tokens were measured",
-                       figure->options.unit == HL_UNIT_NORMALIZED
-                           ? "row that saw at least 16 keys, and so no normalized entropy"
-                           : "row, and so no entropy",
-                       (long long)hl_profile_n_tokens(figure->profile));
+        return hl_fail(
+            HL_BAD_INPUT,
+            "the profile has no %s: only %lld tokens were measured; measure a longer text",
+            figure->options.unit == HL_UNIT_NORMALIZED
+                ? "row that saw at least 16 keys, and so no normalized entropy"
+                : "row, and so no entropy",
+            (long long)hl_profile_n_tokens(figure->profile));
     if (figure->options.unit == HL_UNIT_NORMALIZED)
         top = 1.0;
     *out = hl_axis_around(0.0, fmax(top, 1e-6), 5);

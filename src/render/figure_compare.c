@@ -51,13 +51,14 @@ static const struct {
     hl_number_from from;
     int            which;
 } metrics[HL_BLOCK_METRICS] = {
-    { "H", "H 0.00", "H mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
-    { "D0", "D0 .00", "D0 mean weight of a token on itself", HL_FROM_PATTERN, HL_PM_SELF },
-    { "sink", "sink .00", "sink that on the first token", HL_FROM_PATTERN, HL_PM_SINK },
-    { "peak", "peak .00", "peak the mean of the rows' largest", HL_FROM_ROWS, HL_Q_PEAK },
+    { "H", "H 0.00", "H: mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "self", "self .00", "self: mean attention of a token to itself", HL_FROM_PATTERN,
+      HL_PM_SELF },
+    { "sink", "sink .00", "sink: mean attention to the first token", HL_FROM_PATTERN, HL_PM_SINK },
+    { "peak", "peak .00", "peak: mean of the rows' largest attention", HL_FROM_ROWS, HL_Q_PEAK },
 };
 
-/* Writes "H 1.23", "D0 .45" or "sink 1"; a dash for a value that was not measured. */
+/* Writes "H 1.23", "self .45" or "sink 1"; a dash for a value that was not measured. */
 static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, int64_t layer,
                          int64_t head, int metric)
 {
@@ -138,24 +139,23 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     out->height = BLOCK_TITLE + out->down * (double)n_layers;
 }
 
-/* Writes the legend of the metrics that are shown, "H mean entropy (nats), D0 ...", for the
- * caption. */
+/* Explains the metrics that are shown, for the caption: "H: mean entropy (nats), self: ...". */
 static void write_legend(char *out, size_t n_bytes, const hl_map_block *block)
 {
     int    n_shown = block->lines[0] + block->lines[1];
     size_t used    = 0;
 
-    snprintf(out, n_bytes, "Rows of maps are layers, columns heads%s.",
-             block->named ? "; metrics have no room at this width"
-                          : "; names and metrics have no room at this width");
+    snprintf(out, n_bytes, "Rows of the grid are layers, columns are heads%s.",
+             block->named ? "; widen the figure to show metrics"
+                          : "; widen the figure to show names and metrics");
     for (int i = 0; i < n_shown && used < n_bytes; i++) {
         int added = snprintf(out + used, n_bytes - used, "%s%s", i == 0 ? "Under each map: " : ", ",
                              metrics[i].meaning);
         used += added > 0 ? (size_t)added : 0;
     }
     if (n_shown > 0 && used < n_bytes)
-        snprintf(out + used, n_bytes - used, "%s, of all measured tokens.",
-                 n_shown < HL_BLOCK_METRICS ? "; more has no room at this width" : "");
+        snprintf(out + used, n_bytes - used, ". All values are over all measured tokens%s.",
+                 n_shown < HL_BLOCK_METRICS ? "; widen the figure to show more" : "");
 }
 
 /* ------------------------------------------------------------ small maps: drawing */
@@ -296,12 +296,12 @@ static hl_status check_sides(const hl_compared sides[2])
         hl_profile_n_heads(sides[0].profile) != hl_profile_n_heads(sides[1].profile))
         return hl_fail(HL_BAD_ARGUMENT, "A and B have different numbers of layers or heads");
     if ((a == NULL) != (b == NULL))
-        return hl_fail(HL_BAD_ARGUMENT, "there are patterns of one model only");
+        return hl_fail(HL_BAD_ARGUMENT, "the maps of one model are missing");
     if (a == NULL)
         return HL_OK;
     if (a->n_layers != hl_profile_n_layers(sides[0].profile) || a->n_layers != b->n_layers ||
         a->n_heads != hl_profile_n_heads(sides[0].profile) || a->n_heads != b->n_heads)
-        return hl_fail(HL_BAD_ARGUMENT, "the patterns are not of the profiles' models");
+        return hl_fail(HL_BAD_ARGUMENT, "the maps are of other models than the profiles");
     if (a->n_tokens != b->n_tokens ||
         memcmp(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens) != 0)
         return hl_fail(HL_BAD_ARGUMENT, "A and B saw different tokens: their maps cannot be "
@@ -466,15 +466,15 @@ static const struct {
 } table[] = {
     { "entropy", "entropy (nats)" },
     { "normalized", "normalized" },
-    { "entropy_nosink", "without key 0 (nats)" },
+    { "entropy_nosink", "without first token (nats)" },
     { "peak", "peak" },
-    { "self_sampled", "self D0" },
-    { "previous_sampled", "previous D1" },
-    { "band", "band of 4" },
+    { "self_sampled", "self" },
+    { "previous_sampled", "previous token" },
+    { "band", "last 5 tokens" },
     { "sink", "sink" },
     { "self_top", "self is top" },
     { "content", "content" },
-    { "edges", "edges kept" },
+    { "edges", "edges (p > 0.001)" },
     { "k90", "keys for 90%" },
 };
 enum { N_TABLE = sizeof table / sizeof *table };
@@ -596,21 +596,22 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
     char        maps[512]   = "Normalized entropy of A and B.";
-    const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS ? "sequences drawn in pairs"
-                                                                       : "the two drawn apart";
+    const char *test = f->found->kind == HL_COMPARE_SAME_TOKENS ? "Student's t, in pairs of sequences"
+                                                                : "Student's t, each text by itself";
 
     if (mapped) {
         write_legend(legend, sizeof legend, &f->blocks[0]);
         snprintf(maps, sizeof maps,
-                 "Attention of every head on %lld tokens, the same for both: rows look, columns "
-                 "are looked at; the %s, the more, by the root of the weight. %s",
+                 "Attention of every head on the same %lld tokens. In each map, rows are the "
+                 "tokens that attend and columns the tokens attended to; color \u221d "
+                 "\u221aattention, %s is more. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }
     snprintf(out, n_bytes,
-             "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
-             "of heads: a dot where it is one (%s; false discovery under 5%%). The table has "
-             "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
-             "common.",
+             "%s Below: difference of normalized entropy, B \u2212 A, by layer with 95%% "
+             "intervals, and by head; a dot marks a significant difference (%s; false discovery "
+             "rate under 5%%). The table has means over all heads. n\u00a0=\u00a0%lld and %lld "
+             "tokens, %lld windows in common.",
              maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
              (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
 }

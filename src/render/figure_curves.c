@@ -66,7 +66,7 @@ static hl_status make_axis(hl_axis *out, extent range, bool logarithmic, bool ar
     if (range.low > range.high)
         return hl_fail(HL_BAD_INPUT, "%s: no curve has a finite point", name);
     if (logarithmic && range.low <= 0.0)
-        return hl_fail(HL_BAD_INPUT, "%s: a logarithmic axis has no place for %g", name, range.low);
+        return hl_fail(HL_BAD_INPUT, "%s: a logarithmic axis cannot show %g", name, range.low);
     if (logarithmic)
         *out = hl_axis_log(range.low, range.high, 5);
     else
@@ -335,7 +335,7 @@ hl_status hl_draw_curves(const hl_curves *curves, const char *path, const hl_dra
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, curves->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, curves->title, "curves", options));
     HL_NEED(hl_figure_curves(&figure, curves));
     return hl_canvas_write(canvas, path);
 }

@@ -97,9 +97,9 @@ static hl_status order_heads(double **out, const hl_figure *figure)
         any                                                = any || !isnan(norm);
     }
     if (!any)
-        return hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
-                                     "hold: measure again, name the heads, or take them by "
-                                     "entropy");
+        return hl_fail(HL_BAD_INPUT,
+                       "--candidates N needs output norms, which this profile does not have; "
+                       "measure again, name the heads, or add --candidates-by entropy");
     return HL_OK;
 }
 
@@ -425,14 +425,14 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
         fmin(map->grid.width / (double)map->n_layers, map->grid.height / (double)map->n_heads);
 
     HL_EACH_HEAD(map->figure->profile, layer, head)
-    hatched  = hatched || isnan(value_of(map, layer, head));
-    int used = snprintf(out, n_bytes,
-                        "Mean entropy of attention: dark heads are focused, light ones diffuse%s.",
-                        hatched ? ", hatched ones were not measured" : "");
+    hatched = hatched || isnan(value_of(map, layer, head));
+    int used =
+        snprintf(out, n_bytes,
+                 "Mean attention entropy of every head: dark is focused, light is spread out%s.",
+                 hatched ? ", hatched ones were not measured" : "");
 
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
-        used += snprintf(out + used, n_bytes - (size_t)used,
-                         " Hatched over their color: %lld pruned head%s.",
+        used += snprintf(out + used, n_bytes - (size_t)used, " Hatched: %lld removed head%s.",
                          (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");
     if (marks->n_candidates > 0 && used > 0 && (size_t)used < n_bytes)
         snprintf(out + used, n_bytes - (size_t)used, " Outlined: %lld candidate%s for pruning%s%s.",
@@ -440,7 +440,7 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
                  map->figure->options.candidates != NULL      ? ""
                  : map->figure->options.candidates_by_entropy ? ", highest entropy first"
                                                               : ", lowest output norm first",
-                 side - map->gap < LEAST_RANKED ? "; the cells have no room for their ranks" : "");
+                 side - map->gap < LEAST_RANKED ? "; widen the figure to show their ranks" : "");
 }
 
 static hl_status draw(heatmap *map)

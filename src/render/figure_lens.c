@@ -75,8 +75,8 @@ static hl_status lay_out(lens_figure *f)
     f->n_panels = (n + n_across - 1) / n_across;
     if (f->n_panels > n_most)
         return hl_fail(HL_LIMIT,
-                       "%lld tokens are too many for one page %.0f points wide, which has room for "
-                       "%lld; show some of them (--zoom A:B) or make it wider",
+                       "%lld tokens do not fit on a page %.0f points wide, which has room for "
+                       "%lld; show fewer (--zoom A:B) or use a larger --width",
                        (long long)n, f->figure.options.width, (long long)(n_most * n_across));
     /* All panels have about the same length. */
     f->n_across = (n + f->n_panels - 1) / f->n_panels;
@@ -203,13 +203,14 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
     if (view->n_tokens < view->n_prompt)
         snprintf(some, sizeof some, " Tokens %lld to %lld of the prompt.", (long long)view->first,
                  (long long)(view->first + view->n_tokens - 1));
-    snprintf(out, LENS_CAPTION_BYTES,
-             "Logit lens: the most likely next token if the model ended after this layer (emb: "
-             "after the embedding), by its final norm and output head. Color: entropy over the "
-             "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
-             right ? " Framed: the token that does follow." : "", some, view->family,
-             (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
-             (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
+    snprintf(
+        out, LENS_CAPTION_BYTES,
+        "Logit lens: the most likely next token if the model ended after this layer (emb: after "
+        "the embedding), from the final norm and the output head. Color: entropy over the "
+        "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
+        right ? " Framed: the token that follows in the text." : "", some, view->family,
+        (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
+        (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
 }
 
 static void draw(lens_figure *f)
@@ -225,7 +226,7 @@ static void draw(lens_figure *f)
     for (int64_t i = 0; i < f->n_panels; i++)
         draw_panel(f, i, page);
     hl_canvas_text(f->figure.canvas, page.x + f->left + across / 2.0,
-                   page.y + height - AXIS_NAME + 4.0, "Token that was read", &name);
+                   page.y + height - AXIS_NAME + 4.0, "Input token", &name);
     hl_figure_color_bar(&f->figure,
                         (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
                         HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
@@ -236,8 +237,8 @@ hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
 {
     lens_figure f = { .view = view, .n_rows = view->n_layers + 1 };
 
-    HL_NEED(hl_figure_open_prompt(&f.figure, canvas, "What the model would say after each layer",
-                                  options));
+    HL_NEED(hl_figure_open_plain(&f.figure, canvas, "Prediction after each layer",
+                                 "pictures of a prompt", options));
     /* The scale covers all possible values, so that figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
     HL_NEED(lay_out(&f));

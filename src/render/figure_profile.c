@@ -28,8 +28,8 @@ static void add_marks(char *out, size_t n_bytes, const hl_diagnosis_marks *marks
 
     if (marks->n_rows > 0)
         snprintf(out + used, n_bytes - used,
-                 " Below the frame, diagnoses that hold: the stronger the mark, the more heads of "
-                 "the layer show it.");
+                 " Below the frame: findings; the stronger the mark, the more heads of the layer "
+                 "show it.");
 }
 
 static void scale(double *values, int64_t n_values, double factor)
@@ -55,16 +55,15 @@ static hl_status read_heads(double **out, hl_axis *axis, const hl_figure *figure
 static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *layers)
 {
     bool has_band = layers->n_layers > 0 && !isnan(layers->lows[0]);
-    int  used     = snprintf(out, n_bytes,
-                             "Mean entropy over the heads of a layer%s; every dot is a "
-                                  "head.",
-                        has_band ? " with its 95% interval" : "");
+    int  used =
+        snprintf(out, n_bytes, "Mean entropy over the heads of each layer%s; each dot is a head.",
+                 has_band ? " with its 95% interval" : "");
 
     if (used < 0 || (size_t)used >= n_bytes || layers->n_layers < 2)
         return;
     if (layers->shape.flat)
         snprintf(out + used, n_bytes - (size_t)used,
-                 " The profile is flat: its range is within the noise.");
+                 " The profile is flat: the differences between layers are within the noise.");
     else
         snprintf(out + used, n_bytes - (size_t)used, " Lowest in layer %lld.",
                  (long long)layers->shape.minimum);
@@ -194,8 +193,8 @@ hl_status hl_figure_variance(hl_figure *figure)
     chart.y = hl_axis_around(0.0, highest > 0.0 ? highest : 1.0, 5);
     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
     snprintf(what, sizeof what,
-             "Variance of the heads' mean entropies in every layer%s; 0: all heads are equally "
-             "focused, which does not say that they look at the same.",
+             "Variance of the mean entropies of the heads in each layer%s; at 0 all heads are "
+             "equally focused, not necessarily on the same tokens.",
              isnan(lows[0]) ? "" : ", with 95% intervals");
     add_marks(what, sizeof what, &marks);
     HL_NEED(hl_chart_begin(&chart, PLOT_HEIGHT, &words));
@@ -264,13 +263,13 @@ static void describe_positions(char *out, size_t n_bytes, const position_figure 
 
     hl_diagnosis_marks_say(found, sizeof found, marks);
     hl_interval_reason(reason, sizeof reason, &f->curve.interval);
-    snprintf(
-        out, n_bytes,
-        "Mean entropy of rows by their position, over all heads%s, and where the middle half of "
-        "the heads lies; positions come in ranges that double.%s%s%s%s%s",
-        f->curve.has_intervals ? ", with its 95% interval" : "",
-        f->curve.has_intervals ? "" : " No interval: ", f->curve.has_intervals ? "" : reason,
-        f->curve.has_intervals ? "" : ".", found[0] != '\0' ? " " : "", found);
+    snprintf(out, n_bytes,
+             "Mean entropy of rows by position in the window, over all heads%s; the band holds the "
+             "middle half of the heads. Ranges of positions double.%s%s%s%s%s",
+             f->curve.has_intervals ? ", with its 95% interval" : "",
+             f->curve.has_intervals ? "" : " No interval: ",
+             f->curve.has_intervals ? "" : reason, f->curve.has_intervals ? "" : ".",
+             found[0] != '\0' ? " " : "", found);
 }
 
 static void draw_curve(position_figure *f, hl_chart *chart)
@@ -395,8 +394,8 @@ static hl_status read_shares(histograms *h)
         any = any || !isnan(h->most[layer]);
     }
     return any ? HL_OK
-               : hl_fail(HL_BAD_INPUT, "the profile holds no row that saw two keys: there is no "
-                                       "histogram to draw");
+               : hl_fail(HL_BAD_INPUT, "the profile has no row that saw two keys, so there is no "
+                                       "histogram to draw; measure a longer text");
 }
 
 static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
@@ -452,10 +451,10 @@ static void describe_histograms(char *out, size_t n_bytes, const histograms *h)
 
     hl_diagnosis_marks_say(found, sizeof found, &h->marks);
     snprintf(out, n_bytes,
-             "Entropy of single rows over the logarithm of the keys they see, all heads of a layer "
-             "together: the %s, the more rows, each layer by itself.%s%s%s",
+             "Distribution of the normalized entropy of rows, all heads of a layer together: %s is "
+             "more rows, relative to the fullest bin of the layer.%s%s%s",
              hl_figure_more(h->figure), found[0] != '\0' ? " " : "", found,
-             lined ? " Dashed: the threshold of collapse or overload." : "");
+             lined ? " Dashed: the thresholds of entropy-collapse and entropic-overload." : "");
 }
 
 static void draw(histograms *h)
@@ -481,7 +480,7 @@ static void draw(histograms *h)
     label_entropies(figure, inner, &h->axis);
     hl_figure_color_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },
-        hl_figure_blues(figure), &h->axis, "Rows, of the fullest bin");
+        hl_figure_blues(figure), &h->axis, "Rows, relative to the fullest bin");
 }
 
 hl_status hl_figure_histograms(hl_figure *figure)

@@ -143,7 +143,7 @@ hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter)
     int64_t        fit = (int64_t)(hl_figure_inner_width(figure) / PANEL_LEAST);
 
     if (scatter->n_panels < 1 || scatter->n_points < 1)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld panels of %lld points: nothing to draw",
+        return hl_fail(HL_BAD_ARGUMENT, "nothing to draw: %lld panels of %lld points",
                        (long long)scatter->n_panels, (long long)scatter->n_points);
     f.n_across = scatter->n_panels < fit ? scatter->n_panels : fit;
     f.n_down   = (scatter->n_panels + f.n_across - 1) / f.n_across;
@@ -161,7 +161,7 @@ hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, scatter->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, scatter->title, "scatter plots", options));
     HL_NEED(hl_figure_scatter(&figure, scatter));
     return hl_canvas_write(canvas, path);
 }

@@ -625,8 +625,8 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
         marked = marked || view->tokens[i].is_marked;
     if (bin > 1)
         snprintf(bins, sizeof bins,
-                 " A cell is %lld \u00d7 %lld tokens: the attention on all its keys, mean of its "
-                 "rows; labels are positions.",
+                 " A cell is %lld \u00d7 %lld tokens: the attention to all its keys, averaged over "
+                 "its rows; labels are positions.",
                  (long long)bin, (long long)bin);
     else if (every > 1)
         snprintf(thinned, sizeof thinned, " Labels: every %lld%s token, with its position.",
@@ -638,11 +638,11 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
         snprintf(shared, sizeof shared, " Cells of the small maps are %lld \u00d7 %lld tokens.",
                  (long long)f->insets[0].bin, (long long)f->insets[0].bin);
     snprintf(out, CAPTION_BYTES,
-             "Attention (%s) of each token (row) on each it sees (column): %s is more%s. Strip: "
-             "entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
+             "Attention (%s) of each token (row) to each token it sees (column); %s is more%s. "
+             "Strip: entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
              "n\u00a0=\u00a0%lld token%s.",
              view->maps[0].name, hl_figure_more(&f->figure),
-             f->options.scale == HL_ATTENTION_ROOT ? ", \u221a scale" : "",
+             f->options.scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "",
              view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
              shared, bin == 1 && marked ? " Bold: special and template tokens." : "", view->family,
              (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->n_heads,
@@ -696,7 +696,8 @@ hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
 
     f.options = options != NULL ? *options : (hl_token_figure){ 0 };
     snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
-    HL_NEED(hl_figure_open_prompt(&f.figure, canvas, title, &f.options.draw));
+    HL_NEED(
+        hl_figure_open_plain(&f.figure, canvas, title, "pictures of a prompt", &f.options.draw));
     int64_t begin = f.options.zoom_begin, end = f.options.zoom_end;
     if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > view->n_tokens))
         return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",

@@ -64,7 +64,7 @@ hl_status hl_page_split(hl_page *out)
     const char *found = find_mark(begin, end);
 
     if (found == NULL || find_mark(found + 1, end) != NULL)
-        return hl_fail(HL_INTERNAL, "the page that was built in has %s place for data",
+        return hl_fail(HL_INTERNAL, "the built-in page has %s place for data",
                        found == NULL ? "no" : "more than one");
     const char *data = found + strlen(mark) - strlen("null</script>");
     *out             = (hl_page){ .before   = begin,

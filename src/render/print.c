@@ -335,12 +335,12 @@ static void put_row(token_print *p, int64_t row)
 
 static void put_token_legend(token_print *p)
 {
-    const char *by = p->scale == HL_ATTENTION_ROOT ? ", \u221a scale" : "";
+    const char *by = p->scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "";
 
     hl_text_addf(p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_text_addf(p->output, "Figures: %s of the row's attention, rounded down.\n",
-                     p->cell == 3 ? "hundredths" : "tenths");
+        hl_text_addf(p->output, "Numbers: %s of the row's attention, rounded down.\n",
+                     p->cell == 3 ? "%" : "tenths");
     } else {
         hl_text_addf(p->output, "Attention 0 ");
         put_ramp(p->output, p->depth, p->map, 16);
@@ -354,10 +354,10 @@ static void put_token_legend(token_print *p)
     }
     hl_text_addf(p->output, "\n");
     if (p->cells.bin > 1)
-        hl_text_addf(p->output,
-                     "A cell is %lld x %lld tokens: attention on all its keys, mean of its "
-                     "rows.\n",
-                     (long long)p->cells.bin, (long long)p->cells.bin);
+        hl_text_addf(
+            p->output,
+            "A cell is %lld x %lld tokens: attention to all its keys, averaged over its rows.\n",
+            (long long)p->cells.bin, (long long)p->cells.bin);
     for (int64_t i = p->cells.begin; i < p->cells.end && p->cells.bin == 1; i++) {
         if (p->cells.view->tokens[i].is_marked) {
             hl_text_addf(p->output, "* special and template tokens.\n");
@@ -559,12 +559,13 @@ static void put_panel(lens_print *p, int64_t first, int64_t n)
 
 static void put_lens_legend(lens_print *p)
 {
-    hl_text_addf(&p->output,
-                 "\n"
-                 "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
-                 "the most likely next token after each; > is the one that does follow.\n");
+    hl_text_addf(
+        &p->output,
+        "\n"
+        "Top line: the input tokens.  Below: the most likely next token after each layer, from\n"
+        "the embedding (emb) upwards; > marks predictions that match the text.\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_text_addf(&p->output, "Figures: entropy over the vocabulary, nats.\n");
+        hl_text_addf(&p->output, "Numbers: entropy over the vocabulary, nats.\n");
         return;
     }
     hl_text_addf(&p->output, "Entropy 0 ");

@@ -173,7 +173,9 @@ static hl_status check_parts(const hl_report *report)
 
     if (report->n_profiles == 0 && report->trace == NULL && report->maps == NULL &&
         report->lens == NULL && report->compare_path == NULL && report->sweep_path == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "there is nothing to report");
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "nothing to report: give a profile, a trace, a prompt, a comparison or a sweep");
     if (report->n_profiles == 0)
         return HL_OK;
     for (int64_t i = 1; i < report->n_profiles; i++)
@@ -193,7 +195,7 @@ static hl_status check_parts(const hl_report *report)
 
 /* ------------------------------------------------------------------------- the data */
 
-static json_t *definitions_json(void)
+json_t *hl_report_definitions(void)
 {
     json_t *all = json_object();
 
@@ -218,7 +220,7 @@ static json_t *data_json(hl_report_out *out, const hl_report *report)
     hl_json_put(&root, "version", json_string(hl_version()));
     if (report->title != NULL)
         hl_json_put(&root, "title", hl_report_text(report->title));
-    hl_json_put(&root, "definitions", definitions_json());
+    hl_json_put(&root, "definitions", hl_report_definitions());
     for (int64_t i = 0; i < report->n_profiles && out->status == HL_OK; i++)
         hl_json_add(&profiles, hl_report_profile_json(out, report, i));
     hl_json_put(&root, "profiles", profiles);

@@ -48,6 +48,8 @@ json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, co
 
 /* report_profile.c: the measurements and diagnoses; locking comes from the trace if there is
  * one. */
+/* Returns {"entropy": {"name", "unit", "text"}, ...} for what the page shows at each "?". */
+json_t *hl_report_definitions(void);
 json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index);
 /* report_prompt.c: one prompt, and a generated text. */
 json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps);

@@ -75,7 +75,7 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity", severity_of(item),
         "finding", hl_report_text(item->finding), "rule", hl_report_text(item->rule), "value",
         hl_json_number(item->value), "threshold", hl_json_number(item->threshold), "evidence",
-        hl_report_text(item->evidence), "source", hl_report_text(item->source), "counter",
+        hl_report_text(item->evidence), "source", hl_report_text(item->source), "against",
         hl_report_text(item->against), "mitigation", hl_report_text(item->mitigation), "measure",
         hl_report_text(item->measure), "heads", heads_json(item), "layers",
         found_layers_json(item, n_layers));
@@ -233,7 +233,7 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile)
         hl_json_add(&influence, hl_json_number(hl_profile_block_influence(profile, i)));
     }
     hl_json_put(&layers, "variance", variance);
-    hl_json_put(&layers, "influence", influence);
+    hl_json_put(&layers, "block_influence", influence);
     return layers;
 }
 

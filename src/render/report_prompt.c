@@ -78,7 +78,7 @@ static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
     if (rows != NULL)
         hl_json_put(object, "entropy", rows);
-    hl_json_put(object, "mean_H", mean);
+    hl_json_put(object, "mean_entropy", mean);
 }
 
 static json_t *peaks_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t first, int64_t n)
@@ -273,7 +273,7 @@ json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double t
     json_t *object = traced_json(trace, threshold);
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
-    hl_json_put(&object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
+    hl_json_put(&object, "layer_entropy", layers_json(out, trace, HL_TRACE_ENTROPY));
     hl_json_put(&object, "layer_normalized", layers_json(out, trace, HL_TRACE_NORMALIZED));
     if (rows != NULL)
         hl_json_put(&object, "entropy", rows);

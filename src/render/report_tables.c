@@ -27,10 +27,11 @@ static hl_status check_row(const json_t *row, const hl_profile *profile, const c
         HL_NEED(hl_json_get_int(&head, row, "head", where));
     if (profile != NULL && (layer < 0 || layer >= hl_profile_n_layers(profile) || head < 0 ||
                             head >= hl_profile_n_heads(profile)))
-        return hl_fail(HL_BAD_INPUT,
-                       "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
-                       (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
-                       (long long)hl_profile_n_heads(profile));
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: L%lldH%lld does not exist: the profile has %lld layers of up to %lld heads", where,
+            (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
+            (long long)hl_profile_n_heads(profile));
     return HL_OK;
 }
 

@@ -171,13 +171,13 @@ static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_c
 hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens)
 {
     if (n_notes > HL_MOST_NOTES)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)n_notes,
+        return hl_fail(HL_BAD_ARGUMENT, "%lld notes given; at most %d", (long long)n_notes,
                        (int)HL_MOST_NOTES);
     for (int64_t i = 0; i < n_notes; i++) {
         if (notes[i].row < 0 || notes[i].row >= n_tokens || notes[i].column < 0 ||
             notes[i].column >= n_tokens)
             return hl_fail(HL_BAD_ARGUMENT,
-                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld",
+                           "note '%s' is at row %lld, column %lld; tokens are 0 to %lld",
                            notes[i].text, (long long)notes[i].row, (long long)notes[i].column,
                            (long long)(n_tokens - 1));
     }
@@ -200,7 +200,8 @@ hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
 
     if (box.width > notes->area.width || box.height > notes->area.height ||
         isinf(find_place(&box, notes, box, middle_of(target))))
-        return hl_fail(HL_BAD_ARGUMENT, "there is no room for the note '%s'", text);
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "no room for the note '%s'; use a larger --width or a shorter note", text);
     notes->taken[notes->n_taken++] = box;
     hl_canvas_outline(figure->canvas, target, &stroke);
     hl_point from = nearest(box, middle_of(target));

@@ -280,8 +280,9 @@ static hl_status count_work(hl_http *http, hl_peer *peer)
     pthread_mutex_lock(&http->lock);
     bool is_full = http->counts.n_working >= http->options.max_work;
     if (peer->n_working >= own && own < http->options.max_work)
-        status = hl_fail(HL_BUSY, "%lld requests from this address are under way, at most %lld",
-                         (long long)peer->n_working, (long long)own);
+        status =
+            hl_fail(HL_BUSY, "%lld requests from this address are active; at most %lld are allowed",
+                    (long long)peer->n_working, (long long)own);
     pthread_mutex_unlock(&http->lock);
     if (status != HL_OK)
         return status;
@@ -322,7 +323,7 @@ hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, voi
     end_thread(http);
     pthread_mutex_unlock(&http->lock);
     end_work(exchange);
-    return hl_fail(HL_BUSY, "the system grants no more threads; try again later");
+    return hl_fail(HL_BUSY, "the system refuses another thread; try again later");
 }
 
 /* -------------------------------------------------------------------- accepting */
@@ -601,9 +602,10 @@ static hl_status bound_connections(hl_http *http)
         return HL_OK;
     int64_t most = (int64_t)limit.rlim_cur - taken;
     if (most < LEAST_SOCKETS)
-        return hl_fail(HL_LIMIT,
-                       "this process may open %lld files (ulimit -n), a server needs %lld or more",
-                       (long long)limit.rlim_cur, (long long)(taken + LEAST_SOCKETS));
+        return hl_fail(
+            HL_LIMIT,
+            "this process may open %lld files (ulimit -n); the server needs at least %lld",
+            (long long)limit.rlim_cur, (long long)(taken + LEAST_SOCKETS));
     if (http->options.max_connections > most)
         http->options.max_connections = most;
     return HL_OK;
@@ -612,7 +614,7 @@ static hl_status bound_connections(hl_http *http)
 hl_status hl_http_start(hl_http *http)
 {
     if (pthread_create(&http->thread, NULL, run, http) != 0)
-        return hl_fail(HL_LIMIT, "the system grants no thread to the HTTP server");
+        return hl_fail(HL_LIMIT, "the system refuses a thread for the HTTP server");
     http->has_thread = true;
     return HL_OK;
 }

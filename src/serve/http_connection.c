@@ -330,7 +330,7 @@ static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *h
     c->keeps_open = head->keeps_open;
     c->minor      = head->minor;
     if (!decode_path(head->path)) {
-        refuse_bytes(http, c, 400, "the path is not percent-encoded as it should be");
+        refuse_bytes(http, c, 400, "the path has an invalid percent-encoding");
         return;
     }
     end_texts(head);

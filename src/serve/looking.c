@@ -80,11 +80,14 @@ static bool is_first(hl_looking *looking, const hl_looker *looker)
 hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
 {
     if (!join(looking, looker))
-        return hl_fail(HL_BUSY, "%d views and measurements wait already", HL_LOOKING_MOST);
+        return hl_fail(
+            HL_BUSY,
+            "the server is busy: %d views and measurements are already waiting; try again later",
+            HL_LOOKING_MOST);
     while (!is_first(looking, looker) && !hl_exchange_is_gone(looker->exchange))
         hl_exchange_wait(looker->exchange, WAIT_SECONDS);
     if (hl_exchange_is_gone(looker->exchange))
-        return hl_fail(HL_CANCELLED, "the client is gone");
+        return hl_fail(HL_CANCELLED, "the client closed the connection");
     lower_priority();
     return HL_OK;
 }

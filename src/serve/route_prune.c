@@ -61,8 +61,8 @@ static hl_status read_ranker(hl_ranker *out, hl_look *look)
         *out = hl_ranker_default(look->server->model, true, 0.0);
     if (*out != HL_RANKER_ABLATION)
         return HL_OK;
-    return hl_fail(HL_UNSUPPORTED,
-                   "ablation runs the text once a head: use headlight rank --by ablation");
+    return hl_fail(HL_UNSUPPORTED, "ablation runs the text once per head, too long for a request; "
+                                   "use headlight rank --by ablation");
 }
 
 static hl_status read_ratios(rank_request *out, hl_look *look)
@@ -275,8 +275,8 @@ static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input
         HL_NEED(count_tokens(&n, look, json_array_get(input, i)));
     if (n < LEAST_TOKENS)
         return hl_fail(HL_BAD_INPUT,
-                       "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
-                       "tell what heads are worth",
+                       "input has %lld token%s, wanted %d or more: a few tokens do not show what "
+                       "heads are worth",
                        (long long)n, n == 1 ? "" : "s", LEAST_TOKENS);
     if (*out == 0)
         *out = n / N_WINDOWS > LEAST_CONTEXT ? n / N_WINDOWS : LEAST_CONTEXT;
@@ -313,7 +313,7 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
-        return hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
+        return hl_fail(HL_BAD_INPUT, "the text is too short: it needs at least two tokens");
     return HL_OK;
 }
 

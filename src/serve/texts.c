@@ -17,7 +17,7 @@ static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, con
 
     if (n == 0 && begin < 0)
         return hl_fail(HL_BAD_INPUT,
-                       "the prompt is empty, and the model has no token that begins texts");
+                       "the prompt is empty, and the model has no token to begin a text with");
     HL_NEED(HL_ALLOC(&out->kinds, n + 1));
     for (size_t i = 0; i < n; i++) {
         bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||

@@ -188,7 +188,7 @@ static hl_status want_text(reading *r, const char *name, const json_t *value)
     (void)r;
     if (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)
         return HL_OK;
-    return hl_fail(HL_BAD_INPUT, "%s: this server makes text alone", name);
+    return hl_fail(HL_BAD_INPUT, "%s: this server generates only text", name);
 }
 
 /* ------------------------------------------------------------------ our own member */

@@ -658,7 +658,8 @@ static hl_status check_kind(const char *path)
             hl_fail(HL_BAD_INPUT,
                     "%s: this is a model, not a profile; run headlight measure on it first", path);
     else if (n_header > HL_SAFETENSORS_MAX_HEADER)
-        status = hl_fail(HL_BAD_INPUT, "%s: not a profile, which headlight measure writes", path);
+        status =
+            hl_fail(HL_BAD_INPUT, "%s: not a profile; headlight measure writes profiles", path);
 
 done:
     hl_file_unmap(&file);
@@ -691,7 +692,8 @@ static hl_status load(hl_profile **out, char **state, const char *path)
     /* What it lacks of the windows so far could not be had any more. */
     if (!is_format(file, FORMAT))
         HL_TRY(hl_fail(HL_BAD_INPUT,
-                       "%s: work that an earlier version began, and this one cannot go on with",
+                       "%s: begun by an earlier version, and this one cannot continue it; remove "
+                       "the file to start again",
                        path));
     HL_TRY(hl_strdup(state, text));
 

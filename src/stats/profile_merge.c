@@ -153,11 +153,10 @@ static const char *name_way(const char *special)
 static hl_status differ(const char *key, const char *here, const char *there)
 {
     if (strcmp(key, "special") == 0)
-        return hl_fail(
-            HL_BAD_INPUT,
-            "the profiles differ in 'special', where the tokens stand that the tokenizer "
-            "adds: %s and %s; measure both with the same --special",
-            name_way(here), name_way(there));
+        return hl_fail(HL_BAD_INPUT,
+                       "the profiles were measured with different --special (%s and %s); measure "
+                       "both with the same",
+                       name_way(here), name_way(there));
     return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
                    here != NULL ? here : "not said", there != NULL ? there : "not said");
 }

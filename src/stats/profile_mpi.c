@@ -84,7 +84,7 @@ hl_status hl_ranks_agree(hl_status own)
     MPI_Allreduce(&failed, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (own != HL_OK || worst < 0)
         return own;
-    return hl_fail(HL_CANCELLED, "rank %d failed; the part of this one is saved", worst);
+    return hl_fail(HL_CANCELLED, "rank %d failed; the part of this rank is saved", worst);
 }
 
 /* Checks that all ranks measured in the same way: nodes may have different files of the same
@@ -186,7 +186,8 @@ hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks)
     *rank    = 0;
     *n_ranks = 1;
     if (is_launched() && (size == NULL || strcmp(size, "1") != 0))
-        return hl_fail(HL_UNSUPPORTED, "several ranks, but this build has no MPI: make MPI=1");
+        return hl_fail(HL_UNSUPPORTED,
+                       "several MPI ranks, but this build has no MPI; build with make MPI=1");
     return HL_OK;
 }
 

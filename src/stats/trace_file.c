@@ -497,7 +497,7 @@ hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes
         HL_TRY(parse_token(&l, line));
     }
     if (l.text.at != l.text.end) {
-        status = hl_fail(HL_BAD_INPUT, "%s: goes on behind its %" PRId64 " tokens", where,
+        status = hl_fail(HL_BAD_INPUT, "%s: continues after its %" PRId64 " tokens", where,
                          l.trace->n_tokens);
         goto done;
     }

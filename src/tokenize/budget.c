@@ -76,7 +76,7 @@ hl_status hl_budget_check(hl_budget *budget)
 
 hl_status hl_budget_too_long(const hl_budget *budget, size_t n_bytes)
 {
-    return hl_fail(HL_LIMIT, "makes %zu bytes or more out of %zu, at most %zu", n_bytes,
+    return hl_fail(HL_LIMIT, "makes %zu bytes or more out of %zu; at most %zu are allowed", n_bytes,
                    budget->n_input, budget->most_bytes);
 }
 

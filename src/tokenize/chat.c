@@ -437,7 +437,7 @@ static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer
     hl_chat_format format = hl_tokenizer_chat_format(tokenizer, known);
     if (!*known)
         hl_log(HL_LOG_WARNING,
-               "%s: the chat template is not one that headlight knows; messages are written as %s",
+               "%s: headlight does not know this chat template; messages are written as %s",
                tokenizer->where, hl_chat_format_name(format));
     return find_style(format);
 }

@@ -204,9 +204,9 @@ static hl_status cannot_tell(const vocab_text *text)
 {
     return hl_fail(
         HL_UNSUPPORTED,
-        "%s: this vocabulary is no WordPiece (no ## pieces) and no list of characters%s%.*s, "
-        "and there is no tokenizer.json: build the model's tokenizer with the library it "
-        "came with and call tokenizer.save_pretrained(FOLDER), which writes one",
+        "%s: this vocabulary is neither WordPiece (no ## pieces) nor a list of characters%s%.*s, "
+        "and there is no tokenizer.json; load the model's tokenizer with its own library and call "
+        "tokenizer.save_pretrained(FOLDER), which writes one",
         text->path, text->class_name.data != NULL ? ", tokenizer_class is " : "",
         (int)text->class_name.n_bytes, text->class_name.data != NULL ? text->class_name.data : "");
 }
@@ -218,7 +218,8 @@ static hl_status decide(vocab_text *text)
     bool open = text->class_name.data == NULL;
 
     if (text->source.special[HL_SPECIAL_UNK] < 0)
-        return hl_fail(HL_UNSUPPORTED, "%s: no piece [UNK]: this is no vocabulary of BERT's kind",
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: no piece [UNK], so this is not a vocabulary of BERT's kind",
                        text->path);
     if (!said && !(open && (text->has_inner || !text->has_words)))
         return cannot_tell(text);

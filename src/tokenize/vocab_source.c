@@ -362,7 +362,7 @@ static hl_status build_gpt2(hl_tokenizer *tokenizer, const hl_vocab_source *sour
         return hl_fail(HL_UNSUPPORTED, "%s: the pre-tokenizer '%s' is not known", source->where,
                        name);
     if (strcmp(name, "default") == 0)
-        hl_log(HL_LOG_WARNING, "%s: names no pre-tokenizer; words may be split wrongly",
+        hl_log(HL_LOG_WARNING, "%s: no pre-tokenizer is named; words may be split wrongly",
                source->where);
     hl_bpe_options options = { .byte_level    = true,
                                .ignore_merges = pre->ignore_merges,

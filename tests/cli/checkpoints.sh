@@ -130,7 +130,7 @@ expect_line "a series that is none" 3 "series\.jsonl, line 1: 'layers' is missin
 cp "$scratch/kept" "$series"
 checkpoint checkpoint-600 1
 watch --once
-expect_line "measured otherwise" 3 '^headlight watch: checkpoint-600: its nll is no, but yes in the series$'
+expect_line "measured otherwise" 3 '^headlight watch: checkpoint-600: its nll is no, but yes in the series; use another --series FILE$'
 result "and the series is as it was" "$(yes_if cmp "$series" "$scratch/kept")"
 run watch "$scratch/nowhere" --token-ids "$ids" -s "$series" --once
 expect_line "no such folder" 3 'nowhere: No such file or directory$'
@@ -211,9 +211,9 @@ done
 # ---------------------------------------------------------------------------- usage
 
 run watch "$run_folder" --token-ids "$ids"
-expect_line "no series" 2 '^headlight watch: no series to keep: --series FILE$'
+expect_line "no series" 2 '^headlight watch: --series FILE is missing: the file for the results$'
 run watch "$run_folder" - -s "$series"
-expect_line "standard input" 2 'standard input can be read once, and every checkpoint needs the text$'
+expect_line "standard input" 2 'standard input cannot be TEXT here: it can be read only once, and every checkpoint needs the text$'
 watch -o "$scratch/fig.gif"
 expect_line "a figure of no known kind" 2 'fig.gif does not end in \.svg, \.png or \.pdf$'
 watch --fail-on entropy-colapse

@@ -41,10 +41,10 @@ expect_line "a file is not a folder" 3 'is not a folder'
 run demo -o "$scratch/demo" --models "$scratch/none" --quiet
 expect_line "models that are not there" 3 'none/demo'
 run demo a
-expect_line "a word too many" 2 "got 'a' \(-o names the folder\)"
+expect_line "a word too many" 2 "unexpected argument 'a'; -o FOLDER says where the results go"
 mkdir "$scratch/alone" && cp "$HEADLIGHT" "$scratch/alone/headlight"
 (cd "$scratch/alone" && ./headlight demo >"$scratch/out" 2>"$scratch/err")
 status=$?
-expect_line "no models beside the program" 3 'share/headlight/models is not beside the program'
+expect_line "no models beside the program" 3 'share/headlight/models was not found beside the program'
 
 finish

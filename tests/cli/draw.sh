@@ -58,20 +58,20 @@ result "or by entropy" "$(grep -q 'highest entropy' "$scratch/candidates.svg" &&
 run draw "$profile" -o "$scratch/none/heads.svg"
 expect_line "a folder that is not there" 3 'none/heads.svg'
 run draw "$profile" -o "$scratch/heads.gif"
-expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+expect_line "an unknown ending" 2 'must end in .svg, .png or .pdf'
 run draw "$profile" --figure heatmup -o "$scratch/x.svg"
 expect_line "an unknown figure" 2 "did you mean 'heatmap'"
 run draw "$profile"
-expect_line "no output" 2 'wanted -o FILE'
+expect_line "no output" 2 '-o FILE is missing'
 run draw "$profile" --scale classes --unit bits -o "$scratch/x.svg"
-expect_line "classes are in nats" 2 'the classes are in nats'
+expect_line "classes are in nats" 2 '--scale classes needs --unit nats'
 run draw models/demo/config.json -o "$scratch/x.svg"
 expect_line "no profile" 3 'config.json'
 
 # Fonts: a missing font is replaced by another one; without any font there is an error.
 echo '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig></fontconfig>' >"$scratch/none.conf"
 FONTCONFIG_FILE=$scratch/none.conf run draw "$profile" -o "$scratch/boxes.png"
-expect_line "no font" 3 'there is no font here'
+expect_line "no font" 3 'no font is installed'
 result "and no picture of boxes" "$([ ! -e "$scratch/boxes.png" ] && echo yes)"
 
 # Two models: a map for each of 128 heads, the same tokens, one page; and two profiles.

@@ -113,7 +113,7 @@ result "as it is" "$([ "$alone" = "$(grep '"prompt_tokens"' "$scratch/out")" ] &
 run generate "$chatty" Hello -n 3 --system 'Be brief.' --json
 expect_line "--system needs no --chat there" 0 '^  "format": "chatml",$'
 run generate "$chatty" Hello --raw --chat
-expect_line "--raw and --chat" 2 '^headlight generate: --raw excludes --chat and --system$'
+expect_line "--raw and --chat" 2 '^headlight generate: --raw cannot be combined with --chat or --system$'
 if have_terminal; then
     for option in '' --raw; do
         script -qec "$HEADLIGHT generate $chatty Hello -n 3 --no-monitor $option" /dev/null \
@@ -130,7 +130,7 @@ sed -i 's/message.content/message.content | trim/' "$chatty/chat_template.jinja"
 run generate "$chatty" Hello -n 3 --json
 expect_line "a template that is not known" 0 '^  "known": false$'
 expect_line "has a warning" 0 \
-    '^headlight generate: the chat template is not one that headlight knows; the turn is written as chatml'
+    '^headlight generate: headlight does not know this model.s chat template; it uses chatml'
 
 # A model whose first token ends the text.
 run generate "$chatty" Hello -n 1 --raw --json
@@ -151,21 +151,21 @@ expect_line "info shows ids beyond the vocabulary" 0 '^  tokens +end 0 .*, not u
 run info "$chatty" --json
 expect_line "--json: and lists them" 0 '^ "bos_id": -1,$|"bos_id": -1'
 run generate "$chatty" '' --raw -n 3
-expect_line "no text begins with one" 3 'the prompt is empty, and the model has no token that begins texts$'
+expect_line "no text begins with one" 3 'the prompt is empty, and the model has no token to begin a text with; give a prompt$'
 run generate models/demo a b
-expect_line "two prompts" 2 'one prompt at a time, got 2 \(forgot the quotes\?\)'
+expect_line "two prompts" 2 'give one PROMPT; got 2 arguments'
 run generate models/demo a --temperature -1
 expect_line "a temperature below 0" 2 '^headlight generate: --temperature: -1 is not between 0 and 1000$'
 run generate models/demo a --top-p x
 expect_line "no number" 2 "^headlight generate: --top-p: 'x' is not a number$"
 run generate models/demo a --stop ''
-expect_line "an empty --stop" 2 'an empty text would stop at once'
+expect_line "an empty --stop" 2 'needs a text that is not empty'
 run generate models/demo a --context 600
 expect_line "more context than the model has" 4 \
     "a context of 600 tokens exceeds the model's limit of 512, the number of positions it was trained with"
 head -c 3000 models/text/alice.txt >"$scratch/long"
 run generate models/demo -f "$scratch/long"
-expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but the context of 512 has room for 512'
+expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but a context of 512 has room for only 512'
 run generate tests/data/families/phi3 a
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
 

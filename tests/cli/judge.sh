@@ -36,7 +36,7 @@ run judge "${traces[@]}" "$scratch/labels" --json
 expect_line "--json" 0 '^ "attention_adds": false,$'
 
 run judge "${traces[0]}"
-expect_line "no labels" 2 '^headlight judge: no labels given$'
+expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'
 run judge "${traces[@]}" "$scratch/labels" --l2 0
 expect_line "no penalty" 2 '^headlight judge: --l2: 0 means no penalty'
 run judge "$scratch/labels" "$scratch/labels"
@@ -44,7 +44,7 @@ expect_line "no trace" 3 '^headlight judge: .*labels: '
 run judge "${traces[@]}" models/text/alice.txt
 expect_line "no JSON" 3 '^headlight judge: models/text/alice.txt:1: '
 run judge "${traces[0]}" "$scratch/labels"
-expect_line "a trace that was not given" 3 "labels:9: no trace is called '2\.trace'$"
+expect_line "a trace that was not given" 3 "labels:9: no given trace is called '2\.trace'$"
 printf '{"tokens": [1, 900], "right": true}\n' >"$scratch/far"
 run judge "${traces[0]}" "$scratch/far"
 expect_line "beyond the end" 3 'far:1: the range ends at 900, and the trace has [0-9]+ tokens$'

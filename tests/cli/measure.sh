@@ -62,7 +62,7 @@ wait "$process"
 status=$?
 expect_line "stopped: says how to go on" 130 "stopped after [0-9]+ tokens; the state is in $scratch/q2.part: --resume"
 run measure "$model" "$text" -o "$scratch/q2" --context 63 --threads 1 --no-probe --resume
-expect_line "a state of other settings" 3 "q2.part: was begun with other settings: the profiles differ in 'context': 64 and 63"
+expect_line "a state of other settings" 3 "q2.part: this state was begun with other settings; use those, or remove the file to start again: the profiles differ in 'context': 64 and 63"
 cp "$scratch/q2.part" "$scratch/kept"
 run measure "$model" "$text/3.txt" -o "$scratch/q2" "${fast[@]}" --resume
 expect_line "a state of another text" 3 'was begun with another text'
@@ -73,7 +73,7 @@ expect_line "no rows of before" 3 "^headlight measure: $scratch/q2.rows.part: No
 cp "$scratch/whole.rows" "$scratch/q2.rows.part"
 sed -i '1s/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' "$scratch/q2.rows.part"
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume --rows "$scratch/q2.rows"
-expect_line "rows of another model" 3 "q2.rows.part: 'model' is 0123456789abcdef, wanted [0-9a-f]{16}: rows of other work"
+expect_line "rows of another model" 3 "q2.rows.part: 'model' is 0123456789abcdef, wanted [0-9a-f]{16}: these are the rows of another measurement"
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume
 result "resumed: the same bytes" "$(same "$scratch/p" "$scratch/q2")"
 
@@ -91,7 +91,7 @@ head -c 5000 "$scratch/p" >"$scratch/cut"
 run merge "$scratch/p" "$scratch/cut" -o "$scratch/sum"
 expect_line "nor files that are cut" 3 "^headlight merge: $scratch/cut: "
 run merge -o "$scratch/sum"
-expect_line "no profile" 2 'no profile given'
+expect_line "no profile" 2 'no PROFILE given'
 
 # Input that cannot be measured.
 : >"$scratch/empty.txt"
@@ -123,7 +123,7 @@ fi
 result "what was there is still there" "$(same "$scratch/p" "$scratch/q")"
 result "and nothing else" "$([ -z "$(find "$scratch" -name '.*' -type f)" ] && [ ! -e "$scratch/p.part" ] && echo yes)"
 run measure "$model" "$text"
-expect_line "no output" 2 'no profile to write: -o FILE'
+expect_line "no output" 2 ' -o PROFILE is missing: the file to write'
 run measure
 expect_line "no model" 2 'no MODEL given'
 
@@ -159,7 +159,7 @@ encoder=${HEADLIGHT_SHARED:-../shared}/golden/families/bert
 printf '[1, 2, 3, 4, 5, 6, 7, 8]\n' >"$scratch/ids.jsonl"
 if [ -d "$encoder" ]; then
     run measure "$encoder" --token-ids "$scratch/ids.jsonl" --nll -o "$scratch/x"
-    expect_line "an encoder has no loss" 2 '^headlight measure: [^:]*bert is an encoder, which predicts no next token$'
+    expect_line "an encoder has no loss" 2 '^headlight measure: [^:]*bert is an encoder, which does not predict the next token$'
 else
     skipped "an encoder has no loss" "no golden families"
 fi

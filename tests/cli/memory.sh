@@ -32,7 +32,7 @@ EOF
 # Commands without a model are limited too: profiles, tables, figures, reports, vocabularies.
 profile=$scratch/profile
 run measure "$model" "$text" --context 64 -o "$profile" --quiet
-beyond="[0-9]+ bytes of memory wanted beside the [0-9]+ that are held, at most 524288: max-memory allows more"
+beyond="[0-9]+ more bytes of memory are needed beside the [0-9]+ in use, but the limit is 524288; --max-memory sets it"
 for command in "show $profile" "rank $profile" "compare $profile $profile" "diagnose $profile" \
     "merge $profile $profile -o $scratch/new" "draw $profile -o $scratch/new.svg" \
     "report $profile -o $scratch/new.html" "sweep $model --rank-text $text --test-text $text -o $scratch/new.svg" \
@@ -64,7 +64,7 @@ bounded a "a document of 100 MB" 60 eval "$model" -
 # A server continues: requests that do not fit are refused, others are answered.
 result "a request that takes too much, and others" "$([ "$(python3 -B tests/serve/memory.py 2>&1)" = fine ] && echo yes)"
 # Endless input is not read forever, and a pipe without a writer does not block.
-endless='more than 256 MiB without an end; use a file$'
+endless='more than 256 MiB; use a file instead$'
 try() { # seconds, arguments...
     timeout "$1" "$HEADLIGHT" "${@:2}" >"$scratch/out" 2>"$scratch/err"
     status=$?
@@ -86,7 +86,7 @@ mkfifo "$scratch/pipe"
 for command in "generate $model -f" "eval $model" "measure $model -o $scratch/endless"; do
     # shellcheck disable=SC2086 # the words of a command
     try 60 $command "$scratch/pipe" </dev/null
-    expect_line "${command%% *}: a pipe that nobody writes to" 3 'pipe: is a pipe, wanted a file'
+    expect_line "${command%% *}: a pipe that nobody writes to" 3 'pipe: is a pipe; give a file'
 done
 run generate "$model" -f <(echo Hello) -n 3 --quiet
 expect_line "one that the shell opened is read" 0 .

@@ -68,11 +68,11 @@ result "one map and no mean" "$(holds "$scratch/4096.html" 'd["tokens"]["maps"][
 
 # ------------------------------------------------------------- what does not fit
 run report "$scratch/a.profile"
-expect_line "no file to write" 2 'wanted a file to write'
+expect_line "no file to write" 2 '-o X.html is missing'
 run report -o "$scratch/x.html"
-expect_line "nothing to write" 2 'wanted a PROFILE'
+expect_line "nothing to write" 2 'give a PROFILE'
 run report "$scratch/a.profile" --model $model -o "$scratch/x.html"
-expect_line "a model without a prompt" 2 'need each other'
+expect_line "a model without a prompt" 2 '--model needs --prompt'
 run report "$scratch/a.profile" --heads L1H1 -o "$scratch/x.html"
 expect_line "heads without a model" 2 '^headlight report: --heads needs --model'
 run report "$scratch/none.profile" -o "$scratch/x.html"

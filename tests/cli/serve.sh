@@ -8,10 +8,10 @@ export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is too little work
 plan 12
 
 run serve
-expect_line "a model is needed" 2 'wanted one model, got 0'
+expect_line "a model is needed" 2 'give one MODEL; got 0'
 
 run serve models/demo --port 0 --host 0.0.0.0
-expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached by other machines: give a token'
+expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached from other machines, so a token is needed: --token or --token-file'
 
 run serve models/demo --token a --token-file b
 expect_line "one token" 2 'exclude each other'

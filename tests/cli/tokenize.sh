@@ -161,7 +161,7 @@ END
 
 run tokenize
 expect "no model" 2 <<'END'
-headlight tokenize: no model given
+headlight tokenize: no MODEL given
 Try 'headlight tokenize --help'.
 END
 run tokenize "$small/small-bpe" two words

@@ -50,7 +50,7 @@ expect "so does help" 0 <"$scratch/commands"
 
 run --version
 expect_line "--version says which" 0 '^headlight [0-9]+\.[0-9]+\.[0-9]+$'
-expect_line "--version lists back ends" 0 '^back ends here: scalar.*\(in use\)'
+expect_line "--version lists back ends" 0 '^back ends on this CPU: scalar.*\(in use\)'
 
 run vrify
 expect "an unknown command, with a suggestion" 2 <<'END'

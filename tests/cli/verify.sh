@@ -78,7 +78,7 @@ HEADLIGHT_CUDA_LIBRARY=$other run verify --device cuda "$cases"/one.safetensors
 expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version, wanted interface [0-9]+$'
 
 run verify --device cuda --backend scalar "$cases"/one.safetensors
-expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend exclude each other$'
+expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend cannot be combined$'
 
 run verify --write "$scratch/written" "$cases"/one.safetensors "$cases"/full.safetensors
 expect "--write with two cases" 2 <<'END'

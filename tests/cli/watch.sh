@@ -32,7 +32,7 @@ result "warn: as many events in --json" \
 result "warn: a score for every token" "$([ "$(count '"spike": ' "$scratch/out")" -eq 60 ] && echo yes)"
 
 run "${watched[@]}" --on-spike stop
-expect_line "stop: is said" 0 "a spike, z = [1-9]\.[0-9]{2}.*; the text ends before it$"
+expect_line "stop: is said" 0 "a spike, z = [1-9]\.[0-9]{2}.*; stopped before it$"
 truncate -s -1 "$scratch/out"
 n_bytes=$(wc -c <"$scratch/out")
 result "stop: the text up to there" \
@@ -67,13 +67,13 @@ result "resample: bounded" "$([ "$(count '"event": "kept"' "$scratch/out")" -ge 
 expect_line "resample: and as long as asked for" 0 '^ "generated_tokens": 20,$'
 
 run generate models/demo a --on-spike resample
-expect_line "resample: without a temperature" 2 'needs a --temperature: without one the same tokens come again'
+expect_line "resample: without a temperature" 2 'needs --temperature: without it the same tokens are drawn again'
 
 # --------------------------------------------------------------------------- exec
 
 run "${watched[@]}" --on-spike exec --exec "cat >'$scratch/question'; printf ' (by Lewis Carroll)'" \
     --exec-max 1 --trace "$scratch/trace.jsonl"
-expect_line "exec: context is inserted" 0 "a spike, z = .*; [0-9]+ tokens of context inserted$"
+expect_line "exec: context is inserted" 0 "a spike, z = .*; inserted [0-9]+ tokens of context$"
 result "exec: and is not the model's text" "$([ "$(count 'by Lewis' "$scratch/out")" -eq 0 ] && echo yes)"
 result "exec: the trace has it" "$([ "$(count '"kind": "context"' "$scratch/trace.jsonl")" -gt 2 ] &&
     [ "$(count '"kind": "generated"' "$scratch/trace.jsonl")" -eq 60 ] && echo yes)"
@@ -87,7 +87,7 @@ bad() { # name pattern command [option...]
     shift 3
     run "${watched[@]}" --on-spike exec --exec "$command" "$@"
     if [ "$status" -eq 0 ] && cmp -s "$scratch/out" "$scratch/plain" &&
-        grep -qE "the command gave nothing: $pattern" "$scratch/err"; then
+        grep -qE "the command of --exec gave no context: $pattern" "$scratch/err"; then
         result "exec: $name" yes
     else
         sed 's/^/# /' "$scratch/err"
@@ -107,7 +107,7 @@ bad "one that dies" 'signal 9 ended it$' 'kill -9 $$'
 bad "one that is not there" 'it ended with status 127$' '/nowhere/at/all 2>/dev/null'
 bad "rubbish" 'what it printed is not UTF-8 text$' "printf 'a\\377b'"
 bad "too much" 'it printed more than 16384 bytes$' 'yes'
-bad "no room" 'its [0-9]+ tokens do not fit into the context of 320$' \
+bad "no room" 'its [0-9]+ tokens do not fit into the context of 320 tokens$' \
     'seq 1 400' --context 320
 
 run generate models/demo a --on-spike exec

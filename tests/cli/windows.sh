@@ -161,7 +161,7 @@ expect_line "a state of another way is refused" 3 "differ in 'special'"
 # Profiles of different ways.
 run merge "$scratch/bos.p" "$scratch/doc.p" -o "$scratch/x"
 expect_line "merge refuses profiles of different ways, and says why" 3 \
-    "differ in 'special', where the tokens stand that the tokenizer adds: window and document; measure both with the same --special"
+    "were measured with different --special \(window and document\); measure both with the same"
 run merge "$scratch/none.p" "$scratch/doc.p" -o "$scratch/x"
 expect_line "whichever they are" 3 "none and document"
 run show "$scratch/doc.p"
@@ -182,18 +182,18 @@ expect_line "--special document: the first of every window is given" 0 "\"scored
 run eval "$scratch/bos" "$text" -c 48 --off L0H0 --json
 expect_line "with gates: as many predictions are compared" 0 "\"tokens\": $n_ids,"
 run eval "$scratch/both" "$text" -c 2
-expect_line "no room for text" 2 "windows of 2 tokens leave no room for text beside the 2"
+expect_line "no room for text" 2 "windows of 2 tokens leave no room for text beside the 2 special"
 run measure "$scratch/both" "$text" -o "$scratch/x" -c 2
-expect_line "measure says so too" 2 "a context of 2 leaves no room for text: the tokenizer puts 2 tokens around every window, so wanted 3 or more"
+expect_line "measure says so too" 2 "a context of 2 leaves no room for text: the tokenizer adds 2 tokens to every window; use --context 3 or more"
 
 run measure "$scratch/both" "$text" -o "$scratch/x" --max-tokens 2
-expect_line "and none of the text among the tokens allowed" 3 "no token of the text is in any window"
+expect_line "and none of the text among the tokens allowed" 3 "no token of the text fits into a window"
 
 # Sweeps, ranks, comparisons.
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by gradient --ratios 0,0.5 --seeds 2
-expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; without pruning $nats nats per token$"
+expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; with all heads $nats nats per token$"
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by weight --ratios 0,0.5 --seeds 2 --special document
-expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; without pruning"
+expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; with all heads"
 run rank --model "$scratch/bos" --text "$text" -c 48 --by gradient --csv
 cp "$scratch/out" "$scratch/rank"
 expect_line "rank by gradients" 0 'L[0-9]H[0-9]|,'

@@ -274,6 +274,8 @@ class Profiles(unittest.TestCase):
                 (p.block_influence, ("layer",), (8,)),
                 (p.sequence_means(), ("sequence", "layer", "head"), None),
                 (p.pattern("band"), ("layer", "head"), (8, 8)),
+                (p.pattern("diagonal"), ("layer", "head"), (8, 8)),  # what `self` was called
+                (p.moments("nosink"), ("layer", "head"), (8, 8)),
                 (p.probe("induction"), ("layer", "head"), (8, 8)),
                 (p.output_norm, ("layer", "head"), (8, 8))):
             self.assertEqual(array.dims, dims)

@@ -301,7 +301,7 @@ def full_queue():
 def many_choices():
     """A request whose texts do not all fit takes no slot."""
     status, data = server.post("/v1/completions", dict(LONG, n=16))
-    equal([status, data["error"]["message"]], [400, "16 texts at once, this server has room for 4"])
+    equal([status, data["error"]["message"]], [400, "16 texts at once; this server has room for 4"])
     connection = server.connect()
     connection.sendall(request("POST", "/v1/completions", "", LONG))
     assert server.wait_for("slots_busy", 1)

@@ -72,7 +72,7 @@ def per_peer():
     answers = [status_and_body(made) for made in asked]
     equal(sorted(status for status, _ in answers), [200, 200, 429, 429])
     refused = next(data for status, data in answers if status == 429)
-    assert b"2 requests from this address are under way, at most 2" in refused, refused
+    assert b"2 requests from this address are active; at most 2 are allowed" in refused, refused
     assert b"Retry-After: 1" in refused, refused
     equal(status_and_body(begin(server, "127.0.0.2"))[0], 200)
     equal(server.close(), 0)
@@ -113,7 +113,7 @@ def others():
     for _ in range(3):
         status, data = status_and_body(begin(server, address, "sesame", address))
         equal(status, 429)
-        assert b"9 requests from this address are under way, at most 9" in data, data
+        assert b"9 requests from this address are active; at most 9 are allowed" in data, data
     for made in far[:5]:
         made.close()
     assert server.wait_for("requests_working", 4)
@@ -138,7 +138,7 @@ def per_token():
     equal(status_and_body(begin(server, token="second"))[0], 200)
     answers = [status_and_body(made) for made in asked]
     equal(sorted(status for status, _ in answers), [200, 429, 429])
-    assert any(b"with this token are under way, at most 1" in data for _, data in answers), answers
+    assert any(b"with this token are active; at most 1" in data for _, data in answers), answers
     equal(status_and_body(begin(server, token="first"))[0], 200)
     equal(status_and_body(begin(server, token="third"))[0], 401)
     server.token = "second"

@@ -4,17 +4,9 @@
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 
-# Checks that every relative link of a document names a file that exists.
-links_hold() { # document
-    local folder broken=0
-    folder=$(dirname "$1")
-    while read -r target; do
-        [ -e "$folder/$target" ] || { echo "$1: $target" && broken=1; }
-    done < <(grep -oE '\]\([^)#]+' "$1" | sed 's/^](//' | grep -v '://')
-    return "$broken"
-}
-for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/*.md python/README.md; do
-    check "links of $document" links_hold "$document"
+# Every relative link of a document names a file, and a heading in it.
+for document in README.md CONTRIBUTING.md CHANGELOG.md {src,python,web,bench,bench/ladder,models}/README.md doc/*.md; do
+    check "links of $document" python3 -B tools/check_docs --links "$document"
 done
 
 example() {
@@ -35,6 +27,10 @@ check "the gallery has a command for every picture" gallery
 
 api() { tools/api_page | diff doc/api.md - || { echo "make api brings it up to date" && return 1; }; }
 check "doc/api.md is the header's" api
+metrics() {
+    tools/metrics_page "$HEADLIGHT" | diff doc/metrics.md - || { echo "make metrics brings it up to date" && return 1; }
+}
+check "doc/metrics.md has the definitions of the program" metrics
 every_function() {
     grep -ohE '\bhl_[a-z0-9_]+\(' include/headlight/*.h | sort -u >"$scratch/in_header"
     nm -D --defined-only "${BUILD:-build}/libheadlight.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 "(" }' | sort >"$scratch/exported"
@@ -69,6 +65,10 @@ headlight show x.profile
 ```
 END
 check "a command that is neither run nor marked is found" fails static
+write <<'END'
+[nowhere](#no-such-heading)
+END
+check "a link to a heading that does not exist is found" fails python3 -B tools/check_docs --links "$scratch/page.md"
 write <<'END'
 `headlight show --no-such-option`
 END
