@@ -116,8 +116,8 @@ static void print_rows(const hl_sheet *rows)
            "mean total variation between the rows of A and B on the same tokens: %.4f\n"
            "(%.0f rows per head, from %.0f windows; %.4f after matching heads by it, which\n"
            "gives %.0f heads a partner with another index)\n",
-           hl_sheet_fact(rows, "rows"), hl_sheet_fact(rows, "sequences"),
-           hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "mean variation matched"),
+           hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "rows"),
+           hl_sheet_fact(rows, "sequences"), hl_sheet_fact(rows, "mean variation matched"),
            hl_sheet_fact(rows, "moved"));
 }
 

@@ -33,6 +33,14 @@ HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, c
 HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
 HL_API void      hl_head_list_free(hl_head_list *list);
 
+/* As hl_head_list_parse, where words may also be types of heads: "sink,induction,L0" (the types of the
+ * table `head-types`).  Types need a profile, which hl_head_words_need_profile asks for before there is
+ * one.  A type that no head of the model has is no error, a word that is neither is. */
+HL_API hl_status hl_head_list_select(hl_head_list **out, const hl_model *model,
+                                     const hl_profile *profile, const char *text);
+/* HL_BAD_ARGUMENT for a word that is neither. */
+HL_API hl_status hl_head_words_need_profile(bool *out, const hl_model *model, const char *text);
+
 /* ------------------------------------------------------------------- gates
  *
  *     hl_gates_new(&gates, model);
@@ -79,7 +87,10 @@ typedef struct hl_gradients {
     int64_t n_heads;
     double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
-    double  nll;       /* mean over windows of the loss L */
+    /* (3, n_layers, n_heads) mean over windows of the Frobenius norm of dL/dW: of the head's rows
+     * of W_Q, and of its K/V head's rows of W_K and W_V. */
+    double *weight_norms;
+    double  nll; /* mean over windows of the loss L */
     int64_t n_windows;
     int64_t n_tokens; /* number of predicted tokens */
 } hl_gradients;
@@ -96,6 +107,35 @@ typedef struct hl_gradient_options {
 HL_API hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model,
                                    const hl_corpus *corpus, const hl_gradient_options *options);
 HL_API void      hl_gradients_free(hl_gradients *gradients);
+
+/* ------------------------------------------------------------ what heads write
+ *
+ *     hl_head_moments_take(&moments, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .moments = moments };
+ *
+ * Mean and variance of every output of every head, before the output projection and after its gate,
+ * over all tokens of the texts. */
+
+typedef struct hl_head_moments {
+    int64_t n_layers;
+    int64_t n_heads; /* largest number in any layer */
+    int64_t d_head;
+    int64_t n_rows;   /* tokens */
+    double *mean;     /* (n_layers, n_heads, d_head), 0 where a layer has no such head */
+    double *variance; /* the same, of the sample: over n_rows - 1 */
+} hl_head_moments;
+
+typedef struct hl_moments_options {
+    hl_window_options    windows; /* one at a time: n_batch does not matter */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every window */
+    void                *context;  /* of progress */
+} hl_moments_options;
+
+/* HL_BAD_INPUT for fewer than two tokens.  The options may be NULL. */
+HL_API hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *model,
+                                      const hl_corpus *corpus, const hl_moments_options *options);
+HL_API void      hl_head_moments_free(hl_head_moments *moments);
 
 /* ---------------------------------------------------------------- rankings
  *
@@ -117,6 +157,13 @@ typedef enum hl_ranker {
     HL_RANKER_GRADIENT,         /* mean |dL/dg| over windows; lowest first             */
     HL_RANKER_ENTROPY_GRADIENT, /* H / max H * (1 - |dL/dg| / max |dL/dg|); highest first */
     HL_RANKER_SINK,             /* mean A(i,0); highest first                          */
+    HL_RANKER_HIES,             /* half |dL/dg|, half 1 - H / ln n, each scaled; lowest first */
+    HL_RANKER_GNORM,            /* |dL/dW_Q| |dL/dW_K| |dL/dW_V|; lowest first          */
+    HL_RANKER_VARIANCE,         /* variance of H over the layer's heads; lowest first   */
+    HL_RANKER_FLUCTUATION,      /* var(z) |W_O|^2, standardized in its layer; lowest first */
+    HL_RANKER_WANDA,            /* rms(z) |W_O|; lowest first                           */
+    HL_RANKER_RETRIEVAL,        /* mean A on what is to be copied; lowest first         */
+    HL_RANKER_RECEIVED,         /* 1 - mean A(i,i) - mean A(i,0); lowest first          */
     HL_RANKER_ABLATION,         /* rise of the loss with the head disabled; lowest first */
     HL_RANKER_RANDOM,           /* random order, by seed */
     HL_N_RANKERS
@@ -135,6 +182,9 @@ HL_API const char *hl_ranker_verdict(size_t ranker);
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* Finds a ranker by name.  Returns HL_BAD_ARGUMENT, with all names, if there is no such ranker. */
 HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
+/* Returns true if the ranker can rank again after heads have been removed, and so reach another order:
+ * every ranker that runs a text. */
+HL_API bool hl_ranker_can_reselect(hl_ranker ranker);
 /* Returns true if the ranker's default order puts the highest scores first. */
 HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
 
@@ -144,16 +194,20 @@ enum {
     HL_NEEDS_MODEL    = 1 << 1,
     HL_NEEDS_GRADIENT = 1 << 2,
     HL_NEEDS_ABLATION = 1 << 3,
-    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION,
+    HL_NEEDS_MOMENTS  = 1 << 4,
+    HL_NEEDS_PROBE    = 1 << 5, /* in the profile, which hl_measure leaves out if asked to */
+    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION | HL_NEEDS_MOMENTS,
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
 /* The inputs of a ranker; NULL: not given. */
 typedef struct hl_rank_inputs {
-    const hl_profile *profile;  /* for entropies, sinks and output norms */
-    const hl_model   *model;    /* for weights; for random, used if there is no profile */
-    const double     *gradient; /* (n_layers, n_heads) from hl_gate_gradients */
-    const double     *ablation; /* (n_layers, n_heads) rise of the mean NLL */
+    const hl_profile      *profile;      /* for entropies, sinks and output norms */
+    const hl_model        *model;        /* for weights; for random, used if there is no profile */
+    const double          *gradient;     /* (n_layers, n_heads) from hl_gate_gradients */
+    const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
+    const double          *weight_norms; /* (3, n_layers, n_heads) from hl_gate_gradients */
+    const hl_head_moments *moments;      /* from hl_head_moments_take */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {
@@ -201,16 +255,19 @@ HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int
  * when all of its query heads are.  If it is grouped, whole groups are removed, and their number is
  * chosen so that the number of heads comes closest to the one wanted. */
 typedef struct hl_choice {
-    double  ratio;         /* share of all heads, 0 to 1, rounded to the nearest number */
-    int64_t count;         /* number of heads if ratio is 0 */
-    int64_t per_layer_max; /* largest number of removed heads per layer; 0: no limit */
-    bool    empty_layers;  /* a layer may lose all heads; false: each layer keeps at least one */
+    double  ratio;            /* share of all heads, 0 to 1, rounded to the nearest number */
+    int64_t count;            /* number of heads if ratio is 0 */
+    int64_t per_layer_max;    /* largest number of removed heads per layer; 0: no limit */
+    bool    empty_layers;     /* a layer may lose all heads; false: each layer keeps at least one */
+    const hl_head_list *keep; /* heads that are never removed, with their groups; NULL: none */
 } hl_choice;
 
 /* Chooses heads.  Returns HL_BAD_ARGUMENT if the limits leave fewer heads than wanted; the message
  * has the largest possible number. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
+/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
+HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
 
 #ifdef __cplusplus
 }

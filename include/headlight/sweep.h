@@ -49,8 +49,7 @@ typedef struct hl_evaluation {
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {
-    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: as many windows as
-     * hold 512 rows. */
+    /* Windows do not overlap, so stride must be 0.  n_batch 0: as many windows as hold 512 rows. */
     hl_window_options windows;
     /* Limit for what is kept of one batch: the reference model's predictions, which must fit unless
      * they are on a device, and residual streams.  Layers whose stream does not fit are run again.
@@ -86,9 +85,10 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  * model's gates as they are. */
 
 typedef struct hl_evidence {
-    hl_profile   *profile; /* NULL in each of these three: not taken yet */
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) from hl_ablate */
+    hl_profile      *profile; /* NULL in each of these four: not taken yet */
+    hl_gradients    *gradients;
+    double          *ablation; /* (n_layers, n_heads) from hl_ablate */
+    hl_head_moments *moments;
 } hl_evidence;
 
 typedef struct hl_evidence_options {
@@ -113,6 +113,30 @@ HL_API hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence,
                                   const hl_model *model, const hl_rank_options *options);
 HL_API void      hl_evidence_free(hl_evidence *evidence); /* releases what the evidence holds, but
                                                            * not the struct */
+
+/* ----------------------------------------------------------- ranking again
+ *
+ *     hl_rank_reselected(&ranking, model, HL_RANKER_GNORM, tokenizer, corpus,
+ *                        &(hl_reselect_options){ .choice = { .ratio = 0.2 } });
+ *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.2 });
+ *
+ * A head that was worth little may be worth much when another has gone.  So the first are switched
+ * off, the texts are run again, and the rest are ranked anew, step by step. */
+
+typedef struct hl_reselect_options {
+    hl_evidence_options evidence;
+    hl_choice           choice;  /* how many go, and which may */
+    int64_t             n_steps; /* 0: after each head, or group */
+    bool                groups;  /* as hl_ranking_group */
+    hl_rank_options     rank;
+} hl_reselect_options;
+
+/* The heads of the choice first, in the order in which they went, each with the score that it had
+ * then; the others by the last ranking.  The model's gates are set on the way, and all 1 afterwards.
+ * HL_BAD_ARGUMENT for a ranker that looks at no text: it has nothing to look at again. */
+HL_API hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker ranker,
+                                    const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                                    const hl_reselect_options *options);
 
 /* ------------------------------------------------------------------- sweeps
  *

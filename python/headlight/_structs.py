@@ -327,6 +327,50 @@ class Diagnoses(c.Structure):
     _fields_ = [("items", Diagnosis * N_DIAGNOSES)]
 
 
+# ------------------------------------------------------------------- pruning
+
+
+class Head(c.Structure):
+    c_name = "hl_head"
+    _fields_ = _fields(c.c_int64, "layer", "head")
+
+
+class HeadList(c.Structure):
+    c_name = "hl_head_list"
+    _fields_ = [("heads", c.POINTER(Head)), ("n_heads", c.c_int64)]
+
+
+class Choice(c.Structure):
+    c_name = "hl_choice"
+    _fields_ = [("ratio", c.c_double), *_fields(c.c_int64, "count", "per_layer_max"),
+                ("empty_layers", c.c_bool), ("keep", Pointer)]
+
+
+class BudgetOptions(c.Structure):
+    c_name = "hl_budget_options"
+    _fields_ = [*_fields(c.c_double, "until_loss", "until_kl"), ("until_bytes", Size),
+                ("rankers", c.POINTER(c.c_int)), ("n_rankers", c.c_int64), ("choice", Choice),
+                ("groups", c.c_bool), ("write", Pointer), ("path", Text),
+                ("windows", WindowOptions), ("seed", c.c_uint64), ("memory_bytes", Size),
+                ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer)]
+
+
+class FrontierPoint(c.Structure):
+    c_name = "hl_frontier_point"
+    _fields_ = [("ranker", c.c_int), ("n_off", c.c_int64), ("tensor_bytes", Size),
+                *_fields(c.c_double, "rise", "rise_low", "rise_high", "kl", "kl_low", "kl_high",
+                         "same"),
+                *_fields(c.c_bool, "fits", "is_best")]
+
+
+class Frontier(c.Structure):
+    c_name = "hl_frontier"
+    _fields_ = [("points", c.POINTER(FrontierPoint)), *_fields(c.c_int64, "n_points", "recommended"),
+                ("heads", c.POINTER(HeadList)), ("budget", BudgetOptions), ("tensor_bytes", Size),
+                ("n_heads", c.c_int64), ("nll", c.c_double),
+                *_fields(c.c_int64, "n_scored", "n_windows", "n_ctx"), ("all_went", c.c_bool)]
+
+
 class DrawOptions(c.Structure):
     c_name = "hl_draw_options"
     _fields_ = [*_fields(Text, "title", "caption"), *_fields(c.c_int, "theme", "unit", "scale"),

@@ -70,7 +70,7 @@ static hl_status check_rankers(const hl_sweep *s)
                            "sweep: auto is not a ranker of its own; name gradient or output-norm");
     }
     for (int64_t i = 0; i < s->options.n_iterative; i++) {
-        if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))
+        if (s->iterative[i] >= HL_N_RANKERS || !hl_ranker_can_reselect(s->iterative[i]))
             return hl_fail(HL_BAD_ARGUMENT,
                            "sweep: %s does not use a text, so it cannot be iterative",
                            hl_ranker_name((size_t)s->iterative[i]));

@@ -603,7 +603,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
         write_legend(legend, sizeof legend, &f->blocks[0]);
         snprintf(maps, sizeof maps,
                  "Attention of every head on the same %lld tokens. In each map, rows are the "
-                 "tokens that attend and columns the tokens attended to; color \u221d "
+                 "tokens that attend and columns the tokens attended to; color: "
                  "\u221aattention, %s is more. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }

@@ -48,7 +48,7 @@ expect "two checkpoints, by step" 0 <<'END'
       step   entropy normalized     loss         fall  name
         20    N     N  N      -        checkpoint-20
        100    N     N  N   N  checkpoint-100
-headlight watch: final: no number in its name says which step it is: not measured
+headlight watch: final: not measured: its name has no number that could be the training step
 END
 rm -r "$run_folder/final"
 result "a line each, and one before them" "$(yes_if test "$(lines)" -eq 3)"
@@ -100,11 +100,11 @@ rm -r "$run_folder/checkpoint-300"
 checkpoint checkpoint-400 nan
 watch --once --nll --exec "cat >'$scratch/heard'; exit 3"
 expect_line "weights that are no numbers: an alarm" 1 \
-    "^headlight watch: checkpoint-400: dead-or-broken: .*q_proj.weight' holds a number that is not finite"
+    "^headlight watch: checkpoint-400: dead-or-broken: .*q_proj.weight' has a NaN or infinite value"
 expect_line "--exec: one that fails is said" 1 '^headlight watch: --exec: it ended with status 3$'
 result "--exec: gets the problem" "$(yes_if grep -q '"alarms": \["dead-or-broken"\], "name": "checkpoint-400", "step": 400, "problem": "' "$scratch/heard")"
 watch --once --nll --fail-on none
-expect_line "--fail-on none: bad input is left" 3 '^headlight watch: checkpoint-400: .*not finite'
+expect_line "--fail-on none: bad input is left" 3 '^headlight watch: checkpoint-400: .*NaN or infinite'
 rm -r "$run_folder/checkpoint-400"
 
 rm "$series"

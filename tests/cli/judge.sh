@@ -38,7 +38,7 @@ expect_line "--json" 0 '^ "attention_adds": false,$'
 run judge "${traces[0]}"
 expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'
 run judge "${traces[@]}" "$scratch/labels" --l2 0
-expect_line "no penalty" 2 '^headlight judge: --l2: 0 means no penalty'
+expect_line "no penalty" 2 '^headlight judge: --l2 must be more than 0'
 run judge "$scratch/labels" "$scratch/labels"
 expect_line "no trace" 3 '^headlight judge: .*labels: '
 run judge "${traces[@]}" models/text/alice.txt

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 60
+plan 61
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -22,12 +22,12 @@ run show "$dense"
 expect_line "the heading" 0 '^layers x heads: 8 x 8; context 128; 1536 tokens in 12 windows$'
 expect_line "a line of the heatmap" 0 '^H7   ( [0-9][0-9]){8}$'
 expect_line "the layer profile" 0 '^  normalized .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
-expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
+expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3   previous '
 expect_line "types" 0 '^types   [0-9]+ '
 expect_line "diagnoses in brief" 0 '^  not run       attention-locking   needs 129 generated tokens$'
 
 run show --table list
-expect_line "tables have names" 0 '^clusters +heads that behave alike'
+expect_line "tables have names" 0 '^clusters +groups of heads that behave alike'
 run show --table head-types "$dense"
 expect_line "the induction head, by its rule" 0 '^    7     3  induction +no +0\.[4-9][0-9]{2} +0\.40  induction score on a'
 run show --table heads --csv "$dense"
@@ -80,7 +80,7 @@ headlight show: models/demo: this is a model, not a profile; run headlight measu
 END
 run show README.md
 expect "nor is a text" 3 <<'END'
-headlight show: README.md: not a profile, which headlight measure writes
+headlight show: README.md: not a profile; headlight measure writes profiles
 END
 
 # --------------------------------------------------------------------- diagnose
@@ -128,7 +128,7 @@ result "and no placeholders" "$(grep -qE '(MODEL|TEXT|PROMPT|FILE|PROFILE|L5H1| 
 run generate models/demo 'He said' -n 140 --ignore-end --quiet --threads 1 --trace "$scratch/text.trace"
 expect_line "a trace" 0 '.'
 run diagnose --trace "$scratch/text.trace" "$dense"
-expect_line "locking, judged by a trace" 0 '^not found +attention-locking: in the stillest of 76 windows rows change by'
+expect_line "locking, judged by a trace" 0 '^not found +attention-locking: smallest change of rows in any of 76 windows:'
 run diagnose --trace "$dense" "$dense"
 expect_line "a profile is no trace" 3 "dense.profile: its format is 'headlight profile"
 run generate models/demo 'He said' -n 2 --quiet --trace "$scratch/nowhere/text.trace"
@@ -149,16 +149,16 @@ expect_line "and the first key stays in sight" 0 '^   "window_sink": 1,$'
 run diagnose --try "$dense"
 expect_line "a model and a text" 2 '^headlight diagnose: --try needs a MODEL and a TEXT; got 1 arguments$'
 run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
-expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions do not turn'
+expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: this model has no RoPE'
 
 # ---------------------------------------------------------------------- compare
 
 # shellcheck disable=SC2086
 run compare --text models/text/alice.txt $few models/demo models/demo-sparse
 expect_line "two models on a text" 0 '^not the same model by hash, 4 sequences in common$'
-expect_line "and their rows" 0 '^variation 0\.[0-9]+; 0\.[0-9]+ with heads matched by it'
+expect_line "and their rows" 0 '^mean total variation between the rows of A and B on the same tokens: 0\.[0-9]+$'
 run compare --table rows "$dense" "$sparse"
-expect_line "which profiles do not hold" 3 '^headlight compare: --table rows: needs two models'
+expect_line "which profiles do not hold" 3 '^headlight compare: --table rows needs --text and two models'
 
 run compare "$dense" "$sparse"
 expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
@@ -169,7 +169,7 @@ run compare --table matching --csv "$dense" "$dense"
 expect_line "each head is its own partner" 0 '^7,7,7,0,0,false'
 run compare "$dense"
 expect "one profile" 2 <<'END'
-headlight compare: wanted two profiles, got 1
+headlight compare: give two profiles, A and B; got 1
 Try 'headlight compare --help'.
 END
 finish

@@ -82,7 +82,7 @@ run "${sweep[@]}" --by entropy,weight --groups --table points --csv
 expect "groups of one" 0 <"$scratch/points"
 
 run sweep models/demo --rank-text "$scratch/test.txt" --test-text "$scratch/test.txt"
-expect_line "one text for both is refused" 2 'must be tested on another$'
+expect_line "one text for both is refused" 2 'rank on one text and test on another'
 run sweep models/demo --rank-text "$scratch/rank.txt"
 expect_line "a text is missing" 2 '--rank-text A and --test-text B are both needed'
 run "${sweep[@]}" --by entrpy
