@@ -267,9 +267,8 @@ static void describe_positions(char *out, size_t n_bytes, const position_figure 
              "Mean entropy of rows by position in the window, over all heads%s; the band holds the "
              "middle half of the heads. Ranges of positions double.%s%s%s%s%s",
              f->curve.has_intervals ? ", with its 95% interval" : "",
-             f->curve.has_intervals ? "" : " No interval: ",
-             f->curve.has_intervals ? "" : reason, f->curve.has_intervals ? "" : ".",
-             found[0] != '\0' ? " " : "", found);
+             f->curve.has_intervals ? "" : " No interval: ", f->curve.has_intervals ? "" : reason,
+             f->curve.has_intervals ? "" : ".", found[0] != '\0' ? " " : "", found);
 }
 
 static void draw_curve(position_figure *f, hl_chart *chart)
