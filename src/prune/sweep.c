@@ -561,7 +561,8 @@ void hl_sweep_free(hl_sweep *s)
     hl_free(s->n_off);
     hl_free(s->gates);
     hl_free(s->heads);
-    hl_free(s->draws);
+    hl_free(s->left);
+    hl_free(s->work);
     hl_free(s->points);
     hl_free(s->bands);
     hl_free(s->rises);

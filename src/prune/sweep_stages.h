@@ -83,9 +83,12 @@ struct hl_sweep {
     hl_sweep_value *mended_rises; /* (rows, 1 + HL_SWEEP_WAYS) zeroed first; NaN: not there */
     double         *n_right;      /* (first_single) number of last words predicted, or NULL */
 
-    /* (n_settings + 2, HL_RESAMPLES) mean NLL per setting, then the reference model's, then the
-     * mean tokens per unit. */
-    double         *draws;
+    /* (n_settings + 1, n_units + 1) mean NLL per setting, then the reference model's, without each
+     * unit and of all. */
+    double         *left;
+    double         *work; /* (n_units) */
+    int64_t         n_units;
+    hl_units        units;
     hl_sweep_point *points;       /* (n_fixed, n_ratios) */
     hl_sweep_band  *bands;        /* (n_ratios) */
     double         *rises;        /* (n_singles) rise in mean NLL with that head disabled */
