@@ -204,34 +204,29 @@ static int64_t mended_rows(const hl_sweep *s)
     return s->mended != NULL ? (s->n_fixed + 1) * s->options.n_ratios : 0;
 }
 
-static double sum_nll(const hl_scores *scores, int64_t n)
-{
-    double sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += scores[i].nll;
-    return sum;
-}
-
-/* The rise of scores over the reference model, drawn in pairs: units are drawn as for s->draws. */
+/* The rise of scores over the reference model, with the same units left out of both. */
 static hl_status mended_rise(hl_sweep_value *out, const hl_sweep *s, const hl_scores *scores)
 {
-    const hl_evaluation *test    = s->test;
-    int64_t              n_units = unit_of(s, test->n_windows - 1) + 1;
-    HL_FREED double     *values = NULL, *means = NULL;
-    double               draws[HL_RESAMPLES];
+    const hl_evaluation *test   = s->test;
+    HL_FREED double     *values = NULL; /* (2, n_windows) */
+    HL_FREED double     *left   = NULL; /* (n_units + 1) */
 
-    HL_NEED(HL_ALLOC_ZEROED(&values, (size_t)(2 * n_units)));
-    HL_NEED(HL_ALLOC(&means, 2 * HL_RESAMPLES));
+    HL_NEED(HL_ALLOC(&values, 2 * (size_t)test->n_windows));
     for (int64_t i = 0; i < test->n_windows; i++) {
-        values[2 * unit_of(s, i)] += scores[i].nll - test->dense[i].nll;
-        values[2 * unit_of(s, i) + 1] += (double)test->scored[i];
+        double n_tokens             = (double)test->scored[i];
+        values[i]                   = (scores[i].nll - test->dense[i].nll) / n_tokens;
+        values[test->n_windows + i] = n_tokens;
     }
-    HL_NEED(hl_bootstrap_means(means, values, n_units, 2, HL_RESAMPLES, s->options.seed));
-    for (int64_t r = 0; r < HL_RESAMPLES; r++)
-        draws[r] = means[r] / means[HL_RESAMPLES + r];
-    double rise = sum_nll(scores, test->n_windows) - sum_nll(test->dense, test->n_windows);
-    *out        = with_interval(rise / (double)test->n_scored, draws);
+    HL_NEED(hl_left_out(
+        &left, &(hl_unit_rows){ .values  = values,
+                                .weights = values + test->n_windows,
+                                .groups  = s->units == HL_UNITS_DOCUMENTS ? test->documents : NULL,
+                                .n_rows  = test->n_windows,
+                                .n_columns = 1,
+                                .n_groups  = s->n_units }));
+    double rise = left[s->n_units];
+    *out        = with_error(s, rise, hl_jackknife_error(rise, left, s->n_units, HL_SCALE_PLAIN),
+                             HL_SCALE_PLAIN);
     return HL_OK;
 }
 
@@ -663,8 +658,7 @@ static void say_importance(hl_sweep *s, int64_t order)
             best = i;
     }
     if (best >= 0 && n_ready > 1)
-        say(s,
-            "Of the %lld rankers that need no ablation, %s predicts it best: rho %+.3f%s.",
+        say(s, "Of the %lld rankers that need no ablation, %s predicts it best: rho %+.3f%s.",
             (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
             s->correlations[best].value, range_of(s->correlations[best], 3).text);
     else if (n_ready > 1)
