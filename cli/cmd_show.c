@@ -427,6 +427,9 @@ static void print_widest_interval(const hl_sheet *positions)
                                      hl_cell_number(positions, i, "entropy_low")));
     if (!isnan(widest))
         printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
+    else if (hl_sheet_fact(positions, "interval n") < HL_MIN_UNITS)
+        printf("  no intervals: %.0f windows, and an interval needs %d or more\n",
+               hl_sheet_fact(positions, "interval n"), HL_MIN_UNITS);
 }
 
 /* -------------------------------------------------------------------- extremes */
@@ -489,6 +492,8 @@ static void print_kinds(const hl_sheet *types)
         printf("%s%.0f %s", first ? "" : ", ", count, kinds[i]);
         first = false;
     }
+    if (hl_sheet_fact(types, "uncertain") > 0.0)
+        printf("; %.0f uncertain", hl_sheet_fact(types, "uncertain"));
     printf("\n\n");
 }
 

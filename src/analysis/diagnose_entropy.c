@@ -439,10 +439,10 @@ hl_status hl_diagnose_flat(hl_examination *e)
     hl_text_addf(&e->rule,
                  "the range of the layers' mean normalized entropies is under %g standard errors",
                  errors);
-    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_NORMALIZED, errors, 0));
+    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_NORMALIZED, errors));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
         hl_layer_profile_free(hl_taken(&layers));
-        HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));
+        HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors));
     }
     e->result->value     = layers->shape.range;
     e->result->threshold = errors * layers->shape.error;
