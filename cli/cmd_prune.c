@@ -781,7 +781,7 @@ static int repair(pruning *p)
     hl_status status = hl_repair_run(&p->repair, p->model, p->heads);
 
     if (status == HL_CANCELLED && hl_stop_asked())
-        return hl_give_up(HL_EXIT_STOPPED, "prune", "%s; --resume goes on from %s",
+        return hl_give_up(HL_EXIT_STOPPED, "prune", "%s; --resume continues from %s",
                           hl_error_message(), p->repair.state_path);
     return hl_finish("prune", status);
 }

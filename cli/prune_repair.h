@@ -20,7 +20,7 @@ typedef struct hl_repair_request {
     HL_ENUM("repair", 0, &(request)->wanted, "attention|none",                                     \
             "solve output projections again, on --text (attention, where there is one)"),          \
         HL_TEXT("state", 0, &(request)->state, "FILE", "where the repair's state is saved"),       \
-        HL_FLAG("resume", 0, &(request)->resume, "go on from the state, if it is there")
+        HL_FLAG("resume", 0, &(request)->resume, "continue from the state if it exists")
 
 /* Texts to repair on, and how. */
 typedef struct hl_repair_work {
