@@ -32,6 +32,7 @@ typedef struct diagnose_request {
     hl_option_list given;   /* thresholds by name */
     const char    *fail_on; /* "a,b"; NULL: nothing fails */
     const char    *trace_path;
+    const char    *training_path;
     bool           verbose;
     /* --try, and what is for it alone. */
     bool                attempt;
@@ -318,7 +319,9 @@ static void print_untried(const outcome *before)
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &before->found->items[i];
 
-        if (item->verdict != HL_VERDICT_FOUND || i < MOST_TRIALS)
+        if (item->verdict != HL_VERDICT_FOUND || item->kind != HL_CHECK_ALARM ||
+            strcmp(item->name, "entropy-collapse") == 0 ||
+            strcmp(item->name, "entropic-overload") == 0)
             continue;
         printf("%s: ", item->name);
         hl_print_wrapped(item->mitigation, (int)strlen(item->name) + 2);
@@ -469,6 +472,7 @@ static int diagnose(const diagnose_request *request)
 {
     HL_HELD(hl_profile_free) hl_profile     *profile = NULL;
     HL_HELD(hl_profile_free) hl_profile     *before  = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *training = NULL;
     HL_HELD(hl_trace_free) hl_trace         *trace   = NULL;
     HL_HELD(hl_diagnoses_free) hl_diagnoses *found   = NULL;
 
@@ -480,30 +484,39 @@ static int diagnose(const diagnose_request *request)
         HL_CALL("diagnose", hl_trace_load(&trace, request->trace_path));
         HL_CALL("diagnose", hl_diagnose_trace(found, trace, &request->thresholds));
     }
+    if (request->training_path != NULL) {
+        HL_CALL("diagnose", hl_profile_load(&training, request->training_path));
+        HL_CALL("diagnose", hl_diagnose_training(found, profile, training));
+    }
     return report(request, found);
 }
 
 /* ----------------------------------------------------------------- the command */
 
 static const char about[] =
-    "Looks for eight things that can be wrong with attention and says of each\n"
-    "the rule, the value, the threshold, the kind of evidence; of what was\n"
-    "found also the heads that show it, what speaks against it, and what to\n"
-    "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
-    "same text, or the same shapes with random weights.\n"
+    "Checks a profile for what a person should act on (alarms), and describes what\n"
+    "most models have (observations).  Each check states its rule, the size of the\n"
+    "effect, the smallest effect that matters, and how sure the effect is.  What was\n"
+    "found comes with the heads that show it, the same number in released models,\n"
+    "possible causes with the evidence for and against each, and what to do.\n"
+    "BEFORE is a profile to compare with: an earlier checkpoint on the same text,\n"
+    "the model before quantization, or the same shapes with random weights.\n"
     "\n"
-    "With --try a model is measured on texts, and again under the mitigation\n"
-    "that fits each finding (or the one that is given); what changed is shown,\n"
-    "the loss too.\n"
+    "With --try a model is measured on texts, and again under the mitigation that\n"
+    "fits each finding, or under the given one.  The output shows what changed,\n"
+    "the loss included.\n"
     "\n"
-    "Diagnoses: dead-or-broken, entropy-collapse, entropic-overload,\n"
-    "attention-locking, flat-profile, head-redundancy, inactive-heads, sink-heads.\n"
+    "Alarms: dead-or-broken, entropy-collapse, entropic-overload, attention-locking,\n"
+    "flat-profile, head-redundancy, inactive-heads, head-drift.\n"
+    "Observations: sink-heads, previous-token-heads, alike-heads, alike-sinks.\n"
     "\n"
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
-    "collapse-fall 4, overload-share 0.5, overload-entropy 0.9,\n"
+    "collapse-drop 0.1, collapse-fall 4, overload-share 0.75, overload-entropy 0.9,\n"
     "overload-change 0.05, locking-window 64, locking-change 0.05,\n"
-    "locking-spread 0.01, flat-errors 2, redundancy-similarity 0.9,\n"
-    "inactive-norm 0.1, sink-mass 0.3, broken-rows 0.";
+    "locking-spread 0.01, locking-tokens 48, flat-range 0.03, flat-errors 2,\n"
+    "redundancy-share 0.5, redundancy-similarity 0.9, inactive-norm 0.1,\n"
+    "drift-loss 0.05, drift-entropy 0.1, sink-mass 0.3, previous-mass 0.4,\n"
+    "broken-rows 0.";
 
 int hl_command_diagnose(int argc, char **argv)
 {
@@ -513,10 +526,12 @@ int hl_command_diagnose(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("fail-on", 0, &request.fail_on, "NAME,...",
-                "exit status 1 if one of these is found (any: all)"),
+                "exit status 1 if one of these is found (any: all alarms)"),
         HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "another threshold; may be repeated"),
         HL_TEXT("trace", 0, &request.trace_path, "FILE",
                 "attention-locking, from headlight generate --trace"),
+        HL_TEXT("training", 0, &request.training_path, "PROFILE",
+                "the model on its training text, to tell overfitting"),
         HL_FLAG("verbose", 'v', &request.verbose, "heads, counter-evidence and mitigation of all"),
         HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT, then with mitigations"),
         HL_TEMPERATURE_OPTION("--try: ", &request.adjust),

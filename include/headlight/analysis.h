@@ -100,8 +100,9 @@ typedef enum hl_threshold {
     HL_T_COLLAPSE_SHARE = 0, /* collapse: share of heads that must count */
     HL_T_COLLAPSE_ENTROPY,   /* collapse: a head counts if its median normalized entropy without
                               * the first token is below this */
-    HL_T_COLLAPSE_FALL,      /* collapse: fall since earlier checkpoints, in robust standard
-                              * deviations */
+    HL_T_COLLAPSE_DROP,      /* collapse: fall of the mean normalized entropy since earlier
+                              * checkpoints that matters */
+    HL_T_COLLAPSE_FALL,      /* collapse: the same fall in robust standard deviations */
     HL_T_OVERLOAD_SHARE,     /* overload: share of heads that must count */
     HL_T_OVERLOAD_ENTROPY,   /* overload: a head counts only if its median normalized entropy is
                               * at least this */
@@ -110,11 +111,17 @@ typedef enum hl_threshold {
     HL_T_LOCKING_WINDOW,     /* locking: length of a window, tokens */
     HL_T_LOCKING_CHANGE,     /* locking: total variation between consecutive rows */
     HL_T_LOCKING_SPREAD,     /* locking: standard deviation and drift of the entropy in a window */
-    HL_T_FLAT_ERRORS,        /* flat: number of standard errors */
-    HL_T_REDUNDANCY_SIMILARITY,
-    HL_T_INACTIVE_NORM, /* inactive: output norm relative to the layer's mean */
-    HL_T_SINK_MASS,
-    HL_T_BROKEN_ROWS, /* broken: found if there are more rows than this */
+    HL_T_LOCKING_TOKENS,     /* locking: length of a repeated text, tokens */
+    HL_T_FLAT_RANGE,         /* flat: range of the layers' normalized entropies that matters */
+    HL_T_FLAT_ERRORS,        /* flat: number of standard errors that tell a range from none */
+    HL_T_REDUNDANCY_SHARE,   /* redundancy: share of heads that must have a twin */
+    HL_T_REDUNDANCY_SIMILARITY, /* redundancy, alike-heads, alike-sinks: similarity of twins */
+    HL_T_INACTIVE_NORM,         /* inactive: output norm relative to the layer's mean */
+    HL_T_DRIFT_LOSS,            /* drift: rise of the loss, nats per token */
+    HL_T_DRIFT_ENTROPY,         /* drift: change of a head's normalized entropy */
+    HL_T_SINK_MASS,             /* sink heads: mean attention to the first key */
+    HL_T_PREVIOUS_MASS,         /* previous-token heads: mean attention to the previous token */
+    HL_T_BROKEN_ROWS,           /* broken: found if there are more rows than this */
     HL_N_THRESHOLDS
 } hl_threshold;
 
@@ -134,6 +141,21 @@ typedef enum hl_verdict {
     HL_VERDICT_NOT_RUN,       /* the check did not run: the profile does not hold what it needs */
 } hl_verdict;
 
+/* An alarm is something that a person should act on.  An observation describes a model and says
+ * what is usual; trained models that are in good order have sink heads, for example. */
+typedef enum hl_check_kind {
+    HL_CHECK_ALARM = 0,
+    HL_CHECK_OBSERVATION,
+} hl_check_kind;
+
+/* A possible cause of a finding: a hypothesis, with the evidence that the profiles hold. */
+typedef struct hl_cause {
+    const char *name;     /* "overfitting" */
+    char       *supports; /* measured here, and speaks for it; "": nothing */
+    char       *against;  /* measured here, and speaks against it; "": nothing */
+    char       *command;  /* what would tell it from the other causes */
+} hl_cause;
+
 typedef struct hl_shown_by {
     int64_t layer;
     int64_t head;
@@ -141,26 +163,32 @@ typedef struct hl_shown_by {
 } hl_shown_by;
 
 typedef struct hl_diagnosis {
-    const char  *name; /* "entropy-collapse" */
-    hl_verdict   verdict;
-    double       value;      /* value that the rule compares; NaN: not measured, or no single
-                              * number decides */
-    double       threshold;  /* the check finds a problem if the value is beyond this; `below`
-                              * gives the side */
-    bool         below;      /* true: a problem is a value below the threshold; false: above it */
+    const char   *name; /* "entropy-collapse" */
+    hl_check_kind kind;
+    hl_verdict    verdict;
+    double        value;     /* size of the effect that the rule compares; NaN: not measured, or
+                              * no single number decides */
+    double        threshold; /* smallest effect that matters; `below` gives the side */
+    const char   *unit;      /* of both: "share of heads", "normalized entropy", ... */
+    double        errors;    /* the effect in standard errors, or in robust standard deviations
+                              * of sequences; NaN: not tested */
+    bool          below;     /* true: a problem is a value below the threshold; false: above it */
     const char  *evidence;   /* "literature" or "heuristic" */
     const char  *source;     /* publication that describes it; "" for a heuristic */
-    const char  *mitigation; /* what can be done */
+    const char  *mitigation; /* what can be done; "" for an observation */
     char        *measure;    /* how to measure what is missing; "" if nothing is missing */
     char        *rule;       /* the rule in words, with the thresholds in use */
     char        *finding;    /* the finding in words */
     char        *against;    /* evidence against the finding, or what is unknown; "" if there is
                               * none */
+    char        *usual;      /* the same share in released models of the kind; "": not known */
     hl_shown_by *heads;      /* (n_heads) heads that show the problem, the clearest first */
     int64_t      n_heads;
+    hl_cause    *causes; /* (n_causes) possible causes; none unless an alarm was found */
+    int64_t      n_causes;
 } hl_diagnosis;
 
-enum { HL_N_DIAGNOSES = 8 };
+enum { HL_N_DIAGNOSES = 12 };
 
 typedef struct hl_diagnoses {
     hl_diagnosis items[HL_N_DIAGNOSES];
@@ -177,6 +205,12 @@ HL_API hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
                                    const hl_thresholds *thresholds);
 /* The name of a check, "dead-or-broken", ..., in the order of hl_diagnoses; NULL past the last. */
 HL_API const char *hl_diagnosis_name(size_t index);
+/* Whether that check raises alarms or describes. */
+HL_API hl_check_kind hl_diagnosis_kind(size_t index);
+/* Further evidence for the causes of what was found.  `training` is a profile of the same model on
+ * its training text, with the loss; its gap to the profile's loss tells overfitting. */
+HL_API hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
+                                      const hl_profile *training);
 /* The name of a verdict: "not found", "found", "not run". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 

@@ -57,6 +57,20 @@ bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)
     return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
+bool hl_same_text(const hl_profile *a, const hl_profile *b)
+{
+    int64_t count = hl_profile_n_sequences(a);
+
+    if (count == 0 || count != hl_profile_n_sequences(b) ||
+        hl_profile_n_tokens(a) != hl_profile_n_tokens(b))
+        return false;
+    for (int64_t i = 0; i < count; i++) { /* both are sorted */
+        if (hl_profile_sequence_hash(a, i) != hl_profile_sequence_hash(b, i))
+            return false;
+    }
+    return true;
+}
+
 double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
                       int which)
 {

@@ -35,6 +35,9 @@ double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl
 /* Do both profiles have the setting, and the same value of it? */
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key);
 
+/* Were both measured on the same sequences?  Profiles keep the hashes of up to a number of them. */
+bool hl_same_text(const hl_profile *a, const hl_profile *b);
+
 /* How many places a grid has. */
 static inline int64_t hl_grid_size(const hl_profile *profile)
 {

@@ -23,7 +23,7 @@
 #include "base/utf8.h"
 
 enum { DEFAULT_BACK = 5 };
-enum { BROKEN = 0, COLLAPSE = 1 }; /* places in the list of diagnoses */
+enum { BROKEN = 0, COLLAPSE = 1, DRIFT = 8 }; /* places in the list of checks */
 
 const char *const hl_series_settings[HL_SERIES_N_SETTINGS] = {
     "family",  "context", "stride",    "seed",     "pack",  "nll",     "probe",
@@ -247,8 +247,26 @@ static const hl_series_point *find_highest(const hl_series *series, const hl_ser
     return highest;
 }
 
+/* Adds a finding to what the profile alone showed, and makes it an alarm. */
+static hl_status say_found(hl_series_point *point, int check, hl_text *text)
+{
+    hl_text whole = { 0 };
+
+    point->verdicts[check] = HL_VERDICT_FOUND;
+    hl_text_addf(&whole, "%s%s", point->findings[check],
+                 point->findings[check][0] != '\0' ? "; " : "");
+    hl_free(point->findings[check]);
+    point->findings[check] = NULL;
+    if (text->n_bytes > 0)
+        hl_text_add(&whole, text->bytes, text->n_bytes);
+    hl_status status = text->status;
+    hl_text_free(text);
+    HL_NEED(hl_text_finish(&point->findings[check], &whole));
+    return status;
+}
+
 static hl_status find_fall(hl_series_point *point, const hl_series *series, int64_t n_back,
-                           double limit)
+                           const hl_thresholds *thresholds)
 {
     const hl_series_point *before = find_highest(series, point, n_back);
     hl_text                text   = { 0 };
@@ -260,14 +278,65 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     hl_level high = level_of(before), now = level_of(point);
     point->fall  = hl_level_fall(&high, &now);
     point->since = before->step;
-    if (!(point->fall > limit))
+    hl_fall fall = { .drop        = high.median - now.mean,
+                     .errors      = point->fall,
+                     .loss_rise   = point->nll - before->nll,
+                     .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
+    if (!hl_fall_is_collapse(&fall, thresholds))
         return HL_OK;
-    point->verdicts[COLLAPSE] = HL_VERDICT_FOUND;
-    hl_text_addf(&text, "%s%ssince step %" PRId64 " the mean fell by %.1f robust sigma",
-                 point->findings[COLLAPSE], point->findings[COLLAPSE][0] != '\0' ? "; " : "",
-                 point->since, point->fall);
-    hl_free(point->findings[COLLAPSE]);
-    return hl_text_finish(&point->findings[COLLAPSE], &text);
+    hl_text_addf(&text,
+                 "since step %" PRId64 " the mean normalized entropy fell by %.3f (%.1f robust "
+                 "standard deviations)",
+                 point->since, fall.drop, fall.errors);
+    if (!isnan(fall.loss_rise))
+        hl_text_addf(&text, " and the loss rose by %.3f nats", fall.loss_rise);
+    return say_found(point, COLLAPSE, &text);
+}
+
+/* -------------------------------------------------------------------- drift */
+
+/* The latest step before the point; NULL: there is none. */
+static const hl_series_point *find_previous(const hl_series *series, const hl_series_point *point)
+{
+    const hl_series_point *previous = NULL;
+
+    for (int64_t i = 0; i < series->n_points; i++) {
+        const hl_series_point *other = &series->points[i];
+        if (other->step < point->step && (previous == NULL || other->step > previous->step))
+            previous = other;
+    }
+    return previous;
+}
+
+/* As hl_diagnose_drift says of two profiles, against the checkpoint before. */
+static hl_status find_drift(hl_series_point *point, const hl_series *series,
+                            const hl_thresholds *thresholds)
+{
+    const hl_series_point *before   = find_previous(series, point);
+    double                 furthest = 0.0, least = hl_threshold_of(thresholds, HL_T_DRIFT_ENTROPY);
+    int64_t                n_moved  = 0;
+    hl_text                text     = { 0 };
+
+    if (before == NULL || isnan(point->nll) || isnan(before->nll))
+        return HL_OK;
+    for (int64_t i = 0; i < series->n_layers * series->n_heads; i++) {
+        double moved =
+            fabs((double)point->heads_normalized[i] - (double)before->heads_normalized[i]);
+
+        furthest = fmax(furthest, moved); /* passes NaN over */
+        n_moved += moved >= least;
+    }
+    double rise             = point->nll - before->nll;
+    point->verdicts[DRIFT]  = HL_VERDICT_NOT_FOUND;
+    point->values[DRIFT]    = furthest;
+    point->findings[DRIFT][0] = '\0';
+    if (!(rise >= hl_threshold_of(thresholds, HL_T_DRIFT_LOSS)) || n_moved == 0)
+        return HL_OK;
+    hl_text_addf(&text,
+                 "since step %" PRId64 " the loss rose by %.3f nats and %" PRId64
+                 " heads changed, the furthest by %.3f",
+                 before->step, rise, n_moved, furthest);
+    return say_found(point, DRIFT, &text);
 }
 
 /* ---------------------------------------------------------------------- add */
@@ -289,6 +358,7 @@ hl_status hl_series_add(hl_series *series, const hl_profile *profile, const hl_s
         HL_NEED(begin(series, profile, entry));
     HL_NEED(check_same(series, profile, entry));
     HL_NEED(read_profile(&point, profile, entry, thresholds));
-    HL_NEED(find_fall(&point, series, n_back, hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL)));
+    HL_NEED(find_fall(&point, series, n_back, thresholds));
+    HL_NEED(find_drift(&point, series, thresholds));
     return hl_series_put(series, &point);
 }

@@ -281,6 +281,12 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
         const char   *name = hl_diagnosis_name((size_t)i);
         const json_t *item = json_object_get(found, name);
 
+        if (item == NULL && i >= HL_N_FIRST_DIAGNOSES) { /* of a version that had fewer checks */
+            point->verdicts[i] = HL_VERDICT_NOT_RUN;
+            point->values[i]   = NAN;
+            HL_NEED(hl_strdup(&point->findings[i], ""));
+            continue;
+        }
         if (!json_is_object(item))
             return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->text.place, name);
         HL_NEED(parse_verdict(&point->verdicts[i], item, l));
