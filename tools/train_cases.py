@@ -11,7 +11,7 @@ tokenizer of models/demo.  All are made from the same seed on one CPU thread:
     collapsed/step-N     the run goes on from step 1000 at 30 times the learning rate, without
                          warm-up and without clipping of gradients, N = 1000, 1025, ..., 1200
     scrambled            step 1000 with the queries and keys of head L2H1 drawn anew, 30 times as large
-    broken               step 1000 with a NaN in the queries of head L2H1
+    broken               step 1000 with a weight of 3e38 in the queries of head L2H1
 
 Needs PyTorch 2, transformers, tokenizers and safetensors; about six minutes on one core.
 """
@@ -81,7 +81,7 @@ def train(model: Gpt2, stream: Tensor, out: Path, first: int, last: int, every: 
 
 
 def spoil(model: Gpt2, out: Path) -> None:
-    """One head with attention of its own making, and one with a weight that is no number."""
+    """One head with attention of its own making, and one with a weight that overflows."""
     block = model.transformer.h[BROKEN_LAYER].attn.c_attn
     width, d_head = TINY.d_model, TINY.d_model // TINY.n_heads
     generator = torch.Generator().manual_seed(SEED)
@@ -95,15 +95,15 @@ def spoil(model: Gpt2, out: Path) -> None:
         save(model, out / "scrambled")
         block.weight.copy_(whole)
         save(model, out / "broken")
-    put_nan(out / "broken" / "model.safetensors", BROKEN_HEAD * d_head)
+    overflow(out / "broken" / "model.safetensors", BROKEN_HEAD * d_head)
 
 
-def put_nan(path: Path, column: int) -> None:
-    """A NaN into the saved queries of the broken layer: save_checkpoint refuses to write one."""
+def overflow(path: Path, column: int) -> None:
+    """A weight whose products leave the range of f32: save_checkpoint refuses to write one."""
     from safetensors.torch import load_file, save_file
 
-    weights = load_file(str(path))
-    weights[f"transformer.h.{BROKEN_LAYER}.attn.c_attn.weight"][0, column] = float("nan")
+    weights = {name: tensor.float() for name, tensor in load_file(str(path)).items()}
+    weights[f"transformer.h.{BROKEN_LAYER}.attn.c_attn.weight"][0, column] = 3e38
     save_file(weights, str(path), metadata={"format": "pt"})
 
 

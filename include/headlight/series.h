@@ -75,6 +75,7 @@ typedef struct hl_series_point {
     /* How far `level` lies below the highest median of the checkpoints before, in that one's sigmas;
      * and the step of that one, -1: there is none to compare with. */
     double     fall;
+    double     drop; /* the same in normalized entropy */
     int64_t    since;
     hl_verdict verdicts[HL_N_DIAGNOSES]; /* in the order of hl_diagnosis_name */
     double     values[HL_N_DIAGNOSES];
@@ -103,8 +104,8 @@ HL_API hl_status hl_series_load(hl_series **out, const char *path);
 HL_API hl_status hl_series_write(const hl_series *series, const char *path);
 
 /* Diagnoses the profile and adds a point behind the others, in place of one that has the same
- * name.  Entropy-collapse is found also where the level fell by more than collapse-fall
- * since the highest of the n_back steps before.  HL_BAD_INPUT, saying what differs, for a
+ * name.  Entropy-collapse is also looked for against the highest of the n_back steps before, as
+ * hl_diagnose does against an earlier profile, and head-drift against the step just before.  HL_BAD_INPUT, saying what differs, for a
  * profile of another shape, of another text, or measured in another way. */
 HL_API hl_status hl_series_add(hl_series *series, const hl_profile *profile,
                                const hl_series_entry *entry, const hl_series_options *options);

@@ -151,6 +151,7 @@ SIGNATURES = {
     "hl_threshold_name": (s.Text, [s.Size]),
     "hl_threshold_set": (s.Status, [_ref(s.Thresholds), s.Text, c.c_double]),
     "hl_diagnose": (s.Status, [_ref(_ref(s.Diagnoses)), _handle, _handle, _ref(s.Thresholds)]),
+    "hl_diagnose_training": (s.Status, [_ref(s.Diagnoses), _handle, _handle]),
     "hl_diagnoses_free": (None, [_ref(s.Diagnoses)]),
     "hl_figure_name": (s.Text, [s.Size]),
     "hl_draw": (s.Status, [_handle, s.Text, s.Text, _ref(s.DrawOptions)]),

@@ -80,9 +80,9 @@ typedef struct hl_fall {
     double newly_sharp; /* share of heads that count as collapsed now and did not before */
 } hl_fall;
 
-/* A fall is a collapse if it matters (collapse-drop), if it is sure (collapse-fall), and if the
- * model did not learn by it: its loss did not fall or, where losses are not known, at least a quarter
- * of the heads has become one-hot.  Attention that sharpens from random weights is learning. */
+/* Attention that sharpens while the loss falls is learning, from random weights on.  It is a collapse if
+ * the loss rose while the mean fell (by collapse-drop, and surely: by collapse-fall), or while a share of
+ * the heads became one-hot (collapse-new).  Where losses are not known, both must hold. */
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds);
 
 /* usual.c: says how large the value of a check is in the released models of the profile's kind. */

@@ -67,12 +67,13 @@ static double loss_rise(const hl_examination *e)
 
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
 {
-    const double newly_sharp = 0.25;
+    bool fell  = fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP) &&
+                 fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL);
+    bool sharp = fall->newly_sharp >= hl_threshold_of(thresholds, HL_T_COLLAPSE_NEW);
 
-    if (!(fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP)) ||
-        !(fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL)))
-        return false;
-    return isnan(fall->loss_rise) ? fall->newly_sharp >= newly_sharp : fall->loss_rise > 0.0;
+    if (isnan(fall->loss_rise))
+        return fell && sharp;
+    return fall->loss_rise > 0.0 && (fell || sharp);
 }
 
 /* How far the mean fell since `before`; .drop NaN where that cannot be said, with the reason in
@@ -132,6 +133,8 @@ static void explain_collapse(hl_examination *e, const hl_fall *fall)
         if (!isnan(fall->loss_rise))
             hl_text_addf(&e->finding, " and the loss %s %.3f nats",
                          fall->loss_rise > 0.0 ? "rose by" : "fell by", fabs(fall->loss_rise));
+        hl_text_addf(&e->finding, "; %.0f%% of heads became one-hot",
+                     100.0 * fmax(fall->newly_sharp, 0.0));
         if (fall->drop > 0.0 && fall->loss_rise <= 0.0)
             hl_text_addf(&e->against, "Attention that sharpens while the loss falls is learning. ");
     }
@@ -150,11 +153,13 @@ hl_status hl_diagnose_collapse(hl_examination *e)
 
     hl_text_addf(&e->rule,
                  "more than %.0f%% of heads with a median normalized entropy, first key left out, "
-                 "under %g; or since an earlier profile of the same context a fall of the mean "
-                 "normalized entropy by at least %g and %g robust standard deviations, while the "
-                 "loss did not fall or, if it is not known, a quarter of the heads became one-hot",
+                 "under %g; or, since an earlier profile of the same text, a loss that rose while "
+                 "the mean normalized entropy fell by at least %g and %g robust standard "
+                 "deviations, or at least %.0f%% of heads came under %g (both, if the losses are "
+                 "not known)",
                  100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
-                 hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL));
+                 hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL),
+                 100.0 * hl_limit(e, HL_T_COLLAPSE_NEW), hl_limit(e, HL_T_COLLAPSE_ENTROPY));
     HL_NEED(list_collapsed(e));
     if (e->before != NULL)
         HL_NEED(find_fall(&fall, e));
@@ -169,10 +174,14 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     explain_collapse(e, &fall);
     if (many || fell)
         result->verdict = HL_VERDICT_FOUND;
-    if (fell && !many) {
+    if (fell && !many && fall.drop >= hl_limit(e, HL_T_COLLAPSE_DROP)) {
         result->value     = fall.drop;
         result->threshold = hl_limit(e, HL_T_COLLAPSE_DROP);
-        result->unit      = "normalized entropy";
+        result->unit      = "fall of the mean normalized entropy";
+    } else if (fell && !many) {
+        result->value     = fall.newly_sharp;
+        result->threshold = hl_limit(e, HL_T_COLLAPSE_NEW);
+        result->unit      = "share of heads that became one-hot";
     }
     return HL_OK;
 }

@@ -197,6 +197,7 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                                 .n_tokens = hl_profile_n_tokens(profile),
                                 .nll      = nll.count > 0 ? nll.mean : NAN,
                                 .fall     = NAN,
+                                .drop     = NAN,
                                 .since    = -1 };
     HL_NEED(hl_strdup(&point->name, entry->name));
     HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
@@ -277,17 +278,19 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
         return HL_OK;
     hl_level high = level_of(before), now = level_of(point);
     point->fall  = hl_level_fall(&high, &now);
+    point->drop  = high.median - now.mean;
     point->since = before->step;
-    hl_fall fall = { .drop        = high.median - now.mean,
+    hl_fall fall = { .drop        = point->drop,
                      .errors      = point->fall,
                      .loss_rise   = point->nll - before->nll,
                      .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
     if (!hl_fall_is_collapse(&fall, thresholds))
         return HL_OK;
     hl_text_addf(&text,
-                 "since step %" PRId64 " the mean normalized entropy fell by %.3f (%.1f robust "
-                 "standard deviations)",
-                 point->since, fall.drop, fall.errors);
+                 "since step %" PRId64 " the mean normalized entropy %s %.3f (%.1f robust "
+                 "standard deviations), %.0f%% of heads became one-hot",
+                 point->since, fall.drop >= 0.0 ? "fell by" : "rose by", fabs(fall.drop),
+                 fabs(fall.errors), 100.0 * fmax(fall.newly_sharp, 0.0));
     if (!isnan(fall.loss_rise))
         hl_text_addf(&text, " and the loss rose by %.3f nats", fall.loss_rise);
     return say_found(point, COLLAPSE, &text);

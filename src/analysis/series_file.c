@@ -40,6 +40,7 @@ static const struct {
     { "median", offsetof(hl_series_point, median), false, 0 },
     { "sigma", offsetof(hl_series_point, sigma), false, 0 },
     { "fall", offsetof(hl_series_point, fall), false, 0 },
+    { "drop", offsetof(hl_series_point, drop), false, 0 },
     { "since", offsetof(hl_series_point, since), true, -1 },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
