@@ -345,16 +345,16 @@ bench: ## set up, build and run the benchmarks
 #
 # Whatever `make check` looks at is a runner: a program that prints TAP.
 # tools/run_tests runs them, shows what failed and adds up.  TESTS names some
-# of the runners under $(BUILD)/tests; without it all of them run, and with them
-# the scripts that test the program and the tools.
+# of the runners under $(BUILD)/tests and of the scripts (tests/cli/show.sh); without it
+# all of them run, and with them what tests the tree and the tools.
 
 TESTS ?=
 ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
 ifdef KERNELS_ONLY
 ALL_TESTS := $(filter test_attention_agreement test_dense_agreement test_int8 test_quant_agreement test_row_state test_team,$(ALL_TESTS))
 endif
-RUNNERS   := $(addprefix $(BUILD)/tests/,$(or $(TESTS),$(ALL_TESTS)))
-SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),,$(wildcard tests/cli/*.sh))
+RUNNERS   := $(addprefix $(BUILD)/tests/,$(filter-out %.sh,$(or $(TESTS),$(ALL_TESTS))))
+SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),$(filter %.sh,$(TESTS)),$(wildcard tests/cli/*.sh))
 # TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
               tools/check_names tools/check_cppcheck $(wildcard tests/tools/*.sh))

@@ -398,7 +398,7 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
         low  = low < 0 || values[i] < values[low] ? i : low;
         high = high < 0 || values[i] > values[high] ? i : high;
     }
-    printf("  %-8s ", column);
+    printf("  %-10s ", column);
     if (low < 0) {
         printf("not measured\n");
         return;
@@ -454,7 +454,7 @@ static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-19s %6s %8s     %-19s %6s %8s%s\n", colors->dim, "most focused", "normalized",
+    printf("%s  %-15s %10s %8s     %-15s %10s %8s%s\n", colors->dim, "most focused", "normalized",
            "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);

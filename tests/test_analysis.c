@@ -89,7 +89,7 @@ static void test_heads_against_rows(void **state)
     assert_near(number_in(heads, 0, "entropy"), sums[0] / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "renyi2"), sums[1] / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "previous"), sums[2] / (M_ROWS - 1), 1e-6);
-    assert_near(number_in(heads, 0, "nosink"), sums[3] / (M_ROWS - 1), 1e-6);
+    assert_near(number_in(heads, 0, "entropy_nosink"), sums[3] / (M_ROWS - 1), 1e-6);
     assert_near(number_in(heads, 0, "varentropy"), sums[4] / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "normalized"), normalized / n_normalized, 1e-6);
     assert_true(isnan(number_in(heads, 0, "normalized_low"))); /* one sequence: no interval */

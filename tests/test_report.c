@@ -71,7 +71,7 @@ static void check_positions(json_t *data, const hl_profile *profile)
 {
     const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile),
                                hl_profile_n_buckets(profile) };
-    double       *values   = decode(at(data, "positions.H"), shape, 3);
+    double       *values   = decode(at(data, "positions.entropy"), shape, 3);
 
     assert_int_equal(json_array_size(at(data, "positions.edges")), shape[2] + 1);
     assert_int_equal(json_integer_value(at(data, "positions.edges.3")), 7);
@@ -143,7 +143,7 @@ static void profiles_are_told(void **state)
     assert_string_equal(json_string_value(at(data, "format")), "headlight.report/1");
     assert_string_equal(json_string_value(at(data, "version")), hl_version());
     assert_string_equal(json_string_value(at(data, "title")), "<title>");
-    assert_string_equal(json_string_value(at(data, "definitions.H.unit")), "nats");
+    assert_string_equal(json_string_value(at(data, "definitions.entropy.unit")), "nats");
     assert_string_equal(json_string_value(at(first, "name")), named.name);
     assert_int_equal(json_integer_value(at(first, "model.layers")), M_LAYERS);
     assert_int_equal(json_integer_value(at(first, "corpus.context")), 64);
@@ -269,7 +269,7 @@ static void heads_that_are_not_there(void **state)
     hl_report_profile named  = { "ragged", profile };
     hl_report         report = { .profiles = &named, .n_profiles = 1 };
     json_t           *data   = write_and_read(&report);
-    double           *values = decode(at(data, "profiles.0.means.H"), (int64_t[]){ 2, 2 }, 2);
+    double           *values = decode(at(data, "profiles.0.means.entropy"), (int64_t[]){ 2, 2 }, 2);
     assert_true(isnan(values[0]) && isnan(values[3])); /* nothing was counted */
     assert_int_equal(json_integer_value(at(data, "profiles.0.n_heads.1")), 1);
     assert_null(json_object_get(at(data, "profiles.0"), "intervals"));
@@ -307,7 +307,7 @@ static void traces_are_told(void **state)
     hl_trace *trace  = made_trace(N, 2, 3);
     hl_report report = { .trace = trace };
     json_t   *data   = write_and_read(&report);
-    double   *values = decode(at(data, "trace.H"), (int64_t[]){ 2, 3, N }, 3);
+    double   *values = decode(at(data, "trace.entropy"), (int64_t[]){ 2, 3, N }, 3);
     double   *layers = decode(at(data, "trace.layer_H"), (int64_t[]){ 2, N }, 2);
     (void)state;
 
@@ -343,11 +343,11 @@ static void many_rows_become_bytes(void **state)
     hl_trace *trace  = made_trace(N, LAYERS, HEADS);
     hl_report report = { .trace = trace };
     json_t   *data   = write_and_read(&report);
-    double   *values = decode(at(data, "trace.H"), (int64_t[]){ LAYERS, HEADS, N }, 3);
-    double    scale  = json_number_value(at(data, "trace.H.scale"));
+    double   *values = decode(at(data, "trace.entropy"), (int64_t[]){ LAYERS, HEADS, N }, 3);
+    double    scale  = json_number_value(at(data, "trace.entropy.scale"));
     (void)state;
 
-    assert_string_equal(json_string_value(at(data, "trace.H.dtype")), "u8");
+    assert_string_equal(json_string_value(at(data, "trace.entropy.dtype")), "u8");
     assert_true(scale < 0.026); /* ln 601 in 254 steps */
     for (int64_t i = 0; i < LAYERS * HEADS * N; i++) {
         double wanted =
@@ -382,7 +382,7 @@ static void prompts_are_told(void **state)
     double   *bytes = decode(at(data, "tokens.maps.data"), (int64_t[]){ n_maps, cells }, 2);
     double   *peaks = decode(at(data, "tokens.maps.row_peak"), (int64_t[]){ n_maps, 9 }, 2);
     double   *mean  = decode(at(data, "tokens.mean"), &cells, 1);
-    double *rows = decode(at(data, "tokens.H"), (int64_t[]){ maps->n_layers, maps->n_heads, 9 }, 3);
+    double *rows = decode(at(data, "tokens.entropy"), (int64_t[]){ maps->n_layers, maps->n_heads, 9 }, 3);
     double *guess = decode(at(data, "lens.entropy"), (int64_t[]){ lens->n_layers + 1, 9 }, 2);
 
     assert_string_equal(json_string_value(at(data, "tokens.texts.2")), "</script\xef\xbf\xbd>");

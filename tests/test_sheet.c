@@ -84,11 +84,11 @@ static void test_text(void **state)
     check(HL_SHEET_TEXT,
           "Some heads\n"
           "\n"
-          "head     rows   normalized  sink  why\n"
-          "L0H1    12345  0.100   yes  says \"no\", twice\n"
-          "L10H31      -      -    no  a reason that goes on for so long that it has to be\n"
-          "                            wrapped at the edge of the page\n"
-          "\xc4\xa4          -7  4e-05    no\n"
+          "head     rows  normalized  sink  why\n"
+          "L0H1    12345       0.100   yes  says \"no\", twice\n"
+          "L10H31      -           -    no  a reason that goes on for so long that it has\n"
+          "                                 to be wrapped at the edge of the page\n"
+          "\xc4\xa4          -7       4e-05    no\n"
           "\n"
           "k         3\n"
           "evidence  20 trials\n");

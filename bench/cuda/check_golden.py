@@ -21,7 +21,7 @@ import headlight_cuda as hl
 import reference
 
 ARRAYS = ("key_length", "query_start", "alibi_slopes", "key_bias", "sinks", "gates")
-WANTED = {"hopper": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "diagonal",
+WANTED = {"hopper": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "self",
                      "previous", "first")}
 OUT_ALLOWED = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 

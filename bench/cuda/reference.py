@@ -55,7 +55,7 @@ def row_statistics(s, hidden, position, sink):
     found["peak"] = torch.where(blind, 0.0, torch.exp(best - lse))
     found["argmax"] = torch.where(blind, -1, argmax)
     p = p[:, :n_keys]
-    found["diagonal"] = single(p, position, n_keys)
+    found["self"] = single(p, position, n_keys)
     found["previous"] = single(p, position - 1, n_keys)
     found["first"] = p[:, 0]
     return found, p

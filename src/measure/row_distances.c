@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/likeness.h"
 #include "measure/measure.h"
 #include "model/model.h"
 
@@ -58,7 +59,7 @@ static double variation_of(const two_rows *rows)
 
     for (int64_t key = 0; key < rows->n_keys; key++)
         sums[key % 4] += fabs((double)rows->a[key] - (double)rows->b[key]);
-    return 0.5 * ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return hl_total_variation((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 static double divergence_term(double p, double q)

@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kernels/likeness.h"
 
 hl_status hl_trace_new(hl_trace **out, int64_t n_layers, int64_t n_heads, int64_t n_kept)
 {
@@ -243,5 +244,5 @@ double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_vis
     both.end = now.end < before.end ? now.end : before.end;
     add_keys(&sums, p, q, 0, both.kept);
     add_keys(&sums, p, q, both.begin, both.end);
-    return fmin(0.5 * (sum_of_four(sums.apart) + fabs(sum_of_four(sums.moved))), 1.0);
+    return fmin(hl_total_variation(sum_of_four(sums.apart) + fabs(sum_of_four(sums.moved))), 1.0);
 }

@@ -45,9 +45,9 @@ watch --once --nll
 # The layout; the numbers are compared with measure's below.
 sed -i -E 's/[0-9]+\.[0-9]{4}/N/g; s/[-+][0-9]+\.[0-9] sigma/N/' "$scratch/out"
 expect "two checkpoints, by step" 0 <<'END'
-      step   entropy    normalized     loss         fall  name
-        20    N  N  N      -        checkpoint-20
-       100    N  N  N   N  checkpoint-100
+      step   entropy normalized     loss         fall  name
+        20    N     N  N      -        checkpoint-20
+       100    N     N  N   N  checkpoint-100
 headlight watch: final: no number in its name says which step it is: not measured
 END
 rm -r "$run_folder/final"
@@ -80,7 +80,7 @@ watch --once --nll
 expect_line "uniform attention: an alarm" 1 \
     '^headlight watch: checkpoint-200: entropic-overload: 12 of 12 heads \(100%\)$'
 # Rows of 1 to 64 keys: the mean of ln n is ln(64!) / 64.
-expect_line "its entropy is ln n" 1 '^       200    3\.2058  1\.0000 '
+expect_line "its entropy is ln n" 1 '^       200    3\.2058     1\.0000 '
 watch --once --nll
 expect "an alarm is said once" 0 </dev/null
 

@@ -21,7 +21,7 @@ short="--context 128 --max-tokens 1536 --quiet --threads 1"
 run show "$dense"
 expect_line "the heading" 0 '^layers x heads: 8 x 8; context 128; 1536 tokens in 12 windows$'
 expect_line "a line of the heatmap" 0 '^H7   ( [0-9][0-9]){8}$'
-expect_line "the layer profile" 0 '^  normalized     .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
+expect_line "the layer profile" 0 '^  normalized .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
 expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
 expect_line "types" 0 '^types   [0-9]+ '
 expect_line "diagnoses in brief" 0 '^  not run       attention-locking   needs 129 generated tokens$'

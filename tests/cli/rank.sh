@@ -55,7 +55,7 @@ run rank "$profile" --by entropy --csv --order lowest
 tail -n +2 "$scratch/out" | tr -d '\r' | cut -d, -f5 | tac >"$scratch/reversed"
 result "--order turns it round" "$(cmp -s "$scratch/reversed" "$scratch/ranked" && echo yes)"
 
-for by in normalized nosink renyi2 output-norm sink random; do
+for by in normalized entropy-nosink renyi2 output-norm sink random; do
     run rank "$profile" --by $by -n 1
     expect_line "--by $by" 0 "^ranker +$by\$"
 done

@@ -32,9 +32,9 @@ END
 
 run report "$scratch/a.profile" -o "$scratch/one.html"
 expect_line "one profile" 0 "^$scratch/one.html: 1 profile, 0\.[0-9]+ MB$"
-result "which is there" "$(holds "$scratch/one.html" 'd["profiles"][0]["name"] == "a.profile" and d["profiles"][0]["means"]["H"]["shape"] == [8, 8]')"
+result "which is there" "$(holds "$scratch/one.html" 'd["profiles"][0]["name"] == "a.profile" and d["profiles"][0]["means"]["entropy"]["shape"] == [8, 8]')"
 "$HEADLIGHT" show "$scratch/a.profile" --table heads --json >"$scratch/heads.json"
-result "with the numbers of show" "$(holds "$scratch/one.html" "max(abs(x - r['entropy']) for x, r in zip(f32(d['profiles'][0]['means']['H']), json.load(open('$scratch/heads.json'))['rows'])) < 1e-6")"
+result "with the numbers of show" "$(holds "$scratch/one.html" "max(abs(x - r['entropy']) for x, r in zip(f32(d['profiles'][0]['means']['entropy']), json.load(open('$scratch/heads.json'))['rows'])) < 1e-6")"
 run report "$scratch/a.profile" -o "$scratch/again.html" --quiet
 expect "again, and quietly" 0 </dev/null
 result "to the same bytes" "$(cmp -s "$scratch/one.html" "$scratch/again.html" && echo yes)"

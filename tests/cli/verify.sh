@@ -17,7 +17,7 @@ segments           tolerance      scalar
   entropy_nosink   N.NeNNN       N.NeNNN   ok
   peak             N.NeNNN       N.NeNNN   ok
   argmax           N.NeNNN       N.NeNNN   ok
-  diagonal         N.NeNNN       N.NeNNN   ok
+  self             N.NeNNN       N.NeNNN   ok
   previous         N.NeNNN       N.NeNNN   ok
   first            N.NeNNN       N.NeNNN   ok
   segment_mass     N.NeNNN       N.NeNNN   ok
@@ -119,7 +119,6 @@ head -c 4000 "$scratch/one.safetensors" | tr ',' '\n' | grep -oaE '^[{"]*[a-z_0-
 expect "what --write stores" 0 <<'END'
 argmax I64
 dgates F64
-diagonal F64
 dk F32
 dq F32
 dv F32
@@ -131,6 +130,7 @@ out F32
 peak F64
 previous F64
 renyi2 F64
+self F64
 varentropy F64
 END
 

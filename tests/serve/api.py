@@ -246,7 +246,7 @@ def own_numbers():
 
 def without_the_sink():
     """The keys other than the first, divided anew: by hand, from whole rows."""
-    asked = {"prompt": True, "rows": ["nosink", "normalized_nosink"], "patterns": ["L3H1", "L6H2"]}
+    asked = {"prompt": True, "rows": ["entropy_nosink", "normalized_nosink"], "patterns": ["L3H1", "L6H2"]}
     tokens = complete(max_tokens=4, headlight=asked)["choices"][0]["headlight"]["tokens"]
     for token in tokens:
         for name, row in token["patterns"].items():
@@ -257,7 +257,7 @@ def without_the_sink():
                 continue
             others = [p / sum(row[1:]) for p in row[1:]]
             entropy = -sum(p * math.log(p) for p in others if p > 0)
-            assert math.isclose(token["rows"]["nosink"][layer][number], entropy, rel_tol=1e-3,
+            assert math.isclose(token["rows"]["entropy_nosink"][layer][number], entropy, rel_tol=1e-3,
                                 abs_tol=1e-4), name
             assert math.isclose(share, entropy / math.log(len(others)), rel_tol=1e-3,
                                 abs_tol=1e-4), name
@@ -316,7 +316,7 @@ def rank():
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(TALE)
         file.flush()
-        for ranker in ["entropy", "nosink", "gradient", "weight", "random"]:
+        for ranker in ["entropy", "entropy-nosink", "gradient", "weight", "random"]:
             wanted = command("rank", "--model", "models/demo", "--by", ranker, "--text", file.name,
                              "--context", "256")
             status, data = server.post("/v1/headlight/rank", {"input": TALE, "ranker": ranker,
@@ -326,7 +326,7 @@ def rank():
             equal([len(choice["off"]) for choice in data["choices"]], [16, 32])
             assert set(data["choices"][0]["off"]) <= set(data["choices"][1]["off"])
             equal(data["ranker"], ranker)
-            equal("random order" in data.get("verdict", ""), ranker in ("entropy", "nosink"))
+            equal("random order" in data.get("verdict", ""), ranker in ("entropy", "entropy-nosink"))
         gradient = server.post("/v1/headlight/rank", {"input": TALE, "ranker": "gradient"})[1]
         for body in ({"input": TALE}, {"input": TALE, "ranker": "auto"}):
             equal(server.post("/v1/headlight/rank", body)[1], gradient)  # not by entropy

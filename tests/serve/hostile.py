@@ -21,7 +21,7 @@ server.token = TOKEN
 LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True}
 # Numbers of all heads with every token: more than sockets and pipes hold.
 LOUD = dict(LONG, max_tokens=500, stream=True,
-            headlight={"rows": ["entropy", "normalized", "renyi2", "nosink", "lookback_prompt"]})
+            headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink", "lookback_prompt"]})
 
 
 def answers():

@@ -98,7 +98,7 @@ def others():
     server = Server("--host", "0.0.0.0", "--token", "sesame", "--slots", "1", "--queue", "1",
                     "--stall-timeout", "600")  # 18 at work
     server.token = "sesame"
-    loud = dict(LONG, stream=True, headlight={"rows": ["entropy", "normalized", "renyi2", "nosink"]})
+    loud = dict(LONG, stream=True, headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink"]})
     far, near = [], []
 
     def ask(n_asked, source, to):

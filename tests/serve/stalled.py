@@ -17,7 +17,7 @@ import time
 from client import Server, Tap, equal, is_sanitized
 
 LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True, "stream": True}
-LOUD = dict(LONG, headlight={"rows": ["entropy", "normalized", "renyi2", "nosink", "lookback_prompt"]})
+LOUD = dict(LONG, headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink", "lookback_prompt"]})
 GOOD = {"prompt": "He said", "max_tokens": 12, "temperature": 0}
 PROMISED = 20.0 if is_sanitized() else 1.0  # seconds; sanitizers are for other things than speed
 

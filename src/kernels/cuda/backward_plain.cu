@@ -50,15 +50,17 @@ struct row_upstream {
 
 /* ------------------------------------------------------------------------ rows */
 
-/* Adds 32 keys' shares, one a lane, to this lane's columns of dq. */
+/* Adds 32 keys' shares, one a lane, to this lane's columns of dq.  Only keys that count are
+ * multiplied, and all of them: 0 times an infinite element is NaN, as in the definition. */
 __device__ static void add_keys(double (&dq)[COLUMNS], const problem &p, const plain_row &row,
-                                int base, double mine)
+                                int base, double mine, bool counts)
 {
-    int lane = threadIdx.x % 32;
+    int      lane = threadIdx.x % 32;
+    unsigned all  = __ballot_sync(~0u, counts);
 
     for (int i = 0; i < 32; i++) {
         double ds = __shfl_sync(~0u, mine, i);
-        if (ds == 0.0)
+        if ((all >> i & 1) == 0)
             continue;
         int64_t k = row_offset(p.k, row.batch, row.kv_head, base + i);
         for (int c = 0; c * 32 + lane < p.d_head; c++)
@@ -74,20 +76,22 @@ __device__ static void row_backward(const problem &p, const plain_backward &b, c
     double gate        = 0.0;
 
     for (int base = 0; u.lse != -INFINITY && base < row.keys.end; base += 32) {
-        int    key  = base + lane;
-        double mine = 0.0, slope;
+        int    key    = base + lane;
+        double mine   = 0.0, slope;
+        bool   counts = false;
         if (row.keys.has(key)) {
             int64_t k     = row_offset(p.k, row.batch, row.kv_head, key);
             int64_t v     = row_offset(p.v, row.batch, row.kv_head, key);
             double  score = score_of(p, row, key, dot_row(q, p.k, k, p.d_head), &slope);
             double  value_dot =
                 b.upstream.grad_out.data != nullptr ? dot_row(grad_out, p.v, v, p.d_value) : 0.0;
-            if (score != -INFINITY) {
+            counts = score != -INFINITY;
+            if (counts) {
                 mine = p.exact_scale * slope * u.score_gradient(score, value_dot);
                 gate += exp(score - u.lse) * value_dot;
             }
         }
-        add_keys(dq, p, row, base, mine);
+        add_keys(dq, p, row, base, mine, counts);
     }
 
     int64_t target = row_offset(b.gradient.dq, row.batch, row.head, row.query);
@@ -132,19 +136,23 @@ __global__ static void backward_rows(const __grid_constant__ problem        p,
 struct key_gradient {
     double dk[COLUMNS] = {}, dv[COLUMNS] = {};
 
-    /* Adds 32 rows' shares, one a lane; `weight` is gate times probability. */
+    /* Adds 32 rows' shares, one a lane; `weight` is gate times probability.  As in add_keys,
+     * only rows that count are multiplied, and all of them. */
     __device__ void add_rows(const problem &p, const plain_backward &b, int batch, int head,
-                             int base, double ds, double weight)
+                             int base, double ds, double weight, bool counts)
     {
-        int lane = threadIdx.x % 32;
+        int      lane = threadIdx.x % 32;
+        unsigned all  = __ballot_sync(~0u, counts);
 
         for (int i = 0; i < 32 && base + i < p.n_queries; i++) {
             double  row_ds     = __shfl_sync(~0u, ds, i);
             double  row_weight = __shfl_sync(~0u, weight, i);
             int64_t q          = row_offset(p.q, batch, head, base + i);
-            for (int c = 0; row_ds != 0.0 && c * 32 + lane < p.d_head; c++)
+            if ((all >> i & 1) == 0)
+                continue;
+            for (int c = 0; c * 32 + lane < p.d_head; c++)
                 dk[c] += row_ds * load(p.q, q + c * 32 + lane);
-            if (b.upstream.grad_out.data == nullptr || row_weight == 0.0)
+            if (b.upstream.grad_out.data == nullptr)
                 continue;
             int64_t g = row_offset(b.upstream.grad_out, batch, head, base + i);
             for (int c = 0; c * 32 + lane < p.d_value; c++)
@@ -160,7 +168,8 @@ __device__ static void head_backward(key_gradient &total, const problem &p, cons
 
     for (int base = 0; base < p.n_queries; base += 32) {
         double ds = 0.0, weight = 0.0, slope;
-        int    query = base + lane;
+        bool   counts = false;
+        int    query  = base + lane;
         if (query < p.n_queries) {
             plain_row    row(p, row_index(p, batch, head, query));
             row_upstream u(p, b, row);
@@ -173,13 +182,14 @@ __device__ static void head_backward(key_gradient &total, const problem &p, cons
                     value_dot =
                         dot_row(v, b.upstream.grad_out,
                                 row_offset(b.upstream.grad_out, batch, head, query), p.d_value);
-                if (score != -INFINITY) {
+                counts = score != -INFINITY;
+                if (counts) {
                     ds     = p.exact_scale * slope * u.score_gradient(score, value_dot);
                     weight = u.gate * exp(score - u.lse);
                 }
             }
         }
-        total.add_rows(p, b, batch, head, base, ds, weight);
+        total.add_rows(p, b, batch, head, base, ds, weight, counts);
     }
 }
 

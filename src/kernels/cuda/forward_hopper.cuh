@@ -172,6 +172,9 @@ template <typename S> struct hopper_consumer {
             int row = (i >> 1) & 1;
             if (MASK != HIDES_NOTHING && !view[row].template has<MASK>((i / 4) * 8 + (i & 1)))
                 scores[i] = -INFINITY;
+            /* A center of +inf would leave nothing of the keys other than key 0. */
+            if (S::ALL && (i == 0 || i == 2) && apart && scores[i] == INFINITY)
+                scores[i] = NAN;
             most[row] = fmaxf(most[row], scores[i]);
         }
 #pragma unroll
@@ -188,9 +191,8 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_SCORES; i++) {
             int   row = (i >> 1) & 1;
-            float x   = fmaf(scores[i], scale, -center[row]);
-            if (MASK != HIDES_NOTHING)
-                x = max_or_nan(x, FLOOR);
+            float x   = max_or_nan(fmaf(scores[i], scale, -center[row]), FLOOR);
+
             scores[i] = ptx::exp2_fast(x);
             block.add(row, counted(i, x, apart), counted(i, scores[i], apart));
             if (i & 1)
