@@ -513,7 +513,7 @@ static const char about[] =
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
     "collapse-drop 0.1, collapse-fall 4, collapse-new 0.2, overload-share 0.9,\n"
     "overload-entropy 0.9, overload-change 0.05, locking-window 64, locking-change 0.05,\n"
-    "locking-spread 0.01, locking-tokens 48, flat-range 0.03, flat-errors 2,\n"
+    "locking-spread 0.01, locking-loop 0.02, locking-tokens 32, flat-range 0.03, flat-errors 2,\n"
     "redundancy-share 0.5, redundancy-similarity 0.9, inactive-norm 0.1,\n"
     "drift-loss 0.05, drift-entropy 0.1, sink-mass 0.3, previous-mass 0.4,\n"
     "broken-rows 0.";

@@ -112,7 +112,9 @@ typedef enum hl_threshold {
     HL_T_LOCKING_WINDOW,     /* locking: length of a window, tokens */
     HL_T_LOCKING_CHANGE,     /* locking: total variation between consecutive rows */
     HL_T_LOCKING_SPREAD,     /* locking: standard deviation and drift of the entropy in a window */
-    HL_T_LOCKING_TOKENS,     /* locking: length of a repeated text, tokens */
+    HL_T_LOCKING_LOOP,       /* locking: mean change of heads' normalized entropies from one period of
+                              * a loop to the next */
+    HL_T_LOCKING_TOKENS,     /* locking: length of a loop of the text, tokens */
     HL_T_FLAT_RANGE,         /* flat: range of the layers' normalized entropies that matters */
     HL_T_FLAT_ERRORS,        /* flat: number of standard errors that tell a range from none */
     HL_T_REDUNDANCY_SHARE,   /* redundancy: share of heads that must have a twin */
@@ -228,6 +230,20 @@ typedef struct hl_locking {
     double  change; /* mean change of the rows in that window */
     int64_t n_windows;
 } hl_locking;
+
+/* A loop of rows: from one period to the next the normalized entropies of all heads come back, and
+ * within a period they do not stay.  rows (n_tokens, n_values), NaN where there is no head; periods
+ * from 2 to HL_LOOP_MAX_PERIOD, since rows with a period of 1 are what hl_find_locking looks for. */
+typedef struct hl_row_loop {
+    int64_t period; /* 0: there is no loop */
+    int64_t first;  /* first token of the first window that repeats the one before; -1: none */
+    double  change; /* mean change of the values over a period, in that window; without a loop the
+                     * smallest of all windows and periods; NaN: too few tokens */
+    double  step;   /* the same from one token to the next */
+} hl_row_loop;
+
+HL_API hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens,
+                                  int64_t n_values, const hl_thresholds *thresholds);
 
 HL_API hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *change,
                                  int64_t n_tokens, const hl_thresholds *thresholds);

@@ -72,8 +72,9 @@ typedef struct hl_series_point {
     double  level;  /* its mean */
     double  median; /* and median, with */
     double  sigma;  /* a robust standard deviation */
-    /* How far `level` lies below the highest median of the checkpoints before, in that one's sigmas;
-     * and the step of that one, -1: there is none to compare with. */
+    /* How far `level` lies below the highest median of the checkpoints before (of those since which
+     * attention collapsed, if there are any), in that one's sigmas; and the step of that one, -1: there
+     * is none to compare with. */
     double     fall;
     double     drop; /* the same in normalized entropy */
     int64_t    since;

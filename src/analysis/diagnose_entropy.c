@@ -331,6 +331,8 @@ hl_status hl_diagnose_flat(hl_examination *e)
     e->result->value     = layers->shape.range;
     e->result->threshold = least;
     e->result->errors    = layers->shape.range / layers->shape.error;
+    if (e->n_broken > e->n_counted)
+        return hl_examination_no_rows(e);
     if (hl_profile_n_layers(e->profile) < 2)
         return hl_examination_not_run(e, "at least 2 layers", "one layer has no profile");
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {

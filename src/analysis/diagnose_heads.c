@@ -338,7 +338,7 @@ hl_status hl_diagnose_broken(hl_examination *e)
         hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
     else
         hl_text_addf(&e->finding,
-                     "%.0f rows (%.2g%%) are not finite; %lld heads have no valid row", total,
+                     "%.0f rows are not finite (%.2g%% of all); %lld heads have no valid row", total,
                      100.0 * total / fmax(rows, 1.0), (long long)n_dead);
     if (result->n_heads > 0) {
         const hl_shown_by *at       = &result->heads[0];

@@ -7,7 +7,8 @@
  *                             o   <- new      = fall, in sigmas of the highest one's sequences
  *
  * Against the checkpoint just before, a slow collapse would never be seen; against the first of all,
- * every run would fall, since attention sharpens as training begins. */
+ * every run would fall, since attention sharpens as training begins.  A fall is a collapse only if
+ * the loss did not fall with it (hl_fall_is_collapse). */
 #include "analysis/series_parts.h"
 
 #include <inttypes.h>
@@ -223,11 +224,23 @@ static hl_level level_of(const hl_series_point *point)
     return (hl_level){ point->n_sequences, point->level, point->median, point->sigma };
 }
 
-/* The highest of the n_back steps before the point; of equals the latest.  NULL: there is none. */
-static const hl_series_point *find_highest(const hl_series *series, const hl_series_point *point,
-                                           int64_t n_back)
+static hl_fall fall_since(const hl_series_point *before, const hl_series_point *point)
 {
-    const hl_series_point *highest = NULL;
+    hl_level high = level_of(before), now = level_of(point);
+
+    return (hl_fall){ .drop        = high.median - now.mean,
+                      .errors      = hl_level_fall(&high, &now),
+                      .loss_rise   = point->nll - before->nll,
+                      .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
+}
+
+/* The step that the point is held against, of the n_back ones before it: the highest of those since
+ * which it collapsed, or else of all; of equals the latest.  NULL: there is none. */
+static const hl_series_point *find_reference(const hl_series *series, const hl_series_point *point,
+                                             int64_t n_back, const hl_thresholds *thresholds)
+{
+    const hl_series_point *best           = NULL;
+    bool                   best_collapsed = false;
 
     for (int64_t i = 0; i < series->n_points; i++) {
         const hl_series_point *other     = &series->points[i];
@@ -241,11 +254,16 @@ static const hl_series_point *find_highest(const hl_series *series, const hl_ser
         if (other->step >= point->step || isnan(hl_level_fall(&level, &level)) ||
             n_between >= n_back)
             continue;
-        if (highest == NULL || other->median > highest->median ||
-            (other->median == highest->median && other->step > highest->step))
-            highest = other;
+        hl_fall fall      = fall_since(other, point);
+        bool    collapsed = hl_fall_is_collapse(&fall, thresholds);
+        bool    is_higher = best == NULL || other->median > best->median ||
+                         (other->median == best->median && other->step > best->step);
+        if (collapsed == best_collapsed ? is_higher : collapsed) {
+            best           = other;
+            best_collapsed = collapsed;
+        }
     }
-    return highest;
+    return best;
 }
 
 /* Adds a finding to what the profile alone showed, and makes it an alarm. */
@@ -269,21 +287,17 @@ static hl_status say_found(hl_series_point *point, int check, hl_text *text)
 static hl_status find_fall(hl_series_point *point, const hl_series *series, int64_t n_back,
                            const hl_thresholds *thresholds)
 {
-    const hl_series_point *before = find_highest(series, point, n_back);
+    const hl_series_point *before = find_reference(series, point, n_back, thresholds);
     hl_text                text   = { 0 };
 
     /* What is left of a checkpoint that is not finite may well lie lower: that is no collapse. */
     if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
                            point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
-    hl_level high = level_of(before), now = level_of(point);
-    point->fall  = hl_level_fall(&high, &now);
-    point->drop  = high.median - now.mean;
+    hl_fall fall = fall_since(before, point);
+    point->fall  = fall.errors;
+    point->drop  = fall.drop;
     point->since = before->step;
-    hl_fall fall = { .drop        = point->drop,
-                     .errors      = point->fall,
-                     .loss_rise   = point->nll - before->nll,
-                     .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
     if (!hl_fall_is_collapse(&fall, thresholds))
         return HL_OK;
     hl_text_addf(&text,

@@ -84,7 +84,7 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
     title[0] = (char)toupper((unsigned char)title[0]);
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
         "name", hl_report_text(item->name), "title", hl_report_text(title), "class",
         item->kind == HL_CHECK_ALARM ? "alarm" : "observation", "unit", item->unit, "errors",
         hl_json_number(item->errors), "usual", item->usual, "causes", causes_json(item), "verdict",
