@@ -227,7 +227,7 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 
-enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, N_TABLES };
+enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, N_TABLES };
 
 typedef struct screen {
     hl_sheet     *tables[N_TABLES];
@@ -243,8 +243,8 @@ static void screen_free(screen *s)
 
 static hl_status screen_fill(screen *s, const show_request *request)
 {
-    static const char *const names[N_TABLES] = { "heads", "layers", "positions", "extremes",
-                                                 "head-types" };
+    static const char *const names[N_TABLES] = { "heads",    "layers",     "positions",
+                                                 "extremes", "head-types", "shape" };
     hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
     for (int i = 0; i < N_TABLES; i++)
@@ -409,6 +409,27 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
     printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
 }
 
+/* What shape the layers have, and whether later ones are more specialized. */
+static void print_shape(const hl_sheet *shape)
+{
+    int64_t row    = hl_cell_number(shape, 1, "range") >= 0.0 ? 1 : 0; /* normalized, or in nats */
+    double  errors = hl_cell_number(shape, row, "later_errors");
+    char    text[256], sure[64] = "not tested: fewer than 2 windows";
+
+    if (!isnan(errors))
+        snprintf(sure, sizeof sure, "%.1f standard errors", errors);
+    snprintf(text, sizeof text,
+             "%s: first third %.3f, middle %.3f, last %.3f. Are later layers more specialized? %s "
+             "(%+.3f; %s)",
+             hl_sheet_text(shape, row, hl_sheet_find(shape, "shape")),
+             hl_cell_number(shape, row, "first_third"), hl_cell_number(shape, row, "middle_third"),
+             hl_cell_number(shape, row, "last_third"),
+             hl_sheet_text(shape, row, hl_sheet_find(shape, "later_specialized")),
+             hl_cell_number(shape, row, "later_change"), sure);
+    printf("  %-10s ", "shape");
+    hl_print_wrapped(text, 13);
+}
+
 /* How sure the curve by position is, where it is least so. */
 static void print_widest_interval(const hl_sheet *positions)
 {
@@ -509,6 +530,7 @@ static hl_status print_screen(const show_request *request)
     printf("layers\n");
     print_spark(request, s.tables[LAYERS], "normalized");
     print_spark(request, s.tables[LAYERS], "entropy");
+    print_shape(s.tables[SHAPE]);
     printf("positions\n");
     print_spark(request, s.tables[POSITIONS], "normalized");
     print_spark(request, s.tables[POSITIONS], "entropy");

@@ -181,7 +181,7 @@ static void test_plain_generation_moves(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        generate(in_folder(folder, "text.trace"), i == 0 ? 0.0 : 0.9);
+        generate(in_folder(folder, "text.trace"), i == 0 ? 0.0 : 0.7);
         assert_ok(hl_trace_load(&trace, in_folder(folder, "text.trace")));
         hl_diagnosis locking = judge(found, trace);
         /* The most likely tokens run into a loop, drawn ones do not. */

@@ -31,7 +31,7 @@ static const struct {
     [HL_T_LOCKING_SPREAD]        = { "locking-spread", 0.01 },
     [HL_T_LOCKING_LOOP]          = { "locking-loop", 0.02 },
     [HL_T_LOCKING_TOKENS]        = { "locking-tokens", 32.0 },
-    [HL_T_FLAT_RANGE]            = { "flat-range", 0.03 },
+    [HL_T_FLAT_RANGE]            = { "flat-range", HL_LAYERS_DIFFER },
     [HL_T_FLAT_ERRORS]           = { "flat-errors", 2.0 },
     [HL_T_REDUNDANCY_SHARE]      = { "redundancy-share", 0.5 },
     [HL_T_REDUNDANCY_SIMILARITY] = { "redundancy-similarity", 0.9 },

@@ -301,6 +301,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
                  shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
     if (shape->minimum >= 0)
         hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
+    hl_text_addf(&e->finding, "; shape: %s", hl_shape_name(shape->kind));
     if (!isnan(shape->spearman))
         hl_text_addf(&e->against, "Rank correlation with depth %.2f. ", shape->spearman);
     if (idlest >= 0)
