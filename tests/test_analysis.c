@@ -146,7 +146,7 @@ static void test_shapes_in_words(void **state)
     for (int l = 0; l < M_LAYERS; l++) {
         for (int h = 0; h < 2; h++)
             model.heads[l][h] =
-                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.03 * l, .wobble = 0.8 };
+                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.012 * l, .wobble = 0.8 };
     }
     hl_profile *profile = made_profile(&model);
     hl_sheet   *shape   = table_of(profile, "shape");
