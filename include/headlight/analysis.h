@@ -271,6 +271,10 @@ typedef struct hl_comparison {
     /* The tables are owned by the comparison. */
     hl_sheet *ranks;       /* is the order of the heads the same? */
     hl_sheet *metrics;     /* each metric over all heads */
+    hl_sheet *diagonal;    /* weights on the diagonal and off it, with a test */
+    hl_sheet *layer_metrics; /* each metric of each layer */
+    hl_sheet *peaks;         /* heads with the highest peaks of each side */
+    hl_sheet *pairs;         /* how alike the heads of a layer are, all pairs */
     hl_sheet *layers;      /* normalized entropy of each layer */
     hl_sheet *heads;       /* normalized entropy of each head, with confidence interval, p and q */
     hl_sheet *differences; /* each metric of each head, B - A */

@@ -50,7 +50,7 @@ for table in $("$HEADLIGHT" show --table list | awk '{ print $1 }'); do
         grep -q "\`$column" doc/metrics.md || missing="$missing $table.$column"
     done
 done
-for table in ranks metrics layers heads differences matching; do
+for table in ranks metrics diagonal layer_metrics peaks pairs layers heads differences matching; do
     columns=$("$HEADLIGHT" compare --table $table --csv "$dense" "$sparse" | head -1 | tr -d '\r' | tr ',' ' ')
     for column in $columns; do
         grep -q "\`$column" doc/metrics.md || missing="$missing compare.$table.$column"
