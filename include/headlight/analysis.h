@@ -78,6 +78,13 @@ typedef struct hl_analysis_options {
 HL_API hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name,
                             const hl_analysis_options *options);
 
+/* Tables of a trace: "kinds" (prompt against generated tokens), "entities" (names and numbers) and
+ * "repetition".  Names and summaries are NULL past the last; there is HL_BAD_ARGUMENT if there is no
+ * table of that name. */
+HL_API const char *hl_trace_table_name(size_t index);
+HL_API const char *hl_trace_table_summary(size_t index);
+HL_API hl_status   hl_trace_analyze(hl_sheet **out, const hl_trace *trace, const char *name);
+
 /* The definition of a column in the tables, or a heading between definitions. */
 typedef struct hl_definition {
     const char *name;  /* the column's name, or the text of a heading */
@@ -92,8 +99,9 @@ HL_API const hl_definition *hl_definition_at(size_t index);
 
 /* --------------------------------------------------------------- diagnoses
  *
- * Eight checks for problems of attention.  Each result has the check's rule, its finding, the
- * evidence against it, and what to do. */
+ * Checks of attention: alarms, which a person should act on, and observations.  Each result has
+ * the check's rule, the size of the effect, its finding, the evidence against it, possible causes,
+ * and what to do. */
 
 /* The thresholds of the checks; hl_threshold_name returns their names. */
 typedef enum hl_threshold {
