@@ -1,20 +1,19 @@
-/* bench_attention.c - attention with entropy against the plain way of doing it.
+/* bench_attention.c - compares attention with entropy with the plain method.
  *
  *     build/bench_attention [--seconds N] [--sizes 1024,4096] [--threads N]
  *                           [--no-peer] [--json FILE]
  *
- * For each length the program makes rounds; a round runs every lane once: our
- * kernels with no, one and all statistics and backward, the materialized way in
- * C and in PyTorch, and the machine's multiply-add peak.  What is compared was
- * therefore measured in the same seconds.  The three forward passes of a back end
- * differ by less than the machine's moods, so they take turns; where one lasts longer
- * than that, from 4096 keys on, after every two heads.
- * Reported are medians, and for ratios the median of the rounds' ratios.
+ * For each length the program runs rounds; a round runs every lane once: headlight's kernels with
+ * no, one and all statistics and backward, the materialized method in C and in PyTorch, and the
+ * machine's multiply-add peak.  Lanes that are compared were therefore measured within seconds.
+ * The three forward passes of a back end differ by less than the machine's noise, so they take
+ * turns; from 4096 keys on, where a pass lasts longer, they take turns after every two heads.  The
+ * results are medians; a ratio is the median of the rounds' ratios.
  *
- * A length gets --seconds of our own work, and at least 31 rounds.  What takes long
- * and is far from its bar (backward, the materialized way) runs in every fourth
- * round; what is not ours sits out the rest once it has used half of the seconds in
- * three runs, or twice the seconds in fewer. */
+ * A length gets --seconds of headlight's own work, and at least 31 rounds.  Lanes that take long
+ * and are far from their bar (backward, the materialized method) run in every fourth round.  Other
+ * software stops when it has used half of the seconds in three runs, or twice the seconds in
+ * fewer. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,7 +45,7 @@ enum {
 };
 
 typedef struct bench_options {
-    double      seconds; /* for each length */
+    double      seconds; /* seconds per length */
     int64_t     sizes[HL_MAX_SIZES];
     int         n_sizes;
     int         n_threads;
@@ -105,7 +104,7 @@ static void measure_peak(hl_peaks *peaks, int n_threads)
 #endif
 }
 
-/* A peer that fails is left out from then on; our own failure ends the run. */
+/* A peer that fails is left out from then on; a failure of headlight ends the run. */
 static hl_status run_lane(hl_lane *lane, hl_workload *work, double budget)
 {
     double    seconds = 0.0;
@@ -126,7 +125,7 @@ static hl_status run_lane(hl_lane *lane, hl_workload *work, double budget)
     return status;
 }
 
-/* The forward lanes of a back end, which stand side by side. */
+/* Runs the forward lanes of a back end in turns; they are adjacent in `lanes`. */
 static hl_status run_forward(hl_lane *lanes, hl_workload *work, int64_t n_keys, int round)
 {
     hl_status status             = HL_OK;
@@ -161,17 +160,16 @@ static bool sits_out(const hl_lane *lane, int round)
     return lane->gave_up || (seldom && round % SELDOM != 0);
 }
 
-/* The peak is sampled twice beside every back end, not only when the machine has
- * just rested. */
+/* The peak is sampled twice next to every back end, so that not all samples follow a rest. */
 static hl_status run_round(hl_size_result *size, hl_peaks *peaks, hl_workload *work,
                            const bench_options *options)
 {
     for (int i = 0; i < size->n_lanes; i++) {
-        /* Each round starts with another lane: the clock falls while a round lasts. */
+        /* Each round starts with another lane, because the clock rate falls during a round. */
         hl_lane  *lane   = &size->lanes[(i + size->n_rounds) % size->n_lanes];
         hl_status status = HL_OK;
 
-        if (is_turned(lane)) /* with the first of the three */
+        if (is_turned(lane)) /* all three run with the first */
             continue;
         if (lane->kind == HL_WORK_NONE || lane->kind == HL_WORK_BACKWARD)
             measure_peak(peaks, options->n_threads);
@@ -188,8 +186,8 @@ static hl_status run_round(hl_size_result *size, hl_peaks *peaks, hl_workload *w
     return HL_OK;
 }
 
-/* Pages and caches are warmed by one run that does not count.  PyTorch touches
- * new pages in every run, so a short one is enough for it. */
+/* Warms pages and caches by one untimed run.  PyTorch touches new pages in every run, so a short
+ * one is enough for it. */
 static hl_status warm_up(hl_size_result *size, hl_workload *work, hl_peer *peer)
 {
     hl_status status  = HL_OK;
@@ -207,7 +205,7 @@ done:
     return status;
 }
 
-/* What our own lanes have taken: a slow peer must not cost us rounds. */
+/* The time of headlight's own lanes: a slow peer must not reduce the number of rounds. */
 static double own_seconds(const hl_size_result *size)
 {
     double total = 0.0;
@@ -273,7 +271,7 @@ static hl_status measure(hl_bench_result *result, const bench_options *options, 
 
 static hl_status run(const bench_options *options)
 {
-    static hl_bench_result result; /* large: every time of every round */
+    static hl_bench_result result; /* static because it is large: it has all times of all rounds */
     hl_peer               *peer = NULL;
     char                   reason[256];
 
@@ -282,7 +280,7 @@ static hl_status run(const bench_options *options)
     result.busy          = hl_share_in_use();
     result.memory_n_keys = PROBE_KEYS;
     result.memory_kib    = -1;
-    /* Both fork, so they come before the first parallel region. */
+    /* Both fork, so they must come before the first parallel region. */
     if (strcmp(result.best, "scalar") != 0)
         result.memory_kib = hl_memory_probe(PROBE_KEYS, D_HEAD);
     if (options->no_peer)

@@ -6,14 +6,14 @@
  *     build/bench_device MODEL DEVICE draw BATCH[,BATCH...]
  *     build/bench_device MODEL DEVICE eval BATCH[,BATCH...]
  *
- * forward: passes of 16384 tokens, or of one sequence where that is longer, without logits; bare,
- * and with all statistics of every row told to a tap.  steady: bare passes of 16 sequences of 1024,
- * one after the other for so long, as a card's clock goes down under load; the mean.  decode: 256 tokens after a prompt of 128,
- * the likeliest each time, the prompt's time among it.  draw: the same with tokens drawn by several
- * rules, from logits that stay on the device and from those that are copied.  eval: losses in
- * windows of 1024, so many at a time.  Medians of seven rounds, of three beyond
- * 64k tokens, by the clock.  Every line
- * of output is JSON, as bench/cuda/model_peers.py's. */
+ * forward: passes of 16384 tokens, or of one longer sequence, without logits; bare, and with all
+ * statistics of every row reported to a tap.  steady: bare passes of 16 sequences of 1024, repeated
+ * for SECONDS, because a card's clock rate falls under load; prints the mean.  decode: 256 tokens
+ * after a prompt of 128, each time the most likely token; the time includes the prompt.  draw:
+ * decodes with tokens drawn by several rules, from logits that stay on the device and from logits
+ * that are copied.  eval: losses in windows of 1024, BATCH windows at a time.  The results are
+ * medians of seven rounds (three beyond 64k tokens) of elapsed time.  Every line of output is JSON,
+ * as in bench/cuda/model_peers.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,8 @@ typedef struct bench {
     hl_session *session;
     int64_t    *tokens;
     int64_t     n_batch;
-    int64_t     n_tokens; /* of a sequence */
-    double      entropy;  /* so that something depends on what the tap is told */
+    int64_t     n_tokens; /* tokens per sequence */
+    double      entropy;  /* a result that depends on all reported values, so that they are read */
 } bench;
 
 static hl_status add_up(void *context, const hl_layer_rows *rows)
@@ -100,8 +100,7 @@ static void time_passes(bench *b, const char *name, const hl_tap *tap)
 
 static void run_forward(bench *b, int64_t length)
 {
-    /* What the final norm gives is wanted, so that no part of the last block is left out; nobody
-     * takes it. */
+    /* The tap wants the output of the final norm, so that no part of the last block is omitted. */
     hl_tap             tap     = { .context = b, .layer = add_up, .wants = HL_WANT_HIDDEN };
     hl_tap             bare    = { .wants = HL_WANT_HIDDEN };
     hl_session_options options = { .n_ctx   = length,
@@ -121,7 +120,7 @@ static void run_forward(bench *b, int64_t length)
     free(b->tokens);
 }
 
-/* Beside `headlight measure` of a long text. */
+/* For comparison with `headlight measure` of a long text. */
 static void run_steady(bench *b, int64_t seconds)
 {
     hl_tap             bare    = { .wants = HL_WANT_HIDDEN };
@@ -215,7 +214,7 @@ static const struct rule {
       { .temperature = 0.8, .top_k = 40, .top_p = 0.9, .repeat_penalty = 1.1 } },
 };
 
-/* Seconds of DRAWN steps, the prompt not among them. */
+/* Returns the seconds of DRAWN steps, without the prompt. */
 static double time_draws(bench *b, hl_pick *picks)
 {
     int64_t next[MOST_TEXTS];

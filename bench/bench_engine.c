@@ -1,20 +1,20 @@
-/* bench_engine.c - what many clients get of one model.
+/* bench_engine.c - throughput of one model for many clients.
  *
  *     build/bench_engine [--rounds N] [--clients N] [--prompt N] [--tokens N] [--threads N]
  *                        [--activations exact|int8] [--cpu] [MODEL]
  *
- * Writes the same texts in three ways, one after the other, again and again:
+ * Generates the same texts in three ways, in turns:
  *
- *     generate  one text, by a generator: the speed of `headlight generate`
- *     alone     one text, by an engine that has nothing else to do
- *     together  a text for each of the clients, at once
+ *     generate  one text, by a generator, as in `headlight generate`
+ *     alone     one text, by an engine without other jobs
+ *     together  one text per client, all at once
  *
- * `one client` is how fast tokens come after the first, against `generate`; `together` is all
- * tokens by the time from the first prompt to the last token, against `alone`.  By the clock, so
- * the machine must be quiet; with --cpu on one thread in CPU time, which says what is computed
- * but not how long one waits for memory that threads share.  Ratios are medians over the rounds of what was measured in the
- * same round.  Without MODEL: GPT-2 124M's shapes in F32, F16, Q8_0 and Q4_0, made in
- * build/bench. */
+ * `one client` is the rate of tokens after the first, relative to `generate`; `together` is the
+ * number of all tokens divided by the time from the first prompt to the last token, relative to
+ * `alone`.  Times are elapsed times, so the machine must be idle.  With --cpu one thread is used
+ * and CPU time is measured, which shows the cost of computing but not of waiting for memory that
+ * threads share.  Ratios are medians over the rounds' ratios.  Without MODEL: GPT-2 124M's shapes
+ * in F32, F16, Q8_0 and Q4_0, made in build/bench. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@
 enum { MAX_CLIENTS = 64 };
 
 typedef struct bench {
-    const char    *path; /* NULL: all of ours */
+    const char    *path; /* NULL: all generated files */
     int64_t        n_rounds;
     int64_t        n_clients;
     int64_t        n_prompt;
@@ -40,10 +40,10 @@ typedef struct bench {
     hl_session  *session;
     hl_engine   *engine;
     int64_t     *prompts;  /* (n_clients, n_prompt) */
-    bench_series generate; /* seconds from the first to the last token, */
-    bench_series alone;    /* ... */
-    bench_series whole;    /* of one text, prompt and all; of `alone`, */
-    bench_series together; /* and of all texts */
+    bench_series generate; /* seconds from the first to the last token */
+    bench_series alone;    /* seconds from the first to the last token */
+    bench_series whole;    /* seconds of one text of `alone`, prompt included */
+    bench_series together; /* seconds of all texts, prompts included */
 } bench;
 
 /* ----------------------------------------------------------------------- lanes */
@@ -79,7 +79,7 @@ static hl_status run_generate(bench *b)
     return status;
 }
 
-/* All events of a job; *first is when its first token came. */
+/* Takes all events of a job; *first gets the time of its first token. */
 static hl_status take_all(const bench *b, hl_job *job, double *first)
 {
     hl_job_event event  = { 0 };
@@ -93,7 +93,7 @@ static hl_status take_all(const bench *b, hl_job *job, double *first)
     return status;
 }
 
-/* The first n_jobs texts; seconds from the beginning, and from the first token that came. */
+/* Runs the first n_jobs texts; returns the seconds from the start, and from the first token. */
 static hl_status run_jobs(bench *b, int64_t n_jobs, double *whole, double *after_first)
 {
     hl_job   *jobs[MAX_CLIENTS] = { NULL };
@@ -141,7 +141,7 @@ static hl_status open_all(bench *b, const char *path)
                                    .n_threads   = (int32_t)b->n_threads,
                                    .activations = b->activations,
                                    .wants       = HL_WANT_LAST_LOGITS };
-    /* Nobody reads while texts are written: there must be room for all events. */
+    /* No events are taken while texts are generated, so there must be room for all of them. */
     hl_engine_options engine = { .n_slots      = b->n_clients,
                                  .n_ctx        = n_ctx,
                                  .n_events     = b->n_tokens + HL_ENGINE_CHUNK,
@@ -195,7 +195,7 @@ static hl_status run_model(bench *b, const char *path)
 
     for (int64_t round = 0; round <= b->n_rounds && status == HL_OK; round++) {
         status = run_round(b);
-        if (round == 0) /* warms up */
+        if (round == 0) /* the first round warms up */
             b->generate = b->alone = b->whole = b->together = (bench_series){ 0 };
     }
     if (status == HL_OK)

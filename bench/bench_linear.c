@@ -1,16 +1,15 @@
-/* bench_linear.c - how near products with one row come to the speed of memory.
+/* bench_linear.c - compares the speed of products with one row with that of memory.
  *
  *     type           threads     GB/s   of reading   M rows/s
  *     F16                  1    16.90         0.98      10.97
  *
- * A weight of D_MODEL columns is multiplied by one row, as decoding a token does,
- * for every type that has a loop of its own and two that have none.  Beside it the
- * same number of bytes is only read.  All of them take turns: a round is a slice of
- * SLICE_BYTES each, from a buffer so large that no slice is still in a cache when
- * its turn comes again.  Numbers are medians over the rounds; `of reading` is the
- * median of the rounds' ratios.
+ * A weight of D_MODEL columns is multiplied by one row, as in decoding a token, for every type that
+ * has a loop of its own and for two that have none.  For comparison the same number of bytes is
+ * only read.  All lanes take turns: in a round each processes a slice of SLICE_BYTES, from a buffer
+ * so large that no slice is still in a cache in its next turn.  Numbers are medians over the
+ * rounds; `of reading` is the median of the rounds' ratios.
  *
- *     build/bench_linear [ROUNDS]                                            */
+ *     build/bench_linear [ROUNDS] */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,7 +34,7 @@ enum {
 
 /* A type, and whether x is rounded to 8 bits for it. */
 typedef struct bench_lane {
-    int  dtype; /* or READ */
+    int  dtype; /* a dtype, or READ */
     bool int8;
 } bench_lane;
 
@@ -54,7 +53,7 @@ typedef struct bench {
     float         *out;
     hl_linear_pool pool;
     hl_linear_int8 int8;
-    int            slice; /* the next one */
+    int            slice; /* index of the next slice */
     double         rates[2][N_LANES][MAX_ROUNDS];
 } bench;
 
@@ -65,8 +64,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Something that depends on every word, so that all of them are read; with the
- * same shares and threads, and as far ahead, as products have. */
+/* A value that depends on every word, so that all words are read, with the same shares, threads and
+ * prefetch distance as products. */
 enum { READ_BYTES = 64 * 1024, AHEAD = 12 * 1024 };
 
 typedef struct reading {
@@ -123,7 +122,7 @@ static bool multiply(bench *b, const uint8_t *slice, const bench_lane *l, int te
     return hl_linear(&rows, &matrix, NULL, &pool) == HL_OK;
 }
 
-/* Bytes a second; 0 if it failed. */
+/* Bytes per second; 0 on failure. */
 static double measure(bench *b, const bench_lane *l, int team)
 {
     const uint8_t *slice = b->buffer + (size_t)b->slice * SLICE_BYTES;
@@ -146,7 +145,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the first n; values keep their order. */
+/* The median of the first n values; does not reorder them. */
 static double median(const double *values, int n)
 {
     double sorted[MAX_ROUNDS];
@@ -182,7 +181,7 @@ static void report(const bench *b, int n_rounds)
     }
 }
 
-/* Bytes from 0x30 to 0x3f are numbers of a sensible size as any type. */
+/* Fills the weights.  Bytes from 0x30 to 0x3f are moderate numbers in every type. */
 static bool prepare(bench *b)
 {
     hl_matrix widest = { .n_columns = D_MODEL };

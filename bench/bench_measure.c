@@ -1,17 +1,17 @@
-/* bench_measure.c - what measuring costs beside the bare forward pass.
+/* bench_measure.c - the cost of measuring, relative to the bare forward pass.
  *
  *     build/bench_measure [--seconds N] [--threads N] [--files DIR] [--demo]
  *
  *     model            context    bare tok/s   measured tok/s    share
  *
- * hl_measure makes a profile of some windows; whenever it has done one, the next is fed to a
- * session to which nobody listens, on as many threads.  So the two take turns, window by
- * window, and what neighbors do to the machine meets both.  The first window wakes caches
- * and threads and does not count, nor do opening, hashing the model and the probe, which
- * happen once, however long the text is.  Shares are medians over the pairs.
+ * hl_measure makes a profile of some windows.  After each, the next window is fed to a session
+ * without a tap, with the same number of threads.  So the two take turns, window by window, and
+ * other load on the machine affects both.  The first window warms up caches and threads and is not
+ * counted; nor are opening, hashing the model and the probe, which happen once, however long the
+ * text is.  Shares are medians over the pairs.
  *
- * The models are the demo, small and so the harder one, and GPT-2's shapes with
- * made-up weights (gpt2_files.h). */
+ * The models are the demo, which is the harder case because it is small, and GPT-2's shapes with
+ * random weights (gpt2_files.h). */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ enum { MAX_WINDOWS = 9, MIN_PAIRS = 8 };
 #define BAR 0.95
 
 typedef struct bench_options {
-    double      seconds; /* for each model and context */
+    double      seconds; /* seconds per model and context */
     int         n_threads;
     const char *files;
     bool        demo_only;
@@ -37,20 +37,20 @@ typedef struct bench_options {
 typedef struct bench {
     const char  *name;
     int64_t      context;
-    int          n_windows; /* of a profile */
+    int          n_windows; /* number of windows per profile */
     int          n_threads;
     hl_model    *model;
     hl_session  *session;
     hl_corpus   *corpus;
-    char         path[64]; /* of the windows' tokens; a corpus reads it again and again */
+    char         path[64]; /* file with the windows' tokens; a corpus reads it repeatedly */
     int64_t      tokens[MAX_WINDOWS][HL_GPT2_CTX];
-    double       resumed; /* when hl_measure went on */
+    double       resumed; /* time at which hl_measure continued */
     bench_series bare, measured;
 } bench;
 
 /* ---------------------------------------------------------------------- windows */
 
-/* Every window is another document, and all are as long as the context. */
+/* Every window is a document of its own, as long as the context. */
 static hl_status write_tokens(const bench *b)
 {
     FILE *file = fopen(b->path, "w");
@@ -85,8 +85,8 @@ done:
 
 /* ------------------------------------------------------------------------ lanes */
 
-/* A new session for every profile, as hl_measure opens one: where memory comes to lie shows in
- * the times, by as much as a percent, and both must draw as often. */
+/* Opens a new session for every profile, as hl_measure does.  The address of its memory changes
+ * times by up to a percent, and both lanes must have the same number of addresses. */
 static hl_status open_session(bench *b)
 {
     hl_session_options options = { .n_ctx = b->context, .n_threads = b->n_threads };
@@ -96,7 +96,7 @@ static hl_status open_session(bench *b)
     return hl_session_open(&b->session, b->model, &options);
 }
 
-/* One window, with nobody listening. */
+/* Runs one window without a tap. */
 static hl_status run_bare(bench *b, int window)
 {
     hl_status status = HL_OK;
@@ -109,7 +109,7 @@ done:
     return status;
 }
 
-/* hl_measure has done a window. */
+/* Called when hl_measure has finished a window. */
 static hl_status take_turn(void *context, const hl_progress *progress)
 {
     bench    *b      = context;
@@ -183,7 +183,7 @@ static void print_bench(const bench *b)
 static hl_status run_bench(const char *name, const char *path, int64_t context, int n_windows,
                            const bench_options *options)
 {
-    static bench b; /* large: every time of every round */
+    static bench b; /* static because it is large: it has all times of all rounds */
     hl_status    status = HL_OK;
 
     b = (bench){

@@ -1,17 +1,16 @@
-/* bench_model.c - whole passes of a model, ours and others'.
+/* bench_model.c - times whole passes of a model by headlight and by other software.
  *
  *     build/bench_model [--seconds N] [--threads N] [--only WORD,WORD] [--no-peer]
  *                       [--files DIR] [--make-files] [--json FILE]
  *
- * The model has GPT-2's shapes, 124 million made-up weights (gpt2_files.h).  A round
- * runs every lane once: prefill of 512 and of 1024 tokens, and 64 tokens one by one
- * after 64 others; ours with and without statistics on four types of weights, ONNX
- * Runtime with f32, llama.cpp on the same files as ours.  What is compared was
- * therefore measured in the same minute.  Reported are medians, and for ratios the
- * median of the rounds' ratios.
+ * The model has GPT-2's shapes and 124 million random weights (gpt2_files.h).  A round runs every
+ * lane once: prefill of 512 and of 1024 tokens, and 64 tokens one by one after 64 others, by
+ * headlight with and without statistics on four types of weights, by ONNX Runtime with f32, and by
+ * llama.cpp on the same files as headlight.  Lanes that are compared were therefore measured within
+ * a minute.  The results are medians; a ratio is the median of the rounds' ratios.
  *
- * llama-bench is a program that loads the model and warms up each time, which the
- * clock does not see.  Everybody else is kept alive. */
+ * llama-bench loads the model and warms up at each start, which is not timed.  All other programs
+ * keep running. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,33 +31,33 @@
 #include "neighbors.h"
 #include "peer.h"
 
-#define MAX_ERROR 1e-4 /* of a peer's hidden states, which are about 1 */
+#define MAX_ERROR 1e-4 /* largest error of a peer's hidden states, which are about 1 */
 
 enum {
     MIN_ROUNDS = 3,
-    N_CHECKED  = 512, /* tokens, for comparing hidden states */
+    N_CHECKED  = 512, /* number of tokens for comparing hidden states */
     N_BEFORE   = 64,
     N_DECODED  = 64,
     MAX_WORDS  = 16,
 };
 
 typedef struct bench_options {
-    double      seconds; /* for all rounds together */
+    double      seconds; /* seconds for all rounds together */
     int         n_threads;
     bool        no_peer;
-    bool        make_files; /* and nothing else */
+    bool        make_files; /* only makes the files */
     const char *folder;
     const char *json_path;
     const char *only[MAX_WORDS];
     int         n_only;
 } bench_options;
 
-/* Those who run; the peer may be missing. */
+/* The programs that are timed; the peers may be missing. */
 typedef struct bench_runners {
     const bench_options *options;
     hl_model_work       *work;
     hl_peer             *onnx;
-    char                 llama[64]; /* its name, once it has run */
+    char                 llama[64]; /* llama.cpp's name, known after its first run */
 } bench_runners;
 
 /* --------------------------------------------------------------------- lanes */
@@ -196,7 +195,7 @@ static hl_status run_lane(hl_model_lane *lane, bench_runners *runners, bool coun
     double    seconds = 0.0;
     hl_status status  = run_once(&seconds, lane, runners);
 
-    /* A peer that fails is left out from then on; our own failure ends the run. */
+    /* A peer that fails is left out from then on; a failure of headlight ends the run. */
     if (status != HL_OK && !is_ours(lane->runner)) {
         printf("  %s: %s\n", lane->name, hl_error_message());
         lane->gave_up = true;
@@ -207,7 +206,7 @@ static hl_status run_lane(hl_model_lane *lane, bench_runners *runners, bool coun
     return status;
 }
 
-/* Each round starts with another lane: a lane that is always first has a cool machine. */
+/* Each round starts with another lane, because the first lane has a cool machine. */
 static hl_status run_round(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
@@ -226,7 +225,7 @@ done:
     return status;
 }
 
-/* Maps the weights and touches all memory; llama-bench does so by itself. */
+/* Maps the weights and touches all memory; llama-bench does this itself. */
 static hl_status warm_up(hl_model_result *result, bench_runners *runners)
 {
     hl_status status = HL_OK;
@@ -282,7 +281,7 @@ static void look_for_onnx(hl_model_result *result, bench_runners *runners)
     leave_out(result, HL_RUNNER_ONNX);
 }
 
-/* The hidden states of a peer, from the file where it put them, against ours. */
+/* Compares the hidden states that a peer has written to a file with headlight's. */
 static hl_status largest_difference(double *out, const float *ours, const char *path,
                                     size_t n_values)
 {
@@ -305,7 +304,7 @@ static hl_status largest_difference(double *out, const float *ours, const char *
     return status;
 }
 
-/* A peer that does not do our work is no peer: its lanes go. */
+/* A peer whose results differ is not comparable: its lanes are dropped. */
 static hl_status check_onnx(hl_model_result *result, const bench_runners *runners)
 {
     hl_status status = HL_OK;
@@ -361,7 +360,7 @@ done:
     return status;
 }
 
-/* In a child: OpenMP's threads would not survive the forks that come after. */
+/* Runs in a child, because OpenMP's threads would not survive the later forks. */
 static hl_status make_files(const char *folder)
 {
     int   result = 0;
@@ -378,7 +377,7 @@ static hl_status make_files(const char *folder)
     return HL_OK;
 }
 
-/* Of the types that some lane of ours has. */
+/* Measures memory for the types of weights in headlight's lanes. */
 static void probe_memory(hl_model_result *result, const bench_options *options)
 {
     for (int i = 0; i < HL_MODEL_N_TYPES; i++) {
@@ -396,7 +395,7 @@ static void probe_memory(hl_model_result *result, const bench_options *options)
 
 static hl_status run(const bench_options *options)
 {
-    static hl_model_result result; /* large: every time of every round */
+    static hl_model_result result; /* static because it is large: it has all times of all rounds */
     hl_status              status  = HL_OK;
     bench_runners          runners = { .options = options };
 

@@ -1,21 +1,21 @@
-/* bench_monitor.c - what watching a text costs.
+/* bench_monitor.c - the cost of watching a text.
  *
  *     build/bench_monitor [--rounds N] [--prompt N] [--tokens N] [--lane NAME] [MODEL]
  *
- * Three generators write the same text, in turns, a token each:
+ * Three generators write the same text and take turns after each token:
  *
- *     plain     tokens and their text; nobody watches (though each token has its mean entropy)
+ *     plain     tokens and their text, not watched (each token has its mean entropy)
  *     watched   as `headlight generate` does on a terminal or with --on-spike: statistics and
  *               lookback of every row, spikes, whole rows of two tokens in 64
- *     traced    as with --trace: whole rows of every token, all of it kept
+ *     traced    as with --trace: whole rows of every token, all kept
  *
- * On one thread, in CPU time: what neighbors do to the clock does not count, and what they do
- * to caches meets all three alike, since turns are short.  Where the memory of a session happens
- * to lie makes up to a percent, so a round is three texts, and each lane has each session for one
- * of them.  Ratios are medians over the rounds.
+ * They use one thread and CPU time: other load does not change the clock, and changes caches for
+ * all three alike, since turns are short.  The address of a session's memory changes times by up to
+ * a percent, so a round is three texts, and each lane has each session for one of them.  Ratios are
+ * medians over the rounds.
  *
- * --lane leaves out the other two, for `valgrind --tool=callgrind`: instructions can be counted
- * where time cannot be measured. */
+ * --lane runs a single lane, for `valgrind --tool=callgrind`: instructions can be counted on
+ * machines where times are unreliable. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +28,12 @@ typedef enum lane { PLAIN = 0, WATCHED, TRACED, N_LANES } lane;
 
 static const char *const lane_names[N_LANES] = { "plain", "watched", "traced" };
 
-/* One of the three, in a text: sessions of their own, so that nobody waits for a cache. */
+/* One lane in one text, with sessions of its own, so that it does not wait for another's cache. */
 typedef struct writer {
     hl_tracer        *tracer; /* NULL: plain */
-    hl_decode_stream *stream; /* of the plain one: tracers have theirs; NULL: no tokenizer */
+    hl_decode_stream *stream; /* for the plain lane; NULL: no tokenizer */
     hl_generator     *generator;
-    double            seconds; /* of the round */
+    double            seconds; /* seconds in this round */
 } writer;
 
 typedef struct bench {
@@ -41,8 +41,8 @@ typedef struct bench {
     int64_t       n_rounds;
     int64_t       n_prompt;
     int64_t       n_tokens;
-    int           first; /* lanes that run: from this one */
-    int           end;   /* ... to before this one */
+    int           first; /* first lane that runs */
+    int           end;   /* end of the lanes that run */
     hl_model     *model;
     hl_tokenizer *tokenizer;
     int64_t      *prompt; /* (n_prompt) */
@@ -71,7 +71,7 @@ static hl_status open_tracer(hl_tracer **out, const bench *b, lane which)
     return which == PLAIN ? HL_OK : hl_tracer_open(out, b->model, &options);
 }
 
-/* The prompt's pass is not timed. */
+/* Starts a text; the prompt's pass is not timed. */
 static hl_status begin(bench *b, lane which, hl_session *session)
 {
     writer             *w       = &b->writers[which];
@@ -121,8 +121,8 @@ static hl_status write_token(writer *w)
     return status;
 }
 
-/* Sessions are those of the lanes `shift` further on.  Each lane is first as often as the others,
- * and as often after this as after that one. */
+/* Writes one text in all lanes.  A lane uses the session of the lane `shift` further on.  Each lane
+ * is first equally often, and follows each other lane equally often. */
 static hl_status run_text(bench *b, int shift)
 {
     hl_status status  = HL_OK;
@@ -201,7 +201,7 @@ static hl_status open_bench(bench *b)
                                    .n_threads  = 1 };
     hl_status          status  = hl_model_open(&b->model, b->path);
 
-    /* Models with made-up weights have no tokenizer that is worth the name. */
+    /* Models with random weights have no useful tokenizer. */
     if (status == HL_OK)
         (void)hl_tokenizer_open(&b->tokenizer, hl_model_get_info(b->model)->tokenizer_path);
     for (int i = b->first; i < b->end && status == HL_OK; i++)

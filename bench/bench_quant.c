@@ -1,12 +1,12 @@
-/* bench_quant.c - how fast blocks become values, on one core.
+/* bench_quant.c - the speed of decoding blocks on one core.
  *
  *     type       bits   scalar     avx2   ratio   streamed   of copy
  *     Q4_K        4.5     0.41     9.80    23.9       3.10       78%
  *
- * The first columns decode a panel of 64 KiB of values that stays in the cache, as
- * a matrix product does; G values a second, best of several runs.  `streamed`
- * decodes 64 MiB of values once, memory to memory, and `of copy` compares the bytes
- * it reads and writes a second with what memcpy moves on this machine. */
+ * The first columns decode a panel of 64 KiB of values that stays in the cache, as in a matrix
+ * product; in G values per second, the best of several runs.  `streamed` decodes 64 MiB of values
+ * once, from memory to memory.  `of copy` is the number of bytes that it reads and writes per
+ * second, relative to memcpy on this machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The best of RUNS, in values a second; each run lasts about 20 ms or one pass. */
+/* Values per second in the best of RUNS runs; each lasts about 20 ms or one pass. */
 static double speed(const hl_kernels *kernels, hl_dtype dtype, float *out, const uint8_t *blocks,
                     size_t n_values)
 {
@@ -50,7 +50,7 @@ static double speed(const hl_kernels *kernels, hl_dtype dtype, float *out, const
     return best;
 }
 
-/* Bytes read and written a second by memcpy. */
+/* Bytes that memcpy reads and writes per second. */
 static double copy_speed(float *out, const uint8_t *source, size_t n_bytes)
 {
     double best = 0.0;

@@ -1,17 +1,17 @@
-/* bench_tokenize.c - how fast tokenizers load, encode and decode, on one core.
+/* bench_tokenize.c - the speed of loading tokenizers, encoding and decoding, on one core.
  *
  *     build/bench_tokenize [TEXT]
  *
  *     tokenizer       load s   cold MB/s   warm MB/s   decode MB/s   bytes/token
  *     gpt2              0.07        12.1        25.3          31.0          4.51
  *
- * `cold` encodes with an empty word cache, best of three, `warm` is the median of the
- * rounds after it.  The text is wikitext-2 if it is there, else TEXT, else one made of the words of
- * the small tokenizer.  Large tokenizers are read from $HEADLIGHT_SHARED or ../shared;
- * without them the small one stands for all.  The bars are 8 MB/s for byte-level BPE,
- * cold, and 1.0 s for loading Llama-3's file of 17 MB.
+ * `cold` encodes with an empty word cache, best of three, `warm` is the median of the rounds after
+ * it.  The text is wikitext-2 if it is available, else TEXT, else one made of the words of the
+ * small tokenizer.  Large tokenizers are read from $HEADLIGHT_SHARED or ../shared; without them
+ * only the small one is measured.  The bars are 8 MB/s for byte-level BPE, cold, and 1.0 s for
+ * loading Llama-3's file of 17 MB.
  *
- * Times are this thread's own, so that neighbors on the machine count for little. */
+ * Times are CPU times of the thread, so that other load on the machine matters little. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static char *read_text(const char *path, size_t *n_bytes)
     return text;
 }
 
-/* Words of the small vocabulary, the frequent ones (of low id) more often. */
+/* Makes a text of the small vocabulary's words, the frequent ones (of low id) more often. */
 static char *make_text(size_t *n_bytes)
 {
     hl_tokenizer *tokenizer = NULL;
@@ -89,8 +89,8 @@ static char *make_text(size_t *n_bytes)
 typedef struct result {
     double load;
     double cold;   /* seconds */
-    double warm;   /* seconds, median */
-    double decode; /* seconds, median */
+    double warm;   /* seconds, the median */
+    double decode; /* seconds, the median */
     size_t n_tokens;
 } result;
 
@@ -101,7 +101,7 @@ static bool failed(hl_status status)
     return status != HL_OK;
 }
 
-/* Loading, and encoding for the first time after it. */
+/* Measures loading, and the first encoding after it. */
 static bool measure_cold(hl_tokenizer **out, result *r, const char *path, const char *text,
                          size_t n_bytes)
 {
@@ -153,7 +153,7 @@ static bool measure_warm(result *r, const hl_tokenizer *tokenizer, const char *t
     return true;
 }
 
-/* A line of the table; false if a bar is missed. */
+/* Prints a line of the table; returns false if a bar is missed. */
 static bool bench(const char *name, const char *path, const char *text, size_t n_bytes,
                   double load_bar, double speed_bar)
 {

@@ -1,10 +1,9 @@
-/* gpt2_files.c - made-up weights, and the files that hold them.
+/* gpt2_files.c - makes random weights, and the files that hold them.
  *
- * Number i of tensor t is a function of (t, i) alone: the four 16-bit parts of a
- * mixed 64-bit counter, added up, which is close to normal.  Weights have GPT-2's
- * deviation before training, 0.02, and 0.02 / sqrt(2 n_layers) where a branch ends;
- * norms are near 1 and biases near 0, but not quite, so that a program which
- * forgets one of them gives another answer.
+ * Number i of tensor t is a function of (t, i) alone: the four 16-bit parts of a mixed 64-bit
+ * counter, added up, which is close to normal.  Weights have GPT-2's standard deviation before
+ * training: 0.02, and 0.02 / sqrt(2 n_layers) at the end of a branch.  Norms are near 1 and biases
+ * near 0, but not equal to them, so that a program that omits one of them gives a different result.
  *
  * Hugging Face stores GPT-2's maps as (in, out), GGUF as (out, in). */
 #include "gpt2_files.h"
@@ -30,22 +29,22 @@ enum {
     D          = HL_GPT2_MODEL,
     MAX_PATH   = 512,
     MAX_PARTS  = 4 + 12 * HL_GPT2_LAYERS,
-    N_BYTES    = 256,                         /* of these the first tokens are made */
+    N_BYTES    = 256,                         /* the first tokens are the single bytes */
     N_MERGES   = HL_GPT2_VOCAB - 1 - N_BYTES, /* the last token is <|endoftext|> */
-    PIECE_SIZE = 8,                           /* two letters, the space of a merge */
+    PIECE_SIZE = 8,                           /* room for two letters and the space of a merge */
 };
 
 /* ------------------------------------------------------------------- weights */
 
 typedef struct part_shape {
-    const char *hf;   /* %d: the layer */
-    const char *gguf; /* of a layer, behind blk.N. */
+    const char *hf;   /* name in Hugging Face; %d: the layer */
+    const char *gguf; /* name in GGUF; for layers, what follows "blk.N." */
     int64_t     n_rows;
-    int64_t     n_columns; /* 0: a vector */
+    int64_t     n_columns; /* 0: the weight is a vector */
     float       deviation;
     float       mean;
-    bool        transposed; /* (in, out) in hf */
-    bool        stays_f32;  /* in GGUF, whatever the type */
+    bool        transposed; /* stored as (in, out) in hf */
+    bool        stays_f32;  /* F32 in every GGUF file */
 } part_shape;
 
 #define BRANCH_END (0.02f / 4.898979f) /* sqrt(24) */
@@ -76,8 +75,8 @@ typedef struct gpt2_part {
     const part_shape *shape;
     char              hf[64];
     char              gguf[64];
-    float            *values; /* as hf orders them */
-    void             *stored; /* what a file gets, where that is something else */
+    float            *values; /* in the order of hf */
+    void             *stored; /* converted values for a file, or NULL */
 } gpt2_part;
 
 typedef struct gpt2 {
@@ -94,7 +93,7 @@ static uint64_t mix(uint64_t counter)
     return z ^ z >> 31;
 }
 
-/* Mean 0, deviation 1: a sum of four uniform numbers, each of variance 1/12. */
+/* A sum of four uniform numbers, each of variance 1/12, scaled to mean 0 and deviation 1. */
 static float near_normal(uint64_t counter)
 {
     uint64_t bits = mix(counter);
@@ -119,7 +118,7 @@ static hl_status add_part(gpt2 *model, const part_shape *shape, int layer)
 
     next->shape = shape;
     if (layer >= 0) {
-        const char *rest = strchr(shape->hf + 2, '.'); /* behind "h.%d" */
+        const char *rest = strchr(shape->hf + 2, '.'); /* the name after "h.%d" */
         snprintf(next->hf, sizeof next->hf, "h.%d%s", layer, rest);
         snprintf(next->gguf, sizeof next->gguf, "blk.%d.%s", layer, shape->gguf);
     } else {
@@ -167,7 +166,7 @@ done:
 
 /* -------------------------------------------------------------------- stored */
 
-/* to (n_columns, n_rows) = the other way round of from (n_rows, n_columns). */
+/* to (n_columns, n_rows) = the transpose of from (n_rows, n_columns). */
 static void transpose(float *to, const float *from, int64_t n_rows, int64_t n_columns)
 {
 #pragma omp parallel for
@@ -176,7 +175,7 @@ static void transpose(float *to, const float *from, int64_t n_rows, int64_t n_co
             to[column * n_rows + row] = from[row * n_columns + column];
 }
 
-/* part->stored gets n_rows rows of n_columns values in another type. */
+/* Converts n_rows rows of n_columns values to another type, in part->stored. */
 static hl_status convert(gpt2_part *part, hl_dtype dtype, const float *values, int64_t n_rows,
                          int64_t n_columns)
 {
@@ -291,8 +290,8 @@ done:
 
 /* ---------------------------------------------------------------------- GGUF */
 
-/* A vocabulary that tokenizes any text: the 256 letters of byte-level BPE, then pairs of
- * them in the order of their merges, then the end of text. */
+/* A vocabulary that tokenizes any text: the 256 letters of byte-level BPE, then pairs of them in
+ * the order of their merges, then the end-of-text token. */
 typedef struct vocabulary {
     char     pieces[HL_GPT2_VOCAB][2 * PIECE_SIZE];
     char     spelled[N_MERGES][2 * PIECE_SIZE];
@@ -330,7 +329,7 @@ static hl_status vocabulary_new(vocabulary **out)
     words->tokens[HL_GPT2_VOCAB - 1] =
         spell(words->pieces[HL_GPT2_VOCAB - 1], "<|endoftext|>", "", "");
     for (int i = 0; i < HL_GPT2_VOCAB; i++)
-        words->types[i] = i == HL_GPT2_VOCAB - 1 ? 3 : 1; /* control, normal */
+        words->types[i] = i == HL_GPT2_VOCAB - 1 ? 3 : 1; /* 3: a control token, 1: a normal one */
     return HL_OK;
 }
 
@@ -375,7 +374,7 @@ static void add_config(hl_gguf_writer *writer, hl_dtype dtype)
     hl_gguf_add_float(writer, "gpt2.attention.layer_norm_epsilon", HL_GGUF_F32, 1e-5);
 }
 
-/* Matrices turn to (out, in) and take the type; the rest goes as it is. */
+/* Matrices are transposed to (out, in) and converted to the type; other weights are unchanged. */
 static hl_status add_weights(hl_gguf_writer *writer, gpt2 *model, hl_dtype dtype, float *turned)
 {
     hl_status status = HL_OK;
@@ -450,7 +449,7 @@ static bool is_missing(const char *path)
 
 typedef hl_status (*write_step)(gpt2 *model, const char *path, hl_dtype dtype);
 
-/* Weights are only drawn when a file is missing. */
+/* Computes the weights only if a file is missing. */
 static hl_status write_missing(gpt2 **model, const char *path, const char *sign, hl_dtype dtype,
                                write_step step)
 {

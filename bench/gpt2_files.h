@@ -1,9 +1,9 @@
-/* gpt2_files.h - a model of GPT-2's shapes with made-up weights, in every form
- * that the benchmark and its peers read.
+/* gpt2_files.h - a model of GPT-2's shapes with random weights, in every format that the benchmark
+ * and its peers read.
  *
  *     hl_gpt2_files_make("build/bench")
  *
- * writes, as far as they are missing,
+ * writes those of these files that are missing:
  *
  *     gpt2-f32.gguf  gpt2-f16.gguf  gpt2-q8_0.gguf  gpt2-q4_0.gguf
  *     hf-f32/  hf-f16/            config.json and model.safetensors
@@ -25,9 +25,9 @@ enum {
     HL_GPT2_CTX    = 1024,
 };
 
-/* The folder is made if need be; the one that it lies in must exist. */
+/* Creates the folder if necessary; its parent must exist. */
 hl_status hl_gpt2_files_make(const char *folder);
-/* Where the GGUF file of a type is: F32, F16, Q8_0 or Q4_0. */
+/* Writes the path of the GGUF file of a type: F32, F16, Q8_0 or Q4_0. */
 void hl_gpt2_file(char *out, size_t n_bytes, const char *folder, hl_dtype dtype);
 
 #endif

@@ -1,4 +1,4 @@
-/* llama_bench.c - a child that writes JSON, read to its end. */
+/* llama_bench.c - runs a child process and reads the JSON that it writes. */
 #include "llama_bench.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ const char *hl_llama_bench_path(void)
     return path;
 }
 
-/* In the child: become llama-bench.  Its standard error is progress, of no use here. */
+/* In the child: becomes llama-bench.  Its standard error shows progress and is discarded. */
 static void become(const char *path, const hl_llama_test *test, int output)
 {
     char numbers[5][24];
@@ -47,7 +47,7 @@ static void become(const char *path, const hl_llama_test *test, int output)
     _exit(127);
 }
 
-/* All that the child writes, as a text. */
+/* Reads the child's whole output as a text. */
 static size_t read_all(char *out, size_t n_bytes, int input)
 {
     size_t  length = 0;

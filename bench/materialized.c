@@ -1,9 +1,8 @@
 /* materialized.c - causal attention with its matrix, in blocks of rows.
  *
- * A block of ROWS rows sees the keys up to its own end.  One thread takes a
- * block through all four steps while it is in cache, which is kinder to this
- * method than four passes over S^2 numbers; the whole matrix is kept, as it is
- * where somebody wants entropies from a framework. */
+ * A block of ROWS rows sees the keys up to its own end.  One thread takes a block through all four
+ * steps while it is in cache, which is faster for this method than four passes over S^2 numbers.
+ * The whole matrix is kept, as in a framework that computes entropies. */
 #include "materialized.h"
 
 #include <dlfcn.h>
@@ -34,8 +33,8 @@ typedef void (*sgemm_function)(int order, int transpose_a, int transpose_b, int 
 
 static sgemm_function sgemm;
 
-/* Each of our threads makes its own small products.  The library must not add
- * threads, and not even start them: they would spin beside whoever runs next. */
+/* Each thread of the benchmark computes small products.  The library must not start threads of its
+ * own: they would spin beside the next lane. */
 static void *open_single_threaded(const char *name)
 {
     const char *before = getenv("OPENBLAS_NUM_THREADS");
@@ -121,7 +120,7 @@ static inline uint32_t to_bits(float value)
     return bits;
 }
 
-/* exp(x) for x <= 0: 2^n times the series of the rest, |rest| <= ln(2)/2. */
+/* exp(x) for x <= 0: 2^n times the series of the remainder, |remainder| <= ln(2)/2. */
 static inline float exp_below_zero(float x)
 {
     const float round = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
@@ -154,7 +153,7 @@ static inline float log_positive(float x)
 
 /* ---------------------------------------------------------------- one block */
 
-/* In lanes, because compilers do not reorder a maximum of floats by themselves. */
+/* Uses lanes, because compilers do not reorder a maximum of floats. */
 static inline float largest(const float *row, int64_t n)
 {
     float   lanes[16], max = row[0];
@@ -257,7 +256,7 @@ void hl_materialized_run(hl_materialized *work, float *out, float *entropy, cons
     int64_t size     = work->n_keys * work->d_head;
 
     for (int64_t head = 0; head < n_heads; head++) {
-        /* Late blocks see more keys: begin with them, one at a time. */
+        /* Late blocks see more keys, so they are started first, one at a time. */
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_threads)
         for (int64_t block = n_blocks - 1; block >= 0; block--)
             run_block(work, out + head * size, entropy + head * work->n_keys, q + head * size,

@@ -1,9 +1,8 @@
-/* materialized.h - attention the plain way, for comparison: build the matrix.
+/* materialized.h - attention by the plain method, which builds the matrix, for comparison.
  *
- * Head by head: scores = scale Q K^T, softmax, entropy -sum p log(p + 1e-8),
- * out = P V.  This is a fair version of it, not a straw man: only the causal
- * half is computed, products go to OpenBLAS where it is installed, exp and log
- * are vectorized, and rows run on all threads.  It needs memory for S^2 floats. */
+ * Head by head: scores = scale Q K^T, softmax, entropy -sum p log(p + 1e-8), out = P V.  The
+ * comparison is fair: only the causal half is computed, products use OpenBLAS if it is installed,
+ * exp and log are vectorized, and rows run on all threads.  It needs memory for S^2 floats. */
 #ifndef HL_BENCH_MATERIALIZED_H
 #define HL_BENCH_MATERIALIZED_H
 
@@ -16,7 +15,7 @@ typedef struct hl_materialized hl_materialized;
 hl_status hl_materialized_new(hl_materialized **out, int64_t n_keys, int64_t d_head);
 void      hl_materialized_free(hl_materialized *work);
 
-/* "OpenBLAS" or "plain loops": who multiplies the matrices. */
+/* "OpenBLAS" or "plain loops": the code that multiplies the matrices. */
 const char *hl_materialized_product(void);
 
 void hl_materialized_run(hl_materialized *work, float *out, /* (n_heads, n_keys, d_head) */

@@ -1,4 +1,4 @@
-/* memory_probe.h - how much memory a forward pass takes beyond what it is given.
+/* memory_probe.h - measures the memory of a forward pass beyond its inputs and outputs.
  *
  * A child process fills inputs and outputs, notes its high-water mark, runs the
  * operator and notes it again.  The child is forked, so this must be called
@@ -14,7 +14,7 @@
 
 #include "headlight.h"
 
-/* The most memory this process has had in use, in KiB; 0 where Linux is not. */
+/* The largest memory use of this process so far, in KiB; 0 if the system is not Linux. */
 static inline long hl_memory_high_water(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -28,7 +28,7 @@ static inline long hl_memory_high_water(void)
     return kib;
 }
 
-/* Memory that is really there: small numbers, all pages touched. */
+/* Allocates memory and touches all its pages, with small numbers. */
 static inline float *hl_memory_filled(size_t count)
 {
     float *numbers = malloc(count * sizeof *numbers);
@@ -38,8 +38,8 @@ static inline float *hl_memory_filled(size_t count)
     return numbers;
 }
 
-/* In the child: KiB beyond inputs and outputs for one causal head with all
- * statistics, or -1. */
+/* In the child: returns KiB beyond inputs and outputs for a causal head with all statistics; or
+ * -1. */
 static inline long hl_memory_measure(int64_t n_keys, int64_t d_head)
 {
     size_t              n_numbers = (size_t)(n_keys * d_head);
@@ -56,7 +56,7 @@ static inline long hl_memory_measure(int64_t n_keys, int64_t d_head)
 
     for (int i = 0; i < 4; i++)
         rows[i] = hl_memory_filled(n_numbers);
-    for (int i = 0; i < 12; i++) /* argmax takes two */
+    for (int i = 0; i < 12; i++) /* argmax takes two arrays */
         stats[i] = hl_memory_filled((size_t)n_keys * (i == 0 ? 2 : 1));
     problem.q.data   = rows[0];
     problem.k.data   = rows[1];
@@ -75,7 +75,7 @@ static inline long hl_memory_measure(int64_t n_keys, int64_t d_head)
     return hl_memory_high_water() - before;
 }
 
-/* KiB, or -1 when it could not be measured. */
+/* Returns KiB, or -1 if they could not be measured. */
 static inline long hl_memory_probe(int64_t n_keys, int64_t d_head)
 {
     int  ends[2];

@@ -1,7 +1,7 @@
-/* model_report.c - tokens a second, the bars they are held against, and JSON.
+/* model_report.c - prints tokens per second, the bars that they should reach, and JSON.
  *
- * Who is compared with whom: hidden states of all rows, ours and ONNX Runtime's; and
- * what llama-bench computes, ours and llama.cpp's at the same type of weights. */
+ * Two comparisons: hidden states of all rows, by headlight and by ONNX Runtime; and the work of
+ * llama-bench, by headlight and by llama.cpp, with the same type of weights. */
 #include "model_report.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 const hl_dtype hl_model_types[HL_MODEL_N_TYPES] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_Q8_0,
                                                     HL_DTYPE_Q4_0 };
 
-/* The lane of another runner that does the same work; NULL where this was not measured. */
+/* The lane of another runner that does the same work; NULL if it was not measured. */
 static const hl_model_lane *sibling(const hl_model_result *result, const hl_model_lane *lane,
                                     hl_runner runner)
 {
@@ -29,7 +29,7 @@ static const hl_model_lane *sibling(const hl_model_result *result, const hl_mode
     return NULL;
 }
 
-/* How many times as fast as `slow` a lane is, round by round; NaN where one is missing. */
+/* How many times as fast as `slow` a lane is, from the rounds' ratios; NaN if one is missing. */
 static double speedup(const hl_model_lane *lane, const hl_model_lane *slow)
 {
     return lane != NULL && slow != NULL ? bench_series_ratio(&slow->seconds, &lane->seconds) : NAN;
@@ -81,7 +81,7 @@ static void print_bar(const char *what, double seen, double limit, bool at_most)
                passed ? "pass" : "MISS");
 }
 
-/* llama.cpp's prefill at a type of weights; types without a bar are not asked about. */
+/* The bar for llama.cpp's prefill at a type of weights, or NaN. */
 static double prefill_bar(hl_dtype dtype)
 {
     return dtype == HL_DTYPE_F32 ? 1.25 : dtype == HL_DTYPE_F16 ? 1.1 : NAN;

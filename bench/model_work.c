@@ -1,4 +1,4 @@
-/* model_work.c - sessions on the four files, fed and timed. */
+/* model_work.c - opens sessions on the four files, feeds and times them. */
 #include "model_work.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "model/forward.h"
 #include "series.h"
 
-/* One file: the model, and a session for each use, since a session that keeps last
- * logits makes them in every feed. */
+/* One file: the model, and one session per use, because a session that keeps last logits computes
+ * them in every feed. */
 typedef struct opened {
     hl_model   *model;
     hl_session *prefill;
@@ -27,7 +27,7 @@ struct hl_model_work {
     int64_t tokens[HL_GPT2_CTX];
     float   logits[HL_GPT2_VOCAB];
     float  *hidden; /* where the tap copies to, or NULL */
-    double  heard;  /* of what the tap was told, so that it has been read */
+    double  heard;  /* sum over the values that the tap got, so that they are read */
 };
 
 hl_status hl_model_work_new(hl_model_work **out, const char *folder, int n_threads)
@@ -38,7 +38,7 @@ hl_status hl_model_work_new(hl_model_work **out, const char *folder, int n_threa
         return status;
     snprintf((*out)->folder, sizeof(*out)->folder, "%s", folder);
     (*out)->n_threads = n_threads;
-    for (int64_t i = 0; i < HL_GPT2_CTX; i++) /* as bench/peers/onnx_gpt2.js has it */
+    for (int64_t i = 0; i < HL_GPT2_CTX; i++) /* as in bench/peers/onnx_gpt2.js */
         (*out)->tokens[i] = (i * 31337 + 17) % HL_GPT2_VOCAB;
     return HL_OK;
 }
@@ -110,7 +110,7 @@ static hl_tap tap_of(hl_model_work *work, hl_pass pass)
 
 /* ------------------------------------------------------------------- passes */
 
-/* One row through the unembedding; which row does not matter to the clock. */
+/* Unembeds one row; the choice of the row does not affect the time. */
 static hl_status unembed_row(hl_model_work *work, const hl_session *session)
 {
     const hl_session_param *head   = hl_session_param_of(session, HL_ROLE_LM_HEAD, -1, 0);
@@ -181,7 +181,7 @@ hl_status hl_model_work_hidden(float *out, hl_model_work *work, int64_t n_tokens
 
 /* ------------------------------------------------------------------- memory */
 
-/* Memory of this process that no file stands behind, in KiB. */
+/* Memory of this process that is not mapped from files, in KiB. */
 static long anonymous_kib(void)
 {
     FILE *file = fopen("/proc/self/status", "r");
@@ -195,8 +195,8 @@ static long anonymous_kib(void)
     return kib;
 }
 
-/* In the child.  A session gives nothing back before it is closed, so what is there
- * after the pass is the most there was. */
+/* Runs in the child.  A session releases nothing before it is closed, so its memory after the pass
+ * is the maximum. */
 static long measure_memory(const char *folder, hl_dtype dtype, int n_threads)
 {
     hl_model_work *work    = NULL;

@@ -1,11 +1,11 @@
-/* neighbors.c - the kernel's own count of ticks, twice. */
+/* neighbors.c - compares two readings of the kernel's count of ticks. */
 #include "neighbors.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
-/* Ticks since the machine started: all of them, and the idle ones. */
+/* Reads the ticks since the machine started: all of them, and the idle ones. */
 static bool read_ticks(double *all, double *idle)
 {
     FILE  *file     = fopen("/proc/stat", "r");

@@ -1,6 +1,6 @@
 /* peak.c - the multiply-add peak of an instruction set, all in registers.
  *
- * Twelve chains: with a latency of four cycles and two units, eight would do. */
+ * There are twelve chains; with a latency of four cycles and two units, eight would be enough. */
 #include "peak.h"
 
 #if defined(__x86_64__)
@@ -11,8 +11,8 @@
 
 enum { N_CHAINS = 12, N_STEPS = 1 << 20, N_TIMES = 8 };
 
-/* A function of the chains for one width.  x -> 0.999 x + 0.001 stays near 1; the sum
- * is returned so that the work cannot be dropped. */
+/* A function that runs the chains for one width.  x -> 0.999 x + 0.001 stays near 1; the sum is
+ * returned so that compilers cannot remove the work. */
 #define CHAINS(name, isa, vector, prefix, n_lanes)                                                 \
     __attribute__((target(isa), noinline)) static float name(float start)                          \
     {                                                                                              \

@@ -1,8 +1,8 @@
-/* peak.h - the most this machine can do: fused multiply-adds and nothing else.
+/* peak.h - the peak speed of this machine: fused multiply-adds and nothing else.
  *
- * Each function runs chains of independent multiply-adds in registers on all
- * threads for about 20 ms and returns GFLOP/s, counting two for each lane.
- * Call them only where the CPU has the instruction set. */
+ * Each function runs chains of independent multiply-adds in registers on all threads for about 20
+ * ms and returns GFLOP/s, counting two for each lane.  Call them only if the CPU has the
+ * instruction set. */
 #ifndef HL_BENCH_PEAK_H
 #define HL_BENCH_PEAK_H
 

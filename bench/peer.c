@@ -1,4 +1,4 @@
-/* peer.c - a child process on two pipes. */
+/* peer.c - talks to a child process through two pipes. */
 #include "peer.h"
 
 #include <signal.h>
@@ -18,7 +18,7 @@ struct hl_peer {
     char  name[160];
 };
 
-/* What runs the script. */
+/* The program that runs the script. */
 static const char *interpreter_of(const char *script)
 {
     const char *ending = strrchr(script, '.');
@@ -30,7 +30,7 @@ static const char *interpreter_of(const char *script)
     return is_js ? "node" : "/usr/bin/python3";
 }
 
-/* In the child: become the script.  Its standard error stays ours. */
+/* In the child: becomes the script.  Its standard error stays that of this process. */
 static void become(const char *script, int n_threads, const char *argument, int input, int output)
 {
     const char *program = interpreter_of(script);
@@ -64,7 +64,7 @@ static hl_status start(hl_peer *peer, const char *script, int n_threads, const c
     return HL_OK;
 }
 
-/* A line without its end; what follows "no " is a refusal. */
+/* Reads a line; "no REASON" is a failure. */
 static hl_status read_answer(char *out, size_t n_bytes, hl_peer *peer)
 {
     if (fgets(out, (int)n_bytes, peer->from) == NULL)
@@ -84,7 +84,7 @@ hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const c
     *out = NULL;
     if (access(script, R_OK) != 0)
         return hl_fail(HL_NOT_FOUND, "no %s here", script);
-    signal(SIGPIPE, SIG_IGN); /* a child that is gone is an answer, not a death */
+    signal(SIGPIPE, SIG_IGN); /* writing to a dead child returns an error */
     HL_TRY(HL_ALLOC_ZEROED(&peer, 1));
     HL_TRY(start(peer, script, n_threads, argument));
     HL_TRY(read_answer(line, sizeof line, peer));
@@ -103,7 +103,7 @@ void hl_peer_close(hl_peer *peer)
     if (peer == NULL)
         return;
     if (peer->to != NULL)
-        fclose(peer->to); /* the end of its input is the child's sign to go */
+        fclose(peer->to); /* the end of its input tells the child to exit */
     if (peer->from != NULL)
         fclose(peer->from);
     if (peer->child > 0)

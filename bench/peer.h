@@ -1,9 +1,8 @@
 /* peer.h - another program that does the same work, timed round by round.
  *
- * A peer is a child process that is kept alive, so that its runs can be
- * interleaved with ours.  It talks in lines: first "ready NAME" or "no REASON",
- * then for each "time S" the seconds that one run took, or "no REASON", and the
- * like for whatever else it understands. */
+ * A peer is a child process that keeps running, so that its runs can be interleaved with
+ * headlight's.  It writes lines: first "ready NAME" or "no REASON".  It answers each "time S" with
+ * the seconds of one run or "no REASON", and other commands likewise. */
 #ifndef HL_BENCH_PEER_H
 #define HL_BENCH_PEER_H
 
@@ -19,12 +18,12 @@ typedef struct hl_peer hl_peer;
 hl_status hl_peer_open(hl_peer **out, const char *script, int n_threads, const char *argument);
 void      hl_peer_close(hl_peer *peer);
 
-/* What it calls itself, "PyTorch 1.13"; borrowed. */
+/* The peer's name, such as "PyTorch 1.13"; borrowed. */
 const char *hl_peer_name(const hl_peer *peer);
 
-/* One run at this length; the child's own measure of it. */
+/* Makes one run at this length; the peer measures its time. */
 hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys);
-/* Any other line, which must be answered with "ok". */
+/* Sends any other line, which must be answered with "ok". */
 hl_status hl_peer_tell(hl_peer *peer, const char *line);
 
 #endif

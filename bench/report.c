@@ -1,9 +1,8 @@
-/* report.c - tables, the bars they are held against, and JSON.
+/* report.c - prints tables, the bars that the results should reach, and JSON.
  *
- * A share of the peak is a median against a median: both were sampled all through
- * the run, in turns, so that a busy neighbor slows both.  The best peak of the run
- * is printed too, and the share of that beside the bar: on a quiet machine the
- * two agree. */
+ * A share of the peak is a ratio of medians: both were sampled during the whole run, in turns, so
+ * that other load slows both.  The best peak of the run is also printed, and the share of it next
+ * to the bar: on an idle machine the two agree. */
 #include "report.h"
 
 #include <math.h>
@@ -13,7 +12,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-/* NULL where this was not measured. */
+/* Returns NULL if the lane was not measured. */
 static const hl_lane *find_lane(const hl_size_result *size, hl_work kind, const char *backend)
 {
     for (int i = 0; i < size->n_lanes; i++) {
@@ -26,7 +25,7 @@ static const hl_lane *find_lane(const hl_size_result *size, hl_work kind, const 
     return NULL;
 }
 
-/* One lane's time over another's, round by round; NaN where one is missing. */
+/* One lane's time divided by another's, from the rounds' ratios; NaN if one is missing. */
 static double ratio(const hl_size_result *size, hl_work above, const char *above_backend,
                     hl_work below, const char *below_backend)
 {
@@ -41,7 +40,7 @@ static double gflops(const hl_size_result *size, const hl_lane *lane)
     return hl_workload_flops(size->shape) * 1e-9 / bench_series_median(&lane->seconds);
 }
 
-/* Its own instruction set's peak; NULL where there is none. */
+/* The peak of the lane's own instruction set, or NULL. */
 static const bench_series *peak_of(const hl_size_result *size, const hl_lane *lane)
 {
     const char *backend = lane != NULL && lane->backend != NULL ? lane->backend : "";
@@ -60,7 +59,7 @@ static double share_of_peak(const hl_size_result *size, const hl_lane *lane)
 
 /* -------------------------------------------------------------------- tables */
 
-/* "  1.04x none", "  31.2x ours": the comparison that belongs to a line. */
+/* Prints the comparison that belongs to a line: "  1.04x none", "  31.2x ours". */
 static void print_comparison(const hl_size_result *size, const hl_lane *lane)
 {
     const char *ours = size->lanes[0].backend;

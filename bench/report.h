@@ -1,4 +1,4 @@
-/* report.h - what the attention benchmark has measured, as text and as JSON. */
+/* report.h - prints the results of the attention benchmark, as text and as JSON. */
 #ifndef HL_BENCH_REPORT_H
 #define HL_BENCH_REPORT_H
 
@@ -8,17 +8,17 @@
 
 enum { HL_MAX_LANES = 16, HL_MAX_SIZES = 8 };
 
-/* One line of a table: a way of doing the work. */
+/* One line of a table: a method of doing the work. */
 typedef struct hl_lane {
     hl_work      kind;
-    const char  *backend; /* NULL for what is not ours */
+    const char  *backend; /* NULL if it is not headlight's */
     char         label[64];
-    bool         gave_up; /* it refused, or had its share of the time */
+    bool         gave_up; /* it refused, or has used its share of the time */
     bench_series seconds;
 } hl_lane;
 
-/* The multiply-add peak, GFLOP/s, sampled all through the run; empty where the
- * CPU lacks the instruction set. */
+/* The multiply-add peak in GFLOP/s, sampled during the whole run; empty if the CPU lacks the
+ * instruction set. */
 typedef struct hl_peaks {
     bench_series avx2;
     bench_series avx512;
@@ -29,7 +29,7 @@ typedef struct hl_size_result {
     hl_lane           lanes[HL_MAX_LANES];
     int               n_lanes;
     int               n_rounds;
-    const hl_peaks   *peaks; /* of the whole run */
+    const hl_peaks   *peaks; /* peaks of the whole run */
 } hl_size_result;
 
 typedef struct hl_bench_result {
@@ -38,9 +38,9 @@ typedef struct hl_bench_result {
     int            n_sizes;
     int            n_threads;
     const char    *best;       /* the preferred back end */
-    const char    *peer;       /* "PyTorch 1.13", or why there is none */
-    double         busy;       /* the share of the CPUs that others used before we began */
-    long           memory_kib; /* of the longest row, beyond inputs and outputs; -1 */
+    const char    *peer;       /* "PyTorch 1.13", or why it is missing */
+    double         busy;       /* share of the CPUs that other programs used before the start */
+    long           memory_kib; /* KiB of the longest length, beyond inputs and outputs; or -1 */
     int64_t        memory_n_keys;
 } hl_bench_result;
 

@@ -1,6 +1,6 @@
-/* series.c - medians.  On a shared machine the mean tells about the neighbors;
- * ratios are taken round by round, because a slow moment slows both sides.  A round
- * that was skipped keeps its place as a NaN, so that rounds stay side by side. */
+/* series.c - medians.  On a shared machine the mean depends on other load.  Ratios are taken round
+ * by round, because a slow moment slows both sides.  A skipped round keeps its place as a NaN, so
+ * that rounds of different series match. */
 #include "series.h"
 
 #include <math.h>

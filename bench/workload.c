@@ -26,8 +26,8 @@ enum {
     N_STATISTICS
 };
 
-/* A peer's idle threads spin for some 30 ms before they sleep; whoever ran in
- * that time would share the cores with them. */
+/* A peer's idle threads spin for some 30 ms before they sleep; a lane that ran in that time would
+ * share the cores with them. */
 enum { PEER_COOLDOWN_US = 100000 };
 
 struct hl_workload {
@@ -50,7 +50,7 @@ double hl_workload_flops(hl_workload_shape shape)
 
 /* -------------------------------------------------------------------- making */
 
-/* Sums of four uniform numbers: near enough to a normal one of variance 1. */
+/* Fills with sums of four uniform numbers, which are close to normal with variance 1. */
 static void fill(float *numbers, size_t count, uint64_t seed)
 {
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
@@ -117,7 +117,7 @@ void hl_workload_free(hl_workload *work)
 
 /* ------------------------------------------------------------------- running */
 
-/* Of some heads, which lie one behind the other. */
+/* The problem for some heads, which are contiguous. */
 static hl_attention problem_of(const hl_workload *work, int64_t first, int64_t n_heads)
 {
     int64_t skipped = first * work->shape.n_keys * work->shape.d_head;
@@ -161,7 +161,7 @@ static hl_status run_forward(hl_workload *work, hl_work kind, int64_t first, int
     return hl_attention_forward(&result, &problem);
 }
 
-/* Reads out, lse and entropy of the last forward pass with everything. */
+/* Needs out, lse and entropy of the last forward pass with all statistics. */
 static hl_status run_backward(hl_workload *work)
 {
     hl_attention          problem  = problem_of(work, 0, work->shape.n_heads);

@@ -1,4 +1,4 @@
-/* workload.h - the work that is timed: one length, every way of doing it.
+/* workload.h - the work that is timed, for one length, by every method.
  *
  *     hl_workload *work = NULL;
  *     hl_workload_new(&work, (hl_workload_shape){ 12, 4096, 64 }, n_threads);
@@ -15,12 +15,12 @@
 #include "peer.h"
 
 typedef enum hl_work {
-    HL_WORK_NONE = 0,     /* forward, out alone              */
-    HL_WORK_SHANNON,      /* forward, out and entropy        */
-    HL_WORK_ALL,          /* forward, everything but segments */
+    HL_WORK_NONE = 0,     /* forward: only out */
+    HL_WORK_SHANNON,      /* forward: out and entropy */
+    HL_WORK_ALL,          /* forward: everything except segments */
     HL_WORK_BACKWARD,     /* dq dk dv dgates, from grad_out, grad_entropy, grad_lse */
-    HL_WORK_MATERIALIZED, /* the matrix, in C                */
-    HL_WORK_PEER,         /* the matrix, in PyTorch          */
+    HL_WORK_MATERIALIZED, /* materialized matrix, in C */
+    HL_WORK_PEER,         /* materialized matrix, in PyTorch */
     HL_N_WORKS
 } hl_work;
 
@@ -32,14 +32,14 @@ typedef struct hl_workload_shape {
 
 typedef struct hl_workload hl_workload;
 
-/* The peer may be NULL; it is borrowed. */
+/* The peer is borrowed and may be NULL. */
 hl_status hl_workload_new(hl_workload **out, hl_workload_shape shape, hl_peer *peer, int n_threads);
 void      hl_workload_free(hl_workload *work);
 
-/* One run, on this back end where that matters. */
+/* Makes one run, with this back end if the work uses one. */
 hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, const char *backend);
 
-/* A forward pass of the heads [first, first + n_heads) alone. */
+/* A forward pass for the heads [first, first + n_heads) only. */
 hl_status hl_workload_run_heads(double *seconds, hl_workload *work, hl_work kind,
                                 const char *backend, int64_t first, int64_t n_heads);
 

@@ -384,7 +384,8 @@ static void prompts_are_told(void **state)
     double   *bytes = decode(at(data, "tokens.maps.data"), (int64_t[]){ n_maps, cells }, 2);
     double   *peaks = decode(at(data, "tokens.maps.row_peak"), (int64_t[]){ n_maps, 9 }, 2);
     double   *mean  = decode(at(data, "tokens.mean"), &cells, 1);
-    double *rows = decode(at(data, "tokens.entropy"), (int64_t[]){ maps->n_layers, maps->n_heads, 9 }, 3);
+    double   *rows =
+        decode(at(data, "tokens.entropy"), (int64_t[]){ maps->n_layers, maps->n_heads, 9 }, 3);
     double *guess = decode(at(data, "lens.entropy"), (int64_t[]){ lens->n_layers + 1, 9 }, 2);
 
     assert_string_equal(json_string_value(at(data, "tokens.texts.2")), "</script\xef\xbf\xbd>");

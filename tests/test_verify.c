@@ -113,7 +113,7 @@ static void tamper(const char *source, const hl_verify_entry *entry)
     double           scale  = 0.0;
 
     assert_ok(hl_safetensors_open(&file, source));
-    before       = hl_safetensors_find(file, entry->output);
+    before = hl_safetensors_find(file, entry->output);
     if (before == NULL && strcmp(entry->output, "self") == 0)
         before = hl_safetensors_find(file, "diagonal"); /* its name in golden files */
     assert_non_null(before);

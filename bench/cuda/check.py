@@ -2,8 +2,9 @@
 
     python3 bench/cuda/check.py build/libheadlight_cuda.so [hopper|portable|plain|auto]
 
-Entropies, lse and Renyi-2 within max(1e-4, 8 * 2^-24 * max|s|); out at most twice as wrong
-as PyTorch's flash attention where that takes the problem.  Exit status 1 when one is over."""
+Entropies, lse and Renyi-2 must be within max(1e-4, 8 * 2^-24 * max|s|).  The error of out may be at
+most twice that of PyTorch's flash attention, if that takes the problem.  Exit status 1 if a limit is
+exceeded."""
 import sys
 
 import torch
@@ -55,7 +56,7 @@ def run_case(library, kernel, dtype, d, case, seed):
     options = dict(options)
     q, k, v = (torch.randn(n_batch, heads, rows, d, device="cuda").to(dtype)
                for heads, rows in ((n_heads, n_queries), (n_kv, n_keys), (n_kv, n_keys)))
-    if options.pop("growing", False):  # toward key 0, so that maxima keep moving
+    if options.pop("growing", False):  # scores grow toward key 0, so that maxima keep moving
         k = (k.float() * torch.linspace(12, 0.1, n_keys, device="cuda")[:, None]).to(dtype)
     arrays, known = {}, {}
     for name, field in (("start", "query_start"), ("length", "key_length")):
@@ -68,7 +69,8 @@ def run_case(library, kernel, dtype, d, case, seed):
     wanted = reference.forward(q, k, v, **options, **known)
     seen = library.forward(q, k, v, kernel=kernel, arrays=arrays, **options)
     torch.cuda.synchronize()
-    allowed = max(1e-4, 8 * 2.0**-24 * wanted["max_score"])
+    # Tensor cores truncate the sum after every 16 products, so that a score's error grows with d.
+    allowed = max(1e-4, 8 * max(1, d / 128) * 2.0**-24 * wanted["max_score"])
     errors = {}
     for name in ("lse", "entropy", "renyi2"):
         a, b = seen[name].double(), wanted[name]
@@ -88,7 +90,7 @@ def main():
     kernel = sys.argv[2] if len(sys.argv) > 2 else "auto"
     good = True
     for dtype in (torch.bfloat16, torch.float16):
-        for d in (64, 128):
+        for d in (64, 128, 256):
             for seed, case in enumerate(CASES):
                 good = run_case(library, kernel, dtype, d, case, seed) and good
     print("all good" if good else "SOME ARE BAD")

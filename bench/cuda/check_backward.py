@@ -2,13 +2,14 @@
 
     python3 bench/cuda/check_backward.py build/libheadlight_cuda.so [CASES [GOLDEN]]
 
-Problems like training's (d 64 and 128, bf16 and fp16, causal and not, grouped heads, windows,
-lengths, starts, sinks, gates), CASES random ones with every option (200), and the stored cases in
-the folder GOLDEN, as they are by the plain kernel and with their inputs rounded.  Entropy and lse take part in every loss.  dq, dk and dv
-may be twice as wrong as the plain method that rounds P, dS, out and the results
-(reference_backward.py), and, where PyTorch's flash attention takes the problem, without an entropy
-loss, twice as wrong as its gradients; dgates and dsinks, sums of floats, are held to a share of what
-they add up.  Every case runs twice and must give the same bytes.  Exit status 1 when one is over."""
+There are problems like those of training (d 64 and 128, bf16 and fp16, causal and not, grouped heads,
+windows, lengths, starts, sinks, gates), CASES random ones with every option (200), and the stored cases
+in the folder GOLDEN: unchanged for the plain kernel, rounded for the others.  Entropy and lse take part
+in every loss.  The errors of dq, dk and dv may be twice those of the plain method that rounds P, dS, out
+and the results (reference_backward.py).  Without an entropy loss they may be twice those of PyTorch's
+flash attention, if that takes the problem.  dgates and dsinks are sums of floats: their errors are
+limited to a share of the sum of absolute values.  Every case runs twice and must give the same bytes.
+Exit status 1 if a limit is exceeded."""
 import json
 import math
 import os
@@ -53,7 +54,7 @@ def draw(n_batch, n_heads, n_kv, n_queries, n_keys, d, dtype, d_value=None, stri
 
 
 def run(library, problem, kernel):
-    """Ours: the forward pass for out, lse and entropy, then the gradient."""
+    """headlight's forward pass for out, lse and entropy, then its gradient."""
     options = {name: problem[name] for name in OPTIONS if name in problem}
     options["window"] = options.pop("window_left", None)
     arrays = {name: problem[name] for name in ARRAYS if problem.get(name) is not None}
@@ -197,7 +198,7 @@ def check_golden(library, folder):
         problem = {name: tensors[name] for name in
                    ("q", "k", "v", "grad_out", "grad_entropy", "grad_lse", *ARRAYS) if name in tensors}
         problem.update({name: case[name] for name in OPTIONS if name in case})
-        wanted = reference_backward.gradients(problem)[0]  # is the reference what others computed?
+        wanted = reference_backward.gradients(problem)[0]  # the reference must agree with the stored results
         for name in ("dq", "dk", "dv", "dgates", "dsinks"):
             if name in tensors and relative(wanted[name], tensors[name].double()) > 1e-5:
                 print(f"BAD reference, {file} {name} {relative(wanted[name], tensors[name].double()):.1e}")

@@ -1,11 +1,11 @@
-"""check_models.py - models with known answers through the GPU.
+"""check_models.py - runs models with known results on the GPU.
 
     python3 bench/cuda/check_models.py PROGRAM PEERS.json MODEL...
 
 Runs `PROGRAM verify` on every MODEL (a folder with expected.safetensors, or a .gguf) on the devices
-cuda:f32 and cuda, one process each, and prints a line a model: what failed in f32, the largest
-error of the entropies in f32 and in bf16, and that of transformers' bf16 run, as golden_peers.py
-left it in PEERS.json ("-": none)."""
+cuda:f32 and cuda, one process each, and prints a line per model: what failed in f32, the largest
+error of the entropies in f32 and in bf16, and that of transformers' bf16 run, which golden_peers.py
+stored in PEERS.json ("-": none)."""
 import json
 import os
 import subprocess

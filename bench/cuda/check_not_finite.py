@@ -2,12 +2,13 @@
 
     python3 bench/cuda/check_not_finite.py build/libheadlight_cuda.so [CASES [KERNEL ...]]
 
-check_options.py's random problems with NaN, +inf or -inf in one to three places of q, k, v or the key bias.  Held against
-the plain kernel, which is the scalar definition in double precision (tests/test_attention_agreement holds that one against
-the CPU's): every statistic is NaN where that one's is, the same infinity where that one's is infinite, and else within
-check_options.py's tolerance.  `out` is not finite wherever the plain kernel's is not; a value that is not finite may reach
-more rows of `out`, since tensor cores multiply hidden keys by 0.  Gradients of such problems are held against the plain
-kernel's in the same way: none that should be NaN or infinite comes out as a number."""
+Takes check_options.py's random problems, with NaN, +inf or -inf in one to three places of q, k, v or the
+key bias, and compares with the plain kernel, which is the scalar definition in double precision
+(tests/test_attention_agreement compares that kernel with the CPU's).  A statistic must be NaN where the
+plain kernel's is NaN, and the same infinity where it is infinite; elsewhere it must be within
+check_options.py's tolerance.  `out` must be non-finite wherever the plain kernel's is.  A non-finite value
+may reach more rows of `out`, since tensor cores multiply hidden keys by 0.  Gradients are compared in the
+same way: where one should be NaN or infinite, it must not be finite."""
 import math
 import random
 import sys
@@ -35,7 +36,7 @@ def spoil(seed, kernel, q, k, v, options):
 
 
 def laundered(name, seen, wanted):
-    """Numbers where there should be none."""
+    """A message, in a list, if values are finite that should not be."""
     n = (~wanted.isfinite() & seen.isfinite()).sum().item()
     return [f"{name}: {n} numbers where NaN or infinity is due"] if n else []
 

@@ -3,8 +3,8 @@
     python3 bench/cuda/check_options.py build/libheadlight_cuda.so [CASES [KERNEL ...]]
 
 Sizes and options are drawn from a seed: grouped heads, causal, windows, kept keys, lengths and
-starts, softcap, ALiBi, bias, sinks, gates, strides; every statistic that the kernel gives but segment
-mass.  Held against reference.py from the rounded inputs: statistics within max(1e-4, 8 * 2^-24 *
+starts, softcap, ALiBi, bias, sinks, gates, strides.  All statistics of the kernel except segment mass
+are compared with reference.py from the rounded inputs: statistics must be within max(1e-4, 8 * 2^-24 *
 max|s|), out within 2^-7 (bf16) or 2^-10 (fp16) of its norm."""
 import math
 import random
@@ -21,21 +21,21 @@ OUT_ALLOWED = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
 def rows(shape, dtype, strided):
-    """Packed (b, h, s, d), or seen through (b, s, h, d) as projections leave it."""
+    """Packed (b, h, s, d), or a view of (b, s, h, d), the layout of projections."""
     if not strided:
         return torch.randn(shape, device="cuda").to(dtype)
     b, h, s, d = shape
     return torch.randn((b, s, h, d), device="cuda").to(dtype).transpose(1, 2)
 
 
-SIZES = {  # queries, keys, d_head of each kernel's problems
+SIZES = {  # queries, keys, d_head of the problems for each kernel
     "portable": ([1, 5, 64, 65, 200, 333], [1, 3, 64, 127, 300, 700],
                  [32, 64, 64, 80, 96, 128, 128, 256, 7, 40]),
     "decode": ([1, 1, 1, 2, 5, 16], [1, 3, 64, 127, 1000, 3000, 9000],
                [32, 64, 64, 80, 96, 128, 128, 256, 7, 40]),
-    "hopper": ([1, 64, 65, 200, 333, 1000], [1, 3, 64, 127, 300, 700, 2000], [64, 128]),
+    "hopper": ([1, 64, 65, 200, 333, 1000], [1, 3, 64, 127, 300, 700, 2000], [64, 128, 256]),
     # with tiles and windows of their own
-    "hopper, long": ([2049, 2500, 3100], [2049, 3000, 4500], [64, 128]),
+    "hopper, long": ([2049, 2500, 3100], [2049, 3000, 4500], [64, 128, 256]),
 }
 
 

@@ -1,10 +1,10 @@
-"""golden_peers.py - how far transformers' own bf16 run is from the stored answers.
+"""golden_peers.py - the error of transformers' own bf16 run against the stored results.
 
     python3 bench/cuda/golden_peers.py FAMILIES_FOLDER [OUT.json]
 
-For every family in the folder: the model loaded as bf16 on the GPU, eager attention, and the
-entropies of its attention rows against expected.safetensors (made in f32).  A line each: the
-root mean square and the largest error of the entropies."""
+For every family in the folder: loads the model as bf16 on the GPU, with eager attention, and compares
+the entropies of its attention rows with expected.safetensors (made in f32).  Prints one line per family:
+the root mean square and the largest error of the entropies."""
 import json
 import os
 import sys
@@ -16,7 +16,7 @@ from transformers import AutoModel
 
 
 def entropies(attention, has_sink):
-    """(B, H, S) from probabilities; with a learned sink, what is missing of 1 is its outcome."""
+    """(B, H, S) from probabilities; a learned sink is one more outcome, with the rest of 1."""
     p = attention.double()
     h = -torch.special.xlogy(p, p).sum(-1)
     if has_sink:

@@ -3,7 +3,7 @@
     library = Library("build/libheadlight_cuda.so")
     result = library.forward(q, k, v, causal=True, statistics=("lse", "entropy", "renyi2"))
 
-The structs are the Python package's."""
+The structs are those of the Python package."""
 import ctypes
 import math
 import os
@@ -60,7 +60,7 @@ class Library:
         return a
 
     def prepare(self, q, k, v, statistics=("lse", "entropy", "renyi2"), kernel="auto", out=None, **options):
-        """The call to make, and the tensors that it fills."""
+        """Returns a function that makes the call, and the tensors that it fills."""
         shape = q.shape[:3]
         found = {"out": out if out is not None else torch.full((*shape, v.shape[3]), math.nan,
                                                                dtype=q.dtype, device=q.device)}
@@ -73,7 +73,7 @@ class Library:
         arguments = [ctypes.byref(x) for x in (result, attention, launch)]
         keep = (q, k, v, found, result, attention, launch, options)
 
-        def run(keep=keep):  # in the stream that is current then
+        def run(keep=keep):  # in the stream that is current at the call
             launch.stream = torch.cuda.current_stream().cuda_stream
             self.call(self.library.hl_cuda_forward, *arguments)
 
@@ -85,8 +85,8 @@ class Library:
         return found
 
     def prepare_backward(self, q, k, v, upstream, forward, kernel="auto", **options):
-        """The gradient's call, given grad_out, grad_entropy and grad_lse (each may be missing) and
-        what the forward pass found; and the tensors that it fills."""
+        """Returns a function that calls the gradient, and the tensors that it fills.  Takes grad_out,
+        grad_entropy and grad_lse (each may be missing) and the results of the forward pass."""
         found = {name: torch.full_like(x, math.nan) for name, x in (("dq", q), ("dk", k), ("dv", v))}
         arrays = options.get("arrays") or {}
         for name in ("gates", "sinks"):

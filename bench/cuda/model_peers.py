@@ -1,12 +1,13 @@
-"""model_peers.py - a Llama of random weights, and what transformers makes of it.
+"""model_peers.py - a Llama with random weights, timed in transformers.
 
     python3 bench/cuda/model_peers.py write FOLDER           Llama-3.2-1B's shapes, bf16, seed 0
     python3 bench/cuda/model_peers.py forward FOLDER LENGTHS whole forward passes without logits
     python3 bench/cuda/model_peers.py decode FOLDER BATCHES  generate: static cache, compiled
 
-FOLDER gets config.json and model.safetensors.  A forward pass has 16384 tokens, or one sequence
-where that is longer; SDPA, no entropy.  Each number is the median of ROUNDS passes, of three
-beyond 64k tokens, timed by events.  Every line of output is JSON: what was timed, tokens/s, the allocator's peak in bytes."""
+FOLDER gets config.json and model.safetensors.  A forward pass has 16384 tokens, or one longer
+sequence, with SDPA and without entropy.  Each number is the median of ROUNDS passes (three beyond 64k
+tokens), timed by events.  Every line of output is JSON: the case, tokens/s, the allocator's peak in
+bytes."""
 import json
 import os
 import statistics
@@ -34,7 +35,7 @@ def llama_1b():
 
 
 def write(folder):
-    """Weights of the size that keeps a signal's through the layers."""
+    """Random weights, scaled so that a signal keeps its size through the layers."""
     torch.manual_seed(0)
     config = llama_1b()
     tensors = {}

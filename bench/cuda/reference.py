@@ -1,5 +1,5 @@
-"""reference.py - attention and its statistics in double precision, a head at a time: the
-definitions of include/headlight/attention.h, with nothing of the library in them."""
+"""reference.py - attention and its statistics in double precision, one head at a time, by the
+definitions of include/headlight/attention.h.  It uses no code of the library."""
 import math
 
 import torch
@@ -22,7 +22,7 @@ def visible(n_queries, n_keys, causal, start=None, length=None, window=None, win
 
 
 def entropy_of(x, hidden):
-    """lse, Shannon and p of rows of scores; 0 where all are hidden."""
+    """lse, Shannon and p of rows of scores; 0 if all are hidden."""
     lse = torch.logsumexp(x, dim=1)
     log_p = (x - lse[:, None]).masked_fill(hidden, 0.0)
     p = torch.exp(log_p).masked_fill(hidden, 0.0)
@@ -30,7 +30,7 @@ def entropy_of(x, hidden):
 
 
 def single(p, key, n_keys):
-    """Each row's probability of one key; 0 where there is no such key."""
+    """Each row's probability of one key; 0 if there is no such key."""
     key = key.expand(p.shape[0], 1)
     inside = (key >= 0) & (key < n_keys)
     return p.gather(1, key.clamp(0, n_keys - 1)).where(inside, torch.zeros_like(p[:, :1]))[:, 0]
@@ -75,7 +75,7 @@ def scores_of(q, k, scale, softcap, position, slope, bias):
 def forward(q, k, v, causal=False, scale=None, start=None, length=None, window=None,
             window_right=None, window_sink=0, softcap=0.0, alibi_slopes=None, key_bias=None,
             sinks=None, gates=None):
-    """float64 from the rounded inputs.  start and length: lists, one number a sequence."""
+    """Results in float64 from the rounded inputs.  start and length are lists, one number per sequence."""
     n_batch, n_heads, n_queries, d_head = q.shape
     n_keys, group = k.shape[2], n_heads // k.shape[1]
     scale = scale if scale is not None else 1.0 / math.sqrt(d_head)

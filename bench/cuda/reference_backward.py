@@ -4,10 +4,10 @@
 
 `problem` holds q, k, v, grad_out, grad_entropy, grad_lse, the options by the names of
 hl_attention (causal, scale, window_left, window_right, window_sink, softcap) and the arrays
-(query_start, key_length, alibi_slopes, key_bias, sinks, gates).  `rounded` is what the plain method
-gives that keeps P, dS, out and the results in the inputs' type and all else exact: how wrong one
-must be at that precision.  `allowed` is what dgates and dsinks, sums of floats, may be off by, and
-the largest score."""
+(query_start, key_length, alibi_slopes, key_bias, sinks, gates).  `rounded` has the results of the plain
+method that keeps P, dS, out and the results in the inputs' type and everything else exact: it shows the
+error that this precision causes.  `allowed` has the allowed errors of dgates and dsinks, which are sums
+of floats, and the largest score."""
 import math
 
 import torch
@@ -37,7 +37,7 @@ def visible(problem, device):
 
 
 def scores_of(problem, q, k, device):
-    """Scores as the options bend them, hidden ones FAR; and what is seen."""
+    """Scores after all options, FAR for hidden keys; and which keys are visible."""
     seen, position, key = visible(problem, device)
     s = problem["scale"] * q @ k.transpose(2, 3)
     cap = problem.get("softcap", 0.0)
@@ -80,13 +80,13 @@ def gradients(problem):
     if sinks is not None:
         leaves["dsinks"] = sinks
     wanted = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()), retain_graph=True)))
-    # The plain method: the same, with P, dS, out and the results rounded.
+    # The plain method, with P, dS, out and the results rounded.
     (slopes,) = torch.autograd.grad(loss, s, retain_graph=True)
-    if problem.get("softcap", 0.0):  # ds of the bent score; what is rounded is that of scale q.k
+    if problem.get("softcap", 0.0):  # ds is of the capped score; the rounded one is of scale q.k
         raw = problem["scale"] * q @ wide_k.transpose(2, 3)
         slopes = slopes[..., : k.shape[2]] * (1 - torch.tanh(raw / problem["softcap"])**2)
     slopes = slopes[..., : k.shape[2]]
-    # what rounding `out` does to its product with grad_out, and so to dS
+    # the effect of rounding `out` on its product with grad_out, and so on dS
     drift = ((out.to(dtype).double() - out) * grad_out).sum(3, keepdim=True)
     low = (slopes - weights * drift).to(dtype).double()
     low_p = (gates[:, None, None] * weights).to(dtype).double()
@@ -95,7 +95,7 @@ def gradients(problem):
                    dk=fold(problem["scale"] * low.transpose(2, 3) @ q),
                    dv=fold(low_p.transpose(2, 3) @ grad_out))
     rounded = {name: value.to(dtype).double().detach() for name, value in rounded.items()}
-    # what sums of floats may be off by: shares of the sums of absolute values
+    # allowed errors of sums of floats: shares of the sums of absolute values
     product = (grad_out @ wide_v.transpose(2, 3) * weights).detach().abs()
     allowed = dict(dgates=1e-4 * product.sum((0, 2, 3)),
                    max_score=torch.where(s > FAR / 2, s, 0.0).detach().abs().max().item())

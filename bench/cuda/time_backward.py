@@ -1,12 +1,12 @@
-"""time_backward.py - forward and backward with an entropy loss beside cuDNN's without.
+"""time_backward.py - forward and backward with an entropy loss, compared with cuDNN without one.
 
     python3 bench/cuda/time_backward.py build/libheadlight_cuda.so [KERNELS [LENGTHS]]
 
-bf16, causal, 16384 tokens a batch, 2048 / d heads.  cuDNN and flash are PyTorch's
-scaled_dot_product_attention and its autograd; ours is the forward pass with entropy and the gradient
-with upstream gradients of out and entropy.  Each number is the median of the rounds; in a round every
-method runs once, in random order, each timed by events around several calls.  HEADLIGHT_JSON names a
-file for the times of all rounds, in milliseconds a call."""
+bf16, causal, 16384 tokens per batch, 2048 / d heads.  cuDNN and flash are PyTorch's
+scaled_dot_product_attention and its autograd; headlight runs the forward pass with entropy and the
+gradient with upstream gradients of out and entropy.  Each number is the median of the rounds.  In a round
+every method runs once, in random order, each timed by events around several calls.  HEADLIGHT_JSON names
+a file for the times of all rounds, in milliseconds per call."""
 import json
 import os
 import random
@@ -67,14 +67,14 @@ def time_shape(library, d, length, kernels):
     times = {name: [] for name in methods}
     for _ in range(ROUNDS):
         order = list(methods)
-        random.shuffle(order)  # the chip's power limit makes each slow the next
+        random.shuffle(order)  # because of the power limit, each method slows the next
         for name in order:
             times[name].append(time_once(methods[name], 3))
     return times
 
 
 def memory_taken(library):
-    """What the driver has less of after a gradient than before it, in bytes."""
+    """The device memory that a gradient takes and keeps, in bytes."""
     q, k, v, grad_out = (torch.randn(1, 16, 32768, 128, device="cuda", dtype=torch.bfloat16)
                          for _ in range(4))
     run, _ = ours(library, "auto", q, k, v, dict(grad_out=grad_out))

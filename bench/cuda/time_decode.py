@@ -1,11 +1,11 @@
-"""time_decode.py - one query a sequence over many keys: the decode kernel beside PyTorch's.
+"""time_decode.py - one query per sequence over many keys: the decode kernel and PyTorch's.
 
     python3 bench/cuda/time_decode.py build/libheadlight_cuda.so
 
 bf16, d = 128, 32 heads that share 8 K/V heads.  Each number is the median of the rounds; in a round
 every method runs once, in random order.  A method's calls are captured in a CUDA graph over rotating
-copies of K and V that together exceed the L2 cache, so neither launches nor cached keys flatter it.
-TB/s count K and V read once."""
+copies of K and V that together exceed the L2 cache, so neither launches nor cached keys
+change the result.  TB/s counts one read of K and V."""
 import random
 import statistics
 import sys

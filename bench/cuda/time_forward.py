@@ -1,11 +1,11 @@
-"""time_forward.py - the CUDA forward with and without statistics beside cuDNN and flash.
+"""time_forward.py - the CUDA forward with and without statistics, compared with cuDNN and flash.
 
     python3 bench/cuda/time_forward.py build/libheadlight_cuda.so [KERNELS [LENGTHS]]
 
-bf16, causal, 16384 tokens a batch, 2048 / d heads.  Each number is the median of the rounds;
-in a round every method runs once, in random order, each timed by events around several calls.
-TFLOP/s count 2 S^2 d a head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
-the times of all rounds, in milliseconds a call."""
+bf16, causal, 16384 tokens per batch, 2048 / d heads.  Each number is the median of the rounds.
+In a round every method runs once, in random order, each timed by events around several calls.
+TFLOP/s counts 2 S^2 d per head, half of the full square's 4 S^2 d.  HEADLIGHT_JSON names a file for
+the times of all rounds, in milliseconds per call."""
 import json
 import os
 import random
@@ -19,6 +19,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import headlight_cuda as hl
 
 ROUNDS = 15
+LEVELS = {"": ("lse",), " + two": ("lse", "entropy", "renyi2"),
+          " + all": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "self",
+                     "previous", "first")}
 
 
 def sdpa(backend, q, k, v):
@@ -26,6 +29,14 @@ def sdpa(backend, q, k, v):
         with sdpa_kernel(backend):
             F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return run
+
+
+def flash3(q, k, v):
+    """FlashAttention-3, of the build that HEADLIGHT_FA3 names; its rows are (batch, row, head, d)."""
+    sys.path.insert(0, os.environ["HEADLIGHT_FA3"])
+    from flash_attn_interface import flash_attn_func
+    rows = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
+    return lambda: flash_attn_func(*rows, causal=True)
 
 
 def time_once(run, n):
@@ -44,8 +55,10 @@ def time_shape(library, d, length, kernels):
                for _ in range(3))
     methods = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
                "flash": sdpa(SDPBackend.FLASH_ATTENTION, q, k, v)}
+    if "HEADLIGHT_FA3" in os.environ:
+        methods["flash3"] = flash3(q, k, v)
     for kernel in kernels:
-        for name, wanted in ((" + stats", ("lse", "entropy", "renyi2")), ("", ("lse",))):
+        for name, wanted in LEVELS.items():
             methods[f"{kernel}{name}"] = library.prepare(
                 q, k, v, statistics=wanted, kernel=kernel, causal=True)[0]
     flops = 2.0 * length * length * d * n_heads * n_batch
@@ -58,14 +71,14 @@ def time_shape(library, d, length, kernels):
             del methods[name], times[name]
     for _ in range(ROUNDS):
         order = list(methods)
-        random.shuffle(order)  # the chip's power limit makes each slow the next
+        random.shuffle(order)  # because of the power limit, each method slows the next
         for name in order:
             times[name].append(time_once(methods[name], 3))
     return flops, times
 
 
 def memory_taken(library):
-    """What the driver has less of after a call than before it, in bytes."""
+    """The device memory that a call takes and keeps, in bytes."""
     q, k, v = (torch.randn(1, 16, 32768, 128, device="cuda", dtype=torch.bfloat16)
                for _ in range(3))
     run, _ = library.prepare(q, k, v, causal=True)
@@ -83,7 +96,7 @@ def main():
         [1024, 2048, 4096, 8192, 16384, 32768]
     report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
                   cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
-    for d in (64, 128):
+    for d in (64, 128, 256):
         for length in lengths:
             flops, times = time_shape(library, d, length, kernels)
             report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))

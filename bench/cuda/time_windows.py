@@ -1,9 +1,9 @@
-"""time_windows.py - the Hopper kernel with a left window: ms, and of one library over another.
+"""time_windows.py - times the Hopper kernel with a left window, in ms, and the ratio of two libraries.
 
     python3 bench/cuda/time_windows.py build/libheadlight_cuda.so [OTHER.so]
 
-bf16, causal, 16384 tokens a batch, 2048 / d heads; medians of 7 rounds of 5 calls.  "two" is with lse and
-both entropies, "all" with all that the kernel sums.  A window of S hides nothing."""
+bf16, causal, 16384 tokens per batch, 2048 / d heads; medians of 7 rounds of 5 calls.  "two" computes lse and
+both entropies, "all" every statistic of the kernel.  A window of S hides nothing."""
 import statistics
 import sys
 

@@ -1,8 +1,8 @@
-/* foreign.c - weights that are not read here: what they are, and how to convert them.
+/* foreign.c - weight files that headlight cannot read: names them and says how to convert them.
  *
- * Somebody who points at the wrong file wants one sentence, not "bad magic": what the
- * file is, and the command that makes something readable of it.  A file is known
- * by its first bytes where a format has such, else by the ending of its name.
+ * A user who names the wrong file needs one sentence, not "bad magic": what the file is, and the
+ * command that converts it.  A file is recognized by its first bytes, or by the ending of its name
+ * if the format has no magic number.
  *
  * Pickles (PyTorch's .bin and .pt) are refused on purpose: reading one means running
  * the program that it contains. */
@@ -20,18 +20,18 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* The advice depends on what lies beside the file (save_advice). */
+/* The advice depends on the files beside this one (save_advice). */
 #define SAVE_AS_SAFETENSORS NULL
 #define CONVERT_AGAIN       "convert the original model again, with llama.cpp's convert_hf_to_gguf.py"
 #define USE_THE_ORIGINAL    "use the safetensors of the original model"
 
 typedef struct foreign_kind {
     const char *what;
-    const char *advice; /* NULL: to load and save it with transformers, where that can work */
-    const char *start;  /* the bytes at `offset`; NULL: known by its name */
+    const char *advice; /* NULL: load and save it with transformers, if that can work */
+    const char *start;  /* the bytes at `offset`; NULL: recognized by its name */
     size_t      n_start;
     size_t      offset;
-    const char *ending; /* of the name; NULL: known by its bytes */
+    const char *ending; /* ending of the name; NULL: recognized by its bytes */
 } foreign_kind;
 
 #define STARTS_WITH(bytes)    (bytes), sizeof(bytes) - 1, 0, NULL
@@ -81,8 +81,8 @@ static bool is_kind(const foreign_kind *kind, const char *path, const uint8_t *b
 
 /* ------------------------------------------------------------------- advice */
 
-/* Checkpoints that transformers' from_pretrained cannot load, known by words in their pickle, which
- * PyTorch writes before the weights. */
+/* Checkpoints that transformers' from_pretrained cannot load.  They are recognized by words in
+ * their pickle, which PyTorch writes before the weights. */
 static const char *other_software(const uint8_t *bytes, size_t n_bytes)
 {
     static const struct {
@@ -104,7 +104,7 @@ static const char *other_software(const uint8_t *bytes, size_t n_bytes)
     return NULL;
 }
 
-/* Letters that mean nothing to a shell or to Python, so that the advice can be pasted. */
+/* Whether all characters are safe in a shell and in Python, so that the advice can be pasted. */
 static bool is_plain(const char *text)
 {
     return text[strspn(text,
@@ -112,7 +112,7 @@ static bool is_plain(const char *text)
            '\0';
 }
 
-/* The class of transformers that loads an architecture with its output head. */
+/* The transformers class that loads an architecture with its output head. */
 static const char *loader_of(const json_t *config)
 {
     static const struct {
@@ -132,15 +132,15 @@ static const char *loader_of(const json_t *config)
         if (hl_ends_with(architecture, known[i].ending))
             return known[i].loader;
     }
-    /* GPT2LMHeadModel ends in Model as well, and has a head. */
+    /* GPT2LMHeadModel ends in Model as well, but has a head. */
     return architecture != NULL && hl_ends_with(architecture, "Model") &&
                    !hl_ends_with(architecture, "LMHeadModel")
                ? "AutoModel"
                : "AutoModelForCausalLM";
 }
 
-/* How a checkpoint of transformers becomes safetensors; "" in `out` where transformers could not load
- * it either, because nothing says what model it is. */
+/* Writes how to convert a transformers checkpoint to safetensors.  `out` becomes "" if transformers
+ * could not load it either, because no file says which model it is. */
 static hl_status save_advice(char *out, size_t room, const char *folder)
 {
     HL_CLOSED(json_decref) json_t *config = NULL;
@@ -203,7 +203,7 @@ hl_status hl_foreign_check_file(const char *path, const uint8_t *bytes, size_t n
 
 /* ------------------------------------------------------------ quantization */
 
-/* What quantized the weights; NULL if nothing did, or in a way that we read. */
+/* Returns the method that quantized the weights; NULL if there is none or headlight reads it. */
 static const char *quantizer(const json_t *config)
 {
     const json_t *settings = json_object_get(config, "quantization_config");
@@ -216,7 +216,7 @@ static const char *quantizer(const json_t *config)
         return "bitsandbytes";
     if (method == NULL)
         return "a method that config.json does not name";
-    return strcmp(method, "mxfp4") == 0 ? NULL : method; /* gpt_oss: blocks and scales apart */
+    return strcmp(method, "mxfp4") == 0 ? NULL : method; /* headlight reads it */
 }
 
 static hl_status check_config(const char *path)
@@ -225,7 +225,7 @@ static hl_status check_config(const char *path)
 
     HL_NEED(hl_json_parse_file(&config, path));
     const char *method = quantizer(config);
-    if (method == NULL) /* models that see keep the language model's settings apart */
+    if (method == NULL) /* models with images keep the language model's settings in text_config */
         method = quantizer(json_object_get(config, "text_config"));
     if (method != NULL)
         return hl_fail(HL_UNSUPPORTED,
@@ -255,7 +255,7 @@ hl_status hl_foreign_check_folder(const char *folder)
 
 /* ------------------------------------------------------------------ folders */
 
-/* How much a file's name says about what the folder is; 0: nothing. */
+/* How well a file's name tells what the folder is; 0: not at all. */
 static int weight_of(const char *name)
 {
     if (strcmp(name, "adapter_model.safetensors") == 0)
@@ -272,7 +272,7 @@ static int weight_of(const char *name)
     return hl_ends_with(name, ".safetensors") || hl_ends_with(name, ".bin") ? 1 : 0;
 }
 
-/* The file that tells most, of equals the first by name; "" if none does. */
+/* Finds the file whose name says most, the first by name among equals; "" if none says anything. */
 static hl_status most_telling(char *out, size_t room, const char *folder)
 {
     DIR *directory = hl_sys_opendir(folder);
@@ -292,7 +292,7 @@ static hl_status most_telling(char *out, size_t room, const char *folder)
     return HL_OK;
 }
 
-/* By what is in the file, not by its name alone. */
+/* Explains a file by its contents, not by its name alone. */
 static hl_status explain_file(const char *folder, const char *name)
 {
     static const foreign_kind        checkpoint = { .what = "a PyTorch checkpoint" };

@@ -18,11 +18,11 @@
  * the beginning of the data and are multiples of the alignment, which is the
  * value of general.alignment, or 32.
  *
- * The file is not trusted.  Counts are held against what is left of the file before
- * anything is allocated, and against limits that no model comes near, since a file
- * can be sparse: sixteen gigabytes of zeros cost their maker nothing.  Tensors may
- * not overlap, but there may be holes.  What the getters at the end read has been
- * measured by then: values lie inside the file, and arrays are as long as they say. */
+ * The file is not trusted.  Before anything is allocated, counts are compared with the rest of the
+ * file, and with limits far above any model, since a file can be sparse: sixteen gigabytes of zeros
+ * cost an attacker nothing.  Tensors may not overlap, but there may be holes.  The getters at the
+ * end need no checks: by then, values are known to lie inside the file, and arrays to have their
+ * stated length. */
 #include "formats/gguf.h"
 
 #include <stdlib.h>
@@ -34,21 +34,21 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH        8          /* of arrays in arrays; one is the usual depth */
+#define MAX_DEPTH        8          /* depth of arrays in arrays; 1 is usual */
 #define MAX_KEY          65535      /* bytes */
-#define MAX_INDEXED      (1U << 24) /* texts and arrays in arrays, in all */
+#define MAX_INDEXED      (1U << 24) /* number of texts and inner arrays in the file */
 #define MIN_VALUE_BYTES  13         /* an empty key, a type and a byte */
 #define MIN_TENSOR_BYTES 24         /* an empty name, no dimensions, a type and an offset */
 #define ARRAY_HEADER     12         /* u32 type, u64 count */
 
 struct hl_gguf {
-    hl_file               file; /* nothing if the bytes are the caller's */
+    hl_file               file; /* empty if the bytes are the caller's */
     char                 *where;
     int                   version;
-    hl_gguf_value        *values; /* (n_values) keys and starts are ours */
+    hl_gguf_value        *values; /* (n_values) keys and starts are owned */
     const hl_gguf_value **by_key; /* (n_values) sorted by key */
     size_t                n_values;
-    hl_tensor            *tensors; /* (n_tensors) names are ours */
+    hl_tensor            *tensors; /* (n_tensors) names are owned */
     const hl_tensor     **by_name; /* (n_tensors) sorted by name */
     size_t                n_tensors;
 };
@@ -57,8 +57,8 @@ struct hl_gguf {
 
 static const struct {
     const char *name;
-    size_t      n_bytes; /* 0: it says itself */
-    char        kind;    /* 'u'nsigned or signed 'i'nteger, or something else */
+    size_t      n_bytes; /* 0: the value has its own length */
+    char        kind;    /* 'u'nsigned or signed 'i'nteger, or another kind */
 } types[HL_GGUF_N_TYPES] = {
     [HL_GGUF_U8] = { "a u8", 1, 'u' },     [HL_GGUF_I8] = { "an i8", 1, 'i' },
     [HL_GGUF_U16] = { "a u16", 2, 'u' },   [HL_GGUF_I16] = { "an i16", 2, 'i' },
@@ -80,7 +80,7 @@ typedef struct cursor {
     const uint8_t *bytes;
     size_t         n_bytes;
     size_t         at;
-    size_t         n_indexed; /* texts and arrays in arrays, so far */
+    size_t         n_indexed; /* number of texts and inner arrays so far */
 } cursor;
 
 static size_t bytes_left(const cursor *c)
@@ -88,7 +88,7 @@ static size_t bytes_left(const cursor *c)
     return c->n_bytes - c->at;
 }
 
-/* The next n_bytes, which are then behind the cursor. */
+/* Returns the next n_bytes and moves the cursor past them. */
 static hl_status take(const uint8_t **out, cursor *c, uint64_t n_bytes)
 {
     if (n_bytes > bytes_left(c))
@@ -129,7 +129,7 @@ static hl_status take_text(hl_bytes *out, cursor *c)
     return HL_OK;
 }
 
-/* A key or the name of a tensor: not empty, not too long, UTF-8 without NUL. */
+/* Reads a key or a tensor's name: not empty, not too long, UTF-8 without NUL. */
 static hl_status take_name(const char **out, cursor *c, size_t max_bytes, const char *what)
 {
     hl_bytes text = { NULL, 0 };
@@ -151,7 +151,7 @@ static hl_status take_name(const char **out, cursor *c, size_t max_bytes, const 
 
 static hl_status skip_array(cursor *c, int depth, uint64_t **starts);
 
-/* Go past a value. */
+/* Moves the cursor past a value. */
 static hl_status skip_value(cursor *c, uint32_t type, int depth)
 {
     const uint8_t *bytes = NULL;
@@ -166,14 +166,14 @@ static hl_status skip_value(cursor *c, uint32_t type, int depth)
     return take(&bytes, c, hl_gguf_type_bytes((hl_gguf_type)type));
 }
 
-/* Go past the elements of an array of texts or arrays.  Where each begins is
- * stored in *starts, counted from the first, unless starts is NULL. */
+/* Moves the cursor past the elements of an array of texts or arrays.  If starts is not NULL,
+ * *starts gets the offset of each element from the first. */
 static hl_status skip_elements(cursor *c, uint32_t type, uint64_t count, int depth,
                                uint64_t **starts)
 {
     size_t begin = c->at;
 
-    if (count > bytes_left(c) / sizeof(uint64_t)) /* each element starts with a u64 at least */
+    if (count > bytes_left(c) / sizeof(uint64_t)) /* each element starts with at least a u64 */
         return hl_fail(HL_BAD_INPUT, "truncated: an array of %llu in the last %zu bytes",
                        (unsigned long long)count, bytes_left(c));
     if (count > MAX_INDEXED - c->n_indexed)
@@ -222,7 +222,7 @@ hl_status hl_gguf_measure(size_t *out, hl_gguf_type type, const uint8_t *bytes, 
     return status;
 }
 
-/* Behind its key.  What it allocates is the value's also on failure: the file frees it. */
+/* Reads what follows the key.  The value owns what is allocated, also on failure. */
 static hl_status read_value(hl_gguf_value *value, cursor *c)
 {
     uint32_t  type   = 0;
@@ -269,7 +269,7 @@ static hl_status read_values(hl_gguf *file, cursor *c, uint64_t n_values)
 
 /* ------------------------------------------------------------------ tensors */
 
-/* What a type is called that we do not read. */
+/* The name of a type that headlight does not read. */
 static const char *foreign_type(uint32_t id)
 {
     static const struct {
@@ -307,8 +307,8 @@ static hl_status read_shape(hl_tensor *tensor, cursor *c)
     return HL_OK;
 }
 
-/* Everything but the name and the place, which is not known before the last info is read; the
- * offset waits in *offset. */
+/* Reads everything but the name and the address, which is known only after the last tensor info;
+ * until then *offset holds the offset. */
 static hl_status read_info(hl_tensor *tensor, uint64_t *offset, cursor *c)
 {
     uint32_t type = 0;
@@ -344,10 +344,10 @@ static int compare_places(const void *left, const void *right)
 
     if (a_data != b_data)
         return a_data < b_data ? -1 : 1;
-    return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes); /* empty ones first */
+    return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes); /* empty tensors first */
 }
 
-/* by_name in the order of the data for a moment, then as it is called. */
+/* Checks that tensors neither overlap nor share a name.  Sorts by_name by address, then by name. */
 static hl_status check_places_and_names(hl_gguf *file)
 {
     for (size_t i = 0; i < file->n_tensors; i++)
@@ -421,7 +421,7 @@ static hl_status check_version(int *out, uint32_t version)
     return hl_fail(HL_UNSUPPORTED, "GGUF version %u, wanted 2 or 3", version);
 }
 
-/* Everything up to the metadata. */
+/* Reads everything before the metadata. */
 static hl_status read_start(hl_gguf *file, uint64_t *n_values, uint64_t *n_tensors, cursor *c)
 {
     const uint8_t *magic   = NULL;
@@ -545,7 +545,7 @@ const hl_gguf_value *hl_gguf_find_value(const hl_gguf *file, const char *key)
 
 /* ----------------------------------------------------- numbers of any type */
 
-/* False for what is no integer, and for a u64 that is too large. */
+/* Returns false for types that are not integers, and for a u64 that is too large. */
 static bool load_int(int64_t *out, hl_gguf_type type, const uint8_t *bytes)
 {
     uint64_t bits    = 0;
@@ -556,7 +556,7 @@ static bool load_int(int64_t *out, hl_gguf_type type, const uint8_t *bytes)
         return false;
     memcpy(&bits, bytes, n_bytes);
     uint64_t sign = UINT64_C(1) << (8 * n_bytes - 1);
-    if (kind == 'i') /* as far below 0 as the bits are beyond the sign */
+    if (kind == 'i') /* sign-extends shorter integers */
         bits = (bits ^ sign) - sign;
     *out = (int64_t)bits;
     return kind == 'i' || *out >= 0;
@@ -589,7 +589,7 @@ static bool load_float(double *out, hl_gguf_type type, const uint8_t *bytes)
     return true;
 }
 
-/* A text begins with its length. */
+/* A text is stored as its length and its bytes. */
 static hl_bytes load_text(const uint8_t *bytes)
 {
     uint64_t length;
@@ -613,8 +613,8 @@ static hl_gguf_array load_array(const uint8_t *bytes, const uint64_t *starts)
 
 /* ------------------------------------------------------------------ getters
  *
- * Writers disagree about types (a head count may be u32, i32 or u64, and one number or one a
- * layer), so a getter asks for what it needs and takes any type that holds it without loss. */
+ * Writers disagree about types (a head count may be u32, i32 or u64, and one number or one per
+ * layer), so a getter accepts any type that holds the value without loss. */
 
 static hl_status wrong_type(const hl_gguf *file, const hl_gguf_value *value, const char *wanted)
 {
@@ -648,7 +648,7 @@ hl_status hl_gguf_get_float(double *out, const hl_gguf *file, const char *key)
     return HL_OK;
 }
 
-/* The value of that type; NULL if the key is missing. */
+/* Finds a value of this type; NULL if the key is missing. */
 static hl_status find_typed(const hl_gguf_value **out, const hl_gguf *file, const char *key,
                             hl_gguf_type type)
 {
@@ -688,7 +688,7 @@ hl_status hl_gguf_get_array(hl_gguf_array *out, const hl_gguf *file, const char 
 
 /* ----------------------------------------------------------------- elements */
 
-/* Where an element begins.  Inner arrays have no index: walk from the first. */
+/* The address of an element.  Inner arrays have no index, so they are walked from the first. */
 static const uint8_t *element(const hl_gguf_array *array, size_t index)
 {
     size_t size = hl_gguf_type_bytes(array->type);
@@ -701,7 +701,7 @@ static const uint8_t *element(const hl_gguf_array *array, size_t index)
     const uint8_t *at = array->bytes;
     for (size_t i = 0; i < index; i++) {
         size_t n_bytes = 0;
-        /* It was measured before, inside the file, so no end is needed now. */
+        /* It was measured before and lies inside the file, so no limit is needed now. */
         if (hl_gguf_measure(&n_bytes, array->type, at, SIZE_MAX - (uintptr_t)at) != HL_OK)
             break;
         at += n_bytes;

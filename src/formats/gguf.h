@@ -48,7 +48,7 @@ typedef enum hl_gguf_type {
 
 /* An array in the metadata; read its elements with hl_gguf_array_int and its siblings. */
 typedef struct hl_gguf_array {
-    hl_gguf_type    type; /* of the elements */
+    hl_gguf_type    type; /* type of the elements */
     size_t          count;
     const uint8_t  *bytes;  /* the first element; unaligned */
     const uint64_t *starts; /* (count) offsets of texts or arrays; NULL for numbers */
@@ -68,7 +68,7 @@ typedef struct hl_gguf_value {
 typedef struct hl_gguf hl_gguf;
 
 hl_status hl_gguf_open(hl_gguf **out, const char *path);
-/* From memory that outlives the object; `where` names it in messages. */
+/* Parses bytes in memory that outlives the object; `where` names them in messages. */
 hl_status hl_gguf_parse(hl_gguf **out, const uint8_t *bytes, size_t n_bytes, const char *where);
 void      hl_gguf_close(hl_gguf *file);
 HL_CLOSES(hl_gguf_close, hl_gguf)

@@ -1,9 +1,8 @@
 /* gguf_write.c - writing GGUF files, version 3 (layout: gguf.c).
  *
- * Values are kept as the file will store them; tensors are borrowed.  Adding
- * never fails loudly: the writer keeps the first error, with its message, and
- * hl_gguf_write reports it.  The data of every tensor are padded to the alignment,
- * the last one's too, as llama.cpp writes them. */
+ * Values are kept in the file's encoding; tensors are borrowed.  Functions that add return no
+ * status: the writer keeps the first error, with its message, and hl_gguf_write reports it.  The
+ * data of every tensor is padded to the alignment, also the last one's, as llama.cpp does. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +17,10 @@
 #define ARRAY_HEADER 12 /* u32 type, u64 count */
 
 struct hl_gguf_writer {
-    hl_gguf_value *values; /* (value_capacity), n_values used; keys and bytes are our copies */
+    hl_gguf_value *values; /* (value_capacity), n_values used; keys and bytes are owned */
     size_t         n_values;
     size_t         value_capacity;
-    hl_tensor     *tensors; /* (tensor_capacity), n_tensors used; names are our copies */
+    hl_tensor     *tensors; /* (tensor_capacity), n_tensors used; names are owned */
     size_t         n_tensors;
     size_t         tensor_capacity;
     hl_kept_error  error;
@@ -49,7 +48,7 @@ void hl_gguf_writer_free(hl_gguf_writer *writer)
 
 /* ----------------------------------------------------------------- metadata */
 
-/* Takes over `bytes`, also when it fails. */
+/* Takes ownership of `bytes`, also on failure. */
 static hl_status append_value(hl_gguf_writer *writer, const char *key, hl_gguf_type type,
                               uint8_t *bytes, size_t n_bytes)
 {
@@ -74,7 +73,7 @@ static hl_status append_copy(hl_gguf_writer *writer, const char *key, hl_gguf_ty
     return append_value(writer, key, type, copy, n_bytes);
 }
 
-/* Does the value fit the type?  If so its lowest bytes are what is stored. */
+/* Whether the type can hold the value.  If so, the value's lowest bytes are stored. */
 static bool fits(hl_gguf_type type, int64_t value)
 {
     size_t n_bits = 8 * hl_gguf_type_bytes(type);
@@ -134,7 +133,7 @@ void hl_gguf_add_bool(hl_gguf_writer *writer, const char *key, bool value)
         hl_keep_error(&writer->error, append_copy(writer, key, HL_GGUF_BOOL, &byte, 1));
 }
 
-/* Stores a text as the file does and returns what is behind it. */
+/* Stores a text in the file's encoding and returns the address after it. */
 static uint8_t *put_text(uint8_t *at, hl_bytes text)
 {
     uint64_t length = text.n_bytes;
@@ -160,7 +159,7 @@ void hl_gguf_add_text(hl_gguf_writer *writer, const char *key, const char *text)
         hl_keep_error(&writer->error, append_text(writer, key, (hl_bytes){ text, strlen(text) }));
 }
 
-/* *out gets the array's header and room for its elements behind it. */
+/* *out gets the array's header, followed by room for its elements. */
 static hl_status new_array(uint8_t **out, hl_gguf_type type, uint64_t count, size_t n_bytes)
 {
     uint32_t number = (uint32_t)type;
@@ -203,7 +202,7 @@ static hl_status append_texts(hl_gguf_writer *writer, const char *key, const hl_
     uint8_t *bytes   = NULL;
 
     for (size_t i = 0; i < count; i++)
-        n_bytes += sizeof(uint64_t) + texts[i].n_bytes; /* they are in memory: no overflow */
+        n_bytes += sizeof(uint64_t) + texts[i].n_bytes; /* no overflow: all are in memory */
     HL_NEED(new_array(&bytes, HL_GGUF_TEXT, count, n_bytes));
     uint8_t *at = bytes + ARRAY_HEADER;
     for (size_t i = 0; i < count; i++)
@@ -235,14 +234,14 @@ void hl_gguf_add_value(hl_gguf_writer *writer, const hl_gguf_value *value)
 
 /* ------------------------------------------------------------------ tensors */
 
-/* Does the tensor say the truth about its size, and can the format hold it? */
+/* Checks that the tensor's size is correct and that the format can hold it. */
 static hl_status check_tensor(const hl_tensor *tensor)
 {
     size_t   needed = 0;
     uint32_t id     = 0;
 
     if (hl_tensor_bytes(&needed, tensor) != HL_OK)
-        return HL_BAD_ARGUMENT; /* its message stands */
+        return HL_BAD_ARGUMENT; /* the message is already set */
     if (!hl_dtype_to_ggml(&id, tensor->dtype))
         return hl_fail(HL_BAD_ARGUMENT, "GGUF files hold no %s", hl_dtype_name(tensor->dtype));
     if (tensor->n_dims > HL_GGUF_MAX_DIMS)
@@ -283,7 +282,7 @@ static int compare_texts(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* No two of the names are equal; sorts them. */
+/* Checks that no two names are equal; sorts them. */
 static hl_status check_unique(const char **names, size_t count, size_t max_bytes, const char *what)
 {
     if (count > 0)
@@ -341,7 +340,7 @@ static void write_u64(hl_writer *file, uint64_t value)
     hl_writer_write(file, &value, sizeof value);
 }
 
-/* Returns the bytes written. */
+/* Returns the number of bytes written. */
 static size_t write_text(hl_writer *file, const char *text)
 {
     size_t length = strlen(text);
@@ -365,7 +364,7 @@ static void write_padding(hl_writer *file, size_t n_bytes)
     hl_writer_write(file, zeros, n_bytes);
 }
 
-/* All but the data; returns the bytes written. */
+/* Writes all but the data; returns the number of bytes. */
 static size_t write_header(hl_writer *file, const hl_gguf_writer *writer, size_t alignment)
 {
     size_t   written = 24;
@@ -389,7 +388,7 @@ static size_t write_header(hl_writer *file, const hl_gguf_writer *writer, size_t
         write_u32(file, (uint32_t)tensor->n_dims);
         for (int dim = tensor->n_dims - 1; dim >= 0; dim--)
             write_u64(file, (uint64_t)tensor->shape[dim]);
-        hl_dtype_to_ggml(&id, tensor->dtype); /* known: it was checked when added */
+        hl_dtype_to_ggml(&id, tensor->dtype); /* cannot fail: checked before */
         write_u32(file, id);
         write_u64(file, offset);
         offset += tensor->n_bytes + padding_of(tensor->n_bytes, alignment);

@@ -1,9 +1,9 @@
-/* hub_cache.c - models that lie in the Hugging Face cache, by name.
+/* hub_cache.c - finds models by name in the Hugging Face cache.
  *
  *     CACHE/models--OWNER--NAME/snapshots/COMMIT/config.json
  *
- * Somebody who writes "gpt2" for a path means a model of that name.  Nothing is opened here: the
- * message says where the cache has it. */
+ * A user who writes "gpt2" instead of a path means the model of that name.  Nothing is opened here:
+ * a message says where the cache has it. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 #include "base/status.h"
 #include "formats/foreign.h"
 
-/* The Hugging Face cache, by the variables that its own library reads; false if not even HOME is set. */
+/* Finds the Hugging Face cache by the variables of its own library; false if not even HOME is
+ * set. */
 static bool find_cache(char out[PATH_MAX])
 {
     static const struct {
@@ -38,7 +39,7 @@ static bool find_cache(char out[PATH_MAX])
     return false;
 }
 
-/* Is the folder models--OWNER--NAME, or models--NAME, what was asked for as OWNER/NAME or NAME? */
+/* Whether the folder models--OWNER--NAME, or models--NAME, matches OWNER/NAME or NAME. */
 static bool is_cached_as(const char *entry, const char *asked)
 {
     static const char start[] = "models--";
@@ -47,7 +48,7 @@ static bool is_cached_as(const char *entry, const char *asked)
     if (strncmp(entry, start, n_start) != 0 || n_entry < n_start + n_asked)
         return false;
     const char *slash = strchr(asked, '/');
-    if (slash == NULL) { /* of any owner */
+    if (slash == NULL) { /* the owner may be any */
         const char *end = entry + n_entry - n_asked;
         return strcmp(end, asked) == 0 && end[-1] == '-' && end[-2] == '-';
     }
@@ -57,7 +58,7 @@ static bool is_cached_as(const char *entry, const char *asked)
            strcmp(entry + n_owner + 2, slash + 1) == 0;
 }
 
-/* The first snapshot, by name, that has a config.json; false if there is none. */
+/* Finds the first snapshot, by name, that has a config.json; false if there is none. */
 static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *entry)
 {
     char snapshots[PATH_MAX], best[256] = "";
@@ -79,7 +80,7 @@ static bool find_snapshot(char out[PATH_MAX], const char *cache, const char *ent
     return best[0] != '\0' && snprintf(out, PATH_MAX, "%s/%s", snapshots, best) < PATH_MAX;
 }
 
-/* A name that somebody means for Hugging Face: NAME or OWNER/NAME, and no path. */
+/* Whether the text looks like a name on Hugging Face, NAME or OWNER/NAME, and not like a path. */
 static bool is_model_name(const char *path)
 {
     static const char *const files[] = { ".gguf", ".safetensors", ".bin", ".json", ".npy", ".txt" };
@@ -89,7 +90,7 @@ static bool is_model_name(const char *path)
         if (hl_ends_with(path, files[i]))
             return false;
     }
-    return strchr("./-", path[0]) == NULL && /* nor is it empty */
+    return strchr("./-", path[0]) == NULL && /* nor may it be empty */
            (slash == NULL || (strchr(slash + 1, '/') == NULL && slash[1] != '\0'));
 }
 

@@ -1,17 +1,16 @@
 /* llama2c.c - reading the checkpoints of llama2.c, and its tokenizer.bin (at the end).
  *
  *     legacy    i32 dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, n_ctx
- *               then the tensors.  vocab_size is negative where the output matrix
+ *               then the tensors.  vocab_size is negative if the output matrix
  *               is not the embedding.
- *     version 1 u32 "ak42", i32 1, the same seven, u8 tied; zeros up to byte 256;
+ *     version 1 u32 "ak42", i32 1, the seven sizes, u8 tied; zeros up to byte 256;
  *               then the tensors.
  *
- * All tensors are f32, little-endian, and follow each other without a gap.  One
- * kind after the other, each for all layers, in the order of the tables below.
- * Nothing in a legacy file says what it is, so it is recognized by its size: seven
- * small numbers that ask for exactly as many bytes as there are.
+ * All tensors are f32, little-endian, and follow each other without a gap.  Each kind is stored for
+ * all layers, in the order of the tables below.  A legacy file has no magic number, so it is
+ * recognized by its size: seven small numbers that require exactly the size of the file.
  *
- * (Version 2 has 8-bit weights in groups of a size of its own; it is refused.) */
+ * (Version 2 has 8-bit weights in groups of varying size; it is refused.) */
 #include "formats/llama2c.h"
 
 #include <stdio.h>
@@ -24,15 +23,15 @@
 #define MAGIC         0x616b3432 /* "ak42" read as a big-endian number */
 #define N_SIZES       7
 #define LEGACY_HEADER ((size_t)N_SIZES * 4)
-#define HEADER        256 /* of version 1 */
+#define HEADER        256 /* size of the header in version 1 */
 #define MAX_LAYERS    4096
 #define NAME_BYTES    64
 
 /* Sizes are letters:  D d_model   F d_mlp   V d_vocab   K n_kv_heads * d_head
  *                     S n_ctx     R d_head / 2   1 one */
 typedef struct tensor_segment {
-    const char *name; /* behind "model.layers.N." where there is one a layer */
-    char        rows; /* '1': a vector */
+    const char *name; /* follows "model.layers.N." if each layer has one */
+    char        rows; /* '1': the tensor is a vector */
     char        columns;
     bool        each_layer;
 } tensor_segment;
@@ -53,8 +52,8 @@ static const tensor_segment legacy_segments[] = {
     { "mlp.down_proj.weight", 'D', 'F', true },
     { "mlp.up_proj.weight", 'F', 'D', true },
     { FINAL_NORM, '1', 'D', false },
-    { NULL, 'S', 'R', false }, /* cosines and sines of the rotation: */
-    { NULL, 'S', 'R', false }, /* not weights, passed over           */
+    { NULL, 'S', 'R', false }, /* cosines of the rotation, skipped */
+    { NULL, 'S', 'R', false }, /* sines of the rotation, skipped */
     { UNEMBEDDING, 'V', 'D', false },
     { 0 },
 };
@@ -76,7 +75,7 @@ static const tensor_segment version_1_segments[] = {
 };
 
 struct hl_llama2c {
-    hl_file           file; /* nothing if the bytes are the caller's */
+    hl_file           file; /* empty if the bytes are the caller's */
     hl_llama2c_config config;
     char (*names)[NAME_BYTES]; /* (n_tensors) */
     hl_tensor *tensors;        /* (n_tensors) in the order of the file */
@@ -92,7 +91,7 @@ static int32_t read_i32(const uint8_t *bytes)
     return value;
 }
 
-/* The seven sizes, which are equally many i32. */
+/* Reads the seven sizes, which are i32 each. */
 static void read_sizes(hl_llama2c_config *config, const uint8_t *bytes)
 {
     config->d_model    = read_i32(bytes);
@@ -132,7 +131,7 @@ static hl_status check_sizes(const hl_llama2c_config *config)
     return HL_OK;
 }
 
-/* The config, and where the tensors begin. */
+/* Reads the config, and finds where the tensors begin. */
 static hl_status read_config(hl_llama2c_config *config, size_t *begin, const uint8_t *bytes,
                              size_t n_bytes)
 {
@@ -193,15 +192,15 @@ static int64_t size_of(const hl_llama2c_config *config, char letter)
     }
 }
 
-/* Of one layer.  The product of two i32 and four fits. */
+/* The bytes of a segment in one layer.  The product of two i32 and four fits. */
 static uint64_t segment_bytes(const tensor_segment *segment, const hl_llama2c_config *config)
 {
     return (uint64_t)size_of(config, segment->rows) * (uint64_t)size_of(config, segment->columns) *
            sizeof(float);
 }
 
-/* The bytes of all tensors.  At most 14 segments of 2^64 bytes times 2^12 layers could
- * overflow, so it stops when it is past `limit`. */
+/* The bytes of all tensors.  14 segments of up to 2^64 bytes times 2^12 layers could overflow, so
+ * the sum stops when it exceeds `limit`. */
 static uint64_t total_bytes(const hl_llama2c_config *config, uint64_t limit)
 {
     uint64_t total = 0;
@@ -342,19 +341,19 @@ const hl_tensor *hl_llama2c_at(const hl_llama2c *file, size_t index)
  *     i32     n_bytes
  *             the bytes
  *
- * How many pieces there are is not stored; they end with the file. */
+ * The number of pieces is not stored; they end with the file. */
 
 #define TOKENIZER_HEADER 4
-#define PIECE_BYTES      8 /* before its own bytes */
+#define PIECE_BYTES      8 /* size of a piece before its bytes */
 #define MAX_PIECES       (1 << 24)
 
 struct hl_llama2c_tokenizer {
-    hl_file           file;   /* nothing if the bytes are the caller's */
+    hl_file           file;   /* empty if the bytes are the caller's */
     hl_llama2c_piece *pieces; /* (n_pieces) */
     size_t            n_pieces;
 };
 
-/* One piece, at *at, which then is behind it. */
+/* Reads one piece at *at and moves *at past it. */
 static hl_status read_piece(hl_llama2c_piece *piece, size_t *at, const uint8_t *bytes,
                             size_t n_bytes, int32_t longest)
 {
@@ -373,7 +372,7 @@ static hl_status read_piece(hl_llama2c_piece *piece, size_t *at, const uint8_t *
     return HL_OK;
 }
 
-/* With pieces NULL they are only counted. */
+/* If pieces is NULL, they are only counted. */
 static hl_status read_pieces(hl_llama2c_piece *pieces, size_t *n_pieces, const uint8_t *bytes,
                              size_t n_bytes)
 {

@@ -30,13 +30,13 @@ typedef struct hl_llama2c_config {
 typedef struct hl_llama2c hl_llama2c;
 
 hl_status hl_llama2c_open(hl_llama2c **out, const char *path);
-/* From memory that outlives the object; `where` names it in messages. */
+/* Parses bytes in memory that outlives the object; `where` names them in messages. */
 hl_status hl_llama2c_parse(hl_llama2c **out, const uint8_t *bytes, size_t n_bytes,
                            const char *where);
 void      hl_llama2c_close(hl_llama2c *file);
 HL_CLOSES(hl_llama2c_close, hl_llama2c)
-/* True if `bytes` begins a llama2.c checkpoint of n_bytes in all.  Reads at most
- * the first 256 bytes; n_bytes may be smaller. */
+/* Whether `bytes` is the beginning of a llama2.c checkpoint of n_bytes in total.  Reads at most the
+ * first 256 bytes; n_bytes may be smaller. */
 bool hl_llama2c_recognize(const uint8_t *bytes, size_t n_bytes);
 
 /* The configuration and the tensors, in the order of the file.  All are borrowed. */

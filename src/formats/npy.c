@@ -2,14 +2,14 @@
  *
  *     6 bytes   93 'N' 'U' 'M' 'P' 'Y'
  *     2 bytes   version: 1.0, 2.0 or 3.0
- *     length    of the header; u16 in version 1, u32 in 2 and 3, little-endian
- *     header    a Python dictionary in ASCII (3: UTF-8), spaces and a line's end behind it
+ *     length    size of the header; u16 in version 1, u32 in 2 and 3, little-endian
+ *     header    a Python dictionary in ASCII (3: UTF-8), then spaces and a newline
  *               {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
  *     data      to the end of the file
  *
- * descr is the byte order ('<' little, '|' does not matter, '>' big), a letter for the
- * kind and the size of an element in bytes.  Only simple elements are read, in C order
- * and little-endian; what is refused is named. */
+ * descr has the byte order ('<' little, '|' irrelevant, '>' big), a letter for the kind, and the
+ * size of an element in bytes.  Only simple elements in C order and little-endian are read; for
+ * other arrays the message says what is not supported. */
 #include "formats/npy.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@
 #define MAX_HEADER  65536
 
 struct hl_npy {
-    hl_file   file; /* {0} for memory of somebody else */
+    hl_file   file; /* {0} if the bytes are the caller's */
     hl_tensor tensor;
 };
 
@@ -57,7 +57,7 @@ static void skip_spaces(header_parser *p)
         p->at++;
 }
 
-/* Steps past a character if it comes next. */
+/* Skips a character if it comes next. */
 static bool accept(header_parser *p, char c)
 {
     skip_spaces(p);
@@ -78,7 +78,7 @@ static bool accept_word(header_parser *p, const char *word)
     return true;
 }
 
-/* 'text' or "text", without escapes. */
+/* Parses 'text' or "text", without escapes. */
 static hl_status parse_string(hl_bytes *out, header_parser *p)
 {
     char quote = accept(p, '\'') ? '\'' : accept(p, '"') ? '"' : '\0';
@@ -148,7 +148,7 @@ static hl_status parse_size(int64_t *out, header_parser *p)
     return p->at > begin ? HL_OK : bad_header(p, "a number");
 }
 
-/* "()", "(3,)", "(3, 4)". */
+/* Parses "()", "(3,)", "(3, 4)". */
 static hl_status parse_shape(header_parser *p)
 {
     hl_tensor *tensor = p->tensor;
@@ -210,7 +210,7 @@ static hl_status parse_header(header_parser *p)
 
 /* -------------------------------------------------------------------- the file */
 
-/* Where the header begins and how long it is. */
+/* Finds where the header begins and how long it is. */
 static hl_status find_header(size_t *begin, size_t *length, const uint8_t *bytes, size_t n_bytes,
                              const char *where)
 {

@@ -11,14 +11,14 @@
 typedef struct hl_npy hl_npy;
 
 hl_status hl_npy_open(hl_npy **out, const char *path);
-/* From memory that outlives the object; `where` names it in messages. */
+/* Parses bytes in memory that outlives the object; `where` names them in messages. */
 hl_status hl_npy_parse(hl_npy **out, const uint8_t *bytes, size_t n_bytes, const char *where);
 void      hl_npy_close(hl_npy *file);
 HL_CLOSES(hl_npy_close, hl_npy)
 /* Borrowed; its name is "". */
 const hl_tensor *hl_npy_tensor(const hl_npy *file);
 
-/* True if the bytes begin like a .npy file. */
+/* Whether the bytes begin like a .npy file. */
 bool hl_npy_is(const uint8_t *bytes, size_t n_bytes);
 
 #endif

@@ -12,8 +12,8 @@
  * the tensors must cover the data exactly: no hole, no overlap, nothing left
  * over.  A scalar has shape []; a tensor of zero bytes is legal.
  *
- * The file is not trusted.  Each number is checked against the size of the file before it
- * is used, and each product for overflow; afterwards a hl_tensor can be believed. */
+ * The file is not trusted.  Each number is checked against the size of the file before it is used,
+ * and each product for overflow; afterwards a hl_tensor can be trusted. */
 #include "formats/safetensors.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@
 #define LENGTH_BYTES 8
 
 struct hl_safetensors {
-    hl_file           file; /* nothing if the bytes are the caller's */
+    hl_file           file; /* empty if the bytes are the caller's */
     char             *where;
     json_t           *header;  /* names and metadata are borrowed from it */
     hl_tensor        *tensors; /* (n_tensors) in the order of their data */
@@ -40,7 +40,7 @@ struct hl_safetensors {
 
 /* ------------------------------------------------------------------ header */
 
-/* Find the header in the file: its text and where the data begins. */
+/* Finds the header in the file: its text, and where the data begins. */
 static hl_status locate_header(const char **text, size_t *n_text, const uint8_t *bytes,
                                size_t n_bytes, const char *where)
 {
@@ -65,7 +65,7 @@ static hl_status locate_header(const char **text, size_t *n_text, const uint8_t 
     return HL_OK;
 }
 
-/* __metadata__ maps strings to strings. */
+/* Checks that __metadata__ maps strings to strings. */
 static hl_status check_metadata(json_t *header, const char *where)
 {
     json_t     *metadata = json_object_get(header, HL_SAFETENSORS_METADATA);
@@ -86,7 +86,7 @@ static hl_status check_metadata(json_t *header, const char *where)
 
 /* ------------------------------------------------------------- one tensor */
 
-/* An element of a JSON array that must be an integer >= 0. */
+/* Reads an element of a JSON array, which must be an integer >= 0. */
 static hl_status get_natural(int64_t *out, const json_t *array, size_t index, const char *what)
 {
     const json_t *value = json_array_get(array, index);
@@ -121,7 +121,7 @@ static hl_status read_shape(hl_tensor *tensor, const json_t *entry)
     return HL_OK;
 }
 
-/* data_offsets, which must lie inside the data and fit dtype and shape. */
+/* Reads data_offsets, which must lie inside the data and match dtype and shape. */
 static hl_status read_place(hl_tensor *tensor, const json_t *entry, const uint8_t *data,
                             size_t n_data)
 {
@@ -158,7 +158,7 @@ static hl_status read_tensor(hl_tensor *tensor, const json_t *entry, const uint8
 
 /* ------------------------------------------------------------- all tensors */
 
-/* By place; an empty tensor comes before the one that starts where it lies. */
+/* Orders by place; an empty tensor comes before the one that starts at the same place. */
 static int compare_place(const void *left, const void *right)
 {
     const hl_tensor *a    = left;
@@ -172,8 +172,8 @@ static int compare_place(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* Sorted by place, each tensor must begin where the one before it ended, and
- * the last must end with the data. */
+/* Checks that each tensor, in the order of places, begins where the one before it ends, and that
+ * the last ends with the data. */
 static hl_status check_cover(const hl_safetensors *file, const uint8_t *data, size_t n_data)
 {
     size_t covered = 0;
@@ -192,7 +192,7 @@ static hl_status check_cover(const hl_safetensors *file, const uint8_t *data, si
     return HL_OK;
 }
 
-/* Fill in tensors and by_name from the parsed header. */
+/* Fills in tensors and by_name from the parsed header. */
 static hl_status read_tensors(hl_safetensors *file, const uint8_t *data, size_t n_data)
 {
     size_t      n_keys = json_object_size(file->header);
@@ -293,13 +293,13 @@ const char *hl_safetensors_metadata(const hl_safetensors *file, const char *key)
  * spaces to a multiple of eight bytes.  Every tensor then starts at a multiple of its element
  * size, and the same tensors give the same bytes in whatever order they were added.
  *
- * Adding never fails loudly: the writer keeps the first error, with its message, and
+ * Functions that add return no status: the writer keeps the first error, with its message, and
  * hl_safetensors_write reports it. */
 
 #define HEADER_ALIGNMENT 8
 
 struct hl_safetensors_writer {
-    hl_tensor    *tensors; /* (capacity), n_tensors used; names are our copies */
+    hl_tensor    *tensors; /* (capacity), n_tensors used; names are owned */
     size_t        n_tensors;
     size_t        capacity;
     size_t        n_header; /* bytes before the data, once it has been written */
@@ -333,13 +333,13 @@ void hl_safetensors_writer_free(hl_safetensors_writer *writer)
 
 /* --------------------------------------------------------- writing: adding */
 
-/* Does the tensor say the truth about its size? */
+/* Checks that the tensor's size is correct. */
 static hl_status check_tensor(const hl_tensor *tensor)
 {
     size_t needed = 0;
 
     if (hl_tensor_bytes(&needed, tensor) != HL_OK)
-        return HL_BAD_ARGUMENT; /* its message stands */
+        return HL_BAD_ARGUMENT; /* the message is already set */
     if (hl_dtype_is_block(tensor->dtype))
         return hl_fail(HL_BAD_ARGUMENT, "safetensors files hold no %s",
                        hl_dtype_name(tensor->dtype));
@@ -399,7 +399,7 @@ void hl_safetensors_add_metadata(hl_safetensors_writer *writer, const char *key,
 
 /* ------------------------------------------------------- writing: the file */
 
-/* The order of the file: wide elements first, then by name. */
+/* Orders as the file does: wide elements first, then by name. */
 static int compare_order(const void *left, const void *right)
 {
     const hl_tensor *a      = left;
@@ -411,8 +411,8 @@ static int compare_order(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* { "dtype": ..., "shape": [...], "data_offsets": [begin, end] }; NULL when
- * memory ran out.  jansson's "o" takes over a reference, also on failure. */
+/* Returns { "dtype": ..., "shape": [...], "data_offsets": [begin, end] }, or NULL without memory.
+ * jansson's "o" takes ownership of a reference, also on failure. */
 static json_t *describe(const hl_tensor *tensor, size_t begin)
 {
     json_t *shape = json_array();
@@ -423,7 +423,7 @@ static json_t *describe(const hl_tensor *tensor, size_t begin)
                      "data_offsets", (json_int_t)begin, (json_int_t)(begin + tensor->n_bytes));
 }
 
-/* The header as a JSON object, in the order of the file. */
+/* Builds the header as a JSON object, in the order of the file. */
 static hl_status build_header(json_t *header, const hl_safetensors_writer *writer)
 {
     size_t begin = 0;
@@ -446,7 +446,7 @@ static hl_status build_header(json_t *header, const hl_safetensors_writer *write
     return HL_OK;
 }
 
-/* Length, header, padding; how many bytes they are. */
+/* Writes length, header and padding; returns the number of bytes. */
 static size_t write_header(hl_writer *file, const char *text, size_t n_text)
 {
     size_t  n_padding = (HEADER_ALIGNMENT - n_text % HEADER_ALIGNMENT) % HEADER_ALIGNMENT;
@@ -499,7 +499,7 @@ hl_status hl_safetensors_begin(hl_writer **out, hl_safetensors_writer *writer, c
     return HL_OK;
 }
 
-/* The end of the file for a name that is not there. */
+/* For an unknown name, this returns the end of the file. */
 size_t hl_safetensors_offset(const hl_safetensors_writer *writer, const char *name)
 {
     size_t offset = writer->n_header;

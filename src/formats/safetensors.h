@@ -17,7 +17,7 @@
 typedef struct hl_safetensors hl_safetensors;
 
 hl_status hl_safetensors_open(hl_safetensors **out, const char *path);
-/* From memory that outlives the object; `where` names it in messages. */
+/* Parses bytes in memory that outlives the object; `where` names them in messages. */
 hl_status hl_safetensors_parse(hl_safetensors **out, const uint8_t *bytes, size_t n_bytes,
                                const char *where);
 void      hl_safetensors_close(hl_safetensors *file);

@@ -1,15 +1,15 @@
-/* tensors.c - one tensor, and those of a model, from one file or many.
+/* tensors.c - a single tensor, and all tensors of a model, from one file or many.
  *
  * A model is a list of open files and one list of all their tensors, borrowed from
  * the files and sorted by name.  What differs is how the files are found:
  *
  *     safetensors   model.safetensors.index.json has a weight_map from each tensor
- *                   to the shard that holds it.  The map and the shards must agree;
- *                   what a shard holds beyond the map is left aside, as
+ *                   to the shard that holds it.  Map and shards must agree;
+ *                   other tensors of a shard are ignored, as
  *                   transformers does.
  *     GGUF          NAME-00001-of-0000N.gguf and its siblings; split.count is N,
- *                   split.no the part's number from 0, split.tensors.count how many
- *                   tensors they hold together.
+ *                   split.no the part's number from 0, split.tensors.count the
+ *                   number of tensors in all parts.
  *     llama2.c      always one file. */
 #include "formats/tensors.h"
 
@@ -49,7 +49,7 @@ int64_t hl_tensor_count(const hl_tensor *tensor)
     return count;
 }
 
-/* The product of the dimensions and `unit`, which are checked on the way. */
+/* Multiplies the dimensions and `unit`, and checks each of them. */
 static hl_status multiply_out(size_t *out, const hl_tensor *tensor, size_t unit)
 {
     if (tensor->n_dims < 0 || tensor->n_dims > HL_MAX_TENSOR_DIMS)
@@ -65,7 +65,7 @@ static hl_status multiply_out(size_t *out, const hl_tensor *tensor, size_t unit)
     return HL_OK;
 }
 
-/* Elements may be smaller than a byte, but a tensor ends on one. */
+/* Elements may be smaller than a byte, but a tensor must end at a byte boundary. */
 static hl_status bytes_of_elements(size_t *out, const hl_tensor *tensor)
 {
     size_t n_bits = 0;
@@ -78,8 +78,8 @@ static hl_status bytes_of_elements(size_t *out, const hl_tensor *tensor)
     return HL_OK;
 }
 
-/* Every row is a number of whole blocks.  A block has fewer bytes than four for
- * each of its values, so counting each value as four is what must not overflow. */
+/* Each row must be a whole number of blocks.  A block has fewer than four bytes per value, so the
+ * check for overflow counts four bytes per value. */
 static hl_status bytes_of_blocks(size_t *out, const hl_tensor *tensor)
 {
     hl_dtype_block block   = hl_dtype_block_of(tensor->dtype);
@@ -132,11 +132,11 @@ const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count,
 struct hl_tensors {
     hl_tensors_kind   kind;
     char             *folder;
-    hl_safetensors  **shards; /* (n_files), NULL for the other kinds */
-    hl_gguf         **parts;  /* (n_files), NULL for the other kinds */
+    hl_safetensors  **shards; /* (n_files), NULL for other formats */
+    hl_gguf         **parts;  /* (n_files), NULL for other formats */
     hl_llama2c       *llama2c;
     size_t            n_files;
-    const hl_tensor **tensors; /* (capacity), n_tensors used: file by file */
+    const hl_tensor **tensors; /* (capacity), n_tensors used; file by file */
     const hl_tensor **by_name; /* (n_tensors) sorted by name */
     size_t            n_tensors;
     size_t            capacity;
@@ -144,7 +144,7 @@ struct hl_tensors {
 
 /* -------------------------------------------------------------------- paths */
 
-/* "dir//" is "dir", but "/" stays. */
+/* Removes slashes at the end: "dir//" becomes "dir", but "/" stays. */
 static hl_status without_slashes(char **out, const char *folder)
 {
     size_t length = strlen(folder);
@@ -159,7 +159,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Is this PREFIX-00002-of-00003ENDING?  If so the length of PREFIX, and the count. */
+/* Whether a path is PREFIX-00002-of-00003ENDING; returns the length of PREFIX and the count. */
 static bool is_part_name(size_t *n_prefix, int *count, const char *path, const char *ending)
 {
     enum { N_NUMBERS = sizeof "-00002-of-00003" - 1 };
@@ -184,7 +184,7 @@ static hl_status add_tensor(hl_tensors *tensors, const hl_tensor *tensor)
     return HL_OK;
 }
 
-/* When all files have given theirs. */
+/* Called after all files have added their tensors. */
 static hl_status sort_tensors(hl_tensors *tensors, const char *where)
 {
     size_t count = tensors->n_tensors;
@@ -218,7 +218,7 @@ static int compare_texts(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The names of the shards, each once, in order; borrowed from the map. */
+/* Lists the names of the shards, each once and in order; borrowed from the map. */
 static hl_status list_shards(const char ***out, size_t *n_out, json_t *map, const char *where)
 {
     size_t                count = 0, n_kept = 0;
@@ -265,7 +265,7 @@ static hl_status add_shard(hl_tensors *tensors, const char *name, const json_t *
     return HL_OK;
 }
 
-/* Is every tensor of the map where it should be? */
+/* Checks that every tensor of the map is in its shard. */
 static hl_status check_map(const hl_tensors *tensors, json_t *map, const char *where)
 {
     const char *name;
@@ -297,7 +297,7 @@ static hl_status open_index(hl_tensors *tensors, const char *path)
     return check_map(tensors, map, path);
 }
 
-/* A file by itself, or one shard of those that an index beside it lists. */
+/* Opens a single file, or one shard of those that an index in its folder lists. */
 static hl_status open_safetensors(hl_tensors *tensors, const char *path)
 {
     size_t         n_prefix = 0;
@@ -340,7 +340,7 @@ static hl_status add_part(hl_tensors *tensors, const char *path)
     return HL_OK;
 }
 
-/* split.no and split.count must be what the name says. */
+/* Checks that split.no and split.count match the name. */
 static hl_status check_part(const hl_gguf *part, int number, int count)
 {
     int64_t said_number = -1, said_count = -1;
@@ -377,7 +377,7 @@ static hl_status open_parts(hl_tensors *tensors, const char *path, size_t n_pref
     return HL_OK;
 }
 
-/* The number of parts that a file says it is one of; 1 if it does not say. */
+/* The number of parts that the file belongs to; 1 if the file does not say. */
 static hl_status count_parts(int64_t *out, const char *path)
 {
     HL_CLOSED(hl_gguf_close) hl_gguf *file = NULL;
@@ -433,7 +433,7 @@ typedef enum content {
     CONTENT_LLAMA2C,
 } content;
 
-/* The length of a JSON header, then the header. */
+/* Checks the length of a JSON header, then its beginning. */
 static bool looks_like_safetensors(const uint8_t *bytes, size_t n_bytes)
 {
     uint64_t length;
@@ -478,7 +478,7 @@ static hl_status open_file(hl_tensors *tensors, const char *path)
     case CONTENT_SAFETENSORS:
         HL_NEED(hl_foreign_check_folder(tensors->folder));
         return open_safetensors(tensors, path);
-    default: /* its name may say what it should be; then that reader says what is wrong */
+    default: /* the ending selects the reader, which then reports what is wrong */
         if (hl_ends_with(path, ".safetensors"))
             return open_single(tensors, path);
         if (hl_ends_with(path, ".gguf"))

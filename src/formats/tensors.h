@@ -40,8 +40,7 @@ int64_t hl_tensor_count(const hl_tensor *tensor);
  * impossible, overflow, end inside a byte, or if a row ends inside a block. */
 hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
 
-/* Sorts pointers to tensors (count) by name, and finds a name among sorted ones; NULL: not
- * found. */
+/* Sorts pointers to tensors (count) by name; finds a name among sorted ones, or returns NULL. */
 void             hl_tensors_sort(const hl_tensor **by_name, size_t count);
 const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count, const char *name);
 

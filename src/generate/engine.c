@@ -1,9 +1,9 @@
-/* engine.c - the engine as its callers see it: opened, given jobs, drained, closed; and a job: copies
- * of its options, and a ring of events.  What is done with jobs is engine_worker.c's.
+/* engine.c - the functions that callers use: an engine is opened, given jobs, drained and closed.
+ * A job has copies of its options and a ring of events.  engine_worker.c runs the jobs.
  *
- * All memory is taken when a job is made.  The worker fills places behind the last event without
- * holding the mutex, as nobody else touches them, and then counts them in; whoever takes
- * events lets go of one by asking for the next. */
+ * All memory is allocated when a job is made.  The worker fills places after the last event without
+ * holding the mutex, as no other thread touches them, and then counts them in.  A reader releases
+ * an event when it asks for the next. */
 #include "generate/engine.h"
 
 #include <math.h>
@@ -414,13 +414,13 @@ int64_t hl_engine_n_ctx(const hl_engine *engine)
 
 /* ----------------------------------------------------------- jobs in and out */
 
-/* Is there a place for one more job?  The caller holds the mutex. */
+/* Whether there is a place for one more job.  The caller holds the mutex. */
 static hl_status check_place(hl_engine *engine, const hl_job *job)
 {
     int64_t n_jobs = engine->counts.n_queued + engine->counts.n_running;
     int64_t most   = engine->options.n_slots + engine->options.n_queue;
 
-    /* Long texts never take the last places from short ones. */
+    /* Long texts never take the last places, which are for short ones. */
     if (job->is_short && engine->n_sequences > engine->options.n_slots)
         most += HL_ENGINE_SHORT_PLACES;
 
@@ -508,7 +508,7 @@ int64_t hl_engine_cancel_all(hl_engine *engine)
     return n;
 }
 
-/* The number of jobs that are not over.  The caller holds the mutex. */
+/* Counts the jobs that are not over.  The caller holds the mutex. */
 static int64_t count_jobs(const hl_engine *engine)
 {
     return engine->counts.n_queued + engine->counts.n_running + engine->counts.n_parked;

@@ -87,14 +87,12 @@ typedef struct hl_engine_counts {
     int64_t n_failed;
     int64_t n_refused;       /* jobs refused because the queue was full */
     int64_t n_prompt_tokens; /* prompt tokens that were fed */
-    int64_t n_reused_tokens; /* prompt tokens that a slot still held and that were not fed
-                                 * again */
+    int64_t n_reused_tokens; /* prompt tokens not fed again, as a slot still held them */
     int64_t n_generated_tokens;
     int64_t n_steps;
     double  prompt_seconds; /* time spent feeding prompts */
     double  step_seconds;
-    double  text_seconds; /* sum over finished texts, from their first generated token to their
-                           * end */
+    double  text_seconds; /* sum over finished texts, from first generated token to end */
 } hl_engine_counts;
 
 void hl_engine_count(hl_engine_counts *out, hl_engine *engine);
@@ -113,11 +111,9 @@ typedef struct hl_job_options {
     int               n_end_ids;
     const float      *gates; /* (n_layers, n_heads) for this job only; NULL: the model's */
 
-    bool           prompt_only;     /* generates nothing: only the prompt's probabilities are
-                                     * wanted */
+    bool           prompt_only;     /* generates nothing: only the prompt is evaluated */
     bool           echo_prompt;     /* also makes events for the prompt's tokens */
-    int            n_top;           /* number of most likely tokens in each event, 0 to
-                                     * HL_JOB_MAX_TOP */
+    int            n_top;           /* most likely tokens per event, 0 to HL_JOB_MAX_TOP */
     uint32_t       rows;            /* Bits HL_JOB_ROWS(HL_TRACE_...): the values that each event
                                      * holds for every head.  HL_TRACE_CHANGE is not available. */
     const hl_head *pattern_heads;   /* (n_pattern_heads) heads whose whole rows each event holds */

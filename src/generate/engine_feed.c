@@ -1,8 +1,8 @@
-/* engine_feed.c - prompts and steps, and events from what the tap sees of them.
+/* engine_feed.c - feeds prompts and steps, and makes events from what the tap observes.
  *
- * The tap writes what it sees of a row into the place of the event that the row leads to, for
- * prompts whose events are wanted row by row, else for the last row only.  The token itself
- * comes at the end: known, in a prompt, or drawn. */
+ * The tap writes its values of a row to the event of the token that the row predicts: for every row
+ * of a prompt whose events are wanted, otherwise only for the last row.  The token itself is filled
+ * in at the end: a prompt's token is known, others are drawn. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,14 +90,14 @@ static int64_t prompt_piece(const hl_job *job)
     return left < most ? left : most;
 }
 
-/* Was the next feed made before, in a slot that the job had to leave?  Then it only fills the KV
- * cache.  Chunks begin and end where they did then. */
+/* Whether the next feed repeats one that was made in a slot that the job had to leave.  If so it
+ * only fills the KV cache, and chunks must begin and end as they did then. */
 static bool is_repeat(const hl_job *job)
 {
     return job->n_fed < job->n_reached;
 }
 
-/* Must a token be drawn after this feed? */
+/* Whether a token must be drawn after this feed. */
 static bool draws(const hl_job *job)
 {
     return !is_repeat(job) && job->n_fed + job->n_feed >= job->options.n_tokens &&
@@ -122,7 +122,7 @@ int64_t hl_engine_prompt_events(const hl_job *job)
     return piece + n_before(job) - (has_last && job->options.prompt_only ? 1 : 0);
 }
 
-/* The place of the event that row `row` of this feed completes; NULL: there is none. */
+/* Returns the place of the event that row `row` of this feed completes, or NULL. */
 static hl_event_slot *place_of(const hl_job *job, int64_t row)
 {
     bool    each  = job->options.echo_prompt && hl_engine_has_prompt(job);
@@ -273,7 +273,7 @@ static void finish_known(const hl_engine *engine, const hl_job *job, hl_event_sl
     find_top(slot, logits, d_vocab, said.row.lse, job->options.n_top);
 }
 
-/* Reads the logits of a prompt's rows, where each of them makes an event. */
+/* Reads the logits of a prompt's rows if each of them makes an event. */
 static hl_status watch_final(void *context, const hl_final_rows *rows)
 {
     const hl_engine *engine = context;
@@ -306,7 +306,7 @@ static void fail_job(const hl_engine *engine, hl_job *job, hl_status status)
                  engine->blame);
 }
 
-/* The event of the job's next token, if one is due after this feed. */
+/* Returns the event of the job's next token if one is due after this feed, else NULL. */
 static hl_event_slot *due_event(const hl_job *job)
 {
     return job->fault == HL_OK && draws(job) ? place_of(job, job->n_feed - 1) : NULL;

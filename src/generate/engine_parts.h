@@ -103,15 +103,15 @@ struct hl_engine {
     bool              has_thread;
 
     /* Used by the worker only. */
-    int64_t         n_sequences;   /* n_slots, plus one for short texts where there are enough */
+    int64_t         n_sequences;   /* n_slots, plus one for short texts if there are enough slots */
     hl_engine_slot *slots;         /* (n_sequences) */
     uint8_t        *segments;      /* (n_sequences, n_ctx) kinds of tokens */
     bool           *pattern_heads; /* (L, H) heads whose patterns some job wants */
     int64_t        *positions;     /* (max(n_chunk, n_sequences)) positions of whole rows */
     hl_job        **fed;           /* (n_sequences) the jobs of a feed */
-    int64_t        *sequences;     /* (n_sequences) the slots of these jobs */
+    int64_t        *sequences;     /* (n_sequences) the slots of the jobs in `fed` */
     int64_t        *step_tokens;   /* (n_sequences) the token of each job in a step */
-    const float   **gates_each;    /* (n_sequences) the gates of these jobs */
+    const float   **gates_each;    /* (n_sequences) the gates of the jobs in `fed` */
     int64_t         n_fed;
     hl_pick        *picks; /* (n_sequences) draws of the jobs in `fed` */
     int64_t         turn;

@@ -1,20 +1,20 @@
 /* engine_worker.c - the worker, turn by turn.
  *
- *     jobs that were cancelled leave; jobs that nobody reads leave if others wait; jobs from the
+ *     cancelled jobs leave; jobs that nobody reads leave if others wait; jobs from the
  *     queue take free slots
- *     one piece of one prompt, of whoever has been here for longest
- *     one step of all whose prompts are done and who have room for an event
+ *     one chunk of one prompt is fed: that of the job that has been in its slot longest
+ *     one step is fed for all jobs whose prompts are done and that have room for an event
  *
- * The worker alone ends jobs, so that a job in its hands does not vanish.  Others only say what
- * they want, under the mutex, and wake it. */
+ * Only the worker ends jobs, so that a job cannot vanish while the worker uses it.  Other threads
+ * only make requests, under the mutex, and wake the worker. */
 #include "base/locks.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "generate/engine_parts.h"
 
-/* Seconds that a job may be without room for events while others wait for its slot.  They add up
- * from when it got the slot, so that a reader who takes an event now and then cannot keep the
- * slot either. */
+/* Seconds that a job may be without room for events while others wait for its slot.  They are
+ * summed from when it got the slot, so that a reader who takes an event now and then cannot keep
+ * the slot either. */
 #define PATIENCE 0.1
 
 /* ---------------------------------------------------------------------- ending */
@@ -152,7 +152,7 @@ static void end_cancelled(hl_engine *engine)
     } while (job != NULL);
 }
 
-/* Can the job continue?  The caller holds the mutex. */
+/* Whether the job can continue.  The caller holds the mutex. */
 static bool can_be_fed(const hl_job *job)
 {
     if (hl_engine_has_prompt(job))
@@ -161,8 +161,8 @@ static bool can_be_fed(const hl_job *job)
 }
 
 /* Finds the first job of the queue that could have a slot if one were free.  Returns the `next`
- * pointer that refers to it; that pointer is NULL where there is no such job.  All slots but one
- * are for any job.  The caller holds the mutex. */
+ * pointer that refers to it; that pointer is NULL if there is no such job.  One slot is reserved
+ * for short texts.  The caller holds the mutex. */
 static hl_job **find_next(hl_engine *engine)
 {
     bool     any = engine->n_long < engine->options.n_slots;
@@ -198,7 +198,7 @@ static void admit(hl_engine *engine)
 
 /* --------------------------------------------------------------------- parking */
 
-/* Does any job wait for a slot that it cannot have?  The caller holds the mutex. */
+/* Whether some job waits for a slot that it cannot have.  The caller holds the mutex. */
 static bool is_crowded(hl_engine *engine)
 {
     int64_t n_ready = 0;
@@ -209,8 +209,7 @@ static bool is_crowded(hl_engine *engine)
                            engine->counts.n_running >= engine->n_sequences);
 }
 
-/* Seconds for which the job has kept its slot without room for an event.  The caller holds the
- * mutex. */
+/* Seconds without room for an event since the job got its slot.  The caller holds the mutex. */
 static double stuck_seconds(hl_job *job, double now)
 {
     if (can_be_fed(job)) {

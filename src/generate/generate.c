@@ -2,8 +2,8 @@
  *
  *     prompt  ->  logits  ->  token  ->  fed when the next is asked for  ->  logits ...
  *
- * A token is fed late, so that the last one costs no pass, and a context of N holds
- * N + 1 tokens with the one that nobody has to read. */
+ * A token is fed only when the next one is asked for.  So the last token costs no pass, and a
+ * context of N holds N + 1 tokens, as the last need not be fed. */
 #include "generate/generate.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@
 struct hl_generator {
     hl_session  *session;
     hl_draft     draft;
-    hl_tap       tap;     /* our tap, which calls that of the options */
-    hl_generated next;    /* the token that the last row predicts, as far as it is known */
+    hl_tap       tap;     /* this generator's tap, which calls the tap of the options */
+    hl_generated next;    /* the token that the last row predicts; incomplete until it is drawn */
     int64_t      n_since; /* tokens drawn since the last insertion: the limit for going back */
     int64_t      waiting; /* the last token if it is not fed yet; else -1 */
     bool         has_prompt;

@@ -5,10 +5,10 @@
  *     rows        r0   r1   r2   r3
  *     entries     a:-  b:r0 c:r1 d:r2 e:r3      a row leads to the token after it
  *
- * The row of a position goes to the entry `offset` further on; that is 1, unless tokens were
- * fed that nobody announced.
+ * The row of a position belongs to the entry `offset` after it.  That is 1, unless tokens were fed
+ * that were not announced.
  *
- * The row before each generated token is also looked at whole, and compared with the one before
+ * The row before each generated token is also read whole, and compared with the one before
  * (stats/trace_parts.h). */
 #include "generate/tracer.h"
 
@@ -132,7 +132,7 @@ static bool is_capital(uint32_t c)
     return count > 0 && lower[0] != c;
 }
 
-/* Does the text before end in the middle of a word? */
+/* Whether the text ends in the middle of a word. */
 static bool ends_in_word(const char *text, size_t n_bytes)
 {
     size_t at = n_bytes;
@@ -183,16 +183,16 @@ struct hl_tracer {
     int64_t           whole;    /* `position` if that row is read whole; else -1 */
     int64_t           offset;   /* entry of a row minus its position */
     int64_t           learn;    /* first entry of the prompt that is not learned yet */
-    int64_t           learn_to; /* ... to here */
-    int64_t           last;     /* position of the previous whole row; -1: none */
+    int64_t           learn_to; /* end of the entries that are not learned yet */
+    int64_t           last;     /* position of the previous whole row, or -1 */
     float            *previous; /* (n_layers, n_heads, n_ctx) the previous whole row, or NULL */
     hl_trace_log      log;
 };
 
 /* ---------------------------------------------------------------------- rows */
 
-/* Computes how far each head's whole row has moved: from the row right before it or, after going
- * back, from the one previously at the same position. */
+/* Computes how far each head's whole row has moved: from the row directly before it or, after going
+ * back, from the last one at the same position. */
 static void trace_change(hl_tracer *tracer, const hl_layer_rows *rows, float *out)
 {
     hl_visible_keys now    = hl_trace_seen(tracer->config, rows->layer, tracer->whole);
@@ -220,7 +220,7 @@ static void trace_row(hl_tracer *tracer, const hl_layer_rows *rows, int64_t row,
     float          *to[HL_N_TRACE_ROWS];
 
     if (offset < 0)
-        return; /* the prompt is longer than what is kept */
+        return; /* the prompt is longer than the number of kept rows */
     for (int i = 0; i < HL_N_TRACE_ROWS; i++)
         to[i] = trace->rows[i] + offset + rows->layer * trace->n_heads;
     if (again)
@@ -306,8 +306,7 @@ static hl_status allocate(hl_tracer *tracer, const hl_model *model)
 
     HL_NEED(hl_trace_new(&tracer->trace, tracer->config->n_layers, n_heads,
                          tracer->options.forget ? n_kept : 0));
-    /* With `forget`, the kept rows take little memory, and the caller watches live and cannot
-     * wait. */
+    /* With `forget`, the kept rows take little memory, and a live view cannot wait for growth. */
     if (tracer->options.forget)
         HL_NEED(hl_trace_reserve(tracer->trace, tracer->options.n_ctx + 1));
     HL_NEED(hl_spikes_new(&tracer->spikes, n_cells, tracer->options.n_back));

@@ -1,4 +1,5 @@
-/* tracer.h - what is kept of a text that is being generated; hl_tracer is in headlight.h. */
+/* tracer.h - internal functions of hl_tracer, which records a text while it is generated and is
+ * declared in headlight.h. */
 #ifndef HL_GENERATE_TRACER_H
 #define HL_GENERATE_TRACER_H
 
@@ -21,7 +22,7 @@ hl_visible_keys hl_trace_seen(const hl_config *config, int64_t layer, int64_t po
 /* Cache of the last logarithm computed: consecutive layers need the same one. */
 typedef struct hl_trace_log {
     int64_t n;
-    double  inverse; /* 1 / log n; 0 where n < 2 */
+    double  inverse; /* 1 / log n; 0 if n < 2 */
 } hl_trace_log;
 
 /* Writes row `row` of sequence number `sequence` in `rows` to out[which], (n_heads of the layer);
@@ -31,15 +32,15 @@ void hl_trace_read_row(float *const out[HL_N_TRACE_ROWS], hl_trace_log *known,
                        const hl_config *config, const hl_layer_rows *rows, int64_t sequence,
                        int64_t row);
 
-/* The spike score of the row at `position`, given the normalized entropies of all heads; NaN
- * where there is no score.  Rows before given tokens (those of a prompt) are learned instead of
- * scored.  Rows that see fewer than HL_NORMALIZED_KEYS keys say little about a head and are neither
- * learned nor scored. */
+/* The spike score of the row at `position`, given the normalized entropies of all heads; NaN if
+ * there is no score.  Rows before given tokens (those of a prompt) are learned instead of scored.
+ * Rows that see fewer than HL_NORMALIZED_KEYS keys say little about a head and are neither learned
+ * nor scored. */
 double hl_trace_spike(hl_spikes *spikes, const float *row, int64_t position, bool is_given);
 
-/* Does text[begin, end), after spaces and opening marks, begin a word that starts with a capital
- * letter or contains a digit? text[0, begin) is the text before it.  Any bytes are allowed; bytes
- * that are not UTF-8 do not count as letters. */
+/* Whether text[begin, end), after spaces and opening marks, begins a word that starts with a
+ * capital letter or contains a digit.  text[0, begin) is the text before it.  Any bytes are
+ * allowed; bytes that are not UTF-8 do not count as letters. */
 bool hl_begins_entity(const char *text, size_t begin, size_t end);
 
 #endif

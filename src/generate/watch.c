@@ -1,8 +1,8 @@
-/* watch.c - what is done where attention is suddenly diffuse, while a text is generated.
+/* watch.c - reacts when attention is suddenly diffuse while a text is generated.
  *
  *     token  ->  tracer: its score  ->  a spike?  ->  stop, draw again, or ask for context
  *
- * The generator and the tracer go back together, and tokens that are inserted reach both. */
+ * The generator and the tracer go back together, and both get inserted tokens. */
 #include "headlight/watch.h"
 
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define CHANGE_EVERY  64 /* tokens between whole rows, which cost time */
-#define LOCKING_EVERY 32 /* tokens between checks for locking */
+#define CHANGE_EVERY  64 /* number of tokens between whole rows, which cost time */
+#define LOCKING_EVERY 32 /* number of tokens between checks for locking */
 
 struct hl_watch {
     hl_watch_options    options;
@@ -26,13 +26,12 @@ struct hl_watch {
     int64_t             n_given; /* number of tokens of the prompt and of all insertions */
     int64_t             n_since; /* number of tokens generated since the last given one */
     int64_t             again;   /* index of the token that was drawn again */
-    int64_t             n_again; /* how often */
+    int64_t             n_again; /* number of times that ids[again] was drawn again */
     int64_t             n_asked;
     hl_watch_answer     answer;
     char               *spike;   /* the text of the last spike's token */
-    double             *entropy; /* (n_ctx + 1) entropy of each generated token, for the check
-                                  * for locking */
-    double             *change;  /* (n_ctx + 1) */
+    double             *entropy; /* (n_ctx + 1) entropy of each generated token */
+    double             *change;  /* (n_ctx + 1) change of each generated token's row */
     int64_t             n_seen;
     bool                is_locked;
 };
@@ -164,8 +163,7 @@ static char *describe_text(const hl_watch *watch, const hl_watched *spike)
 {
     const hl_trace *trace = hl_tracer_trace(watch->tracer);
     int64_t         last  = n_tokens(watch) - 1;
-    const char     *text  = hl_trace_describe(trace, 0).text; /* all texts are stored one after
-                                                              * the other */
+    const char     *text  = hl_trace_describe(trace, 0).text; /* texts are contiguous */
     size_t          n     = (size_t)(hl_trace_describe(trace, last).text - text);
     json_t         *root = json_pack("{s:o, s:I, s:{s:f, s:b, s:o}}", "text", hl_json_text(text, n),
                                      "tokens", (json_int_t)last, "spike", "z", spike->z, "entity",
@@ -194,8 +192,7 @@ static hl_status insert(hl_watch *watch, const hl_encoding *encoding)
     return hl_generator_insert(watch->generator, watch->ids + at, n);
 }
 
-/* Encodes the answer as tokens.  Returns NULL, with the reason in `problem`, if it cannot be
- * used. */
+/* Encodes the answer as tokens.  If it cannot be used, returns NULL and the reason in `problem`. */
 static hl_encoding *encode_answer(hl_watch *watch)
 {
     hl_watch_answer  *answer   = &watch->answer;

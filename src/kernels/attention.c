@@ -19,8 +19,7 @@
 
 /* ---------------------------------------------------------------- extents */
 
-/* A stretch of memory that an argument covers.  Strided rows cover all that
- * lies between their first and last element. */
+/* The memory that an argument covers.  Strided rows span first to last element. */
 typedef struct extent {
     const char *name;
     uintptr_t   begin;
@@ -32,7 +31,7 @@ enum { MAX_EXTENTS = 32 };
 typedef struct extents {
     extent items[MAX_EXTENTS];
     int    n_items;
-    int    n_inputs; /* the first so many are read, the others written */
+    int    n_inputs; /* items before this index are read, the others are written */
 } extents;
 
 static void extents_add(extents *list, const char *name, const void *data, size_t n_bytes)
@@ -48,7 +47,7 @@ static void extents_add_floats(extents *list, const char *name, const float *dat
     extents_add(list, name, data, (size_t)count * sizeof *data);
 }
 
-/* Whatever is written must not touch anything else. */
+/* An output must not overlap anything else. */
 static hl_status extents_check(const extents *list)
 {
     for (int i = list->n_inputs; i < list->n_items; i++) {
@@ -118,8 +117,8 @@ static hl_status check_mask(const hl_attention *p)
     return HL_OK;
 }
 
-/* The first of n numbers that is not below `limit`; -1: none.  That there is none is seen in
- * steps of many numbers. */
+/* Returns the index of the first of n numbers that is not below `limit`, or -1.  It looks at STEP
+ * numbers at a time, because usually there is none. */
 static int64_t find_above(const uint8_t *numbers, int64_t n, int64_t limit)
 {
     enum { STEP = 64 };
@@ -145,7 +144,8 @@ static hl_status check_segments(const hl_attention *p)
         return hl_fail(HL_BAD_ARGUMENT,
                        "attention: segment_stride is %lld, wanted 0 or at least n_keys %lld",
                        (long long)p->segment_stride, (long long)p->n_keys);
-    /* Those of keys that are there: a cache has room for many more, and every token comes here. */
+    /* Only segments of keys in use are checked: a cache may have room for many more, and this runs
+     * for every token. */
     for (int64_t b = 0; b < p->n_batch; b++) {
         const uint8_t *segments = p->segments + b * p->segment_stride;
         int64_t        bad = find_above(segments, hl_attention_key_length(p, b), p->n_segments);
@@ -209,7 +209,7 @@ static hl_status complete_rows(hl_rows *rows, extents *covered, int64_t n_batch,
     int64_t span;
 
     if (n_batch == 0 || shape.n_rows == 0 || (shape.written && rows->data == NULL))
-        return HL_OK; /* no rows, or a result that nobody wants */
+        return HL_OK; /* there are no rows, or the caller does not want this result */
     if (rows->data == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "attention: %s.data is NULL", shape.name);
     if (!is_float(rows->dtype))
@@ -259,7 +259,7 @@ static hl_status complete_problem(hl_attention *p, extents *covered)
     return HL_OK;
 }
 
-/* f64 is the scalar back end's alone. */
+/* Only the scalar back end computes in f64. */
 static hl_status kernels_for(const hl_kernels **out, const hl_attention *p)
 {
     *out = &hl_kernels_scalar;

@@ -21,7 +21,7 @@ static inline int64_t hl_attention_key_length(const hl_attention *p, int64_t bat
     return p->key_length != NULL ? p->key_length[batch] : p->n_keys;
 }
 
-/* Where row 0 of a sequence stands among its keys; may be negative. */
+/* The position of row 0 of a sequence among its keys; may be negative. */
 static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t batch)
 {
     if (p->query_start != NULL)
@@ -29,7 +29,7 @@ static inline int64_t hl_attention_query_start(const hl_attention *p, int64_t ba
     return hl_attention_key_length(p, batch) - p->n_queries;
 }
 
-/* How far rows see. */
+/* The range of keys around its own position that a row sees. */
 static inline hl_reach hl_attention_reach(const hl_attention *p)
 {
     bool     is_causal = (p->flags & HL_ATTENTION_CAUSAL) != 0;
@@ -64,13 +64,13 @@ static inline void *hl_rows_at(const hl_rows *rows, int64_t batch, int64_t head,
     return (uint8_t *)rows->data + (size_t)hl_rows_offset(rows, batch, head, row) * size;
 }
 
-/* Row `index` of arrays (n_batch, n_heads, n_queries) by the definition in attention_scalar.c, every
- * output of it: what a fast kernel falls back on for a row that it cannot do exactly. */
+/* Computes all outputs of row `index` of arrays (n_batch, n_heads, n_queries) by the definition in
+ * attention_scalar.c.  Fast kernels call it for a row that they cannot compute exactly. */
 void hl_attention_row_forward(const hl_attention_result *result, const hl_attention *problem,
                               int64_t index);
 
-/* The same for a row of which it is known that a score is NaN or +inf, without looking at its keys
- * again.  entropy_nosink is what the keys other than key 0 gave. */
+/* Like hl_attention_row_forward, for a row with a score that is NaN or +inf.  It does not read the
+ * row's keys again; entropy_nosink is the entropy of the keys other than key 0. */
 void hl_attention_row_not_finite(const hl_attention_result *result, const hl_attention *problem,
                                  int64_t index, double entropy_nosink);
 
@@ -80,8 +80,8 @@ void hl_attention_row_not_finite(const hl_attention_result *result, const hl_att
     X(entropy) X(renyi2) X(varentropy) X(entropy_nosink) X(peak) X(self) X(previous) X(first)
 #define HL_ROW_STATISTICS 9
 
-/* These arrays in one block, of `count` floats each.  The others are NULL: argmax is of integers,
- * segment_mass has segments. */
+/* A result whose statistics lie in one block, `count` floats each.  The other arrays are NULL:
+ * argmax has integers, segment_mass has a row of segments. */
 static inline hl_attention_result hl_attention_result_in(float *block, int64_t count)
 {
     hl_attention_result result = { 0 };
@@ -93,7 +93,7 @@ static inline hl_attention_result hl_attention_result_in(float *block, int64_t c
     return result;
 }
 
-/* What a result has for rows from `first` of (batch, heads, rows) on; its `out` stays. */
+/* The arrays of `whole`, starting at row `first` of (batch, heads, rows).  `out` is unchanged. */
 static inline hl_attention_result hl_attention_result_from(const hl_attention_result *whole,
                                                            int64_t first, int64_t n_segments)
 {

@@ -8,9 +8,9 @@
  *         dq = 0                                      dv += P dO,  dk += dS q
  *         ...                                         dq += dS' k            (3 products)
  *
- * P and dS are one tile by one block, recomputed from lse and never larger.
- * There is one chunk a K/V head, unless there are fewer heads than threads: then
- * the chunks' shares of dq are kept apart and added up, in order, at the end. */
+ * P and dS are one tile by one block, recomputed from lse and never larger. There is one chunk per
+ * K/V head, unless there are fewer heads than threads: then the chunks' shares of dq are kept apart
+ * and added up, in order, at the end. */
 #ifndef HL_KERNELS_ATTENTION_BACKWARD_H
 #define HL_KERNELS_ATTENTION_BACKWARD_H
 
@@ -24,28 +24,28 @@ enum {
     BLOCK_PANELS = BLOCK_ROWS / LANES,
 };
 
-/* What the gradient of a score needs to know of its row, by lane:
+/* The gradient of a score needs these values of its row, by lane:
  *     dS = p (gate * dO.v + constant + logarithm * log2 p). */
 typedef struct lane_gradient {
     _Alignas(64) float lse[LANES]; /* in units of ln 2; +inf makes every weight 0 */
     float gate[LANES];
     float constant[LANES];
     float logarithm[LANES];
-    float dgate[LANES]; /* sum of p dO.v so far */
+    float dgate[LANES]; /* sum of p dO.v over the keys so far */
 } lane_gradient;
 
-/* What one thread works in. */
+/* The working memory of one thread. */
 typedef struct backward_space {
     panel         *panels;    /* (BLOCK_PANELS)                          */
     lane_gradient *lanes;     /* (BLOCK_PANELS)                          */
     float         *q;         /* (BLOCK_PANELS, d_head, LANES)           */
     float         *grad;      /* (BLOCK_PANELS, d_value, LANES)          */
     float         *q_rows;    /* (BLOCK_ROWS, padded d_head)             */
-    float         *grad_rows; /* (BLOCK_ROWS, padded d_value), gated     */
+    float         *grad_rows; /* (BLOCK_ROWS, padded d_value), times the gate */
     float         *dq;        /* (BLOCK_ROWS, padded d_head)             */
     float         *scores;    /* (TILE_KEYS, LANES)                      */
     float         *products;  /* (TILE_KEYS, LANES): dO.v                */
-    float         *slopes;    /* (TILE_KEYS, LANES): of the soft-cap     */
+    float         *slopes;    /* (TILE_KEYS, LANES): slopes of the soft-cap */
     float         *weights;   /* (TILE_KEYS, BLOCK_ROWS): P              */
     float         *ds;        /* (TILE_KEYS, BLOCK_ROWS): scale * dS     */
     float         *k;         /* (TILE_KEYS, padded d_head)              */
@@ -58,8 +58,8 @@ typedef struct backward_job {
     const hl_attention          *problem;
     const hl_attention_upstream *upstream;
     const hl_attention_gradient *gradient;
-    int64_t                      n_chunks;   /* of a K/V head */
-    int64_t                      chunk_keys; /* keys of each  */
+    int64_t                      n_chunks;   /* per K/V head */
+    int64_t                      chunk_keys; /* keys per chunk */
     void                        *memory;
     backward_space              *threads; /* (n_threads) */
     double                      *dgates;  /* (n_batch, n_heads, n_chunks) */
@@ -115,8 +115,8 @@ static void lanes_open(lane_gradient *g, const backward_job *job, const kv_head 
     }
 }
 
-/* q and dO of one panel: as columns for the first two products, as rows for the
- * others.  Rows carry the gate, which dv wants; columns do not. */
+/* Packs q and dO of one panel: as columns for the first two products, as rows for the others.  Only
+ * the rows are multiplied by the gate, because dv needs it. */
 static void pack_panel(const backward_job *job, const backward_space *space, const kv_head *h,
                        int64_t index)
 {
@@ -141,7 +141,7 @@ static void pack_panel(const backward_job *job, const backward_space *space, con
 
 /* ------------------------------------------------------- one panel, one tile */
 
-/* Scores before the bias, and what the soft-cap does to their gradient. */
+/* Soft-caps the scores, before the bias, and stores the slope of the cap for their gradient. */
 static void cap_with_slopes(float *s, float *slopes, int64_t n, const hl_attention *p)
 {
     vf cap = vf_set((float)(p->softcap * 1.44269504088896340736));
@@ -153,7 +153,7 @@ static void cap_with_slopes(float *s, float *slopes, int64_t n, const hl_attenti
     }
 }
 
-/* P and scale * dS of n keys, written as columns of (n, BLOCK_ROWS). */
+/* Computes P and scale * dS of n keys, as columns of (n, BLOCK_ROWS). */
 static void panel_gradients(lane_gradient *g, float *weights, float *ds, const float *s,
                             const float *products, int64_t n, double scale)
 {
@@ -193,7 +193,7 @@ static void zero_columns(float *block, int64_t begin, int64_t end)
         memset(block + i * BLOCK_ROWS, 0, LANES * sizeof *block);
 }
 
-/* The panel's columns of P and dS for the tile's keys [key, key + n). */
+/* Writes the panel's columns of P and dS for the tile's keys [key, key + n). */
 static void panel_backward(const backward_job *job, const backward_space *space, const kv_head *h,
                            int64_t index, int64_t key, int64_t n)
 {
@@ -231,7 +231,7 @@ static void panel_backward(const backward_job *job, const backward_space *space,
 
 /* -------------------------------------------------------- one block, one tile */
 
-/* A product that is added to c, both of rows of `width` and (k, width) of b. */
+/* A product that adds to c.  c and the block have rows of `width`; b is (k, width). */
 static matrix_product add_to(float *c, const float *block, const float *b, int64_t k, int64_t width)
 {
     return (matrix_product){ .c        = c,
@@ -284,7 +284,7 @@ static void tile_backward(const backward_job *job, const backward_space *space, 
 
 /* ---------------------------------------------------------- one block of rows */
 
-/* The gradient of a learned sink's score: an outcome with no value. */
+/* The gradient of a learned sink's score.  A sink has no value vector. */
 static double sink_gradient(const lane_gradient *g, int lane, float sink)
 {
     double x = (double)sink * 1.44269504088896340736 - (double)g->lse[lane];
@@ -381,15 +381,14 @@ static void backward_plan(backward_job *job)
     int64_t             n_tiles = (p->n_keys + TILE_KEYS - 1) / TILE_KEYS;
 
     job->n_chunks = 1;
-    if (n_heads > 0 && n_heads < p->n_threads) /* twice as many as needed, for balance */
+    if (n_heads > 0 && n_heads < p->n_threads) /* twice as many chunks as needed, for balance */
         job->n_chunks = 2 * ((p->n_threads + n_heads - 1) / n_heads);
     if (job->n_chunks > n_tiles)
         job->n_chunks = n_tiles > 0 ? n_tiles : 1;
     job->chunk_keys = (n_tiles + job->n_chunks - 1) / job->n_chunks * TILE_KEYS;
 }
 
-/* Hands out `count` floats of a thread's memory, a whole number of cache lines;
- * with a base of NULL it only counts. */
+/* Takes `count` floats of a thread's memory, in whole cache lines; with base NULL only counts. */
 static float *take(uint8_t *base, size_t *used, int64_t count)
 {
     size_t   n_bytes = (size_t)count * sizeof(float);
@@ -446,7 +445,7 @@ static hl_status backward_allocate(backward_job *job)
     return HL_OK;
 }
 
-/* dq of one row: the chunks' shares, in order. */
+/* Adds up the chunks' shares of dq of one row, in order. */
 static void reduce_dq(const backward_job *job, int64_t index)
 {
     const hl_attention *p      = job->problem;
@@ -461,7 +460,7 @@ static void reduce_dq(const backward_job *job, int64_t index)
               index / p->n_queries % p->n_heads, index % p->n_queries, total, p->d_head);
 }
 
-/* out (n_heads) from partial sums (n_batch, n_heads, n_chunks). */
+/* Adds up partial sums (n_batch, n_heads, n_chunks) to out (n_heads). */
 static void reduce_heads(float *out, const double *partial, const backward_job *job)
 {
     const hl_attention *p = job->problem;

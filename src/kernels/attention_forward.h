@@ -8,9 +8,9 @@
  *     note the entropy so far (without the sink), then the same for key 0 alone
  *     learned sink, statistics, normalization, store
  *
- * Tiles start at fixed keys (1, 97, 193, ...), so a row's bytes depend on its
- * own keys alone: not on its neighbors, its batch, or the number of threads.
- * (Only when a head has next to no rows are its products summed in another order.)
+ * Tiles start at fixed keys (1, 97, 193, ...), so a row's bytes depend on its own keys alone: not
+ * on its neighbors, its batch, or the number of threads. (The exception: a head with very few rows
+ * sums its products in another order.)
  *
  * When all rows of a K/V head fit in one panel and there are many keys (decoding
  * a long context), keys are split into chunks of a fixed size that threads work
@@ -24,12 +24,12 @@
 #include "kernels/attention_scores.h"
 
 enum {
-    MAX_PANELS = 8,              /* of a block */
-    CHUNK_KEYS = 10 * TILE_KEYS, /* of a chunk, when keys are split */
-    SMALL_JOB  = 48 * 1024,      /* bytes that are taken from the stack */
+    MAX_PANELS = 8,              /* per block */
+    CHUNK_KEYS = 10 * TILE_KEYS, /* per chunk, when keys are split */
+    SMALL_JOB  = 48 * 1024,      /* bytes of scratch that fit on the stack */
 };
 
-/* What one thread works in. */
+/* The working memory of one thread. */
 typedef struct workspace {
     panel *panels; /* (n_panels)                        */
     float *rows;   /* (LANES, padded d_head): queries   */
@@ -37,29 +37,28 @@ typedef struct workspace {
     float *out;    /* (n_panels, LANES, padded d_value) */
     float *scores; /* (TILE_KEYS, LANES)                */
     float *k;      /* (TILE_KEYS, padded d_head), if not used in place */
-    float *v;      /* (TILE_KEYS, padded d_value), the same            */
+    float *v;      /* (TILE_KEYS, padded d_value), if not used in place */
 } workspace;
 
-/* What a thread does with its workspace: block, chunk or K/V head number `index`. */
+/* Processes block, chunk or K/V head number `index` in a thread's workspace. */
 typedef struct forward_job forward_job;
 typedef void forward_step(const forward_job *job, const workspace *space, int64_t index);
 
-/* The whole operation. */
 struct forward_job {
     const hl_attention        *problem;
     const hl_attention_result *result;
     void (*absorb)(panel *w, float *s, int64_t key, int64_t n);
     bool          want_neighbors;
     bool          want_nosink;
-    int64_t       n_panels;  /* of a block                    */
-    int64_t       n_blocks;  /* of a K/V head                 */
-    int64_t       n_chunks;  /* of a K/V head; 1: not split   */
+    int64_t       n_panels;  /* per block */
+    int64_t       n_blocks;  /* per K/V head */
+    int64_t       n_chunks;  /* per K/V head; 1 if keys are not split */
     workspace    *threads;   /* (n_threads)                   */
-    void         *memory;    /* for all of them               */
-    uint8_t      *small;     /* (SMALL_JOB) the caller's, for jobs that need no more */
-    panel        *parts;     /* (K/V heads, n_chunks), split only */
-    float        *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value) */
-    forward_step *step;      /* under way */
+    void         *memory;    /* one allocation for all threads */
+    uint8_t      *small;     /* (SMALL_JOB) the caller's stack memory, used instead by small jobs */
+    panel        *parts;     /* (K/V heads, n_chunks), only if keys are split */
+    float        *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value), only if split */
+    forward_step *step;      /* the current step */
 };
 
 /* ------------------------------------------------------------------- a tile */
@@ -100,7 +99,7 @@ static void panel_accumulate(const panel *w, float *out, int64_t out_stride, con
                         w->n_rows, width);
 }
 
-/* One panel against what it sees of one tile. */
+/* Adds to one panel the keys of one tile that it sees. */
 static void panel_step(const forward_job *job, const kv_head *h, panel *w, const float *q,
                        float *out, float *scores, const kv_tile *t)
 {
@@ -128,7 +127,7 @@ static void panel_step(const forward_job *job, const kv_head *h, panel *w, const
 
 /* ------------------------------------------------------------------ a block */
 
-/* Queries with their factor, as columns; as rows if the head is narrow. */
+/* Loads the queries times their factor, as columns; as rows if the head is narrow. */
 static void panel_load_queries(const workspace *space, const kv_head *h, int64_t index)
 {
     const hl_attention *p      = h->problem;
@@ -168,8 +167,8 @@ static void block_step(const forward_job *job, const workspace *space, const kv_
                    space->out + i * LANES * padded(p->d_value), space->scores, &tile);
 }
 
-/* The tiles of `within` that some row sees, on the grid 1, 1 + TILE_KEYS, ...; key 0 is
- * for the end. */
+/* Absorbs the tiles of `within` that some row sees.  Tiles lie on the grid 1, 1 + TILE_KEYS, ...;
+ * key 0 is left for the end. */
 static void block_run(const forward_job *job, const workspace *space, const kv_head *h,
                       int64_t n_panels, hl_key_range within)
 {
@@ -187,7 +186,7 @@ static void block_run(const forward_job *job, const workspace *space, const kv_h
 
 /* ------------------------------------------------------------------ results */
 
-/* The rows of a panel lie one after the other in every array of statistics. */
+/* Copies a statistic to its array, where the rows of a panel lie one after the other. */
 static void put(float *array, int64_t index, const float *lanes, int n)
 {
     if (array != NULL)
@@ -232,8 +231,7 @@ static void write_output(const forward_job *job, const kv_head *h, const panel *
             vf_store(row + d, value);
         }
         store_row(&job->result->out, h->batch, head, w->query[lane], row, p->d_value);
-        /* A value that is not finite got into the product, maybe by a weight of 0 for a key that
-         * this row does not even see. */
+        /* A non-finite value got into the product, possibly of a hidden key with weight 0. */
         if (vi_any(none != none) && !isnan(r->lse[lane]))
             hl_attention_row_forward(job->result, p, row_index(h, w->row + lane));
     }
@@ -248,7 +246,7 @@ static const float *lane_sinks(float *sinks, const kv_head *h, const panel *w)
     return sinks;
 }
 
-/* Key 0, the learned sink, and out with it. */
+/* Absorbs key 0 and the learned sink, then stores the results. */
 static void block_finish(const forward_job *job, const workspace *space, const kv_head *h,
                          int64_t n_panels)
 {
@@ -271,7 +269,7 @@ static void block_finish(const forward_job *job, const workspace *space, const k
 
 static void block_forward(const forward_job *job, const workspace *space, int64_t index)
 {
-    /* Later rows see more keys: start with those, for the sake of balance. */
+    /* Later rows see more keys.  Starting with them balances the threads better. */
     kv_head h        = kv_head_at(job->problem, index / job->n_blocks);
     int64_t block    = job->n_blocks - 1 - index % job->n_blocks;
     int64_t row      = block * job->n_panels * LANES;
@@ -341,7 +339,7 @@ static void job_plan(forward_job *job)
     job->want_neighbors = r->self != NULL || r->previous != NULL;
     job->want_nosink    = r->entropy_nosink != NULL;
 
-    /* Queries and output of a block share the second-level cache with a tile. */
+    /* A block's queries and output share the second-level cache with a tile. */
     int64_t most  = MAX_PANELS * 64 / width;
     int64_t whole = (rows + LANES - 1) / LANES;
     most          = most < 1 ? 1 : most > MAX_PANELS ? MAX_PANELS : most;
@@ -352,13 +350,13 @@ static void job_plan(forward_job *job)
         job->n_chunks = (p->n_keys - 1 + CHUNK_KEYS - 1) / CHUNK_KEYS;
 }
 
-/* Scratch for a tile of K or V. */
+/* Bytes of scratch for a tile of K or V. */
 static size_t tile_size(const hl_rows *rows, int64_t width)
 {
     return rows_in_place(rows, width, VL) ? 0 : (size_t)(TILE_KEYS * padded(width));
 }
 
-/* Everything a job needs, in one piece for all threads. */
+/* Allocates everything that a job needs at once, for all threads. */
 static hl_status job_allocate(forward_job *job)
 {
     const hl_attention *p        = job->problem;
@@ -406,7 +404,7 @@ static void job_work(void *context, int64_t first, int64_t end, int member)
         job->step(job, &job->threads[member], i);
 }
 
-/* Every thread takes its share of `count` steps. */
+/* Divides `count` steps among the threads. */
 static void job_share(forward_job *job, int64_t count, forward_step *step)
 {
     job->step = step;
@@ -435,7 +433,7 @@ static void job_free(forward_job *job)
 static hl_status attention_forward(const hl_attention_result *result, const hl_attention *problem)
 {
     HL_SCOPED(job_free) forward_job job = { .problem = problem, .result = result };
-    /* Decoding calls us so often that a malloc shows. */
+    /* Decoding calls this function so often that a malloc would show in profiles. */
     _Alignas(HL_ALIGNMENT) uint8_t small[SMALL_JOB];
 
     job.small = small;

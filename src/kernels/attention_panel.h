@@ -1,18 +1,17 @@
-/* attention_panel.h - LANES attention rows at once, one row a vector lane.
+/* attention_panel.h - LANES attention rows at once, one row per vector lane.
  *
  * A panel is LANES query rows that read the same K/V head.  Its scores against
  * a tile of keys are kept transposed, (key, lane): the product K Q' needs no
  * packing of K, maxima and sums run down the lanes without a single horizontal
  * step, and the weights are already where the product P' V wants them.
  *
- * Per lane the panel keeps the five sums of row_state.h, in float and in units
- * of ln 2 (scores are multiplied by log2(e) on the way in), and what a few
- * statistics need beside them.  Each tile is summed on its own and then merged,
- * so rounding grows with the number of tiles, not of keys.
+ * Per lane the panel keeps the five sums of row_state.h, in float and in units of ln 2 (scores are
+ * multiplied by log2(e) on the way in), and what a few statistics need in addition.  Each tile is
+ * summed on its own and then merged, so rounding grows with the number of tiles, not of keys.
  *
  * Which keys a lane sees is one interval, or two: a window and the first few
- * keys.  A hidden score is -inf; its weight comes out as exactly 0 (simd_math.h), so a lane's result does not depend on
- * the lanes beside it. */
+ * keys.  A hidden score is -inf; its weight comes out as exactly 0 (simd_math.h), so a lane's
+ * result does not depend on the lanes beside it. */
 #ifndef HL_KERNELS_ATTENTION_PANEL_H
 #define HL_KERNELS_ATTENTION_PANEL_H
 
@@ -22,7 +21,7 @@
 #include "kernels/attention.h"
 #include "kernels/simd_math.h"
 
-/* How much to keep track of; constants, so that what is not wanted costs nothing. */
+/* Which sums are kept.  Callers pass constants, so that sums nobody wants cost nothing. */
 enum { TRACK_SUM, TRACK_SHANNON, TRACK_ALL };
 
 typedef struct panel {
@@ -33,8 +32,8 @@ typedef struct panel {
     float collision[LANES];
     float spread[LANES];
 
-    float   carry[LANES];                 /* what the last tile did to older weights, */
-    float   added[LANES];                 /* and the sum of its own                   */
+    float   carry[LANES];                 /* factor that the last tile applied to older weights */
+    float   added[LANES];                 /* sum of the last tile's weights */
     float   mass[HL_MAX_SEGMENTS][LANES]; /* sums of weights, by segment              */
     float   nosink[LANES];                /* entropy before key 0 was absorbed, nats  */
     float   self[LANES];                  /* scores, -inf until the key has been seen */
@@ -42,19 +41,19 @@ typedef struct panel {
     float   first[LANES];
     int32_t argmax[LANES];
 
-    int32_t      head[LANES]; /* each lane's query head, and its row there */
+    int32_t      head[LANES]; /* the query head of each lane */
     int32_t      query[LANES];
-    int32_t      begin[LANES]; /* the keys it sees */
+    int32_t      begin[LANES]; /* the first visible key of each lane */
     int32_t      end[LANES];
-    int32_t      kept[LANES]; /* and so many first ones, before begin */
+    int32_t      kept[LANES]; /* number of first keys that are visible before begin */
     int32_t      position[LANES];
-    hl_key_range some;      /* keys that some lane sees, but for those kept */
-    int64_t      some_kept; /* the most that a lane keeps */
+    hl_key_range some;      /* keys that some lane sees, without the kept first keys */
+    int64_t      some_kept; /* the largest `kept` of all lanes */
     hl_key_range all;       /* keys that every lane sees */
     hl_key_range near;      /* keys that are some lane's own position or the one before */
     int64_t      row;       /* the first lane's row      */
     int          n_rows;
-    int          n_vectors; /* of lanes in use; what lies beyond is left alone */
+    int          n_vectors; /* vectors of lanes in use; the others are not touched */
 } panel;
 
 static void panel_reset(panel *w)
@@ -71,8 +70,8 @@ static void panel_reset(panel *w)
 
 /* -------------------------------------------------------- before the softmax */
 
-/* The part of a tile that some lane sees, in one piece: a lane's sums must not depend on
- * where its neighbors have gaps, so a gap within a tile is for the mask. */
+/* The part of a tile that some lane sees, as one interval.  A lane's sums must not depend on the
+ * gaps of its neighbors, so gaps within a tile are left to the mask. */
 static inline hl_key_range panel_part(const panel *w, hl_key_range tile)
 {
     int64_t begin = w->some.begin > tile.begin ? w->some.begin : tile.begin;
@@ -86,7 +85,7 @@ static inline hl_key_range panel_part(const panel *w, hl_key_range tile)
     return begin < end ? (hl_key_range){ begin, end } : (hl_key_range){ tile.begin, tile.begin };
 }
 
-/* `kept` is a constant: rows without such keys do not pay for them. */
+/* `kept` is a compile-time constant, so that rows without kept first keys do not pay for them. */
 HL_INLINE void hide_keys(const panel *w, float *s, int64_t key, int64_t n, bool kept)
 {
     for (int j = 0; j < w->n_vectors; j++) {
@@ -103,7 +102,7 @@ HL_INLINE void hide_keys(const panel *w, float *s, int64_t key, int64_t n, bool 
     }
 }
 
-/* Hide from each lane the keys it does not see.  s (n, LANES) starts at `key`. */
+/* Hides from each lane the keys that it does not see.  s (n, LANES) starts at `key`. */
 static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
 {
     if (key < w->some_kept)
@@ -112,13 +111,13 @@ static void panel_mask(const panel *w, float *s, int64_t key, int64_t n)
         hide_keys(w, s, key, n, false);
 }
 
-/* Note the scores of each lane's own and previous position. */
+/* Stores the scores of each lane's own and previous position. */
 static void panel_note_neighbors(panel *w, const float *s, int64_t key, int64_t n)
 {
     if (key >= w->near.end || key + n <= w->near.begin)
         return;
     for (int lane = 0; lane < LANES; lane++) {
-        uint64_t own = (uint64_t)(w->position[lane] - key); /* huge where it lies before */
+        uint64_t own = (uint64_t)(w->position[lane] - key); /* huge if it lies before the tile */
         if (own < (uint64_t)n)
             w->self[lane] = s[own * LANES + (uint64_t)lane];
         if (own - 1 < (uint64_t)n)
@@ -128,20 +127,20 @@ static void panel_note_neighbors(panel *w, const float *s, int64_t key, int64_t 
 
 /* ------------------------------------------------------------------ softmax */
 
-/* The largest scores of one tile in one vector of lanes, and where they were.  Keys are
- * compared in groups of four; which of the four it was, the group's own scores say in
- * the end: s0, the larger of s0 and s1, and s2. */
+/* The largest scores of one tile in one vector of lanes, and their keys.  The loop compares groups
+ * of four keys.  At the end three values of the best group tell which of its keys it was: s0, the
+ * larger of s0 and s1, and s2. */
 enum { GROUP = 4 };
 
 typedef struct tile_best {
     vf score;
-    vi group; /* the first key of the group, counted from the tile's */
+    vi group; /* the first key of the group, relative to the tile */
     vf s0;
     vf s01;
     vf s2;
 } tile_best;
 
-/* `where` is a constant: without it only the score is found. */
+/* `where` is a compile-time constant; if it is false only the score is found. */
 HL_INLINE tile_best tile_max(const float *s, int64_t n, bool where)
 {
     tile_best best = { .score = vf_set(-INFINITY), .s0 = vf_set(-INFINITY) };
@@ -173,7 +172,7 @@ HL_INLINE tile_best tile_max(const float *s, int64_t n, bool where)
     return best;
 }
 
-/* Which key the largest score of each lane was, the lowest of equals. */
+/* The key of each lane's largest score; the lowest among equal scores. */
 HL_INLINE vi tile_argmax(const tile_best *best, int64_t key)
 {
     vi at = vi_pick(vm_greater(best->score, best->s2), vi_set(3), vi_set(2));
@@ -197,7 +196,7 @@ HL_INLINE tile_sums tile_weights(float *s, int64_t n, vf max, int track)
     tile_sums t = { { 0 }, { 0 }, { 0 }, { 0 } };
 
     for (int64_t i = 0; i < n; i++) {
-        /* Clamped where the weight is 0 anyway, since 0 * -inf is NaN. */
+        /* Clamped: a score of -inf would make 0 * -inf, which is NaN, although its weight is 0. */
         vf x = vf_max(vf_set(EXP2_FLOOR), vf_load(s + i * LANES) - max);
         vf p = vf_exp2_clamped(x);
         vf_store(s + i * LANES, p);
@@ -214,10 +213,10 @@ HL_INLINE tile_sums tile_weights(float *s, int64_t n, vf max, int track)
     return t;
 }
 
-/* The rule of row_state.h: move the old sums to the new maximum, add the tile's. */
+/* The rule of row_state.h: moves the old sums to the new maximum and adds the tile's. */
 HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums t, int track)
 {
-    /* A lane that had seen nothing has max = -inf: its carry is 0. */
+    /* A lane that has seen no key has max = -inf: its carry is 0. */
     vf shift = vf_max(vf_set(EXP2_FLOOR), old_max - new_max);
     vf carry = vf_exp2_clamped(shift);
     vf sum   = vf_load(w->sum + j * VL);
@@ -238,8 +237,8 @@ HL_INLINE vf panel_merge_tile(panel *w, int j, vf old_max, vf new_max, tile_sums
     return carry;
 }
 
-/* Takes in the keys [key, key + n): s (n, LANES) holds their scores and gets
- * their weights.  Key 0 comes last, alone, and wins ties as the lowest key. */
+/* Absorbs the keys [key, key + n) and replaces their scores in s (n, LANES) by weights.  Key 0
+ * comes last, alone, and wins ties as the lowest key. */
 HL_INLINE void panel_absorb(panel *w, float *s, int64_t key, int64_t n, int track)
 {
     for (int j = 0; j < w->n_vectors; j++) {
@@ -256,7 +255,7 @@ HL_INLINE void panel_absorb(panel *w, float *s, int64_t key, int64_t n, int trac
             vi_store(argmax, vi_select(moved, tile_argmax(&best, key), vi_load(argmax)));
         }
         vf_store(w->max + j * VL, max);
-        /* With nothing seen yet -inf - -inf would be NaN; any finite base will do. */
+        /* Before the first key, -inf - -inf would be NaN; any finite base avoids that. */
         vf        base = vf_max(vf_set(-FLT_MAX), max);
         tile_sums t    = tile_weights(column, n, base, track);
         panel_merge_tile(w, j, old_max, base, t, track);
@@ -278,7 +277,7 @@ static void panel_absorb_all(panel *w, float *s, int64_t key, int64_t n)
     panel_absorb(w, s, key, n, TRACK_ALL);
 }
 
-/* How many of n bytes equal the first; eight at a time. */
+/* Counts how many of n bytes, from the first on, equal the first.  It compares eight at a time. */
 static int64_t run_length(const uint8_t *bytes, int64_t n)
 {
     uint64_t same = bytes[0] * UINT64_C(0x0101010101010101);
@@ -287,7 +286,7 @@ static int64_t run_length(const uint8_t *bytes, int64_t n)
 
     for (; i + 8 <= n; i += 8) {
         memcpy(&word, bytes + i, sizeof word);
-        if (word != same) /* the first byte is the lowest on all machines with vectors of ours */
+        if (word != same) /* little-endian, as all supported vector machines are */
             return i + __builtin_ctzll(word ^ same) / 8;
     }
     while (i < n && bytes[i] == bytes[0])
@@ -295,8 +294,8 @@ static int64_t run_length(const uint8_t *bytes, int64_t n)
     return i;
 }
 
-/* The sum of n rows of weights (n, LANES), in parts: an addition need not wait for the one
- * before. */
+/* The sum of n rows of weights (n, LANES), as independent partial sums, so that an addition need
+ * not wait for the one before. */
 HL_INLINE vf run_sum(const float *weights, int64_t n)
 {
     enum { PARTS = 4 };
@@ -312,8 +311,8 @@ HL_INLINE vf run_sum(const float *weights, int64_t n)
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-/* Adds weights (n, LANES) of the tile just absorbed to the masses of their keys' segments, which
- * come in runs; the sum of a tile of one segment is known. */
+/* Adds weights (n, LANES) of the tile just absorbed to the masses of their keys' segments.
+ * Segments come in runs; a tile of a single segment has a known sum. */
 static void panel_add_segments(panel *w, const float *weights, const uint8_t *segments, int64_t n,
                                int64_t n_segments)
 {
@@ -341,8 +340,8 @@ static void panel_add_segments(panel *w, const float *weights, const uint8_t *se
 
 /* ------------------------------------------------------------------- merging */
 
-/* into += from, two panels of the same rows over disjoint keys, from's keys the
- * higher ones.  The lanes of `from` are then to be weighted by its carry. */
+/* Merges two panels of the same rows over disjoint keys into `into`; from's keys are the higher
+ * ones.  The caller then multiplies the output of `from` by from's carry. */
 static void panel_merge(panel *into, panel *from, int64_t n_segments)
 {
     for (int j = 0; j < into->n_vectors; j++) {
@@ -351,7 +350,7 @@ static void panel_merge(panel *into, panel *from, int64_t n_segments)
         vf max = vf_max(vf_set(-FLT_MAX), vf_max(a, b));
         vi won = b > a;
 
-        /* Bring `from` to the common maximum, then add it as if it were a tile. */
+        /* Move `from` to the common maximum, then add it as if it were a tile. */
         panel_merge_tile(from, j, b, max, (tile_sums){ { 0 }, { 0 }, { 0 }, { 0 } }, TRACK_ALL);
         tile_sums t = {
             vf_load(from->sum + j * VL),
@@ -377,10 +376,10 @@ static void panel_merge(panel *into, panel *from, int64_t n_segments)
 
 /* ----------------------------------------------------------------- finishing */
 
-/* Shannon entropy in nats of the keys absorbed so far; 0 where there are none. */
+/* Shannon entropy in nats of the keys absorbed so far; 0 if there are none. */
 HL_INLINE vf lanes_entropy(vf sum, vf dot)
 {
-    vi seen = ~(sum == vf_set(0.0f)); /* true for NaN, which must show */
+    vi seen = ~(sum == vf_set(0.0f)); /* also true for NaN, which must not be hidden */
     vf safe = vf_select(seen, sum, vf_set(1.0f));
     /* Both terms are >= 0; rounding must not make their sum negative. */
     vf bits = vf_max(vf_set(0.0f), vf_log2(safe) - dot / safe);
@@ -394,17 +393,17 @@ static void panel_note_nosink(panel *w)
                  lanes_entropy(vf_load(w->sum + j * VL), vf_load(w->dot + j * VL)));
 }
 
-/* Everything a row reports, by lane.  Where some_nan says so, lanes whose lse is NaN hold nothing else
- * of use: the caller asks hl_attention_row_not_finite for those rows. */
+/* Everything that a row reports, by lane.  If some_nan is set, lanes whose lse is NaN have no other
+ * valid value: the caller uses hl_attention_row_not_finite for those rows. */
 typedef struct panel_result {
-    _Alignas(64) float factor[LANES]; /* what turns weighted sums into the output */
+    _Alignas(64) float factor[LANES]; /* turns weighted sums into the output */
 #define ARRAY(name) float name[LANES];
     HL_EACH_ROW_STATISTIC(ARRAY)
 #undef ARRAY
     bool some_nan;
 } panel_result;
 
-/* Merge a learned sink: one more outcome, of no value and no key. */
+/* Merges a learned sink: one more outcome, without a key or a value. */
 HL_INLINE void lanes_add_sink(panel *w, int j, vf sink)
 {
     vf old_max = vf_load(w->max + j * VL);
@@ -417,13 +416,13 @@ HL_INLINE void lanes_add_sink(panel *w, int j, vf sink)
     vf_store(w->max + j * VL, max);
 }
 
-/* exp2(score - max) / sum, 0 for a score of -inf. */
+/* exp2(score - max) * scale, where scale is 1 / sum; 0 for a score of -inf. */
 HL_INLINE vf lanes_probability(const float *score, vf max, vf scale)
 {
     return vf_exp2(vf_load(score) - max) * scale;
 }
 
-/* sinks (LANES), in units of ln 2, or NULL. */
+/* sinks (LANES) are in units of ln 2, or NULL. */
 static void panel_finish(panel_result *r, panel *w, const float *sinks)
 {
     vi nan = { 0 };
@@ -431,8 +430,8 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
     for (int j = 0; j < w->n_vectors; j++) {
         vf key_max = vf_load(w->max + j * VL);
         vf key_sum = vf_load(w->sum + j * VL);
-        /* By the sum, not the maximum: a lane of NaN scores may have a maximum of -inf, since
-         * maxima drop NaN, but its sum is NaN. */
+        /* Test the sum, not the maximum: maxima drop NaN, so a lane of NaN scores may have a
+         * maximum of -inf, but its sum is NaN. */
         vi seen = ~(key_sum == vf_set(0.0f));
         vf zero = vf_set(0.0f);
 
@@ -445,10 +444,10 @@ static void panel_finish(panel_result *r, panel *w, const float *sinks)
         vf mean  = dot / sum;
         vf scale = vf_set(1.0f) / sum;
         vf log_l = vf_log2(sum);
-        vi bad   = sum != sum; /* of which log_l would make a number */
+        vi bad   = sum != sum; /* vf_log2 would turn NaN into a number */
         log_l    = vf_select(bad, sum, log_l);
         nan |= bad;
-        /* The keys' own share of the row, and its largest single probability. */
+        /* The largest probability of a key; also the factor of the sums, whose base is key_max. */
         vf peak = vf_select(seen, vf_exp2(key_max - max) * scale, zero);
         vf var  = vf_max(zero, vf_load(w->spread + j * VL) / sum - mean * mean);
         vf h2   = vf_max(zero, log_l + log_l - vf_log2(vf_max(vf_set(FLT_MIN), u)));

@@ -26,7 +26,7 @@
 #include "kernels/quant.h"
 #include "kernels/row_state.h"
 
-/* One query row and where it stands. */
+/* A query row: its query, its position and the keys that it sees. */
 typedef struct row {
     const hl_attention *problem;
     int64_t             batch;
@@ -39,7 +39,7 @@ typedef struct row {
     double              q[HL_MAX_HEAD_DIM];
 } row;
 
-/* These two cannot fail: the dtype has been checked. */
+/* The conversions in load_row and store_row cannot fail: the dtypes have been checked. */
 static void load_row(double *out, const hl_rows *rows, int64_t batch, int64_t head, int64_t index,
                      int64_t width)
 {
@@ -71,14 +71,13 @@ static bool row_sees(const row *r, int64_t key)
     return hl_visible_has(r->keys, key);
 }
 
-/* The next key it sees; -1 is before all. */
+/* The next key that the row sees after `key`; start with -1. */
 static int64_t row_next(const row *r, int64_t key)
 {
     return hl_visible_from(r->keys, key + 1);
 }
 
-/* The score of a visible key.  *slope gets d(score) / d(scale * q.k), which is
- * not 1 where a soft-cap bends it. */
+/* The score of a visible key.  *slope gets d(score) / d(scale * q.k): 1 without a soft-cap. */
 static double row_score(const row *r, int64_t key, double *slope)
 {
     const hl_attention *p = r->problem;
@@ -104,7 +103,7 @@ static double row_score(const row *r, int64_t key, double *slope)
 
 /* ------------------------------------------------------------------ forward */
 
-/* What one pass over a row's scores tells. */
+/* The states of one row after a pass over its scores. */
 typedef struct row_summary {
     hl_row_state rest; /* the keys other than key 0             */
     hl_row_state keys; /* all keys                              */
@@ -122,14 +121,14 @@ static row_summary row_summarize(const row *r)
         double score = row_score(r, key, &slope);
         if (key != 0)
             s.rest = hl_row_state_push(s.rest, score);
-        if (score > best) { /* of equals, the lowest key */
+        if (score > best) { /* among equal scores, the lowest key */
             best     = score;
             s.argmax = key;
         }
     }
     s.keys = row_sees(r, 0) ? hl_row_state_push(s.rest, row_score(r, 0, &slope)) : s.rest;
     s.all  = s.keys;
-    /* A row that sees no key is blind, sink or not. */
+    /* A row that sees no key is blind, with a learned sink or without one. */
     if (r->problem->sinks != NULL && s.keys.sum != 0.0)
         s.all = hl_row_state_push(s.keys, (double)r->problem->sinks[r->head]);
     return s;
@@ -165,7 +164,7 @@ static void write_statistics(const hl_attention_result *result, const row *r, co
         result->argmax[r->index] = s->argmax;
 }
 
-/* The second pass: probabilities are known now. */
+/* The second pass: the probabilities are known now. */
 static void write_weighted(const hl_attention_result *result, const row *r, double lse)
 {
     const hl_attention *p                     = r->problem;
@@ -175,7 +174,7 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
 
     for (int64_t key = row_next(r, -1); key < r->keys.end; key = row_next(r, key)) {
         double probability = row_probability(r, key, lse);
-        if (probability == 0.0) /* hidden by a bias of -inf: its value does not count, NaN or not */
+        if (probability == 0.0) /* a bias of -inf hides the key: its value may be NaN */
             continue;
         load_row(v, &p->v, r->batch, r->kv_head, key, p->d_value);
         for (int64_t d = 0; d < p->d_value; d++)
@@ -193,8 +192,8 @@ static void write_weighted(const hl_attention_result *result, const row *r, doub
         result->segment_mass[r->index * p->n_segments + s] = (float)mass[s];
 }
 
-/* A row with a score of NaN or +inf: no probability is known, not even which is the largest.  Keys
- * that the row does not see keep their 0. */
+/* Writes the results of a row with a score of NaN or +inf.  None of its probabilities is known, not
+ * even which is the largest.  Hidden keys keep a probability of 0. */
 static void write_not_finite(const hl_attention_result *result, const row *r, double entropy_nosink)
 {
     const hl_attention *p                    = r->problem;
@@ -248,7 +247,7 @@ void hl_attention_row_forward(const hl_attention_result *result, const hl_attent
         write_weighted(result, &r, lse);
 }
 
-/* A problem and where its results go: what a thread is given. */
+/* The context of the threads. */
 typedef struct forward_job {
     const hl_attention_result *result;
     const hl_attention        *problem;
@@ -272,15 +271,15 @@ static hl_status attention_forward(const hl_attention_result *result, const hl_a
 
 /* ----------------------------------------------------------------- backward */
 
-/* Sums that many rows add to. */
+/* Sums to which many rows contribute. */
 typedef struct sums {
-    double *dk;     /* (n_keys, d_head), of one K/V head; zeroed for each */
+    double *dk;     /* (n_keys, d_head) of one K/V head; set to 0 for each head */
     double *dv;     /* (n_keys, d_value)                                  */
     double *dgates; /* (n_batch, n_heads)                                 */
     double *dsinks; /* (n_batch, n_heads)                                 */
 } sums;
 
-/* A row's own share of the gradient. */
+/* The gradient values of one row. */
 typedef struct row_upstream {
     double lse;
     double entropy;
@@ -313,7 +312,7 @@ static void upstream_open(row_upstream *u, const row *r, const hl_attention_upst
         u->delta += u->grad_out[d] * out[d];
 }
 
-/* The gradient of an outcome's score, given dO.v of its value. */
+/* The gradient of an outcome's score; value_dot is dO.v. */
 static double score_gradient(const row_upstream *u, double score, double value_dot)
 {
     double probability = exp(score - u->lse);
@@ -370,7 +369,7 @@ static void row_backward(const hl_attention_gradient *gradient, const sums *tota
         store_row(&gradient->dq, r->batch, r->head, r->query, dq, p->d_head);
 }
 
-/* All rows that share a K/V head, so that dk and dv have one owner. */
+/* Processes all rows that share a K/V head, so that dk and dv have one owner. */
 static void kv_head_backward(const hl_attention_gradient *gradient, const sums *total,
                              const hl_attention *p, const hl_attention_upstream *upstream,
                              int64_t batch, int64_t kv_head)
@@ -404,12 +403,12 @@ static void reduce_batches(float *out, const double *partial, const hl_attention
     }
 }
 
-/* What a thread is given. */
+/* The context of the threads. */
 typedef struct backward_job {
     const hl_attention_gradient *gradient;
     const hl_attention          *problem;
     const hl_attention_upstream *upstream;
-    double                      *scratch; /* dk and dv for every thread */
+    double                      *scratch; /* dk and dv of each thread */
     double                      *heads;   /* dgates and dsinks, (2, n_batch, n_heads) */
 } backward_job;
 

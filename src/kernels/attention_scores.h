@@ -1,21 +1,20 @@
-/* attention_scores.h - rows between the caller's memory and the kernels', and from queries and keys to
- * scores, a panel at a time.
+/* attention_scores.h - loads rows from the caller's memory and computes scores, one panel at a
+ * time.
  *
- * Rows of one K/V head are numbered through all the query heads that share it:
- * row = (head within the group) * n_queries + query.  A panel takes LANES rows
- * in that order, so that one query each of many heads (decoding) fills the lanes
- * as well as many queries of one head do.
+ * Rows of one K/V head are numbered across all the query heads that share it: row = (head within
+ * the group) * n_queries + query.  A panel takes LANES rows in that order, so that one query each
+ * of many heads (decoding) fills the lanes as well as many queries of one head do.
  *
- * Scores are in units of ln 2: the factor log2(e) goes into the queries, or,
- * behind a soft-cap, into what follows it. */
+ * Scores are in units of ln 2: the factor log2(e) goes into the queries, or, after a soft-cap, into
+ * the next step. */
 #ifndef HL_KERNELS_ATTENTION_SCORES_H
 #define HL_KERNELS_ATTENTION_SCORES_H
 
 #include "kernels/attention_panel.h"
 #include "kernels/matrix_tile.h"
 
-/* The keys a tile takes.  A multiple of TILE_ROWS, so that the products have no
- * remainder, and small enough for a tile of K or V in the first-level cache. */
+/* Keys per tile.  A multiple of TILE_ROWS, so that the products have no remainder, and small enough
+ * for a tile of K or V to fit in the first-level cache. */
 #define TILE_KEYS 96
 
 /* ------------------------------------------------------------- rows in memory
@@ -55,15 +54,15 @@ static void load_row(float *out, int64_t stride, const void *source, hl_dtype dt
         out[d] = 0.0f;
 }
 
-/* Can rows be used where they lie?  `multiple` must divide their width: a reader that wants
- * whole vectors passes VL. */
+/* Whether rows can be read in place.  `multiple` must divide their width: pass VL if only whole
+ * vectors are read. */
 static bool rows_in_place(const hl_rows *rows, int64_t width, int64_t multiple)
 {
     return rows->dtype == HL_DTYPE_F32 && rows->row_stride == width && width % multiple == 0;
 }
 
-/* n rows from `row` on, as (n, *stride): in place where that is possible, else converted
- * into `scratch` (n, padded(width)). */
+/* Returns n rows starting at `row`, as (n, *stride): in place if possible, otherwise converted into
+ * `scratch` (n, padded(width)). */
 static const float *load_rows(int64_t *stride, float *scratch, const hl_rows *rows, int64_t batch,
                               int64_t head, int64_t row, int64_t n, int64_t width, int64_t multiple)
 {
@@ -101,8 +100,8 @@ static void store_row(const hl_rows *rows, int64_t batch, int64_t head, int64_t 
                             (size_t)(width - d));
 }
 
-/* LANES rows become the columns of out (width, LANES), times `factor`.  rows
- * (LANES, padded(width)) are floats. */
+/* Writes LANES rows as the columns of out (width, LANES), times `factor`.  rows (LANES,
+ * padded(width)) are floats. */
 static void transpose_rows(float *out, const float *rows, int64_t width, float factor)
 {
     int64_t stride = padded(width);
@@ -125,11 +124,11 @@ static void transpose_rows(float *out, const float *rows, int64_t width, float f
 typedef struct kv_head {
     const hl_attention *problem;
     int64_t             batch;
-    int64_t             head;  /* the K/V head */
-    int64_t             group; /* query heads that share it */
+    int64_t             head;  /* the index of the K/V head */
+    int64_t             group; /* number of query heads that share it */
 } kv_head;
 
-/* Of all sequences' K/V heads, number `index`. */
+/* The K/V head number `index` among those of all sequences. */
 static inline kv_head kv_head_at(const hl_attention *p, int64_t index)
 {
     return (kv_head){ p, index / p->n_kv_heads, index % p->n_kv_heads, p->n_heads / p->n_kv_heads };
@@ -140,7 +139,7 @@ static inline int64_t kv_head_rows(const kv_head *h)
     return h->group * h->problem->n_queries;
 }
 
-/* Into arrays (n_batch, n_heads, n_queries), where these rows lie in order. */
+/* The index of a row in arrays (n_batch, n_heads, n_queries), where a K/V head is contiguous. */
 static inline int64_t row_index(const kv_head *h, int64_t row)
 {
     const hl_attention *p = h->problem;
@@ -165,7 +164,7 @@ static void panel_set_lane(panel *w, int lane, int64_t head, int64_t query, int6
     w->near.begin = position - 1 < w->near.begin ? position - 1 : w->near.begin;
     w->near.end   = position + 1 > w->near.end ? position + 1 : w->near.end;
     if (keys.begin < keys.end) {
-        /* A blind lane widens nothing, but it hides every key. */
+        /* A blind lane does not widen the range of `some`, but it empties `all`. */
         bool none     = w->some.begin == w->some.end;
         w->some.begin = none || keys.begin < w->some.begin ? keys.begin : w->some.begin;
         w->some.end   = none || keys.end > w->some.end ? keys.end : w->some.end;
@@ -202,7 +201,7 @@ static void panel_open(panel *w, const kv_head *h, int64_t row)
     }
 }
 
-/* Keys that some panel of a block sees; begin is beyond all if there are none. */
+/* The keys that some panel of a block sees; if there are none, begin is INT64_MAX. */
 static hl_visible_keys panels_keys(const panel *panels, int64_t n_panels)
 {
     hl_visible_keys keys = { 0, INT64_MAX, 0 };
@@ -218,14 +217,14 @@ static hl_visible_keys panels_keys(const panel *panels, int64_t n_panels)
     return keys;
 }
 
-/* So few rows that a vector runs along each of them, and not across them: when
- * one token is decoded, most lanes would be idle. */
+/* Whether a head has so few rows that vectors run along each row and not across rows.  When one
+ * token is decoded, most lanes would otherwise be idle. */
 static inline bool kv_head_is_narrow(const kv_head *h)
 {
     return kv_head_rows(h) <= VL / 2;
 }
 
-/* What queries are multiplied by before the product with the keys. */
+/* The factor of the queries before the product with the keys. */
 static float query_factor(const hl_attention *p)
 {
     if (p->softcap != 0.0)
@@ -233,7 +232,7 @@ static float query_factor(const hl_attention *p)
     return (float)(p->scale * 1.44269504088896340736);
 }
 
-/* The panel's rows of q or of a gradient, as floats (LANES, padded width). */
+/* Loads the panel's rows of q or of a gradient, as floats (LANES, padded width). */
 static void panel_load_rows(float *out, const panel *w, const kv_head *h, const hl_rows *rows,
                             int64_t width)
 {
@@ -282,7 +281,7 @@ static void panel_add_bias(float *s, const panel *w, const kv_head *h, int64_t k
     }
 }
 
-/* What follows the soft-cap: biases, then the mask. */
+/* Applies what follows the soft-cap: biases, then the mask. */
 static void panel_bias_and_mask(float *s, const panel *w, const kv_head *h, int64_t key, int64_t n)
 {
     if (h->problem->alibi_slopes != NULL)
@@ -309,8 +308,8 @@ static void panel_products(float *s, const panel *w, const float *q, const float
     multiply(&product, n, w->n_vectors * VL);
 }
 
-/* out[i * LANES] = k_i . q for VL keys (or n, if fewer): one sum a key, runs along
- * the key; then the sums are transposed, so that adding them up gives VL results. */
+/* out[i * LANES] = k_i . q for VL keys (or n, if fewer).  Vectors run along each key; the sums are
+ * then transposed, so that adding them up gives VL results. */
 HL_INLINE void dot_keys(float *out, const float *q, const float *k, int64_t k_stride, int64_t n,
                         int64_t width)
 {
@@ -330,16 +329,16 @@ HL_INLINE void dot_keys(float *out, const float *q, const float *k, int64_t k_st
         out[i * LANES] = total[i];
 }
 
-/* The same products for a narrow head: q is (n_rows, padded width). */
+/* The products of panel_products for a narrow head: q is (n_rows, padded width). */
 static void narrow_products(float *s, const panel *w, const float *q, const float *k,
                             int64_t k_stride, int64_t n, int64_t width)
 {
     int64_t stride = padded(width);
 
-    memset(s, 0, (size_t)(n * LANES) * sizeof *s); /* the idle lanes */
+    memset(s, 0, (size_t)(n * LANES) * sizeof *s); /* idle lanes stay 0 */
     for (int64_t i = 0; i < n; i += VL) {
         for (int lane = 0; lane < w->n_rows; lane++) {
-            if (n - i >= VL) /* written twice so that the common case has no test inside */
+            if (n - i >= VL) /* two calls, so that the common case contains no test */
                 dot_keys(s + i * LANES + lane, q + lane * stride, k + i * k_stride, k_stride, VL,
                          stride);
             else
@@ -349,7 +348,7 @@ static void narrow_products(float *s, const panel *w, const float *q, const floa
     }
 }
 
-/* Finished scores of the panel against keys [key, key + n). */
+/* The finished scores of the panel against keys [key, key + n). */
 static void panel_scores(float *s, const panel *w, const kv_head *h, const float *q, const float *k,
                          int64_t k_stride, int64_t key, int64_t n)
 {

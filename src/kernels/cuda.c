@@ -1,8 +1,8 @@
 /* cuda.c - opens libheadlight_cuda.so and makes a back end of it.
  *
- * Its calls take and give host memory, so each copies all it needs to the GPU and
- * back: right for checking, not for speed.  Programs whose tensors lie on the device
- * call the library themselves (kernels/cuda/headlight_cuda.h). */
+ * Its calls work on host memory, so each call copies its data to the GPU and back: this is good for
+ * checks, not for speed.  Programs whose tensors lie on the device call the library themselves
+ * (kernels/cuda/headlight_cuda.h). */
 #define _GNU_SOURCE /* dladdr1; NOLINT(bugprone-reserved-identifier): the C library asks for it */
 #include "kernels/cuda.h"
 
@@ -18,9 +18,9 @@
 #include "base/status.h"
 #include "kernels/cuda/headlight_cuda.h"
 
-/* What is used of the library. */
+/* The functions that are used of the library. */
 static struct {
-    void                              *handle; /* NULL: not there */
+    void                              *handle; /* NULL if the library is missing */
     __typeof__(hl_cuda_interface)     *interface;
     __typeof__(hl_cuda_error)         *error;
     __typeof__(hl_cuda_probe)         *probe;
@@ -58,7 +58,7 @@ static hl_status attention_backward(const hl_attention_gradient *gradient,
 
 /* ------------------------------------------------------------------- opening */
 
-/* A function's address; dlsym says void *, which C does not let us convert. */
+/* Finds a function.  dlsym returns void *, which ISO C does not convert to a function pointer. */
 static bool find_function(void *out, const char *name)
 {
     void *address = dlsym(library.handle, name);
@@ -77,9 +77,10 @@ static bool find_functions(void)
            find_function(&library.device, "hl_cuda_device");
 }
 
-/* The file that this code was loaded from, by its full path; false where that is not known.  dladdr
- * names a program as it was started, which may be without a folder: then the path would lead into the
- * working directory, where anybody may have put a library.  The kernel knows the program's real file. */
+/* Writes the full path of the file that contains this code; returns false if it is unknown.  dladdr
+ * names a program as it was started, possibly without a folder.  That name would lead into the
+ * working directory, where anybody may have put a library, so the program's path comes from the
+ * operating system. */
 static bool own_file(char out[PATH_MAX])
 {
     Dl_info          here;
@@ -87,7 +88,7 @@ static bool own_file(char out[PATH_MAX])
 
     if (dladdr1(&library, &here, (void **)&object, RTLD_DL_LINKMAP) == 0 || object == NULL)
         return false;
-    if (object->l_name != NULL && object->l_name[0] != '\0') /* a shared library */
+    if (object->l_name != NULL && object->l_name[0] != '\0') /* this code is in a shared library */
         return object->l_name[0] == '/' && snprintf(out, PATH_MAX, "%s", object->l_name) < PATH_MAX;
     ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
     if (length <= 0)
@@ -96,7 +97,8 @@ static bool own_file(char out[PATH_MAX])
     return out[0] == '/';
 }
 
-/* Where distributions keep plug-ins: in a folder headlight beside libheadlight.so. */
+/* Opens the library where distributions keep plug-ins: the folder headlight beside
+ * libheadlight.so. */
 static void *open_plug_in(void)
 {
     char own[PATH_MAX], path[PATH_MAX];
@@ -123,7 +125,7 @@ static void open_once(void)
         library.handle = open_plug_in();
 }
 
-/* Is the library there, is it ours, and has it a GPU? */
+/* Opens the library and checks its version and that it finds a GPU. */
 static hl_status open_library(void)
 {
     pthread_once(&opened, open_once);

@@ -9,10 +9,10 @@
 #include "kernels/device.h"
 #include "kernels/kernels.h"
 
-/* The table, with all but attention taken from `cpu`.  HL_NOT_FOUND, with what is
- * missing, where the library or a GPU is not there. */
+/* Returns the table of the back end; all but attention comes from `cpu`.  Without the library or a
+ * GPU it returns HL_NOT_FOUND, and the message says which is missing. */
 hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu);
-/* The GPU as a device for whole models: device.h.  Fails likewise. */
+/* Returns the GPU as a device for whole models (device.h).  Fails as hl_cuda_kernels does. */
 hl_status hl_cuda_device_ops(const hl_device_ops **out);
 
 #endif

@@ -1,4 +1,4 @@
-/* dense.h - what stands between one attention and the next, a row at a time.
+/* dense.h - the operations between one attention and the next, one row at a time.
  *
  *     norm       a row of the residual stream, or one head of q or k
  *     rotate     RoPE on one head
@@ -8,8 +8,8 @@
  *     dots_exact dot products in double
  *     exp_exact  exponentials in double, and the sums of a softmax
  *
- * A back end has one table of these.  They use no threads: linear.h and the
- * forward pass share rows out.  dense_scalar.c is the definition. */
+ * Each back end has one table of these functions.  They use no threads: linear.h and the forward
+ * pass divide the rows.  dense_scalar.c is the definition. */
 #ifndef HL_KERNELS_DENSE_H
 #define HL_KERNELS_DENSE_H
 
@@ -27,16 +27,16 @@ typedef struct hl_norm {
     const float *bias;   /* (n); NULL: zeros  */
 } hl_norm;
 
-/* Of q and k, between their projection and RoPE. */
+/* How q and k are normalized, between their projection and RoPE. */
 typedef enum hl_head_norm {
     HL_HEAD_NORM_NONE = 0,
-    HL_HEAD_NORM_SHARED, /* over each head, weights (d) for all */
-    HL_HEAD_NORM_EACH,   /* over each head, weights (heads, d)  */
-    HL_HEAD_NORM_ALL,    /* over all heads of a row together, weights (heads d) */
+    HL_HEAD_NORM_SHARED, /* each head, with weights (d) for all heads */
+    HL_HEAD_NORM_EACH,   /* each head, with weights (heads, d) */
+    HL_HEAD_NORM_ALL,    /* all heads of a row together, with weights (heads d) */
 } hl_head_norm;
 
 typedef enum hl_activation {
-    HL_ACTIVATION_GELU = 0, /* exact */
+    HL_ACTIVATION_GELU = 0, /* the exact formula, by erf */
     HL_ACTIVATION_GELU_TANH,
     HL_ACTIVATION_GELU_QUICK, /* x sigmoid(1.702 x) */
     HL_ACTIVATION_SILU,
@@ -47,8 +47,8 @@ typedef enum hl_activation {
     HL_N_ACTIVATIONS
 } hl_activation;
 
-/* x_i . w_j for i < n_rows and j < n_weights: out[i * out_stride + j] gets it, the
- * same whatever the numbers of rows. */
+/* out[i * out_stride + j] = x_i . w_j for i < n_rows and j < n_weights.  A result does not depend
+ * on the numbers of rows. */
 typedef struct hl_dot {
     float             *out;
     int64_t            out_stride;
@@ -61,8 +61,8 @@ typedef struct hl_dot {
     int64_t            n;
 } hl_dot;
 
-/* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w, for each of n_outs, the same whatever
- * their number. */
+/* out += x[0] w_0 + x[1] w_1 + ... over n_rows rows of w, for each of n_outs outputs.  A result
+ * does not depend on n_outs. */
 typedef struct hl_combine {
     float       *out; /* (n_outs, n), out_stride apart */
     int64_t      out_stride;
@@ -76,7 +76,7 @@ typedef struct hl_combine {
     int64_t      n;
 } hl_combine;
 
-/* Over outcomes of a softmax, of a weight w = e^z each. */
+/* Sums over the outcomes of a softmax; each has the weight w = e^z. */
 typedef struct hl_exact_sums {
     double sum;     /* w     */
     double dot;     /* w z   */
@@ -85,21 +85,21 @@ typedef struct hl_exact_sums {
 } hl_exact_sums;
 
 typedef struct hl_dense {
-    /* out may be x. */
+    /* out and x may be the same. */
     void (*norm)(float *out, const float *x, int64_t n, const hl_norm *norm);
-    /* Turns n_pairs pairs of x: (2i, 2i+1) when interleaved, else (i, i + n_pairs). */
+    /* Rotates n_pairs pairs of x: (2i, 2i+1) if interleaved, else (i, i + n_pairs). */
     void (*rotate)(float *x, const float *cosine, const float *sine, int64_t n_pairs,
                    bool interleaved);
     /* x = act(x) * up; up may be NULL (ones), except for SWIGLU_CLAMPED. */
     void (*activate)(float *x, const float *up, int64_t n, hl_activation activation, float limit);
     void (*dot)(const hl_dot *dot);
     void (*combine)(const hl_combine *combine);
-    /* out[i] = q . k_i in double all the way, of n_keys rows of k (n), `stride` apart; for
-     * rows that are the measure of others. */
+    /* out[i] = q . k_i for n_keys rows of k (n), `stride` apart, with all arithmetic in double.
+     * Other results are checked against these. */
     void (*dots_exact)(double *out, const double *q, const float *k, int64_t stride, int64_t n_keys,
                        int64_t n);
-    /* x[i] becomes w = e^(x[i] - shift) where x[i] <= shift, to two units in the last place; what
-     * would be below 1e-307 is 0.  With z = x[i] - shift, what is not 0 is added to `sums`. */
+    /* Replaces x[i] by w = e^(x[i] - shift), to two units in the last place, for x[i] <= shift.
+     * Below 1e-307 it is 0.  Nonzero weights, with z = x[i] - shift, are added to `sums`. */
     void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
 } hl_dense;
 

@@ -1,7 +1,6 @@
-/* dense_blocks.h - dot products with weights that are stored in blocks: dense_products.h's.
+/* dense_blocks.h - dot products with weights that are stored in blocks.
  *
- * A block's values are multiplied as the integers that they are; its scale comes in once,
- * on what they add up to:
+ * A block's values are multiplied as integers; the scale is applied once, to their sum:
  *
  *     sum d q x  =  d (q_0 x_0 + q_1 x_1 + ...)        Q8_0, Q4_0, Q6_K
  *     sum (d q - m) x  =  d (sum q x) - m (sum x)      Q4_K
@@ -17,14 +16,14 @@
 
 enum {
     DOT_WEIGHTS = 4,   /* rows of W that are read side by side */
-    DOT_ROWS    = 4,   /* rows of x that share what is read, where there are so many */
+    DOT_ROWS    = 4,   /* rows of x that share each read of W, if there are enough */
     DOT_DECODED = 256, /* values of a row that are decoded together */
 };
 
 /* -------------------------------------------------------------------- tiles
  *
- * Some rows of x times some rows of W: what is read and decoded of W serves all of x.  How many
- * of each are constants wherever a tile is worked on, and do not show in what comes out. */
+ * A tile is a few rows of x times a few rows of W: each part of W is read and decoded once for all
+ * rows of x.  The numbers of rows are compile-time constants and do not change a result. */
 
 typedef struct dot_tile {
     float             *out;
@@ -40,14 +39,14 @@ HL_INLINE vf as_floats(vi a)
     return __builtin_convertvector(a, vf);
 }
 
-/* The sum of all lanes, in double: lanes are short sums, so that little is lost before. */
+/* The sum of all lanes, in double.  Each lane is a short sum and has lost little precision. */
 HL_INLINE float sum_lanes(vf a, vf b)
 {
     return (float)sum_doubles((vd_low(a) + vd_high(a)) + (vd_low(b) + vd_high(b)));
 }
 
-/* What lies `ahead` bytes behind p will be read soon: the same place of a row that
- * comes later.  There may be nothing; asking for it is no access. */
+/* Prefetches the bytes `ahead` of p, where a later row has the same columns.  They may lie beyond
+ * the data: a prefetch is not an access. */
 HL_INLINE void read_ahead(const void *p, int64_t ahead)
 {
     __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)ahead), 0, 3);
@@ -55,12 +54,12 @@ HL_INLINE void read_ahead(const void *p, int64_t ahead)
 
 /* ------------------------------------------------------------ dots of blocks
  *
- * A type has a function that adds one block of n_weights rows to their sums.
- * PIECES vectors are 32 values. */
+ * Each type has a function that adds one block of n_weights rows to sums.  PIECES is vectors per 32
+ * values. */
 
 enum { PIECES = 32 / VL };
 
-/* One block: x (n_x, ...), x_stride apart, and where the rows of W have it. */
+/* One block: x (n_x, ...), rows x_stride apart, and the offset of the block in the rows of W. */
 typedef struct dot_block {
     const float   *x;
     int64_t        x_stride;
@@ -69,8 +68,8 @@ typedef struct dot_block {
 
 typedef vf block_sums[DOT_ROWS][DOT_WEIGHTS];
 
-/* The scales, stored as f16 at `offset`, of the blocks of up to four rows.  Converted
- * together, and broadcast from memory: that leaves the vector units to the products. */
+/* Loads the scales of one block of up to four rows, stored as f16 at `offset`.  They are converted
+ * together and broadcast from memory, which leaves the vector units to the products. */
 HL_INLINE void load_scales(float out[DOT_WEIGHTS], const uint8_t *const *b, int offset,
                            int n_weights)
 {
@@ -100,8 +99,8 @@ HL_INLINE void add_q8_0(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
-/* The low or the high half of bytes.  AVX-512 looks it up: that takes the lowest four
- * bits of a lane by itself, and what it finds is a float. */
+/* The low or the high nibbles of bytes, as floats.  AVX-512 looks them up in a table: the permute
+ * reads only the lowest four bits of a lane, and its entries are floats. */
 HL_INLINE vf nibble_values(vi bytes, int shift)
 {
 #if defined(__AVX512F__)
@@ -112,7 +111,7 @@ HL_INLINE vf nibble_values(vi bytes, int shift)
 #endif
 }
 
-/* Lanes that add up to the sum of 32 of x, or of n_pieces vectors of it. */
+/* Lanes whose total is the sum of 32 values of x, or of n_pieces vectors of it. */
 HL_INLINE vf x_lanes(const float *x, int n_pieces)
 {
     vf sum = vf_load(x);
@@ -122,7 +121,7 @@ HL_INLINE vf x_lanes(const float *x, int n_pieces)
     return sum;
 }
 
-/* What is subtracted from every q, 8, is so for all rows: they start from -8 x. */
+/* Every q is stored plus 8 in all rows, so their sums start from -8 x. */
 HL_INLINE void add_q4_0(block_sums sums, const dot_block *d, int n_x, int n_weights)
 {
     vf    start[DOT_ROWS];
@@ -150,7 +149,7 @@ HL_INLINE void add_q4_0(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
-/* hl_unpack_k_scales, on four bytes at a time: eight scales, then eight minima. */
+/* Like hl_unpack_k_scales, for four bytes at a time: eight scales, then eight minima. */
 HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
 {
     uint32_t low      = hl_read_u32(packed);
@@ -166,8 +165,8 @@ HL_INLINE void unpack_k_scales(float out[16], const uint8_t *packed)
         vf_store(out + i, as_floats(vi_load_u8(bytes + i)));
 }
 
-/* 64 values of one row of a Q4_K: nibbles of 32 bytes, of which the low ones are one run of 32
- * values and the high ones the next. */
+/* Adds 64 values of one row of a Q4_K.  They are the nibbles of 32 bytes: the low nibbles are one
+ * run of 32 values, the high nibbles the next. */
 HL_INLINE void add_q4_k_pair(vf *low, vf *high, const dot_block *d, int n_x, const uint8_t *bytes,
                              int first)
 {
@@ -219,8 +218,8 @@ HL_INLINE void add_q4_k(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
-/* The 32 values from 32 s on: q + 32, in bytes.  No instruction shifts bytes: what a
- * shift of words brings in from the neighbor, the mask takes away. */
+/* Unpacks 32 values, starting at value 32 s, as q + 32 in bytes.  There is no instruction that
+ * shifts bytes, so words are shifted, and the mask removes the bits of the neighbor byte. */
 HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
 {
     typedef uint16_t words __attribute__((vector_size(32)));
@@ -232,7 +231,7 @@ HL_INLINE void unpack_q6_k(uint8_t q[32], const uint8_t *b, int s)
     memcpy(q, &low, sizeof low);
 }
 
-/* 32 values of one row of a Q6_K, from 32 s on: two runs of 16, each with its scale. */
+/* Adds 32 values of one row of a Q6_K from value 32 s on: two runs of 16, each with its scale. */
 HL_INLINE void add_q6_k_pair(vf *part, const dot_block *d, int n_x, vf (*start)[16],
                              const uint8_t q[32], const float *scales, int s)
 {
@@ -281,7 +280,7 @@ HL_INLINE void add_q6_k(block_sums sums, const dot_block *d, int n_x, int n_weig
 
 typedef void (*add_block)(block_sums sums, const dot_block *d, int n_x, int n_weights);
 
-/* `add`, the counts and the sizes of a block are constants. */
+/* `add`, the counts and the block sizes are compile-time constants. */
 HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block add, int n_values,
                           int n_bytes)
 {
@@ -316,8 +315,7 @@ HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block a
 #define DEQUANTISE hl_dequantize_scalar
 #endif
 
-/* Types that are not worth a loop of their own become floats first, some of a row at a
- * time. */
+/* Types without a loop of their own are converted to floats first, DOT_DECODED values at a time. */
 static void dot_decoded(float *out, const float *x, const void *w, hl_dtype dtype, int64_t n)
 {
     hl_dtype_block block = hl_dtype_block_of(dtype);
@@ -329,7 +327,7 @@ static void dot_decoded(float *out, const float *x, const void *w, hl_dtype dtyp
         size_t  at    = (size_t)first / block.n_values * block.n_bytes;
 
         DEQUANTISE(values, dtype, (const uint8_t *)w + at, (size_t)count / block.n_values);
-        for (int64_t i = 0; i < count; i += 2 * VL) { /* blocks are of 32 and more */
+        for (int64_t i = 0; i < count; i += 2 * VL) { /* blocks have at least 32 values */
             sums[0] = vf_fma(vf_load(x + first + i), vf_load(values + i), sums[0]);
             sums[1] = vf_fma(vf_load(x + first + i + VL), vf_load(values + i + VL), sums[1]);
         }

@@ -2,11 +2,11 @@
  *
  * Included once by dense_avx2.c and each of its siblings, after dense_vector.h.
  *
- * Few rows are multiplied by weights that come from memory, so what counts is to
- * keep memory busy: DOT_WEIGHTS rows of W are read side by side, each far enough
- * ahead, and their values become floats in registers; those of blocks in dense_blocks.h.
+ * Few rows are multiplied by weights that come from memory, so memory must be kept busy:
+ * DOT_WEIGHTS rows of W are read side by side, with prefetches, and their values become floats in
+ * registers.  Block types are in dense_blocks.h.
  *
- * Whatever shares a call, the sums of one x and one w are added in one order. */
+ * The products of one x and one w are added in the same order, whatever other rows share a call. */
 #ifndef HL_KERNELS_DENSE_PRODUCTS_H
 #define HL_KERNELS_DENSE_PRODUCTS_H
 
@@ -15,10 +15,10 @@
 #include "kernels/dense_vector.h"
 
 enum {
-    TILE_FLOATS    = VL == 8 ? 1 : 2, /* rows of W with DOT_ROWS of x: registers must hold all */
-    TILE_BLOCKS    = VL == 8 ? 2 : 4, /* sums, of which blocks need fewer, and AVX2 has but 16 */
-    COMBINED_ROWS  = 8,               /* so that sums are read and written once for all of them */
-    COMBINED_WIDTH = 1024,            /* sums that stay in the first cache */
+    TILE_FLOATS    = VL == 8 ? 1 : 2, /* rows of W per DOT_ROWS of x: sums stay in registers */
+    TILE_BLOCKS    = VL == 8 ? 2 : 4, /* rows of W in blocks: these need fewer registers */
+    COMBINED_ROWS  = 8,               /* sums are read and written once per this many rows */
+    COMBINED_WIDTH = 1024,            /* sums per run, so that they stay in the first-level cache */
 };
 
 /* ------------------------------------------------------------------ weights */
@@ -89,7 +89,7 @@ HL_INLINE void dot_floats(const dot_tile *t, int n_x, int n_weights, hl_dtype dt
 
 /* --------------------------------------------------------------------- dots */
 
-/* Row `row` of x and those after it, with weight `j` and those after it. */
+/* Multiplies n_x rows of x from `row` on with n_weights rows of W from `j` on. */
 HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_weights,
                       hl_dtype dtype)
 {
@@ -119,7 +119,7 @@ HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_we
     }
 }
 
-/* Four rows of W at a time with every x, in tiles; then the rest one by one. */
+/* Multiplies four rows of W at a time with every x, in tiles; then the other rows singly. */
 HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
 {
     const bool is_float = dtype == HL_DTYPE_F32 || dtype == HL_DTYPE_F16 || dtype == HL_DTYPE_BF16;
@@ -156,7 +156,7 @@ static void dot_others(const hl_dot *d)
     }
 }
 
-/* A function for each type: in one they would be more than compilers like to work on. */
+/* One function per type: a single function for all would be too large for compilers. */
 #define DOT_OF(name, dtype)                                                                        \
     static __attribute__((noinline)) void name(const hl_dot *d)                                    \
     {                                                                                              \
@@ -203,7 +203,7 @@ static void dense_dot(const hl_dot *d)
 
 /* ------------------------------------------------------------------ combine */
 
-/* A vector of n_rows rows of w, weighted: the even ones, the odd ones, both. */
+/* The weighted sum of n_rows rows of w for a vector of columns; even and odd rows apart. */
 HL_INLINE vf combine_vector(const vf *w, const float *x, int n_rows)
 {
     vf part[2] = { { 0 } };
@@ -247,7 +247,7 @@ HL_INLINE void combine_rows(const hl_combine *c, hl_dtype dtype, int64_t column,
     }
 }
 
-/* Columns in runs whose sums stay in the first cache. */
+/* Columns are processed in runs whose sums stay in the first-level cache. */
 HL_INLINE void combine_all(const hl_combine *c, hl_dtype dtype)
 {
     int64_t width = c->n_outs > 4 ? COMBINED_WIDTH / 4 : COMBINED_WIDTH;
@@ -280,7 +280,7 @@ static void dense_combine(const hl_combine *c)
 
 /* -------------------------------------------------------------------- in double */
 
-enum { EXACT_KEYS = 4 }; /* at a time: their sums do not wait for each other */
+enum { EXACT_KEYS = 4 }; /* keys at a time, so that their sums are independent */
 
 HL_INLINE void dots_exact_of(double *out, const double *q, const float *k, int64_t stride,
                              int64_t n, int n_keys)
@@ -320,8 +320,8 @@ static void dense_dots_exact(double *out, const double *q, const float *k, int64
         dots_exact_of(out + key, q, k + key * stride, stride, n, 1);
 }
 
-/* e^x = 2^k e^r, k = round(x / ln 2), |r| <= ln 2 / 2: the power from exponent bits (as in
- * simd_math.h), e^r by its series, whose 14th term is below 2^-56. */
+/* e^x = 2^k e^r with k = round(x / ln 2) and |r| <= ln 2 / 2.  The power comes from exponent bits
+ * (as in simd_math.h), e^r from its series, whose 14th term is below 2^-56. */
 HL_INLINE vd vd_exp(vd x)
 {
     static const double series[] = { 1.0 / 6227020800,
@@ -349,7 +349,7 @@ HL_INLINE vd vd_exp(vd x)
     vd       power   = (vd)((vl)shifted << 52);
     vd       sum     = series[0] - (vd){ 0 };
 
-    r = vd_fma(k, -0x1.abc9e3b39803fp-56 - (vd){ 0 }, r); /* what ln 2 is beyond a double */
+    r = vd_fma(k, -0x1.abc9e3b39803fp-56 - (vd){ 0 }, r); /* ln 2 beyond a double */
     for (size_t i = 1; i < sizeof series / sizeof *series; i++)
         sum = vd_fma(sum, r, series[i] - (vd){ 0 });
     return (vd)((vl)(sum * power) & ~is_zero);
@@ -362,7 +362,7 @@ typedef struct exact_lanes {
     vd squares;
 } exact_lanes;
 
-/* e^z, added to the sums but where it is 0: 0 * -inf is NaN. */
+/* e^z.  Adds to the sums unless it is 0, because 0 * -inf is NaN. */
 HL_INLINE vd exp_and_add(exact_lanes *lanes, vd z)
 {
     vd w       = vd_exp(z);

@@ -9,7 +9,7 @@
 #include "base/dtype.h"
 #include "kernels/quant.h"
 
-enum { MAX_BLOCK = 256 }; /* values of the largest block */
+enum { MAX_BLOCK = 256 }; /* number of values in the largest block */
 
 /* -------------------------------------------------------------------- norm */
 
@@ -128,7 +128,7 @@ static float element(const void *w, hl_dtype dtype, int64_t index)
     }
 }
 
-/* x . w, a block of w at a time; an element is a block of one. */
+/* x . w, one block of w at a time; an unquantized element counts as a block of one. */
 static float dot_row(const float *x, const void *w, hl_dtype dtype, int64_t n)
 {
     hl_dtype_block block             = hl_dtype_block_of(dtype);

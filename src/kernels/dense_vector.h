@@ -1,9 +1,8 @@
 /* dense_vector.h - the functions of dense.h on vectors of simd.h.
  *
- * Included once by dense_avx2.c and each of its siblings.  Loops run over whole
- * vectors; what is left at the end of a row goes through the same code in a vector
- * padded with zeros, so that an element's value does not depend on where it
- * stands. */
+ * Included once by dense_avx2.c and each of its siblings.  Loops run over whole vectors; the
+ * remainder of a row goes through the same code in a vector padded with zeros, so that an element's
+ * value does not depend on where it stands. */
 #ifndef HL_KERNELS_DENSE_VECTOR_H
 #define HL_KERNELS_DENSE_VECTOR_H
 
@@ -27,7 +26,7 @@ HL_INLINE void store_part(float *p, vf a, int64_t n)
     memcpy(p, &a, (size_t)n * sizeof *p);
 }
 
-/* A register of doubles holds half as many: low and high are the two halves. */
+/* Doubles per register.  `low` and `high` are the two halves of a vector of floats. */
 enum { VD = VL / 2 };
 typedef double  vd __attribute__((vector_size(8 * VD)));
 typedef int64_t vl __attribute__((vector_size(8 * VD)));
@@ -44,7 +43,7 @@ typedef float   vf_half __attribute__((vector_size(4 * VD)));
 #define HIGH_HALF 2, 3
 #endif
 
-/* gcc 12 makes four instructions of __builtin_convertvector where one does. */
+/* gcc 12 compiles __builtin_convertvector to four instructions where one is enough. */
 HL_INLINE vd vd_of(vf_half a)
 {
 #if defined(__AVX512F__)
@@ -90,7 +89,7 @@ HL_INLINE void vd_store(double *p, vd a)
     memcpy(p, &a, sizeof a);
 }
 
-/* Half a vector of floats: from memory, a conversion is all it takes. */
+/* Half a vector of floats as doubles.  From memory this is a single conversion. */
 HL_INLINE vd vd_of_floats(const float *p)
 {
     vf_half a;
@@ -112,7 +111,7 @@ HL_INLINE double sum_doubles(vd a)
 
 typedef double vd_four __attribute__((vector_size(32)));
 
-/* The lanes of a vector in four sums; of two lanes, two are 0. */
+/* The lanes of a vector as four sums; if it has two lanes, the other two are 0. */
 HL_INLINE vd_four to_four(vd a)
 {
     vd_four parts[VD > 4 ? VD / 4 : 1] = { { 0 } };
@@ -123,7 +122,7 @@ HL_INLINE vd_four to_four(vd a)
     return parts[0];
 }
 
-/* The sums of four vectors at once: out[i] of a[i]. */
+/* out[i] is the sum of the lanes of a[i], for four vectors at once. */
 HL_INLINE void sum_four(double *out, const vd *a)
 {
     vd_four b[4];
@@ -248,7 +247,7 @@ static void dense_rotate(float *x, const float *cosine, const float *sine, int64
 
 /* ------------------------------------------------------------- activations */
 
-/* By e^-|x|, which cannot overflow. */
+/* Computed from e^-|x|, which cannot overflow. */
 HL_INLINE vf vf_sigmoid(vf x)
 {
     vf size = vf_max(x, -x);
@@ -273,7 +272,7 @@ HL_INLINE vf vf_erfc_positive(vf x)
     return t * vf_exp2(vf_fma(-x, x, poly) * vf_set(LOG2E));
 }
 
-/* x/2 erfc(-x / sqrt 2): where x > 0 that is x less the other tail. */
+/* x/2 erfc(-x / sqrt 2); for x > 0 it is x minus the other tail. */
 HL_INLINE vf vf_gelu(vf x)
 {
     vf size = vf_max(x, -x);
@@ -287,7 +286,7 @@ HL_INLINE vf vf_gelu_tanh(vf x)
     return x * vf_sigmoid(inner * vf_set(2.0f * 0.797884561f));
 }
 
-/* `activation` is a constant where this is called. */
+/* `activation` is a compile-time constant for every caller. */
 HL_INLINE vf vf_activate(vf x, hl_activation activation)
 {
     switch (activation) {

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "kernels/cuda.h"
 
-static const hl_device_ops *_Atomic offered; /* NULL: none */
+static const hl_device_ops *_Atomic offered; /* a device that a test offers, or NULL */
 
 void hl_device_offer(const hl_device_ops *ops)
 {

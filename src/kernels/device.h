@@ -1,7 +1,7 @@
 /* device.h - a device is a table of operations over its memory.
  *
- * Where kernels.h lets the CPU's instruction sets stand in for each other, this is what whole models
- * are made of: model/forward*.c and model/blocks.c are written over these operations alone.
+ * Where kernels.h lets the CPU's instruction sets stand in for each other, this is what whole
+ * models are made of: model/forward*.c and model/blocks.c are written over these operations alone.
  * There are two devices:
  *
  *     cpu    memory is the process's own, operations are the CPU's kernels (device_cpu.c)
@@ -9,25 +9,25 @@
  *
  * and tests bring a third, plain and slow, that says what each operation means (hl_device_offer).
  *
- * A device is near (is_near) when its memory is the process's: then all is done when a call
- * returns, what is "copied out" is there already, and weights are read as they are stored.
+ * A device is near (is_near) when its memory is the process's: then an operation is done when its
+ * call returns, copies out need no transfer, and weights are read as they are stored.
  *
- * Letters: B sequences of a chunk, C rows of each, N = B C, D d_model, H heads, K K/V heads,
- * d d_head, S n_ctx, F d_mlp, V d_vocab.  Rows beyond a sequence's `lengths` are padding: they may be
+ * Letters: B sequences per chunk, C rows per sequence, N = B C, D d_model, H heads, K K/V heads, d
+ * d_head, S n_ctx, F d_mlp, V d_vocab.  Rows beyond a sequence's `lengths` are padding: they may be
  * computed, hold anything, and must never be written to a cache nor be read for another row.
  *
  * Types.  A session has one compute type, F32, BF16 or F16 ("T" below): that of weights, of what
  * products read and write, of q, k, v and the cache.  Products add up in f32.  The residual
  * stream, logits, biases, norm weights, angles and statistics are f32.  Integers are int64_t.
  *
- * Order.  Operations run in the order they are issued, and may return before they are done
- * (a stream).  Sizes and pointers are arguments on the host; what changes from one decoded token to
- * the next (tokens, positions, lengths, angles) is read from device memory, so that the same calls can
- * be recorded once and replayed.
+ * Order.  Operations run in the order they are issued, and may return before they are done (a
+ * stream).  Sizes and pointers are arguments on the host; what changes from one decoded token to
+ * the next (tokens, positions, lengths, angles) is read from device memory, so that the same calls
+ * can be recorded once and replayed.
  *
- * Arguments are checked by the driver; tables check only what a device itself limits.  A function that
- * fails returns a status and leaves the reason in error(), for this thread; a failed
- * operation may also show up in a later call.  One thread at a time uses a device. */
+ * Arguments are checked by the driver; tables check only what a device itself limits.  A function
+ * that fails returns a status and leaves the reason in error(), for this thread; a failed operation
+ * may also show up in a later call.  One thread at a time uses a device. */
 #ifndef HL_KERNELS_DEVICE_H
 #define HL_KERNELS_DEVICE_H
 
@@ -45,26 +45,26 @@ extern "C" {
 /* Grows when anything below changes. */
 #define HL_DEVICE_INTERFACE 7
 
-/* What was opened: streams, handles of libraries, scratch of its own. */
+/* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;
-/* Operations recorded, to be run again. */
+/* A recording of operations, which can be replayed. */
 typedef struct hl_device_graph hl_device_graph;
 
-/* Where the rows of a chunk stand.  Row r of sequence b is row b C + r of every (N, ...) array. */
+/* The positions of a chunk's rows.  Row r of sequence b is row b C + r of every (N, ...) array. */
 typedef struct hl_device_places {
     int64_t        n_batch;    /* B */
     int64_t        batch_rows; /* C */
     const int64_t *start;      /* (B) on the device: the position of row 0 */
-    const int64_t *lengths;    /* (B) on the device: rows that count */
-    const int64_t *sequences;  /* (B) on the device: which sequence of the cache it is */
+    const int64_t *lengths;    /* (B) on the device: number of rows that are not padding */
+    const int64_t *sequences;  /* (B) on the device: index of the sequence in the cache */
 } hl_device_places;
 
-/* A weight as a near device has it: the parts of a map one after the other, as they are stored.  What
- * is called weight, table, up or down below points to one of these there, and to packed
- * values of T in the memory of any other device. */
+/* A weight on a near device: the parts of a map one after the other, as they are stored.  There,
+ * `weight`, `table`, `up` and `down` below point to a hl_stored_map; on other devices they point to
+ * packed values of T in device memory. */
 typedef struct hl_stored_part {
     const hl_matrix *matrix;
-    const float     *bias; /* or NULL */
+    const float     *bias; /* (n_rows) or NULL */
 } hl_stored_part;
 
 typedef struct hl_stored_map {
@@ -76,34 +76,34 @@ typedef struct hl_stored_map {
 
 /* out (N, n_out) = x W' + bias. */
 typedef struct hl_device_linear {
-    void        *out;       /* of out_dtype, rows out_stride elements apart */
+    void        *out;       /* (N, n_out) of out_dtype, rows out_stride elements apart */
     hl_dtype     out_dtype; /* T, or F32 */
     int64_t      out_stride;
-    const void  *x; /* of T, rows x_stride elements apart */
+    const void  *x; /* (N, n_in) of T, rows x_stride elements apart */
     int64_t      x_stride;
     const void  *weight; /* (n_out, n_in) of T, packed */
-    const float *bias;   /* (n_out) or NULL; a stored map has its own */
+    const float *bias;   /* (n_out) or NULL; a stored map has its own bias */
     hl_dtype     dtype;  /* T */
     int64_t      n_rows;
     int64_t      n_in;
     int64_t      n_out;
-    /* Which sequences the rows are of; a near device leaves padding out, and multiplies each
-     * sequence by itself. */
+    /* The sequences of the rows.  A near device skips padding and multiplies each one by itself. */
     hl_device_places places;
 } hl_device_linear;
 
-/* A mixture of experts: each row goes through its n_used best by router logits (the lowest of
- * equals first), weighted with their softmax: over the chosen, or over all of them.
+/* A mixture of experts: each row goes through the n_used experts with its largest router logits (of
+ * equal ones, the lowest index).  They are weighted by a softmax over the chosen experts, or over
+ * all.
  *
  *     out (N, D) = sum over the chosen of  weight * expert(x),  added up by rising expert
  *
- * An expert is down(act(gate x) * (up x)), or down(act(up x)) where it is not gated. */
+ * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated. */
 typedef struct hl_device_experts {
     void         *out;       /* (N, D) of T, overwritten */
     const void   *x;         /* (N, D) of T */
     const float  *router;    /* (N, n_experts) logits; may be overwritten */
-    const void   *up;        /* (n_experts, 2 F, D) of T, an expert's gate rows before its up rows;
-                              * (n_experts, F, D) where it is not gated */
+    const void   *up;        /* (n_experts, 2 F, D) of T, gate rows before up rows; (n_experts,
+                              * F, D) if not gated */
     const float  *up_bias;   /* (n_experts, 2 F or F) or NULL */
     const void   *down;      /* (n_experts, D, F) of T */
     const float  *down_bias; /* (n_experts, D) or NULL */
@@ -117,13 +117,13 @@ typedef struct hl_device_experts {
     bool          is_gated;
     hl_activation activation;
     float         limit;
-    void         *work; /* experts_bytes() of device memory */
-    int64_t *chosen; /* (N, n_used) the experts of each row and their weights, as a near device */
-    float   *shares; /* leaves them; other devices know neither */
+    void         *work;   /* experts_bytes() of device memory */
+    int64_t      *chosen; /* (N, n_used) the experts of each row; only a near device writes them */
+    float        *shares; /* (N, n_used) their weights; only a near device writes them */
     hl_device_places places;
 } hl_device_experts;
 
-/* out (N, n) += sigmoid(logit[row]) * x: the expert that every row uses. */
+/* out (N, n) += sigmoid(logit[row]) * x: adds the expert that every row uses. */
 typedef struct hl_device_add_gated {
     void            *out;   /* of T */
     const void      *x;     /* of T */
@@ -136,8 +136,8 @@ typedef struct hl_device_add_gated {
 
 /* ---------------------------------------------------------------- row by row */
 
-/* out (N, n) = scale * table[token] (or `base` itself), plus rows of the other tables where there
- * are any.  Padding has no position to look up: its rows are left alone. */
+/* out (N, n) = scale * table[token] (or `base`), plus rows of the position and type tables if these
+ * are given.  Padding has no position, so its rows are left unchanged. */
 typedef struct hl_device_embed {
     void            *out;       /* (N, n) of out_dtype, packed */
     hl_dtype         out_dtype; /* F32, or T */
@@ -153,18 +153,18 @@ typedef struct hl_device_embed {
     hl_device_places places;
 } hl_device_embed;
 
-/* A residual sum and the norm after it, in this order, each part where it is wanted:
+/* A residual sum and the norm after it, in this order; each part is optional:
  *
  *     x   += add_scale * add[0];  x += add_scale * add[1]
  *     out  = norm(x)
- *     kept = the same as out, in f32
+ *     kept = norm(x), in f32
  *
- * out, kept and x may be the same memory where their types are. */
+ * out, kept and x may be the same memory if their types are the same. */
 typedef struct hl_device_norm {
     void            *out; /* (N, n) of out_dtype, packed, or NULL */
     hl_dtype         out_dtype;
     float           *kept; /* (N, n) or NULL */
-    void            *x;    /* (N, n) of x_dtype, packed; written only where something is added */
+    void            *x;    /* (N, n) of x_dtype, packed; written only if something is added */
     hl_dtype         x_dtype;
     const void      *add[2]; /* (N, n) of `dtype`, or NULL */
     hl_dtype         dtype;  /* T */
@@ -176,8 +176,8 @@ typedef struct hl_device_norm {
     hl_device_places places;
 } hl_device_norm;
 
-/* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency, that product rounded
- * to float, the functions as in double. */
+/* cosine, sine (N, n_pairs) = factor * cos, sin of float(position) * frequency.  The product is
+ * rounded to float; the functions are computed in double. */
 typedef struct hl_device_angles {
     float           *cosine;
     float           *sine;
@@ -187,14 +187,15 @@ typedef struct hl_device_angles {
     hl_device_places places;
 } hl_device_angles;
 
-/* From the projections to attention: norms of q and k, RoPE on both, k and v into the cache.  Row
- * r of qkv holds H heads of q, K of k, K of v, d each; q and k are changed there too. */
+/* The steps from the projections to attention: norms of q and k, RoPE on both, k and v into the
+ * cache.  Row r of qkv holds H heads of q, K of k, K of v, with d values each; q and k are also
+ * updated in place. */
 typedef struct hl_device_heads {
     void            *qkv;     /* (N, (H + 2 K) d) of T, packed */
     void            *k_cache; /* (sequences, K, S, d) of cache_dtype */
     void            *v_cache;
     hl_dtype         dtype;
-    hl_dtype         cache_dtype; /* T; a near device's may be another */
+    hl_dtype         cache_dtype; /* T; a near device's cache may have another type */
     int64_t          n_heads;
     int64_t          n_kv_heads;
     int64_t          d_head;
@@ -204,16 +205,16 @@ typedef struct hl_device_heads {
     hl_norm          k_norm;
     const float     *cosine; /* (N, n_pairs) or NULL: no RoPE */
     const float     *sine;
-    int64_t          n_pairs; /* the first 2 n_pairs of d turn */
+    int64_t          n_pairs; /* the first 2 n_pairs values of d are rotated */
     bool             interleaved;
     hl_device_places places;
 } hl_device_heads;
 
-/* out (N, n) = act(gate) * up, all that hl_dense.activate does; out may be gate. */
+/* out (N, n) = act(gate) * up, for every activation of hl_dense.activate; out may be gate. */
 typedef struct hl_device_activate {
-    void            *out;  /* of T, packed */
-    const void      *gate; /* of T, rows x_stride apart */
-    const void      *up;   /* of T, rows x_stride apart; NULL: ones */
+    void            *out;  /* (N, n) of T, packed */
+    const void      *gate; /* (N, n) of T, rows x_stride apart */
+    const void      *up;   /* (N, n) of T, rows x_stride apart; NULL: ones */
     int64_t          x_stride;
     hl_dtype         dtype;
     hl_activation    activation;
@@ -223,8 +224,8 @@ typedef struct hl_device_activate {
     hl_device_places places;
 } hl_device_activate;
 
-/* out row i = x row index[i], or row i where index is NULL: gathers, packs and converts.  What is to
- * be added to x, as by hl_device_norm, is added on the way; x stays as it is. */
+/* out row i = row index[i] of x, or row i if index is NULL, gathered, packed and converted.  Rows
+ * to be added to x, as in hl_device_norm, are added on the way, but x itself does not change. */
 typedef struct hl_device_copy_rows {
     void          *out;
     hl_dtype       out_dtype;
@@ -235,14 +236,14 @@ typedef struct hl_device_copy_rows {
     const void    *add[2]; /* of add_dtype, rows x_stride elements apart, or NULL */
     hl_dtype       add_dtype;
     float          add_scale;
-    const int64_t *index; /* (n_rows) on the device; a negative one leaves its row alone */
+    const int64_t *index; /* (n_rows) on the device; a negative index leaves its row unchanged */
     int64_t        n_rows;
     int64_t        n;
 } hl_device_copy_rows;
 
 /* ---------------------------------------------------------------- the end */
 
-/* logits (count) *= scale, then softcap tanh(x / softcap) where that is not 0. */
+/* logits (count) *= scale, then softcap tanh(x / softcap) unless softcap is 0. */
 typedef struct hl_device_cap {
     float  *x;
     int64_t count;
@@ -250,48 +251,48 @@ typedef struct hl_device_cap {
     float   softcap;
 } hl_device_cap;
 
-/* Rows of logits that are kept for others to be compared with.  With a those that were kept, p =
- * exp(a - lse a), and x those of another row
+/* Reference rows of logits, which later rows are compared with.  For a reference row a, p = exp(a -
+ * lse a) and a later row x:
  *
  *     KL = sum p ((a - lse a) - (x - lse x)),
  *
  * which is exactly 0 where x = a. */
 typedef struct hl_device_kept {
-    float  *logits; /* (n_rows, n); NULL: rows are neither kept nor compared */
-    float  *p;      /* the same; a near device keeps p too: it takes longer to make than the rest */
+    float  *logits; /* (n_rows, n), or NULL: rows are neither kept nor compared */
+    float  *p;      /* (n_rows, n) of p, kept by near devices only */
     double *lse;    /* (n_rows) */
-    bool    puts;   /* the rows at hand become these; else they are compared with them */
+    bool    puts;   /* store the rows as references, instead of comparing them */
 } hl_device_kept;
 
-/* What rows of logits say: as hl_logits_read and hl_logits_loss of logits.h. */
+/* Statistics of rows of logits, as defined by hl_logits_read and hl_logits_loss of logits.h. */
 typedef struct hl_device_logits {
     const float   *logits; /* (n_rows, n) */
     int64_t        n_rows;
     int64_t        n;
-    const int64_t *targets; /* (n_rows) on the device; negative: none.  For losses */
-    int64_t       *top;     /* (n_rows) each of these, or NULL; the lowest of equals */
+    const int64_t *targets; /* (n_rows) on the device, for losses; negative: no target */
+    int64_t       *top;     /* (n_rows) or NULL, like the arrays below; the lowest of equals */
     float         *entropy;
-    float         *gap;    /* the largest minus the second */
-    double        *losses; /* -log p of the target; NaN where there is none, and where a logit is */
-    int32_t       *flag;   /* |= 1 where a logit is NaN or infinite; or NULL */
+    float         *gap;    /* the largest logit minus the second */
+    double        *losses; /* -log p of the target; NaN without a target and if a logit is NaN */
+    int32_t       *flag;   /* gets |= 1 if a logit is NaN or infinite; may be NULL */
     hl_device_kept kept;
-    double        *divergence; /* (n_rows) with kept rows; 0 where they are put */
+    double        *divergence; /* (n_rows) if rows are kept; 0 when they are stored */
 } hl_device_logits;
 
-/* Draws from rows of logits: pick.h says what and how. */
+/* Draws from rows of logits, as defined in pick.h. */
 typedef struct hl_device_pick {
     hl_pick_result     *out;        /* (n_rows) */
     hl_pick_candidate  *candidates; /* (n_rows, HL_PICK_CANDIDATES) in any order */
-    const float        *logits;     /* (any, n) */
-    const hl_pick_rule *rules;      /* (n_rows) on the device; row is below `any` */
-    const uint32_t     *repeated;   /* (n_rows, (n + 31) / 32) bits of tokens, the first the lowest:
-                                     * those that the penalty is for; read where there is one */
+    const float        *logits;     /* (any number of rows, n) */
+    const hl_pick_rule *rules;      /* (n_rows) on the device; each names a row of `logits` */
+    const uint32_t     *repeated;   /* (n_rows, (n + 31) / 32) one bit per token, lowest first,
+                                     * set if the penalty applies; not read without a penalty */
     int64_t             n_rows;
     int64_t             n;
     void               *work; /* (n_rows, HL_PICK_WORK_BYTES) */
 } hl_device_pick;
 
-/* *flag |= 1 where a row that counts holds a NaN or an infinity. */
+/* *flag |= 1 if a row that is not padding holds a NaN or an infinity. */
 typedef struct hl_device_finite {
     int32_t         *flag; /* on the device */
     const float     *x;    /* (N, n) */
@@ -301,55 +302,54 @@ typedef struct hl_device_finite {
 
 /* ------------------------------------------------------------------- watching */
 
-/* Whole rows of attention, after the operator has run on the same problem; as
- * hl_attention_pattern, whose double precision need not be had. */
+/* Whole rows of attention, computed after the operator has run on the same problem.  As
+ * hl_attention_pattern, but double precision is optional. */
 typedef struct hl_device_patterns {
     float              *out;        /* (n_items, out_stride), 0 where hidden, up to out_stride */
     int64_t             out_stride; /* at least problem->n_keys */
     hl_pattern_row     *statistics; /* (n_items) or NULL */
-    const float        *lse;        /* (B, H, C) the operator's, which is as good for all but
-                                     * `statistics`, or NULL */
+    const float        *lse;        /* (B, H, C) from the operator, precise enough unless
+                                     * `statistics` is wanted; or NULL */
     const hl_attention *problem;    /* on the host, its pointers on the device */
-    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row, by batch, then
-                                     * head, as many of each; a row below 0 leaves its place in
-                                     * `out` alone */
+    const int64_t      *items;      /* (n_items, 3) on the device: batch, head, row; sorted by
+                                     * batch, then head, with as many items per head; a negative
+                                     * row leaves its place in `out` unchanged */
     int64_t             n_items;
-    double             *scores; /* (threads, problem->n_keys) to work in: a near device's */
+    double             *scores; /* (threads, problem->n_keys) scratch of a near device */
 } hl_device_patterns;
 
-/* Attention on some fed sequences whose keys and values follow each other in the cache:
- * hl_attention_forward with every pointer of both structs on the device, query_start and key_length
- * among them.  The problem is complete: strides, scale and flags filled in, and no key_length is
- * above n_keys. */
+/* Attention on fed sequences that are contiguous in the cache: hl_attention_forward with every
+ * pointer of both structs on the device, query_start and key_length included.  The problem is
+ * complete: strides, scale and flags are filled in, and no key_length exceeds n_keys. */
 typedef struct hl_device_attention {
     hl_attention_result result;
     hl_attention        problem;
-    bool                is_apart; /* its rows must not show what else is fed */
+    bool                is_apart; /* its results must not depend on other fed sequences */
 } hl_device_attention;
 
-/* Sums of rows, for a profile: kernels/row_sums.h.  log_n and the inverses are of every row of a
- * sequence, (B, C).  NORMALIZED is entropy * inverse in double; so are the histograms' NORMALIZED, and
- * ENTROPY_NOSINK with inverse_other; bins are hl_bin_of.  A share of the lookback is
- * hl_share_of(mass), rounded to a whole number of 2^-22, to even. */
+/* Sums of rows for a profile (kernels/row_sums.h).  log_n and the inverses are (B, C), for every
+ * row of a sequence.  NORMALIZED is entropy * inverse, in double, and so is its histogram; the
+ * histogram of ENTROPY_NOSINK uses inverse_other.  hl_bin_of chooses the bins.  A share of the
+ * lookback is hl_share_of(mass), rounded to a whole number of 2^-22, ties to even. */
 typedef struct hl_device_reduce {
     hl_run_sums               *sums;      /* (H, n_runs) */
     int64_t                   *histogram; /* (H, HL_N_HISTOGRAMS, 64), overwritten */
-    int64_t                   *lookback;  /* (H, n_types, n_types), overwritten; NULL: not wanted */
+    int64_t                   *lookback;  /* (H, n_types, n_types), overwritten; or NULL */
     const hl_attention_result *rows;      /* on the host, its pointers on the device: (B, H, C) */
     const hl_run              *runs;      /* (n_runs) */
     int64_t                    n_runs;
     const double              *log_n;
     const double              *inverse;
     const double              *inverse_other;
-    int64_t                    n_types; /* of rows->segment_mass */
+    int64_t                    n_types; /* number of types in rows->segment_mass */
     int64_t                    n_heads;
     int64_t                    batch_rows; /* C */
 } hl_device_reduce;
 
-/* Rows of the stream before and after a block: influence = 1 - cos(kept, x), then kept = x.  Rows
- * whose index is negative are left alone. */
+/* Compares rows of the stream before and after a block: influence = 1 - cos(kept, x), then kept =
+ * x.  Rows with a negative index are left unchanged. */
 typedef struct hl_device_follow {
-    double        *influence; /* (n_rows); NULL: only kept */
+    double        *influence; /* (n_rows), or NULL: rows are only kept */
     float         *kept;      /* (n_rows, n) */
     const float   *x;         /* (n_rows, n) */
     const int64_t *index;     /* (n_rows) */
@@ -357,15 +357,16 @@ typedef struct hl_device_follow {
     int64_t        n;
 } hl_device_follow;
 
-/* What heads write, y = z W_h, by way of G = W_h W_h': squares z G z', and how alike the kernels
- * z_i G z_j' of two heads are (kernels/likeness.h has the formula), of min(n, kernel_rows) of a sequence's n rows, n / that apart. */
+/* What the heads write, y = z W_h, computed from G = W_h W_h': the squares z G z', and how alike
+ * the kernels z_i G z_j' of two heads are (formula in kernels/likeness.h).  A kernel has min(n,
+ * kernel_rows) of a sequence's n rows, evenly spaced. */
 typedef struct hl_device_outputs {
     double        *squares; /* (H, B, n_sampled) */
-    double        *alike;   /* (B, H (H + 1) / 2) NaN where a kernel is not finite */
-    double        *kernels; /* (B, H, kernel_rows^2 + kernel_rows + 1) to work in */
+    double        *alike;   /* (B, H (H + 1) / 2) NaN if a kernel is not finite */
+    double        *kernels; /* (B, H, kernel_rows^2 + kernel_rows + 1) scratch */
     const float   *z;       /* (B, n_sampled, H, d) */
     const float   *gram;    /* (H, d, d) */
-    const int64_t *index;   /* (B, n_sampled) negative: no such row */
+    const int64_t *index;   /* (B, n_sampled) negative: the row does not exist */
     int64_t        n_batch;
     int64_t        n_sampled;
     int64_t        n_heads;
@@ -373,7 +374,7 @@ typedef struct hl_device_outputs {
     int64_t        kernel_rows;
 } hl_device_outputs;
 
-/* Half the sum of |p_a - p_b| for every two heads a < b of each whole row. */
+/* Half the sum of |p_a - p_b| for each pair of heads a < b, for each whole row. */
 typedef struct hl_device_distances {
     double      *out; /* (B, n_patterns, H (H - 1) / 2) */
     const float *p;   /* (B, H, n_patterns, n_keys) */
@@ -383,9 +384,9 @@ typedef struct hl_device_distances {
     int64_t      n_keys;
 } hl_device_distances;
 
-/* What whole rows come to. */
+/* Sums over whole rows of attention (pattern_sums.h). */
 typedef struct hl_device_pattern_sums {
-    hl_pattern_sums        *out;    /* (B, n_patterns, H); all 0 where a row is not looked at */
+    hl_pattern_sums        *out;    /* (B, n_patterns, H); all 0 for a row that is not looked at */
     const float            *p;      /* (B, H, n_patterns, n_keys) */
     const hl_pattern_place *places; /* (B, n_patterns) */
     int64_t                 n_batch;
@@ -401,48 +402,48 @@ typedef struct hl_device_memory {
     size_t total_bytes;
 } hl_device_memory;
 
-/* Copies to the host, and some of what is made for them, run beside later work, in lanes that can
- * be waited for one by one. */
+/* Copies to the host, and the work that prepares them, run beside later work in lanes.  Each lane
+ * can be waited for by itself. */
 enum { HL_DEVICE_LANES = 2 };
 
 typedef struct hl_device_ops {
     int         interface; /* HL_DEVICE_INTERFACE */
     const char *name;
-    bool        is_near; /* see above; put_values, lanes' work and draws are then NULL */
+    bool        is_near; /* see above; put_values, draws and lane functions are then NULL */
     const char *(*error)(void);
 
-    /* HL_NOT_FOUND where there is no such device.  The pool, threads of the host and scratch for
-     * them, outlives the device; it is for those that use it. */
+    /* Returns HL_NOT_FOUND if there is no such device.  The pool has host threads and scratch for
+     * devices that need them; it outlives the device. */
     hl_status (*open)(hl_device **out, const hl_linear_pool *pool);
-    void (*close)(hl_device *device); /* waits for what is under way; NULL is fine */
+    void (*close)(hl_device *device); /* waits for all operations first; NULL is allowed */
     hl_status (*memory)(hl_device *device, hl_device_memory *out);
 
-    /* Zeroed.  HL_NO_MEMORY where there is not enough; the driver says what was asked. */
+    /* Allocates zeroed memory, or returns HL_NO_MEMORY; the caller reports the size. */
     hl_status (*alloc)(hl_device *device, void **out, size_t n_bytes);
-    /* Of any device of this kind, open or not: it may be NULL here. */
+    /* Frees memory of any device of this kind, open or closed: `device` may be NULL. */
     void (*free)(hl_device *device, void *block);
-    /* Host memory that copies are fast to and from. */
+    /* Allocates host memory that is fast to copy to and from. */
     hl_status (*alloc_host)(hl_device *device, void **out, size_t n_bytes);
     void (*free_host)(hl_device *device, void *block);
 
-    /* In the order of operations.  `from` must stay as it is until the next wait, unless it lies in
-     * memory that is not of alloc_host: then it has been read when the call returns. */
+    /* Copies in the order of operations.  Memory of alloc_host must stay unchanged until the next
+     * wait; other memory has been read when the call returns. */
     hl_status (*copy_in)(hl_device *device, void *to, const void *from, size_t n_bytes);
     hl_status (*zero)(hl_device *device, void *to, size_t n_bytes);
-    /* Once all issued so far is done, and beside what is issued later, which must not write `from`
-     * before arrived(lane). */
+    /* Copies after all operations issued so far, and beside those issued later: they must not write
+     * `from` before arrived(lane). */
     hl_status (*copy_out)(hl_device *device, int lane, void *to, const void *from, size_t n_bytes);
-    /* Waits for the lane's copies; wait: for everything. */
+    /* Waits for the lane's copies.  `wait` waits for everything. */
     hl_status (*arrived)(hl_device *device, int lane);
     hl_status (*wait)(hl_device *device);
 
-    /* to (n_values) of to_dtype = stored values on the host of any type that hl_dequantize reads,
-     * whole blocks; `from` has been read when the call returns. */
+    /* Converts whole blocks on the host, of any type that hl_dequantize reads, to `to` (n_values)
+     * of to_dtype.  `from` has been read when the call returns. */
     hl_status (*put_values)(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                             hl_dtype from_dtype, int64_t n_values);
 
     hl_status (*linear)(hl_device *device, const hl_device_linear *linear);
-    /* Of device memory that experts() of so many rows at most works in; device may be NULL. */
+    /* The bytes of device memory that experts() needs for this many rows; device may be NULL. */
     size_t (*experts_bytes)(hl_device *device, const hl_device_experts *experts);
     hl_status (*experts)(hl_device *device, const hl_device_experts *experts);
     hl_status (*add_gated)(hl_device *device, const hl_device_add_gated *add);
@@ -457,27 +458,27 @@ typedef struct hl_device_ops {
     hl_status (*pick)(hl_device *device, const hl_device_pick *pick);
     hl_status (*finite)(hl_device *device, const hl_device_finite *finite);
 
-    /* All sequences of a chunk: n of them, or fewer where some are one problem. */
+    /* Attention on all sequences of a chunk, in n_parts problems of one or more sequences. */
     hl_status (*attention)(hl_device *device, const hl_device_attention *parts, int64_t n_parts);
     hl_status (*patterns)(hl_device *device, const hl_device_patterns *patterns);
     hl_status (*follow)(hl_device *device, const hl_device_follow *follow);
-    /* In a lane, as copy_out: what they read and write must be left alone until arrived(lane). */
+    /* These run in a lane, like copy_out: do not touch inputs and outputs until arrived(lane). */
     hl_status (*reduce)(hl_device *device, int lane, const hl_device_reduce *reduce);
     hl_status (*outputs)(hl_device *device, int lane, const hl_device_outputs *outputs);
     hl_status (*distances)(hl_device *device, int lane, const hl_device_distances *distances);
     hl_status (*pattern_sums)(hl_device *device, int lane, const hl_device_pattern_sums *sums);
 
-    /* What is issued between the two is recorded, not run; only operations, zero and copies within
-     * lanes may be.  NULL, all four: the device records nothing. */
+    /* Operations between graph_begin and graph_end are recorded, not run.  Only operations, `zero`
+     * and copies within lanes are allowed.  All four are NULL if the device records nothing. */
     hl_status (*graph_begin)(hl_device *device);
     hl_status (*graph_end)(hl_device *device, hl_device_graph **out);
     hl_status (*graph_run)(hl_device *device, const hl_device_graph *graph);
     void (*graph_free)(hl_device *device, hl_device_graph *graph);
 } hl_device_ops;
 
-/* The table of a device by name, "cpu" or "cuda"; HL_NOT_FOUND with what is missing. */
+/* Finds a device by name, "cpu" or "cuda".  HL_NOT_FOUND comes with the reason. */
 hl_status hl_device_find(const hl_device_ops **out, const char *name);
-/* One more that hl_device_find knows, by its name, from now on: for tests. */
+/* Makes hl_device_find return `ops` for its name from now on.  For tests. */
 void hl_device_offer(const hl_device_ops *ops);
 
 extern const hl_device_ops hl_device_cpu;

@@ -1,8 +1,8 @@
 /* device_cpu.c - the device "cpu": the operations of device.h on the process's own memory.
  *
- * The compute type is f32, whatever the weights are stored as.  Rows are shared out among the
- * threads of the pool, padding is left out, and what a row comes out as does not depend on
- * the number of threads nor, where device.h says so, on what shares its batch. */
+ * The compute type is f32, whatever the weights are stored as.  Rows are divided among the threads
+ * of the pool, and padding is skipped.  A row's result does not depend on the number of threads
+ * nor, where device.h says so, on the rest of its batch. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -17,29 +17,29 @@
 #include "kernels/logits.h"
 
 enum {
-    TEAM_VALUES   = 16 * 1024, /* below, a loop is over before another thread has woken */
-    TEAM_PRODUCTS = 64 * 1024, /* below, attention of few rows stays on one thread */
+    TEAM_VALUES   = 16 * 1024, /* a smaller loop ends before another thread has woken */
+    TEAM_PRODUCTS = 64 * 1024, /* smaller attention of few rows stays on one thread */
 };
 
 struct hl_device {
     const hl_linear_pool *pool;
 };
 
-/* Rows that a thread works on: an operation's own description, and who does it. */
+/* What a thread needs for its rows: the operation's description, the rows' places, the kernels. */
 typedef struct job {
     const void             *what;
-    const hl_device_places *places; /* NULL: all rows count */
+    const hl_device_places *places; /* NULL: no row is padding */
     const hl_dense         *dense;
-    _Atomic(int)            failure; /* HL_OK */
+    _Atomic(int)            failure; /* HL_OK, or how a thread failed */
 } job;
 
-/* How many threads for a loop over so many values. */
+/* The number of threads for a loop over n_values values. */
 static int team(const hl_device *device, int64_t n_values)
 {
     return n_values < TEAM_VALUES ? 1 : device->pool->n_threads;
 }
 
-/* `work` on n rows of `width` values, by the kernels that are in use. */
+/* Runs `work` on n rows of `width` values, with the kernels in use. */
 static hl_status share_rows(const hl_device *device, hl_parallel_work work, int64_t n,
                             int64_t width, const void *what, const hl_device_places *places)
 {
@@ -174,17 +174,17 @@ static hl_status add_gated(hl_device *device, const hl_device_add_gated *add)
 
 /* ----------------------------------------------------------------- experts */
 
-/* A mixture is worked out a sequence at a time: each row keeps its best few experts, and expert
- * after expert takes the rows that chose it.  A row's parts are added in the order of the
- * experts, whatever else is in the batch. */
+/* A mixture is computed one sequence at a time: each row chooses its experts, then expert after
+ * expert processes the rows that chose it.  A row's parts are added in the order of the experts,
+ * whatever else is in the batch. */
 typedef struct mixture {
     hl_device               *device;
     const hl_dense          *dense;
     const hl_device_experts *e;
-    int64_t                  first; /* row of the batch that the sequence begins with */
+    int64_t                  first; /* the first row of the sequence in the batch */
     int64_t                  n_rows;
-    int64_t                 *members;  /* (C) the rows that an expert gets, and */
-    float                   *weights;  /* (C) with which weight */
+    int64_t                 *members;  /* (C) the rows that chose an expert */
+    float                   *weights;  /* (C) the expert's weights in its rows */
     float                   *gathered; /* (C, D) */
     float                   *gate;     /* (C, 2 F) */
     float                   *active;   /* (C, F) */
@@ -212,7 +212,7 @@ static mixture mixture_of(hl_device *device, const hl_dense *dense, const hl_dev
     return m;
 }
 
-/* The best of the logits that are left, the first of equals; then it is gone. */
+/* Returns the largest of the remaining logits, the first of equals, and removes it. */
 static int64_t take_best(float *logits, int64_t n_experts)
 {
     int64_t best = hl_logits_top(logits, n_experts);
@@ -239,7 +239,7 @@ static float largest(const float *x, int64_t n)
     return max;
 }
 
-/* The experts of one row and their weights; uses up its logits. */
+/* Chooses the experts of one row and their weights; overwrites its logits. */
 static void choose_experts(const hl_device_experts *e, int64_t row)
 {
     float   *logits = (float *)e->router + row * e->n_experts;
@@ -258,7 +258,7 @@ static void choose_experts(const hl_device_experts *e, int64_t row)
         shares[i] = (float)(exp((double)(shares[i] - max)) / sum);
 }
 
-/* The rows that chose this expert, and their weights for it. */
+/* Collects the rows that chose this expert, and their weights. */
 static int64_t gather_rows(const mixture *m, int64_t expert)
 {
     const hl_device_experts *e     = m->e;
@@ -278,7 +278,7 @@ static int64_t gather_rows(const mixture *m, int64_t expert)
     return count;
 }
 
-/* Of part `part` of each map; rows of x and out packed. */
+/* Multiplies by part `part` of each map; the rows of x and out are packed. */
 static hl_status multiply(const mixture *m, float *out, const float *x, int64_t n_rows,
                           const hl_stored_part *parts, int64_t n_parts, int64_t out_stride)
 {
@@ -366,7 +366,7 @@ static const hl_matrix *matrix_of(const void *table)
     return ((const hl_stored_map *)table)->parts[0].matrix;
 }
 
-/* Adds row `row` of a table to out (n), by way of `room` (n). */
+/* Adds row `row` of a table to out (n), using `room` (n) as scratch. */
 static hl_status add_table_row(float *out, float *room, const void *table, int64_t row, int64_t n)
 {
     if (table == NULL)
@@ -395,7 +395,7 @@ static hl_status embed_row(const hl_device_embed *e, float *room, int64_t row)
 static hl_status embed(hl_device *device, const hl_device_embed *e)
 {
     for (int64_t row = 0; row < count_rows(&e->places); row++) {
-        if (counts(&e->places, row)) /* a row fits into the scratch: a panel is made of them */
+        if (counts(&e->places, row)) /* a row fits into the scratch, which holds a panel of rows */
             HL_NEED(embed_row(e, device->pool->scratch, row));
     }
     return HL_OK;
@@ -454,8 +454,8 @@ static void angle_rows(void *context, int64_t first, int64_t end, int member)
         float        position    = (float)position_of(rows->places, row);
 
         for (int64_t pair = 0; pair < n && counts(rows->places, row); pair++) {
-            /* The product is rounded to float, as in the implementations that the
-             * models were trained with: far out it shows. */
+            /* The product is rounded to float, as in the implementations that the models were
+             * trained with.  At large positions the difference is visible. */
             double angle                   = (double)(position * frequencies[pair]);
             angles->cosine[row * n + pair] = (float)cos(angle) * angles->factor;
             angles->sine[row * n + pair]   = (float)sin(angle) * angles->factor;
@@ -469,7 +469,7 @@ static hl_status angles(hl_device *device, const hl_device_angles *what)
                       &what->places);
 }
 
-/* Norm and RoPE of all heads of a row: q, or k. */
+/* Applies the norm and RoPE to all heads of a row, of q or of k. */
 static void finish_heads(const hl_dense *dense, const hl_device_heads *h, const hl_norm *norm,
                          float *x, int64_t n_heads, int64_t row)
 {
@@ -598,7 +598,7 @@ static hl_status cap_logits(hl_device *device, const hl_device_cap *cap)
     return share_rows(device, cap_some, cap->count, 1, cap, NULL);
 }
 
-/* 0 * x is 0 for what is finite, NaN for what is not. */
+/* 0 * x is 0 for finite x, otherwise NaN. */
 static bool is_finite(const float *x, int64_t n)
 {
     float sum = 0.0f;
@@ -619,7 +619,7 @@ static float second_gap(const float *logits, int64_t n, int64_t top)
     return logits[top] - second;
 }
 
-/* How far a row is from the one kept in its place; or it is kept. */
+/* Returns the divergence of a row from its reference row, or stores the row as the reference. */
 static double compare_kept(const hl_device_kept *kept, int64_t row, const float *logits, double lse,
                            int64_t n)
 {
@@ -636,7 +636,7 @@ static double compare_kept(const hl_device_kept *kept, int64_t row, const float 
         return 0.0;
     }
     for (int64_t i = 0; i < n; i++) {
-        if (p[i] > 0.0f) /* a token that cannot be has logit -inf in both */
+        if (p[i] > 0.0f) /* an impossible token has logit -inf in both */
             kl += (double)p[i] * ((double)a[i] - (double)logits[i] + shift);
     }
     return kl;
@@ -688,11 +688,11 @@ static hl_status find_bad(hl_device *device, const hl_device_finite *what)
 
 /* --------------------------------------------------------------- attention */
 
-/* Attention in pieces: some heads of one sequence each. */
+/* Attention in pieces: each piece is some heads of one sequence. */
 typedef struct pieces {
     const hl_device_attention *parts;
-    int64_t                    n_heads; /* of a piece: all of a K/V head, or one */
-    _Atomic(int)               failure; /* HL_OK */
+    int64_t                    n_heads; /* per piece: all heads of a K/V head, or one */
+    _Atomic(int)               failure; /* HL_OK, or how a thread failed */
 } pieces;
 
 static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
@@ -703,7 +703,7 @@ static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
     return rows;
 }
 
-/* n_heads heads of one sequence, from `head` on: some or all that share a K/V head. */
+/* The problem of n_heads heads of a sequence, from `head` on: all or some of a K/V head's. */
 static hl_attention problem_piece(const hl_attention *whole, int64_t index, int64_t head,
                                   int64_t n_heads)
 {
@@ -764,7 +764,7 @@ static void attend_some(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Queries times keys times the width of all heads, at most. */
+/* An upper bound of queries times keys times the width of all heads. */
 static int64_t count_products(const hl_device_attention *part)
 {
     const hl_attention *p     = &part->problem;
@@ -775,9 +775,9 @@ static int64_t count_products(const hl_device_attention *part)
     return count * p->n_heads * p->d_head;
 }
 
-/* Few rows: each piece is one thread's.  Heads that share keys stay together where there are as
- * many K/V heads as threads, and, of sequences that are apart, in any case: how many of
- * them there are must not show. */
+/* For few rows: one thread computes each piece.  Heads that share keys stay together if there are
+ * at least as many K/V heads as threads, and always if sequences are apart, because their results
+ * must not depend on the number of sequences. */
 static hl_status attend_together(const hl_device *device, const hl_device_attention *parts,
                                  int64_t n_parts)
 {

@@ -1,16 +1,15 @@
 /* gemm.c - the one file that knows OpenBLAS.
  *
- * It is opened when first needed, not linked.  OpenBLAS chooses its kernels when it
- * is loaded, by a list of processors that ends where its release does: on a newer
- * one it falls back to SSE3, a quarter of the speed (0.3.21 on Sapphire Rapids:
- * 22 GFLOP/s, 86 with the right ones).  OPENBLAS_CORETYPE in the environment says
- * better, so it is set for that moment, unless somebody has, from what the CPU can
- * do.
+ * It is opened when first needed, not linked.  OpenBLAS chooses its kernels when it is loaded, by a
+ * list of processors that ends where its release does: on a newer one it falls back to SSE3, a
+ * quarter of the speed (0.3.21 on Sapphire Rapids: 22 GFLOP/s, 86 with the right ones).
+ * OPENBLAS_CORETYPE in the environment overrides its choice.  While the library is loaded, that
+ * variable is set from the CPU's features, unless the user has set it.
  *
- * It is called by many threads at a time and must work on the calling one alone.  Its pthread
- * build does so once openblas_set_num_threads has said it; its OpenMP build asks OpenMP each
- * time, where the number is the calling thread's own and may be wanted by others (PyTorch):
- * it is 1 for the call only.  The functions are OpenBLAS's own copy of OpenMP's. */
+ * Many threads call it at a time, and each call must run on the calling thread alone.  The pthread
+ * build does so after openblas_set_num_threads(1).  The OpenMP build asks OpenMP at each call; that
+ * number belongs to the calling thread, and others (PyTorch) may rely on it, so it is 1 only during
+ * the call.  The OpenMP functions are those of the copy that OpenBLAS has loaded. */
 #include "kernels/gemm.h"
 
 #include <cblas.h>
@@ -24,9 +23,9 @@
 #include "kernels/kernels.h"
 
 static pthread_once_t           opened = PTHREAD_ONCE_INIT;
-static __typeof__(cblas_sgemm) *sgemm; /* NULL: there is no OpenBLAS */
+static __typeof__(cblas_sgemm) *sgemm; /* NULL: OpenBLAS is not available */
 static const char              *core_name = "";
-/* Of the OpenMP build; NULL in the other. */
+/* NULL unless OpenBLAS was built with OpenMP */
 static int (*omp_max_threads)(void);
 static void (*omp_use_threads)(int);
 
@@ -49,7 +48,7 @@ static const char *core_type(void)
     return cpu->avx512 ? "SkylakeX" : (cpu->avx2 ? "Haswell" : NULL);
 }
 
-/* A function's address; dlsym says void *, which C does not let us convert. */
+/* Finds a function.  dlsym returns void *, which ISO C does not convert to a function pointer. */
 static void find_function(void *out, void *library, const char *name)
 {
     void *address = dlsym(library, name);
@@ -145,7 +144,7 @@ void hl_gemm_plain(const hl_gemm_operands *operands)
 {
     const hl_kernels *kernels = &hl_kernels_scalar;
 
-    (void)hl_kernels_current(&kernels); /* scalar is right, too */
+    (void)hl_kernels_current(&kernels); /* if this fails, the scalar kernels are also correct */
     if (operands->b_transposed)
         plain_columns(kernels->dense, operands);
     else

@@ -1,7 +1,7 @@
 /* gemm.h - the general matrix product, by OpenBLAS.
  *
- * On the calling thread only: threads are ours (base/threads.h), and each multiplies a panel
- * of its own.  OpenBLAS's threads beside them would halve the speed. */
+ * It runs on the calling thread only: headlight has its own threads (base/threads.h), and each
+ * multiplies its own panel.  Additional threads of OpenBLAS would halve the speed. */
 #ifndef HL_KERNELS_GEMM_H
 #define HL_KERNELS_GEMM_H
 
@@ -23,10 +23,10 @@ typedef struct hl_gemm_operands {
 
 void hl_gemm(const hl_gemm_operands *operands);
 
-/* Without OpenBLAS: what hl_gemm does, slowly, where there is none. */
+/* What hl_gemm does without OpenBLAS, slowly. */
 void hl_gemm_plain(const hl_gemm_operands *operands);
 
-/* What OpenBLAS calls the kernels that it has chosen, "SkylakeX"; "" if there is none. */
+/* OpenBLAS's name for the kernels that it has chosen, such as "SkylakeX"; "" without OpenBLAS. */
 const char *hl_gemm_name(void);
 
 #endif

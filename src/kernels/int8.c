@@ -1,4 +1,4 @@
-/* int8.c - activations to 8 bits, and what products with them mean.
+/* int8.c - quantizes activations to 8 bits and defines products with them.
  *
  * Quantizing is written so that a compiler makes vectors of it: the largest magnitude is found on
  * the bits of the floats, which sort as integers do, and 1.5 * 2^23 is added so that
@@ -45,7 +45,7 @@ static void round_values(int8_t q[HL_INT8_BLOCK], const float x[HL_INT8_BLOCK], 
 static void quantize_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum,
                            const float x[HL_INT8_BLOCK])
 {
-    const float least = 1e-30f; /* below, 127 / x could overflow */
+    const float least = 1e-30f; /* below this, 127 / x could overflow */
     int32_t     bits = largest_bits(x), total = 0;
     float       largest;
 

@@ -3,9 +3,9 @@
  *     hl_int8_quantize(q, scales, sums, x, n);
  *     hl_int8_dot_avx2(&(hl_int8_dot){ ... });
  *
- * Blocks hold small integers.  Where x does, too, 32 products and their sum are one
- * or two instructions instead of twelve.  What is lost is precision: x keeps 8 bits of
- * the largest of each 32, which linear.h uses only where a session asks for it.
+ * Blocks hold small integers.  If x holds small integers too, 32 products and their sum take one or
+ * two instructions instead of twelve.  This costs precision: each value of x keeps 8 bits, relative
+ * to the largest of its 32.  linear.h uses it only if a session asks for it.
  *
  *     x_i  =  scale_{i/32} q_i,  q_i in -127 .. 127
  *
@@ -18,7 +18,7 @@
 
 #define HL_INT8_BLOCK 32
 
-/* As hl_dot of dense.h, for Q8_0, Q4_0, Q4_K and Q6_K. */
+/* Like hl_dot of dense.h, for Q8_0, Q4_0, Q4_K and Q6_K. */
 typedef struct hl_int8_dot {
     float             *out;
     int64_t            out_stride;
@@ -34,11 +34,11 @@ typedef struct hl_int8_dot {
 
 bool hl_int8_has(hl_dtype dtype);
 
-/* n is a multiple of 32.  What is not finite makes its scale NaN. */
+/* n is a multiple of 32.  A non-finite value makes the scale of its block NaN. */
 void hl_int8_quantize(int8_t *q, float *scales, float *sums, const float *x, int64_t n);
 
 void hl_int8_dot_scalar(const hl_int8_dot *dot);
-/* AVX-512 uses VNNI where the CPU has it, else what AVX2 does. */
+/* The AVX-512 version uses VNNI if the CPU has it, otherwise the code for AVX2. */
 void hl_int8_dot_avx2(const hl_int8_dot *dot);
 void hl_int8_dot_avx512(const hl_int8_dot *dot);
 

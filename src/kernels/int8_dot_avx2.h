@@ -6,9 +6,9 @@
  *
  *     sum (u - c) q  =  sum u q  -  c sum q
  *
- * and the second sum is the same for all rows of W, so that they start from it.  c is
- * a power of two.  Four rows of W are read side by side, as in dense_products.h, and of Q8_0
- * and Q4_0 what is unpacked serves several rows of x; each gets what it gets alone. */
+ * and the second sum is the same for all rows of W, so that they start from it.  c is a power of
+ * two.  Four rows of W are read side by side, as in dense_products.h, and unpacked values of Q8_0
+ * and Q4_0 are used for several rows of x.  A row's result does not depend on the others. */
 #ifndef HL_KERNELS_INT8_DOT_AVX2_H
 #define HL_KERNELS_INT8_DOT_AVX2_H
 
@@ -27,7 +27,7 @@
 enum {
     WEIGHTS = 4,
 #ifdef INT8_VNNI
-    ROWS = 4, /* of x at a time: there are 32 registers */
+    ROWS = 4, /* rows of x at a time: there are 32 registers */
 #else
     ROWS = 2,
 #endif
@@ -40,7 +40,7 @@ INLINE __m256i load32(const void *p)
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-/* sums + groups of four of u (unsigned, times |s| below 2^14) times s. */
+/* sums + groups of four of u (unsigned) times s.  u times |s| must be below 2^14. */
 INLINE __m256i add_products(__m256i sums, __m256i u, __m256i s)
 {
 #ifdef INT8_VNNI
@@ -51,7 +51,7 @@ INLINE __m256i add_products(__m256i sums, __m256i u, __m256i s)
 #endif
 }
 
-/* Where rows of W start: -2^shift times what q adds up to, in groups of four. */
+/* The start of the sums of all rows of W: -2^shift times the sum of q, in groups of four. */
 INLINE __m256i start_of(__m256i q, int shift)
 {
     __m256i sums = add_products(_mm256_setzero_si256(), _mm256_set1_epi8(1), q);
@@ -76,7 +76,7 @@ INLINE __m256 add_scaled(__m256 sums, float scale, __m256i integers)
     return _mm256_fmadd_ps(_mm256_set1_ps(scale), _mm256_cvtepi32_ps(integers), sums);
 }
 
-/* In double, as the other products do. */
+/* The total is computed in double, as in the other products. */
 INLINE float sum_lanes(__m256 a)
 {
     __m256d four = _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(a)),
@@ -85,7 +85,7 @@ INLINE float sum_lanes(__m256 a)
     return (float)_mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
 }
 
-/* What is being added: one row of x from one block on. */
+/* One row of x, starting at some block. */
 typedef struct x_block {
     const int8_t *q;
     const float  *scales;
@@ -96,8 +96,8 @@ typedef __m256 block_sums[ROWS][WEIGHTS];
 
 /* ---------------------------------------------------------------- the blocks */
 
-/* Signed bytes become unsigned: by 128 with VNNI; else by giving their sign to q, since
- * pairs of products must fit in 16 bits. */
+/* Signed bytes become unsigned.  With VNNI, 128 is added to them.  Otherwise their sign moves to q,
+ * since pairs of products must fit in 16 bits. */
 INLINE void add_q8_0(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
                      int n_weights)
 {
@@ -201,7 +201,7 @@ INLINE void add_q4_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
     }
 }
 
-/* The 32 values from 32 s on, plus 32. */
+/* Unpacks 32 values, starting at value 32 s, plus 32. */
 INLINE __m256i unpack_q6_k(const uint8_t *b, int s)
 {
     __m256i low  = _mm256_srli_epi16(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4);
@@ -212,7 +212,7 @@ INLINE __m256i unpack_q6_k(const uint8_t *b, int s)
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
 }
 
-/* 16 values share a scale: half of the lanes have one, half the next. */
+/* 16 values share a scale: half of the lanes have one scale, half the next. */
 INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, int n_weights)
 {
     __m256i start[8];
@@ -242,7 +242,7 @@ INLINE void add_q6_k(__m256 *sums, const x_block *x, const uint8_t *const *b, in
 
 /* ---------------------------------------------------------------------- rows */
 
-/* One block of n_weights rows of W with n_x rows of x. */
+/* Adds one block of n_weights rows of W times n_x rows of x. */
 INLINE void add_block(block_sums sums, const x_block *x, int n_x, const uint8_t *const *b,
                       int n_weights, hl_dtype dtype)
 {
@@ -256,8 +256,8 @@ INLINE void add_block(block_sums sums, const x_block *x, int n_x, const uint8_t 
         add_q6_k(sums[r], &x[r], b, n_weights);
 }
 
-/* Rows [row, row + n_x) of x with rows [first, first + n_weights) of W; `n_x`, `n_weights` and
- * `dtype` are constants. */
+/* Multiplies rows [row, row + n_x) of x with rows [first, first + n_weights) of W; `n_x`,
+ * `n_weights` and `dtype` are compile-time constants. */
 INLINE void dot_rows(const hl_int8_dot *d, int64_t row, int n_x, int64_t first, int n_weights,
                      hl_dtype dtype)
 {

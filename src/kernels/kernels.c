@@ -17,7 +17,7 @@
 enum { MAX_BACKENDS = 4 };
 
 static const hl_kernels *available[MAX_BACKENDS]; /* scalar first, preferred last */
-static const char       *names[MAX_BACKENDS + 1]; /* the same, NULL-terminated    */
+static const char       *names[MAX_BACKENDS + 1]; /* the names of available[], NULL-terminated */
 static size_t            n_available;
 static pthread_once_t    listed = PTHREAD_ONCE_INIT;
 

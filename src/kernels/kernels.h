@@ -1,8 +1,8 @@
-/* kernels.h - a back end is a table of functions, one table an instruction set.
+/* kernels.h - a back end is a table of functions, one table per instruction set.
  *
- * The scalar table is the definition, written to be read; every other table
- * must agree with it (tests/test_*_agreement.c).  Tables get arguments
- * that have been checked and completed, and do no checks of their own. */
+ * The scalar table is the definition, written to be read; every other table must agree with it
+ * (tests/test_*_agreement.c).  The functions receive checked and completed arguments and check
+ * nothing. */
 #ifndef HL_KERNELS_KERNELS_H
 #define HL_KERNELS_KERNELS_H
 
@@ -16,11 +16,11 @@ typedef struct hl_kernels {
     hl_status (*attention_backward)(const hl_attention_gradient *gradient,
                                     const hl_attention          *problem,
                                     const hl_attention_upstream *upstream);
-    /* Blocks of F16, BF16 or a block type to values; in quant.h. */
+    /* Converts blocks of F16, BF16 or a block type to floats (quant.h). */
     void (*dequantize)(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
-    /* Norms, RoPE, activations, dot products; in dense.h. */
+    /* Norms, RoPE, activations and dot products (dense.h). */
     const hl_dense *dense;
-    /* Dot products with activations of 8 bits; in int8.h.  NULL: it has none. */
+    /* Dot products with activations of 8 bits (int8.h), or NULL. */
     void (*int8_dot)(const hl_int8_dot *dot);
 } hl_kernels;
 
@@ -29,8 +29,8 @@ extern const hl_kernels hl_kernels_avx2;   /* AVX2 with FMA and F16C    */
 extern const hl_kernels hl_kernels_avx512; /* AVX-512 F, BW, DQ and VL  */
 extern const hl_kernels hl_kernels_neon;
 
-/* The table in use: the best this CPU has, unless HEADLIGHT_BACKEND or
- * hl_backend_select chose another.  Fails only for a name that is not there. */
+/* Returns the table in use: the best for this CPU, unless HEADLIGHT_BACKEND or hl_backend_select
+ * chose another.  Fails only if HEADLIGHT_BACKEND names a table that does not exist. */
 hl_status hl_kernels_current(const hl_kernels **out);
 
 #endif

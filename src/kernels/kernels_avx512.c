@@ -7,8 +7,8 @@
 #include "kernels/kernels.h"
 #include "kernels/quant.h"
 
-/* Vectors stay at 32 bytes here: what AVX-512 adds is the one instruction.  The first CPUs with AVX-512
- * lack it. */
+/* Vectors stay at 32 bytes here: AVX-512 contributes only the VNNI instruction, which the first
+ * CPUs with AVX-512 lack. */
 void hl_int8_dot_avx512(const hl_int8_dot *dot)
 {
     if (hl_cpu_features()->vnni)

@@ -1,21 +1,21 @@
 /* likeness.h - how alike two heads are, and how much a block changes the stream.
  *
- * Total variation of two rows of attention: half the sum of |a - b| over the keys.  What a learned
- * sink takes of each is one outcome more, and differs by as much as the keys' totals do.
+ * Total variation of two rows of attention: half the sum of |a - b| over the keys.  The mass of a
+ * learned sink is one more outcome; it differs by as much as the keys' totals do.
  *
  * Block influence: 1 - cos of a row of the residual stream before and after the block.
  *
- * CKA of what two heads write.  Linear CKA is HSIC(a,b) / sqrt(HSIC(a,a) HSIC(b,b)), and
- * HSIC of all rows would need products of all pairs of them.  Instead it is estimated
- * from few rows at a time, without bias, and the estimates are summed: with the kernels
- * K and M of two heads over n rows, their diagonals set to 0,
+ * CKA of what two heads write.  Linear CKA is HSIC(a,b) / sqrt(HSIC(a,a) HSIC(b,b)), and HSIC over
+ * all rows would need the products of all pairs of rows.  Instead it is estimated from few rows at
+ * a time, without bias, and the estimates are summed: with the kernels K and M of two heads over n
+ * rows, their diagonals set to 0,
  *
  *     sum K.M  +  (1'K1)(1'M1) / ((n-1)(n-2))  -  2/(n-2) 1'KM1
  *
- * (Song et al. 2012; as minibatch CKA, Nguyen et al. 2021).  These sums merge, and take
- * one number a pair.  Kernels are divided by their traces first, so that rows of
- * large norm do not outvote the others, and so that a term is below HL_HSIC_BOUND in size: sum K.M
- * is at most 1, n^2 / ((n-1)(n-2)) and 2n / (n-2) are at most 1.53 and 2.67 from n = 8 on.
+ * (Song et al. 2012; as minibatch CKA, Nguyen et al. 2021).  These sums merge and take one number
+ * per pair.  Kernels are divided by their traces first, so that rows of large norm do not outvote
+ * the others, and so that a term is below HL_HSIC_BOUND in size: sum K.M is at most 1, n^2 /
+ * ((n-1)(n-2)) and 2n / (n-2) are at most 1.53 and 2.67 from n = 8 on.
  *
  * A prepared kernel is (n, n), then the sums of its rows (n), then the sum of all (1), which is NaN
  * where the kernel is not finite. */
@@ -28,31 +28,30 @@
 
 #include "base/host_device.h"
 
-#define HL_HSIC_MIN_ROWS 8 /* estimates of fewer rows are not used */
+#define HL_HSIC_MIN_ROWS 8 /* estimates from fewer rows are not used */
 #define HL_HSIC_BOUND    8.0
 
 /* ------------------------------------------------- formulas of host and device */
 
-/* From the sum of |a - b| over the keys. */
+/* Total variation from the sum of |a - b| over the keys. */
 HL_HOST_DEVICE double hl_total_variation(double apart)
 {
     return 0.5 * apart;
 }
 
-/* From the products of the stream before and after, and of each with itself. */
+/* Block influence from the product of the stream before and after, and from the square of each. */
 HL_HOST_DEVICE double hl_block_influence(double both, double before, double after)
 {
     return 1.0 - both / sqrt(before * after);
 }
 
-/* Numbers of a prepared kernel of n rows. */
+/* The size of a prepared kernel of n rows. */
 HL_HOST_DEVICE int64_t hl_kernel_size(int64_t n)
 {
     return n * n + n + 1;
 }
 
-/* Entry `i` of a prepared kernel, from that of the kernel.  The trace bounds all entries; a head
- * that writes nothing has a trace of 0. */
+/* Entry `i` of a prepared kernel.  The trace bounds all entries; it may be 0. */
 HL_HOST_DEVICE double hl_kernel_entry(double value, double trace, int64_t i, int64_t n)
 {
     return i / n == i % n || !(trace > 0.0) ? 0.0 : value / trace;
@@ -64,7 +63,7 @@ HL_HOST_DEVICE double hl_kernel_total(double sum, double trace)
     return isfinite(trace) && isfinite(sum) ? sum : (double)NAN;
 }
 
-/* From the sum of products of all entries, of the sums of rows, and the totals. */
+/* HSIC from the sum of products of all entries, that of the row sums, and the two totals. */
 HL_HOST_DEVICE double hl_hsic(double entries, double rows, double total_a, double total_b,
                               int64_t n)
 {
@@ -73,7 +72,7 @@ HL_HOST_DEVICE double hl_hsic(double entries, double rows, double total_a, doubl
 
 /* ------------------------------------------------------------------ on the host */
 
-/* Half the sum of |a - b| over keys [begin, end), in eight sums so that it can be vectors. */
+/* Half the sum of |a - b| over keys [begin, end), in eight partial sums so that it vectorizes. */
 static inline double hl_rows_apart(const float *a, const float *b, int64_t begin, int64_t end)
 {
     float   parts[8] = { 0 };
@@ -108,7 +107,7 @@ static inline double hl_dot_of_floats(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* A kernel (n, n), prepared; `out` may be the kernel itself. */
+/* Prepares a kernel (n, n); `out` may be the kernel itself. */
 static inline void hl_kernel_prepare(double *out, const double *kernel, int64_t n)
 {
     double  trace = 0.0;
@@ -138,7 +137,7 @@ static inline double hl_dot_of_doubles(const double *a, const double *b, int64_t
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* HSIC of two prepared kernels; NaN where one is not finite. */
+/* HSIC of two prepared kernels; NaN if one is not finite. */
 static inline double hl_kernels_alike(const double *a, const double *b, int64_t n)
 {
     double entries = hl_dot_of_doubles(a, b, n * n);

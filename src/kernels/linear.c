@@ -1,12 +1,11 @@
 /* linear.c - panels for long sequences, dot products for short ones.
  *
- * W's rows are cut into panels, and where these are few, long sequences into blocks of rows;
- * threads take pairs of both as they come.  With a panel a thread does that part of all
- * sequences: the long ones by hl_gemm on the panel as f32 (in place, where it is stored so),
- * the short ones by dot products on the stored type.  Where panels end does not show in the
- * dot products; for hl_gemm it depends on the matrix alone.  Short sequences that lie one
- * after the other, as when many texts are decoded, are multiplied as one: a part of W is then
- * read once for all. */
+ * W's rows are cut into panels.  If there are few panels, long sequences are also cut into blocks
+ * of rows.  Threads take pairs of a panel and a block as they become free.  A thread multiplies its
+ * panel with all sequences: long ones by hl_gemm on the panel as f32 (in place, if it is stored as
+ * f32), short ones by dot products on the stored type.  The bounds of panels do not change dot
+ * products; for hl_gemm they depend on the matrix alone.  Contiguous short sequences, as when many
+ * texts are decoded, are multiplied as one: each part of W is then read once for all. */
 #include "kernels/linear.h"
 
 #include <assert.h>
@@ -20,15 +19,15 @@
 #include "kernels/kernels.h"
 
 enum {
-    MAX_PANEL      = 384, /* rows of W that are multiplied together        */
+    MAX_PANEL      = 384, /* largest number of rows of W per panel */
     MIN_PANEL      = 16,
-    PANEL_FLOATS   = 2048 * 1024, /* ... as long as a thread needs no more to convert them */
-    ROW_BLOCK      = 256,         /* rows of x that are multiplied together, */
-    MANY_PANELS    = 16,          /* ... unless panels alone are work for many threads */
-    FEW_PANEL      = 32,          /* rows of W for one call of dot products        */
-    FEW_BYTES      = 64 * 1024,   /* what a thread takes at a time where no panel is made */
-    FEW_STEP       = 8,           /* ... in so many rows, */
-    SHARES_EACH    = 4,           /* ... so many times or more */
+    PANEL_FLOATS   = 2048 * 1024, /* fewer, if a thread would need more floats than this */
+    ROW_BLOCK      = 256,         /* rows of x per block */
+    MANY_PANELS    = 16,          /* with at least this many panels, x is not cut into blocks */
+    FEW_PANEL      = 32,          /* rows of W per call of dot products */
+    FEW_BYTES      = 64 * 1024,   /* bytes of W that a thread takes at a time if no panel is made */
+    FEW_STEP       = 8,           /* a thread takes a multiple of this many rows */
+    SHARES_EACH    = 4,           /* each thread takes rows at least this many times */
     ALONE_PRODUCTS = 64 * 1024,
 };
 
@@ -52,15 +51,15 @@ typedef struct linear_task {
     const hl_matrix      *matrix;
     const float          *bias;
     const hl_kernels     *kernels;
-    const hl_linear_int8 *int8;     /* x as such, or NULL */
-    bool                  together; /* all sequences are few rows, one after the other */
-    int64_t               width;    /* of a panel */
-    int64_t               height;   /* of a block of x's rows */
+    const hl_linear_int8 *int8;     /* x in 8 bits, or NULL */
+    bool                  together; /* all sequences have few rows and are contiguous */
+    int64_t               width;    /* rows of W per panel */
+    int64_t               height;   /* rows of x per block */
     int64_t               n_panels;
     int64_t               n_shares; /* panels times blocks */
 } linear_task;
 
-/* Rows of x that are multiplied together: of one sequence, or of all. */
+/* Rows of x that are multiplied together, from one sequence or from all. */
 typedef struct row_range {
     int64_t first;
     int64_t n;
@@ -70,10 +69,10 @@ typedef struct row_range {
 typedef struct panel {
     int64_t      begin;
     int64_t      end;
-    float       *scratch; /* for the panel */
-    float       *row;     /* for one row   */
-    const float *values;  /* NULL: not made yet */
-    int64_t      stride;  /* between its rows; in a transposed panel, its columns */
+    float       *scratch; /* scratch for the panel */
+    float       *row;     /* scratch for one row */
+    const float *values;  /* NULL until they are converted */
+    int64_t      stride;  /* the distance of its rows or, in a transposed panel, of its columns */
 } panel;
 
 static bool is_aligned(const hl_matrix *matrix)
@@ -82,7 +81,7 @@ static bool is_aligned(const hl_matrix *matrix)
     return size > 0 && (uintptr_t)matrix->data % size == 0;
 }
 
-/* Can the stored bytes be used as they lie, as elements of their type? */
+/* Whether the stored bytes can be used in place, as elements of their type. */
 static bool is_direct(const hl_matrix *matrix)
 {
     return matrix->scales == NULL && is_aligned(matrix) &&
@@ -131,13 +130,13 @@ static void multiply_panel(const linear_task *task, const panel *p, row_range ra
 
 /* ------------------------------------------------------------------ few rows */
 
-/* Can dot products read rows as they are stored? */
+/* Whether dot products can read rows as they are stored. */
 static bool has_dot(const hl_matrix *matrix)
 {
     return is_direct(matrix) || (matrix->scales == NULL && hl_dtype_is_block(matrix->dtype));
 }
 
-/* Where a row of x is among those in 8 bits: of each sequence, only few rows may be. */
+/* The index of a row of x among the rows in 8 bits: each sequence has room for only a few there. */
 static int64_t int8_row(const hl_linear_rows *rows, int64_t row)
 {
     int64_t few = rows->batch_rows < HL_LINEAR_FEW_ROWS ? rows->batch_rows : HL_LINEAR_FEW_ROWS;
@@ -145,7 +144,7 @@ static int64_t int8_row(const hl_linear_rows *rows, int64_t row)
     return row / rows->batch_rows * few + row % rows->batch_rows;
 }
 
-/* dot_rows with x in 8 bits. */
+/* Like dot_rows, with x in 8 bits. */
 static void dot_int8(const linear_task *task, row_range range, int64_t row, int64_t n,
                      const void *const *w)
 {
@@ -167,7 +166,7 @@ static void dot_int8(const linear_task *task, row_range range, int64_t row, int6
     });
 }
 
-/* Rows [row, row + n) of W, n <= FEW_PANEL, lie at `w`. */
+/* Multiplies with rows [row, row + n) of W, which lie at `w`; n <= FEW_PANEL. */
 static void dot_rows(const linear_task *task, row_range range, int64_t row, int64_t n,
                      const void *const *w, hl_dtype dtype)
 {
@@ -186,7 +185,7 @@ static void dot_rows(const linear_task *task, row_range range, int64_t row, int6
     });
 }
 
-/* Where rows [row, row + n) are stored. */
+/* Finds the addresses of rows [row, row + n). */
 static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int64_t n)
 {
     size_t step = hl_matrix_bytes(matrix, matrix->n_columns);
@@ -230,7 +229,7 @@ static hl_status dot_panel(const linear_task *task, const panel *p, row_range ra
     return HL_OK;
 }
 
-/* The rows [begin, begin + n) of W are stored side by side. */
+/* Multiplies with rows [begin, begin + n) of W, which are stored side by side. */
 static void combine_run(const linear_task *task, row_range range, int64_t begin, int64_t n)
 {
     const hl_linear_rows *rows = task->rows;
@@ -294,7 +293,8 @@ static hl_status run_range(const linear_task *task, panel *p, row_range range, b
     return status;
 }
 
-/* Of every sequence, the rows of a block; of one with few rows, all with the first block. */
+/* Multiplies a panel with one block of rows of every sequence.  A short sequence is multiplied
+ * whole, with the first block. */
 static hl_status run_panel(const linear_task *task, panel *p, int64_t block)
 {
     hl_status             status = HL_OK;
@@ -315,8 +315,8 @@ static hl_status run_panel(const linear_task *task, panel *p, int64_t block)
     return status;
 }
 
-/* Are there few rows of every sequence, none of them padding, and ways to multiply with them that
- * do not depend on how many they are?  Then W is read once for all. */
+/* Whether all sequences can be multiplied as one, so that W is read once: each has few rows and no
+ * padding, and the products do not depend on the number of rows. */
 static bool is_together(const hl_linear_rows *rows, const hl_matrix *matrix)
 {
     if (rows->batch_rows > HL_LINEAR_FEW_ROWS || (matrix->transposed && !is_direct(matrix)))
@@ -337,8 +337,8 @@ static bool all_few(const hl_linear_rows *rows)
     return true;
 }
 
-/* Where no panel is made: so few that every thread gets some, so many that taking them
- * costs nothing. */
+/* Rows of W that a thread takes at a time if no panel is made: few enough that every thread gets
+ * some, enough that taking them costs little. */
 static int64_t few_share(const hl_matrix *matrix, int n_threads)
 {
     int64_t most  = FEW_BYTES / ((int64_t)hl_matrix_bytes(matrix, matrix->n_columns) + 1);
@@ -348,13 +348,13 @@ static int64_t few_share(const hl_matrix *matrix, int n_threads)
     return share / FEW_STEP * FEW_STEP + FEW_STEP;
 }
 
-/* How many rows of W a thread takes at a time.  What comes out does not depend on it
- * for few rows; for many it must not depend on the number of threads. */
+/* How many rows of W a thread takes at a time.  With few rows of x the results do not depend on it;
+ * with many, it must not depend on the number of threads. */
 static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
 {
     if (!all_few(rows) || (matrix->transposed && !is_direct(matrix)))
         return panel_rows(matrix);
-    /* Rows of a transposed matrix are columns in memory: the more at once, the better. */
+    /* Rows of a transposed matrix are columns in memory: larger shares read longer runs. */
     if (matrix->transposed)
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
     return few_share(matrix, n_threads);
@@ -369,13 +369,13 @@ static int64_t longest(const hl_linear_rows *rows)
     return most;
 }
 
-/* Few panels are work for few threads: then x is cut, too.  How depends on the matrix alone. */
+/* The height of a block.  Few panels occupy few threads, so x is cut too, by the matrix alone. */
 static int64_t block_rows(const hl_linear_rows *rows, int64_t n_panels)
 {
     return all_few(rows) || n_panels >= MANY_PANELS ? longest(rows) : ROW_BLOCK;
 }
 
-/* Multiplications, of all rows. */
+/* The number of multiplications for all rows. */
 static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
 {
     int64_t n_rows = 0;
@@ -385,7 +385,7 @@ static int64_t count_work(const hl_linear_rows *rows, const hl_matrix *matrix)
     return n_rows * matrix->n_rows * matrix->n_columns;
 }
 
-/* Share `index` of the task: a panel, with a block of x. */
+/* Runs share `index` of the task: one panel with one block of x. */
 static hl_status run_share(const linear_task *task, int64_t index, const hl_linear_pool *pool,
                            int member)
 {
@@ -402,16 +402,16 @@ static hl_status run_share(const linear_task *task, int64_t index, const hl_line
 
 /* ------------------------------------------------------------------- threads */
 
-/* All tasks of a call: their shares are counted through. */
+/* All tasks of a call.  Their shares are numbered consecutively. */
 typedef struct linear_job {
     linear_task           tasks[HL_LINEAR_PRODUCTS];
     int64_t               n_shares;
-    int64_t               work;    /* multiplications */
-    bool                  all_few; /* in every task */
+    int64_t               work;    /* number of multiplications */
+    bool                  all_few; /* true if it holds in every task */
     bool                  is_quantized;
     const hl_linear_pool *pool;
-    _Atomic(int)          failure; /* HL_OK */
-    _Atomic(int)          failed;  /* the dtype that did */
+    _Atomic(int)          failure; /* HL_OK, or how a thread failed */
+    _Atomic(int)          failed;  /* the dtype of the task that failed */
 } linear_job;
 
 static void run_index(linear_job *job, int64_t index, int member)
@@ -437,13 +437,13 @@ static void run_some(void *context, int64_t first, int64_t end, int member)
 
 static void run_job(linear_job *job)
 {
-    /* Below so much work, waking other threads takes longer than doing it. */
+    /* For less work, waking other threads takes longer than the work itself. */
     int n_threads = job->work < ALONE_PRODUCTS ? 1 : job->pool->n_threads;
 
     hl_parallel(n_threads, job->n_shares, 1, run_some, job);
 }
 
-/* May x be 8-bit integers here, and is there room? */
+/* Whether x may be converted to 8-bit integers, and there is room for them. */
 static bool takes_int8(const hl_linear_product *product, const hl_kernels *kernels,
                        const hl_linear_pool *pool)
 {
@@ -454,7 +454,7 @@ static bool takes_int8(const hl_linear_product *product, const hl_kernels *kerne
            matrix->scales == NULL && needed <= pool->int8->n_values;
 }
 
-/* The rows of all sequences that take dot products. */
+/* Converts the rows of all sequences that take dot products. */
 static void quantize_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows, int64_t n_columns)
 {
     for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
@@ -512,7 +512,7 @@ hl_status hl_linear_all(const hl_linear_product *products, int n_products,
         add_task(&job, &job.tasks[i], &products[i], kernels);
     }
     run_job(&job);
-    if (atomic_load(&job.failure) != HL_OK) /* said here: messages belong to a thread */
+    if (atomic_load(&job.failure) != HL_OK) /* reported here, because messages belong to a thread */
         return hl_fail((hl_status)atomic_load(&job.failure), "a weight of type %s cannot be read",
                        hl_dtype_name((hl_dtype)atomic_load(&job.failed)));
     return HL_OK;

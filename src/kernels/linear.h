@@ -4,26 +4,24 @@
  *                             .n_batch = 1, .batch_rows = n, .n_rows = &n };
  *     HL_TRY(hl_linear(&rows, &matrix, bias, &pool));
  *
- * A weight is f32, f16, bf16 or one of GGUF's block types, mapped from its file;
- * which stored row is which of ours follows from four numbers.  A sequence of
- * few rows (decoding) takes dot products on the stored type; a longer one is
- * multiplied by a panel of the weight at a time, converted to f32 in scratch.
- * Products that do not wait for each other (q, k and v) are better done together:
- * with few rows, waking threads is a good part of the work.
+ * A weight is f32, f16, bf16 or one of GGUF's block types, mapped from its file; four numbers
+ * (matrix.h) give the order of its stored rows.  A sequence of few rows (decoding) takes dot
+ * products on the stored type; a longer one is multiplied by a panel of the weight at a time,
+ * converted to f32 in scratch. Independent products (q, k and v) are faster in one call: with few
+ * rows, waking threads is a large part of the work.
  *
- * Each sequence is multiplied by itself: what a row comes out as depends neither
- * on what shares its batch nor on the number of threads. */
+ * Each sequence is multiplied by itself: a row's result depends neither on the rest of its batch
+ * nor on the number of threads. */
 #ifndef HL_KERNELS_LINEAR_H
 #define HL_KERNELS_LINEAR_H
 
 #include "headlight/base.h"
 #include "kernels/matrix.h"
 
-/* Sequences of up to so many rows take dot products. */
+/* Sequences of at most this many rows take dot products. */
 #define HL_LINEAR_FEW_ROWS 8
 
-/* What is multiplied: batch_rows rows lie there for every sequence, of which the
- * first n_rows count. */
+/* The rows to multiply: every sequence has room for batch_rows rows, and its first n_rows count. */
 typedef struct hl_linear_rows {
     float         *out; /* (n_batch, batch_rows, W's n_rows) */
     int64_t        out_stride;
@@ -34,14 +32,14 @@ typedef struct hl_linear_rows {
     const int64_t *n_rows; /* (n_batch) */
 } hl_linear_rows;
 
-/* One product: bias (n_rows) or NULL. */
+/* One product; bias is (n_rows) or NULL. */
 typedef struct hl_linear_product {
     hl_linear_rows   rows;
     const hl_matrix *matrix;
     const float     *bias;
 } hl_linear_product;
 
-/* Room for n_values of x. */
+/* Room for n_values values of x in 8 bits. */
 typedef struct hl_linear_int8 {
     int64_t n_values;
     int8_t *q;      /* (n_values) */
@@ -49,23 +47,23 @@ typedef struct hl_linear_int8 {
     float  *sums;   /* (n_values / 32) */
 } hl_linear_int8;
 
-/* Threads, and for each of them scratch of hl_linear_scratch(...) floats. */
+/* Threads, and hl_linear_scratch(...) floats of scratch for each of them. */
 typedef struct hl_linear_pool {
     int     n_threads;
     float  *scratch; /* (n_threads, thread_floats) */
     int64_t thread_floats;
-    /* Where few rows of x become 8-bit integers for the types of int8.h. */
-    hl_linear_int8 *int8; /* NULL: x stays as it is */
+    /* If not NULL, few rows of x are converted to 8-bit integers for the types of int8.h. */
+    hl_linear_int8 *int8;
 } hl_linear_pool;
 
-/* The floats that a thread needs for this matrix. */
+/* The number of floats that a thread needs for this matrix. */
 int64_t hl_linear_scratch(const hl_matrix *matrix);
 
-/* All products, of one x and its rows, in any order; none may write what another reads. */
+/* Computes all products of one x, in any order; none may write what another reads. */
 #define HL_LINEAR_PRODUCTS 4 /* at most */
 hl_status hl_linear_all(const hl_linear_product *products, int n_products,
                         const hl_linear_pool *pool);
-/* One of them. */
+/* Computes one product. */
 hl_status hl_linear(const hl_linear_rows *rows, const hl_matrix *matrix, const float *bias,
                     const hl_linear_pool *pool);
 

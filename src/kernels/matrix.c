@@ -1,4 +1,4 @@
-/* matrix.c - where rows of a weight are stored, and what they hold. */
+/* matrix.c - where the rows of a weight are stored, and how they are read. */
 #include "kernels/matrix.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "kernels/quant.h"
 
-enum { MXFP4_VALUES = 32 }; /* that share a scale */
+enum { MXFP4_VALUES = 32 }; /* values that share a scale */
 
 /* ------------------------------------------------------------------- stored */
 
@@ -49,7 +49,7 @@ const uint8_t *hl_matrix_at(const hl_matrix *matrix, int64_t row)
 
 /* ---------------------------------------------------------------- converting */
 
-/* Two values a byte, the lower half first; 2^(scale - 127). */
+/* MXFP4: two values per byte, the lower nibble first, times 2^(scale - 127). */
 static void read_mxfp4(float *out, const hl_matrix *matrix, int64_t row)
 {
     static const float values[16] = { 0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,

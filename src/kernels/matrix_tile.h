@@ -3,11 +3,10 @@
  *     C (m, n) = s C + A B        A is (m, k), row-major:   scores, dK, dV
  *     C (m, n) = s C + A' B       A is (k, m), row-major:   output, dQ
  *
- * B is (k, n) and C is (m, n), both row-major; s is 0, 1, or one factor a row of
- * C.  A register block of TILE_ROWS x TILE_VECTORS
- * vectors of C is kept while k runs: each step loads TILE_VECTORS vectors of B
- * and broadcasts TILE_ROWS numbers of A.  Nothing is packed: the operands are
- * small enough to sit in the first two caches.
+ * B is (k, n) and C is (m, n), both row-major; s is 0, 1, or one factor per row of C.  A register
+ * block of TILE_ROWS x TILE_VECTORS vectors of C is kept while k runs: each step loads TILE_VECTORS
+ * vectors of B and broadcasts TILE_ROWS numbers of A.  Nothing is packed: the operands are small
+ * enough to sit in the first two caches.
  *
  * n is rounded up to whole vectors, so the rows of B and C must be readable
  * (and C's writable) up to that width. */
@@ -26,12 +25,12 @@ typedef struct matrix_product {
     const float *b;
     int64_t      b_stride;
     int64_t      k;
-    bool         add;   /* s is 1           */
-    const float *scale; /* (m): s, or NULL  */
+    bool         add;   /* true: s is 1 */
+    const float *scale; /* (m) factors s, or NULL */
 } matrix_product;
 
-/* C's block of m rows and v vectors at (row, column).  m, v and transposed are
- * constants where this is called, so that the block lives in registers. */
+/* Computes C's block of m rows and v vectors at (row, column).  m, v and transposed are
+ * compile-time constants, so that the block lives in registers. */
 HL_INLINE void tile_block(const matrix_product *p, int64_t row, int64_t column, int m, int v,
                           int transposed)
 {
@@ -76,7 +75,7 @@ HL_INLINE void tile_block(const matrix_product *p, int64_t row, int64_t column, 
             vf_store(c + i * c_stride + j * VL, sum[i][j]);
 }
 
-/* v vectors of columns, all m rows: whole blocks, then what is left over. */
+/* Computes v vectors of columns for all m rows: whole blocks, then the remainder. */
 HL_INLINE void tile_columns(const matrix_product *p, int64_t m, int64_t column, int v,
                             int transposed)
 {

@@ -9,7 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/kernels.h"
 
-/* The row's q and, unless keys are floats, one key. */
+/* Converted operands: the row's q and, unless keys are floats, one key. */
 typedef struct row_operands {
     double q[HL_MAX_HEAD_DIM];
     double k[HL_MAX_HEAD_DIM];
@@ -27,7 +27,7 @@ static double change_score(double score, const hl_attention *p, int64_t head, in
     return score;
 }
 
-/* From scaled dot products to scores. */
+/* Converts scaled dot products to scores. */
 static void finish_scores(double *scores, const hl_attention *p, int64_t head, int64_t position,
                           hl_key_range span)
 {
@@ -37,7 +37,7 @@ static void finish_scores(double *scores, const hl_attention *p, int64_t head, i
         scores[key] = change_score(scores[key], p, head, key, position);
 }
 
-/* The visible keys as intervals: one, or two where a window leaves the first keys open. */
+/* The visible keys as intervals: one, or two if a window also keeps the first keys. */
 static int list_spans(hl_key_range out[2], hl_visible_keys range)
 {
     int n_spans = 0;
@@ -49,7 +49,7 @@ static int list_spans(hl_key_range out[2], hl_visible_keys range)
     return n_spans;
 }
 
-/* In four sums: a row of a long context is the work of millions of these. */
+/* The dot product in four partial sums, for speed: a row of a long context needs many of these. */
 static double dot_f64(const double *a, const double *b, int64_t n)
 {
     double  sums[4] = { 0 };
@@ -64,7 +64,7 @@ static double dot_f64(const double *a, const double *b, int64_t n)
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-/* q times the keys of `span`, to out[key]. */
+/* Writes the products of q and the keys of `span` to out[key]. */
 static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_attention *p,
                            row_operands *operands, int64_t batch, int64_t kv_head,
                            hl_key_range span)
@@ -85,7 +85,7 @@ static hl_status span_dots(double *out, const hl_kernels *kernels, const hl_atte
     return HL_OK;
 }
 
-/* out[key] for the keys of `range`. */
+/* Writes the scores of the keys of `range` to out[key]. */
 static hl_status row_scores(double *out, const hl_kernels *kernels, const hl_attention *p,
                             hl_visible_keys range, int64_t batch, int64_t head, int64_t row)
 {
@@ -114,7 +114,7 @@ typedef struct row_extremes {
     double max_size;
 } row_extremes;
 
-/* In four parts, as vectors; what is not a number is passed over, and found by the sums. */
+/* Finds the largest values in four parts, so that they vectorize.  NaN is left to the sums. */
 static void find_largest(row_extremes *out, const double *scores, hl_key_range span)
 {
     double  max[4]  = { out->max, out->max, out->max, out->max };
@@ -142,7 +142,7 @@ static double probability(const double *weights, double scale, hl_visible_keys r
     return hl_visible_has(range, key) ? weights[key] * scale : 0.0;
 }
 
-/* From scores to probabilities, and what they come to; scores become weights. */
+/* Converts scores to probabilities and computes the row's statistics; `scores` gets the weights. */
 static hl_pattern_row softmax(float *out, double *scores, const hl_dense *dense,
                               hl_visible_keys range, const float *sink, int64_t position)
 {

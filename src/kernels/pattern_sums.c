@@ -22,8 +22,8 @@ static void sort_falling(float *values, int64_t n)
     }
 }
 
-/* How many of the largest values add up to `wanted`; changes their order.  As quickselect:
- * of two halves only one is looked at again. */
+/* Counts how many of the largest values add up to `wanted`; reorders them.  It works like
+ * quickselect: only one of the two halves is processed further. */
 static int64_t largest_for(float *values, int64_t n, double wanted)
 {
     int64_t first = 0;
@@ -31,8 +31,8 @@ static int64_t largest_for(float *values, int64_t n, double wanted)
 
     while (last - first > SORTED) {
         float   pivot = values[first + (last - first) / 2];
-        int64_t above = first; /* values before it are larger than the pivot */
-        int64_t below = last;  /* values from it on are smaller */
+        int64_t above = first; /* values before this index are larger than the pivot */
+        int64_t below = last;  /* values from this index on are smaller */
         double  sum   = 0.0;
 
         for (int64_t i = first; i < below;) {
@@ -50,7 +50,7 @@ static int64_t largest_for(float *values, int64_t n, double wanted)
             continue;
         }
         wanted -= sum + (double)(below - above) * (double)pivot;
-        if (wanted <= 0.0) /* within those that equal the pivot */
+        if (wanted <= 0.0) /* the sum is reached within the values equal to the pivot */
             return below - (int64_t)floor(-wanted / (double)pivot);
         first = below;
     }
@@ -60,8 +60,8 @@ static int64_t largest_for(float *values, int64_t n, double wanted)
     return first;
 }
 
-/* Values of a row by size: the bits of a float from 0 to 1 rise with its value, and these are
- * its exponent and two more. */
+/* Values of a row grouped by size.  The bits of a float from 0 to 1 rise with its value; the size
+ * is its exponent and the two highest bits of the fraction. */
 enum { N_SIZES = 512, SIZE_SHIFT = 21 };
 
 typedef struct size_table {
@@ -86,8 +86,8 @@ static void add_size(size_table *table, float value)
     table->sum[size] += (double)value;
 }
 
-/* How many of the largest values, of which the table tells, add up to `wanted`.  Only those
- * of the size at which they do are looked at again. */
+/* Counts how many of the largest values add up to `wanted`.  The table gives the size at which the
+ * sum is reached; only values of that size are looked at again. */
 static int64_t largest_of_sizes(const size_table *table, const float *values, int64_t n,
                                 double wanted, float *scratch)
 {
@@ -108,7 +108,7 @@ static int64_t largest_of_sizes(const size_table *table, const float *values, in
 
 /* ------------------------------------------------------------------ sums of a row */
 
-/* In double: without key 0 a row may be left with next to nothing. */
+/* The sums are in double: without key 0, a row may have almost no mass. */
 static void add_up(hl_pattern_sums *out, const float *p, int64_t n)
 {
     double sums[2][4] = { { 0 } };
@@ -128,7 +128,7 @@ static void add_up(hl_pattern_sums *out, const float *p, int64_t n)
     out->squares = (sums[1][0] + sums[1][1]) + (sums[1][2] + sums[1][3]);
 }
 
-/* The largest in eight parts, as vectors, then where it first stands. */
+/* Finds the largest value in eight parts, so that they vectorize, then its first index. */
 static int64_t find_top(const float *p, int64_t begin, int64_t end)
 {
     enum { PARTS = 8 };
@@ -167,7 +167,7 @@ static void look_near(hl_pattern_sums *out, const float *p, const hl_pattern_pla
     }
 }
 
-/* What needs every key's weight once more, when the total is known: without key 0, then with. */
+/* Counts that need the total first, without key 0 and then with it. */
 static void count_keys(hl_pattern_sums *out, const float *p, const hl_pattern_place *place,
                        float *scratch)
 {
@@ -200,7 +200,7 @@ void hl_pattern_sum(hl_pattern_sums *out, const float *p, const hl_pattern_place
     int64_t end   = place->keys.end;
 
     *out = (hl_pattern_sums){ .first = first == 0 ? p[0] : 0.0f };
-    add_up(out, p + begin, end - begin); /* hidden keys among them weigh 0 */
+    add_up(out, p + begin, end - begin); /* hidden keys between them have weight 0 */
     if (!isfinite(out->total + (double)out->first))
         return;
     out->top  = (int32_t)find_top(p, begin, end);

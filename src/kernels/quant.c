@@ -72,11 +72,11 @@ void hl_dequantize_scalar(float *out, hl_dtype dtype, const void *source, size_t
 
 /* ------------------------------------------------------------- quantizing */
 
-/* What C leaves undefined, converting NaN or a number out of range, gets an answer:
- * a weight that is not finite must not do worse than lose its block. */
+/* C leaves it undefined to convert NaN or a number out of range.  This function defines it, so that
+ * a non-finite weight damages no more than its block. */
 static int to_integer(float value, int low, int high)
 {
-    if (!(value > (float)low)) /* NaN too */
+    if (!(value > (float)low)) /* also true for NaN */
         return low;
     return value < (float)high ? (int)value : high;
 }
@@ -89,7 +89,7 @@ static void store_half(uint8_t *out, float value)
     out[1] = (uint8_t)(bits >> 8);
 }
 
-/* Of the first of the largest magnitudes, with its sign. */
+/* Returns the value of largest magnitude, with its sign; the first of equals. */
 static float largest(const float x[BLOCK_VALUES])
 {
     float largest = 0.0f;

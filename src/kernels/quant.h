@@ -9,14 +9,14 @@
 
 #include "headlight/base.h"
 
-/* From any block type, and from what hl_dtype_to_f32 reads.  `source` may be
- * unaligned.  Runs on the back end in use. */
+/* Converts from any block type, and from what hl_dtype_to_f32 reads.  `source` may be unaligned.
+ * Uses the back end in use. */
 hl_status hl_dequantize(float *out, hl_dtype dtype, const void *source, size_t n_values);
 
-/* To F32, F16, BF16, Q8_0 and Q4_0, rounded as GGML's reference does. */
+/* Converts to F32, F16, BF16, Q8_0 and Q4_0, rounded as GGML's reference does. */
 hl_status hl_quantize(void *out, hl_dtype dtype, const float *source, size_t n_values);
 
-/* What the tables of kernels.h hold: F16, BF16 and the block types. */
+/* The functions in the tables of kernels.h, for F16, BF16 and the block types. */
 void hl_dequantize_scalar(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
 void hl_dequantize_avx2(float *out, hl_dtype dtype, const void *source, size_t n_blocks);
 

@@ -73,8 +73,8 @@ INLINE void affine32(float *y, __m256i q, float d, float m)
     affine16(y + 16, _mm256_extracti128_si256(q, 1), d, m);
 }
 
-/* Bits shift .. of every byte that are in mask.  There is no shift of bytes: what
- * a shift of words brings in from the neighbor, the mask takes away. */
+/* The bits of every byte from `shift` on that are in mask.  There is no instruction that shifts
+ * bytes, so words are shifted, and the mask removes the bits of the neighbor byte. */
 INLINE __m256i bits_of(__m256i bytes, int shift, int mask)
 {
     return _mm256_and_si256(_mm256_srli_epi16(bytes, shift), _mm256_set1_epi8((char)mask));
@@ -254,8 +254,8 @@ INLINE void decode_q6_k(float *y, const uint8_t *b)
 
 /* ---------------------------------------------------------- three values */
 
-/* The digits that multiplying by 3 carries out of 16 bytes, less one.  There is
- * no product of bytes, so they become words on the way. */
+/* The digits that multiplying by 3 carries out of 16 bytes, minus one.  There is no product of
+ * bytes, so they are widened to words. */
 INLINE __m128i digits16(__m256i words, int power_of_3)
 {
     __m256i rest = _mm256_and_si256(_mm256_mullo_epi16(words, _mm256_set1_epi16((short)power_of_3)),
@@ -280,7 +280,7 @@ INLINE void decode_tq1_0(float *y, const uint8_t *b)
         scale16(y + 32 * digit + 16, digits16(words[1], powers_of_3[digit]), d);
         scale16(y + 160 + 16 * digit, digits16(words[2], powers_of_3[digit]), d);
     }
-    for (int i = 0; i < 16; i++) { /* what is left: four digits of four bytes */
+    for (int i = 0; i < 16; i++) { /* the remainder: four digits of four bytes */
         uint8_t rest = (uint8_t)(b[48 + i % 4] * powers_of_3[i / 4]);
         y[240 + i]   = d * (float)((rest * 3 >> 8) - 1);
     }
@@ -298,7 +298,7 @@ INLINE __m256 apply_signs(__m256 values, uint32_t signs)
     return _mm256_xor_ps(values, _mm256_castsi256_ps(sign));
 }
 
-/* Eight values of 2 bits.  The permute looks at the lowest two bits of a lane. */
+/* Eight values of 2 bits.  The permute reads only the lowest two bits of a lane. */
 INLINE __m256 entry8(uint16_t entry, __m256 book)
 {
     const __m256i shifts = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
@@ -321,7 +321,7 @@ INLINE void decode_entry8(float *y, uint16_t entry, uint32_t signs, float scale)
     store_entry(y, entry8(entry, iq2_book()), signs, scale);
 }
 
-/* Twice four values of 3 bits.  This permute looks at the lowest three. */
+/* Two times four values of 3 bits.  The permute reads only the lowest three bits of a lane. */
 INLINE void decode_entry4x2(float *y, uint16_t first, uint16_t second, const float book[8],
                             uint8_t signs, float scale)
 {
@@ -379,7 +379,7 @@ INLINE void decode_iq1_m(float *y, const uint8_t *b)
 
 /* ------------------------------------------------- one bit and two bits a value */
 
-/* A bit that is not set turns the sign of d. */
+/* A cleared bit turns the sign of d. */
 INLINE void decode_q1_0(float *y, const uint8_t *b)
 {
     const __m256i bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);

@@ -16,7 +16,7 @@
 
 #include "headlight/base.h"
 
-/* What stands before the functions here; the CUDA library has its own. */
+/* The qualifiers of these functions; the CUDA library defines its own. */
 #ifndef HL_BLOCK_INLINE
 #define HL_BLOCK_INLINE static inline
 #endif
@@ -60,14 +60,14 @@ typedef void (*hl_block_loop)(float *y, const uint8_t *b, size_t n_blocks);
             decode_##type(y, b);                                                                   \
     }
 
-/* The table of the loops, in which 16-bit floats are blocks of one value. */
+/* The table of the loops.  16-bit floats count as blocks of one value. */
 #define HL_BLOCK_ENTRY(type, TYPE, n_values, n_bytes) [HL_DTYPE_##TYPE] = loop_##type,
 #define HL_BLOCK_TABLE                                                                             \
     {                                                                                              \
         [HL_DTYPE_F16] = loop_f16, [HL_DTYPE_BF16] = loop_bf16, HL_EACH_BLOCK_TYPE(HL_BLOCK_ENTRY) \
     }
 
-/* Little-endian and unaligned. */
+/* Reads a little-endian and possibly unaligned number. */
 HL_BLOCK_INLINE uint16_t hl_read_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
@@ -121,13 +121,13 @@ HL_BLOCK_INLINE uint16_t hl_iq1_m_scale(const uint8_t scales[8])
                       (scales[7] >> 4) << 12);
 }
 
-/* Seven sign bits stand for eight: the last makes their number even. */
+/* Seven sign bits stand for eight: the eighth makes the number of set bits even. */
 HL_BLOCK_INLINE uint8_t hl_even_signs(uint32_t seven)
 {
     return (uint8_t)(seven | (uint32_t)HL_PARITY(seven) << 7);
 }
 
-/* The values that 4-bit codes stand for. */
+/* The values of 4-bit codes. */
 #define HL_IQ4_VALUES                                                                              \
     {                                                                                              \
         -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113                   \
@@ -135,6 +135,6 @@ HL_BLOCK_INLINE uint8_t hl_even_signs(uint32_t seven)
 #define HL_FP4_VALUES                                                                              \
     {                                                                                              \
         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12                                    \
-    } /* doubled */
+    } /* the values are doubled */
 
 #endif

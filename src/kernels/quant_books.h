@@ -1,7 +1,8 @@
-/* quant_books.h - blocks whose values are entries of a codebook (quant_decoders.h has their layout).
+/* quant_books.h - blocks whose values are entries of a codebook (quant_decoders.h has their
+ * layout).
  *
- * A block says which entries, with which signs and scales; that is the same for a loop and for a vector.
- * Whoever includes this defines before it HL_DECODER, HL_DECODER_TABLE and
+ * A block gives the entries, their signs and scales; reading them is the same for loops and for
+ * vectors. An including file first defines HL_DECODER, HL_DECODER_TABLE and
  *
  *     f16_at(p)                                             the half at p
  *     decode_nibbles(y, qs, book, d)                        32 codes of 4 bits, into a book of 16 values
@@ -14,7 +15,7 @@
 #include "kernels/quant_grids.h"
 
 #ifndef HL_DECODER
-#include "kernels/quant_decoders.h" /* which has them, one value at a time */
+#include "kernels/quant_decoders.h" /* defines them, one value at a time */
 #endif
 
 HL_DECODER_TABLE int8_t iq4_values[16] = HL_IQ4_VALUES;
@@ -49,7 +50,7 @@ HL_DECODER void decode_iq4_xs(float *y, const uint8_t *b)
 HL_DECODER_TABLE float iq3_xxs_values[8] = { 4, 12, 20, 28, 36, 44, 52, 62 };
 HL_DECODER_TABLE float iq3_s_values[8]   = { 1, 3, 5, 7, 9, 11, 13, 15 };
 
-/* Four codes, then four times seven sign bits under a scale of 4 bits. */
+/* Four codes, followed by four groups of seven sign bits and a scale of 4 bits. */
 HL_DECODER void decode_iq2_xxs(float *y, const uint8_t *b)
 {
     float d = f16_at(b);
@@ -69,7 +70,7 @@ HL_DECODER void decode_iq2_xxs(float *y, const uint8_t *b)
 HL_DECODER void decode_iq2_xs(float *y, const uint8_t *b)
 {
     float          d      = f16_at(b);
-    const uint8_t *scales = b + 66; /* nibbles, of 16 values each */
+    const uint8_t *scales = b + 66; /* nibbles, one per 16 values */
 
     for (int k = 0; k < 32; k++) {
         uint16_t q     = hl_read_u16(b + 2 + 2 * k);
@@ -122,7 +123,7 @@ HL_DECODER void decode_iq3_s(float *y, const uint8_t *b)
     const uint8_t *scales = b + 106;
 
     for (int k = 0; k < 32; k++) {
-        int   high   = qh[k / 4] >> (k % 4 * 2); /* two codes, a bit each */
+        int   high   = qh[k / 4] >> (k % 4 * 2); /* two codes, with one high bit each */
         int   first  = qs[2 * k] | (high & 1) << 8;
         int   second = qs[2 * k + 1] | (high >> 1 & 1) << 8;
         int   sc     = scales[k / 8] >> (k / 4 % 2 * 4) & 15;

@@ -32,13 +32,13 @@
  * Nibbles of the 32-value types: low ones are values 0..15, high ones 16..31.
  * Types of 256 values use several bytes' worth at a time: see each decoder.
  *
- * The order of the multiplications is part of the definition.  It is that of
- * GGML and of gguf-py, (d sc) q, rounded after each step: never (d q) sc, never
- * fused.  So all back ends and the reference agree to the bit.
+ * The order of the multiplications is part of the definition.  It is that of GGML and of gguf-py,
+ * (d sc) q, rounded after each step: never (d q) sc, never fused.  Therefore all back ends and the
+ * reference agree to the bit.
  *
- * Whoever includes this, quant.c and the CUDA library (cuda/model_values.cu), gets
- * the decoders as functions of its own.  HL_DECODER and HL_DECODER_TABLE say what stands
- * before a function and before a table of constants, HL_DECODER_HALF converts from f16. */
+ * Each including file, quant.c and cuda/model_values.cu, gets its own copy of the decoders.
+ * HL_DECODER and HL_DECODER_TABLE are the qualifiers of functions and of tables of constants;
+ * HL_DECODER_HALF converts from f16. */
 #ifndef HL_KERNELS_QUANT_DECODERS_H
 #define HL_KERNELS_QUANT_DECODERS_H
 
@@ -161,7 +161,7 @@ HL_DECODER int two_bits(const uint8_t *qs, int i)
 
 HL_DECODER void decode_q2_k(float *y, const uint8_t *b)
 {
-    const uint8_t *scales = b; /* low nibble: scale, high nibble: minimum; of 16 values */
+    const uint8_t *scales = b; /* per 16 values; low nibble: scale, high nibble: minimum */
     const uint8_t *qs     = b + 16;
     float          d      = f16_at(b + 80);
     float          dmin   = f16_at(b + 82);
@@ -196,8 +196,8 @@ HL_DECODER void decode_tq2_0(float *y, const uint8_t *b)
         y[i] = d * (float)(two_bits(b, i) - 1);
 }
 
-/* Four bits a value, in Q4_K and Q5_K: 32 bytes hold 64 values, low nibbles
- * first.  Each 32 values have their scale and minimum. */
+/* Q4_K and Q5_K have four bits per value: 32 bytes hold 64 values, low nibbles first.  Each 32
+ * values have their own scale and minimum. */
 HL_DECODER int k_nibble(const uint8_t *qs, int i)
 {
     return qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15;
@@ -242,7 +242,7 @@ HL_DECODER void decode_q6_k(float *y, const uint8_t *b)
 {
     const uint8_t *ql     = b;
     const uint8_t *qh     = b + 128;
-    const uint8_t *scales = b + 192; /* signed, of 16 values each */
+    const uint8_t *scales = b + 192; /* signed, one per 16 values */
     float          d      = f16_at(b + 208);
 
     for (int i = 0; i < 256; i++) {
@@ -305,8 +305,8 @@ HL_DECODER void decode_entry4x2(float *y, uint16_t first, uint16_t second, const
     }
 }
 
-/* Eleven bits of code, three of them in qh, whose top bits are the scale and the
- * sign of what is added to every value. */
+/* Codes have eleven bits, three of them in qh.  The top bits of qh are the scale and the sign of
+ * the delta that is added to every value. */
 HL_DECODER void decode_iq1_s(float *y, const uint8_t *b)
 {
     float          d  = f16_at(b);
@@ -325,8 +325,9 @@ HL_DECODER void decode_iq1_s(float *y, const uint8_t *b)
     }
 }
 
-/* IQ1_S's codes, eight values each; a nibble of qh has the upper three bits of a code and the sign of
- * what is added.  Two codes share a scale of 3 bits, four scales a word, whose top nibble is part of d. */
+/* The codes of IQ1_S, for eight values each.  A nibble of qh has the upper three bits of a code and
+ * the sign of the delta.  Two codes share a scale of 3 bits.  A word has four scales, and its top
+ * nibble is a part of d. */
 HL_DECODER void decode_iq1_m(float *y, const uint8_t *b)
 {
     const uint8_t *qh     = b + 32;
@@ -347,6 +348,6 @@ HL_DECODER void decode_iq1_m(float *y, const uint8_t *b)
     }
 }
 
-#include "kernels/quant_books.h" /* the other codebooks, written with these */
+#include "kernels/quant_books.h" /* the other codebook decoders, written with these */
 
 #endif

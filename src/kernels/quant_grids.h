@@ -15,7 +15,7 @@
 
 #include <stdint.h>
 
-#ifndef HL_GRID /* quant_grids.c, included as a part of another file, says where they lie */
+#ifndef HL_GRID /* a file that includes quant_grids.c may define where the tables lie */
 #define HL_GRID const
 extern const uint16_t hl_grid_iq1_s[2048];
 extern const uint16_t hl_grid_iq2_xxs[256];

@@ -15,9 +15,9 @@
  * merge by moving both to the larger maximum and adding; that is how tiles,
  * split-key decoding and a learned sink are put together.
  *
- * This file is the definition, in double precision; the plain CUDA kernels compile it, too.  The vector
- * kernels (attention_panel.h) and the fast CUDA kernels keep the same five sums for many rows at once:
- * change this file first, then them. */
+ * This file is the definition, in double precision; the plain CUDA kernels also compile it.  The
+ * vector kernels (attention_panel.h) and the fast CUDA kernels keep the same five sums for many
+ * rows at once: change this file first, then them. */
 #ifndef HL_KERNELS_ROW_STATE_H
 #define HL_KERNELS_ROW_STATE_H
 
@@ -25,7 +25,7 @@
 
 #include "base/visible.h"
 
-/* A row that has seen no key has a max of -inf and is 0 otherwise; C++ starts with one. */
+/* A row that has seen no key has max = -inf and zeros otherwise; in C++ that is the default. */
 #ifdef __cplusplus
 #define HL_STARTS(value) = value
 #else
@@ -47,7 +47,7 @@ HL_HOST_DEVICE hl_row_state hl_row_state_empty(void)
     return row;
 }
 
-/* Express the row relative to another maximum, at least as large. */
+/* Expresses the row relative to another maximum, which is at least as large. */
 HL_HOST_DEVICE hl_row_state hl_row_state_rescale(hl_row_state row, double new_max)
 {
     double       shift = row.max - new_max; /* <= 0 */
@@ -55,8 +55,8 @@ HL_HOST_DEVICE hl_row_state hl_row_state_rescale(hl_row_state row, double new_ma
     hl_row_state moved = hl_row_state_empty();
 
     moved.max = new_max;
-    /* An empty row has max = -inf, and -inf - -inf would be NaN; weights that
-     * vanish would give 0 * inf.  A row of NaN stays one. */
+    /* An empty row has max = -inf, and -inf - -inf would be NaN.  Weights that vanish would give 0
+     * * inf.  A row of NaN stays NaN. */
     if (row.sum == 0.0 || (scale == 0.0 && !isnan(row.sum)))
         return moved;
     moved.sum       = scale * row.sum;
@@ -66,7 +66,7 @@ HL_HOST_DEVICE hl_row_state hl_row_state_rescale(hl_row_state row, double new_ma
     return moved;
 }
 
-/* The state of two disjoint sets of keys together. */
+/* Merges the states of two disjoint sets of keys. */
 HL_HOST_DEVICE hl_row_state hl_row_state_merge(hl_row_state a, hl_row_state b)
 {
     double max = fmax(a.max, b.max);
@@ -80,8 +80,7 @@ HL_HOST_DEVICE hl_row_state hl_row_state_merge(hl_row_state a, hl_row_state b)
     return a;
 }
 
-/* Add one score.  A hidden score (-inf) is skipped, not added: its weight is 0,
- * but 0 * -inf is NaN. */
+/* Adds one score.  A hidden score (-inf) is skipped: its weight is 0, but 0 * -inf is NaN. */
 HL_HOST_DEVICE hl_row_state hl_row_state_push(hl_row_state row, double score)
 {
     hl_row_state one = { score, 1.0, 0.0, 1.0, 0.0 };
@@ -115,7 +114,7 @@ HL_HOST_DEVICE double hl_row_state_varentropy(hl_row_state row)
     double mean     = row.dot / row.sum;
     double variance = row.spread / row.sum - mean * mean;
 
-    return row.sum == 0.0 || variance < 0.0 ? 0.0 : variance; /* below 0 by rounding; NaN stays */
+    return row.sum == 0.0 || variance < 0.0 ? 0.0 : variance; /* rounding gives < 0 */
 }
 
 #endif

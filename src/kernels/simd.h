@@ -1,10 +1,9 @@
 /* simd.h - one vector type for three instruction sets.
  *
- * The vector kernels are written once, against this header, and compiled once
- * for every instruction set (kernels_avx2.c and its siblings only include
- * them).  gcc and clang give vectors of the language the ordinary operators
- * (+ - * / < & <<); what is left to say for each instruction set is how wide a
- * vector is, a fused multiply-add, a maximum, and half precision.
+ * The vector kernels are written once, against this header, and compiled once for every instruction
+ * set (kernels_avx2.c and its siblings only include them).  gcc and clang support the ordinary
+ * operators (+ - * / < & <<) on vectors.  This header adds, for each instruction set, the width of
+ * a vector, a fused multiply-add, a maximum, and half precision.
  *
  *     vf, vi         a vector of VL floats, of VL int32
  *     TILE_ROWS      rows of a register block of the matrix products, and
@@ -47,7 +46,7 @@ typedef __m256 x86_floats;
 #error "simd.h needs AVX-512, AVX2 with FMA and F16C, or NEON"
 #endif
 
-/* The columns of a register block: the rows of attention worked on together. */
+/* The columns of a register block; also the number of attention rows processed together. */
 #define LANES (VL * TILE_VECTORS)
 
 typedef float    vf __attribute__((vector_size(4 * VL)));
@@ -104,7 +103,7 @@ HL_INLINE vi vi_select(vi mask, vi a, vi b)
     return (a & mask) | (b & ~mask);
 }
 
-/* Is a mask true anywhere? */
+/* Whether any lane of a mask is true. */
 HL_INLINE bool vi_any(vi mask)
 {
     uint64_t words[sizeof mask / sizeof(uint64_t)];
@@ -152,8 +151,8 @@ HL_INLINE void vf_store_bf16(uint16_t *p, vf a)
 #define HIGH_LANES 2, 6, 3, 7
 #endif
 
-/* VL vectors, as the rows of a square, become its columns: interleaving the
- * first half of the vectors with the second, log2(VL) times over. */
+/* Transposes a square of VL vectors: interleaves the first half of the vectors with the second,
+ * log2(VL) times. */
 HL_INLINE void vf_transpose(vf *rows)
 {
     for (int step = 1; step < VL; step *= 2) {
@@ -168,13 +167,12 @@ HL_INLINE void vf_transpose(vf *rows)
 
 /* ------------------------------------------- what each instruction set says
  *
- * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b
- * is: a limit comes first, so that what is not a number stays visible.
- * vm is a mask as comparisons make it: vm_greater is where a > b; vi_pick, vi_pick_number
- * and vf_pick are yes there, else no.  vi_load_u8 and vi_load_s8 read VL bytes; store_f16x4 writes the
- * four halves of a word as floats. */
+ * vf_fma(a, b, c) is a * b + c, rounded once.  vf_max(a, b) is NaN where b is: a limit comes first,
+ * so that NaN is not lost. vm is a mask as comparisons make it: vm_greater is where a > b; vi_pick,
+ * vi_pick_number and vf_pick return `yes` there, else `no`.  vi_load_u8 and vi_load_s8 read VL
+ * bytes; store_f16x4 writes the four halves of a word as floats. */
 
-#ifdef __AVX2__ /* AVX-512's intrinsics have the same names but for the width */
+#ifdef __AVX2__ /* the intrinsics of AVX-512 differ only in the width in their names */
 
 HL_INLINE vf vf_fma(vf a, vf b, vf c)
 {

@@ -12,8 +12,8 @@
 #define LN2   0.693147180559945309f
 #define LOG2E 1.44269504088896341f
 
-/* Below this, 2^x is given as exactly 0: a hidden score (-inf), clamped here,
- * gets weight 0 without a test. */
+/* Below this, 2^x is returned as exactly 0: a hidden score (-inf), clamped to this, gets weight 0
+ * without a test. */
 #define EXP2_FLOOR (-127.0f)
 
 /* 2^x for EXP2_FLOOR <= x <= 0; 0 below -126.5.  Largest relative error 1.6e-7. */

@@ -1,7 +1,7 @@
 /* backward.c - the loss, and blocks in reverse.
  *
- * A half of a block is x' = close(x, B(n(x))), with B a branch and the norms where config.h has
- * them; its gradient is collected in b->grad, which is that of x' before and of x after. */
+ * A half of a block is x' = close(x, B(n(x))), where B is a branch and the norms are placed as in
+ * config.h.  b->grad holds the gradient of x' before a half is processed, and that of x after. */
 #include "model/backward.h"
 #include "kernels/kernels.h"
 
@@ -138,8 +138,8 @@ void hl_backward_close(hl_backward *b)
 
 /* ------------------------------------------------------------------------ loss */
 
-/* d_logits of the row before token `at`: (p - [token]) / n of n scored tokens, through the soft-cap
- * and the scale that the logits went through; 0 where the token is not scored. */
+/* d_logits of the row before token `at`: (p - [token]) / n for n scored tokens, through the
+ * soft-cap and the scale of the logits; 0 if the token is not scored. */
 static void back_row(hl_backward *b, float *out, const float *logits, int64_t at)
 {
     double  lse   = hl_logits_lse(logits, b->config->d_vocab);
@@ -161,7 +161,7 @@ static void back_row(hl_backward *b, float *out, const float *logits, int64_t at
     }
 }
 
-/* d_hidden (n, D) from d_logits. */
+/* Computes d_hidden (n, D) from d_logits. */
 static hl_status back_head(hl_backward *b, int64_t n)
 {
     const hl_session_param *out  = hl_session_param_of(b->session, HL_ROLE_EMBED_OUT, -1, 0);
@@ -174,7 +174,7 @@ static hl_status back_head(hl_backward *b, int64_t n)
     return HL_OK;
 }
 
-/* Logits to go back from: what a thread is given. */
+/* The context of the threads. */
 typedef struct loss_rows {
     hl_backward         *b;
     const hl_final_rows *rows;
@@ -192,13 +192,13 @@ static void back_some(void *context, int64_t first, int64_t end, int member)
                  part->rows->start + row + 1);
 }
 
-/* The end of the forward pass is the beginning of the backward: logits are here only now. */
+/* Called at the end of the forward pass, where the logits exist: the backward pass starts here. */
 static hl_status back_loss(void *context, const hl_final_rows *rows)
 {
     hl_backward *b       = context;
     int64_t      d_model = b->config->d_model;
     int64_t      d_vocab = b->config->d_vocab;
-    int64_t      last    = b->n_tokens - 1 - rows->start; /* predicts nothing */
+    int64_t      last    = b->n_tokens - 1 - rows->start; /* the last row predicts nothing */
     int64_t      n       = rows->n_rows < last ? rows->n_rows : last;
     hl_norm      norm    = hl_backward_norm_of(b, HL_ROLE_FINAL_NORM, -1, 0);
 
@@ -243,7 +243,7 @@ static void add_scaled(const hl_backward *b, float *out, const float *a, const f
         out[i] = a[i] + scale * x[i];
 }
 
-/* What the branch of a half gave, as the session has it. */
+/* The output of a half's branch, in the session's memory. */
 static const float *given_by(const hl_backward *b, const hl_half *half)
 {
     const hl_device_rows *rows = &b->session->device->rows;
@@ -261,7 +261,7 @@ static hl_status run_norm(const hl_backward *b, float *out, const float *x, int6
                                &d->inputs.places);
 }
 
-/* b->input = n(x), or x itself. */
+/* Sets b->input to n(x), or to x without a norm. */
 static hl_status read_input(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
     if (half->reads_norm)
@@ -270,7 +270,7 @@ static hl_status read_input(hl_backward *b, const float *x, int64_t layer, const
     return HL_OK;
 }
 
-/* b->input and b->raw: what the branch of a half reads of x, and gives. */
+/* Sets b->input and b->raw: the branch's input and output in this half. */
 static hl_status run_half(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
     hl_device_session *d       = b->session->device;
@@ -285,7 +285,7 @@ static hl_status run_half(hl_backward *b, const float *x, int64_t layer, const h
     return HL_OK;
 }
 
-/* out = x', from x, b->input and b->raw; uses up b->part. */
+/* out = x', from x, b->input and b->raw; overwrites b->part. */
 static hl_status close_half(hl_backward *b, float *out, const float *x, int64_t layer,
                             const hl_half *half)
 {
@@ -300,7 +300,7 @@ static hl_status close_half(hl_backward *b, float *out, const float *x, int64_t 
     return half->post == HL_POST_SUM ? run_norm(b, out, out, layer, half->post_role) : HL_OK;
 }
 
-/* d_branch from grad, by the place of the norms. */
+/* Computes d_branch from grad, according to the places of the norms. */
 static void back_close(hl_backward *b, const float *x, int64_t layer, const hl_half *half)
 {
     hl_norm post  = hl_backward_norm_of(b, half->post_role, layer, 0);
@@ -322,7 +322,7 @@ static hl_status back_branch(hl_backward *b, float *dgates, int64_t layer, const
                                                : hl_backward_mlp(b, layer);
 }
 
-/* out += d_input, through the norm before the branch. */
+/* Adds d_input to out, through the norm before the branch. */
 static void back_input(hl_backward *b, float *out, const float *x, int64_t layer,
                        const hl_half *half)
 {
@@ -336,13 +336,14 @@ static void back_input(hl_backward *b, float *out, const float *x, int64_t layer
     add_scaled(b, out, out, d_x, 1.0f);
 }
 
-/* grad of x from grad of x': the branch has been run, b->input and b->raw are its own. */
+/* Replaces the gradient of x' in grad by that of x.  b->input and b->raw are those of the
+ * branch. */
 static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_t layer,
                            const hl_half *half)
 {
     back_close(b, x, layer, half);
     HL_NEED(back_branch(b, dgates, layer, half));
-    if (b->config->residual_normed) { /* x went on through the norm alone */
+    if (b->config->residual_normed) { /* the residual stream passed only through the norm */
         add_scaled(b, b->d_input, b->d_input, b->grad, 1.0f);
         memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
     }
@@ -352,7 +353,7 @@ static hl_status back_half(hl_backward *b, float *dgates, const float *x, int64_
 
 /* ---------------------------------------------------------------------- blocks */
 
-/* Halves that are added together: what each takes of x adds up in b->middle, then joins grad. */
+/* Adds the gradients of x of halves that are added together, by way of b->middle, to grad. */
 static hl_status back_together(hl_backward *b, float *dgates, const float *x, int64_t layer,
                                const hl_half *halves, int n_halves)
 {
@@ -371,8 +372,8 @@ static hl_status back_together(hl_backward *b, float *dgates, const float *x, in
 }
 
 /* The halves of blocks.h in reverse: forward to the middle, back through the second half, back
- * through the first.  What the first left in the session's rows is still there: attention and
- * MLPs have rows of their own. */
+ * through the first.  The first half's results are still in the session's memory, because attention
+ * and MLPs use different rows. */
 static hl_status back_block(hl_backward *b, float *dgates, int64_t layer)
 {
     const float *x = b->stream + layer * stream_count(b);

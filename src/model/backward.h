@@ -31,7 +31,7 @@ typedef struct hl_backward {
     const hl_config *config;
     int64_t          n_ctx;
     int              n_threads;
-    const hl_dense  *dense; /* of the back end in use; set at the start of each run */
+    const hl_dense  *dense; /* those of the back end in use; set at the start of each run */
 
     /* State of the current run. */
     const int64_t *tokens;
@@ -81,8 +81,8 @@ typedef struct hl_backward {
     float *partial; /* (S, the widest input of a weight) */
 } hl_backward;
 
-/* HL_UNSUPPORTED for an encoder, which does not predict a next token.  Borrows the model; gates
- * are the model's, or 1 where it has none. */
+/* HL_UNSUPPORTED for an encoder, which does not predict a next token.  Borrows the model; gates are
+ * the model's, or 1 if it has none. */
 hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_ctx,
                            int32_t n_threads);
 void      hl_backward_close(hl_backward *backward);
@@ -104,8 +104,8 @@ void hl_backward_norms(const hl_backward *b, float *dx, const float *dy, const f
                        const hl_norm *norm);
 /* Returns part `part` of a role as a norm. */
 hl_norm hl_backward_norm_of(const hl_backward *b, hl_role role, int64_t layer, int64_t part);
-/* From the gradient of act(gate) * up, computes those of gate and up, each (n); up and d_up may
- * be NULL.  On entry d_gate holds the former; on return, the gradient of gate. */
+/* Computes d_gate and d_up, each (n), from the gradient of act(gate) * up, which d_gate holds on
+ * entry.  up and d_up may be NULL. */
 void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,
                             int64_t n, hl_activation activation, float limit);
 /* out (n, rows of W) = x W' + b. */

@@ -1,21 +1,21 @@
-/* backward_attention.c - the gradient through an attention branch, and its gates'.
+/* backward_attention.c - the gradient through an attention branch, and the gradient of its gates.
  *
  *     x -> q, k, v -> norms -> RoPE -> attention -> z -> W_O -> branch
  *
- * read from the right.  The session has run the branch: q as it met the keys, z, the cache and
- * the rows' log-sum-exp are in its rows. */
+ * in reverse.  The session has run the branch: its memory has the rotated q, z, the cache and the
+ * rows' log-sum-exp. */
 #include <string.h>
 
 #include "base/status.h"
 #include "base/threads.h"
 #include "model/backward.h"
 
-/* Heads of q or k to go back through: what a thread is given. */
+/* The context of the threads: heads of q or k. */
 typedef struct head_job {
     const hl_backward *b;
     float             *x;
-    const float       *raw;     /* what the norm read */
-    int64_t            n_heads; /* of a row; for the norm: how many it takes one by one */
+    const float       *raw;     /* input of the norm */
+    int64_t            n_heads; /* per row; for the norm: heads that are normed one by one */
     int64_t            width;
     hl_role            role;
     int64_t            layer;
@@ -39,7 +39,7 @@ static void unrotate_some(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Turning back is turning by the negated angle: a rotation's transpose. */
+/* Rotates by the negated angle, which is the transpose of the rotation. */
 static void unrotate(const hl_backward *b, float *x, int64_t n_heads, int64_t layer)
 {
     hl_rope_choice choice  = b->config->layers[layer].rope;
@@ -70,7 +70,7 @@ static void unnorm_some(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Through the norm of q or k; `raw` is what it read. */
+/* Goes back through the norm of q or k; `raw` is the norm's input. */
 static void unnorm(const hl_backward *b, float *x, const float *raw, int64_t n_heads, hl_role role,
                    int64_t layer)
 {
@@ -85,7 +85,7 @@ static void unnorm(const hl_backward *b, float *x, const float *raw, int64_t n_h
                 &(head_job){ b, x, raw, n_parts, width, role, layer });
 }
 
-/* (K, n_ctx, d), as the operator has it, to (S, K d). */
+/* Copies (K, n_ctx, d), the operator's layout, to (S, K d). */
 static void gather_keys(const hl_backward *b, float *out, const float *keys, int64_t n_kv_heads)
 {
     int64_t d_head = b->config->d_head;

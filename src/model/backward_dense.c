@@ -2,7 +2,7 @@
  *
  *     y = x W' + b           dx = dy W
  *     y = (x - m) r w + b    t = dy w,  h = (x - m) r:   dx = r (t - mean(t) - h mean(t h)),
- *                            without mean(t) where the norm has no m (RMS)
+ *                            without mean(t) if the norm has no m (RMS)
  *     y = act(g) u           dg = dy u act'(g),  du = dy act(g)
  *
  * Norms and activations are in double: they are a small part of the work. */
@@ -17,8 +17,7 @@
 
 /* -------------------------------------------------------------------- linear */
 
-/* Rows [first, first + count) of a matrix, and what they are multiplied with: what a thread is
- * given. */
+/* The context of the threads: rows [first, first + count) of a matrix, and their operands. */
 typedef struct panel_job {
     const hl_backward *b;
     const hl_matrix   *matrix;
@@ -26,7 +25,7 @@ typedef struct panel_job {
     int64_t            count;
     float             *dx;
     const float       *dy;
-    _Atomic(int)       failure; /* HL_OK */
+    _Atomic(int)       failure; /* HL_OK, or how a thread failed */
 } panel_job;
 
 static void read_some(void *context, int64_t from, int64_t end, int member)
@@ -42,7 +41,7 @@ static void read_some(void *context, int64_t from, int64_t end, int member)
     }
 }
 
-/* dx += dy's columns of the panel times the panel, of some rows of both. */
+/* dx += the panel's columns of dy times the panel, for some rows of both. */
 static void multiply_some(void *context, int64_t from, int64_t end, int member)
 {
     const panel_job *job   = context;
@@ -122,8 +121,8 @@ void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, con
     bool   centered = norm->kind == HL_NORM_LAYER;
     double center   = centered ? mean_of(x, n) : 0.0;
     double scale    = 1.0 / sqrt(mean_square(x, n, center) + (double)norm->eps);
-    double sum      = 0.0; /* of t */
-    double along    = 0.0; /* of t h */
+    double sum      = 0.0; /* sum of t */
+    double along    = 0.0; /* sum of t h */
 
     for (int64_t i = 0; i < n; i++) {
         double t = (double)dy[i] * (norm->weight != NULL ? (double)norm->weight[i] : 1.0);
@@ -140,7 +139,7 @@ void hl_backward_norm(float *dx, const float *dy, const float *x, int64_t n, con
     }
 }
 
-/* Rows to go back through a norm: what a thread is given. */
+/* The context of the threads. */
 typedef struct norm_job {
     float       *dx;
     const float *dy;
@@ -183,7 +182,7 @@ static double sigmoid(double x)
     return 1.0 / (1.0 + exp(-x));
 }
 
-/* x sigmoid(u(x)), of which GELU's and SiLU's approximations are all cases. */
+/* x sigmoid(u(x)): the approximations of GELU and SiLU are all of this form. */
 static void gated_line(double *value, double *slope, double x, double u, double du)
 {
     double s = sigmoid(u);
@@ -192,7 +191,7 @@ static void gated_line(double *value, double *slope, double x, double u, double 
     *slope = s + x * s * (1.0 - s) * du;
 }
 
-/* act(x) and act'(x). */
+/* Computes act(x) and act'(x). */
 static void activation_at(double *value, double *slope, double x, hl_activation activation)
 {
     const double root  = 2.0 * 0.79788456080286535588; /* 2 sqrt(2 / pi) */

@@ -1,13 +1,13 @@
 /* backward_mlp.c - the gradient through an MLP, or a mixture of them.
  *
- * In a mixture y = sum over the chosen of p_i E_i(x).  Which are chosen does not change under a
- * small change of x; their weights do:
+ * In a mixture y = sum over the chosen experts of p_i E_i(x).  A small change of x does not change
+ * which experts are chosen, but it changes their weights:
  *
  *     dE_i = p_i dy,   dp_i = dy . E_i(x),
- *     dl_k = p_k (dp_k - sum p_i dp_i),   with dp_k = 0 for what was not chosen
+ *     dl_k = p_k (dp_k - sum p_i dp_i),   with dp_k = 0 for experts that were not chosen
  *
- * over the chosen or over all experts, as the softmax is.  The shared expert's weight is
- * s = sigmoid(r): dr = s (1 - s) dy . E(x). */
+ * The index k runs over the chosen or over all experts, as in the softmax.  The shared expert's
+ * weight is s = sigmoid(r): dr = s (1 - s) dy . E(x). */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "base/threads.h"
 #include "model/backward.h"
 
-/* The three maps of an MLP; gate NULL: it is not gated. */
+/* The three maps of an MLP; gate is NULL if it is not gated. */
 typedef struct mlp_maps {
     const hl_session_param *gate;
     const hl_session_param *up;
@@ -30,7 +30,7 @@ static mlp_maps maps_of(const hl_backward *b, int64_t layer, hl_role gate, int64
                        hl_session_param_of(b->session, gate + 2, layer, part) };
 }
 
-/* What stands before the activation, of n rows. */
+/* Computes the values before the activation, for n rows. */
 static hl_status expand(hl_backward *b, const float *x, int64_t n, const mlp_maps *maps)
 {
     HL_NEED(hl_backward_forward(b, b->gate, x, n, maps->gate != NULL ? maps->gate : maps->up));
@@ -39,7 +39,7 @@ static hl_status expand(hl_backward *b, const float *x, int64_t n, const mlp_map
     return HL_OK;
 }
 
-/* Rows to go back through an activation: what a thread is given. */
+/* The context of the threads. */
 typedef struct active_rows {
     const hl_backward *b;
     int64_t            width;
@@ -87,7 +87,7 @@ static double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-/* What an expert gives for n rows of rows_x: rows_y.  d_gate is free until contract. */
+/* Computes an expert's outputs rows_y for n rows of rows_x; d_gate is scratch. */
 static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
 {
     int64_t width = maps->up->matrix.n_rows;
@@ -100,7 +100,7 @@ static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
     return hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down);
 }
 
-/* Row `row` chose this expert, as its choice number `choice`. */
+/* The index of this expert among the choices of row `row`. */
 static int64_t choice_of(const hl_backward *b, int64_t row, int64_t expert)
 {
     int64_t n_used = b->config->n_experts_used;
@@ -112,7 +112,7 @@ static int64_t choice_of(const hl_backward *b, int64_t row, int64_t expert)
     return -1;
 }
 
-/* The rows of an expert, and dy of each; members (S) says which they are. */
+/* Gathers the rows of an expert and their dy; members (S) gets their indices. */
 static int64_t gather_rows(const hl_backward *b, int64_t expert)
 {
     int64_t d_model = b->config->d_model;
@@ -165,7 +165,7 @@ static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
     return HL_OK;
 }
 
-/* One row's logits become their gradients. */
+/* Replaces one row's logits by their gradients. */
 static void back_softmax(const hl_backward *b, int64_t row, int64_t n_experts)
 {
     int64_t        n_used = b->config->n_experts_used;

@@ -1,7 +1,7 @@
-/* blocks.c - one block of a chunk: its halves in order, with their norms, MLPs and experts.
+/* blocks.c - runs one block for a chunk: its halves in order, with their norms, MLPs and experts.
  *
- * What a branch gives is not added to the residual stream at once but kept as pending, and added by
- * the operation that next norms the stream, which saves a pass over it. */
+ * A branch's output is not added to the residual stream at once.  It is kept as pending and added
+ * by the next norm of the stream, which saves a pass over it. */
 #include "model/blocks.h"
 
 #include "base/status.h"
@@ -112,7 +112,7 @@ hl_status hl_device_norm_rows(const hl_session *session, void *out, const void *
                                                 .places    = *places });
 }
 
-/* The stream, with what is pending added to it, on its way through a norm. */
+/* The norm of the stream, which first adds the pending outputs. */
 static hl_device_norm stream_norm(const hl_session *session)
 {
     hl_device_session *d    = session->device;
@@ -140,7 +140,7 @@ hl_status hl_device_settle(const hl_session *session)
 
 /* -------------------------------------------------------------------- halves */
 
-/* *input = what the branch reads, of the compute type: n(x), or x itself. */
+/* Sets *input to the input of the branch, in the compute type: n(x), or x itself. */
 static hl_status open_half(const void **input, const hl_session *session, int64_t layer,
                            const hl_half *half)
 {
@@ -167,7 +167,7 @@ static void *result_of(const hl_device_session *d, hl_branch branch)
     return branch == HL_BRANCH_ATTENTION ? d->rows.branch : d->rows.mlp;
 }
 
-/* What the branches of halves [first, end) gave joins the stream; the last of them first. */
+/* Adds the outputs of halves [first, end) to the stream, the last half's first. */
 static hl_status close_group(const hl_session *session, int64_t layer, const hl_half *halves,
                              int first, int end)
 {

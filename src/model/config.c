@@ -1,4 +1,4 @@
-/* config.c - from config.json, GGUF metadata or a llama2.c header to a description.
+/* config.c - builds a description from config.json, GGUF metadata or a llama2.c header.
  *
  *     defaults of the family          family_*.c
  *     fields that all families have   below
@@ -9,15 +9,15 @@
  *     layers                          below; family_*.c, `layers`
  *     checks                          below
  *
- * config.json has grown: v4 of transformers writes torch_dtype, rope_theta and
- * rope_scaling where v5 writes dtype and rope_parameters, GPT-2's kin say n_embd
- * where others say hidden_size, and models with eyes keep the part that reads in
- * text_config.  All spellings are read; none is preferred.
+ * config.json has several spellings.  v4 of transformers writes torch_dtype, rope_theta and
+ * rope_scaling, v5 writes dtype and rope_parameters.  GPT-2 and its relatives write n_embd instead
+ * of hidden_size, and models with images have the text model in text_config.  All spellings are
+ * read; none is preferred.
  *
- * GGUF is mostly the families' tables: a key of config.json and one of GGUF lead to
- * the same member.  What GGUF has no key for can be seen from its tensors: the size
- * of the vocabulary, whether the head is the embedding, which maps have biases, and
- * llama3's rotary rule, stored as the factors it gives. */
+ * GGUF is mostly the families' tables: a key of config.json and one of GGUF lead to the same
+ * member.  Some values have no key in GGUF and follow from its tensors: the size of the vocabulary,
+ * whether the head is the embedding, which maps have biases, and llama3's rotary rule, stored as
+ * its factors. */
 #include "model/config.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static const hl_field common_fields[] = {
     { 0 },
 };
 
-/* What has no default, with the keys to name when it is missing. */
+/* Checks that fields without a default are present; a message names the keys of a missing one. */
 static hl_status check_present(const hl_config *config, const hl_fields *fields)
 {
     const struct {
@@ -79,7 +79,7 @@ static hl_status check_present(const hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
-/* Sizes that follow from others where they are not given. */
+/* Fills in sizes that follow from others, if they are not given. */
 static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
 {
     if (config->n_kv_heads == 0)
@@ -114,7 +114,7 @@ static hl_status bad_token(const char *key, const char *where)
                    HL_MAX_EOS_TOKENS);
 }
 
-/* A token id, an array of them (the first counts), or nothing. */
+/* Reads a token id, an array of them (the first counts), or nothing. */
 static hl_status read_token(int64_t *out, const json_t *object, const char *key, const char *where)
 {
     const json_t *value = json_object_get(object, key);
@@ -125,7 +125,7 @@ static hl_status read_token(int64_t *out, const json_t *object, const char *key,
         return HL_OK;
     if (!json_is_integer(value))
         return bad_token(key, where);
-    /* Old files say -1 where later ones say null. */
+    /* Old files have -1 instead of null. */
     if (json_integer_value(value) >= 0)
         *out = json_integer_value(value);
     return HL_OK;
@@ -199,7 +199,7 @@ static hl_status read_vocabulary(hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
-/* 2^32 - 1 stands for "none". */
+/* 2^32 - 1 means "none". */
 static hl_status read_gguf_token(int64_t *out, const hl_gguf *file, const char *key)
 {
     int64_t   id     = -1;
@@ -231,17 +231,17 @@ static hl_status read_gguf(hl_config *config, const hl_fields *fields)
     read_biases(config, fields);
     if (config->position == HL_POSITION_ROPE)
         HL_NEED(hl_rope_read_gguf(config, fields));
-    /* The rows before the first position were left out. */
+    /* The file has no rows before the first position. */
     config->position_offset = 0;
     return read_gguf_tokens(&config->generation, fields->gguf);
 }
 
 /* ---------------------------------------------------------------------------------------- layers */
 
-/* What differs from layer to layer.  Layers are first made alike, from what the description says of
- * all of them.  Then come, each over the last: lists with an entry a layer (head counts of a
- * GGUF file), the pattern of windowed and full layers, the family's own rule, and
- * config.json's per_layer_config, which is how pruned models are written:
+/* Values that differ between layers.  All layers start with the description's common values.  The
+ * following override them, in this order: lists with an entry per layer (head counts of a GGUF
+ * file), the pattern of windowed and full layers, the family's own rule, and config.json's
+ * per_layer_config, in which pruned models are written:
  *
  *     "per_layer_config": { "03": { "num_attention_heads": 20, "skip": ["mlp"] } } */
 
@@ -262,7 +262,7 @@ static void make_alike(hl_config *config)
     }
 }
 
-/* A list under this key goes to the member at `offset` of every layer. */
+/* Reads a list under this key into the member at `offset` of every layer. */
 static hl_status spread(hl_config *config, const hl_fields *fields, const char *json,
                         const char *gguf, size_t offset)
 {
@@ -309,7 +309,7 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
     return HL_OK;
 }
 
-/* Without a list: one layer of every period is full; without a period none is. */
+/* Without a list, one layer of every period is full; without a period, none is. */
 static bool is_local_by_period(const hl_config *config, int64_t layer)
 {
     int64_t period = config->window_period;
@@ -342,7 +342,7 @@ static void choose_ropes(hl_config *config)
             config->layers[i].is_local && has_local ? HL_ROPE_LOCAL : HL_ROPE_MAIN;
 }
 
-/* A decoder's window counts keys up to the row's own; an encoder's lies around it. */
+/* A decoder's window ends at the row's own key; an encoder's lies on both sides of it. */
 static void place_windows(hl_config *config)
 {
     for (int64_t i = 0; i < config->n_layers; i++) {
@@ -404,7 +404,7 @@ static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
-/* The description's own counts are the largest of any layer. */
+/* Sets the description's own counts to the largest of any layer. */
 static void sum_up(hl_config *config)
 {
     config->n_heads = config->n_kv_heads = 0;
@@ -436,9 +436,8 @@ static hl_status make_layers(hl_config *config, const hl_family *family, const h
 
 /* ---------------------------------------------------------------------------------------- checks */
 
-/* Is this a model at all?  Ranges of single numbers were checked where they were read, under the key
- * they were read from.  Here is what several of them must fulfill together.  After it,
- * code that uses a description checks nothing. */
+/* Checks what several numbers must fulfill together.  Ranges of single numbers were checked where
+ * they were read, under their keys.  Code that uses a description later checks nothing. */
 static hl_status check_heads(const hl_config *config, int64_t index, const char *where)
 {
     const hl_layer_config *layer = &config->layers[index];
@@ -535,7 +534,7 @@ static hl_status check_config(const hl_config *config, const char *where)
 
 /* -------------------------------------------------------------------------------------- building */
 
-/* A head is stored only with classes that have one: LlamaModel has none. */
+/* Only classes with a head store one: LlamaModel has none. */
 static void read_architecture(hl_config *config, const hl_fields *fields)
 {
     const json_t *list = json_object_get(fields->outer, "architectures");
@@ -546,7 +545,7 @@ static void read_architecture(hl_config *config, const hl_fields *fields)
         n > 5 && strcmp(name + n - 5, "Model") == 0 && strstr(name, "LMHead") == NULL;
 }
 
-/* The steps, in order.  Each relies on those before it. */
+/* The steps, in order.  Each relies on the steps before it. */
 static hl_status build(hl_config **out, const hl_family *family, const hl_fields *fields)
 {
     HL_CLOSED(hl_config_free) hl_config *config = NULL;
@@ -588,7 +587,7 @@ void hl_config_free(hl_config *config)
 
 /* ----------------------------------------------------------------------------------- config.json */
 
-/* Weights packed by another program.  gpt_oss stores MXFP4, which we read. */
+/* Refuses weights packed by another program, except gpt_oss's MXFP4, which headlight reads. */
 static hl_status refuse_quantized(const json_t *root, const char *where)
 {
     const json_t *quantization = json_object_get(root, "quantization_config");
@@ -610,7 +609,7 @@ static hl_status refuse_quantized(const json_t *root, const char *where)
                    where, method);
 }
 
-/* The part of a nested configuration that describes the text model. */
+/* Returns the part of a nested configuration that describes the text model. */
 static const json_t *text_part(const json_t *root)
 {
     const json_t *nested = json_object_get(root, "text_config");

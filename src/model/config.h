@@ -1,10 +1,9 @@
-/* config.h - one description that fits every model we run.
+/* config.h - one description that fits every supported model.
  *
- * A decoder or an encoder is a stack of blocks; what differs between families is
- * where the norms stand, how positions enter, how many heads there are and what
- * the MLP looks like.  hl_config says all of it.  It comes from config.json, from
- * the metadata of a GGUF file or from the header of a llama2.c file; what reads
- * it afterwards (weights, the forward pass, pruning) need not know which.
+ * A decoder or an encoder is a stack of blocks; what differs between families is where the norms
+ * stand, how positions enter, how many heads there are and what the MLP looks like.  hl_config
+ * describes all of this.  It comes from config.json, from the metadata of a GGUF file or from the
+ * header of a llama2.c file; its users (weights, the forward pass, pruning) need not know which.
  *
  *     hl_config *config = NULL;
  *     HL_TRY(hl_config_parse(&config, text, n_bytes, "config.json"));
@@ -12,10 +11,9 @@
  *   done:
  *     hl_config_free(config);
  *
- * In the tables that families are made of, zero means "default" or "none".  In a
- * finished description every number is the one to use: scales are 1 where there
- * is no scaling, sizes that follow from others are filled in, and all of it has
- * been checked, so that products of sizes fit in 63 bits.
+ * In the tables that families are made of, zero means "default" or "none".  In a finished
+ * description every number is final: scales are 1 if there is no scaling, sizes that follow from
+ * others are filled in, and everything has been checked, so that products of sizes fit in 63 bits.
  *
  * One block, with x the residual stream, r = residual_scale, and A, M the branches
  * (attention, MLP):
@@ -25,7 +23,7 @@
  *     BRANCH    x += r p1(A(x));          x += r p2(M(x))
  *     POST      x  = p1(x + A(x));        x  = p2(x + M(x))
  *     PARALLEL, PARALLEL_SHARED (place PRE)
- *               x += A(n1(x)) + M(n2(x)), with n2 = n1 where it is shared
+ *               x += A(n1(x)) + M(n2(x)), with n2 = n1 if it is shared
  *
  * n1, n2, p1, p2 are the roles ATTN_NORM, MLP_NORM, ATTN_POST_NORM and
  * MLP_POST_NORM of roles.h. */
@@ -65,13 +63,13 @@ typedef enum hl_position {
     HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
 
-/* What the chosen experts are weighted with. */
+/* The weights of the chosen experts. */
 typedef enum hl_router_weights {
     HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
     HL_ROUTER_SOFTMAX_ALL,        /* softmax over all logits, not renormalized */
 } hl_router_weights;
 
-/* Which linear maps and norms have a bias. */
+/* The linear maps and norms that have a bias. */
 enum {
     HL_BIAS_QKV     = 1 << 0,
     HL_BIAS_O       = 1 << 1,
@@ -118,7 +116,7 @@ typedef struct hl_rope {
 typedef enum hl_rope_choice {
     HL_ROPE_NONE = 0,
     HL_ROPE_MAIN,
-    HL_ROPE_LOCAL, /* for local layers, in families that have two kinds */
+    HL_ROPE_LOCAL, /* for local layers, in families with two kinds of layers */
     HL_N_ROPES
 } hl_rope_choice;
 
@@ -129,8 +127,7 @@ typedef struct hl_layer_config {
     int64_t        n_kv_heads;
     int64_t        d_mlp;        /* 0: no MLP; in a mixture, the size of one expert */
     int64_t        n_experts;    /* 0: a single MLP without a router */
-    bool           is_local;     /* sees a window only: window_left, window_right and window_sink
-                                  * apply */
+    bool           is_local;     /* has a window: window_left, window_right and window_sink apply */
     int64_t        window_left;  /* keys before the row's own position */
     int64_t        window_right; /* keys after it; encoders only       */
     int64_t        window_sink;  /* number of first keys that stay visible */
@@ -166,7 +163,7 @@ typedef struct hl_config {
     int64_t d_model;
     int64_t d_head;
     int64_t d_vocab;
-    int64_t n_ctx;   /* 0: unknown, and nothing depends on it */
+    int64_t n_ctx;   /* 0: unknown, and not needed */
     int64_t n_heads; /* largest number in a layer; likewise n_kv_heads and d_mlp */
     int64_t n_kv_heads;
     int64_t d_mlp;
@@ -190,14 +187,14 @@ typedef struct hl_config {
     double        residual_scale;
     hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
     bool          sinks;        /* learned sinks, one per head */
-    double        attn_softcap; /* 0: none */
+    double        attn_softcap; /* 0: no soft-cap */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 
     /* Mixture of experts. */
-    int64_t           n_experts; /* 0: none */
+    int64_t           n_experts; /* number of experts; 0: no mixture */
     int64_t           n_experts_used;
     int64_t           d_expert;
     int64_t           d_shared; /* size of the expert that is always used; 0: there is none */
@@ -209,7 +206,7 @@ typedef struct hl_config {
     bool   tied;     /* the output head is the embedding */
     bool   headless; /* a base model without an output head */
     double logit_scale;
-    double logit_softcap; /* 0: none */
+    double logit_softcap; /* 0: no soft-cap */
 
     hl_rope          ropes[HL_N_ROPES];
     hl_layer_config *layers; /* (n_layers) */
@@ -232,14 +229,14 @@ static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)
     return asked != 0 ? asked : own;
 }
 
-/* From the text of a config.json; `where` names it in messages. */
+/* Parses the text of a config.json; `where` names it in messages. */
 hl_status hl_config_parse(hl_config **out, const char *text, size_t n_bytes, const char *where);
 /* Adds what generation_config.json says, overriding existing values. */
 hl_status hl_config_parse_generation(hl_config *config, const char *text, size_t n_bytes,
                                      const char *where);
-/* From the metadata of a GGUF file and the names of its tensors. */
+/* Reads the metadata of a GGUF file and the names of its tensors. */
 hl_status hl_config_of_gguf(hl_config **out, const hl_gguf *file, const hl_tensors *tensors);
-/* From the header of a llama2.c file, which is a Llama. */
+/* Reads the header of a llama2.c file, which is a Llama. */
 hl_status hl_config_of_llama2c(hl_config **out, const hl_llama2c_config *header, const char *where);
 void      hl_config_free(hl_config *config);
 HL_CLOSES(hl_config_free, hl_config)

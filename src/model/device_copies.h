@@ -1,8 +1,8 @@
 /* device_copies.h - the weights of a model in the memory of devices, for all its sessions.
  *
- * The first session of a model on a device copies them there; they stay until the model is
- * closed, and later sessions find them.  While a session looks, and maybe fills what it did not
- * find, no other one may:
+ * The first session of a model on a device copies them there; they stay until the model is closed,
+ * and later sessions use them.  Only one session at a time may look for copies and fill missing
+ * ones:
  *
  *     void *block = hl_device_copies_lock(copies, ops, dtype);
  *     if (block == NULL) { ...allocate and fill one...; hl_device_copies_keep(copies, ...); }

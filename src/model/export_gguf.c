@@ -1,19 +1,19 @@
-/* export_gguf.c - a model as llama.cpp loads it: which architecture, its tensors, its metadata.
+/* export_gguf.c - writes a model for llama.cpp: the architecture, its tensors, its metadata.
  *
- * Names and layouts of tensors come from the tables that reading uses (family.h): the spelling
- * before the first '|', and rotary pairs side by side where a family's GGUF table says so.  Weights are read
- * row by row as the forward pass sees them, so all that the source did to them is undone
- * first.  Some architectures want q, k and v in one tensor, one after the other.
+ * Names and layouts of tensors come from the tables for reading (family.h): the spelling before the
+ * first '|', and rotary pairs side by side if a family's GGUF table says so.  Weights are read row
+ * by row as the forward pass sees them, so the layout of the source is undone first.  Some
+ * architectures want q, k and v in one tensor, one after the other.
  *
- * A row that keeps its type is copied as it is stored, block by block: nothing is rounded
- * twice.  Heads that leave take rows of q, k and v along, which never splits a block, and
- * columns of the output projection, which does where a head is narrower than a block:
+ * A row that keeps its type is copied as it is stored, block by block: nothing is rounded twice.
+ * Removing a head removes rows of q, k and v, which never splits a block, and columns of the output
+ * projection, which splits blocks if a head is narrower than a block:
  *
- *     blocks of 32, heads of 64      | 0  0 | 1  1 | 2  2 |    any head can leave
+ *     blocks of 32, heads of 64      | 0  0 | 1  1 | 2  2 |    any head can be removed
  *     blocks of 256, heads of 64     | 0 1 2 3 | 4 5 6 7 |     only all four of a block
  *
- * A matrix that cannot keep its type becomes Q8_0, or F16 where rows are no multiple of 32
- * values, and is noted with the reason. */
+ * A matrix that cannot keep its type becomes Q8_0, or F16 if rows are not a multiple of 32 values,
+ * and is noted with the reason. */
 #include "model/export_gguf.h"
 
 #include <math.h>
@@ -32,30 +32,30 @@
 struct hl_gguf_export {
     const hl_model     *model;
     const hl_head_plan *plan;   /* NULL: all heads stay */
-    const hl_family    *family; /* whose names are used */
+    const hl_family    *family; /* the family whose names are used */
     const char         *architecture;
     bool                fused_qkv;
-    hl_dtype            dtype;                     /* or HL_GGUF_AS_STORED */
-    int64_t             n_of_type[HL_DTYPE_COUNT]; /* matrices that were written so */
-    hl_prune_tensor    *notes;                     /* of matrices that are not so, or grew */
+    hl_dtype            dtype;                     /* dtype of matrices, or HL_GGUF_AS_STORED */
+    int64_t             n_of_type[HL_DTYPE_COUNT]; /* number of matrices written in each type */
+    hl_prune_tensor    *notes;                     /* matrices of another type or size */
     int64_t             n_notes;
     hl_gguf_writer     *writer;
     void              **blocks; /* converted tensors, until the file is written */
     size_t              n_blocks;
     size_t              max_blocks;
-    float              *row; /* the longest */
+    float              *row; /* room for the longest row */
 };
 
 /* --------------------------------------------------------------------------------- architectures */
 
-/* Families whose files were read back and gave the same logits. */
+/* Families whose exported files were read back and gave the same logits. */
 typedef struct target {
     const char      *family;
     const char      *architecture;
     const hl_family *names;
     bool             fused_qkv;
     bool             any_count; /* heads need not cover the width */
-    bool             is_deci;   /* deci's graph is the same */
+    bool             is_deci;   /* deci computes the same graph */
 } target;
 
 static const target targets[] = {
@@ -80,7 +80,7 @@ static const target *target_of(const char *family)
     return NULL;
 }
 
-/* What is left of layer `layer`, by a plan or without one. */
+/* The heads of layer `layer` that remain, with a plan or without one. */
 static hl_layer_plan layer_left(const hl_config *config, const hl_head_plan *plan, int64_t layer)
 {
     if (plan != NULL)
@@ -89,7 +89,7 @@ static hl_layer_plan layer_left(const hl_config *config, const hl_head_plan *pla
                             .n_kv_heads = config->layers[layer].n_kv_heads };
 }
 
-/* Have all layers equally many heads, that cover the width where `covering`? */
+/* Whether all layers have the same number of heads, which cover the width if `covering`. */
 static bool are_alike(const hl_config *config, const hl_head_plan *plan, bool covering)
 {
     hl_layer_plan first = layer_left(config, plan, 0);
@@ -103,7 +103,7 @@ static bool are_alike(const hl_config *config, const hl_head_plan *plan, bool co
     return !covering || first.n_heads * config->d_head == config->d_model;
 }
 
-/* deci turns whole heads, in all layers. */
+/* Whether deci fits: it rotates whole heads, in all layers. */
 static bool fits_deci(const hl_config *config)
 {
     for (int64_t i = 0; i < config->n_layers; i++) {
@@ -127,7 +127,7 @@ bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan)
     return target_for(config, plan) != NULL;
 }
 
-/* The families, for messages. */
+/* Lists the families, for messages. */
 static void list_targets(char *out, size_t room)
 {
     size_t used = 0;
@@ -151,7 +151,7 @@ static hl_status choose_target(hl_gguf_export *file, const hl_config *config)
     return HL_OK;
 }
 
-/* What the metadata below have no key for. */
+/* Refuses settings that have no key in the metadata. */
 static hl_status check_config(const hl_config *config)
 {
     hl_rope_kind kind = config->ropes[HL_ROPE_MAIN].kind;
@@ -218,7 +218,7 @@ static const hl_family_tensor *find_in(const hl_family_tensor *table, hl_role ro
     return NULL;
 }
 
-/* By the family's own table, or else the usual one. */
+/* The entry of the family's own table, or else of the usual one. */
 static const hl_family_tensor *entry_of(const hl_gguf_export *file, hl_role role)
 {
     const hl_family_tensor *entry = NULL;
@@ -228,7 +228,7 @@ static const hl_family_tensor *entry_of(const hl_gguf_export *file, hl_role role
     return entry != NULL ? entry : find_in(hl_gguf_tensors, role);
 }
 
-/* The first spelling, with the layer for its '*'. */
+/* The first spelling of a name, with the layer in place of '*'. */
 static void make_name(char out[HL_GGUF_MAX_NAME], const hl_family_tensor *entry, int64_t layer,
                       bool is_bias)
 {
@@ -245,7 +245,7 @@ static void make_name(char out[HL_GGUF_MAX_NAME], const hl_family_tensor *entry,
 
 /* --------------------------------------------------------------------------------------- tensors */
 
-/* Memory that lives until the file is freed. */
+/* Allocates memory that lives until the file is freed. */
 static hl_status new_block(hl_gguf_export *file, void **out, size_t n_bytes)
 {
     uint8_t *block = NULL;
@@ -257,7 +257,7 @@ static hl_status new_block(hl_gguf_export *file, void **out, size_t n_bytes)
     return HL_OK;
 }
 
-/* Where row r of a head of its own is stored: rotary pairs (i, d/2 + i) become (2i, 2i+1). */
+/* The stored index of row r within a head: rotary pairs (i, d/2 + i) become (2i, 2i+1). */
 static int64_t stored_row(const hl_config *config, uint32_t stored, hl_role role, int64_t r)
 {
     bool    turns = role == HL_ROLE_ATTN_Q || role == HL_ROLE_ATTN_K;
@@ -269,15 +269,15 @@ static int64_t stored_row(const hl_config *config, uint32_t stored, hl_role role
     return r - i + i % half * 2 + i / half;
 }
 
-/* One weight or bias, as it is and as it is written. */
+/* A weight or bias in the source, and what is written of it. */
 typedef struct part {
     const hl_weight *weight;
     hl_role          role;
     bool             is_bias;
-    const uint8_t   *row_fates;    /* of the heads that rows belong to; NULL: all stay */
-    const uint8_t   *column_fates; /* ... columns */
-    const float     *added;        /* to a bias, or NULL */
-    int64_t          n_rows;       /* that are written */
+    const uint8_t   *row_fates;    /* fates of the heads that rows belong to; NULL: all are kept */
+    const uint8_t   *column_fates; /* the same fates, per column */
+    const float     *added;        /* values added to a bias, or NULL */
+    int64_t          n_rows;       /* number of rows that are written */
     int64_t          n_columns;
 } part;
 
@@ -309,7 +309,7 @@ static part describe_part(const hl_gguf_export *file, const hl_weight *weight, h
     return p;
 }
 
-/* Several weights of equal width, one after the other, as one tensor. */
+/* Several weights of equal width that are written one after the other, as one tensor. */
 typedef struct stack {
     part parts[3];
     int  count;
@@ -322,10 +322,10 @@ typedef struct writing {
     hl_dtype wanted;
     hl_dtype dtype;
     bool     copies;  /* rows are copied as they are stored */
-    char     why[96]; /* dtype is not the wanted one; else "" */
+    char     why[96]; /* the reason if dtype is not the wanted one; else "" */
 } writing;
 
-/* Is a block of zero bytes a block of zeros? */
+/* Whether a block of zero bytes decodes to zeros. */
 static bool has_zero_block(hl_dtype dtype)
 {
     enum { MOST_VALUES = 256, MOST_BYTES = MOST_VALUES * 8 };
@@ -343,7 +343,7 @@ static bool has_zero_block(hl_dtype dtype)
     return true;
 }
 
-/* Does every block of a row belong to heads of one fate? */
+/* Whether all heads of every block in a row have the same fate. */
 static bool cuts_between_blocks(const part *p, int64_t d_head)
 {
     int64_t n_values = (int64_t)hl_dtype_block_of(p->weight->dtype).n_values;
@@ -370,7 +370,7 @@ static bool can_copy(const stack *s, hl_dtype dtype, int64_t d_head)
     return true;
 }
 
-/* What all parts are stored as, where a GGUF file can have that; else F32. */
+/* The common stored type of all parts if GGUF has it; else F32. */
 static hl_dtype stored_dtype(const stack *s)
 {
     hl_dtype dtype = s->parts[0].weight->dtype;
@@ -389,8 +389,7 @@ static bool is_multiple(int64_t n_columns, hl_dtype dtype)
     return n_columns % (int64_t)hl_dtype_block_of(dtype).n_values == 0;
 }
 
-/* llama.cpp adds vectors and position tables in F32; a GGUF file that has them in another type
- * keeps that. */
+/* llama.cpp stores vectors and position tables in F32; another type in a GGUF source is kept. */
 static bool is_always_f32(const hl_gguf_export *file, const part *p)
 {
     if (file->dtype == HL_GGUF_AS_STORED && hl_tensors_gguf(file->model->tensors) != NULL)
@@ -425,14 +424,14 @@ static writing choose_writing(const hl_gguf_export *file, const stack *s)
                  block.n_values);
     if (w.why[0] != '\0')
         w.dtype = is_multiple(first->n_columns, HL_DTYPE_Q8_0) ? HL_DTYPE_Q8_0 : HL_DTYPE_F16;
-    if (w.dtype == w.wanted) /* Q8_0 once more: the type stays */
+    if (w.dtype == w.wanted) /* values that were Q8_0 stay Q8_0 */
         w.why[0] = '\0';
     return w;
 }
 
 /* ------------------------------------------------------------------------------------------ rows */
 
-/* Columns of heads that are gone close up, those that are zeroed become 0. */
+/* Removes the columns of removed heads, and sets those of zeroed heads to 0. */
 static void cut_columns(float *row, const part *p, int64_t d_head)
 {
     int64_t to = 0;
@@ -444,8 +443,7 @@ static void cut_columns(float *row, const part *p, int64_t d_head)
     }
 }
 
-/* A stored row without the blocks of heads that are gone, and with zeros for those that are
- * zeroed. */
+/* Copies a stored row without the blocks of removed heads, and with zeros for zeroed heads. */
 static void copy_row(uint8_t *out, const part *p, int64_t row, int64_t d_head)
 {
     hl_dtype_block block     = hl_dtype_block_of(p->weight->dtype);
@@ -471,7 +469,7 @@ static void copy_row(uint8_t *out, const part *p, int64_t row, int64_t d_head)
     }
 }
 
-/* The rows that are written, to `out`, row 0 of the part there. */
+/* Writes the remaining rows of a part; `out` is the address of its row 0. */
 static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p, const writing *w,
                               uint32_t stored)
 {
@@ -509,7 +507,7 @@ static size_t stored_bytes(const stack *s)
     return n_bytes;
 }
 
-/* Counts the types of matrices, and notes one that is not of its type or has grown. */
+/* Counts the types of matrices, and notes one that has another type or has grown. */
 static hl_status note_tensor(hl_gguf_export *file, const stack *s, const writing *w,
                              const hl_tensor *tensor)
 {
@@ -558,7 +556,7 @@ static hl_status add_stack(hl_gguf_export *file, const stack *s, const hl_family
     return note_tensor(file, s, &w, &tensor);
 }
 
-/* An output bias that the model does not have: what removed heads wrote on average. */
+/* Adds an output bias that the model does not have: the mean output of removed heads. */
 static hl_status add_new_bias(hl_gguf_export *file, const hl_family_tensor *entry, int64_t layer,
                               const float *values)
 {
@@ -578,7 +576,7 @@ static hl_status add_new_bias(hl_gguf_export *file, const hl_family_tensor *entr
     return HL_OK;
 }
 
-/* A role's weight and, where there is one, its bias. */
+/* Adds a role's weight and, if there is one, its bias. */
 static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count, hl_role stored,
                            int64_t layer)
 {
@@ -603,7 +601,7 @@ static hl_status add_roles(hl_gguf_export *file, const hl_role *roles, int count
     return HL_OK;
 }
 
-/* All tensors of a layer (-1: of the model) to the writer. */
+/* Adds all tensors of a layer (-1: of the model) to the writer. */
 static hl_status add_tensors(hl_gguf_export *file, int64_t layer)
 {
     static const hl_role qkv[] = { HL_ROLE_ATTN_Q, HL_ROLE_ATTN_K, HL_ROLE_ATTN_V };
@@ -622,7 +620,7 @@ static hl_status add_tensors(hl_gguf_export *file, int64_t layer)
     return HL_OK;
 }
 
-/* llama3's rule is stored as what it divides each frequency by. */
+/* llama3's rule is stored as the divisors of the frequencies. */
 static hl_status add_rope_factors(hl_gguf_export *file)
 {
     const hl_rope *rope  = &file->model->config->ropes[HL_ROPE_MAIN];
@@ -635,7 +633,8 @@ static hl_status add_rope_factors(hl_gguf_export *file)
         return HL_OK;
     const hl_tensor *own = hl_tensors_find(file->model->tensors, "rope_freqs.weight");
     if (own != NULL && hl_tensors_gguf(file->model->tensors) != NULL) {
-        hl_gguf_add_tensor(file->writer, own); /* dividing again would round again */
+        hl_gguf_add_tensor(file->writer, own); /* the stored tensor is copied: computing it again
+                                                * would round twice */
         return HL_OK;
     }
     plain.kind = HL_ROPE_DEFAULT;
@@ -656,7 +655,7 @@ static hl_status add_rope_factors(hl_gguf_export *file)
 
 /* -------------------------------------------------------------------------------------- metadata */
 
-/* "ARCHITECTURE.name" in a static buffer of the caller's. */
+/* Writes "ARCHITECTURE.name" to the caller's buffer. */
 static const char *key_of(char out[64], const hl_gguf_export *file, const char *name)
 {
     snprintf(out, 64, "%s.%s", file->architecture, name);
@@ -675,7 +674,7 @@ static void add_float(hl_gguf_export *file, const char *name, double value)
     hl_gguf_add_float(file->writer, key_of(key, file, name), HL_GGUF_F32, value);
 }
 
-/* One number of every layer: alone where they agree, else as a list. */
+/* Adds a number per layer: a single number if all layers agree, else a list. */
 static void add_list(hl_gguf_export *file, const char *name, const int32_t *values)
 {
     int64_t n_layers = file->model->config->n_layers;
@@ -691,7 +690,7 @@ static void add_list(hl_gguf_export *file, const char *name, const int32_t *valu
                             (size_t)n_layers);
 }
 
-/* What may differ from layer to layer. */
+/* Adds the values that may differ between layers. */
 static void add_layers(hl_gguf_export *file)
 {
     const hl_config *config                 = file->model->config;
@@ -725,7 +724,7 @@ static void add_rope(hl_gguf_export *file)
     }
 }
 
-/* llama.cpp's numbers for files of mostly one type. */
+/* llama.cpp's numbers for files that are mostly of one type. */
 static const struct {
     hl_dtype dtype;
     int      number;
@@ -740,7 +739,7 @@ static const struct {
     { HL_DTYPE_TQ1_0, 36 },   { HL_DTYPE_TQ2_0, 37 },  { HL_DTYPE_MXFP4, 38 },
 };
 
-/* What most of the matrices were written as; of equal counts the first type. */
+/* The type of most matrices; among equal counts the first type. */
 static hl_dtype majority(const hl_gguf_export *file)
 {
     hl_dtype most = HL_DTYPE_F32;
@@ -752,8 +751,8 @@ static hl_dtype majority(const hl_gguf_export *file)
     return most;
 }
 
-/* From what was written.  A GGUF file whose types all stayed keeps its own number, which also
- * tells mixtures apart that have the same majority. */
+/* Adds the file type, from the types that were written.  A GGUF file whose types are all kept keeps
+ * its own number, because it also distinguishes mixtures with the same majority. */
 static void add_file_type(hl_gguf_export *file)
 {
     const hl_gguf *source = hl_tensors_gguf(file->model->tensors);
@@ -810,7 +809,7 @@ void hl_gguf_export_token_ids(hl_gguf_export *file)
 
 /* ------------------------------------------------------------------------------------- the whole */
 
-/* The widest input of any weight. */
+/* The length of the widest row of any weight. */
 static int64_t longest_row(const hl_config *config)
 {
     int64_t widest = config->n_heads * config->d_head;
@@ -835,7 +834,7 @@ hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const 
     HL_NEED(HL_ALLOC(&file->row, (size_t)longest_row(model->config)));
     for (int64_t layer = -1; layer < model->config->n_layers; layer++)
         HL_NEED(add_tensors(file, layer));
-    add_metadata(file); /* which says what the tensors are */
+    add_metadata(file); /* depends on the types of the tensors */
     if (model->config->position == HL_POSITION_ROPE)
         HL_NEED(add_rope_factors(file));
     *out = hl_taken(&file);

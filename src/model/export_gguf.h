@@ -7,11 +7,11 @@
  *   done:
  *     hl_gguf_export_free(file);
  *
- * Whatever the model came from: weights are read by role.  A plan leaves heads out.  Where
- * layers differ in their heads the architecture is deci, a Llama whose layers may: so for
- * Llama, Mistral and Qwen2 alone, and for a Qwen2 whose layers are smaller but alike.  What
- * the format has no place for, and families that have not been tried here, are
- * HL_UNSUPPORTED. */
+ * The model may come from any format: weights are read by role.  A plan says which heads are
+ * removed.  If layers then have different numbers of heads, the architecture is deci, a Llama whose
+ * layers may differ; this works for Llama, Mistral and Qwen2 only, and is also used for a Qwen2
+ * whose layers are smaller but alike.  Models that the format cannot express, and families that
+ * have not been tested, are HL_UNSUPPORTED. */
 #ifndef HL_MODEL_EXPORT_GGUF_H
 #define HL_MODEL_EXPORT_GGUF_H
 
@@ -35,20 +35,17 @@ hl_status hl_gguf_export_new(hl_gguf_export **out, const hl_model *model, const 
                              hl_dtype dtype);
 void      hl_gguf_export_free(hl_gguf_export *file);
 HL_CLOSES(hl_gguf_export_free, hl_gguf_export)
-/* Can a model of this description be written with these types?  If not, HL_UNSUPPORTED with the
- * reason. */
+/* Checks that a model of this description can be written with these types; else HL_UNSUPPORTED. */
 hl_status hl_gguf_export_check(const hl_config *config, hl_dtype dtype);
 /* Is there a GGUF architecture for the model that the plan leaves? */
 bool hl_gguf_export_fits(const hl_config *config, const hl_head_plan *plan);
-/* The writer, to add more metadata: a vocabulary, or the token ids where there is none.
- * Borrowed. */
+/* The writer, borrowed, to add more metadata: a vocabulary, or token ids if there is none. */
 hl_gguf_writer *hl_gguf_export_writer(hl_gguf_export *file);
-/* Writes tokenizer.ggml.bos_token_id and the like from the model: for files without a
+/* Writes tokenizer.ggml.bos_token_id and the like from the model, for files without a
  * vocabulary. */
 void      hl_gguf_export_token_ids(hl_gguf_export *file);
 hl_status hl_gguf_export_write(hl_gguf_export *file, const char *path);
-/* Fills file_type of the report, and moves the list of tensors into it; the report then owns the
- * list. */
+/* Fills file_type of the report, and moves the list of tensors into it; the report then owns it. */
 void hl_gguf_export_report(hl_prune_report *report, hl_gguf_export *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* family.c - the list of families, and how one is found. */
+/* family.c - the list of families, and the search for one. */
 #include "model/family.h"
 
 #include <stdio.h>
@@ -27,8 +27,8 @@ static const hl_family *const families[] = {
     &hl_family_starcoder2, NULL,
 };
 
-/* What GGUF files call the roles, unless a family says otherwise.  q, k and v are
- * sometimes one tensor; old files have a tensor for every expert. */
+/* The roles' names in GGUF files, unless a family overrides them.  q, k and v may be one tensor;
+ * old files have a tensor per expert. */
 const hl_family_tensor hl_gguf_tensors[] = {
     { HL_ROLE_EMBED, "token_embd", 0 },
     { HL_ROLE_POSITION, "position_embd", 0 },
@@ -83,7 +83,7 @@ static bool is_among(const char *words, const char *word)
     return false;
 }
 
-/* The first words of all families, for a message. */
+/* Lists the first spellings of all families, for a message. */
 static void list_known(char *out, size_t n_bytes, bool architectures)
 {
     size_t used = 0;
@@ -97,7 +97,7 @@ static void list_known(char *out, size_t n_bytes, bool architectures)
     }
 }
 
-/* What can be done about a model that is not of these. */
+/* The advice for a model of an unknown family. */
 #define HL_OTHER_WAY                                                                               \
     "Attention maps that other software saved can be measured without the model: "                 \
     "headlight measure --attn FILE -o PROFILE"

@@ -5,10 +5,10 @@
  *     defaults   a hl_config with what all its models have in common
  *     fields     which values of config.json or GGUF metadata set which member,
  *                beyond those that every family has (config.c lists these)
- *     describe   what a table cannot say: a rule between fields
- *     layers     the same for what differs from layer to layer
+ *     describe   a rule between fields, which a table cannot express
+ *     layers     a rule for values that differ between layers
  *     tensors    the name of every role's tensor in a Hugging Face folder
- *     gguf       ... in a GGUF file, where it is not the usual one (family.c)
+ *     gguf       the names in GGUF files that differ from the usual ones (family.c)
  *
  * A name is a pattern: the first '*' is the layer, the second the part (expert or
  * head); '|' separates spellings.  ".weight" and ".bias" come after it.  A family's
@@ -22,8 +22,8 @@
 #include "model/fields.h"
 #include "model/roles.h"
 
-/* How a tensor is stored, where that is not (rows, columns) with rows in their order and fused
- * weights one after the other. */
+/* Bits for tensors whose layout is not (rows, columns) with rows in their order and fused weights
+ * one after the other. */
 enum {
     HL_STORED_TRANSPOSED  = 1 << 0, /* (columns, rows): y = x W                       */
     HL_STORED_GROUPED     = 1 << 1, /* qkv: for every K/V head its queries, key, value */
@@ -64,8 +64,8 @@ typedef struct hl_family {
 
 /* Every family, NULL-terminated. */
 const hl_family *const *hl_families(void);
-/* Finds a family by model_type or architecture.  HL_UNSUPPORTED, with a message that lists the
- * known ones, where there is no such family. */
+/* Finds a family by model_type or architecture.  For an unknown one it returns HL_UNSUPPORTED, with
+ * a message that lists the known ones. */
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
 hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
                                     const char *where);

@@ -1,8 +1,8 @@
 /* family_bert.c - encoders: BERT, RoBERTa and DistilBERT, with norms after the branches, and
  * ModernBERT.
  *
- * In GGUF the first three are one architecture: without token types it was DistilBERT,
- * and RoBERTa's positions come without the rows before the first. */
+ * In GGUF the first three are one architecture: a model without token types is a DistilBERT, and
+ * RoBERTa's position table has no rows before the first position. */
 #include "base/status.h"
 #include "model/family.h"
 
@@ -81,8 +81,8 @@ static const hl_family_tensor roberta_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* Positions are numbered from pad + 1, and max_position_embeddings counts the rows
- * before that too: 514 for 512 tokens. */
+/* Positions are numbered from pad + 1, and max_position_embeddings includes the rows before that:
+ * 514 for 512 tokens. */
 static hl_status describe_roberta(hl_config *config, const hl_fields *fields)
 {
     int64_t pad = config->generation.pad_id >= 0 ? config->generation.pad_id : 1;
@@ -146,9 +146,9 @@ const hl_family hl_family_distilbert = {
 
 /* ------------------------------------------------------------------------------------ modernbert */
 
-/* ModernBERT: an encoder with rotary positions, gated MLPs and
- * windows around the row in two layers of three.  The first layer is full, and has
- * no norm before its attention: the embedding was normed just then. */
+/* ModernBERT is an encoder with rotary positions, gated MLPs and, in two layers of three, windows
+ * around the row.  The first layer is full and has no norm before its attention, because the
+ * embedding has just been normed. */
 
 static const hl_family_tensor modernbert_tensors[] = {
     { HL_ROLE_EMBED, "embeddings.tok_embeddings", 0 },

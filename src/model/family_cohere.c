@@ -1,9 +1,8 @@
 /* family_cohere.c - Command R (cohere) and its successor (cohere2).
  *
- * LayerNorm without bias, one for both branches; rotary pairs side by side, in the
- * Hugging Face folder too; the logits are scaled, and the head is the embedding.
- * cohere2 turns q and k only in its windowed layers: the full ones know nothing of
- * positions. */
+ * LayerNorm without bias, one for both branches; rotary pairs are side by side, also in Hugging
+ * Face folders; the logits are scaled, and the head is the embedding.  cohere2 rotates q and k only
+ * in its windowed layers; its full layers have no positions. */
 #include "model/family.h"
 
 #define COHERE_DEFAULTS                                                                            \

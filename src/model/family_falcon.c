@@ -26,7 +26,7 @@ static const hl_family_tensor falcon_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* Of two norms GGUF calls the MLP's attn_norm and the attention's attn_norm_2. */
+/* If there are two norms, GGUF calls the MLP's attn_norm and the attention's attn_norm_2. */
 static const hl_family_tensor falcon_gguf_tensors[] = {
     { HL_ROLE_ATTN_NORM, "blk.*.attn_norm_2|blk.*.attn_norm", 0 },
     { HL_ROLE_MLP_NORM, "blk.*.attn_norm", 0 },
@@ -44,7 +44,7 @@ typedef struct falcon_form {
     bool    multi_query;
     bool    parallel;
     bool    alibi;
-    int64_t n_norms; /* of parallel branches */
+    int64_t n_norms; /* number of norms of parallel branches */
 } falcon_form;
 
 static hl_status read_form(falcon_form *form, const hl_fields *fields)
@@ -65,7 +65,7 @@ static hl_status describe_falcon(hl_config *config, const hl_fields *fields)
 
     if (fields->object == NULL)
         form.n_norms = hl_fields_have_tensor(fields, "blk.0.attn_norm_2.weight") ? 2 : 1;
-    else if (!form.new_decoder) /* num_kv_heads is then set, and means nothing */
+    else if (!form.new_decoder) /* num_kv_heads is then set, but has no meaning */
         config->n_kv_heads = form.multi_query ? 1 : config->n_heads;
     if (!form.parallel && !form.new_decoder)
         config->residual = HL_RESIDUAL_SEQUENTIAL;

@@ -1,8 +1,8 @@
 /* family_gemma.c - Gemma, Gemma 2, Gemma 3.
  *
- * Norm weights are stored as their distance from 1 (llama.cpp's converter adds the
- * 1), embeddings are multiplied by sqrt(d_model), and the scale of the scores is a
- * field of its own.  From the second on every branch has a norm on either side. */
+ * Norm weights are stored as their distance from 1 (llama.cpp's converter adds the 1), embeddings
+ * are multiplied by sqrt(d_model), and the scale of the scores has its own field.  From Gemma 2 on,
+ * every branch has a norm before and after it. */
 #include <math.h>
 
 #include "base/status.h"
@@ -24,8 +24,7 @@ static const hl_field gemma_fields[] = {
     { 0 },
 };
 
-/* Old files say hidden_act "gelu" and mean the tanh form; hidden_activation means
- * what it says. */
+/* Old files have hidden_act "gelu" and mean the tanh form; hidden_activation is exact. */
 static hl_status describe_gemma(hl_config *config, const hl_fields *fields)
 {
     bool      both   = false;
@@ -78,12 +77,12 @@ static const hl_field gemma2_fields[] = {
     { 0 },
 };
 
-/* GGUF does not store query_pre_attn_scalar: it is d_head, but in the largest model
- * (27B, told by its layers) the width of a head as it would be, d_model / n_heads. */
+/* GGUF does not store query_pre_attn_scalar.  It equals d_head, except in the largest model (27B,
+ * recognized by its layers), where it is d_model / n_heads. */
 static hl_status describe_gemma2(hl_config *config, const hl_fields *fields)
 {
     int64_t n_layers_27b = config->ropes[HL_ROPE_LOCAL].base != 0.0 ? 62 : 46;
-    int64_t scalar       = 256; /* the default of config.json */
+    int64_t scalar       = 256; /* default of config.json */
 
     if (fields->object == NULL)
         scalar =
@@ -106,8 +105,8 @@ const hl_family hl_family_gemma2 = {
     .tensors       = { gemma2_tensors, hl_llama_tensors },
 };
 
-/* With eyes the text model is nested, and its config.json leaves out what is as in
- * the class: hence the sizes. */
+/* In models with images, the text model is nested, and its config.json omits values that equal the
+ * defaults of the class.  That is why the sizes are given here. */
 const hl_family hl_family_gemma3 = {
     .name          = "gemma3",
     .model_types   = "gemma3_text|gemma3",

@@ -1,5 +1,5 @@
-/* family_gpt.c - GPT-2 and what grew out of its code, GPT-Neo, GPT-J and BigCode; and those that
- * were built like it: GPT-NeoX (Pythia), BLOOM, OPT.
+/* family_gpt.c - GPT-2; GPT-Neo, GPT-J and BigCode, which descend from its code; and the similar
+ * GPT-NeoX (Pythia), BLOOM and OPT.
  *
  * GPT-2's linear maps are "Conv1D": stored (in, out), y = x W.  Its descendants
  * went back to (out, in).  All have LayerNorm with bias, before the branches. */
@@ -90,7 +90,7 @@ static hl_status set_type(hl_config *config, int64_t *layer, const json_t *type,
     return HL_OK;
 }
 
-/* attention_types is [[["global", "local"], 6], ...]: a list and how often. */
+/* attention_types is [[["global", "local"], 6], ...]: lists, each with a number of repetitions. */
 static hl_status repeat_types(hl_config *config, int64_t *layer, const json_t *item,
                               const char *where)
 {
@@ -172,8 +172,8 @@ const hl_family hl_family_gptj = {
 
 /* ----------------------------------------------------------------------------------- gpt_bigcode */
 
-/* With multi_query one K/V head follows the queries, without it every head has
- * its own q, k, v: both are groups of a K/V head with its queries. */
+/* With multi_query, one K/V head follows the queries; without it, every head has its own q, k, v.
+ * Both layouts are groups of a K/V head with its queries. */
 static const hl_family_tensor bigcode_tensors[] = {
     { HL_ROLE_ATTN_QKV, "h.*.attn.c_attn", HL_STORED_GROUPED },
     { HL_ROLE_ATTN_O, "h.*.attn.c_proj", 0 },
@@ -190,7 +190,7 @@ static hl_status describe_bigcode(hl_config *config, const hl_fields *fields)
 
     if (fields->object != NULL)
         config->n_kv_heads = multi_query ? 1 : config->n_heads;
-    /* The converter writes 4 * n_embd whatever n_inner says. */
+    /* The converter writes 4 * n_embd and ignores n_inner. */
     if (d_mlp > 0)
         config->d_mlp = d_mlp;
     return status == HL_OK ? describe_gpt2(config, fields) : status;
@@ -212,9 +212,9 @@ const hl_family hl_family_gpt_bigcode = {
 
 /* -------------------------------------------------------------------------------------- gpt_neox */
 
-/* GPT-NeoX and BLOOM keep q, k, v of a head side by side. */
+/* GPT-NeoX and BLOOM store q, k, v of each head together. */
 
-/* embed_out is its name on disk, lm_head what newer classes call it. */
+/* embed_out is its name in files; newer classes call it lm_head. */
 static const hl_family_tensor neox_tensors[] = {
     { HL_ROLE_EMBED, "embed_in", 0 },
     { HL_ROLE_ATTN_NORM, "layers.*.input_layernorm", 0 },
@@ -280,7 +280,7 @@ static const hl_field bloom_fields[] = {
     { 0 },
 };
 
-/* The width of the MLP has no field; the context is only what it was trained on. */
+/* The width of the MLP has no field, and n_ctx is only the length in training. */
 const hl_family hl_family_bloom = {
     .name          = "bloom",
     .model_types   = "bloom",

@@ -33,12 +33,12 @@ static const hl_field gpt_oss_fields[] = {
     { 0 },
 };
 
-/* hidden_act says silu, which is not what runs. */
+/* hidden_act says silu, but the model computes SWIGLU_CLAMPED. */
 static hl_status describe_gpt_oss(hl_config *config, const hl_fields *fields)
 {
     config->activation = HL_ACTIVATION_SWIGLU_CLAMPED;
     config->mxfp4      = hl_fields_have(fields, "quantization_config", NULL);
-    /* GGUF has no word for truncate: false, which all files of the family say. */
+    /* GGUF has no key for truncate: false, which all config.json files of the family have. */
     if (fields->object == NULL)
         config->ropes[HL_ROPE_MAIN].untruncated = true;
     return HL_OK;

@@ -1,9 +1,9 @@
 /* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite, DeciLM, OLMo 2.
  *
- * RMSNorm before the branches, rotary positions, grouped K/V heads, gated MLPs.
- * Half of all families are this with small changes, and list llama's names after
- * their own.  llama.cpp's converter puts the rotary pairs of q and k side by side;
- * Hugging Face keeps them half a head apart. */
+ * RMSNorm before the branches, rotary positions, grouped K/V heads, gated MLPs.  Half of all
+ * families are variants of this with small changes; their tables list llama's names after their
+ * own.  llama.cpp's converter puts the rotary pairs of q and k side by side; Hugging Face keeps
+ * them half a head apart. */
 #include "base/status.h"
 #include "model/family.h"
 
@@ -25,7 +25,7 @@ const hl_family_tensor hl_llama_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* q and k in rotary pairs. */
+/* q and k with rotary pairs side by side. */
 static const hl_family_tensor paired_tensors[] = {
     { HL_ROLE_ATTN_Q, "blk.*.attn_q", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_K, "blk.*.attn_k", HL_STORED_PAIRED },
@@ -33,14 +33,14 @@ static const hl_family_tensor paired_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* llama2.c's files have Hugging Face's names and llama.cpp's order. */
+/* llama2.c's files have Hugging Face's names and llama.cpp's order of rows. */
 const hl_family_tensor hl_llama2c_tensors[] = {
     { HL_ROLE_ATTN_Q, "layers.*.self_attn.q_proj", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_K, "layers.*.self_attn.k_proj", HL_STORED_PAIRED },
     HL_FAMILY_TENSORS_END,
 };
 
-/* As a designated initializer, for those who change little. */
+/* A designated initializer for families that change little. */
 #define LLAMA_DEFAULTS(eps, theta)                                                                 \
     .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
     .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true
@@ -93,8 +93,8 @@ const hl_family hl_family_mistral = {
     .tensors     = { hl_llama_tensors },
 };
 
-/* Stored an expert at a time, under the old name of the module or the new; newer
- * code keeps them stacked in memory, and some files are written so. */
+/* One tensor per expert, with the old name of the module or the new one.  Newer code stacks experts
+ * in memory, and some files are written that way. */
 static const hl_family_tensor mixtral_tensors[] = {
     { HL_ROLE_ROUTER, "layers.*.block_sparse_moe.gate|layers.*.mlp.gate", 0 },
     { HL_ROLE_EXPERT_GATE, "layers.*.block_sparse_moe.experts.*.w1|layers.*.mlp.experts.*.w1", 0 },
@@ -135,8 +135,8 @@ static hl_status describe_smollm3(hl_config *config, const hl_fields *fields)
     return status;
 }
 
-/* Every fourth layer does not turn q and k; a list says otherwise (1: turn).
- * Where windows are used, it is those layers that have one. */
+/* Every fourth layer does not rotate q and k; a list (1: rotate) overrides this.  If windows are
+ * used, the layers that do not rotate have one. */
 static hl_status layers_smollm3(hl_config *config, const hl_fields *fields)
 {
     int64_t interval = 4;
@@ -171,7 +171,7 @@ const hl_family hl_family_smollm3 = {
 
 /* --------------------------------------------------------------------------------------- granite */
 
-/* attention_multiplier is the scale itself; logits are divided by theirs. */
+/* attention_multiplier is the scale itself; logits are divided by logits_scaling. */
 static const hl_field granite_fields[] = {
     { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
     { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
@@ -195,13 +195,12 @@ const hl_family hl_family_granite = {
 
 /* ------------------------------------------------------------------------------------------ deci */
 
-/* DeciLM (Nemotron-NAS): Llama whose layers differ in size.
+/* DeciLM (Nemotron-NAS) is a Llama whose layers differ in size.
  *
- * A search removed heads, whole attentions and MLPs where they were not needed.
- * GGUF says so with lists of head_count, head_count_kv and feed_forward_length;
- * config.json with block_configs, in which a layer gives the queries a K/V head
- * serves and the width of the MLP in units of the model's.  It is also the form in
- * which pruned models load elsewhere. */
+ * A search removed heads, whole attentions and MLPs where they were not needed.  GGUF has lists of
+ * head_count, head_count_kv and feed_forward_length.  config.json has block_configs: for each layer
+ * the number of queries per K/V head, and the width of the MLP in units of the model's width.  It
+ * is also the form in which other programs load pruned models. */
 
 static const hl_field deci_fields[] = {
     { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
@@ -209,7 +208,7 @@ static const hl_field deci_fields[] = {
     { 0 },
 };
 
-/* Two thirds of 4 * ffn_mult / 2 widths, in whole 256s. */
+/* 2/3 of ffn_mult times the width, rounded up to a multiple of 256. */
 static int64_t deci_mlp_width(double multiple, int64_t d_model)
 {
     int64_t width = (int64_t)(2.0 * multiple * (double)d_model / 3.0);
@@ -230,7 +229,7 @@ static hl_status read_deci_attention(hl_layer_config *layer, const json_t *objec
     if (nothing)
         layer->n_heads = layer->n_kv_heads = 0;
     else if (linear)
-        layer->n_kv_heads = 0; /* which config.c refuses, by name */
+        layer->n_kv_heads = 0; /* config.c refuses 0 and names the field */
     else if (group == 0 || layer->n_heads % group != 0)
         return hl_fail(HL_BAD_INPUT, "%s: 'n_heads_in_group' is %lld, wanted a divisor of %lld",
                        where, (long long)group, (long long)layer->n_heads);
@@ -260,7 +259,7 @@ static hl_status read_deci_mlp(hl_layer_config *layer, const json_t *object, int
     return HL_OK;
 }
 
-/* A layer without an MLP is left out whole, as llama.cpp does it. */
+/* Drops layers without an MLP, as llama.cpp does. */
 static void drop_empty(hl_config *config)
 {
     for (int64_t i = 0; i < config->n_layers; i++) {
@@ -309,8 +308,8 @@ const hl_family hl_family_deci = {
 
 /* ----------------------------------------------------------------------------------------- olmo2 */
 
-/* OLMo 2: Llama with its norms after the branches, before they are
- * added, and a norm of q and of k that runs over all heads of a row together. */
+/* OLMo 2 is a Llama with its norms after the branches, before the addition, and with norms of q and
+ * k over all heads of a row together. */
 
 static const hl_family_tensor olmo2_tensors[] = {
     { HL_ROLE_ATTN_POST_NORM, "layers.*.post_attention_layernorm", 0 },

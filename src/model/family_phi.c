@@ -24,7 +24,7 @@ static hl_status describe_phi(hl_config *config, const hl_fields *fields)
         config->qk_norm = HL_HEAD_NORM_SHARED;
         config->biases |= HL_BIAS_QK_NORM;
     }
-    /* The converter writes 4 * d_model whatever intermediate_size says. */
+    /* The converter writes 4 * d_model and ignores intermediate_size. */
     if (d_mlp > 0)
         config->d_mlp = d_mlp;
     return status;
@@ -64,7 +64,7 @@ static const hl_field phi3_fields[] = {
     { 0 },
 };
 
-/* What the first files called "yarn" was longrope already. */
+/* In the first files, "yarn" was a name of longrope. */
 static hl_status describe_phi3(hl_config *config, const hl_fields *fields)
 {
     (void)fields;

@@ -1,8 +1,8 @@
 /* family_qwen.c - Qwen2 and Qwen3, dense and as mixtures of experts.
  *
- * Qwen2 is Llama with biases on q, k and v; Qwen3 drops them and norms every head
- * of q and k.  Windows are off unless use_sliding_window says so; which layers
- * then have one, each of the four decides in its own way. */
+ * Qwen2 is Llama with biases on q, k and v; Qwen3 drops them and norms every head of q and k.
+ * Windows are off unless use_sliding_window says so; each of the four has its own rule for the
+ * layers that have one. */
 #include "base/status.h"
 #include "model/family.h"
 
@@ -94,7 +94,7 @@ static const hl_family_tensor moe_tensors[] = {
         "sliding_window", NULL, HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT)                          \
     }
 
-/* Without norm_topk_prob the weights of the chosen do not add up to 1. */
+/* Without norm_topk_prob, the weights of the chosen experts do not add up to 1. */
 static hl_status describe_router(hl_config *config, const hl_fields *fields, bool normed)
 {
     hl_status status = hl_fields_bool(&normed, fields, "norm_topk_prob", NULL);
@@ -109,7 +109,7 @@ static void make_dense(hl_config *config, int64_t layer)
     config->layers[layer].d_mlp     = config->d_mlp;
 }
 
-/* Every decoder_sparse_step-th layer is a mixture, unless it is listed as none. */
+/* Every decoder_sparse_step-th layer is a mixture, unless mlp_only_layers lists it. */
 static hl_status layers_moe(hl_config *config, const hl_fields *fields)
 {
     const json_t *dense = json_object_get(fields->object, "mlp_only_layers");
@@ -137,7 +137,7 @@ static const hl_field qwen3_moe_fields[] = {
     { 0 },
 };
 
-/* GGUF has no word for it: llama.cpp norms in qwen3moe, and not in qwen2moe. */
+/* GGUF has no key for norm_topk_prob: llama.cpp normalizes in qwen3moe, but not in qwen2moe. */
 static hl_status describe_qwen3_moe(hl_config *config, const hl_fields *fields)
 {
     return describe_router(config, fields, fields->object == NULL);

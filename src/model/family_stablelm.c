@@ -2,7 +2,7 @@
 #include "base/status.h"
 #include "model/family.h"
 
-/* A norm for every head, each a tensor of its own; GGUF stacks them. */
+/* Each head has a norm in its own tensor; GGUF stacks them. */
 static const hl_family_tensor stablelm_tensors[] = {
     { HL_ROLE_Q_NORM, "layers.*.self_attn.q_layernorm.norms.*", 0 },
     { HL_ROLE_K_NORM, "layers.*.self_attn.k_layernorm.norms.*", 0 },
@@ -21,7 +21,7 @@ static hl_status describe_stablelm(hl_config *config, const hl_fields *fields)
 
     HL_NEED(hl_fields_bool(&qk_norm, fields, "qk_layernorm", NULL));
     HL_NEED(hl_fields_bool(&parallel, fields, "use_parallel_residual", NULL));
-    /* In GGUF the key may say anything; what counts is whether the norm exists. */
+    /* In GGUF the key is not reliable: the tensor of the norm decides. */
     if (fields->object == NULL)
         parallel = !hl_fields_have_tensor(fields, "blk.0.ffn_norm.weight");
     if (qk_norm)

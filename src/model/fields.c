@@ -1,8 +1,7 @@
 /* fields.c - named values, whichever file they come from.
  *
- * Both sources are brought to one small value (look_up), and all checking is
- * done on that: config.json and GGUF metadata cannot disagree about what a
- * number may be. */
+ * Both sources are converted to one small value (look_up), and all checks use that value.  So the
+ * same limits hold for config.json and for GGUF metadata. */
 #include "model/fields.h"
 
 #include <math.h>
@@ -17,15 +16,15 @@ typedef enum value_kind { NOTHING = 0, INTEGER, REAL, BOOLEAN, TEXT, OTHER } val
 
 typedef struct value {
     value_kind    kind;
-    int64_t       integer; /* also of a boolean: 0 or 1 */
-    double        real;    /* also of an integer        */
-    const char   *text;    /* (n_text), not ended */
+    int64_t       integer; /* also set for a boolean: 0 or 1 */
+    double        real;    /* also set for an integer */
+    const char   *text;    /* (n_text), not NUL-terminated */
     size_t        n_text;
     bool          is_list;
     size_t        n_entries;
-    const json_t *json;         /* of config.json */
-    hl_gguf_array array;        /* a list of GGUF */
-    char          key[MAX_KEY]; /* under which it was found       */
+    const json_t *json;         /* the value in config.json */
+    hl_gguf_array array;        /* a list in GGUF */
+    char          key[MAX_KEY]; /* the key under which it was found */
 } value;
 
 static const char *kind_name(value_kind kind)
@@ -63,7 +62,7 @@ static void take_json(value *out, const json_t *json)
     }
 }
 
-/* The first of "a|b|c" that the object has. */
+/* Finds the first of "a|b|c" that the object has. */
 static void look_up_json(value *out, const json_t *object, const char *keys)
 {
     while (object != NULL && keys != NULL && *keys != '\0' && out->kind == NOTHING) {
@@ -111,7 +110,7 @@ static void take_gguf(value *out, const hl_gguf *file)
     }
 }
 
-/* The first of "a|b" that the metadata has, each with "ARCHITECTURE." before it. */
+/* Finds the first of "a|b", each after "ARCHITECTURE.", that the metadata has. */
 static void look_up_gguf(value *out, const hl_fields *fields, const char *keys)
 {
     while (fields->gguf != NULL && keys != NULL && *keys != '\0' && out->kind == NOTHING) {
@@ -231,7 +230,7 @@ hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, con
     return HL_OK;
 }
 
-/* As hl_fields_int; of a list the largest. */
+/* Like hl_fields_int; for a list, the largest number. */
 static hl_status read_count(int64_t *out, const hl_fields *fields, const char *json,
                             const char *gguf, int64_t low, int64_t high)
 {
@@ -263,7 +262,7 @@ static const struct {
     { "gelu_new", HL_ACTIVATION_GELU_TANH },
     { "gelu_tanh", HL_ACTIVATION_GELU_TANH },
     { "gelu_pytorch_tanh", HL_ACTIVATION_GELU_TANH },
-    { "gelu_fast", HL_ACTIVATION_GELU_TANH }, /* the same constants, written out */
+    { "gelu_fast", HL_ACTIVATION_GELU_TANH }, /* another name for the same formula */
     { "quick_gelu", HL_ACTIVATION_GELU_QUICK },
     { "silu", HL_ACTIVATION_SILU },
     { "swish", HL_ACTIVATION_SILU },
@@ -302,7 +301,7 @@ static hl_status read_activation(hl_activation *out, const hl_fields *fields, co
                    fields->where, name);
 }
 
-/* x as 1/x or 1/sqrt(x), which asks for x > 0. */
+/* Reads x and stores 1/x or 1/sqrt(x); x must be > 0. */
 static hl_status read_reciprocal(double *out, const hl_fields *fields, const hl_field *field)
 {
     double    x      = 0.0;

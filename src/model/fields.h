@@ -1,14 +1,12 @@
 /* fields.h - the named values of a model, from config.json or from GGUF metadata.
  *
  * The same number has several names: hidden_size, n_embd and dim in config.json,
- * llama.embedding_length in a GGUF file.  Whoever wants it gives all of them,
- * config.json's spellings first ("hidden_size|n_embd|dim"; the first that is
- * present counts), then GGUF's without the architecture before it.  NULL where a
- * source has no such thing.
+ * llama.embedding_length in a GGUF file.  A caller gives all names: first config.json's spellings
+ * ("hidden_size|n_embd|dim"; the first that is present counts), then GGUF's without the
+ * architecture.  NULL means that a source has no such value.
  *
- * A missing key (or null) leaves the result as it was: set the default first.
- * A wrong type or a number out of range is HL_BAD_INPUT, with the file, the key
- * and what was seen and wanted. */
+ * A missing key (or null) leaves the result as it was: set the default first.  A wrong type or a
+ * number out of range is HL_BAD_INPUT, with the file, the key, the value and what was expected. */
 #ifndef HL_MODEL_FIELDS_H
 #define HL_MODEL_FIELDS_H
 

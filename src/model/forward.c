@@ -1,8 +1,8 @@
-/* forward.c - one chunk through all blocks.
+/* forward.c - runs one chunk through all blocks.
  *
- * config.h shows what a block computes; blocks.c runs one.  Here are the stream that the first
- * block reads, the order of layers, what is looked for in the stream, and steps of decoding that
- * are recorded once and replayed. */
+ * config.h shows what a block computes; blocks.c runs one.  This file has the stream that the first
+ * block reads, the order of layers, the search for non-finite values, and decoding steps that are
+ * recorded once and replayed. */
 #include <string.h>
 
 #include "base/status.h"
@@ -20,7 +20,7 @@ bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 
 /* ------------------------------------------------------------------ kept streams */
 
-/* A sequence's rows of the chunk to where they are kept, or back. */
+/* Copies a sequence's rows of the chunk to the kept stream, or back. */
 static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, int64_t b,
                              hl_device_copy_rows copy)
 {
@@ -32,7 +32,7 @@ static hl_status copy_stream(const hl_session *session, const hl_chunk *chunk, i
     return hl_device_checked(d, d->ops->copy_rows(d->device, &copy), "kept streams");
 }
 
-/* What `layer` will read, with all that is still to be added to x. */
+/* Writes the input of `layer`, with all pending outputs added. */
 static hl_status put_stream(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     const hl_device_session *d    = session->device;
@@ -67,7 +67,7 @@ static hl_status get_stream(const hl_session *session, const hl_chunk *chunk)
 
 /* ------------------------------------------------------------------- numbers */
 
-/* rows.flag: does the stream, with all that is pending, hold what is no number? */
+/* Sets rows.flag if the stream, with all pending outputs, has a non-finite value. */
 static hl_status look_for_nan(hl_session *session)
 {
     hl_device_session *d = session->device;
@@ -95,7 +95,7 @@ static hl_status wait_for_ends(const hl_device_session *d)
     return hl_device_checked(d, d->ops->arrived(d->device, 0), "copies");
 }
 
-/* Is the file to blame?  Once a session, when the flag has arrived. */
+/* After the flag has arrived: searches the weights for the cause, once per session. */
 static hl_status check_flag(hl_session *session)
 {
     if (*session->device->flag == 0 || session->searched[1])
@@ -107,7 +107,7 @@ static hl_status check_flag(hl_session *session)
     return HL_OK;
 }
 
-/* A near device is asked after every layer (-1: the embeddings): is the file to blame? */
+/* A near device is checked after every layer (-1: after the embeddings). */
 static hl_status check_stream(hl_session *session, int64_t layer)
 {
     if (!session->device->ops->is_near)
@@ -125,7 +125,7 @@ static hl_status check_stream(hl_session *session, int64_t layer)
     return HL_OK;
 }
 
-/* Elsewhere it is looked at once, at the end: numbers that are none stay in it. */
+/* Other devices are checked once, at the end, because NaNs stay in the residual stream. */
 static hl_status check_end(hl_session *session)
 {
     if (session->device->ops->is_near)
@@ -138,7 +138,7 @@ static hl_status check_end(hl_session *session)
 
 /* ------------------------------------------------------------------------ blocks */
 
-/* Is somebody told of each layer? */
+/* Whether a tap or an observer is called for each layer. */
 static bool is_watched(const hl_chunk *chunk)
 {
     return chunk->feed->tap != NULL && chunk->feed->tap->layer != NULL;
@@ -152,7 +152,7 @@ static hl_status run_block(hl_session *session, const hl_chunk *chunk, int64_t l
     return hl_block_run(session, chunk, layer);
 }
 
-/* All blocks.  A near device's are told as they end, others while the next one runs. */
+/* Runs all blocks.  A near device reports each layer when it ends, others during the next layer. */
 static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
 {
     bool near  = session->device->ops->is_near;
@@ -177,7 +177,7 @@ static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
 
 /* --------------------------------------------------------------------- ends */
 
-/* x as the first layer that is run reads it. */
+/* Prepares x as the first layer to run reads it. */
 static hl_status begin_stream(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d       = session->device;
@@ -242,7 +242,7 @@ static hl_status run_chunk(hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------------- steps */
 
-/* Few rows, and nothing wanted of them but statistics and the last logits. */
+/* Whether the chunk is a decoding step: few rows, with only statistics and last logits wanted. */
 static bool is_step(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;
@@ -254,7 +254,7 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
                             tap->embedded == NULL && tap->sampled_positions == NULL));
 }
 
-/* All of it that runs on the device; the same calls for steps of the same kind. */
+/* Issues the part that runs on the device; it makes the same calls for all steps of a kind. */
 static hl_status issue_step(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d          = session->device;
@@ -298,7 +298,7 @@ static void note_step(hl_device_step *step, const hl_device_session *d, const hl
     memcpy(step->sequences, chunk->sequences, (size_t)chunk->n_batch * sizeof *step->sequences);
 }
 
-/* The recorded step of this kind; a new one in the place of the oldest. */
+/* Returns the recorded step of this kind, or a new one that replaces the oldest. */
 static hl_device_step *find_step(hl_device_session *d, const hl_chunk *chunk, bool *is_new)
 {
     for (int i = 0; i < HL_DEVICE_STEPS; i++) {
@@ -316,8 +316,8 @@ static hl_device_step *find_step(hl_device_session *d, const hl_chunk *chunk, bo
     return step;
 }
 
-/* The first step of a kind runs as it is, which also warms the device's libraries up; the
- * second is recorded. */
+/* The first step of a kind runs without recording, which also initializes the device's libraries;
+ * the second is recorded. */
 static hl_status run_step(hl_session *session, const hl_chunk *chunk)
 {
     hl_status          status = HL_OK;
@@ -362,7 +362,7 @@ static hl_status finish_step(hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------------- whole */
 
-/* Nothing may be under way in a lane whose rows are gone. */
+/* Marks all lanes as idle, because their rows are gone. */
 static void forget_lanes(hl_device_session *d)
 {
     for (int lane = 0; lane < HL_DEVICE_LANES; lane++)

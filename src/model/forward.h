@@ -36,8 +36,7 @@ void *hl_arena_take(hl_arena *arena, int64_t a, int64_t b, size_t size);
 
 /* ------------------------------------------------------------------- weights */
 
-/* A linear map on the device.  Several maps of the same input are stored one after the other as
- * one. */
+/* A linear map on the device.  Maps of the same input may be stored as one, one after the other. */
 typedef struct hl_device_map {
     void   *weight; /* (n_out, n_in) of T; NULL: the model does not have it */
     float  *bias;   /* (n_out) or NULL */
@@ -45,8 +44,7 @@ typedef struct hl_device_map {
     int64_t n_in;
 } hl_device_map;
 
-/* A vector on the device.  Where heads have their own norms, these are stored one after the
- * other. */
+/* A vector on the device.  If heads have their own norms, these are stored one after the other. */
 typedef struct hl_device_vector {
     float *weight;
     float *bias;
@@ -55,10 +53,10 @@ typedef struct hl_device_vector {
 typedef struct hl_device_layer {
     hl_device_map    qkv;
     hl_device_map    o;
-    hl_device_map    up; /* of a gated MLP: the gate's rows first */
+    hl_device_map    up; /* for a gated MLP: the gate's rows first */
     hl_device_map    down;
     hl_device_map    router;
-    hl_device_map    experts_up; /* of all experts */
+    hl_device_map    experts_up; /* experts_up and experts_down: those of all experts */
     hl_device_map    experts_down;
     hl_device_map    shared_router;
     hl_device_map    shared_up;
@@ -117,7 +115,7 @@ typedef struct hl_device_plan {
 /* What is reported about one layer. */
 typedef struct hl_device_lane {
     hl_device_pair statistics;      /* see hl_device_place_statistics */
-    int64_t       *argmax;          /* of the same rows; NULL: the device does not compute it */
+    int64_t       *argmax;          /* the most likely key of the same rows; NULL: not computed */
     hl_device_pair kept[HL_N_KEPT]; /* floats of all rows, or of those that the tap samples */
     hl_device_pair pattern;         /* (B, H, n_patterns, S) */
     hl_device_pair exact;           /* (B, H, n_patterns) */
@@ -180,8 +178,7 @@ typedef struct hl_device_inputs {
     const int64_t   *sampled; /* (n_sampled) rows that the tap samples, -1: unused; NULL: all */
     int64_t          n_sampled;
     const float     *frequencies[HL_N_ROPES]; /* (B, n_dims/2) */
-    const float     *gates;                   /* (L, H), or (B, L, H) with gates_each; NULL: all
-                                               * 1 */
+    const float     *gates;                   /* (L, H), or (B, L, H) with gates_each; or NULL */
     bool             gates_differ;
     int64_t          n_keys; /* upper bound on the keys of a sequence; it changes seldom */
 } hl_device_inputs;
@@ -231,16 +228,13 @@ typedef struct hl_device_session {
     hl_device_inputs     inputs;
     hl_device_lane       lanes[HL_DEVICE_LANES];
     int64_t              max_runs; /* runs in a lane's plan at most; 0: rows are never summed */
-    float               *gram;     /* (L, H, d, d) Gram matrices from the plans; valid where
-                                    * has_gram */
+    float               *gram;     /* (L, H, d, d) Gram matrices; valid if has_gram */
     bool                *has_gram; /* (L) on the host */
     float               *followed; /* (B, n_sampled, D) the stream after the last block */
-    hl_device_pair       all_statistics; /* statistics of a decoding step: (L) blocks of
-                                          * step_bytes */
+    hl_device_pair       all_statistics; /* statistics of a decoding step: (L, step_bytes) */
     size_t               step_bytes;     /* block size of the current step */
     int64_t              step_rows;      /* largest number of rows of a step */
-    hl_device_pair       ends;           /* results of the final layers being copied out: see
-                                          * forward_ends.c */
+    hl_device_pair       ends;           /* results of the final layers: see forward_ends.c */
     hl_device_kept       kept;           /* (sequences, n_kept) rows of logits, or empty */
     hl_device_attention *parts;          /* (B) attention problems of a chunk; on the host */
     int64_t             *pattern_rows;   /* (B, n_patterns) whole rows of the chunk; on the host */
@@ -292,8 +286,7 @@ bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk);
 
 /* blocks.c: runs a block.  Of the last one, computes only what is needed. */
 hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer);
-/* Computes the output of a branch for `input`, (N, D) of the compute type, in rows.branch or
- * rows.mlp. */
+/* Computes rows.branch or rows.mlp from a branch's `input`, (N, D) of the compute type. */
 hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
                           hl_branch branch, const void *input);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
@@ -312,8 +305,8 @@ hl_status hl_device_settle(const hl_session *session);
 /* forward_attention.c: rows.branch = A(input). */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input);
-/* The attention problem of a layer for the fed sequences [first, first + n), whose caches follow
- * each other. */
+/* The attention problem of a layer for the fed sequences [first, first + n), which are
+ * contiguous. */
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                                 int64_t first, int64_t n);
 /* Fills d->pattern_rows for this chunk and returns their number per sequence. */
@@ -354,8 +347,7 @@ hl_status hl_observe_block(hl_session *session, const hl_chunk *chunk, int64_t l
 hl_status hl_observe_middle(hl_session *session, const hl_chunk *chunk);
 /* Waits for a lane's layer and reports it to the tap; does nothing if the lane is idle. */
 hl_status hl_observe_tell(hl_session *session, const hl_chunk *chunk, int lane);
-/* The embedded rows: the copy starts before the first block is issued, and they are reported
- * after it. */
+/* The embedded rows: copied before the first block is issued, and reported after it. */
 hl_status hl_observe_embedded(hl_session *session, const hl_chunk *chunk);
 hl_status hl_observe_tell_embedded(hl_session *session, const hl_chunk *chunk);
 /* Reports all layers of a decoding step, whose statistics have arrived. */

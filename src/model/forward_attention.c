@@ -1,8 +1,9 @@
-/* forward_attention.c - the attention branch: projections, norms of q and k, RoPE, cache, attention.
+/* forward_attention.c - the attention branch: projections, norms of q and k, RoPE, cache,
+ * attention.
  *
- * q, k and v are made by one product, their norms, RoPE and the cache by one operation; then the
- * fused kernel reads the cache.  Everything that tells the families apart here is an argument of
- * that kernel: windows, scale, soft-cap, ALiBi, sinks, gates. */
+ * One product computes q, k and v; one operation does their norms, RoPE and the cache; then the
+ * fused kernel reads the cache.  All differences between families are arguments of that kernel:
+ * windows, scale, soft-cap, ALiBi, sinks, gates. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -61,7 +62,7 @@ static void set_masks(hl_attention *problem, const hl_session *session,
     problem->flags = HL_ATTENTION_SCALE;
     if (!session->config->is_encoder)
         problem->flags |= HL_ATTENTION_CAUSAL;
-    /* A window that hides nothing is none: a mask costs time. */
+    /* A window that hides nothing is omitted, because a mask costs time. */
     if (!layer->is_local || (!session->device->ops->is_near && !session->config->is_encoder &&
                              layer->window_left >= problem->n_keys - 1))
         return;
@@ -129,13 +130,14 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
     return problem;
 }
 
-/* Must rows not show what else is fed?  A near device keeps that promise of hl_feed.sequences. */
+/* Whether rows must not depend on what else is fed.  A near device keeps this promise of
+ * hl_feed.sequences. */
 static bool is_apart(const hl_device_session *d, const hl_chunk *chunk)
 {
     return d->ops->is_near && chunk->feed->sequences != NULL;
 }
 
-/* How many fed sequences from `first` on are one problem. */
+/* The number of fed sequences, from `first` on, that form one problem. */
 static int64_t run_length(const hl_device_session *d, const hl_chunk *chunk, int64_t first)
 {
     int64_t n = 1;
@@ -180,8 +182,8 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
 
 /* ------------------------------------------------------------------ patterns */
 
-/* The tap's positions that fall into this chunk, as rows; all sequences must start
- * at the same position for a row to mean the same in each. */
+/* Lists the tap's positions that are in this chunk, as rows.  All sequences must start at the same
+ * position, so that a row means the same in each. */
 static int64_t list_rows(int64_t *out, const hl_chunk *chunk)
 {
     const hl_tap *tap   = chunk->feed->tap;
@@ -195,7 +197,7 @@ static int64_t list_rows(int64_t *out, const hl_chunk *chunk)
     return count;
 }
 
-/* The same where each sequence has its own: -1 for those that fall elsewhere. */
+/* Lists rows if each sequence has its own positions: -1 for positions outside the chunk. */
 static int64_t list_own_rows(int64_t *out, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;
@@ -215,7 +217,7 @@ int64_t hl_forward_pattern_rows(const hl_session *session, const hl_chunk *chunk
     return list_rows(session->device->pattern_rows, chunk);
 }
 
-/* (batch, head, row) of every place in (B, H, n_patterns); rows of nobody's interest are -1. */
+/* Writes (batch, head, row) for every place in (B, H, n_patterns); row is -1 if no tap wants it. */
 static void list_items(int64_t *items, const hl_session *session, const hl_chunk *chunk,
                        int64_t layer, int64_t first, int64_t n)
 {
@@ -238,7 +240,8 @@ static void list_items(int64_t *items, const hl_session *session, const hl_chunk
     }
 }
 
-/* Of n sequences that are one problem.  Where nobody reads `exact`, the operator's own lse will do. */
+/* Computes whole rows of n sequences that form one problem.  If `exact` is not read, the operator's
+ * own lse is precise enough. */
 static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int64_t layer,
                            const hl_device_lane *lane, int64_t first, int64_t n)
 {
@@ -271,7 +274,7 @@ static hl_status make_some(const hl_session *session, const hl_chunk *chunk, int
     return hl_device_checked(d, d->ops->patterns(d->device, &rows), "patterns");
 }
 
-/* Does some sequence lack a row that others have? */
+/* Whether some sequence lacks a row that others have. */
 static bool has_gaps(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_device_session *d = session->device;
@@ -290,7 +293,7 @@ hl_status hl_forward_patterns(hl_session *session, const hl_chunk *chunk, int64_
     int64_t n_items      = chunk->n_batch * session->config->layers[layer].n_heads * d->n_patterns;
     int64_t n            = 0;
 
-    if (has_gaps(session, chunk)) { /* such a row reads as zeros */
+    if (has_gaps(session, chunk)) { /* missing rows read as zeros */
         HL_NEED(hl_device_checked(
             d,
             d->ops->zero(d->device, lane->pattern.device,

@@ -1,12 +1,13 @@
-/* forward_ends.c - tokens to the residual stream, the stream to words, and draws from these.
+/* forward_ends.c - from tokens to the residual stream, from the stream to logits, and draws from
+ * them.
  *
  *     x      = norm(scale * embed[token] W_in + position[p] + type[t])
  *     hidden = norm(x)
  *     logits = softcap(scale * (head(hidden W_out) + b))
  *
- * with most of these parts missing in most models.  An encoder's head is
- * W norm(act(dense x)).  Logits are made for d->logit_rows rows at a time: all of a chunk's would be
- * larger than the model. */
+ * Most models lack most of these parts.  An encoder's head is W norm(act(dense x)).  Logits are
+ * computed for d->logit_rows rows at a time: those of a whole chunk would be larger than the
+ * model. */
 #include <string.h>
 
 #include "base/status.h"
@@ -60,11 +61,11 @@ hl_status hl_forward_embed(hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------------- head */
 
-/* Rows of one sequence, or one row of each of some: a near device multiplies a row of many in
- * another way than one that is alone. */
+/* Rows of one sequence, or one row of each of several sequences.  A near device multiplies a row of
+ * many differently from a single row. */
 typedef struct end_rows {
     int64_t n_batch;
-    int64_t n_rows; /* of each; together at most d->logit_rows */
+    int64_t n_rows; /* rows per sequence; in total at most d->logit_rows */
     int64_t counts[HL_LOGIT_ROWS];
 } end_rows;
 
@@ -82,7 +83,7 @@ static hl_device_places places_of(end_rows *ends)
                                .lengths    = ends->counts };
 }
 
-/* out (n_rows, D) of out_dtype from rows of the residual stream. */
+/* Computes out (n_rows, D) of out_dtype from rows of the residual stream. */
 static hl_status finish_hidden(const hl_session *session, void *out, hl_dtype out_dtype,
                                const float *x, int64_t n_rows)
 {
@@ -104,7 +105,7 @@ static hl_status finish_hidden(const hl_session *session, void *out, hl_dtype ou
         "norm");
 }
 
-/* rows.narrow from rows.hidden: an encoder's head. */
+/* Computes rows.narrow from rows.hidden, with an encoder's head. */
 static hl_status run_head(const hl_session *session, const hl_device_places *places)
 {
     const hl_device_session *d      = session->device;
@@ -130,7 +131,7 @@ static hl_status run_head(const hl_session *session, const hl_device_places *pla
     return HL_OK;
 }
 
-/* rows.logits from rows.hidden. */
+/* Computes rows.logits from rows.hidden. */
 static hl_status make_logits(const hl_session *session, end_rows *ends)
 {
     const hl_device_session *d      = session->device;
@@ -161,7 +162,7 @@ static hl_status make_logits(const hl_session *session, end_rows *ends)
 
 /* ---------------------------------------------------------------------- lens */
 
-/* What n_rows of rows.logits say, as far as `wanted` has places for it. */
+/* Computes the statistics of n_rows of rows.logits for which `wanted` has pointers. */
 static hl_status read_logits(const hl_session *session, hl_device_logits wanted, int64_t n_rows)
 {
     const hl_device_session *d = session->device;
@@ -172,7 +173,7 @@ static hl_status read_logits(const hl_session *session, hl_device_logits wanted,
     return hl_device_checked(d, d->ops->logits(d->device, &wanted), "logits");
 }
 
-/* The lens of rows [first, end) of the chunk. */
+/* Computes the lens of rows [first, end) of the chunk. */
 static hl_status read_lens(const hl_session *session, const hl_chunk *chunk,
                            const hl_device_lane *lane, int64_t first, int64_t end)
 {
@@ -197,7 +198,7 @@ static hl_status read_lens(const hl_session *session, const hl_chunk *chunk,
     return HL_OK;
 }
 
-/* Of all rows at once, or, where the device is near, of each sequence without its padding. */
+/* Processes all rows at once or, on a near device, each sequence without its padding. */
 hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane)
 {
     HL_NEED(hl_device_settle(session));
@@ -211,10 +212,10 @@ hl_status hl_forward_lens(hl_session *session, const hl_chunk *chunk, hl_device_
 
 /* --------------------------------------------------------------------- final */
 
-/* What of the tap's wants is made of logits. */
+/* The wants of a tap that need logits. */
 enum { SPEAKS = HL_WANT_LOGITS | HL_WANT_LENS | HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
-/* Logits that are no numbers come from the head or the last norm, if not from a layer. */
+/* If no layer produced the non-finite logits, the final norm or the head did. */
 static hl_status blame_head(hl_session *session)
 {
     if (session->searched[0])
@@ -223,9 +224,8 @@ static hl_status blame_head(hl_session *session)
     return hl_session_find_nan(session, -1);
 }
 
-/* Where parts of rows at the end lie in the pair `ends`: what is said of n rows, which is all
- * that its device's half has; hidden rows; logits.  A near device has the latter two where they
- * were made. */
+/* The parts of the pair `ends`: statistics of n rows, which are all that the device's half has;
+ * hidden rows; logits.  On a near device, the latter two stay where they were computed. */
 typedef struct end_parts {
     int64_t *top;
     double  *losses;
@@ -261,7 +261,7 @@ static hl_status fetch(const hl_device_session *d, void *to, const void *from, s
     return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "copies");
 }
 
-/* The kept rows of a sequence's from `first` on, for these to be put there or compared with. */
+/* The kept rows of a sequence, from `first` on, which are written or compared with. */
 static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
                                 int64_t first)
 {
@@ -277,8 +277,8 @@ static hl_device_kept kept_rows(const hl_session *session, const hl_chunk *chunk
     return kept;
 }
 
-/* Lens, losses and divergence of the n rows of a sequence from `first` on, whose logits are there;
- * and whether these are numbers. */
+/* Collects lens, losses and divergence of n rows of a sequence, from `first` on, whose logits are
+ * ready, and checks that these are finite. */
 static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, int64_t sequence,
                             int64_t first, int64_t n)
 {
@@ -304,7 +304,7 @@ static hl_status fetch_said(const hl_session *session, const hl_chunk *chunk, in
     return fetch(d, d->flag + 1, d->rows.flag + 1, sizeof *d->flag);
 }
 
-/* What the tap wants of rows [first, first + n) of a sequence, in the host's half of `ends`. */
+/* Collects what the tap wants of rows [first, first + n) of a sequence, in the host's `ends`. */
 static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t sequence,
                             int64_t first, int64_t n)
 {
@@ -332,7 +332,7 @@ static hl_status fetch_ends(hl_session *session, const hl_chunk *chunk, int64_t 
     return hl_device_checked(d, d->ops->arrived(d->device, 0), "copies");
 }
 
-/* `n` fetched rows to the tap, as many at a time as on the CPU. */
+/* Reports `n` fetched rows to the tap, as many at a time as on the CPU. */
 static hl_status tell_ends(const hl_session *session, const hl_tap *tap, hl_final_rows whole,
                            int64_t n)
 {
@@ -407,7 +407,7 @@ static bool wants_last(const hl_session *session)
     return (session->options.wants & last) != 0;
 }
 
-/* The last logits of what was fed, for draws. */
+/* Keeps the last logits of the fed sequences, for draws. */
 static hl_status keep_last(const hl_session *session)
 {
     const hl_device_session *d = session->device;
@@ -429,7 +429,7 @@ static hl_status keep_last(const hl_session *session)
         "last logits");
 }
 
-/* Of the n last rows from `first` on. */
+/* Computes the logits of n last rows, from `first` on. */
 static hl_status make_some_last(const hl_session *session, int64_t first, int64_t n)
 {
     const hl_device_session *d       = session->device;
@@ -479,8 +479,8 @@ static hl_status receive_some_last(hl_session *session, const hl_chunk *chunk, i
     return HL_OK;
 }
 
-/* As many sequences at a time as there is room for: the head is read once for them.  Only on a near
- * device, where what is made is there, there may be more. */
+/* Processes as many sequences at a time as fit, because the head is read once for them.  Only a
+ * near device, which needs no copies, can have more sequences than fit. */
 hl_status hl_forward_make_last(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d = session->device;
@@ -527,10 +527,10 @@ hl_status hl_forward_receive_last(hl_session *session, const hl_chunk *chunk)
 
 /* --------------------------------------------------------------------- draws */
 
-/* What draws need to know of logits that stay on a device.  The last logits of every sequence
- * have a row there, which the pass leaves behind.  A draw sends its rule over and gets back what the
- * row says and some candidates.  The row itself is fetched where somebody wants to see it, where too
- * many candidates are left, and where it holds what is no number: then the sampler says which. */
+/* Draws from logits that stay on a device.  The last logits of every sequence have a row there,
+ * which the forward pass leaves.  A draw sends its rule and gets back the row's statistics and some
+ * candidates.  The row itself is fetched if the caller wants it, if there are too many candidates,
+ * or if it has a non-finite value, which the sampler then names. */
 
 static int64_t n_words(const hl_session *session)
 {
@@ -570,7 +570,7 @@ static hl_status receive(const hl_device_session *d, void *to, const void *from,
     return hl_device_checked(d, d->ops->copy_out(d->device, 0, to, from, n_bytes), "draws");
 }
 
-/* The rules of all draws, and which tokens count as repeated. */
+/* Sends the rules of all draws, and the bits of repeated tokens. */
 static hl_status send_rules(const hl_session *session, const hl_pick *picks, int64_t n)
 {
     const hl_device_session *d          = session->device;

@@ -1,8 +1,8 @@
-/* forward_inputs.c - what a chunk reads beside weights and cache: tokens, places, frequencies,
+/* forward_inputs.c - a chunk's inputs besides weights and cache: tokens, places, frequencies,
  * gates.
  *
- * All of it goes over in one copy, laid out the same way for chunks of the same shape, so that a
- * recorded step finds the numbers of the next token where it found those of the last. */
+ * All inputs are sent in one copy.  Its layout is the same for chunks of the same shape, so that a
+ * recorded step finds the next token's numbers at the same addresses. */
 #include <string.h>
 
 #include "base/status.h"
@@ -10,10 +10,10 @@
 #include "model/model.h"
 #include "model/rope.h"
 
-/* Bounds of keys change by so many: within them a recorded step stays good. */
+/* The bound n_keys is a multiple of this; a recorded step is valid until it changes. */
 enum { KEY_STEP = 1024 };
 
-/* `count` items at the same place of both halves of the block. */
+/* Takes `count` items at the same offset in both halves of the block. */
 static void *take(hl_device_inputs *inputs, const void **there, int64_t count, size_t size)
 {
     size_t at = inputs->used;
@@ -28,7 +28,7 @@ static int64_t *take_numbers(hl_device_inputs *inputs, const int64_t **there, in
     return take(inputs, (const void **)there, count, sizeof(int64_t));
 }
 
-/* The most that hl_device_put_inputs can take. */
+/* The largest size that hl_device_put_inputs needs. */
 size_t hl_device_inputs_bytes(const hl_session *session)
 {
     const hl_config *config  = session->config;
@@ -72,8 +72,8 @@ static void put_targets(hl_device_inputs *inputs, const hl_chunk *chunk)
                            : -1;
 }
 
-/* The last rows of what is fed.  Where a step may be recorded, every sequence has a place among them,
- * also one that ends in another chunk. */
+/* Finds the last rows of the fed sequences.  If a step may be recorded, every sequence has an
+ * entry, also one whose last row is in another chunk. */
 static void put_last(hl_device_inputs *inputs, const hl_chunk *chunk, bool is_near)
 {
     int64_t *last = take_numbers(inputs, &inputs->last, chunk->n_batch);
@@ -105,7 +105,7 @@ static void put_places(hl_device_inputs *inputs, const hl_chunk *chunk)
     memcpy(ends, chunk->ends, n_bytes);
 }
 
-/* Where the last logits of every sequence come from, for whoever draws from them. */
+/* Finds the rows of the last logits of every sequence, for draws. */
 static void put_kept(hl_device_inputs *inputs, const hl_session *session, const hl_chunk *chunk)
 {
     inputs->kept = NULL;
@@ -152,8 +152,7 @@ static void put_gates(hl_device_inputs *inputs, const hl_session *session, const
     }
 }
 
-/* The rows that the tap names, of all sequences one after the other.  A near device has all rows at
- * hand. */
+/* Lists the rows that the tap samples, sequence by sequence.  A near device needs no list. */
 static void put_sampled(hl_device_inputs *inputs, const hl_chunk *chunk, bool is_near)
 {
     const hl_tap *tap = chunk->feed->tap;
@@ -177,7 +176,7 @@ static int64_t bound_keys(const hl_session *session, const hl_chunk *chunk)
 {
     int64_t longest = 1;
 
-    /* Biases and segments are as wide as n_keys says. */
+    /* The widths of biases and segments depend on n_keys. */
     if (session->device->ops->is_near || chunk->feed->segments != NULL ||
         session->config->position == HL_POSITION_ALIBI_FALCON)
         return session->options.n_ctx;
@@ -208,7 +207,7 @@ hl_status hl_device_put_inputs(hl_session *session, const hl_chunk *chunk)
         d, d->ops->copy_in(d->device, inputs->block.device, inputs->block.host, inputs->used),
         "inputs"));
     if (near)
-        d->rows.segments = (uint8_t *)chunk->feed->segments; /* is only read */
+        d->rows.segments = (uint8_t *)chunk->feed->segments; /* the buffer is only read */
     else if (chunk->feed->segments != NULL)
         HL_NEED(hl_device_checked(
             d, d->ops->copy_in(d->device, d->rows.segments, chunk->feed->segments, all), "inputs"));

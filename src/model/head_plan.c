@@ -1,4 +1,4 @@
-/* head_plan.c - which heads go, which are zeroed, so that groups stay equal. */
+/* head_plan.c - which heads are removed and which are zeroed, so that groups stay equal. */
 #include "model/head_plan.h"
 
 #include "base/memory.h"
@@ -40,7 +40,7 @@ void hl_head_plan_zero(hl_head_plan *plan, int64_t layer, int64_t head)
     plan->layers[layer].heads[head] = HL_HEAD_ZEROED;
 }
 
-/* How many heads of a group are pruned. */
+/* Counts the pruned heads of a group. */
 static int64_t count_pruned(const uint8_t *heads, int64_t n)
 {
     int64_t count = 0;
@@ -50,7 +50,7 @@ static int64_t count_pruned(const uint8_t *heads, int64_t n)
     return count;
 }
 
-/* The first `n` pruned heads of a group go. */
+/* Marks the first `n` pruned heads of a group as GONE. */
 static void take_out(uint8_t *heads, int64_t n)
 {
     for (int64_t i = 0; n > 0; i++) {
@@ -65,7 +65,7 @@ static void compact_layer(hl_layer_plan *plan, const hl_layer_config *layer)
 {
     int64_t n_groups = layer->n_kv_heads;
     int64_t n_each   = n_groups > 0 ? layer->n_heads / n_groups : 0;
-    int64_t fewest   = n_each; /* pruned heads of a group that stays */
+    int64_t fewest   = n_each; /* largest number that every remaining group can remove */
     int64_t n_left   = 0;
 
     for (int64_t g = 0; g < n_groups; g++) {
@@ -78,7 +78,7 @@ static void compact_layer(hl_layer_plan *plan, const hl_layer_config *layer)
         }
         n_left++;
         if (n_pruned - spared < fewest)
-            fewest = n_pruned - spared; /* one query of the spared group stays */
+            fewest = n_pruned - spared; /* one query of the spared group is kept */
     }
     for (int64_t g = 0; g < n_groups; g++)
         take_out(plan->heads + g * n_each, plan->kv[g] == HL_HEAD_GONE ? n_each : fewest);
@@ -105,7 +105,7 @@ void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config)
 
 void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config)
 {
-    hl_head_plan_expand(plan, config); /* whatever was gone before */
+    hl_head_plan_expand(plan, config); /* forget an earlier compaction */
     for (int64_t i = 0; i < plan->n_layers; i++)
         compact_layer(&plan->layers[i], &config->layers[i]);
 }

@@ -1,21 +1,21 @@
-/* head_plan.h - what becomes of every head when a model is written.
+/* head_plan.h - the fate of every head when a model is written.
  *
- * A head that is pruned can go in two ways:
+ * A head can be pruned in two ways:
  *
  *     ZEROED   its slice of the output projection is zero; all shapes stay
- *     GONE     its rows of q, of k and v with the last of its group, and its slice of the
- *              output projection are left out
+ *     GONE     removed: its rows of q, those of k and v with the last of its group, and its slice of
+ *              the output projection are left out
  *
- * Both give the same numbers.  Attention with grouped heads needs equally many queries in
- * every group, so a plan that takes heads out zeroes those that would make groups differ:
+ * Both give the same numbers.  Grouped attention needs the same number of queries in every group,
+ * so a plan that removes heads zeroes those that would make groups differ:
  *
  *     groups of 4, pruned heads x     A  B  x  D | x  x  G  H | x  x  x  x
- *     gone (g) and zeroed (0)         A  B  g  D | g  0  G  H | g  g  g  g
- *     left: two K/V heads with three queries each
+ *     removed (g) and zeroed (0)      A  B  g  D | g  0  G  H | g  g  g  g
+ *     result: two K/V heads with three queries each
  *
- * A layer that loses all its heads keeps its first K/V head, zeroed: its attention then
- * writes nothing, which every loader can run.  (What a removed head wrote on average may be
- * added to the output bias: `bias`.) */
+ * A layer that loses all its heads keeps its first K/V head, zeroed: its attention then writes
+ * nothing, which every loader can run.  (`bias` is the mean output of pruned heads, which may be
+ * added to the output bias.) */
 #ifndef HL_MODEL_HEAD_PLAN_H
 #define HL_MODEL_HEAD_PLAN_H
 

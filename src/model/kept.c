@@ -1,4 +1,4 @@
-/* kept.c - where kept streams stand, and which rows are there. */
+/* kept.c - the places of kept streams, and which of their rows are valid. */
 #include "model/kept.h"
 
 #include "base/status.h"
@@ -26,7 +26,7 @@ static hl_kept_range *range_of(const hl_session *session, int64_t slot, int64_t 
     return session->streams.ranges + slot * session->options.n_batch + sequence;
 }
 
-/* The first slot that a feed from this layer on writes. */
+/* The first slot that a feed that starts at this layer writes. */
 static int64_t first_written(const hl_session *session, const hl_feed *feed)
 {
     return session->streams.n_slots > 0 ? feed->first_layer / session->options.stream_every : 0;

@@ -1,9 +1,9 @@
-/* kept.h - which positions a session keeps something of, for later feeds: rows of logits to be compared
- * with (hl_device_kept of kernels/device.h), and residual streams to start from.
+/* kept.h - positions for which a session keeps data for later feeds: rows of logits to compare with
+ * (hl_device_kept of kernels/device.h), and residual streams to start from.
  *
- * Streams.  With hl_session_options.stream_every = n every feed leaves what layers n, 2 n, ... read
- * of its rows, where the session runs, and a feed whose first layer is one of them reads its rows
- * there.  Rows stand by their positions, as keys do. */
+ * Streams.  With hl_session_options.stream_every = n, every feed keeps the inputs of layers n, 2 n,
+ * ... on the session's device.  A feed whose first layer is one of them starts from these rows.
+ * Rows are indexed by position, like keys. */
 #ifndef HL_MODEL_KEPT_H
 #define HL_MODEL_KEPT_H
 
@@ -31,7 +31,7 @@ typedef struct hl_kept_streams {
 
 /* The slot of the stream that a layer reads; -1: it is not kept. */
 int64_t hl_streams_slot(const struct hl_session *session, int64_t layer);
-/* Where the chunk's rows of a sequence begin in a slot. */
+/* The address of the chunk's rows of a sequence in a slot. */
 float *hl_streams_rows(const struct hl_session *session, const struct hl_chunk *chunk, int64_t slot,
                        int64_t b);
 /* Checks that the feed can start at its first layer. */

@@ -1,7 +1,7 @@
-/* model.c - opening a model: its tensors, its description, its weights; and changing it afterwards.
+/* model.c - opens a model (tensors, description, weights) and adjusts it afterwards.
  *
- * What a path holds is for formats/tensors to find out.  The description comes from
- * the file itself (GGUF, llama2.c) or from the config.json in the folder. */
+ * formats/tensors finds out what a path holds.  The description comes from the file itself (GGUF,
+ * llama2.c) or from the config.json in the folder. */
 #include "model/model.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 /* ----------------------------------------------------------------------------------- config.json */
 
-/* folder/name, where the folder is the one that the weights lie in. */
+/* Returns folder/name for the folder of the weights. */
 static hl_status beside(char **out, const hl_model *model, const char *name)
 {
     const char *folder  = hl_tensors_folder(model->tensors);
@@ -37,7 +37,7 @@ static hl_status read_config(hl_model *model)
     return hl_config_parse(&model->config, (const char *)file.bytes, file.n_bytes, path);
 }
 
-/* generation_config.json, where there is one. */
+/* Reads generation_config.json, if it exists. */
 static hl_status read_generation(hl_model *model)
 {
     HL_FREED char                   *path = NULL;
@@ -64,7 +64,7 @@ static hl_status read_description(hl_model *model)
     return status == HL_OK ? read_generation(model) : status;
 }
 
-/* Is the id a token of the model?  Another is noted, with a warning. */
+/* Whether the id is a token of the model.  If not, it is recorded with a warning. */
 static bool keep_id(hl_model *model, int64_t id, const char *what)
 {
     hl_generation *generation = &model->config->generation;
@@ -77,7 +77,7 @@ static bool keep_id(hl_model *model, int64_t id, const char *what)
     return false;
 }
 
-/* Configurations that were copied name tokens of another vocabulary. */
+/* Drops ids outside the vocabulary, which occur in configurations copied from other models. */
 static void drop_foreign_ids(hl_model *model)
 {
     hl_generation *generation = &model->config->generation;
@@ -157,7 +157,7 @@ static void copy_sizes(hl_model_info *info, const hl_config *config)
     memcpy(info->foreign_ids, config->generation.foreign_ids, sizeof info->foreign_ids);
 }
 
-/* K and V of every layer, for one token. */
+/* The number of cached values of K and V per token, in all layers. */
 static int64_t cache_values(const hl_config *config)
 {
     int64_t values = 0;
@@ -278,9 +278,9 @@ hl_status hl_model_hash(uint64_t *out, const hl_model *model, int32_t n_threads)
 
 /* ------------------------------------------------------------------------------------- adjusting */
 
-/* Mitigations to try, and gates.  The forward pass and whoever measures read the description alone,
- * so that nothing else needs to know.  Gates lie beside it: they are of a session's feed as much as
- * of a model. */
+/* Mitigations to try, and gates.  The forward pass and measurements read only the description, so
+ * nothing else needs to know of mitigations.  Gates are stored beside it, because a session's feed
+ * may have its own. */
 
 static bool is_positive(double value)
 {
@@ -346,8 +346,8 @@ static void adjust_rope(hl_rope *rope, const hl_adjustment *wanted)
     }
 }
 
-/* How many first keys there are beside the window: one unless told otherwise, since models
- * lean on it. */
+/* The number of first keys that stay visible beside the window: 1 by default, for models need
+ * it. */
 static int64_t kept_keys(const hl_adjustment *wanted)
 {
     if (wanted->window == 0 || wanted->window_sink < 0)

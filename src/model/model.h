@@ -1,7 +1,7 @@
-/* model.h - an opened model, as the rest of the library sees it.
+/* model.h - an opened model, as the library's other parts use it.
  *
- * The public half is in headlight.h.  Everything here is fixed once the model is
- * open (and, maybe, adjusted or gated), and may be read by any number of threads. */
+ * The public half is in headlight.h.  Everything here is constant once the model is open (and
+ * possibly adjusted or gated), and any number of threads may read it. */
 #ifndef HL_MODEL_MODEL_H
 #define HL_MODEL_MODEL_H
 
@@ -25,7 +25,7 @@ struct hl_model {
     hl_adjustment     adjusted;               /* all 0: the model runs as it was trained */
     float            *gates;                  /* (n_layers, n_heads); NULL: all 1 */
     hl_device_copies *copies;                 /* device copies of its weights; has its own lock */
-    char              device[HL_DEVICE_NAME]; /* where its sessions run; "": not specified */
+    char              device[HL_DEVICE_NAME]; /* device of its sessions; "": not specified */
 };
 
 #endif

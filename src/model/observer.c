@@ -1,20 +1,19 @@
-/* observer.c - what is told of a layer: to a tap, or to the library's own observer.
+/* observer.c - reports each layer to a tap or to the library's own observer.
  *
- * A layer's statistics and rows are gathered in a lane while it runs and told when it has.  On a near
- * device they are the rows that the layer worked with.  Elsewhere they are sent when the layer is
- * done, and told when they have arrived, by then beside the work of the next layer; and an
- * observer that has a plan is told no rows of z, of the stream and of attention but what comes of
- * them, made in the lane: sums of rows, norms, products between heads, distances between
- * their whole rows (row_sums.h), a few hundred kilobytes instead of megabytes and of work for the
- * host. */
+ * A layer's statistics and rows are collected in a lane while it runs, and reported after it has
+ * run.  On a near device these are the layer's own rows.  On other devices they are copied when the
+ * layer is done and reported when they have arrived, while the next layer runs.  An observer with a
+ * plan gets no rows of z, of the stream and of attention.  Instead the lane computes sums of rows,
+ * norms, products between heads and distances between their whole rows (row_sums.h): a few hundred
+ * kilobytes instead of megabytes, and no work for the host. */
 #include <string.h>
 
 #include "base/status.h"
 #include "kernels/attention.h"
 #include "model/forward.h"
 
-/* Arrays of (B, H, C), and one of segments behind them.  argmax is not among them: nobody
- * listens to it, and the fastest kernels do not know it. */
+/* Arrays of (B, H, C), followed by one of segments.  argmax is omitted: no observer uses it, and
+ * the fastest kernels do not compute it. */
 size_t hl_device_statistics_bytes(int64_t count, int64_t n_segments)
 {
     return (size_t)count * (size_t)(HL_ROW_STATISTICS + n_segments) * sizeof(float);
@@ -32,7 +31,7 @@ hl_attention_result hl_device_place_statistics(void *block, int64_t count, int64
 
 /* ------------------------------------------------------------------- keeping */
 
-/* Where rows of a kind lie on the device. */
+/* The address of rows of some kind on the device. */
 typedef struct kept_rows {
     const void *data;
     hl_dtype    dtype;
@@ -64,7 +63,7 @@ static kept_rows find_rows(const hl_session *session, int kind, int64_t layer)
     }
 }
 
-/* All rows, or those that the tap names. */
+/* The number of rows kept: all, or those that the tap samples. */
 static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
 {
     const hl_device_inputs *inputs = &session->device->inputs;
@@ -72,7 +71,7 @@ static int64_t kept_count(const hl_session *session, const hl_chunk *chunk)
     return inputs->sampled != NULL ? inputs->n_sampled : hl_chunk_rows(chunk);
 }
 
-/* The stream is told with what is still to be added to it. */
+/* The stream is copied with the pending outputs added. */
 static hl_device_copy_rows copy_of(const hl_session *session, const hl_chunk *chunk,
                                    const hl_device_lane *lane, int kind)
 {
@@ -97,13 +96,13 @@ static hl_device_copy_rows copy_of(const hl_session *session, const hl_chunk *ch
     return copy;
 }
 
-/* What stays as it is until the layer has been told need not be copied. */
+/* Rows that do not change before the layer is reported need not be copied. */
 static bool is_at_hand(const hl_session *session, int kind)
 {
     return session->device->ops->is_near && (kind == HL_KEPT_Z || kind == HL_KEPT_POST);
 }
 
-/* Rows of x, q, ... as they are now into the lane. */
+/* Copies the current rows of x, q, ... to the lane. */
 static hl_status keep(hl_session *session, const hl_chunk *chunk, hl_device_lane *lane,
                       uint32_t kinds)
 {
@@ -162,8 +161,8 @@ static hl_status put(const hl_device_session *d, const hl_device_pair *pair, siz
                              "runs");
 }
 
-/* The plan as it is now, in the lane; most layers have the same.  What the lane did before has
- * arrived, so that its memory is free, the host's half too. */
+/* Copies the current plan to the lane, unless it is there already, as most layers share it.  The
+ * lane's earlier work has arrived, so both halves of its memory are free. */
 static hl_status put_plan(hl_device_session *d, hl_device_plan *own, const hl_row_plan *plan,
                           int64_t n_rows)
 {
@@ -214,7 +213,7 @@ static hl_status reduce(hl_session *session, const hl_chunk *chunk, int number)
         "sums");
 }
 
-/* Where there are more runs than room, rows go over as they are. */
+/* If there are more runs than room, rows are reported instead of sums. */
 static hl_status sum_rows(hl_session *session, const hl_chunk *chunk, int number,
                           const hl_row_plan *plan)
 {
@@ -233,7 +232,7 @@ static hl_status sum_rows(hl_session *session, const hl_chunk *chunk, int number
 
 /* ------------------------------------------------------------------ comparing */
 
-/* The parts of a lane's block, one after the other. */
+/* The parts of a lane's likeness block, one after the other. */
 typedef struct likeness_parts {
     double          *influence; /* (B, n_sampled) */
     double          *squares;   /* (H, B, n_sampled) */
@@ -293,7 +292,7 @@ bool hl_device_compares(const hl_session *session, const hl_chunk *chunk)
 
 /* ---------------------------------------------------------------- the stream */
 
-/* From the lane's sampled rows; influence is NULL for the embedded ones. */
+/* Compares the lane's sampled rows with earlier ones; influence is NULL for the embedded rows. */
 static hl_status follow(hl_session *session, const hl_device_lane *lane, double *influence)
 {
     hl_device_session *d = session->device;
@@ -319,7 +318,7 @@ static hl_status follow_embedded(hl_session *session, const hl_chunk *chunk)
 
 /* --------------------------------------------------------------------- heads */
 
-/* A layer's Gram matrices, copied when they are first seen. */
+/* Copies a layer's Gram matrices when they are first needed. */
 static hl_status put_gram(const float **out, const hl_session *session, int64_t layer,
                           const float *gram)
 {
@@ -429,7 +428,7 @@ static hl_status compare_heads(hl_session *session, const hl_chunk *chunk, int n
         HL_NEED(compare_patterns(session, chunk, number, &out));
         HL_NEED(sum_patterns(session, chunk, number, plan, &out));
     }
-    lane->kinds &= ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* not told */
+    lane->kinds &= ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* these rows are not reported */
     return HL_OK;
 }
 
@@ -513,13 +512,13 @@ static hl_status send_layer(hl_session *session, const hl_chunk *chunk, int numb
 
 /* ------------------------------------------------------------------- telling */
 
-/* Where there are no rows but those that the tap names. */
+/* The number of rows per sequence if only those are kept that the tap samples; else 0. */
 static int64_t count_sampled(const hl_session *session, const hl_chunk *chunk)
 {
     return session->device->inputs.sampled != NULL ? chunk->feed->tap->n_sampled_positions : 0;
 }
 
-/* A layer, but for its rows; -1: the embeddings. */
+/* Describes a layer, except its rows; -1: the embeddings. */
 static hl_layer_rows describe(const hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
     const hl_layer_config *at = layer >= 0 ? &session->config->layers[layer] : NULL;
@@ -538,7 +537,7 @@ static hl_layer_rows describe(const hl_session *session, const hl_chunk *chunk, 
                             .n_sampled  = count_sampled(session, chunk) };
 }
 
-/* Which rows are looked at whole. */
+/* Says which rows are looked at whole. */
 static void describe_patterns(hl_layer_rows *rows, const hl_session *session, const hl_chunk *chunk)
 {
     const hl_tap *tap = chunk->feed->tap;
@@ -551,7 +550,7 @@ static void describe_patterns(hl_layer_rows *rows, const hl_session *session, co
     rows->n_keys          = session->options.n_ctx;
 }
 
-/* What the tap's observer asks for of a layer's rows, if anything. */
+/* Asks the tap's observer, if it has one, for its plan for a layer's rows. */
 static hl_status ask_plan(hl_row_plan *out, const hl_session *session, const hl_chunk *chunk,
                           int64_t layer)
 {
@@ -565,7 +564,7 @@ static hl_status ask_plan(hl_row_plan *out, const hl_session *session, const hl_
     return tap->observer->plan(tap->context, &rows, out);
 }
 
-/* The statistics of a layer in a lane's memory, as somebody will write or read them. */
+/* The statistics of a layer in a lane's memory, in the form in which they are written or read. */
 static hl_attention_result statistics_in(const hl_session *session, const hl_chunk *chunk,
                                          const hl_device_lane *lane, void *block)
 {
@@ -641,7 +640,7 @@ static void describe_lens(hl_layer_rows *rows, const hl_device_lane *lane, int64
     rows->lens_gap     = rows->lens_entropy + n_rows;
 }
 
-/* Rows that the sums leave to be looked at, if there are any, come after them. */
+/* Rows that the sums could not use are fetched after them, if there are any. */
 static hl_status receive_sums(hl_row_sums *out, const hl_session *session, const hl_chunk *chunk,
                               int number)
 {
@@ -711,7 +710,7 @@ hl_status hl_observe_tell(hl_session *session, const hl_chunk *chunk, int number
 
 /* ------------------------------------------------------------------- embedded */
 
-/* Not where the device follows the stream by itself. */
+/* Whether the tap gets the embedded rows; not if the device compares the stream itself. */
 static bool hears_embedded(const hl_session *session, const hl_chunk *chunk)
 {
     return chunk->feed->tap != NULL && chunk->feed->tap->embedded != NULL &&
@@ -731,7 +730,7 @@ hl_status hl_observe_tell_embedded(hl_session *session, const hl_chunk *chunk)
     return tap->embedded(tap->context, &rows);
 }
 
-/* The second lane has nothing to do until the first layer has been issued. */
+/* This uses the second lane, which is idle until the first layer has been issued. */
 hl_status hl_observe_embedded(hl_session *session, const hl_chunk *chunk)
 {
     hl_device_session *d    = session->device;

@@ -1,4 +1,4 @@
-/* pick.c - from the last logits of sequences to tokens, on the CPU or with a device's help. */
+/* pick.c - draws tokens from the last logits of sequences, on the CPU or with a device's help. */
 #include "model/pick.h"
 
 #include "base/status.h"

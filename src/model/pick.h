@@ -1,11 +1,11 @@
-/* pick.h - tokens after sequences, drawn where their logits are.
+/* pick.h - draws the next tokens of sequences, on the device that has their logits.
  *
  *     hl_pick pick = { .sequence = 0, .sampler = sampler };
  *     HL_TRY(hl_session_look(session, &pick, 1));
  *     HL_TRY(hl_pick_token(&pick));
  *
- * In two steps, because the first is the session's, for all draws at once, and the second each
- * draw's own: these may be made by different threads. */
+ * There are two steps: the first uses the session, for all draws at once; the second uses only the
+ * draw, so different threads may run it. */
 #ifndef HL_MODEL_PICK_H
 #define HL_MODEL_PICK_H
 
@@ -27,7 +27,7 @@ typedef struct hl_pick {
 
     /* Set by hl_pick_token. */
     int64_t       token;
-    double        logprob; /* of the token, before temperature and filters */
+    double        logprob; /* log-probability of the token, before temperature and filters */
     hl_logits_row row;     /* statistics of the logits; without the top where `logits` is NULL */
 } hl_pick;
 

@@ -1,19 +1,18 @@
 /* roles.c - the shape of every role, and which models need it.
  *
- * The families' tables only name tensors.  Which of them must be there follows
- * from the description: a block with parallel branches and one norm has no
- * MLP_NORM, a layer without experts no router.  Both questions are answered
- * here, once for all families. */
+ * The families' tables only name tensors.  The description determines which of them must exist: a
+ * block with parallel branches and one norm has no MLP_NORM, a layer without experts no router.
+ * Both questions are answered here, once for all families. */
 #include "model/roles.h"
 
 typedef struct role_shape {
     const char *name;
-    const char *rows;    /* letters of roles.h, added up */
-    const char *columns; /* NULL: a vector */
-    uint32_t    bias;    /* HL_BIAS_... that says whether there is one */
+    const char *rows;    /* sum of letters of roles.h */
+    const char *columns; /* NULL: the role is a vector */
+    uint32_t    bias;    /* HL_BIAS_... that decides whether it has a bias */
 } role_shape;
 
-/* q and k in lower case: the size of their norms, which depends on the kind. */
+/* In lower case: the sizes of the norms of q and k, which depend on the kind of norm. */
 static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_EMBED]      = { "embed", "V", "E", 0 },
     [HL_ROLE_EMBED_IN]   = { "embed.in", "D", "E", 0 },
@@ -247,7 +246,7 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
     case HL_ROLE_EXPERT_UP:
     case HL_ROLE_EXPERT_DOWN:
         return required_if(mixture);
-    default: /* shared */
+    default: /* the shared expert */
         return required_if(mixture && config->d_shared > 0);
     }
 }
@@ -265,7 +264,7 @@ hl_role_need hl_role_bias_need(hl_role role, const hl_config *config)
 {
     if (shapes[role].bias == 0)
         return HL_ROLE_ABSENT;
-    /* The heads of encoders are stored or not, with biases or without. */
+    /* Parts of an encoder's head may be missing, with or without biases. */
     if (config->is_encoder && role >= HL_ROLE_HEAD_DENSE && role <= HL_ROLE_LM_HEAD)
         return HL_ROLE_OPTIONAL;
     return required_if((config->biases & shapes[role].bias) != 0);

@@ -8,15 +8,15 @@
  *     ATTN_NORM    (d_model)                   a vector
  *     EXPERT_UP    (d_expert, d_model)         a part for every expert
  *
- * Sizes are written with letters, one a dimension, so that tables can hold them:
+ * Sizes are written with letters, so that tables can hold them:
  *
  *     V d_vocab      D d_model    E d_embed    P rows of the position table
  *     T token types  Q n_heads * d_head        K n_kv_heads * d_head
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
  *
- * Three roles exist only in files: several weights in one tensor.  Families name
- * them; what is asked for is always the single weight. */
+ * Three roles exist only in files: several weights in one tensor.  Families name them; callers
+ * always ask for the single weights. */
 #ifndef HL_MODEL_ROLES_H
 #define HL_MODEL_ROLES_H
 
@@ -81,15 +81,14 @@ typedef enum hl_role_need {
 const char *hl_role_name(hl_role role);
 bool        hl_role_is_of_layer(hl_role role);
 
-/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself where there is none. */
+/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself if there is none. */
 hl_role hl_role_fused(hl_role role);
 
 /* Does layer `layer` have such a weight?  Layer -1 is for roles of the whole model. */
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
 hl_role_need hl_role_bias_need(hl_role role, const hl_config *config);
 
-/* The number of weights of this role in the layer: experts, or heads with their own norms;
- * usually 1. */
+/* The number of weights of this role in the layer: experts, or heads with own norms; usually 1. */
 int64_t hl_role_parts(hl_role role, const hl_config *config, int64_t layer);
 /* Rows (outputs) and columns (inputs; 1 for a vector) of one part.  Also works for roles that
  * exist in files only. */

@@ -1,26 +1,26 @@
-/* rope.c - rotary positions: their parameters, from files, and six ways to stretch them.
+/* rope.c - rotary positions: reads their parameters from files, and has six ways to stretch them.
  *
- * Pair i of n_dims turns with frequency  f_i = base^(-2i / n_dims).  A model trained
- * on n tokens is made to read more by slowing some of the pairs down:
+ * Pair i of n_dims rotates with frequency  f_i = base^(-2i / n_dims).  A model trained on n tokens
+ * can read longer texts if some of the pairs rotate more slowly:
  *
  *     linear    f / factor
- *     dynamic   the base grows with the length, once that is beyond the training's
- *     llama3    slow pairs f / factor, fast ones f, between them a blend
+ *     dynamic   the base grows with the length beyond that of training
+ *     llama3    slow pairs f / factor, fast pairs f, a blend between them
  *     yarn      the same with a ramp over i, and cos and sin scaled
- *     longrope  a factor for every pair, from one of two lists by the length
+ *     longrope  a factor for every pair, from one of two lists, chosen by length
  *     factors   a factor for every pair (what GGUF files keep of llama3)
  *
- * as transformers computes them.  The plain frequency is rounded to float where it
- * is rounded there: far into a text the difference of an ulp shows in the angle.
+ * The formulas are those of transformers.  The plain frequency is rounded to float where
+ * transformers rounds it: at large positions, an ulp makes a visible difference in the angle.
  *
- * Files have three spellings of the same thing:
+ * Files have three spellings of the parameters:
  *
  *     v4    "rope_theta": 5e5, "rope_scaling": {"rope_type" or "type": "llama3", ...}
  *     v5    "rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", ...}
  *     v5    "rope_parameters": {"full_attention": {...}, "sliding_attention": {...}}
  *
- * and GGUF's rope.freq_base, rope.scaling.* with the tensors rope_freqs (what
- * llama3's rule comes out as) and rope_factors_short / _long. */
+ * and GGUF's rope.freq_base, rope.scaling.* with the tensors rope_freqs (the result of llama3's
+ * rule) and rope_factors_short / _long. */
 #include "model/rope.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static const struct {
 } kind_names[] = {
     { "default", HL_ROPE_DEFAULT },   { "none", HL_ROPE_DEFAULT },  { "linear", HL_ROPE_LINEAR },
     { "dynamic", HL_ROPE_DYNAMIC },   { "llama3", HL_ROPE_LLAMA3 }, { "yarn", HL_ROPE_YARN },
-    { "longrope", HL_ROPE_LONGROPE }, { "su", HL_ROPE_LONGROPE }, /* phi3's first name for it */
+    { "longrope", HL_ROPE_LONGROPE }, { "su", HL_ROPE_LONGROPE }, /* phi3's first name */
     { "factors", HL_ROPE_FACTORS },
 };
 
@@ -52,7 +52,7 @@ const char *hl_rope_kind_name(hl_rope_kind kind)
     return "?";
 }
 
-/* The kind that a file calls by this key's value; left alone where it is missing. */
+/* Reads the kind that a file names under this key; a missing key leaves it unchanged. */
 static hl_status read_kind(hl_rope_kind *out, const hl_fields *fields, const char *json,
                            const char *gguf)
 {
@@ -62,7 +62,7 @@ static hl_status read_kind(hl_rope_kind *out, const hl_fields *fields, const cha
     if (status != HL_OK || name[0] == '\0')
         return status;
     for (int i = 0; i < N_KIND_NAMES; i++) {
-        /* "factors" is our own word, not a file's. */
+        /* "factors" is headlight's own name and not valid in a file. */
         if (strcmp(name, kind_names[i].name) == 0 && kind_names[i].kind != HL_ROPE_FACTORS) {
             *out = kind_names[i].kind;
             return HL_OK;
@@ -111,7 +111,7 @@ static hl_status read_factor_lists(hl_rope *rope, const hl_fields *fields)
     return HL_OK;
 }
 
-/* One dictionary of parameters. */
+/* Reads one dictionary of parameters. */
 static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t *dictionary,
                                  const char *where)
 {
@@ -145,7 +145,7 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
     return HL_OK;
 }
 
-/* rope_parameters or rope_scaling; a dictionary, or one for either kind of layer. */
+/* Reads rope_parameters or rope_scaling: one dictionary, or one for each kind of layer. */
 static hl_status read_dictionaries(hl_config *config, const hl_fields *fields)
 {
     const json_t *dictionary = json_object_get(fields->object, "rope_parameters");
@@ -180,14 +180,14 @@ hl_status hl_rope_read_json(hl_config *config, const hl_fields *fields)
     HL_NEED(hl_fields_double(&config->rotary_fraction, fields,
                              "partial_rotary_factor|rotary_pct|rope_pct", NULL));
     HL_NEED(read_dictionaries(config, fields));
-    /* Phi3 keeps this one outside, and it counts for more. */
+    /* Phi3 has this one outside the dictionary, and there it takes precedence. */
     return hl_fields_int(&rope->original_n_ctx, fields, "original_max_position_embeddings", NULL, 1,
                          HL_MAX_CONTEXT);
 }
 
 /* ------------------------------------------------------------------------------------------ GGUF */
 
-/* *count gets the entries of the tensor, 0 where there is none. */
+/* Reads a tensor of factors; *count gets their number, 0 if there is no tensor. */
 static hl_status read_factor_tensor(float *out, int64_t *count, const hl_fields *fields,
                                     const char *name)
 {
@@ -247,7 +247,7 @@ static hl_status read_scaling(hl_rope *rope, const hl_fields *fields)
     HL_NEED(hl_fields_double(&rope->beta_slow, fields, NULL, "rope.scaling.yarn_beta_slow"));
     HL_NEED(hl_fields_double(&factor, fields, NULL, "rope.scaling.attn_factor"));
     HL_NEED(read_factor_tensors(rope, fields));
-    /* For yarn it comes on top of what the rule gives. */
+    /* For yarn it multiplies the factor that the rule gives. */
     if (factor > 0.0 && rope->kind == HL_ROPE_YARN && rope->factor > 1.0)
         factor *= 0.1 * log(rope->factor) + 1.0;
     rope->attention_factor = factor;
@@ -259,7 +259,7 @@ hl_status hl_rope_read_gguf(hl_config *config, const hl_fields *fields)
     hl_rope *rope  = &config->ropes[HL_ROPE_MAIN];
     hl_rope *local = &config->ropes[HL_ROPE_LOCAL];
 
-    config->rotary_fraction = 1.0; /* what turns less says how much */
+    config->rotary_fraction = 1.0; /* the number of dimensions overrides the fraction */
     HL_NEED(hl_fields_double(&rope->base, fields, NULL, "rope.freq_base"));
     HL_NEED(hl_fields_int(&rope->n_dims, fields, NULL, "rope.dimension_count", 2, HL_MAX_HEAD_DIM));
     HL_NEED(read_scaling(rope, fields));
@@ -286,7 +286,7 @@ static void fill_defaults(hl_rope *rope, int64_t n_ctx)
         rope->factor = (double)n_ctx / (double)rope->original_n_ctx;
 }
 
-/* What cos and sin are multiplied by where the file does not say. */
+/* The factor of cos and sin if the file has none. */
 static double default_attention_factor(const hl_rope *rope)
 {
     if (rope->factor <= 1.0)
@@ -375,7 +375,7 @@ static double plain_frequency(double base, int64_t pair, int64_t n_dims)
     return (double)(1.0f / period);
 }
 
-/* Stretched so that n_positions look like original_n_ctx to the slowest pair. */
+/* The base with which the slowest pair rotates over n_positions as it did over original_n_ctx. */
 static double dynamic_base(const hl_rope *rope, int64_t n_positions)
 {
     double n_dims = (double)rope->n_dims;
@@ -388,7 +388,7 @@ static double dynamic_base(const hl_rope *rope, int64_t n_positions)
 
 static double llama3_frequency(const hl_rope *rope, double frequency)
 {
-    double turns = (double)rope->original_n_ctx * frequency / TWO_PI; /* over the training's text */
+    double turns = (double)rope->original_n_ctx * frequency / TWO_PI; /* over the training length */
     double blend =
         (turns - rope->low_freq_factor) / (rope->high_freq_factor - rope->low_freq_factor);
 
@@ -399,7 +399,7 @@ static double llama3_frequency(const hl_rope *rope, double frequency)
     return (1.0 - blend) * frequency / rope->factor + blend * frequency;
 }
 
-/* The pair, as a real number, that turns so often over the training's text. */
+/* The index, as a real number, of the pair that makes this number of turns during training. */
 static double yarn_pair(const hl_rope *rope, double turns)
 {
     return (double)rope->n_dims * log((double)rope->original_n_ctx / (turns * TWO_PI)) /

@@ -1,10 +1,10 @@
-/* sample.c - from logits to a token; headlight.h says in which steps.
+/* sample.c - draws a token from logits, in the steps that headlight.h describes.
  *
- * Weights are exp((score - max) / T) in double: the likeliest token weighs 1, so
- * min_p is a plain threshold and no sum overflows.  top_k and top_p want tokens by
- * falling score, but few of them: a heap of all, O(V), gives them one by one, O(log V)
- * each.  Equal scores come by rising token, so that nothing depends on how a
- * library sorts.  A device leaves few tokens in the heap to begin with (kernels/pick.h). */
+ * Weights are exp((score - max) / T) in double: the most likely token weighs 1, so min_p is a plain
+ * threshold and no sum overflows.  top_k and top_p need a few tokens in the order of falling
+ * scores.  A heap of all tokens, built in O(V), gives them one by one, in O(log V) each.  Equal
+ * scores are ordered by rising token, so results do not depend on a library's sort.  With a device,
+ * only few tokens enter the heap (kernels/pick.h). */
 #include "model/sample.h"
 
 #include <math.h>
@@ -22,15 +22,15 @@ struct hl_sampler {
     int64_t           d_vocab;
     uint64_t          n_draws;
     float            *scores; /* (d_vocab) logits after the penalty */
-    float             max;    /* of scores */
-    int32_t          *heap;   /* (d_vocab) tokens that are looked at, as they were loaded, and
-                               * once it is built the best first */
+    float             max;    /* largest score */
+    int32_t          *heap;   /* (d_vocab) tokens that may be drawn, in the order of loading;
+                               * then a heap with the best first */
     int64_t           n_heap;
-    hl_candidate     *kept; /* (d_vocab) probability holds the weight until all are known */
+    hl_candidate     *kept; /* (d_vocab) `probability` holds the weight at first */
     int64_t           n_kept;
-    int32_t          *counts;   /* (d_vocab) how often each is among the last; or NULL */
-    uint32_t         *repeated; /* (d_vocab) bits: those that are; with counts */
-    int64_t          *last;     /* (repeat_last) a ring, or NULL: nothing is forgotten */
+    int32_t          *counts;   /* (d_vocab) how often each token is among the last, or NULL */
+    uint32_t         *repeated; /* (d_vocab) bits of the tokens whose count is not 0, or NULL */
+    int64_t          *last;     /* (repeat_last) a ring buffer; NULL: no token is forgotten */
     int64_t           n_last;
 };
 
@@ -144,7 +144,7 @@ void hl_sampler_forget(hl_sampler *sampler)
     sampler->n_last = 0;
 }
 
-/* One more token that may be drawn. */
+/* Adds a token that may be drawn. */
 static void load_score(hl_sampler *sampler, int64_t token, float logit)
 {
     bool  is_repeated = sampler->counts != NULL && sampler->counts[token] > 0;
@@ -221,7 +221,7 @@ static void keep_all(hl_sampler *sampler)
         keep(sampler, sampler->heap[i]);
 }
 
-/* The k best, and all that equal the last of them. */
+/* Keeps the k best tokens, and all that equal the last of them. */
 static void keep_top_k(hl_sampler *sampler)
 {
     float last = 0.0f;
@@ -245,7 +245,7 @@ static double weight_of_all(const hl_sampler *sampler)
     return total;
 }
 
-/* As few as hold a mass of top_p of `total`. */
+/* Keeps the fewest tokens that hold a mass of top_p of `total`. */
 static void keep_top_p(hl_sampler *sampler, double total)
 {
     double mass = 0.0;
@@ -266,7 +266,7 @@ static double total_weight(const hl_sampler *sampler)
     return total;
 }
 
-/* The same among those that top_k has left, in falling order. */
+/* Applies top_p to the tokens that top_k has kept, which are in falling order. */
 static void cut_top_p(hl_sampler *sampler)
 {
     double  wanted = sampler->options.top_p * total_weight(sampler);
@@ -278,7 +278,7 @@ static void cut_top_p(hl_sampler *sampler)
     sampler->n_kept = n_kept;
 }
 
-/* The likeliest weighs 1 and always stays. */
+/* The most likely token weighs 1 and is always kept. */
 static void cut_min_p(hl_sampler *sampler)
 {
     int64_t n_kept = 0;
@@ -290,7 +290,7 @@ static void cut_min_p(hl_sampler *sampler)
     sampler->n_kept = n_kept;
 }
 
-/* `total` weigh all tokens together; 0: those that are looked at. */
+/* `total` is the weight of all tokens; 0: of those in the heap. */
 static void filter(hl_sampler *sampler, double total)
 {
     sampler->n_kept = 0;
@@ -313,8 +313,8 @@ static void filter(hl_sampler *sampler, double total)
 
 /* ----------------------------------------------------------------------- draw */
 
-/* A token without weight adds nothing to the mass, so it is never the first beyond.
- * total * u may round up to total, beyond which there is none: then the last with weight. */
+/* A token without weight adds nothing to the mass, so it is never drawn.  total * u may round up to
+ * total; then the last token with weight is drawn. */
 static int64_t pick(hl_sampler *sampler)
 {
     double  total  = total_weight(sampler);
@@ -403,7 +403,7 @@ void hl_sampler_draw_among(int64_t *token, float *logit, hl_sampler *sampler,
     sampler->n_heap = 0;
     sampler->n_kept = 0;
     if (row->token < 0) {
-        if (kind_of(sampler) == HL_PICK_MIN_P) /* a heap has an order of its own */
+        if (kind_of(sampler) == HL_PICK_MIN_P) /* a heap has another order */
             qsort(candidates, (size_t)row->n_candidates, sizeof *candidates, by_token);
         for (int32_t i = 0; i < row->n_candidates; i++)
             load_score(sampler, candidates[i].token, candidates[i].logit);

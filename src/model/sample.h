@@ -1,9 +1,9 @@
-/* sample.h - the inside of hl_sampler, which is in headlight.h: its random numbers, and draws whose
- * logits lie on a device.
+/* sample.h - internal functions of hl_sampler (headlight.h): random numbers, and draws from logits
+ * that lie on a device.
  *
- * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's
- * SplitMix64, whose state is a counter times an odd constant.  Whole numbers only, so
- * every machine has the same. */
+ * Number n of a seed is a function of both and needs no state: Steele, Lea and Flood's SplitMix64,
+ * whose state is a counter times an odd constant.  It uses only integers, so every machine computes
+ * the same numbers. */
 #ifndef HL_MODEL_SAMPLE_H
 #define HL_MODEL_SAMPLE_H
 
@@ -23,7 +23,7 @@ static inline uint64_t hl_random_bits(uint64_t seed, uint64_t n)
     return hl_random_mix(hl_random_mix(seed) + (n + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* In [0, 1), in steps of 2^-53. */
+/* A random number in [0, 1), in steps of 2^-53. */
 static inline double hl_random_unit(uint64_t seed, uint64_t n)
 {
     return (double)(hl_random_bits(seed, n) >> 11) * 0x1p-53;
@@ -31,8 +31,8 @@ static inline double hl_random_unit(uint64_t seed, uint64_t n)
 
 /* Forgets all tokens of the text; the random numbers continue. */
 void hl_sampler_forget(hl_sampler *sampler);
-/* The rule that is passed to a device for the next draw from row `row` of its logits, and the
- * bits of repeated tokens: (d_vocab + 31) / 32 words, NULL where there is no penalty. */
+/* The rule that a device needs for the next draw from row `row` of its logits, and the bits of
+ * repeated tokens: (d_vocab + 31) / 32 words, NULL without a penalty. */
 hl_pick_rule    hl_sampler_rule(const hl_sampler *sampler, int64_t row);
 const uint32_t *hl_sampler_repeated(const hl_sampler *sampler);
 /* Makes the draw that hl_sampler_draw would make of the whole row, from the device's result,

@@ -1,8 +1,8 @@
-/* session.c - a session: opened, if it fits into memory, fed, and asked.
+/* session.c - a session: opens it, if it fits into memory, feeds it and answers queries.
  *
  * A feed is checked, then cut into chunks that are run one after the other.  A chunk has at most
- * n_chunk rows of every sequence; an encoder, whose rows see what comes after them, has one chunk.
- * Its memory is session_memory.c's, its weights are session_weights.c's. */
+ * n_chunk rows of every sequence; an encoder, whose rows see later tokens, has one chunk.
+ * session_memory.c has its memory, session_weights.c its weights. */
 #include "model/session.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum {
     DEFAULT_CHUNK = 512,
     MAX_CTX       = 1 << 30,
     MAX_BATCH     = 1 << 20,
-    STEADY_ROWS   = 32, /* attention over fewer may round differently */
+    STEADY_ROWS   = 32, /* attention over fewer rows may round differently */
 };
 
 /* --------------------------------------------------------------------------------------- options */
@@ -56,7 +56,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
         hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
-    int64_t all = options->n_batch * options->n_chunk; /* both are bounded */
+    int64_t all = options->n_batch * options->n_chunk; /* cannot overflow: both are bounded */
     if (options->n_rows == 0 || options->n_rows > all)
         options->n_rows = all;
     options->n_kept = options->n_kept != 0 ? options->n_kept : options->n_ctx;
@@ -70,9 +70,10 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
 
 /* ---------------------------------------------------------------------------------- does it fit? */
 
-/* A refusal with numbers, before the kernel's without.  What a session will hold is known to the byte
- * before it opens (hl_session_measure).  Weights are mapped, so that the kernel could drop and read
- * them again, at the speed of the disk for every token: they count as if they were held. */
+/* Refuses a session that does not fit, with numbers, before the operating system does so without
+ * them.  hl_session_measure knows a session's memory to the byte before it opens.  Weights are
+ * mapped, so the system could drop and read them again, but then every token would wait for the
+ * disk.  So they count as memory. */
 
 static size_t weight_bytes(const hl_model *model)
 {
@@ -86,7 +87,7 @@ static size_t weight_bytes(const hl_model *model)
     return sum;
 }
 
-/* "1.5 GiB" */
+/* Formats a size, such as "1.5 GiB". */
 static const char *as_bytes(char out[32], size_t n_bytes)
 {
     static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -99,8 +100,8 @@ static const char *as_bytes(char out[32], size_t n_bytes)
     return out;
 }
 
-/* HL_LIMIT, with the numbers, where there is a bound (hl_memory_limit) and this does not fit
- * under it beside what is held. */
+/* Fails with HL_LIMIT, with the numbers, if there is a limit (hl_memory_limit) and the session does
+ * not fit under it together with the memory already in use. */
 static hl_status check_limit(const hl_model *model, const hl_session_options *options)
 {
     char              sum[32], weights[32], cache[32], work[32], others[32], allowed[32];
@@ -137,7 +138,7 @@ static hl_status check_head(const hl_session *session)
     return hl_fail(HL_UNSUPPORTED, "%s has no output head, so no logits", session->model->path);
 }
 
-/* With `counting`, only what hl_session_measure wants to know. */
+/* If `counting`, it only collects what hl_session_measure needs. */
 static hl_status make_session(hl_session **out, const hl_model *model,
                               const hl_session_options *options, bool counting)
 {
@@ -198,8 +199,8 @@ void hl_session_close(hl_session *session)
 
 /* ------------------------------------------------------------------------------------------ taps */
 
-/* The seam between a model and whoever watches it.  Measuring, verifying, monitoring and serving are
- * taps; the forward pass knows nothing of statistics beyond a row. */
+/* The connection between a model and its observers.  Measuring, verifying, monitoring and serving
+ * are taps; the forward pass computes no statistics beyond a row. */
 
 static const char *const hooks[HL_N_HOOKS] = {
     [HL_HOOK_Q]           = "attn.hook_q",
@@ -221,7 +222,7 @@ size_t hl_hook_name(char *out, size_t n_bytes, hl_hook hook, int64_t layer)
     return length < 0 ? 0 : (size_t)length;
 }
 
-/* -1: they rise, up to the -1 behind the last. */
+/* The index of the first position that is not above the one before (or -1); -1 may end the list. */
 static int64_t first_not_rising(const int64_t *positions, int64_t n)
 {
     for (int64_t i = 1; i < n; i++) {
@@ -231,7 +232,7 @@ static int64_t first_not_rising(const int64_t *positions, int64_t n)
     return -1;
 }
 
-/* What a tap wants of n_batch sequences must be among what the session was opened with. */
+/* A tap may only want what the session was opened with. */
 static hl_status check_tap(const hl_tap *tap, const hl_session_options *options, int64_t n_batch)
 {
     int64_t n_patterns = n_batch > 0 ? options->n_batch * options->n_patterns / n_batch : 0;
@@ -280,7 +281,7 @@ static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
-/* Do the largest chunk's rows fit? */
+/* Whether the rows of the largest chunk fit. */
 static hl_status check_rows(const hl_session *session, const hl_feed *feed)
 {
     const hl_session_options *options = &session->options;
@@ -352,7 +353,7 @@ static hl_status check_patterns(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
-/* The tap may want the losses of tokens: which? */
+/* Checks the targets of tokens whose losses the tap wants. */
 static hl_status check_targets(const hl_session *session, const hl_feed *feed)
 {
     if (feed->tap == NULL || (feed->tap->wants & HL_WANT_LOSSES) == 0)
@@ -387,7 +388,7 @@ static hl_status check_room(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
-/* Can the keeper's rows be compared with the session's at all? */
+/* Whether the keeper's rows can be compared with the session's at all. */
 static hl_status check_keeper(const hl_session *session, const hl_session *keeper)
 {
     if (session->device->ops != keeper->device->ops)
@@ -412,7 +413,7 @@ static hl_status check_kept_rows(const hl_session *session, const hl_session *ke
                    (long long)start, (long long)(start + length - 1), (long long)sequence);
 }
 
-/* Rows can be compared with those that are kept, or be kept themselves. */
+/* Checks that rows can be compared with kept rows, or be kept themselves. */
 static hl_status check_kept(const hl_session *session, const hl_feed *feed)
 {
     const hl_session *keeper = feed->kept_by != NULL ? feed->kept_by : session;
@@ -430,7 +431,7 @@ static hl_status check_kept(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
-/* What a sequence had makes room for what comes. */
+/* Drops the kept rows of the fed sequences, which the feed's rows replace. */
 static void begin_keeping(hl_session *session, const hl_feed *feed)
 {
     for (int64_t i = 0; i < hl_feed_count(session, feed) && feed->keeps_logits; i++) {
@@ -441,7 +442,7 @@ static void begin_keeping(hl_session *session, const hl_feed *feed)
     }
 }
 
-/* There is a residual stream to start from: the feed's, or one that is kept. */
+/* Checks that there is a residual stream to start from: the feed's, or a kept one. */
 static hl_status check_stream(const hl_session *session, const hl_feed *feed)
 {
     HL_NEED(
@@ -472,7 +473,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
 
 /* ---------------------------------------------------------------------------------------- chunks */
 
-/* Columns [offset, offset + n_rows) of the feed. */
+/* Sets the chunk to columns [offset, offset + n_rows) of the feed. */
 static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offset)
 {
     int64_t longest = 0;
@@ -490,9 +491,9 @@ static void place_chunk(hl_chunk *chunk, const hl_session *session, int64_t offs
         chunk->ends[i]      = session->length[sequence] + left;
         longest             = left > longest ? left : longest;
     }
-    /* Attention over fewer rows than a vector has lanes takes another way, which rounds
-     * differently: whether it does must not depend on the longest of the batch.  Chosen
-     * sequences are all as long. */
+    /* Attention over fewer rows than a vector has lanes uses another method, which rounds
+     * differently.  That must not depend on the longest sequence of the batch.  Chosen sequences
+     * all have the same length. */
     if (session->options.steady && chunk->feed->sequences == NULL && longest > 0 &&
         longest < STEADY_ROWS)
         longest = session->options.n_chunk < STEADY_ROWS ? session->options.n_chunk : STEADY_ROWS;

@@ -1,8 +1,8 @@
 /* session.h - the inside of a session: weights, sequences, chunks.
  *
- * Letters of shapes: B n_batch (of the session or of what is fed), C rows of a chunk, D d_model,
- * H heads, K K/V heads, d d_head, S n_ctx.  A chunk has the same number of rows C for every
- * sequence, of which lengths[b] count; the rest is padding that nothing reads.
+ * Letters of shapes: B n_batch (of the session or of what is fed), C rows of a chunk, D d_model, H
+ * heads, K K/V heads, d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence;
+ * lengths[b] of them count, and the rest is padding that is never read.
  *
  *     session.c          opening, closing, queries; checking a feed and cutting it into chunks
  *     session_memory.c   which device, and all memory: planned, and taken or only counted
@@ -31,7 +31,7 @@ typedef struct hl_session_param {
     float          *bias;   /* (n_rows) or NULL */
 } hl_session_param;
 
-/* Where a role's parts begin in session->params; -1: the model does not have it. */
+/* The indices of a role's first parts in session->params; -1: the model does not have the role. */
 typedef struct hl_session_index {
     int64_t first[HL_N_ROLES];
 } hl_session_index;

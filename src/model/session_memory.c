@@ -1,16 +1,16 @@
-/* session_memory.c - which device a session runs on, and all memory that it has.
+/* session_memory.c - chooses the device of a session, and plans all of its memory.
  *
- * Memory is planned twice by the same walk: once to count, so that a session that does not fit is
- * refused before anything is copied, with what would fit; then to hand it out.  Beside the weights
- * and with N = n_rows, which is n_batch * n_chunk unless told:
+ * The same code plans memory twice.  The first time it counts, so that a session that does not fit
+ * is refused before anything is copied, with a message of what would fit.  The second time it
+ * assigns addresses.  Besides the weights, with N = n_rows, which is n_batch * n_chunk by default:
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
  *     rows       N * (5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
  *
- * so it grows with n_ctx by the cache alone (and, for Falcon's ALiBi, by a bias a head and
- * key).  hl_session_measure runs the same plan without allocating. */
+ * Only the cache grows with n_ctx (and, for Falcon's ALiBi, a bias per head and key).
+ * hl_session_measure runs the same plan without allocating. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,13 +29,13 @@ enum { LOGIT_BYTES = 256 << 20, ALIGNMENT = 256 };
 
 /* ------------------------------------------------------------------ choosing */
 
-/* What may follow a device's name, and what it computes in otherwise. */
+/* A suffix of a device's name, and the compute type that it selects. */
 static const struct named_type {
     const char *suffix;
     hl_dtype    dtype;
 } named[] = { { ":bf16", HL_DTYPE_BF16 }, { ":f16", HL_DTYPE_F16 }, { ":f32", HL_DTYPE_F32 } };
 
-/* "cuda:f16" to the table of "cuda" and F16. */
+/* Splits "cuda:f16" into the table of "cuda" and F16. */
 static hl_status find_device(hl_device_choice *out, const char *name)
 {
     char        device[HL_DEVICE_NAME];
@@ -131,7 +131,7 @@ hl_status hl_session_alloc(hl_session *session, void **out, int64_t count, size_
                              : hl_session_alloc_table(session, out, count, size);
 }
 
-/* The product, or -1, which hl_session_alloc refuses. */
+/* Returns the product, or -1 if it overflows, which hl_session_alloc refuses. */
 static int64_t product(int64_t a, int64_t b, int64_t c)
 {
     int64_t result;
@@ -157,7 +157,7 @@ void *hl_arena_take(hl_arena *arena, int64_t a, int64_t b, size_t size)
     return arena->base != NULL ? arena->base + at : NULL;
 }
 
-/* Everything that is planned, by where it lies. */
+/* All planned memory, by the place where it lies. */
 typedef struct plan {
     hl_arena weights;
     hl_arena cache;
@@ -196,7 +196,7 @@ static void plan_cache(plan *p, hl_session *session)
         session->caches[i].k = hl_arena_take(&p->cache, rows, config->d_head, size);
         session->caches[i].v = hl_arena_take(&p->cache, rows, config->d_head, size);
     }
-    /* With the cache: a byte a token that it can hold. */
+    /* Segments belong to the cache: one byte per token that it can hold. */
     if (!p->is_near)
         session->device->rows.segments =
             hl_arena_take(&p->cache, session->options.n_batch, session->options.n_ctx, 1);
@@ -229,7 +229,7 @@ static void plan_stream(plan *p, hl_session *session)
     }
 }
 
-/* After the weights, which say how wide MLPs are. */
+/* Must follow the weights, which determine the widths of MLPs. */
 static void plan_mlp(plan *p, hl_session *session)
 {
     hl_device_session *d      = session->device;
@@ -240,7 +240,7 @@ static void plan_mlp(plan *p, hl_session *session)
     size_t             work   = 0;
     hl_device_places   places = { .n_batch = 1, .batch_rows = n };
 
-    if (p->is_near) { /* a mixture is worked out a sequence at a time */
+    if (p->is_near) { /* a mixture is computed one sequence at a time */
         places.batch_rows = session->options.n_chunk;
         places.n_batch    = most(n / places.batch_rows, 1);
     }
@@ -269,8 +269,8 @@ static void plan_mlp(plan *p, hl_session *session)
     }
 }
 
-/* How many rows of logits are made at a time: a few hundred megabytes of them, and every
- * sequence's last; on a near device few, whatever there is memory for. */
+/* The number of rows of logits computed at a time: a few hundred megabytes, and at least every
+ * sequence's last row.  On a near device it is small and does not depend on memory. */
 static int64_t choose_logit_rows(const hl_session *session)
 {
     int64_t fit  = LOGIT_BYTES / 4 / session->config->d_vocab;
@@ -330,8 +330,8 @@ static int64_t kept_width(const hl_config *config, int kind)
            (kind == HL_KEPT_K || kind == HL_KEPT_V ? config->n_kv_heads : config->n_heads);
 }
 
-/* With sampled positions the stream after a block is among what is told.  What a near device still
- * has when a layer is told is not copied. */
+/* If rows are sampled, the stream after a block is also reported.  Rows that a near device still
+ * has when a layer is reported are not copied. */
 static bool may_keep(const hl_session *session, int kind)
 {
     if (session->device->ops->is_near && (kind == HL_KEPT_Z || kind == HL_KEPT_POST))
@@ -388,7 +388,7 @@ static void plan_lane(plan *p, hl_session *session, hl_device_lane *lane)
         take_pair(p, &lane->lens, rows, 1, sizeof(int64_t) + 2 * sizeof(float));
 }
 
-/* What all layers' comparisons of heads read, and what one layer leaves to the next. */
+/* Plans the inputs of all layers' comparisons of heads, and the stream kept between layers. */
 static void plan_likeness(plan *p, hl_session *session)
 {
     const hl_config          *config  = session->config;
@@ -454,7 +454,7 @@ static double gib(size_t n_bytes)
     return (double)n_bytes / (double)((size_t)1 << 30);
 }
 
-/* What would fit is said in what a caller can change. */
+/* The message gives what would fit in terms of options that a caller can change. */
 static hl_status too_large(const hl_session *session, const plan *p, size_t free_bytes)
 {
     const hl_session_options *options = &session->options;
@@ -500,7 +500,7 @@ static hl_status allocate(hl_session *session, plan *p, void *weights)
     }
     HL_NEED(hl_device_checked(d, ops->memory(d->device, &memory), "memory"));
     if (weights != NULL)
-        memory.free_bytes += p->weights.used; /* they have been counted off already */
+        memory.free_bytes += p->weights.used; /* already allocated */
     if (p->weights.used + p->cache.used + p->rows.used > memory.free_bytes)
         return too_large(session, p, memory.free_bytes);
     if ((weights == NULL && ops->alloc(d->device, &d->weight_block, p->weights.used) != HL_OK) ||
@@ -518,7 +518,7 @@ static hl_status allocate(hl_session *session, plan *p, void *weights)
 
 /* ------------------------------------------------------ what stays on the host */
 
-/* The largest panel of any weight, for every thread. */
+/* Plans a panel for every thread, as large as the largest of any weight. */
 static hl_status plan_panels(hl_session *session)
 {
     for (int64_t i = 0; i < session->n_params; i++) {
@@ -532,7 +532,7 @@ static hl_status plan_panels(hl_session *session)
                             product(session->pool.n_threads, session->pool.thread_floats, 1));
 }
 
-/* Few rows of every sequence, of the widest input that a weight of int8.h has. */
+/* Plans 8-bit copies of a few rows of every sequence, as wide as the widest input for int8.h. */
 static hl_status plan_int8(hl_session *session)
 {
     hl_linear_int8 *int8   = &session->int8;
@@ -553,8 +553,8 @@ static hl_status plan_int8(hl_session *session)
     return HL_OK;
 }
 
-/* 2^(-8(h+1)/c), c the largest power of two up to n_heads; the heads beyond it get
- * every other of the slopes that 2c heads would have. */
+/* 2^(-8(h+1)/c), with c the largest power of two up to n_heads.  The heads beyond c get every other
+ * slope of a model with 2c heads. */
 static double alibi_slope(int64_t head, int64_t n_heads)
 {
     int64_t power = 1;
@@ -572,7 +572,7 @@ static float as_bf16(float value)
 }
 
 /* Falcon adds ALiBi to q.k before it scales: score = (q.k + slope * key) / sqrt(d_head).  It rounds
- * slope, position and their product to bf16, whatever the weights are; the division comes after.
+ * slope, position and their product to bf16, for all types of weights; the division follows.
  * (transformers' eager attention adds the biases a second time, in the mask; its SDPA path and the
  * code that the models were trained with do not.) */
 static hl_status plan_falcon_bias(hl_session *session)
@@ -607,7 +607,7 @@ static hl_status plan_alibi(hl_session *session)
     return status;
 }
 
-/* Which rows of streams are kept. */
+/* Plans the table of kept rows of streams. */
 static hl_status plan_ranges(hl_session *session)
 {
     hl_kept_streams *kept  = &session->streams;
@@ -654,7 +654,7 @@ static hl_status plan_host(hl_session *session)
 
 /* -------------------------------------------------------------- open and close */
 
-/* `weights` are those that the model has on this device already, or NULL. */
+/* `weights` are those that the model already has on this device, or NULL. */
 static hl_status fill_session(hl_session *session, void *weights)
 {
     hl_device_session *d = session->device;
@@ -686,10 +686,10 @@ hl_status hl_session_plan(hl_session *session)
 
     HL_NEED(count_block(session, 1, sizeof *session));
     HL_NEED(hl_device_choose(&choice, session->model, session->options.device));
-    session->options.device = NULL; /* was borrowed */
+    session->options.device = NULL; /* the name was borrowed */
     if (choice.ops->is_near &&
         (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)
-        session->options.wants |= HL_WANT_LAST_LOGITS; /* they are found there when asked for */
+        session->options.wants |= HL_WANT_LAST_LOGITS; /* draws read them */
     HL_NEED(hl_session_load_weights(session));
     HL_NEED(HL_SESSION_TABLE(session, &d, 1));
     session->device = d;

@@ -1,15 +1,15 @@
-/* session_weights.c - the weights of a model, ready to multiply with.
+/* session_weights.c - prepares the weights of a model for products.
  *
- * Vectors (norms, biases, sinks) are read as floats once: they are small, and it shows at once
- * whether they hold numbers.  Matrices are searched for what is no number only when the residual
- * stream has some: reading all weights to open a session would cost more than the session.
+ * Vectors (norms, biases, sinks) are read as floats once and checked for non-finite values, as they
+ * are small.  Matrices are searched only after the residual stream has become non-finite: reading
+ * all weights when a session opens would cost more than the session.
  *
- * Maps of one input (q, k and v; gate and up; all experts) lie one after the other, so that one
- * product makes them.  On a near device they stay where they are mapped.  Elsewhere they are copied
- * once for all sessions of a model, of the compute type: what a file did to the order of
- * rows is undone on the way; rows that lie as they should go over as they are stored and are
- * converted by the device, GGUF's blocks too; others go by way of floats.  The same walk first
- * counts (the arena has no memory yet), then fills. */
+ * Maps of the same input (q, k and v; gate and up; all experts) are stored one after the other, so
+ * that one product computes them.  On a near device they stay where they are mapped.  For other
+ * devices they are copied once for all sessions of a model, in the compute type and in the order of
+ * the roles.  Contiguous rows are copied as they are stored and converted by the device, GGUF's
+ * blocks too; other rows are converted to floats first.  The same code first counts (the arena has
+ * no memory yet), then fills. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static bool is_role_of(hl_role role, int64_t layer)
     return hl_role_is_of_layer(role) == (layer >= 0);
 }
 
-/* Gives every role that the model has its place, and counts places. */
+/* Gives every role that the model has its index, and counts them. */
 static int64_t index_roles(hl_session_index *index, const hl_session *session, int64_t layer,
                            int64_t first)
 {
@@ -144,7 +144,7 @@ static hl_status search_matrix(float *row_values, const hl_session *session,
 hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
 {
     const hl_session_index *index      = layer < 0 ? &session->of_model : &session->of_layer[layer];
-    float                  *row_values = session->pool.scratch; /* a row fits: it is a panel's */
+    float                  *row_values = session->pool.scratch; /* a row fits, since a panel does */
 
     for (hl_role role = 0; role < HL_N_ROLES; role++) {
         if (index->first[role] < 0 || hl_role_is_vector(role))
@@ -164,7 +164,7 @@ typedef struct loader {
     hl_session        *session;
     hl_device_session *d;
     hl_arena          *arena;
-    bool               fills; /* else where all lies is noted, and how much it is */
+    bool               fills; /* false: only addresses and sizes are recorded */
     bool               is_near;
     float             *staged; /* (STAGED_FLOATS, or one row) */
     int64_t            n_staged;
@@ -180,7 +180,7 @@ static hl_status put(const loader *l, void *to, hl_dtype to_dtype, const void *f
 
 /* ------------------------------------------------------- matrices, on a device */
 
-/* Stored rows [first, first + n) as they lie. */
+/* Copies stored rows [first, first + n) unchanged. */
 static hl_status put_stored(const loader *l, uint8_t *to, const hl_matrix *matrix, int64_t first,
                             int64_t n)
 {
@@ -238,7 +238,7 @@ static hl_status add_bias(const loader *l, hl_device_map *map, const hl_session_
     return put(l, map->bias + first, HL_DTYPE_F32, part->bias, HL_DTYPE_F32, part->matrix.n_rows);
 }
 
-/* The parts as they are stored, for a near device. */
+/* Lists the parts as they are stored, for a near device. */
 static hl_status list_parts(const loader *l, hl_device_map *out,
                             const hl_session_param *const *parts, int64_t n)
 {
@@ -256,7 +256,7 @@ static hl_status list_parts(const loader *l, hl_device_map *out,
     return HL_OK;
 }
 
-/* `parts` (n), NULL where the model has none, one after the other. */
+/* Loads `parts` (n), one after the other; an entry is NULL if the model does not have it. */
 static hl_status load_map(loader *l, hl_device_map *out, const hl_session_param *const *parts,
                           int64_t n)
 {
@@ -295,7 +295,7 @@ static hl_status load_role(loader *l, hl_device_map *out, hl_role role, int64_t 
     return load_map(l, out, &part, 1);
 }
 
-/* Of two roles, for every part of them, those of the first before those of the second. */
+/* Loads the parts of two roles; for each part, the first role's comes before the second's. */
 static hl_status load_parts(loader *l, hl_device_map *out, hl_role a, hl_role b, int64_t layer,
                             int64_t n_parts)
 {
@@ -317,7 +317,7 @@ static hl_status load_floats(const loader *l, float **out, const float *const *f
                              int64_t n_parts)
 {
     if (l->is_near && n_parts == 1) {
-        *out = (float *)from[0]; /* is only read */
+        *out = (float *)from[0]; /* only read */
         return HL_OK;
     }
     if (l->is_near) {
@@ -394,7 +394,7 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
 }
 
-/* Tied embeddings are stored once. */
+/* Whether two weights are the same matrix: tied embeddings are stored once. */
 static bool is_same_matrix(const hl_session_param *a, const hl_session_param *b)
 {
     return a != NULL && b != NULL && a->matrix.data == b->matrix.data &&
@@ -471,7 +471,7 @@ typedef struct copy {
     struct copy         *next;
     const hl_device_ops *ops;
     hl_dtype             dtype;
-    void                *block; /* the device's */
+    void                *block; /* in device memory */
 } copy;
 
 struct hl_device_copies {

@@ -1,8 +1,8 @@
-/* weights.c - resolving roles: find the tensor, check it, say where the rows lie; and read them.
+/* weights.c - resolves roles: finds a role's tensor, checks it, and locates and reads its rows.
  *
- * All parameters stand in one array, those of the model first, then layer by
- * layer; `starts` has for every role of the model and of every layer where its
- * parts begin.  Which roles there are, and their shapes, is roles.c's to say. */
+ * All parameters are in one array, those of the model first, then layer by layer; `starts` has the
+ * index of the first part of every role of the model and of every layer.  roles.c defines which
+ * roles exist, and their shapes. */
 #include "model/weights.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 #define MAX_TENSOR_NAME 256
 
-/* Where to look.  `prefix` is the one that the embedding was found under. */
+/* The places to search.  `prefix` is the one with which the embedding was found. */
 typedef struct tensor_finder {
     const hl_tensors *tensors;
     const hl_config  *config;
@@ -27,7 +27,7 @@ typedef struct tensor_finder {
     char              prefix[64];
 } tensor_finder;
 
-/* Which tensor: of a role, of a layer (-1: of the model), of a part. */
+/* Identifies a tensor: a role, a layer (-1: the model) and a part. */
 typedef struct wanted_tensor {
     hl_role role;
     int64_t layer;
@@ -36,14 +36,14 @@ typedef struct wanted_tensor {
 } wanted_tensor;
 
 typedef struct found_tensor {
-    const hl_tensor *tensor;                /* NULL: not there */
-    const hl_tensor *scales;                /* MXFP4 in two tensors */
-    hl_role          role;                  /* as stored: ATTN_QKV where q was wanted; as
-                                                * it would be where there is no tensor */
+    const hl_tensor *tensor;                /* NULL: not found */
+    const hl_tensor *scales;                /* the scales of MXFP4 in two tensors */
+    hl_role          role;                  /* the role as stored, such as ATTN_QKV for q; if
+                                             * there is no tensor, the usual one */
     uint32_t         stored;                /* HL_STORED_... */
-    bool             stacked;               /* the parts lie in one tensor */
-    size_t           n_prefix;              /* of its name: the family's prefix */
-    char             name[MAX_TENSOR_NAME]; /* as it is, or as it should be */
+    bool             stacked;               /* all parts are in one tensor */
+    size_t           n_prefix;              /* length of the family's prefix in the name */
+    char             name[MAX_TENSOR_NAME]; /* the tensor's name, or the expected name */
 } found_tensor;
 
 #define NONE (-1)
@@ -58,19 +58,18 @@ struct hl_weights {
     tensor_finder  finder;
     hl_param      *params;
     size_t         n_params;
-    int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) into params, or NONE */
-    tensor_index  *by_address; /* (n_tensors) sorted */
+    int64_t       *starts;     /* (1 + n_layers, HL_N_ROLES) indices into params, or NONE */
+    tensor_index  *by_address; /* (n_tensors) sorted by address */
     hl_tensor_use *uses;       /* (n_tensors) */
     size_t         n_tensors;
 };
 
 /* --------------------------------------------------------------------------------------- finding */
 
-/* A pattern of a family's table becomes a name in four choices, all of which are
- * tried: the spelling (between '|'), the prefix (a folder's names come with or
- * without that of the base model), the ending, and for q the tensor of q alone or
- * that of q, k and v together.  Tables are searched in order; the first tensor
- * that exists is it. */
+/* A pattern of a family's table becomes a name by four choices, and all combinations are tried: the
+ * spelling (between '|'), the prefix (a folder's names may have that of the base model or not), the
+ * ending, and for q the tensor of q alone or that of q, k and v together.  Tables are searched in
+ * order; the first tensor that exists is used. */
 
 typedef struct name_buffer {
     char  *text; /* (MAX_TENSOR_NAME) */
@@ -94,7 +93,7 @@ static void append_number(name_buffer *name, int64_t number)
     append(name, digits, (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number));
 }
 
-/* prefix + pattern + ending; the first '*' is the layer, the second the part. */
+/* Writes prefix + pattern + ending; the first '*' is the layer, the second the part. */
 static void make_name(char *out, const char *prefix, size_t n_prefix, const char *pattern,
                       size_t n_pattern, const wanted_tensor *wanted, const char *ending)
 {
@@ -120,10 +119,10 @@ static int count_stars(const char *pattern, size_t n_pattern)
     return count;
 }
 
-/* What comes after the pattern: up to two spellings. */
+/* The endings after a pattern, in up to two spellings. */
 typedef struct endings {
     const char *all[2];
-    const char *scales; /* MXFP4: of the second tensor */
+    const char *scales; /* ending of the second tensor of MXFP4 */
 } endings;
 
 static endings endings_of(const tensor_finder *finder, const hl_family_tensor *entry, bool is_bias)
@@ -137,7 +136,7 @@ static endings endings_of(const tensor_finder *finder, const hl_family_tensor *e
         return (endings){ { "_blocks", NULL }, "_scales" };
     if (bare)
         return (endings){ { "", NULL }, NULL };
-    /* TensorFlow's names for a norm's weight and bias live on in old files. */
+    /* Old files still use TensorFlow's names for a norm's weight and bias. */
     if (hl_role_is_vector(entry->role))
         return is_bias ? (endings){ { ".bias", ".beta" }, NULL }
                        : (endings){ { ".weight", ".gamma" }, NULL };
@@ -149,7 +148,7 @@ static bool is_gguf(const tensor_finder *finder)
     return finder->kind == HL_TENSORS_GGUF;
 }
 
-/* One spelling under all prefixes and endings. */
+/* Tries one spelling with all prefixes and endings. */
 static bool try_spelling(found_tensor *out, const tensor_finder *finder,
                          const wanted_tensor *wanted, const hl_family_tensor *entry,
                          const char *pattern, size_t n_pattern)
@@ -179,7 +178,7 @@ static bool try_spelling(found_tensor *out, const tensor_finder *finder,
     }
 }
 
-/* What to mention where nothing was found: the first spelling, and how it would lie. */
+/* For a message about a missing tensor: the first spelling, and how it would be stored. */
 static void name_missing(found_tensor *out, const tensor_finder *finder,
                          const wanted_tensor *wanted, const hl_family_tensor *entry)
 {
@@ -226,7 +225,7 @@ static bool try_table(found_tensor *out, const tensor_finder *finder, const want
     return false;
 }
 
-/* The tensor that a role's weight or bias is in, by the family's tables. */
+/* Finds the tensor of a role's weight or bias, by the family's tables. */
 static found_tensor find_tensor(const tensor_finder *finder, const wanted_tensor *wanted)
 {
     const hl_family_tensor *const *tables =
@@ -250,7 +249,7 @@ static void learn_prefix(tensor_finder *finder)
     wanted_tensor embedding = { HL_ROLE_EMBED, -1, 0, false };
     found_tensor  found     = find_tensor(finder, &embedding);
 
-    /* Without an embedding the first of the list is as good as any. */
+    /* Without an embedding, the first prefix is used. */
     if (found.tensor != NULL)
         snprintf(finder->prefix, sizeof finder->prefix, "%.*s", (int)found.n_prefix, found.name);
     else
@@ -258,7 +257,7 @@ static void learn_prefix(tensor_finder *finder)
                  (int)strcspn(finder->family->prefixes, "|"), finder->family->prefixes);
 }
 
-/* Does a model's code fill this tensor in by itself?  Masks, frequencies, indices. */
+/* Whether a model's code computes this tensor itself: masks, frequencies, indices. */
 static bool is_buffer(const hl_tensor *tensor)
 {
     static const char *const known[] = {
@@ -285,7 +284,7 @@ static bool is_buffer(const hl_tensor *tensor)
 static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found,
                       const hl_layer_config *layer, int64_t d_head)
 {
-    int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* of one K/V head */
+    int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* queries per K/V head */
     int64_t q_rows  = layer->n_heads * d_head;
     int64_t kv_rows = layer->n_kv_heads * d_head;
 
@@ -312,7 +311,7 @@ static void place_gate_up(hl_weight *weight, hl_role role, const found_tensor *f
     }
 }
 
-/* Which stored rows are ours. */
+/* Determines which stored rows belong to the weight. */
 static void place_rows(hl_weight *weight, const hl_weights *weights, const wanted_tensor *wanted,
                        const found_tensor *found)
 {
@@ -344,7 +343,7 @@ static void shape_add(shape *out, int64_t size)
     out->sizes[out->n_dims++] = size;
 }
 
-/* "[4,64,128]" */
+/* Formats a shape, such as "[4,64,128]". */
 static void shape_text(char *out, size_t n_bytes, const int64_t *sizes, int n_dims)
 {
     size_t used = (size_t)snprintf(out, n_bytes, "[");
@@ -356,7 +355,7 @@ static void shape_text(char *out, size_t n_bytes, const int64_t *sizes, int n_di
         snprintf(out + used, n_bytes - used, "]");
 }
 
-/* Equal but for dimensions of 1, which files add and drop. */
+/* Whether shapes are equal except for dimensions of 1, which files add and drop. */
 static bool shapes_agree(const shape *wanted, const hl_tensor *tensor)
 {
     int i = 0;
@@ -387,7 +386,7 @@ static hl_status check_shape(const hl_tensor *tensor, const shape *wanted)
                    wanted_text);
 }
 
-/* The shape that the tensor should have, from that of its role. */
+/* The expected shape of the tensor, from that of its role. */
 static shape stored_shape(const hl_weight *weight, const wanted_tensor *wanted,
                           const found_tensor *found, int64_t n_parts)
 {
@@ -419,8 +418,8 @@ static hl_status check_dtype(const hl_tensor *tensor, bool is_vector)
                              : "F32, F16, BF16, F64 or one of GGUF's block types");
 }
 
-/* Experts as MXFP4 in two tensors: blocks (experts, rows, columns/32, 16) and
- * scales (experts, rows, columns/32), both bytes. */
+/* Takes experts in MXFP4 from two tensors of bytes: blocks (experts, rows, columns/32, 16) and
+ * scales (experts, rows, columns/32). */
 static hl_status take_mxfp4(hl_weight *weight, const wanted_tensor *wanted,
                             const found_tensor *found, int64_t n_parts)
 {
@@ -442,7 +441,7 @@ static hl_status take_mxfp4(hl_weight *weight, const wanted_tensor *wanted,
     return HL_OK;
 }
 
-/* Sizes of a weight and of what it is stored in, whether that was found or not. */
+/* The sizes of a weight and of its tensor, whether the tensor was found or not. */
 static hl_weight describe_weight(const hl_config *config, const wanted_tensor *wanted,
                                  const found_tensor *found)
 {
@@ -460,7 +459,7 @@ static hl_weight describe_weight(const hl_config *config, const wanted_tensor *w
     return weight;
 }
 
-/* Fill in a weight from the tensor that was found, and check that tensor. */
+/* Fills in a weight from its tensor, and checks that tensor. */
 static hl_status take_tensor(hl_weight *weight, const hl_weights *weights,
                              const wanted_tensor *wanted, const found_tensor *found)
 {
@@ -539,7 +538,7 @@ static void note_use(hl_weights *weights, const found_tensor *found, bool is_bia
 
 /* ------------------------------------------------------------------------------------- resolving */
 
-/* Is there such a tensor in any layer? */
+/* Whether such a tensor exists in any layer. */
 static bool is_anywhere(const hl_weights *weights, wanted_tensor wanted)
 {
     int64_t n_layers = wanted.layer >= 0 ? weights->finder.config->n_layers : 0;
@@ -551,7 +550,7 @@ static bool is_anywhere(const hl_weights *weights, wanted_tensor wanted)
     return false;
 }
 
-/* Norms of the whole model go with those of the layers. */
+/* Norms of the whole model have biases if those of the layers have. */
 static bool has_norm_bias(const hl_weights *weights, hl_role role)
 {
     bool is_norm = role == HL_ROLE_FINAL_NORM || role == HL_ROLE_EMBED_NORM;
@@ -560,8 +559,8 @@ static bool has_norm_bias(const hl_weights *weights, hl_role role)
                        is_anywhere(weights, (wanted_tensor){ HL_ROLE_ATTN_POST_NORM, 0, 0, true }));
 }
 
-/* A model trained without biases, in a family that has them, is stored without
- * them: where no layer has one they are zero.  In some layers only is an error. */
+/* A model trained without biases, in a family that has them, is stored without them: if no layer
+ * has a bias they are zero.  It is an error if only some layers have one. */
 static bool is_left_out(const hl_weights *weights, const wanted_tensor *wanted, const char *name)
 {
     if (!wanted->is_bias || is_anywhere(weights, *wanted) || has_norm_bias(weights, wanted->role))
@@ -626,8 +625,7 @@ static hl_status resolve_layer(hl_weights *weights, int64_t layer)
     return HL_OK;
 }
 
-/* A tied head is the embedding.  A copy of it that a file has all the same is not
- * used, and not counted. */
+/* A tied head is the embedding.  A copy of it that a file still has is neither used nor counted. */
 static void tie_head(hl_weights *weights)
 {
     wanted_tensor head  = { HL_ROLE_LM_HEAD, -1, 0, false };
@@ -642,7 +640,7 @@ static void tie_head(hl_weights *weights)
     use_of(weights, found.tensor)->is_buffer = true;
 }
 
-/* Count the parts of all roles, and give each its place. */
+/* Counts the parts of all roles, and gives each its index. */
 static hl_status lay_out(hl_weights *weights)
 {
     const hl_config *config = weights->finder.config;
@@ -653,7 +651,7 @@ static hl_status lay_out(hl_weights *weights)
         int64_t *starts = weights->starts + (layer + 1) * HL_N_ROLES;
         for (hl_role role = 0; role < HL_N_ROLES; role++) {
             bool here    = hl_role_is_of_layer(role) == (layer >= 0);
-            bool head    = role == HL_ROLE_LM_HEAD; /* it may be the embedding */
+            bool head    = role == HL_ROLE_LM_HEAD; /* the head may be the embedding */
             starts[role] = NONE;
             if (!here || (!head && hl_role_weight_need(role, config, layer) == HL_ROLE_ABSENT))
                 continue;
@@ -733,7 +731,7 @@ int64_t hl_weights_n_params(const hl_weights *weights)
         const hl_tensor_use *use = &weights->uses[i];
         if (use->is_buffer)
             continue;
-        /* A byte of MXFP4's blocks is two numbers. */
+        /* A byte of MXFP4's blocks holds two numbers. */
         bool packed = weights->finder.config->mxfp4 && use->tensor->dtype == HL_DTYPE_U8;
         total += hl_tensor_count(use->tensor) * (packed ? 2 : 1);
     }

@@ -7,12 +7,11 @@
  *   done:
  *     hl_weights_free(weights);
  *
- * Nothing is copied or converted: a hl_weight points into the mapped file and says
- * which stored row each of its rows is.  That covers what files do to weights:
- * q, k and v in one tensor, one after the other or by head; gate and up in one;
- * experts stacked; rotary pairs side by side; rows in front that are no positions.
- * What it does not cover is said in so many words: `transposed`, `plus_one`,
- * `scales`. */
+ * Nothing is copied or converted: a hl_weight points into the mapped file and maps each of its rows
+ * to a stored row.  That covers the layouts that occur in files: q, k and v in one tensor, one
+ * after the other or by head; gate and up in one; experts stacked; rotary pairs side by side; extra
+ * rows before the first position.  Other layouts have a field of their own: `transposed`,
+ * `plus_one`, `scales`. */
 #ifndef HL_MODEL_WEIGHTS_H
 #define HL_MODEL_WEIGHTS_H
 
@@ -25,7 +24,7 @@
 
 /* (n_rows, n_columns), y = W x; a vector has one column. */
 typedef struct hl_weight {
-    const hl_tensor *tensor; /* NULL: the model does not have it; names the weight in messages */
+    const hl_tensor *tensor; /* NULL: the model does not have it; names it in messages */
     const void      *data;   /* stored row 0 of this part: in tensor->data       */
     const void      *scales; /* MXFP4 in two tensors: one byte per 32 values */
     hl_dtype         dtype;  /* type of data; HL_DTYPE_U8 where there are scales */
@@ -34,7 +33,7 @@ typedef struct hl_weight {
     int64_t          n_stored;   /* rows of the stored matrix, including other weights' */
     bool             transposed; /* stored as (n_columns, n_stored)                 */
     bool             plus_one;   /* the weight is 1 + what is stored                */
-    /* Where row r is stored; see hl_weight_row. */
+    /* Where row r is stored: see hl_weight_row. */
     int64_t first;
     int64_t block;
     int64_t stride;
@@ -54,7 +53,7 @@ static inline int64_t hl_weight_row(const hl_weight *weight, int64_t r)
 
 typedef struct hl_param {
     hl_weight weight;
-    hl_weight bias; /* .tensor is NULL where there is no bias */
+    hl_weight bias; /* .tensor is NULL if there is no bias */
 } hl_param;
 
 typedef struct hl_weights hl_weights;
@@ -72,18 +71,18 @@ HL_CLOSES(hl_weights_free, hl_weights)
 const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer,
                                int64_t part);
 
-/* Reads a weight as f32, in the layout of its role: out (n_rows, n_columns).  For tests and
- * small weights. */
+/* Reads a weight as f32, in its role's layout: out (n_rows, n_columns).  For tests and small
+ * ones. */
 hl_status hl_weight_read(float *out, const hl_weight *weight);
 /* Reads one row of a weight: out (n_columns). */
 hl_status hl_weight_read_row(float *out, const hl_weight *weight, int64_t row);
 
 /* -------------------------------------------------------- tensors, not roles */
 
-/* What a tensor is for.  The role is HL_N_STORED_ROLES if its purpose is unknown. */
+/* The use of a tensor.  The role is HL_N_STORED_ROLES if it is unknown. */
 typedef struct hl_tensor_use {
     const hl_tensor *tensor;
-    hl_role          role; /* as stored: ATTN_QKV, not ATTN_Q */
+    hl_role          role; /* the role as stored: ATTN_QKV, not ATTN_Q */
     bool             is_bias;
     bool             is_buffer; /* not a parameter: masks, frequencies, scales */
 } hl_tensor_use;

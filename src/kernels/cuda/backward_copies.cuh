@@ -1,14 +1,15 @@
-/* backward_copies.cuh - what the Hopper gradient has in shared memory, and who moves it.
+/* backward_copies.cuh - the shared memory of the Hopper gradient, and the threads that fill and
+ * empty it.
  *
- * The producer, one thread, takes items from the counter and copies K and V once an item,
- * Q, dO and the rows' numbers step by step, through two places each.  The adder, another,
- * takes what the consumers have computed of dQ to working memory.
+ * The producer, one thread, takes items from the counter.  It copies K and V once per item, and Q,
+ * dO and the rows' numbers once per step, through two places each.  The adder, another thread, adds
+ * the consumers' parts of dQ to working memory.
  *
- * Blocks of keys add to a block of rows in turn, so that the same sums are formed in the
- * same order every time: the adder waits until a counter of those rows says that all
- * before it are there, adds, and counts when its sums have arrived.  The first stores
- * instead, so nothing has to be zero before.  Items are handed out in the order of their
- * turns: as each waits only for items handed out before it, somebody can always go on. */
+ * Blocks of keys add to a block of rows in turn, so that the same sums are formed in the same order
+ * every time: the adder waits until a counter of those rows says that all earlier sums are
+ * complete, adds its own, and increments the counter when they have arrived.  The first block
+ * stores instead, so the memory need not be zeroed.  Items are handed out in the order of their
+ * turns.  Each waits only for items handed out before it, so there is no deadlock. */
 #ifndef HL_CUDA_BACKWARD_COPIES_CUH
 #define HL_CUDA_BACKWARD_COPIES_CUH
 
@@ -22,30 +23,30 @@ struct backward_maps {
     CUtensorMap q, k, v, grad_out, dk, dv;
 };
 
-/* What the producer tells the consumers of a step; they have no registers to spare. */
+/* The producer's note to the consumers for one step; they have no registers to spare. */
 struct backward_note {
-    int     ahead; /* of the first query, the first key, in positions        */
-    int     room;  /* keys from the first to the end of the sequence         */
-    float   gate;  /* of the head                                            */
-    int64_t gates; /* after the last step of a head, where its shares go; -1 */
+    int     ahead; /* position of the first query minus that of the first key */
+    int     room;  /* number of keys from the first one to the end of the sequence */
+    float   gate;  /* gate of the head */
+    int64_t gates; /* where the shares of dgates go, after a head's last step; else -1 */
 };
 
-/* A kernel's shape.  GATES: heads have gates, or their gradient is wanted. */
+/* A kernel's shape.  GATES is set if heads have gates or their gradient is wanted. */
 template <typename T_, int D_, bool GATES_> struct backward_shape {
     using T                         = T_;
     static constexpr int  D         = D_;
     static constexpr bool GATES     = GATES_;
     static constexpr int  PANELS    = D / 64;
     static constexpr int  THREADS   = 384;
-    static constexpr int  CONSUMERS = D == 128 ? 240 : 232; /* registers */
+    static constexpr int  CONSUMERS = D == 128 ? 240 : 232; /* registers per thread */
     static constexpr int  PRODUCER  = D == 128 ? 24 : 40;
     static constexpr int  K_BYTES   = BLOCK_KEYS * D * 2;
     static constexpr int  Q_BYTES   = BLOCK_ROWS * D * 2;
     static constexpr int  DQ_COUNT  = BLOCK_ROWS * D;
 
     struct shared {
-        T             k[BLOCK_KEYS * D];              /* (panel, key, 64), swizzled; at last dK */
-        T             v[BLOCK_KEYS * D];              /* (panel, key, 64); at last dV           */
+        T             k[BLOCK_KEYS * D];              /* (panel, key, 64), swizzled; later dK */
+        T             v[BLOCK_KEYS * D];              /* (panel, key, 64); later dV */
         T             q[2][BLOCK_ROWS * D];           /* (panel, query, 64) */
         T             grad_out[2][BLOCK_ROWS * D];    /* (panel, query, 64) */
         T             ds[2][BLOCK_KEYS * BLOCK_ROWS]; /* (key, 64 queries) */
@@ -62,7 +63,7 @@ template <typename T_, int D_, bool GATES_> struct backward_shape {
     static constexpr int SHARED_BYTES = sizeof(shared);
 };
 
-/* The n-th of a kernel's life lies in one of two places, in a phase of one parity. */
+/* The n-th copy of a kernel's run uses one of two places, in a phase of one parity. */
 __device__ __forceinline__ int place_of(int n)
 {
     return n & 1;
@@ -146,7 +147,7 @@ template <typename S> struct backward_producer {
              keys.batch);
     }
 
-    /* In the order in which the consumers want it. */
+    /* Copies in the order in which the consumers read. */
     __device__ void load_item(const key_block &keys)
     {
         backward_step step(p, keys);
@@ -183,7 +184,7 @@ template <typename S> struct backward_producer {
 
 /* --------------------------------------------------------------- sums of dQ */
 
-/* One thread: what the consumers leave in shared memory, added in turn. */
+/* One thread that adds the consumers' results in shared memory to dQ, in turn. */
 template <typename S> struct backward_adder {
     typename S::shared      &shared;
     const problem           &p;

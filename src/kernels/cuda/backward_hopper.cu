@@ -33,7 +33,7 @@ const char *backward_hopper_refuses(const problem &p, const hl_attention_gradien
     return rows_refuse(p, gradient, upstream);
 }
 
-/* What lies in working memory, counted (memory not yet open) or placed. */
+/* Reserves the arrays of working memory.  It only counts bytes until the memory is open. */
 static void place(backward_problem &b, backward_schedule &schedule, workspace &memory,
                   const problem &p)
 {
@@ -112,7 +112,7 @@ hl_status launch_backward_hopper(const problem &p, const hl_attention_gradient &
     HL_CUDA_TRY(memory.open(memory.n_taken));
     place(b, schedule, memory, p);
 
-    /* The ticket and all that lies after it start at zero. */
+    /* The ticket and everything after it must start at zero. */
     char *zeros = reinterpret_cast<char *>(schedule.ticket);
     HL_CUDA_TRY(
         check(cudaMemsetAsync(zeros, 0, memory.end() - zeros, stream), "the gradient's counters"));

@@ -1,17 +1,16 @@
 /* backward_hopper.cuh - gradients of attention and its entropy for sm_90a.
  *
- * A block of threads has one producer and two consumer warp groups and works on one
- * block of 128 keys after another (backward_items.cuh), 64 keys a group.  It keeps their
- * dK and dV in registers and walks the queries that see them, 64 at a time, of all heads
- * that share the keys:
+ * A block of threads has one producer and two consumer warp groups and works on one block of 128
+ * keys after another (backward_items.cuh), 64 keys per group.  It keeps their dK and dV in
+ * registers and walks the queries that see them, 64 at a time, of all heads that share the keys:
  *
  *     S^T  = K Q^T                    P^T  = 2^(S^T scale log2(e) - lse)
  *     dP^T = V dO^T                   dS^T = P^T (gate dP^T + constant + slope log2 P^T)
  *     dV  += P^T dO      dK += dS^T Q      dQ += dS K
  *
- * (constant and slope: backward_rows.cuh.)  Scores are transposed so that P^T and dS^T
- * are where the products that follow want them, in registers; dS^T goes to shared
- * memory too, for dQ, of which each group computes half of the columns from all keys.
+ * (constant and slope: backward_rows.cuh.)  Scores are transposed so that P^T and dS^T are where
+ * the products that follow want them, in registers; dS^T goes to shared memory also, for dQ, of
+ * which each group computes half of the columns from all keys.
  *
  * Products of one step run beside the arithmetic of another.  In the order of issue:
  *
@@ -39,19 +38,19 @@ namespace headlight
 
 template <typename S> struct backward_consumer {
     using T                   = typename S::T;
-    static constexpr int N_DQ = S::D / 4; /* accumulators of a thread */
+    static constexpr int N_DQ = S::D / 4; /* accumulators per thread */
     static constexpr int N_DK = S::D / 2;
 
     typename S::shared      &shared;
     const problem           &p;
     const backward_schedule &schedule;
     int                      group;
-    float                    scale; /* times log2(e) */
+    float                    scale; /* scale times log2(e) */
     int                      n_steps  = 0;
     float                    gate_sum = 0.0f;
     float                    dk[N_DK], dv[N_DK];
-    uint32_t                 weights[16]; /* P^T, two to a register */
-    uint32_t                 slopes[16];  /* dS^T */
+    uint32_t                 weights[16]; /* P^T, two values per register */
+    uint32_t                 slopes[16];  /* dS^T, two values per register */
 
     __device__ __forceinline__ int lane() const
     {
@@ -62,7 +61,7 @@ template <typename S> struct backward_consumer {
         return (threadIdx.x >> 5) & 3;
     }
 
-    /* One arrival a warp, after what all its lanes did. */
+    /* Each warp arrives once, after all its lanes are done. */
     __device__ __forceinline__ void release(uint64_t *barrier) const
     {
         __syncwarp();
@@ -72,7 +71,7 @@ template <typename S> struct backward_consumer {
 
     /* ---------------------------------------------------------------- products */
 
-    /* d (64 keys, 64 queries) = this group's keys times the queries, along d_head. */
+    /* d (64 keys, 64 queries) = this group's keys times the queries, summed over d_head. */
     __device__ __forceinline__ void issue_square(float (&d)[32], const T *keys,
                                                  const T *queries) const
     {
@@ -82,14 +81,14 @@ template <typename S> struct backward_consumer {
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::D / 16; step++) {
-            int panel = step / 4, inside = step % 4; /* 32 bytes a step, in units of 16 */
+            int panel = step / 4, inside = step % 4; /* 32 bytes per step, in units of 16 */
             ptx::wgmma_ss<T>(d, a + panel * (BLOCK_KEYS * 128 >> 4) + inside * 2,
                              b + panel * (BLOCK_ROWS * 128 >> 4) + inside * 2, step != 0);
         }
         ptx::wgmma_commit();
     }
 
-    /* d (64 keys, d_head) += what is in registers times the queries' rows. */
+    /* d (64 keys, d_head) += the values in registers times the queries' rows. */
     __device__ __forceinline__ void issue_sum(float (&d)[N_DK], const uint32_t (&a)[16],
                                               const T *rows) const
     {
@@ -102,10 +101,10 @@ template <typename S> struct backward_consumer {
         ptx::wgmma_commit();
     }
 
-    /* dq (64 queries, half of d_head) = dS K, over all keys. */
+    /* dq (64 queries, half of d_head) = dS K, summed over all keys. */
     __device__ __forceinline__ void issue_dq(float (&dq)[N_DQ], int at) const
     {
-        uint32_t columns = group * (S::D / 2) * 2; /* bytes; a panel has 128 */
+        uint32_t columns = group * (S::D / 2) * 2; /* byte offset; a panel has 128 bytes */
         uint32_t a       = ptx::describe(ptx::shared_address(shared.ds[at]), 16);
         uint32_t b       = ptx::describe(
                   ptx::shared_address(shared.k) + columns / 128 * (BLOCK_KEYS * 128) + columns % 128, 16);
@@ -119,7 +118,7 @@ template <typename S> struct backward_consumer {
 
     /* ----------------------------------------------------------- probabilities */
 
-    /* Hides the pairs that do not meet, if there are any. */
+    /* Hides the pairs whose key is not visible, if there are any. */
     __device__ __forceinline__ void hide(float (&scores)[32], int at) const
     {
         int ahead = shared.notes[at].ahead + group * 64, room = shared.notes[at].room - group * 64;
@@ -192,8 +191,8 @@ template <typename S> struct backward_consumer {
 
     /* --------------------------------------------------- through shared memory */
 
-    /* Where this lane's row of four matrices begins, swizzled, for the first 16 columns of
-     * a panel; for columns 16 i on, exclusive or with i << 5. */
+    /* The address of this lane's row of four matrices, swizzled, for the first 16 columns of a
+     * panel.  The address for columns from 16 i on is its exclusive or with i << 5. */
     __device__ __forceinline__ uint32_t matrix_row() const
     {
         int matrix = lane() / 8, row = group * 64 + warp() * 16 + (matrix & 1) * 8 + lane() % 8;
@@ -225,7 +224,7 @@ template <typename S> struct backward_consumer {
         release(&shared.dq_full);
     }
 
-    /* This group's dK or dV, in the place of its K or V. */
+    /* Stores this group's dK or dV in the place of its K or V. */
     __device__ __forceinline__ void store_keys(T    *target, const float (&d)[N_DK],
                                                float factor) const
     {
@@ -243,7 +242,7 @@ template <typename S> struct backward_consumer {
 
     /* -------------------------------------------------------------------- steps */
 
-    /* After a head's last step, its share of dgates from this warp. */
+    /* After a head's last step, stores this warp's share of dgates. */
     __device__ __forceinline__ void put_gate(int at)
     {
         int64_t target = shared.notes[at].gates;
@@ -259,8 +258,8 @@ template <typename S> struct backward_consumer {
         gate_sum = 0.0f;
     }
 
-    /* One block of queries.  dK of the step before is still under way, and this one's
-     * is at the end. */
+    /* Processes one block of queries.  The product dK of the step before is still running at the
+     * start, and this step's is at the end. */
     __device__ __forceinline__ void run_step()
     {
         int      at     = place_of(n_steps);
@@ -273,21 +272,21 @@ template <typename S> struct backward_consumer {
         issue_square(scores, shared.k, shared.q[at]);
         ptx::barrier_wait(&shared.grad_out_full[at], parity);
         issue_square(products, shared.v, shared.grad_out[at]);
-        ptx::wgmma_wait<1>(); /* the scores, and dK */
+        ptx::wgmma_wait<1>(); /* waits for the scores and dK */
         ptx::settle(scores);
         ptx::settle(dk);
-        if (n_steps > 0) /* all lanes have read the rows' numbers there */
+        if (n_steps > 0) /* all lanes have read the rows' numbers */
             ptx::barrier_arrive(&shared.q_empty[at ^ 1]);
         weigh(scores, at);
         issue_sum(dv, weights, shared.grad_out[at]);
-        ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* registers run out with gates */
+        ptx::wgmma_wait<S::GATES ? 0 : 1>(); /* registers are too few with gates */
         ptx::settle(products);
         differentiate(scores, products, at);
         store_slopes(at);
         ptx::named_sync(1, 256);
         issue_dq(dq, at);
         issue_sum(dk, slopes, shared.q[at]);
-        ptx::wgmma_wait<1>(); /* dV and dQ */
+        ptx::wgmma_wait<1>(); /* waits for dV and dQ */
         ptx::settle(dv);
         ptx::settle(dq);
         release(&shared.grad_out_empty[at]);
@@ -299,7 +298,7 @@ template <typename S> struct backward_consumer {
 
     __device__ __forceinline__ void finish(const backward_maps &maps, const key_block &keys)
     {
-        ptx::named_sync(1, 256); /* nobody reads K any more */
+        ptx::named_sync(1, 256); /* no thread reads K any more */
         store_keys(shared.k, dk, p.scale);
         store_keys(shared.v, dv, 1.0f);
         ptx::fence_async();
@@ -337,7 +336,7 @@ template <typename S> struct backward_consumer {
                 run_step();
             ptx::wgmma_wait<0>();
             ptx::settle(dk);
-            /* Opened again, which costs less than registers throughout. */
+            /* The key block is computed again, which costs less than keeping it in registers. */
             finish(maps, key_block(p, schedule, n_row_blocks, item));
         }
         if (threadIdx.x % 128 == 0)
@@ -350,7 +349,7 @@ template <typename S> struct backward_consumer {
 template <typename S>
 __device__ __forceinline__ void init_backward_barriers(typename S::shared &shared)
 {
-    constexpr int WARPS = 8; /* of consumers */
+    constexpr int WARPS = 8; /* consumer warps */
 
     ptx::barrier_init(&shared.k_full, 1);
     ptx::barrier_init(&shared.v_full, 1);
@@ -374,7 +373,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
                     const __grid_constant__ backward_problem  b,
                     const __grid_constant__ backward_schedule schedule)
 {
-    /* The swizzle wants 1024 bytes.  An address known here saves the consumers registers. */
+    /* The swizzle needs an alignment of 1024 bytes.  A constant address saves registers. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = *reinterpret_cast<typename S::shared *>(raw);
 
@@ -399,7 +398,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     }
 }
 
-/* The sums of dQ, scaled and rounded.  A block of threads a block of rows. */
+/* Scales and rounds the sums of dQ; one block of threads per block of rows. */
 template <typename T, int D>
 __global__ void __launch_bounds__(128)
     backward_dq(const __grid_constant__ problem p, const __grid_constant__ backward_problem b,

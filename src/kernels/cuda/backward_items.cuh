@@ -21,17 +21,17 @@ namespace headlight
 constexpr int BLOCK_KEYS = 128;
 
 struct backward_schedule {
-    int    n_key_blocks; /* of a K/V head */
-    int    n_items;      /* of all        */
-    int    backwards; /* the K/V head, of all, that goes from its first keys to its last; or -1 */
-    int   *ticket;    /* the next item; zero at start */
-    int   *turns;     /* (n_batch, n_heads, n_row_blocks): blocks of keys added; zero at start */
+    int    n_key_blocks; /* per K/V head */
+    int    n_items;      /* items of all heads */
+    int    backwards; /* index of the K/V head that goes from its first keys to its last, or -1 */
+    int   *ticket;    /* the next item; must start at zero */
+    int   *turns;     /* (n_batch, n_heads, n_row_blocks) added key blocks; zero at start */
     float *dq;        /* (n_batch, n_heads, n_row_blocks, 64 d_head), as accumulators lie */
-    float *gates;     /* (n_batch, n_heads, n_key_blocks, 8): shares of dgates; zero at start */
+    float *gates;     /* (n_batch, n_heads, n_key_blocks, 8) shares of dgates; zero at start */
 };
 
-/* The last block of keys that a block of rows sees, -1 where there is none.  With
- * first_key_block it defines which blocks meet; all else follows from the two. */
+/* The last block of keys that a block of rows sees, or -1.  With first_key_block it defines which
+ * blocks meet; everything else follows from the two. */
 __device__ __forceinline__ int last_key_block(const problem &p, int start, int length, int block)
 {
     int last_row = min(block * BLOCK_ROWS + BLOCK_ROWS, p.n_queries) - 1;
@@ -48,7 +48,7 @@ __device__ __forceinline__ int first_key_block(const problem &p, int start, int 
 /* An item: a block of keys, and the blocks of rows [first, end) that see it. */
 struct key_block {
     int batch, kv_head, index, start, length, first, end;
-    int way; /* through the rows: 1 or -1 */
+    int way; /* direction through the rows: 1 or -1 */
 
     __device__ __forceinline__ key_block(const problem &p, const backward_schedule &schedule,
                                          int n_row_blocks, int item)
@@ -63,7 +63,7 @@ struct key_block {
         length  = key_length(p, batch);
 
         int key  = index * BLOCK_KEYS;
-        int row  = key - p.window_right - start; /* the first that sees the first key */
+        int row  = key - p.window_right - start; /* the first row that sees the first key */
         int stop = key + BLOCK_KEYS + p.window_left - start;
         first    = max(0, row) / BLOCK_ROWS;
         end      = min(n_row_blocks, (max(0, stop) + BLOCK_ROWS - 1) / BLOCK_ROWS);
@@ -72,13 +72,13 @@ struct key_block {
         end = max(first, end);
     }
 
-    /* The block of rows to begin with. */
+    /* The block of rows to start with. */
     __device__ __forceinline__ int front() const
     {
         return way > 0 ? first : end - 1;
     }
 
-    /* How many blocks of keys add to these rows before this one. */
+    /* The number of blocks of keys that add to these rows before this one. */
     __device__ __forceinline__ int turn(const problem &p, int row) const
     {
         return way > 0 ? last_key_block(p, start, length, row) - index
@@ -88,7 +88,7 @@ struct key_block {
 
 /* The steps of an item: its blocks of rows, head after head. */
 struct backward_step {
-    int head, row, left; /* steps of this head */
+    int head, row, left; /* left: remaining steps of this head */
 
     __device__ __forceinline__ backward_step(const problem &p, const key_block &keys)
         : head(keys.kv_head * p.group), row(keys.front()), left(keys.end - keys.first)

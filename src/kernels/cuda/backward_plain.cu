@@ -1,4 +1,4 @@
-/* backward_plain.cu - gradients, one warp a row and then one warp a key, in double.
+/* backward_plain.cu - gradients, one warp per row and then one warp per key, in double.
  *
  *     dS_j = p_j (gate dO.v_j - D + g_lse - g_H (s_j - lse + H)),   D = dO.out
  *     dq = scale dS K      dk = scale dS^T q      dv = gate p^T dO
@@ -12,18 +12,19 @@
 namespace headlight
 {
 
-constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* of a lane */
+constexpr int COLUMNS = HL_MAX_HEAD_DIM / 32; /* columns per lane */
 
-/* What is needed beside the problem; the arrays are ours, a number a row. */
+/* The inputs and outputs besides the problem.  The arrays belong to this file and have one number
+ * per row. */
 struct plain_backward {
     hl_attention_gradient gradient;
     hl_attention_upstream upstream;
     double               *delta; /* dO.out             */
-    double               *gates; /* shares of dgates   */
-    double               *sinks; /* ... and of dsinks  */
+    double               *gates; /* (n_batch, n_heads, n_queries) shares of dgates */
+    double               *sinks; /* (n_batch, n_heads, n_queries) shares of dsinks */
 };
 
-/* A row's own share of the gradient. */
+/* The gradient values of one row. */
 struct row_upstream {
     double lse, entropy = 0, g_lse = 0, g_entropy = 0, gate = 1, delta = 0;
 
@@ -40,7 +41,7 @@ struct row_upstream {
         }
     }
 
-    /* Of an outcome's score, given dO.v of its value. */
+    /* The gradient of an outcome's score; value_dot is dO.v. */
     __device__ double score_gradient(double score, double value_dot) const
     {
         return exp(score - lse) *
@@ -50,8 +51,8 @@ struct row_upstream {
 
 /* ------------------------------------------------------------------------ rows */
 
-/* Adds 32 keys' shares, one a lane, to this lane's columns of dq.  Only keys that count are
- * multiplied, and all of them: 0 times an infinite element is NaN, as in the definition. */
+/* Adds the shares of 32 keys, one per lane, to this lane's columns of dq.  Exactly the keys that
+ * count are multiplied: 0 times an infinite element is NaN, as in the definition. */
 __device__ static void add_keys(double (&dq)[COLUMNS], const problem &p, const plain_row &row,
                                 int base, double mine, bool counts)
 {
@@ -132,12 +133,12 @@ __global__ static void backward_rows(const __grid_constant__ problem        p,
 
 /* ------------------------------------------------------------------------ keys */
 
-/* One key's gradients, this lane's columns. */
+/* The gradients of one key, in this lane's columns. */
 struct key_gradient {
     double dk[COLUMNS] = {}, dv[COLUMNS] = {};
 
-    /* Adds 32 rows' shares, one a lane; `weight` is gate times probability.  As in add_keys,
-     * only rows that count are multiplied, and all of them. */
+    /* Adds the shares of 32 rows, one per lane; `weight` is gate times probability.  As in add_keys,
+     * exactly the rows that count are multiplied. */
     __device__ void add_rows(const problem &p, const plain_backward &b, int batch, int head,
                              int base, double ds, double weight, bool counts)
     {
@@ -220,7 +221,7 @@ __global__ static void backward_keys(const __grid_constant__ problem        p,
 
 /* ----------------------------------------------------------------------- heads */
 
-/* The sum of a head's rows, by one warp. */
+/* Sums a head's rows, with one warp. */
 __device__ static double head_total(const problem &p, const double *shares, int head)
 {
     double total = 0.0;

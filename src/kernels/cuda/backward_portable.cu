@@ -1,17 +1,17 @@
 /* backward_portable.cu - gradients on the tensor cores of sm_80 and later, all options.
  *
- * Two kernels of one shape.  A block of four warps has 64 rows of its own, 16 a warp,
- * and walks the others 64 at a time:
+ * Two kernels of one shape.  A block of four warps has 64 rows of its own, 16 per warp, and walks
+ * the others 64 at a time:
  *
  *     of queries   own Q, dO     others K, V      dQ += dS K
  *     of keys      own K, V      others Q, dO     dK += dS^T Q      dV += P^T dO
  *
- * Both form S = own[0] others[0]^T and dP = own[1] others[1]^T, so everything is
- * computed twice and nothing is shared between blocks: runs agree to the bit.  The rows'
- * numbers and the formula of dS are backward_rows.cuh's.
+ * Both form S = own[0] others[0]^T and dP = own[1] others[1]^T.  So everything is computed twice
+ * and nothing is shared between blocks: runs agree to the bit.  The rows' numbers and the formula
+ * of dS are in backward_rows.cuh.
  *
- * A thread holds own rows r = lane / 4 and r + 8 of its warp's 16, and of each eight
- * others 2 (lane % 4) and the next. */
+ * A thread holds own rows r = lane / 4 and r + 8 of its warp's 16, and columns 2 (lane % 4) and the
+ * next of each eight others. */
 #include <algorithm>
 
 #include "kernels/cuda/backward_rows.cuh"
@@ -21,23 +21,23 @@
 namespace headlight
 {
 
-constexpr int TILE    = 64; /* own rows, and others at a time */
+constexpr int TILE    = 64; /* number of own rows, and of others at a time */
 constexpr int THREADS = 128;
 constexpr int MOST_D  = 128;
 
 static_assert(TILE == BLOCK_ROWS, "a tile of queries has one row_block");
 
 template <typename T, int DIM> struct backward_tiles {
-    T own[2][TILE][DIM + 8]; /* 16 bytes more a row: no bank conflicts */
+    T own[2][TILE][DIM + 8]; /* 16 more bytes per row avoid bank conflicts */
     T others[2][TILE][DIM + 8];
 };
 
-/* Rows of one sequence and head; without data they are zeros. */
+/* Rows of one sequence and head; a source without data gives zeros. */
 struct tile_source {
     hl_rows rows;
     int64_t base;
     int     n_rows, width;
-    bool    wide; /* can be copied 16 bytes at a time */
+    bool    wide; /* rows can be copied 16 bytes at a time */
 
     __device__ tile_source(const hl_rows &rows, int batch, int head, int n_rows, int width)
         : rows(rows), base(row_offset(rows, batch, head, 0)),
@@ -53,17 +53,17 @@ struct tile_source {
     }
 };
 
-/* A probability, and the gradient of its score before scale. */
+/* A probability, and the gradient of its score before the scale. */
 struct backward_pair {
     float weight = 0.0f, slope = 0.0f;
 };
 
-/* A head's options and the pairs that they allow. */
+/* A head's options, and which pairs of query and key they allow. */
 struct backward_head {
     const problem &p;
     int            batch, head, start, length;
     float          gate;
-    bool           plain; /* no option bends a score */
+    bool           plain; /* no option changes a score */
 
     __device__ backward_head(const problem &p, int batch, int head)
         : p(p), batch(batch), head(head), start(query_start(p, batch)),
@@ -72,7 +72,7 @@ struct backward_head {
     {
     }
 
-    /* Does every query of a tile see every key of one? */
+    /* Whether every query of a tile sees every key of the other. */
     __device__ bool is_whole(int first_query, int first_key) const
     {
         int first = start + first_query;
@@ -81,7 +81,7 @@ struct backward_head {
                first_key >= first + TILE - 1 - p.window_left;
     }
 
-    /* Does any?  Kept keys are seen from behind the window too. */
+    /* Whether any query of a tile sees a key of the other, which may be a kept first key. */
     __device__ bool meets(int first_query, int first_key) const
     {
         int first = start + first_query, last = first + TILE - 1;
@@ -90,7 +90,7 @@ struct backward_head {
                (first_key + TILE > first - p.window_left || first_key < p.window_sink);
     }
 
-    /* A score in bits, -inf where it is hidden, and its derivative by scale * q.k. */
+    /* A score in bits (-inf if hidden) and its derivative by scale * q.k. */
     __device__ float score(int query, int key, float product, float *bend) const
     {
         int position = start + query;
@@ -126,15 +126,15 @@ template <typename T, int DIM> struct backward_tile {
     int                     lane, warp;
     float                   scores[TILE / 8][4], products[TILE / 8][4];
 
-    /* Own rows times the others, of queries with keys and of gradients with values. */
+    /* Multiplies own rows with the others: queries with keys, and gradients with values. */
     __device__ void multiply()
     {
         multiply_keys<T, DIM>(scores, shared.own[0] + warp * 16, shared.others[0]);
         multiply_keys<T, DIM>(products, shared.own[1] + warp * 16, shared.others[1]);
     }
 
-    /* scores to probabilities and products to dS; KEYS: the own rows are keys.  Returns
-     * each own row's sum of P dP, which is of use where they are queries. */
+    /* Converts scores to probabilities and products to dS.  KEYS: the own rows are keys.  Returns
+     * each own row's sum of P dP, which is used if the own rows are queries. */
     template <bool KEYS>
     __device__ float2 differentiate(const backward_head &head, const row_block &rows,
                                     int first_query, int first_key)
@@ -160,7 +160,7 @@ template <typename T, int DIM> struct backward_tile {
         return make_float2(share[0], share[1]);
     }
 
-    /* Own rows from first_row on, rounded. */
+    /* Stores own rows from first_row on, rounded. */
     __device__ void store_rows(const hl_rows &rows, int64_t base, int first_row, int n_rows,
                                int width, const float (&sums)[DIM / 8][4], float factor) const
     {
@@ -202,7 +202,7 @@ __global__ static void __launch_bounds__(THREADS)
     for (int first_key = 0; first_key < head.length; first_key += TILE) {
         if (!head.meets(first_query, first_key))
             continue;
-        __syncthreads(); /* the others have been read */
+        __syncthreads(); /* the other rows have been read */
         k.template load<T, DIM>(shared.others[0], first_key);
         v.template load<T, DIM>(shared.others[1], first_key);
         ptx::copy_commit();
@@ -307,7 +307,7 @@ static hl_status run(const problem &p, const backward_problem &b, float *gates, 
     return check(cudaGetLastError(), "the portable gradient");
 }
 
-/* What lies in working memory, counted (memory not yet open) or placed. */
+/* Reserves the arrays of working memory.  It only counts bytes until the memory is open. */
 static void place(backward_problem &b, float **gates, workspace &memory, const problem &p)
 {
     size_t n_rows = static_cast<size_t>(p.n_batch) * p.n_heads * b.n_row_blocks;
@@ -326,7 +326,7 @@ hl_status launch_backward_portable(const problem &p, const hl_attention_gradient
 
     b.n_row_blocks = (p.n_queries + BLOCK_ROWS - 1) / BLOCK_ROWS;
     place(b, &gates, memory, p);
-    HL_CUDA_TRY(memory.open(memory.n_taken + 128)); /* never nothing */
+    HL_CUDA_TRY(memory.open(memory.n_taken + 128)); /* at least 128 bytes */
     place(b, &gates, memory, p);
     HL_CUDA_TRY(launch_rows(p, b, stream));
     HL_CUDA_TRY(for_half(p.q.dtype, [&](auto type) {

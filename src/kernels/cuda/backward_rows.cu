@@ -14,7 +14,7 @@ namespace headlight
 
 constexpr int MOST_DEVICES = 64;
 
-/* A pool of our own for the current device, which gives nothing back to the driver. */
+/* A memory pool for the current device, which returns nothing to the driver. */
 static hl_status current_pool(cudaMemPool_t *out)
 {
     static std::mutex           mutex;
@@ -79,7 +79,7 @@ const char *rows_refuse(const problem &p, const hl_attention_gradient &gradient,
 
 /* ----------------------------------------------------------------------- rows */
 
-constexpr int ROW_LANES   = 16; /* that share a row */
+constexpr int ROW_LANES   = 16; /* lanes that share a row */
 constexpr int ROW_THREADS = 256;
 
 template <typename T> __device__ static float dot8(uint4 a, uint4 b)
@@ -113,7 +113,7 @@ __device__ static float delta_share(const problem &p, const hl_attention_upstrea
     return sum;
 }
 
-/* What becomes of a row; as it stands, of one that sees nothing. */
+/* The values of a row; the initial values are those of a row that sees nothing. */
 struct row_terms {
     float lse = NO_KEYS, constant = 0, slope = 0, sink = 0;
 
@@ -136,7 +136,7 @@ struct row_terms {
     }
 };
 
-/* A block of threads a block of rows, 16 lanes a row. */
+/* One block of threads per block of rows, 16 lanes per row. */
 template <typename T>
 __global__ static void __launch_bounds__(ROW_THREADS)
     backward_row_numbers(const __grid_constant__ problem          p,
@@ -186,7 +186,7 @@ hl_status launch_rows(const problem &p, const backward_problem &b, cudaStream_t 
 
 /* ----------------------------------------------------------------------- heads */
 
-/* out (n_heads) = the sums of shares (n_batch, n_heads, n_shares), in a fixed order. */
+/* out (n_heads) = the sums of shares (n_batch, n_heads, n_shares), added in a fixed order. */
 constexpr int SUM_THREADS = 1024;
 
 __global__ static void __launch_bounds__(SUM_THREADS)

@@ -12,7 +12,7 @@ namespace headlight
 /* Remembers the message for this thread. */
 __attribute__((format(printf, 2, 3))) hl_status fail(hl_status status, const char *format, ...);
 
-/* HL_OK for cudaSuccess, else a failure that names what was tried. */
+/* HL_OK for cudaSuccess, otherwise a failure with a message that names `what`. */
 hl_status check(cudaError_t error, const char *what);
 
 } // namespace headlight

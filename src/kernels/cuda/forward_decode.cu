@@ -1,17 +1,17 @@
 /* forward_decode.cu - attention of a few queries over many keys, with entropy.
  *
- * When a text grows token by token, the keys and values are read once for very little
- * arithmetic, and the time is theirs.  So all the memory's width must be busy however few
- * heads there are:
+ * When a text grows token by token, the keys and values are read once for very little arithmetic,
+ * and reading takes most of the time.  So the full memory bandwidth must be used, even with few
+ * heads:
  *
  *     rows     the queries of all heads that share a K/V head lie in one tile of 16
- *     splits   several blocks share a tile's keys; in a block four warps do, each with a
- *              ring of 16 keys a stage that it fills and waits for alone
- *     merge    warps, then splits, put their row states and outputs together by
+ *     splits   several blocks share a tile's keys, and so do the four warps of a block, each with a
+ *              ring of 16 keys per stage that it fills and waits for alone
+ *     merge    warps, then splits, merge their row states and outputs by
  *              row_state.h's rule
  *
- * What is done to a tile is in portable_tile.cuh: all options, all statistics but segment
- * mass.  The states of splits lie in memory of the stream's own, freed when merged. */
+ * portable_tile.cuh has the work on a tile: all options, all statistics except segment mass.  The
+ * states of splits lie in stream-ordered memory, which is freed after the merge. */
 #include <algorithm>
 
 #include "kernels/cuda/kernels.cuh"
@@ -21,21 +21,21 @@ namespace headlight
 {
 
 constexpr int DECODE_ROWS    = 16;
-constexpr int DECODE_KEYS    = 16; /* a stage of a warp's ring */
+constexpr int DECODE_KEYS    = 16; /* per stage of a warp's ring */
 constexpr int DECODE_WARPS   = 4;
 constexpr int DECODE_THREADS = 32 * DECODE_WARPS;
 constexpr int MOST_QUERIES   = 16;
 
-/* What a warp or a split knows of a tile's rows. */
+/* The part of a tile's rows that a warp or a split has computed. */
 template <int DIM> struct decode_share {
     row_sums rows[DECODE_ROWS];
-    float    out[DECODE_ROWS][DIM]; /* about each row's maximum, key 0 left out */
+    float    out[DECODE_ROWS][DIM]; /* relative to each row's maximum, without key 0 */
 };
 
 template <typename T, int DIM> struct decode_ring {
     static constexpr int STAGES = DIM > 128 ? 2 : 3;
 
-    T k[STAGES][DECODE_KEYS][DIM + 8]; /* 16 bytes more a row: no bank conflicts */
+    T k[STAGES][DECODE_KEYS][DIM + 8]; /* 16 more bytes per row avoid bank conflicts */
     T v[STAGES][DECODE_KEYS][DIM + 8];
 };
 
@@ -43,16 +43,15 @@ template <typename T, int DIM> struct decode_shared {
     T q[DECODE_ROWS][DIM + 8];
     union {
         decode_ring<T, DIM> ring;
-        decode_share<DIM>   share; /* once the ring has been read */
+        decode_share<DIM>   share; /* used after the ring has been read */
     } warps[DECODE_WARPS];
 };
 
-/* A tile: 16 of the rows of one K/V head, counted head by head. */
+/* A tile: 16 rows of one K/V head, numbered head by head. */
 struct decode_tile {
     int batch, kv_head, first_row;
-    int n_kept, first, n_visits; /* blocks of 16 keys: of kept ones; where the window
-                                  * begins; of both */
-    int whole_begin, whole_end;  /* keys that all rows see as they are */
+    int n_kept, first, n_visits; /* blocks of 16 keys: kept ones, the window's first, all visits */
+    int whole_begin, whole_end;  /* keys whose scores no mask changes, for all rows */
 
     __device__ decode_tile(const problem &p, int index)
     {
@@ -71,7 +70,7 @@ struct decode_tile {
         n_kept    = min((kept + DECODE_KEYS - 1) / DECODE_KEYS, first);
         n_visits  = n_kept + (end + DECODE_KEYS - 1) / DECODE_KEYS - first;
 
-        whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 stands aside */
+        whole_begin = max(1, start + p.n_queries - 1 - p.window_left); /* key 0 is apart */
         whole_end   = min(hl_reach_end(&p, key_length(p, batch), start), plain_end(p, start));
     }
 
@@ -117,7 +116,8 @@ template <typename T, int DIM> struct decode_warp {
             out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0.0f;
     }
 
-    /* Asks for a visit's keys and values; beyond the last it only counts. */
+    /* Starts the copies of a visit's keys and values.  After the last visit it only counts a
+     * group. */
     __device__ void fetch(int visit, int end, int stage)
     {
         if (visit < end) {
@@ -150,7 +150,7 @@ template <typename T, int DIM> struct decode_warp {
             float scores[DECODE_KEYS / 8][4];
 
             ptx::copy_wait_but<STAGES - 2>();
-            __syncwarp(); /* the visit is here, and the one before it has been read */
+            __syncwarp(); /* the visit has arrived, and the one before it has been read */
             fetch(visit + (STAGES - 1) * DECODE_WARPS, end, (stage + STAGES - 1) % STAGES);
             multiply_keys<T, DIM>(scores, q, ring.k[stage]);
             finish_scores(scores, tile.key(visit));
@@ -181,8 +181,7 @@ template <typename T, int DIM> struct decode_warp {
 
 /* ------------------------------------------------------------------------ merging */
 
-/* One of a row's LANES threads, when shares are merged: the row's sums in all of them, and
- * every LANES-th column of out. */
+/* One of the LANES threads that merge a row's shares, with the row's sums and some columns. */
 template <int DIM, int LANES> struct decode_merge {
     static constexpr int N = DIM / LANES;
 
@@ -254,7 +253,7 @@ template <int DIM, int LANES> struct decode_merge {
 
 /* ------------------------------------------------------------------------ kernels */
 
-/* Block (tile, split).  A lone split finishes the tile; others leave their share. */
+/* Block (tile, split).  A single split finishes the tile; otherwise each split stores its share. */
 template <typename T, int DIM>
 __global__ static void __launch_bounds__(DECODE_THREADS)
     forward_decode(const __grid_constant__ problem p, const wide_copies wide,
@@ -292,7 +291,7 @@ __global__ static void __launch_bounds__(DECODE_THREADS)
         merge.leave(shares[blockIdx.x]);
 }
 
-/* A warp a row. */
+/* One warp per row. */
 template <int DIM>
 __global__ static void __launch_bounds__(32 * DECODE_ROWS)
     merge_splits(const __grid_constant__ problem p, const decode_share<DIM> *shares, int n_splits)
@@ -325,8 +324,7 @@ const char *decode_refuses(const problem &p, const cudaDeviceProp &device)
     return nullptr;
 }
 
-/* Two blocks run on a multiprocessor at a time: as many as fit, each with a few visits
- * for every warp. */
+/* As many splits as run at once, two blocks per multiprocessor, with some visits for every warp. */
 static int choose_splits(const problem &p, const cudaDeviceProp &device)
 {
     int64_t n_visits = (p.n_keys + DECODE_KEYS - 1) / DECODE_KEYS;

@@ -24,8 +24,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
         return "GPUs other than sm_90";
     if (!are_half({ p.q, p.k, p.v, p.out }))
         return "types other than bf16 or fp16 throughout";
-    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128))
-        return "d_head and d_value other than 64 or 128";
+    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128 && p.d_head != 256))
+        return "d_head and d_value other than 64, 128 or 256";
     if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
         !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
@@ -41,8 +41,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
 
 /* --------------------------------------------------------------------- counters */
 
-/* Each launch has two counters that are zero before and after it.  So many launches
- * may be under way at once, on all streams. */
+/* Each launch has two counters, which are zero before and after it.  This is the number of launches
+ * that may run at once, on all streams. */
 constexpr int  N_COUNTERS = 1024;
 __device__ int counters[2 * N_COUNTERS];
 
@@ -58,7 +58,7 @@ static hl_status next_counter(int **out)
 
 /* ---------------------------------------------------------------------- launch */
 
-/* Keys and values of so many heads stay in the cache while their tiles run. */
+/* Keys and values of heads up to this size stay in the cache while their tiles run. */
 constexpr int64_t CACHE_BYTES = 32 << 20;
 
 template <typename S>
@@ -87,18 +87,19 @@ static hl_status launch(const problem &p, const cudaDeviceProp &device, cudaStre
     HL_CUDA_TRY(check(cudaGetLastError(), "the Hopper kernel"));
     problem rest = p;
     if (S::ALL)
-        rest.result.first = nullptr; /* is there already */
+        rest.result.first = nullptr; /* already computed */
     return wants_single_keys(rest) ? launch_near_keys(rest, stream) : HL_OK;
 }
 
-/* Queries in tiles of 192 pay once there are enough of them (d_head 64; at 128 three
- * groups' registers would not do).  With statistics, blocks of 96 keys leave
- * less in local memory there. */
+/* Tiles of 192 queries are faster from this number of queries on (for d_head 64; at 128, three
+ * groups need too many registers).  With statistics, blocks of 96 keys use less local memory. */
 constexpr int LONG = 2048;
 
 template <typename T, hopper_level LEVEL>
 static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
+    if (p.d_head == 256)
+        return launch<hopper_shape<T, 256, 80, 2, LEVEL>>(p, device, stream);
     if (p.d_head == 128)
         return launch<hopper_shape<T, 128, 128, 2, LEVEL>>(p, device, stream);
     if (p.n_queries > LONG)
@@ -107,8 +108,8 @@ static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStre
     return launch<hopper_shape<T, 64, 128, 2, LEVEL>>(p, device, stream);
 }
 
-/* Of a window's blocks the first and the last are masked, and masks cost more with all statistics:
- * narrower windows than this want small blocks and tiles. */
+/* The first and the last block of a window need masks, and masks cost more with all statistics:
+ * windows narrower than this use small blocks and tiles. */
 constexpr int WIDE = 2048;
 
 template <typename T, hopper_level LEVEL>
@@ -118,6 +119,8 @@ static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
     constexpr int NARROW = LEVEL == HOPPER_ALL ? 64 : 128;
     bool          wide   = p.window_left >= WIDE;
 
+    if (p.d_head == 256)
+        return launch<hopper_shape<T, 256, 80, 2, LEVEL, true>>(p, device, stream);
     if (p.d_head == 128)
         return wide ? launch<hopper_shape<T, 128, 128, 2, LEVEL, true>>(p, device, stream)
                     : launch<hopper_shape<T, 128, NARROW, 2, LEVEL, true>>(p, device, stream);
@@ -126,7 +129,7 @@ static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
                : launch<hopper_shape<T, 64, NARROW, 2, LEVEL, true>>(p, device, stream);
 }
 
-/* Windows always sum the entropies: fewer kernels. */
+/* Windows always sum the entropies, so that fewer kernels are compiled. */
 template <typename T>
 static hl_status choose_level(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {

@@ -3,7 +3,7 @@
  * A block of one producer and several consumer warp groups works on one tile of
  * queries after another, taken from a counter, the longest first.
  *
- *     producer     copies Q once a tile, K and V block by block, through a ring of
+ *     producer     copies Q once per tile, K and V block by block, through a ring of
  *                  stages, by the tensor copy engine; keeps few registers
  *     consumers    64 rows each:  S = Q K^T, softmax and sums, O += P V
  *
@@ -12,19 +12,19 @@
  * softmax, the others' products keep the tensor cores busy.  (Making groups take turns
  * with barriers, as is often done, was slower here: bench/ladder.)
  *
- * The maximum of a row is looked for only where it must be: in blocks with a mask, and
- * when a weight about the old maximum grows beyond 2^8, which sends its warp back to that
- * block's scores (score_again).  Elsewhere weights are formed about the center the
- * row has; all sums are exact about any center, and so is the output.
+ * The maximum of a row is searched only where necessary: in blocks with a mask, and when a weight
+ * relative to the old maximum exceeds 2^8, which sends its warp back to that block's scores
+ * (score_again).  Elsewhere weights are relative to the row's current center; all sums and the
+ * output are exact for any center.
  *
- * The statistics come from the sums of forward_sums.cuh, exact about any center c.
- * spread, the largest weight and the weight of key 0, which is in the last block that a
- * tile visits, are kept where all statistics are wanted.  That weight stays out of the sums
- * until the entropy without it has been made of them, and joins them then.
+ * The statistics come from the sums of forward_sums.cuh, which are exact for any center c.  spread,
+ * the largest weight and the weight of key 0 are kept only if all statistics are wanted.  Key 0 is
+ * in the last block that a tile visits.  Its weight joins the sums after the entropy without it has
+ * been computed.
  *
- * Each thread keeps the sums of its own columns, two rows; four threads share a row
- * and add up once, at the end.  A block's sums are formed on their own and then
- * added, which keeps rounding small over long rows.
+ * Each thread keeps the sums of its own columns of two rows; the four threads of a row add their
+ * sums once, at the end.  A block's sums are formed on their own and then added, which keeps
+ * rounding small over long rows.
  *
  * A thread of a group holds rows r = lane / 4 and r + 8 of its warp's 16, columns
  * 8 i + 2 (lane % 4) and the next: accumulators 4 i, 4 i + 1 and 4 i + 2, 4 i + 3. */
@@ -39,8 +39,8 @@ namespace headlight
 
 /* ------------------------------------------------------------- scores once more
  * A product by a warp group needs all four warps.  When the weights of a block have outgrown the
- * center of a row, which is rare, its warp alone must have the scores that they replaced:
- * mma.sync leaves them where wgmma does, and no other warp needs to know. */
+ * center of a row, which is rare, its warp alone computes the replaced scores again: mma.sync
+ * leaves them in the same registers as wgmma, and no other warp takes part. */
 
 /* A row's byte in a swizzled panel of 64 columns. */
 __device__ __forceinline__ const char *panel_at(const void *panel, int row, int byte)
@@ -80,30 +80,32 @@ __device__ __forceinline__ void score_again(float (&scores)[S::KEYS / 2],
 
 template <typename S> struct hopper_consumer {
     using T                       = typename S::T;
-    static constexpr int N_SCORES = S::KEYS / 2; /* of a thread */
+    static constexpr int N_SCORES = S::KEYS / 2; /* scores per thread */
     static constexpr int N_OUT    = S::D / 2;
 
-    /* weigh_block's pace: chunks of so many scores, and how far sums stay behind.  Tried out. */
-    static constexpr int CHUNK = S::ALL || (S::STATISTICS && S::D == 128) ? 16 : 8;
-    static constexpr int LAG   = CHUNK == 16 ? 12 : 6;
+    /* The pace of weigh_block: number of scores per chunk, and how far the sums stay behind.  Both
+     * were chosen by measurement. */
+    static constexpr int CHUNK =
+        N_SCORES % 16 == 0 && (S::ALL || (S::STATISTICS && S::D >= 128)) ? 16 : 8;
+    static constexpr int LAG = CHUNK == 16 ? 12 : 6;
 
-    /* Are blocks taken in pairs, so that the addresses of both buffers are constants?  That takes
-     * 1 to 3% less time; with all statistics at d = 128 it takes 1% more. */
+    /* Whether blocks are processed in pairs, so that the addresses of both buffers are constants.
+     * That saves 1 to 3% of the time, but with all statistics at d = 128 it costs 1%. */
     static constexpr bool IN_PAIRS = S::D == 64 || !S::ALL;
-    static constexpr int  EITHER   = -1; /* a stage that is not known here */
+    static constexpr int  EITHER   = -1; /* the stage is not a constant here */
 
     using sums = hopper_sums<S::STATISTICS, S::ALL>;
 
     typename S::shared &shared;
     int                 group;
-    float               scale;    /* times log2(e) */
-    int                 n_blocks; /* of values, so far */
-    float               top[2];   /* of the rows, or what serves as such */
+    float               scale;    /* scale times log2(e) */
+    int                 n_blocks; /* number of blocks of values so far */
+    float               top[2];   /* the maximum or center of each row */
     sums                rows;
-    float    first[2]; /* key 0's weight, which the sums do not have yet; in lane 0 of 4 */
-    float    out[N_OUT];
-    uint32_t weights[N_SCORES / 2]; /* P, two to a register */
-    bool     has_keys, has_values;  /* are the next ones known to be there? */
+    float               first[2]; /* key 0's weight, which is not in the sums yet; in lane 0 of 4 */
+    float               out[N_OUT];
+    uint32_t            weights[N_SCORES / 2]; /* P, two values per register */
+    bool                has_keys, has_values;  /* whether the next ones are known to have arrived */
 
     __device__ __forceinline__ int lane() const
     {
@@ -114,14 +116,14 @@ template <typename S> struct hopper_consumer {
         return (threadIdx.x >> 5) & 3;
     }
 
-    /* One arrival a warp. */
+    /* Each warp arrives once. */
     __device__ __forceinline__ void release(uint64_t *barrier) const
     {
         if (lane() == 0)
             ptx::barrier_arrive(barrier);
     }
 
-    /* S = Q K^T, issued. */
+    /* Issues S = Q K^T. */
     __device__ __forceinline__ void issue_scores(float (&scores)[N_SCORES], int stage) const
     {
         uint32_t q = ptx::describe(ptx::shared_address(shared.q) + group * 64 * 128, 16);
@@ -130,14 +132,14 @@ template <typename S> struct hopper_consumer {
         ptx::wgmma_fence();
 #pragma unroll
         for (int step = 0; step < S::D / 16; step++) {
-            int panel = step / 4, inside = step % 4; /* 32 bytes a step, in units of 16 */
+            int panel = step / 4, inside = step % 4; /* 32 bytes per step, in units of 16 */
             ptx::wgmma_ss<T>(scores, q + panel * (S::ROWS * 128 >> 4) + inside * 2,
                              k + panel * (S::KEYS * 128 >> 4) + inside * 2, step != 0);
         }
         ptx::wgmma_commit();
     }
 
-    /* O += P V, issued. */
+    /* Issues O += P V. */
     __device__ __forceinline__ void issue_out(int stage)
     {
         uint32_t v = ptx::describe(ptx::shared_address(shared.v[stage]), S::KEYS * 128);
@@ -149,17 +151,17 @@ template <typename S> struct hopper_consumer {
         ptx::wgmma_commit();
     }
 
-    /* A thread's first score of a row is key 0's in the last block, in lane 0 of 4.  It stays
-     * out of the sums until the entropy without it is known: taken away later, it would leave
-     * nothing but rounding of a row that it is nearly all of.  Of its exponent the sums take 0
-     * too, as it may be NaN. */
+    /* Returns a weight as the sums count it.  A thread's first score of a row is key 0's in the
+     * last block, in lane 0 of 4.  It stays out of the sums until the entropy without it is known:
+     * subtracting it later would leave only rounding errors in a row that it dominates.  Its
+     * exponent is replaced by 0 also, as it may be NaN. */
     __device__ __forceinline__ static float counted(int i, float value, bool apart)
     {
         return S::ALL && (i == 0 || i == 2) && apart ? 0.0f : value;
     }
 
-    /* Scores to weights in place; moves the rows' sums to the new maximum and adds, but for
-     * those that stay apart.  Returns in `rescale` what the output must be multiplied by. */
+    /* Replaces scores by weights, moves the rows' sums to the new maximum and adds the weights,
+     * except those that stay apart.  `rescale` gets the factor of the output. */
     template <hopper_mask MASK>
     __device__ __forceinline__ void weigh(float (&rescale)[2], float (&scores)[N_SCORES],
                                           const block_view (&view)[2], bool apart = false)
@@ -201,19 +203,19 @@ template <typename S> struct hopper_consumer {
         rows.add(block);
     }
 
-    /* Scores to weights about the center that the rows have, without looking for a new one, and
-     * the block's sums.  False when a weight has grown too large for that. */
+    /* Replaces scores by weights relative to the rows' current center, and computes the block's
+     * sums.  Returns false if a weight is too large for that center. */
     __device__ __forceinline__ bool weigh_block(sums &block, float (&scores)[N_SCORES])
     {
         const float center[2] = { __fmul_rn(top[0], scale), __fmul_rn(top[1], scale) };
         float       about[2]  = { center[0], center[1] };
         float       x[N_SCORES];
-        sums        then[2]; /* after even and odd chunks */
+        sums        then[2]; /* sums after even and after odd chunks */
 
 #pragma unroll
         for (int i = 0; i < N_SCORES + LAG; i++) {
-            /* Left alone, the compiler puts off the sums to the end, where nothing hides
-             * them.  Zero times what they were two chunks ago keeps it in step. */
+            /* Otherwise the compiler moves the sums to the end, where nothing hides their latency.
+             * Adding zero times the sums of two chunks ago prevents that. */
             if (i < N_SCORES && i % CHUNK == 0 && i >= 3 * CHUNK) {
                 bool odd = i / CHUNK % 2 == 1;
 #pragma unroll
@@ -234,9 +236,9 @@ template <typename S> struct hopper_consumer {
                 then[(i - LAG) / CHUNK % 2] = block;
         }
 
-        /* Written so that NaN, from a row that has no center yet, is too large.  The other
-         * sums are within their bounds when the first is; asking makes the compiler have
-         * them before the vote. */
+        /* The comparison is false for NaN, from a row that has no center yet.  If block.sum is
+         * within its bound, so are the other sums; testing them makes the compiler finish them
+         * before the vote. */
         bool fits = block.sum[0] <= LARGEST && block.sum[1] <= LARGEST;
         if (S::STATISTICS)
             fits = fits && block.dot[0] <= 8 * LARGEST && block.dot[1] <= 8 * LARGEST &&
@@ -247,8 +249,8 @@ template <typename S> struct hopper_consumer {
         return fits;
     }
 
-    /* The same, and the block's sums to the rows'.  False, and the sums as they were, when a
-     * weight is too large in any row of this warp. */
+    /* As weigh_block, and adds the block's sums to the rows'.  If a weight is too large in any row
+     * of this warp it returns false and leaves the rows' sums unchanged. */
     __device__ __forceinline__ bool weigh_about(float (&scores)[N_SCORES])
     {
         sums block;
@@ -278,7 +280,7 @@ template <typename S> struct hopper_consumer {
             out[i] *= rescale[(i >> 1) & 1];
     }
 
-    /* What this thread's rows see of a block. */
+    /* Sets the columns of a block that this thread's rows see. */
     __device__ __forceinline__ void look(block_view (&view)[2], const problem &p,
                                          const hopper_tile &tile, int block) const
     {
@@ -293,13 +295,13 @@ template <typename S> struct hopper_consumer {
         }
     }
 
-    /* Does this thread have key 0 in this visit?  Visits that ask are masked ones. */
+    /* Whether this thread has key 0 in this visit.  Only masked visits ask. */
     __device__ __forceinline__ bool is_apart(const hopper_tile &tile, int visit) const
     {
         return S::ALL && visit == 0 && tile.block(0) == 0 && lane() % 4 == 0;
     }
 
-    /* Until the values of block n_blocks, or the keys of the next, are there. */
+    /* Waits until the values of block n_blocks, or the keys of the next block, have arrived. */
     __device__ __forceinline__ void await_keys(int stage)
     {
         if (!has_keys)
@@ -312,18 +314,18 @@ template <typename S> struct hopper_consumer {
             ptx::barrier_wait(&shared.v_full[stage], parity_of(n_blocks));
     }
 
-    /* Asks for the next ones before the rounding, which hides how long the answer takes.  At
-     * d = 64, where three groups hide it anyway, that was not faster. */
+    /* Polls for the next keys and values before the rounding, which hides the latency.  At d = 64,
+     * where three groups hide it already, this was not faster. */
     __device__ __forceinline__ void ask_for_next(int keys, int values)
     {
         has_keys =
-            S::D == 128 && ptx::barrier_is_over(&shared.k_full[keys], parity_of(n_blocks + 1));
+            S::D >= 128 && ptx::barrier_is_over(&shared.k_full[keys], parity_of(n_blocks + 1));
         has_values =
-            S::D == 128 && ptx::barrier_is_over(&shared.v_full[values], parity_of(n_blocks));
+            S::D >= 128 && ptx::barrier_is_over(&shared.v_full[values], parity_of(n_blocks));
     }
 
-    /* A visit after the one whose weights are ready: its scores beside that one's product
-     * with V, which is in STAGE. */
+    /* One visit, after the visit whose weights are ready: computes its scores while those weights
+     * are multiplied by V, which is in STAGE. */
     template <hopper_mask MASK, int STAGE = EITHER>
     __device__ __forceinline__ void step(const problem &p, const hopper_tile &tile, int visit)
     {
@@ -335,7 +337,7 @@ template <typename S> struct hopper_consumer {
         block_view view[2] = {};
 
         const int values = STAGE == EITHER ? stage_of(n_blocks) : STAGE;
-        const int keys   = values ^ 1; /* are one block ahead */
+        const int keys   = values ^ 1; /* keys are one block ahead */
 
         await_keys(keys);
         issue_scores(scores, keys);
@@ -360,12 +362,12 @@ template <typename S> struct hopper_consumer {
         }
         release(&shared.v_empty[values]);
         n_blocks++;
-        ask_for_next(values, keys); /* they change places */
+        ask_for_next(values, keys); /* keys and values change places */
         round_weights(scores, apart);
     }
 
-    /* Visits down to `last`, to which nothing is hidden.  The loop over pairs stands by itself:
-     * with the odd visits in it, it was slower than no pairs. */
+    /* Processes visits down to `last` in which nothing is hidden.  The loop over pairs stands
+     * alone: with the odd visits in it, it was slower than a loop without pairs. */
     __device__ __forceinline__ int step_to(const problem &p, const hopper_tile &tile, int visit,
                                            int last)
     {
@@ -382,7 +384,7 @@ template <typename S> struct hopper_consumer {
         return visit;
     }
 
-    /* The first block has no output to go with, and may be masked. */
+    /* Processes the first block, which has no earlier weights to multiply and may be masked. */
     template <hopper_mask MASK>
     __device__ __forceinline__ void first_step(const problem &p, const hopper_tile &tile)
     {
@@ -423,8 +425,8 @@ template <typename S> struct hopper_consumer {
 
     __device__ void run_tile(const problem &p, const hopper_tile &tile, uint32_t q_parity)
     {
-        /* All rows of this group see the blocks below `end` to their end, and those from
-         * `begin` on from their start; the same as visits. */
+        /* All rows of this group see blocks below `end` to their end and blocks from `begin` on
+         * from their start.  `above` and `below` are these bounds as visits. */
         constexpr hopper_mask EDGE  = S::WINDOWED ? HIDES_BOTH : HIDES_END;
         int                   first = tile.start + tile.first_row + group * 64;
         int                   end   = max(0, hl_reach_end(&p, tile.length, first)) / S::KEYS;
@@ -446,7 +448,8 @@ template <typename S> struct hopper_consumer {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);
         }
-        release(&shared.q_empty);
+        if (!S::OUT_IN_Q)
+            release(&shared.q_empty);
         last_step();
     }
 
@@ -464,15 +467,15 @@ template <typename S> struct hopper_consumer {
         return max(value, __shfl_xor_sync(~0u, value, 2));
     }
 
-    /* Key 0, at last: from the one thread of four that has its weight. */
+    /* Adds key 0 last, from the one thread of four that has its weight. */
     __device__ __forceinline__ void merge_first(int row)
     {
         first[row] = __shfl_sync(~0u, first[row], lane() & ~3);
-        if (!(first[row] == 0.0f)) /* NaN too */
+        if (!(first[row] == 0.0f)) /* also true for NaN */
             rows.add(row, log2f(first[row]), first[row]);
     }
 
-    /* Divides by the sums and stores rows through shared memory. */
+    /* Divides by the sums and stores the rows, through shared memory. */
     __device__ void finish(const problem &p, const hopper_tile &tile)
     {
         float factor[2];
@@ -514,10 +517,11 @@ template <typename S> struct hopper_consumer {
         store_out(factor);
     }
 
-    /* This group's rows to shared memory; one thread then sends them. */
+    /* Stores this group's rows in shared memory; one thread then copies them out. */
     __device__ __forceinline__ void store_out(const float (&factor)[2])
     {
-        uint32_t base   = ptx::shared_address(shared.out) + group * 64 * S::D * 2;
+        uint32_t base   = ptx::shared_address(shared.out_of(group, 0));
+        int      panel  = S::OUT_IN_Q ? S::ROWS : 64; /* rows of one in shared memory */
         int      matrix = lane() / 8;
         int      row    = warp() * 16 + (matrix & 1) * 8 + lane() % 8;
 
@@ -527,7 +531,7 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_OUT / 8; i++) { /* 16 columns */
             int      column  = i * 16 + (matrix >> 1) * 8;
-            uint32_t address = base + (column / 64) * 64 * 128 + row * 128 +
+            uint32_t address = base + (column / 64) * panel * 128 + row * 128 +
                                ((column % 64 * 2) ^ ((row & 7) << 4));
             ptx::store_matrices(
                 address, ptx::pack<T>(out[8 * i] * factor[0], out[8 * i + 1] * factor[0]),
@@ -544,9 +548,11 @@ template <typename S> struct hopper_consumer {
         if (threadIdx.x % 128 != 0)
             return;
         for (int panel = 0; panel < S::PANELS; panel++)
-            ptx::copy_out(&maps.out, shared.out + group * 64 * S::D + panel * 64 * 64, panel * 64,
+            ptx::copy_out(&maps.out, shared.out_of(group, panel), panel * 64,
                           tile.first_row + group * 64, tile.head, tile.batch);
         ptx::copy_out_commit();
+        if (S::OUT_IN_Q)
+            ptx::copy_out_wait_read(); /* the next queries go where this lies */
     }
 
     __device__ void run(const problem &p, const hopper_maps &maps, const hopper_schedule &schedule)
@@ -561,10 +567,12 @@ template <typename S> struct hopper_consumer {
             if (index >= schedule.n_tiles)
                 break;
             run_tile(p, open_tile<S>(p, schedule, index), n_tiles & 1);
-            /* Opened again, which costs less than registers throughout the tile. */
+            /* The tile is computed again, which costs less than keeping it in registers. */
             hopper_tile tile = open_tile<S>(p, schedule, index);
             finish(p, tile);
             send_out(maps, tile);
+            if (S::OUT_IN_Q)
+                release(&shared.q_empty);
         }
         if (threadIdx.x % 128 == 0)
             ptx::copy_out_wait();
@@ -592,7 +600,7 @@ template <typename S> __device__ __forceinline__ void init_barriers(typename S::
     ptx::barrier_init_done();
 }
 
-/* A block's shared memory, with its barriers ready. */
+/* Returns the shared memory of a block, with its barriers initialized. */
 template <typename S> __device__ __forceinline__ typename S::shared &open_shared(char *raw)
 {
     auto &shared = *reinterpret_cast<typename S::shared *>(raw);
@@ -603,7 +611,7 @@ template <typename S> __device__ __forceinline__ typename S::shared &open_shared
     return shared;
 }
 
-/* What the first group does: one of its threads. */
+/* The producer: one thread of the first warp group. */
 template <typename S>
 __device__ __forceinline__ void produce(typename S::shared &shared, const hopper_maps &maps,
                                         const problem &p, const hopper_schedule &schedule)
@@ -620,7 +628,8 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     forward_hopper(const __grid_constant__ hopper_maps maps, const __grid_constant__ problem p,
                    const __grid_constant__ hopper_schedule schedule)
 {
-    /* The swizzle wants 1024 bytes.  An address known here turns most others into constants. */
+    /* The swizzle needs an alignment of 1024 bytes.  A constant address makes most others
+     * constant. */
     extern __shared__ __align__(1024) char raw[];
     auto                                  &shared = open_shared<S>(raw);
 

@@ -1,8 +1,8 @@
-/* forward_plain.cu - attention with entropy, one warp a row, in double precision.
+/* forward_plain.cu - attention with entropy, one warp per row, in double precision.
  *
- * kernels/attention_scalar.c on the device: every type, every size, every option and
- * every output.  A first pass over the keys, each lane its own, gives the row's
- * state; lanes merge theirs; a second pass weighs the values. */
+ * kernels/attention_scalar.c on the device: every type, every size, every option and every output.
+ * In a first pass over the keys, each lane has its own keys and builds a state; the lanes merge
+ * their states.  A second pass weights the values. */
 #include "kernels/cuda/kernels.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/row_state.cuh"
@@ -10,7 +10,7 @@
 namespace headlight
 {
 
-/* What one pass over a row's scores tells, in every lane. */
+/* The states of one row after a pass over its scores, in every lane. */
 struct row_summary {
     row_state rest; /* the keys other than key 0             */
     row_state keys; /* all keys                              */
@@ -18,7 +18,7 @@ struct row_summary {
     int       argmax;
 };
 
-/* The best of all lanes; of equals, the lowest key. */
+/* The best of all lanes; among equals, the lowest key. */
 __device__ static int argmax_across_warp(double best, int key)
 {
     for (int step = 1; step < 32; step *= 2) {
@@ -55,7 +55,8 @@ __device__ static row_summary summarize(const problem &p, const plain_row &row, 
     s.keys   = s.rest.pushed(__shfl_sync(~0u, first, 0));
     s.argmax = argmax_across_warp(best, key_of_best);
     s.all    = s.keys;
-    if (p.sinks != nullptr && !s.keys.blind()) /* a row that sees no key is blind, sink or not */
+    if (p.sinks != nullptr && !s.keys.blind()) /* a row that sees no key is blind, with a learned
+                                                * sink or without one */
         s.all = s.keys.pushed(p.sinks[row.head]);
     return s;
 }
@@ -94,8 +95,8 @@ __device__ static void write_statistics(const problem &p, const plain_row &row, 
         r.argmax[row.index] = isnan(lse) ? -1 : s.argmax;
 }
 
-/* The second pass, 32 keys at a time: each lane has one key's probability, then each
- * has its own columns of the values. */
+/* The second pass, 32 keys at a time: each lane first computes one key's probability, then its own
+ * columns of the values. */
 __device__ static void write_weighted(const problem &p, const plain_row &row, const double *q,
                                       double lse)
 {
@@ -149,7 +150,7 @@ __global__ static void forward_plain(const __grid_constant__ problem p)
         write_weighted(p, row, q, summary.all.lse());
 }
 
-/* A single key's probability, a warp's work together; needs lse. */
+/* A single key's probability, computed by a warp; needs lse. */
 __device__ static float single_key(const problem &p, const plain_row &row, int key)
 {
     int64_t q       = row_offset(p.q, row.batch, row.head, row.query);
@@ -184,7 +185,7 @@ __global__ static void single_keys(const __grid_constant__ problem p)
     }
 }
 
-/* The blocks that have a warp for every row. */
+/* The number of blocks, with a warp for every row. */
 static hl_status count_blocks(unsigned *out, const problem &p)
 {
     int64_t n_rows   = count_rows(p);

@@ -1,9 +1,8 @@
 /* forward_portable.cu - attention with entropy on the tensor cores of sm_80 and later.
  *
- * A block of four warps has 64 queries, 16 a warp, and walks the keys 64 at a time:
- * S = Q K^T, the options (softcap, ALiBi, bias, masks), softmax and sums, O += P V.
- * K comes while O is computed, V while S is (cp.async).  What it does to a tile is in
- * portable_tile.cuh. */
+ * A block of four warps has 64 queries, 16 per warp, and walks the keys 64 at a time: S = Q K^T,
+ * the options (softcap, ALiBi, bias, masks), softmax and sums, O += P V.  K is copied while O is
+ * computed, V while S is computed (cp.async).  The work on a tile is in portable_tile.cuh. */
 #include <algorithm>
 
 #include "kernels/cuda/kernels.cuh"
@@ -17,7 +16,7 @@ constexpr int TILE_KEYS = 64;
 constexpr int THREADS   = 128;
 
 template <typename T, int DIM> struct portable_shared {
-    T q[TILE_ROWS][DIM + 8]; /* 16 bytes more a row: no bank conflicts */
+    T q[TILE_ROWS][DIM + 8]; /* 16 more bytes per row avoid bank conflicts */
     T k[TILE_KEYS][DIM + 8];
     T v[TILE_KEYS][DIM + 8];
 };
@@ -27,11 +26,11 @@ template <typename T, int DIM> struct portable_block {
     const wide_copies        wide;
     portable_shared<T, DIM> &shared;
     int                      batch, head, kv_head, first_row, lane, warp;
-    int                      whole_begin, whole_end; /* keys that all rows see as they are */
+    int                      whole_begin, whole_end; /* keys that no row's mask hides */
     tile_row                 rows[2];
     float                    out[DIM / 8][4];
 
-    /* Products to scores; tiles that nothing bends or hides need no look at each. */
+    /* Converts products to scores; tiles that no option or mask changes take a fast path. */
     __device__ void finish_scores(float (&scores)[TILE_KEYS / 8][4], int first_key)
     {
         if (first_key > 0 && first_key >= whole_begin && first_key + TILE_KEYS <= whole_end)
@@ -56,7 +55,7 @@ template <typename T, int DIM> struct portable_block {
 
     __device__ void run(int first_tile, int end_tile, int n_kept_tiles)
     {
-        auto next = [=](int tile) { /* over the gap between kept keys and the window */
+        auto next = [=](int tile) { /* skips the gap between kept keys and the window */
                                     return tile + 1 >= n_kept_tiles && tile + 1 < first_tile
                                                ? first_tile
                                                : tile + 1;
@@ -71,13 +70,13 @@ template <typename T, int DIM> struct portable_block {
             float scores[TILE_KEYS / 8][4];
 
             ptx::copy_wait();
-            __syncthreads(); /* K is here, V is free */
+            __syncthreads(); /* K has arrived, V's buffer is free */
             load_values(tile);
             multiply_keys<T, DIM>(scores, shared.q + warp * 16, shared.k);
             finish_scores(scores, tile * TILE_KEYS);
             weigh_scores(rows, scores, out);
             ptx::copy_wait();
-            __syncthreads(); /* V is here, K is free */
+            __syncthreads(); /* V has arrived, K's buffer is free */
             if (next(tile) < end_tile)
                 load_keys(next(tile));
             add_values<T, DIM>(out, scores, shared.v);
@@ -85,7 +84,7 @@ template <typename T, int DIM> struct portable_block {
         ptx::copy_wait();
     }
 
-    /* Row r's outputs. */
+    /* Writes the outputs of row r. */
     __device__ void finish(int r)
     {
         tile_row &row = rows[r];

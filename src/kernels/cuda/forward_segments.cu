@@ -1,15 +1,16 @@
-/* forward_segments.cu - how much of a row goes to each segment, from an lse that is already there.
+/* forward_segments.cu - how much of a row goes to each segment, from an lse that has been computed.
  *
- * Texts are mostly of one kind.  So only keys of the other kinds are looked at: what these do not get,
- * the commonest segment of the sequence has, and a tile of 64 keys of it costs a look at
- * their numbers.  Of the tiles that are left, scores are made once more on the tensor cores, as in
- * forward_portable.cu, and p = 2^(score - lse) is added to its key's segment:
+ * Most keys of a sequence belong to one segment, the commonest.  So only keys of the other segments
+ * are processed, and the commonest gets the rest of the mass; a tile of 64 keys that all belong to
+ * it costs only a read of their segment numbers.  For the other tiles, scores are computed again on
+ * the tensor cores, as in forward_portable.cu, and p = 2^(score - lse) is added to its key's
+ * segment:
  *
- *     mass[s] = sum of p over the keys of s            for every s but the commonest
- *     mass[commonest] = 1 - learned sink's share - all of these
+ *     mass[s] = sum of p over the keys of s            for every s except the commonest
+ *     mass[commonest] = 1 - learned sink's share - sum of these
  *
- * Which segment is the commonest is a matter of the sequence alone, so a row's masses do not
- * depend on what shares its batch. */
+ * The commonest segment depends on the sequence alone, so a row's masses do not depend on the rest
+ * of its batch. */
 #include <algorithm>
 
 #include "kernels/cuda/kernels.cuh"
@@ -23,7 +24,7 @@ constexpr int SEGMENT_KEYS    = 64;
 constexpr int SEGMENT_THREADS = 128;
 
 template <typename T, int DIM> struct segment_shared {
-    T       q[SEGMENT_ROWS][DIM + 8]; /* 16 bytes more a row: no bank conflicts */
+    T       q[SEGMENT_ROWS][DIM + 8]; /* 16 more bytes per row avoid bank conflicts */
     T       k[SEGMENT_KEYS][DIM + 8];
     uint8_t segments[SEGMENT_KEYS];
     int     counts[HL_MAX_SEGMENTS];
@@ -55,10 +56,10 @@ __device__ static int commonest(int (&counts)[HL_MAX_SEGMENTS], const uint8_t *s
     return best;
 }
 
-/* Two rows of a thread: what is known of them, and their sums so far. */
+/* The two rows of a thread, and their sums so far. */
 struct segment_rows {
     tile_row rows[2];
-    float    lse[2]; /* in bits; +inf: nothing is seen */
+    float    lse[2]; /* in bits; +inf: the row sees nothing */
     float    mass[2][HL_MAX_SEGMENTS];
 
     __device__ void open(const problem &p, int batch, int head, int first)
@@ -77,7 +78,7 @@ struct segment_rows {
         }
     }
 
-    /* Products of a tile's keys. */
+    /* Adds the products of a tile's keys. */
     __device__ void add(const problem &p, const float (&products)[SEGMENT_KEYS / 8][4],
                         const uint8_t *segments, int first_key)
     {
@@ -93,7 +94,7 @@ struct segment_rows {
         }
     }
 
-    /* A row that is not finite: NaN for the segments of which it sees a key, else 0. */
+    /* For a row that is not finite: NaN for the segments of which it sees a key, else 0. */
     __device__ static void spoil(float (&mass)[HL_MAX_SEGMENTS], const uint8_t *segments,
                                  int common, float &total, const visible_keys &keys)
     {
@@ -112,7 +113,7 @@ struct segment_rows {
         }
     }
 
-    /* The four lanes of a row together; one of them writes. */
+    /* Adds up the four lanes of a row; one of them writes. */
     __device__ void finish(const problem &p, const uint8_t *segments, int batch, int common, int r)
     {
         const tile_row &row   = rows[r];
@@ -141,7 +142,7 @@ struct segment_rows {
     }
 };
 
-/* A tile's segments to shared memory; is any of them another than the commonest? */
+/* Copies a tile's segments to shared memory; returns whether any differs from the commonest. */
 __device__ static bool has_others(uint8_t *out, const uint8_t *segments, int first_key, int n_keys,
                                   int common)
 {

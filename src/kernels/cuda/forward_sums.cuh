@@ -1,13 +1,13 @@
-/* forward_sums.cuh - forward_hopper.cuh's sums: what a thread adds up of two rows, and what is
- * made of it.
+/* forward_sums.cuh - the sums of forward_hopper.cuh: a thread's sums of two rows, and the
+ * statistics from them.
  *
- * row_state.h's, in the domain of exp2 with the scale folded in.  With
- * c = max * scale * log2(e), rounded once, and x = s * scale * log2(e) - c:
+ * The sums are those of row_state.h, for exp2 and with the scale folded in.  With c = max * scale *
+ * log2(e), rounded once, and x = s * scale * log2(e) - c:
  *
  *     sum        of 2^x           collision   of 4^x
  *     dot        of 2^x x         spread      of 2^x x^2
  *
- * What is kept is exact about c, so rounding of the maximum cancels from all of them. */
+ * All sums are exact relative to c, so the rounding of the maximum cancels in all of them. */
 #ifndef HL_CUDA_FORWARD_SUMS_CUH
 #define HL_CUDA_FORWARD_SUMS_CUH
 
@@ -17,18 +17,18 @@
 namespace headlight
 {
 
-/* Below this a power of two is 0; above -inf, so that 0 times it is 0. */
+/* Below this a power of two is 0; it is above -inf, so that 0 times it is 0. */
 constexpr float FLOOR = -16384.0f;
 
-/* A thread's sum of a block's weights about a center that is not the maximum: less
- * than this keeps a weight below 2^8, which costs the sums no digit that matters. */
+/* The limit of a thread's sum of a block's weights, relative to a center that is not the maximum.
+ * It keeps every weight below 2^8, which loses no digit that matters. */
 constexpr float LARGEST = 256.0f;
 
 /* A thread's share of the sums of two rows. */
 template <bool STATISTICS, bool ALL> struct hopper_sums {
     float sum[2] = { 0, 0 }, dot[2] = { 0, 0 }, collision[2] = { 0, 0 };
     float spread[2] = { 0, 0 };
-    int   most[2]   = { 0, 0 }; /* the largest weight: floats above 0 compare as their bits */
+    int   most[2]   = { 0, 0 }; /* bits of the largest weight: they compare as floats do */
 
     __device__ __forceinline__ void add(int row, float x, float weight)
     {
@@ -42,7 +42,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         }
     }
 
-    /* Two keys' weights, for the largest. */
+    /* Updates the largest weight with two keys' weights. */
     __device__ __forceinline__ void look(int row, float first, float second)
     {
         if (ALL)
@@ -61,7 +61,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         }
     }
 
-    /* Moves a row to another center, `shift` away (in bits); returns the factor. */
+    /* Moves a row to another center, `shift` bits away; returns the factor. */
     __device__ __forceinline__ float move(int row, float shift)
     {
         float scale = ptx::exp2_fast(shift);
@@ -76,7 +76,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
         return scale;
     }
 
-    /* A learned sink is one more outcome; a blind row stays blind.  Returns the new center. */
+    /* Adds a learned sink, one more outcome; a blind row stays blind.  Returns the new center. */
     __device__ __forceinline__ float add_sink(float center, int row, float sink)
     {
         float next  = fmaxf(center, sink * LOG2_E);
@@ -89,7 +89,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
 
     /* ------------------------------------------------------- whole rows' results */
 
-    /* The entropy of the keys but key 0, before that is one of them. */
+    /* Stores the entropy without key 0, before key 0 joins the sums. */
     __device__ __forceinline__ void put_others(const problem &p, int64_t index, int row) const
     {
         bool  none = sum[row] == 0.0f;
@@ -99,7 +99,7 @@ template <bool STATISTICS, bool ALL> struct hopper_sums {
             p.result.entropy_nosink[index] = LN_2 * bits;
     }
 
-    /* `hidden`: the row does not see key 0, which a row of NaN does not show. */
+    /* `hidden`: the row does not see key 0; the sums of a row of NaN do not show it. */
     __device__ __forceinline__ void put(const problem &p, int64_t index, int row, float center,
                                         float first_weight, bool hidden) const
     {

@@ -1,5 +1,5 @@
-/* forward_tiles.cuh - forward_hopper.cuh's tiles: their shape, which there are, what rows see of
- * them, and the producer, the one thread that has their queries, keys and values copied. */
+/* forward_tiles.cuh - the tiles of forward_hopper.cuh: their shape and order, what rows see of
+ * them, and the producer, the thread that starts the copies of their queries, keys and values. */
 #ifndef HL_CUDA_FORWARD_TILES_CUH
 #define HL_CUDA_FORWARD_TILES_CUH
 
@@ -14,14 +14,14 @@ struct hopper_maps {
 };
 
 struct hopper_schedule {
-    int  n_row_tiles;    /* tiles of a head                                   */
-    int  n_tiles;        /* of all                                            */
-    int  heads_together; /* so many heads' keys and values fit the L2 cache   */
-    int *counter;        /* the next tile, and the blocks done; zero at start */
+    int  n_row_tiles;    /* tiles per head */
+    int  n_tiles;        /* tiles of all heads */
+    int  heads_together; /* number of heads whose keys and values fit the L2 cache */
+    int *counter;        /* the next tile, and the number of blocks done; zero at start */
 };
 
-/* K and V each have a ring of two buffers.  The n-th block of a kernel's life, of all
- * its tiles, lies in one of them, and its barrier is in a phase of one parity. */
+/* K and V each have a ring of two buffers.  The n-th block of a kernel's run, over all tiles, uses
+ * one of them, and its barrier is in a phase of one parity. */
 constexpr int STAGES = 2;
 
 __device__ __forceinline__ int stage_of(int n)
@@ -34,10 +34,10 @@ __device__ __forceinline__ uint32_t parity_of(int n)
     return (n >> 1) & 1;
 }
 
-/* What is summed beside the weights: nothing; for Shannon's and Renyi's entropy; for all. */
+/* What is summed besides the weights: nothing; for the two entropies; for all statistics. */
 enum hopper_level { HOPPER_NOTHING, HOPPER_ENTROPIES, HOPPER_ALL };
 
-/* A kernel's shape.  GROUPS consumer groups of 64 rows, blocks of KEYS keys. */
+/* A kernel's shape: GROUPS consumer groups of 64 rows, and blocks of KEYS keys. */
 template <typename T_, int D_, int KEYS_, int GROUPS_, hopper_level LEVEL, bool WINDOWED_ = false>
 struct hopper_shape {
     using T                          = T_;
@@ -46,30 +46,40 @@ struct hopper_shape {
     static constexpr int  GROUPS     = GROUPS_;
     static constexpr bool STATISTICS = LEVEL >= HOPPER_ENTROPIES;
     static constexpr bool ALL        = LEVEL == HOPPER_ALL;
-    static constexpr bool WINDOWED   = WINDOWED_; /* is there a left window? */
+    static constexpr bool WINDOWED   = WINDOWED_; /* a left window exists */
     static constexpr int  ROWS       = 64 * GROUPS;
     static constexpr int  THREADS    = 128 * (GROUPS + 1);
     static constexpr int  PANELS     = D / 64;
-    static constexpr int  CONSUMERS  = GROUPS == 3 ? 160 : 232; /* registers */
+    static constexpr int  CONSUMERS  = GROUPS == 3 ? 160 : 232; /* registers per thread */
     static constexpr int  PRODUCER   = GROUPS == 3 ? 32 : 40;
     static constexpr int  Q_BYTES    = ROWS * D * 2;
     static constexpr int  K_BYTES    = KEYS * D * 2;
 
+    /* At d = 256 shared memory has no room for the output beside the queries: it takes their place. */
+    static constexpr bool OUT_IN_Q = D == 256;
+
     struct shared {
-        T        q[ROWS * D];         /* (panel, row, 64), swizzled */
-        T        k[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        v[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        out[ROWS * D];       /* (group, panel, 64, 64)     */
+        T        q[ROWS * D];                  /* (panel, row, 64), swizzled */
+        T        k[STAGES][KEYS * D];          /* (panel, key, 64)           */
+        T        v[STAGES][KEYS * D];          /* (panel, key, 64)           */
+        T        out[OUT_IN_Q ? 1 : ROWS * D]; /* (group, panel, 64, 64) */
         uint64_t q_full, q_empty;
         uint64_t k_full[STAGES], k_empty[STAGES];
         uint64_t v_full[STAGES], v_empty[STAGES];
         uint64_t tile_full[2], tile_empty[2];
         int      tile[2];
+
+        /* (64, 64): a panel of a group's output. */
+        __device__ __forceinline__ T *out_of(int group, int panel)
+        {
+            return OUT_IN_Q ? q + panel * ROWS * 64 + group * 64 * 64
+                            : out + group * 64 * D + panel * 64 * 64;
+        }
     };
     static constexpr int SHARED_BYTES = sizeof(shared);
 };
 
-/* Where a tile lies and which blocks of keys it visits: the window's, from the last to
+/* The place of a tile and the blocks of keys that it visits: those of the window, from the last to
  * block `begin`, then those of kept keys, from n_kept - 1 to 0. */
 struct hopper_tile {
     int batch, head, first_row, start, length, n_blocks, n_kept, begin;
@@ -85,15 +95,15 @@ struct hopper_tile {
     }
 };
 
-/* What rows of a group may not see of a block.  Looking for less costs less. */
+/* What may be hidden from a group's rows in a block.  Fewer tests take less time. */
 enum hopper_mask {
     HIDES_NOTHING,
     HIDES_END,  /* keys after the row's window, or beyond the length */
-    HIDES_BOTH, /* and those before it that are not kept             */
+    HIDES_BOTH, /* keys after the window or length, and keys before it that are not kept */
 };
 
-/* The columns of a block that a row sees, counted from this thread's first: below end,
- * and from begin on or below kept. */
+/* The columns of a block that a row sees, relative to this thread's first: below end, and either
+ * from begin on or below kept. */
 struct block_view {
     int begin, kept, end;
 
@@ -118,13 +128,13 @@ __device__ __forceinline__ hopper_tile open_tile(const problem &p, const hopper_
     hopper_tile tile;
     tile.batch     = head / p.n_heads;
     tile.head      = head - tile.batch * p.n_heads;
-    tile.first_row = (schedule.n_row_tiles - 1 - row_tile) * S::ROWS; /* the longest first */
+    tile.first_row = (schedule.n_row_tiles - 1 - row_tile) * S::ROWS; /* longest tiles first */
     tile.start     = query_start(p, tile.batch);
     tile.length    = key_length(p, tile.batch);
 
     int last_row  = min(tile.first_row + S::ROWS, p.n_queries) - 1;
     int n_keys    = hl_reach_end(&p, tile.length, tile.start + last_row);
-    tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one */
+    tile.n_blocks = max(1, (n_keys + S::KEYS - 1) / S::KEYS); /* a blind tile masks one block */
     tile.begin = tile.n_kept = 0;
     if constexpr (S::WINDOWED) {
         tile.begin =
@@ -174,7 +184,7 @@ template <typename S> struct hopper_producer {
         n_values++;
     }
 
-    /* In the order in which the consumers want it: K one block ahead of V. */
+    /* Copies in the order in which the consumers read: K is one block ahead of V. */
     __device__ void load_tile(const hopper_tile &tile, int kv_head)
     {
         int visit = tile.n_visits() - 1;
@@ -201,7 +211,7 @@ template <typename S> struct hopper_producer {
             hopper_tile t = open_tile<S>(p, schedule, tile);
             load_tile(t, t.head / p.group);
         }
-        /* The last block leaves the counters as it found them. */
+        /* The last block resets the counters to zero. */
         __threadfence();
         if (atomicAdd(schedule.counter + 1, 1) == static_cast<int>(gridDim.x) - 1) {
             schedule.counter[0] = 0;

@@ -1,5 +1,5 @@
-/* headlight_cuda.h - what libheadlight_cuda.so offers: attention that measures, on
- * an NVIDIA GPU.
+/* headlight_cuda.h - the interface of libheadlight_cuda.so: attention with statistics on an NVIDIA
+ * GPU.
  *
  * The library is built by `make CUDA=1` and opened at run time (kernels/cuda.c), so
  * that nothing else needs CUDA.  It takes the problems of headlight.h, checked and
@@ -8,14 +8,14 @@
  *     hl_cuda_forward         every pointer lies on the device, and so do
  *                             query_start and key_length; returns when the work
  *                             is in the stream
- *     hl_cuda_forward_host    every pointer lies in host memory; copies there,
- *                             works, copies back
+ *     hl_cuda_forward_host    every pointer lies in host memory; copies in,
+ *                             computes, copies back
  *
- * It allocates nothing on the device but what the host variants copy; for the gradient
- * a few numbers a row and, on Hopper, dq once more as floats, kept for the next
- * gradient; and for the decode kernel, in the stream's own order, the states of split
- * keys, at most two blocks' a multiprocessor.  Functions return HL_OK or a status, and then
- * hl_cuda_error says why, for this thread.  */
+ * It allocates device memory for three purposes.  The host variants need their copies.  The
+ * gradient keeps a few numbers per row and, on Hopper, dq as floats, until the next gradient.  The
+ * decode kernel allocates the states of split keys, in stream order, for at most two blocks per
+ * multiprocessor.  Functions return HL_OK or a status; hl_cuda_error then gives the reason, for
+ * this thread. */
 #ifndef HL_CUDA_HEADLIGHT_CUDA_H
 #define HL_CUDA_HEADLIGHT_CUDA_H
 
@@ -26,27 +26,27 @@
 extern "C" {
 #endif
 
-/* Grows when anything below, or a struct of headlight.h that it takes, changes. */
+/* Increases when anything below, or a struct of headlight.h that it takes, changes. */
 #define HL_CUDA_INTERFACE 2
 
 typedef enum hl_cuda_kernel {
-    HL_CUDA_AUTO,     /* the fastest that takes the problem; a result wanted in a
-                       * finer type than the inputs' is computed by the plain one */
+    HL_CUDA_AUTO,     /* the fastest kernel that takes the problem; if a result is wanted in a
+                       * finer type than the inputs', the plain one */
     HL_CUDA_PLAIN,    /* double precision, one warp a row: all types, all sizes */
     HL_CUDA_PORTABLE, /* tensor cores of sm_80 and later: bf16 and fp16         */
     HL_CUDA_HOPPER,   /* sm_90a: bf16 and fp16, d_head 64 and 128               */
-    HL_CUDA_DECODE,   /* as portable, for 16 queries at most: keys are split    */
+    HL_CUDA_DECODE,   /* like PORTABLE, for at most 16 queries: splits the keys */
 } hl_cuda_kernel;
 
 typedef struct hl_cuda_launch {
-    void          *stream; /* a cudaStream_t; NULL: the default one */
-    hl_cuda_kernel kernel; /* one that does not take the problem: HL_UNSUPPORTED */
+    void          *stream; /* a cudaStream_t, or NULL for the default stream */
+    hl_cuda_kernel kernel; /* HL_UNSUPPORTED if this kernel does not take the problem */
 } hl_cuda_launch;
 
 HL_API int         hl_cuda_interface(void);
 HL_API const char *hl_cuda_error(void);
 
-/* Is there a GPU that can be used?  Fails with HL_NOT_FOUND. */
+/* Checks that there is a usable GPU.  Fails with HL_NOT_FOUND. */
 HL_API hl_status hl_cuda_probe(void);
 
 HL_API hl_status hl_cuda_forward(const hl_attention_result *result, const hl_attention *problem,
@@ -54,9 +54,9 @@ HL_API hl_status hl_cuda_forward(const hl_attention_result *result, const hl_att
 HL_API hl_status hl_cuda_forward_host(const hl_attention_result *result,
                                       const hl_attention *problem, const hl_cuda_launch *launch);
 
-/* Runs with the same input give the same bytes, with every kernel.  The portable gradient
- * takes d_head and d_value up to 128; the Hopper gradient wants grad_out, dq, dk and dv,
- * and takes no kept keys, softcap, ALiBi or key bias.  What AUTO chooses is as above. */
+/* The same input gives the same bytes at every run, with every kernel.  The portable gradient takes
+ * d_head and d_value up to 128.  The Hopper gradient needs grad_out, dq, dk and dv, and takes no
+ * kept keys, softcap, ALiBi or key bias.  AUTO chooses as for hl_cuda_forward. */
 HL_API hl_status hl_cuda_backward(const hl_attention_gradient *gradient,
                                   const hl_attention          *problem,
                                   const hl_attention_upstream *upstream,
@@ -66,7 +66,7 @@ HL_API hl_status hl_cuda_backward_host(const hl_attention_gradient *gradient,
                                        const hl_attention_upstream *upstream,
                                        const hl_cuda_launch        *launch);
 
-/* The GPU as a device that runs whole models: kernels/device.h.  Static. */
+/* The GPU as a device that runs whole models (kernels/device.h).  The table is static. */
 HL_API const hl_device_ops *hl_cuda_device(void);
 
 #ifdef __cplusplus

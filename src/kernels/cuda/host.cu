@@ -1,7 +1,7 @@
-/* host.cu - problems in host memory: copied to the device, worked on, copied back.
+/* host.cu - problems in host memory: copies them to the device, runs them, copies the results back.
  *
- * A mirror owns the device's copies.  Inputs are sent; outputs are sent too, so that
- * what lies between strided rows comes back as it was. */
+ * A mirror owns the device's copies.  Inputs are sent; outputs are sent too, so that the bytes
+ * between strided rows come back unchanged. */
 #include <vector>
 
 #include "kernels/cuda/error.cuh"
@@ -19,7 +19,7 @@ class mirror
             cudaFree(c.device);
     }
 
-    /* Makes a pointer to n_bytes of host memory one to the device. */
+    /* Replaces a pointer to n_bytes of host memory by a pointer to a copy on the device. */
     template <typename T> hl_status send(T *&pointer, size_t n_bytes, bool is_output)
     {
         void *device = nullptr;
@@ -47,7 +47,7 @@ class mirror
         return send(rows.data, static_cast<size_t>(span) * sizes[rows.dtype], is_output);
     }
 
-    /* Waits for the device, then brings the outputs back. */
+    /* Waits for the device, then copies the outputs back. */
     hl_status fetch() const
     {
         HL_CUDA_TRY(check(cudaDeviceSynchronize(), "the work on the device"));

@@ -18,7 +18,7 @@ namespace headlight
 
 /* ------------------------------------------------------------ what launchers share */
 
-/* Are they all of one 16-bit type?  Rows without data are of any. */
+/* Whether all have the same 16-bit type.  Rows without data match every type. */
 inline bool are_half(std::initializer_list<hl_rows> all)
 {
     hl_dtype dtype = all.begin()->dtype;
@@ -32,13 +32,13 @@ inline bool are_half(std::initializer_list<hl_rows> all)
     return true;
 }
 
-/* launch(T()) for the 16-bit type T. */
+/* Calls launch(T()) for the 16-bit type T. */
 template <typename F> hl_status for_half(hl_dtype dtype, F launch)
 {
     return dtype == HL_DTYPE_F16 ? launch(__half()) : launch(__nv_bfloat16());
 }
 
-/* launch(WIDTH) with the first of some widths, a constant, that is not below `width`; else the last. */
+/* Calls launch(WIDTH) with the first constant width that is not below `width`, or with the last. */
 template <int WIDTH, int... WIDER, typename F> hl_status for_width(int width, F launch)
 {
     if constexpr (sizeof...(WIDER) > 0) {
@@ -48,7 +48,7 @@ template <int WIDTH, int... WIDER, typename F> hl_status for_width(int width, F 
     return launch(std::integral_constant<int, WIDTH>());
 }
 
-/* Lets a kernel have so much dynamic shared memory. */
+/* Allows a kernel n_bytes of dynamic shared memory. */
 template <typename K> hl_status allow_shared(K *kernel, int n_bytes, const char *what)
 {
     return check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, n_bytes),
@@ -57,7 +57,7 @@ template <typename K> hl_status allow_shared(K *kernel, int n_bytes, const char 
 
 /* ------------------------------------------------------------------- the kernels */
 
-/* NULL, or what about the problem a kernel does not take on this device. */
+/* NULL, or the reason why a kernel does not take the problem on this device. */
 const char *hopper_refuses(const problem &p, const cudaDeviceProp &device);
 const char *decode_refuses(const problem &p, const cudaDeviceProp &device);
 const char *portable_refuses(const problem &p, const cudaDeviceProp &device);
@@ -67,21 +67,21 @@ hl_status launch_decode(const problem &p, const cudaDeviceProp &device, cudaStre
 hl_status launch_portable(const problem &p, cudaStream_t stream);
 hl_status launch_plain(const problem &p, cudaStream_t stream);
 
-/* self, previous and first from an lse that is already there; no other output. */
+/* Whether self, previous or first is wanted.  launch_single_keys computes them from the lse. */
 inline bool wants_single_keys(const problem &p)
 {
     return p.result.self != nullptr || p.result.previous != nullptr ||
            p.result.first != nullptr;
 }
 hl_status launch_single_keys(const problem &p, cudaStream_t stream);
-/* The same of what the Hopper kernel takes. */
+/* Like launch_single_keys, for problems that the Hopper kernel takes. */
 hl_status launch_near_keys(const problem &p, cudaStream_t stream);
 
-/* segment_mass, likewise. */
+/* Segment masses are also computed from an existing lse. */
 const char *segments_refuse(const problem &p, const cudaDeviceProp &device);
 hl_status   launch_segments(const problem &p, cudaStream_t stream);
 
-/* The same of gradients. */
+/* The gradient kernels: their refusals and launches. */
 const char *backward_hopper_refuses(const problem &p, const hl_attention_gradient &gradient,
                                     const hl_attention_upstream &upstream,
                                     const cudaDeviceProp        &device);

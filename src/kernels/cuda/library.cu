@@ -1,4 +1,4 @@
-/* library.cu - the entry points of libheadlight_cuda.so: which kernel, and errors. */
+/* library.cu - the entry points of libheadlight_cuda.so: choice of the kernel, and errors. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -35,7 +35,7 @@ hl_status check(cudaError_t error, const char *what)
 
 /* --------------------------------------------------------------------- device */
 
-/* The current device's properties, asked for once a device and thread. */
+/* The current device's properties, queried once per device and thread. */
 static hl_status current_device(const cudaDeviceProp **out)
 {
     static thread_local cudaDeviceProp properties;
@@ -137,7 +137,7 @@ static hl_status check_limits(const hl_attention *a)
     return HL_OK;
 }
 
-/* A kernel, and why it does not take the problem (NULL: it does). */
+/* A kernel, and the reason why it does not take the problem, or NULL. */
 struct candidate {
     hl_cuda_kernel kernel;
     const char    *name;
@@ -159,7 +159,7 @@ static hl_status launch_kernel(const problem &p, hl_cuda_kernel kernel,
     }
 }
 
-/* The kernel asked for, or the first that does not refuse. */
+/* Launches the kernel asked for, or the first that does not refuse. */
 static hl_status launch_one(const problem &p, const cudaDeviceProp &device,
                             const hl_cuda_launch *launch)
 {
@@ -178,7 +178,8 @@ static hl_status launch_one(const problem &p, const cudaDeviceProp &device,
     return fail(HL_BAD_ARGUMENT, "no kernel has the number %d", static_cast<int>(launch->kernel));
 }
 
-/* Only the plain kernel knows segments: where it can be another one, they come after it. */
+/* Of the forward kernels only the plain one computes segments.  If another kernel runs, segments
+ * are computed after it. */
 static hl_status launch_forward(const problem &p, const hl_cuda_launch *launch)
 {
     const cudaDeviceProp *device = nullptr;
@@ -206,7 +207,7 @@ hl_status hl_cuda_forward(const hl_attention_result *result, const hl_attention 
     return is_empty(p) ? HL_OK : launch_forward(p, launch);
 }
 
-/* The same of gradients. */
+/* Launches the gradient kernel asked for, or the first that does not refuse. */
 static hl_status launch_backward(const problem &p, const hl_attention_gradient &gradient,
                                  const hl_attention_upstream &upstream,
                                  const hl_cuda_launch        *launch)

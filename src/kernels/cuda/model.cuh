@@ -1,14 +1,14 @@
 /* model.cuh - the GPU as a device that runs whole models: what its files share.
  *
  *     model_device.cu     memory, copies, graphs, the table
- *     model_products.cu   linear maps: cuBLASLt, and a kernel of few rows
+ *     model_products.cu   linear maps: cuBLASLt, and a kernel for few rows
  *     model_experts.cu    mixtures of experts
  *     model_rows.cu       embedding, residual sums with norms, activations, copies
  *     model_heads.cu      RoPE's angles; q, k and v between projection and attention
- *     model_ends.cu       what rows of logits say; numbers that are none
+ *     model_ends.cu       statistics of rows of logits; the check for non-finite values
  *     model_pick.cu       draws from rows of logits
  *     model_watch.cu      whole rows of attention; sums of rows for a profile
- *     model_likeness.cu   what heads write, how alike they are
+ *     model_likeness.cu   what heads write, and how alike they are
  *     model_values.cu     stored values, GGUF's blocks among them, to the device's types
  *
  * Operations are those of kernels/device.h; each is a launcher here, named after it. */
@@ -30,15 +30,15 @@ struct blas; /* model_products.cu */
 }
 
 struct hl_device {
-    cudaStream_t     stream; /* all operations, in order */
+    cudaStream_t     stream; /* runs all operations, in order */
     cudaStream_t     lanes[HL_DEVICE_LANES];
-    cudaEvent_t      issued;                /* what a lane waits for before it copies */
+    cudaEvent_t      issued;                /* the event that a lane waits for before it copies */
     cudaEvent_t      copied;                /* the end of a lane's copies, in a graph */
-    bool             used[HL_DEVICE_LANES]; /* by the graph that is being recorded */
+    bool             used[HL_DEVICE_LANES]; /* lanes used by the graph that is being recorded */
     bool             recording;
     int              n_processors;
     headlight::blas *blas;
-    void            *stage; /* stored values on their way: model_values.cu */
+    void            *stage; /* a buffer for stored values (model_values.cu) */
 };
 
 namespace headlight
@@ -70,24 +70,24 @@ hl_status op_pattern_sums(hl_device *device, int lane, const hl_device_pattern_s
 hl_status op_put_values(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                         hl_dtype from_dtype, int64_t n_values);
 
-/* What is next issued in the lane begins when all that was issued in the stream is done. */
+/* The next work in the lane starts when all work issued in the stream so far is done. */
 hl_status enter_lane(hl_device *device, int lane);
 
-/* Rows of n elements, `stride` apart, each replaced by its norm; model_rows.cu. */
+/* Normalizes rows of n elements in place, `stride` apart (model_rows.cu). */
 hl_status norm_in_place(hl_device *device, void *x, hl_dtype dtype, int64_t stride,
                         const hl_norm &norm, int64_t n_rows, int64_t n);
 
-/* Whole rows from the operator's lse, where that may be done; model_whole_rows.cu. */
+/* Computes whole rows from the operator's lse, if the problem allows it (model_whole_rows.cu). */
 bool      has_quick_patterns(const hl_device_patterns *patterns);
 hl_status make_quick_patterns(hl_device *device, const hl_device_patterns *patterns);
 
-/* A problem as the kernels see it; library.cu. */
+/* An attention problem in the form of the kernels (library.cu). */
 struct problem;
 problem describe(const hl_attention_result *result, const hl_attention *a);
 
 /* ------------------------------------------------------------------- elements */
 
-/* Rows of f32, bf16 or f16: what kernels that memory holds back need not be compiled for. */
+/* Rows of f32, bf16 or f16.  Kernels that are limited by memory need not be compiled per type. */
 struct span {
     void    *data;
     hl_dtype dtype;
@@ -130,7 +130,7 @@ template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(f
     return __float2bfloat16_rn(x);
 }
 
-/* W elements that lie on a multiple of their size, 32 bytes at most. */
+/* W elements, aligned to their total size, at most 32 bytes. */
 template <typename T, int W> struct alignas(sizeof(T) * W > 16 ? 16 : sizeof(T) * W) pack {
     T x[W];
 };
@@ -178,7 +178,7 @@ __device__ __forceinline__ void store_some(const span &to, int64_t at, const flo
         store_pack<__half, W>(to.data, at, x);
 }
 
-/* Can all of these be read in packs of eight? */
+/* Whether all of these can be read in packs of eight. */
 inline bool is_wide(std::initializer_list<const void *> pointers,
                     std::initializer_list<int64_t>      counts)
 {
@@ -195,7 +195,7 @@ inline bool is_wide(std::initializer_list<const void *> pointers,
 
 /* ------------------------------------------------------------------- threads */
 
-/* In every lane of a warp, always added in the same order. */
+/* The sum over a warp, in every lane, always added in the same order. */
 template <typename S> __device__ __forceinline__ S sum_warp(S value)
 {
 #pragma unroll
@@ -211,20 +211,20 @@ __device__ __forceinline__ float sum_block(float value)
     int              warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
     value = sum_warp(value);
-    __syncthreads(); /* an earlier sum has been read */
+    __syncthreads(); /* the previous sum has been read */
     if (lane == 0)
         parts[warp] = value;
     __syncthreads();
     return sum_warp(lane < static_cast<int>(blockDim.x) / 32 ? parts[lane] : 0.0f);
 }
 
-/* So many blocks for n items. */
+/* The number of blocks for n items, `each` items per block. */
 inline unsigned blocks_for(int64_t n, int64_t each)
 {
     return static_cast<unsigned>((n + each - 1) / each);
 }
 
-/* Does row `row` of (B, C) count, and where does it stand? */
+/* Whether row `row` of (B, C) counts, and its position. */
 struct row_place {
     int64_t batch, row;
     bool    counts;

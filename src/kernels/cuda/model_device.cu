@@ -1,9 +1,8 @@
 /* model_device.cu - memory, copies and graphs of the GPU as a device, and its table.
  *
- * Everything runs in one stream.  Copies to the host, and what is made for them alone, have
- * lanes, streams of their own that wait for what was issued before them and run beside what
- * comes after.  A lane that is used
- * while a graph is recorded becomes a branch of the graph, joined to its end. */
+ * Everything runs in one stream, except copies to the host and the work that prepares them.  These
+ * run in lanes: separate streams that wait for earlier work and run beside later work.  A lane that
+ * is used while a graph is recorded becomes a branch of the graph, joined to its end. */
 #include "kernels/cuda/headlight_cuda.h"
 #include "kernels/cuda/model.cuh"
 
@@ -88,7 +87,7 @@ static hl_status alloc_memory(hl_device *device, void **out, size_t n_bytes)
     hl_status status = check(cudaMalloc(out, n_bytes > 0 ? n_bytes : 1), "memory on the device");
     if (status == HL_OK)
         return check(cudaMemsetAsync(*out, 0, n_bytes, device->stream), "zeroes");
-    cudaGetLastError(); /* said; what comes next is not to blame */
+    cudaGetLastError(); /* clears the error, which would otherwise be blamed on the next call */
     return status;
 }
 
@@ -173,7 +172,7 @@ static hl_status graph_begin(hl_device *device)
                  "recording operations");
 }
 
-/* Branches must end in the stream that the recording began in. */
+/* Joins the graph's lanes: branches must end in the stream in which the recording began. */
 static hl_status join_lanes(hl_device *device)
 {
     for (int lane = 0; lane < HL_DEVICE_LANES; lane++) {
@@ -220,7 +219,7 @@ static hl_status graph_end(hl_device *device, hl_device_graph **out)
     return HL_OK;
 }
 
-/* A lane that the graph copies in has arrived when the graph has ended. */
+/* The lanes used by the graph have arrived when the graph has ended. */
 static hl_status graph_run(hl_device *device, const hl_device_graph *graph)
 {
     HL_CUDA_TRY(check(cudaGraphLaunch(graph->run, device->stream), "a graph of operations"));

@@ -1,8 +1,8 @@
-/* model_ends.cu - the end of a pass: logits bent, and what rows of them say; numbers that are
- * none.
+/* model_ends.cu - the end of a pass: soft-cap and statistics of logits, and the check for
+ * non-finite values.
  *
- * A row of logits is read twice by one block: for its largest, second and their place, then
- * for the sums of kernels/logits.c, in double. */
+ * One block reads a row of logits twice: for its two largest values and their places, then for the
+ * sums of kernels/logits.c, in double. */
 #include <math.h>
 
 #include "kernels/cuda/model.cuh"
@@ -34,7 +34,7 @@ hl_status op_cap(hl_device *device, const hl_device_cap *o)
 
 constexpr int LOGIT_THREADS = 512;
 
-/* The largest of some logits, the lowest of equals, and the largest of the others. */
+/* The largest of some logits, the lowest of equals, and the largest of the rest. */
 struct best_two {
     float   first = -INFINITY, second = -INFINITY;
     int64_t top = INT64_MAX;
@@ -65,7 +65,7 @@ __device__ static best_two find_best(const float *logits, int64_t n, int32_t *fl
 {
     __shared__ best_two parts[LOGIT_THREADS / 32];
     best_two            best;
-    float               sum = 0.0f; /* 0 * x is 0 for what is finite, NaN for what is not */
+    float               sum = 0.0f; /* 0 * x is 0 for finite x, otherwise NaN */
 
     for (int64_t i = threadIdx.x; i < n; i += LOGIT_THREADS) {
         best_two one;
@@ -83,7 +83,7 @@ __device__ static best_two find_best(const float *logits, int64_t n, int32_t *fl
     best = parts[0];
     for (int i = 1; i < LOGIT_THREADS / 32; i++)
         best.add(parts[i]);
-    if (best.top == INT64_MAX) /* nothing but NaN, as the CPU's search says */
+    if (best.top == INT64_MAX) /* all are NaN: the same result as on the CPU */
         best.top = 0;
     return best;
 }
@@ -104,7 +104,7 @@ __device__ static double add_up(double value)
     return value;
 }
 
-/* How far a row is from the one kept in its place; or it is kept. */
+/* Returns the divergence of a row from its reference row, or stores the row as the reference. */
 __device__ static double compare_row(const hl_device_kept &kept, const float *logits, int64_t row,
                                      double lse, int64_t n)
 {
@@ -122,7 +122,7 @@ __device__ static double compare_row(const hl_device_kept &kept, const float *lo
     for (int64_t i = threadIdx.x; i < n; i += LOGIT_THREADS) {
         float p = static_cast<float>(exp(a[i] - other));
 
-        if (p > 0.0f) /* a token that cannot be has logit -inf in both */
+        if (p > 0.0f) /* an impossible token has logit -inf in both */
             kl += p * (static_cast<double>(a[i]) - logits[i] + shift);
     }
     return add_up(kl);
@@ -133,7 +133,7 @@ __global__ static void __launch_bounds__(LOGIT_THREADS) read_logits(const hl_dev
     int64_t      row    = blockIdx.x;
     const float *logits = l.logits + row * l.n;
     best_two     best   = find_best(logits, l.n, l.flag);
-    double       rest = 0.0, dot = 0.0; /* the sum but the largest's 1 */
+    double       rest = 0.0, dot = 0.0; /* the sum without the largest logit's 1 */
     double       divergence = 0.0;
 
     if (l.entropy != nullptr || l.losses != nullptr || l.kept.logits != nullptr) {
@@ -187,7 +187,7 @@ __global__ static void __launch_bounds__(FINITE_THREADS) find_bad(const hl_devic
 
     if (!place_of(f.places, row).counts)
         return;
-    /* 0 * x is 0 for what is finite, NaN for what is not. */
+    /* 0 * x is 0 for finite x, otherwise NaN. */
     for (int64_t i = threadIdx.x; i < f.n; i += FINITE_THREADS)
         sum = fmaf(0.0f, x[i], sum);
     if (!(sum == 0.0f))

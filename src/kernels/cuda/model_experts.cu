@@ -1,6 +1,6 @@
 /* model_experts.cu - mixtures of experts.
  *
- * Which expert gets how many rows is known on the device alone, and stays there:
+ * Only the device knows how many rows each expert gets:
  *
  *     route    each row chooses its experts and their weights            (rows, used)
  *     list     the pairs (row, place among its experts) by expert, in the order of rows
@@ -9,9 +9,9 @@
  *     down     back to D, in f32
  *     combine  a row's parts, weighted, by rising expert
  *
- * A slot is a pair's number in the list.  Products go in tiles of 64 slots of one
- * expert by 64 outputs; there are tiles enough for any division of the rows, and those
- * that are not needed end at once.  Tensor cores multiply 16-bit types, f32 is plain. */
+ * A slot is a pair's number in the list.  Products are computed in tiles of 64 slots of one expert
+ * by 64 outputs.  There are enough tiles for any division of the rows; tiles that are not needed
+ * end at once.  Tensor cores multiply 16-bit types; f32 uses plain arithmetic. */
 #include <mma.h>
 
 #include "kernels/cuda/model.cuh"
@@ -19,8 +19,8 @@
 namespace headlight
 {
 
-constexpr int TILE         = 64; /* slots, and outputs */
-constexpr int DEPTH        = 32; /* columns of a step */
+constexpr int TILE         = 64; /* slots per tile, and outputs per tile */
+constexpr int DEPTH        = 32; /* columns per step */
 constexpr int TILE_THREADS = 128;
 constexpr int MOST_USED    = 32;
 
@@ -28,9 +28,9 @@ constexpr int MOST_USED    = 32;
 struct expert_work {
     int   *chosen;  /* (N, used) */
     float *weights; /* (N, used) */
-    int   *slots;   /* (N, used) of each pair */
-    int   *pairs;   /* (N used) of each slot: row * used + place */
-    int   *begins;  /* (experts + 1) the first slot of each */
+    int   *slots;   /* (N, used) the slot of each pair */
+    int   *pairs;   /* (N used) the pair of each slot: row * used + place */
+    int   *begins;  /* (experts + 1) the first slot of each expert */
     void  *up;      /* (N used, 2 F or F) of T */
     void  *acted;   /* (N used, F) of T */
     float *down;    /* (N used, D) */
@@ -41,7 +41,7 @@ static size_t aligned(size_t n_bytes)
     return (n_bytes + 255) / 256 * 256;
 }
 
-/* Cuts `base` (NULL to count) into the parts; returns the bytes of all. */
+/* Divides `base` (NULL to count) into the parts; returns their total size in bytes. */
 static size_t divide(expert_work *w, const hl_device_experts &e)
 {
     size_t n       = static_cast<size_t>(e.n_rows * e.n_used);
@@ -77,7 +77,7 @@ size_t op_experts_bytes(hl_device *device, const hl_device_experts *experts)
 
 /* -------------------------------------------------------------------------- routing */
 
-/* A thread a row: its best experts, the lowest of equals first, and their weights. */
+/* One thread per row chooses its best experts, the lowest of equals first, and their weights. */
 __global__ static void route(const hl_device_experts e, const expert_work w)
 {
     int64_t      row    = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -110,7 +110,7 @@ __global__ static void route(const hl_device_experts e, const expert_work w)
                                (e.over_all ? all : used));
 }
 
-/* How many of the pairs chose an expert below this one; a block an expert. */
+/* Counts the pairs that chose an expert below this one; one block per expert. */
 __global__ static void find_begins(const hl_device_experts e, const expert_work w)
 {
     __shared__ int total;
@@ -128,7 +128,7 @@ __global__ static void find_begins(const hl_device_experts e, const expert_work 
         w.begins[expert] = total;
 }
 
-/* A warp an expert: its pairs in rising order, 32 at a time. */
+/* Lists the pairs of each expert in rising order, 32 at a time; one warp per expert. */
 __global__ static void list_pairs(const hl_device_experts e, const expert_work w)
 {
     int     expert = blockIdx.x, lane = threadIdx.x, at = w.begins[expert];
@@ -150,11 +150,11 @@ __global__ static void list_pairs(const hl_device_experts e, const expert_work w
 
 /* ------------------------------------------------------------------------- products */
 
-/* out (slots, n_out) = x W' + b, each slot with its expert's W. */
+/* out (slots, n_out) = x W' + b, with the W of each slot's expert. */
 struct grouped_product {
     span         out;
     const void  *x;      /* (rows, n_in) of T; row pairs[slot] / used, or the slot itself */
-    const int   *pairs;  /* NULL: the slot itself */
+    const int   *pairs;  /* NULL: the row is the slot itself */
     const int   *begins; /* (n_experts + 1) */
     const void  *weight; /* (n_experts, n_out, n_in) of T */
     const float *bias;   /* (n_experts, n_out) or NULL */
@@ -162,7 +162,7 @@ struct grouped_product {
     int64_t      n_in, n_out;
 };
 
-/* The tile's expert and its slots; false where there is no such tile. */
+/* The tile's expert and its slots.  Returns false if there is no such tile. */
 struct slot_tile {
     int expert, begin, end;
 
@@ -182,7 +182,7 @@ struct slot_tile {
     }
 };
 
-/* TILE rows of DEPTH columns from `first_column` on, zeros beyond the ends. */
+/* Reads TILE rows of DEPTH columns, from `first_column` on, with zeros beyond the ends. */
 template <typename T, typename Row>
 __device__ void fill_tile(T (*tile)[DEPTH + 8], Row row_of, int64_t first_column, int64_t n_columns)
 {
@@ -196,7 +196,7 @@ __device__ void fill_tile(T (*tile)[DEPTH + 8], Row row_of, int64_t first_column
     }
 }
 
-/* A block's TILE by TILE sums: four warps with 32 by 32 each. */
+/* A block's TILE by TILE sums: four warps with 32 by 32 sums each. */
 template <typename T> struct tile_sums {
     using fragment = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
     fragment sums[2][2];
@@ -235,7 +235,7 @@ template <typename T> struct tile_sums {
     }
 };
 
-/* The same in plain f32: a thread has every second row of one column. */
+/* The sums in plain f32: a thread has every second row of one column. */
 template <> struct tile_sums<float> {
     static constexpr int N = TILE * TILE / TILE_THREADS;
     float                sums[N];
@@ -328,7 +328,7 @@ static hl_status multiply(hl_device *device, const grouped_product &g, hl_dtype 
 
 /* -------------------------------------------------------------------------- combining */
 
-/* A block a row.  Its parts are added by rising expert, whatever their weights. */
+/* Adds the parts of a row by rising expert, whatever their weights; one block per row. */
 __global__ static void combine(const hl_device_experts e, const expert_work w)
 {
     int64_t row    = blockIdx.x;

@@ -1,8 +1,9 @@
 /* model_heads.cu - q, k and v between their projection and attention: norms of heads, RoPE, the
  * cache.
  *
- * A block has a row, its warps a head each: elements stay in float from the projection to the one
- * rounding at the end, in shared memory, where those that RoPE turns against each other meet. */
+ * A block processes a row, and each of its warps a head.  Elements stay in float from the
+ * projection to a single rounding at the end.  They are in shared memory, where the two elements of
+ * a RoPE pair meet. */
 #include "kernels/cuda/model.cuh"
 
 namespace headlight
@@ -20,7 +21,8 @@ __global__ static void angles(const hl_device_angles a)
     row_place place    = place_of(a.places, row);
     float     position = static_cast<float>(a.places.start[place.batch] + place.row);
     double    sine, cosine;
-    /* Rounded to float, as the models were trained: far out it shows. */
+    /* Rounded to float, as in the implementations that the models were trained with; at large
+     * positions the difference is visible. */
     sincos(static_cast<double>(__fmul_rn(position, a.frequencies[place.batch * a.n_pairs + pair])),
            &sine, &cosine);
     a.cosine[index] = static_cast<float>(cosine) * a.factor;
@@ -41,7 +43,7 @@ hl_status op_angles(hl_device *device, const hl_device_angles *o)
 
 constexpr int HEAD_WARPS = 8;
 
-/* The norm of one head, by one warp. */
+/* Applies the norm to one head, with one warp. */
 __device__ inline void norm_head(float *x, int d, const hl_norm &norm, int64_t first_weight)
 {
     int   lane   = threadIdx.x % 32;
@@ -109,7 +111,7 @@ template <typename T, int W> __device__ __forceinline__ void put_head(T *to, con
     }
 }
 
-/* Where a K/V head's row goes in a cache. */
+/* The address of a K/V head's row in a cache. */
 template <typename T>
 __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, row_place place,
                                          int64_t kv_head)
@@ -121,7 +123,7 @@ __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, 
            ((sequence * h.n_kv_heads + kv_head) * h.n_ctx + position) * h.d_head;
 }
 
-/* One head of a row, by one warp. */
+/* Processes one head of a row, with one warp. */
 template <typename T, int W>
 __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, row_place place,
                                          int head, float *x)
@@ -146,7 +148,7 @@ __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, 
         put_head<T, W>(cached_row<T>(h.k_cache, h, place, number), x, d);
 }
 
-/* A block a row, a warp a head. */
+/* One block per row, one warp per head. */
 template <typename T, int W>
 __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     heads(const __grid_constant__ hl_device_heads h)
@@ -164,7 +166,7 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     }
 }
 
-/* Eight elements of a head's first half and those of its second. */
+/* Eight elements of a head's first half and the matching eight of its second half. */
 template <typename T> struct head_pair {
     float first[8], second[8];
 
@@ -189,7 +191,7 @@ template <typename T> struct head_pair {
     }
 };
 
-constexpr int HEADS_A_THREAD = 2; /* 1, 4 and 8 took 3 to 9% more time */
+constexpr int HEADS_A_THREAD = 2; /* with 1, 4 or 8 it took 3 to 9% more time */
 
 static int64_t turns_of_row(const hl_device_heads &h)
 {
@@ -198,8 +200,8 @@ static int64_t turns_of_row(const hl_device_heads &h)
     return (n_heads + HEADS_A_THREAD - 1) / HEADS_A_THREAD * (h.d_head / 16);
 }
 
-/* The common case: no norm, whole heads turn, halves against each other.  A thread turns or
- * copies the same elements of two heads of a row. */
+/* The common case: no norm, RoPE on whole heads, pairs of first and second half.  A thread rotates
+ * or copies the same elements of two heads of a row. */
 template <typename T>
 __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     turn_heads(const __grid_constant__ hl_device_heads h, int per_row, int64_t n_items)
@@ -268,7 +270,7 @@ template <typename T> static hl_status launch_heads(hl_device *device, const hl_
     return check(cudaGetLastError(), "the heads of a layer");
 }
 
-/* Norms over all heads of a row come first, by the kernel of other norms. */
+/* Norms over all heads of a row run first, by the kernel of ordinary norms. */
 static hl_status norm_all(hl_device *device, const hl_device_heads &h)
 {
     int64_t width  = (h.n_heads + 2 * h.n_kv_heads) * h.d_head;

@@ -1,8 +1,9 @@
-/* model_likeness.cu - what heads write and how alike they are: hl_likeness of kernels/row_sums.h.
+/* model_likeness.cu - what heads write and how alike they are (hl_likeness of kernels/row_sums.h).
  *
- * All of it is small beside a layer's products and runs in a lane, beside the layers that follow;
- * only the stream's rows are compared in order.  Products are of floats; sums go through lanes of a
- * warp always in the same order and end in double, so that a number depends on its own rows alone. */
+ * This is little work compared with a layer's products and runs in a lane, beside the layers that
+ * follow; only the comparison of the stream's rows runs in order.  Products are in float.  The
+ * lanes of a warp always add in the same order and end in double, so that a number depends on its
+ * own rows alone. */
 #include "kernels/cuda/model.cuh"
 #include "kernels/likeness.h"
 
@@ -29,7 +30,7 @@ __device__ static double sum_threads(double value)
     __shared__ double parts[FOLLOW_THREADS / 32];
 
     value = sum_warp<double>(value);
-    __syncthreads(); /* an earlier sum has been read */
+    __syncthreads(); /* the previous sum has been read */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
     __syncthreads();
@@ -39,7 +40,7 @@ __device__ static double sum_threads(double value)
     return value;
 }
 
-/* A block a row. */
+/* One block per row. */
 __global__ static void __launch_bounds__(FOLLOW_THREADS) follow(const hl_device_follow f)
 {
     float       *kept  = f.kept + blockIdx.x * f.n;
@@ -77,16 +78,16 @@ hl_status op_follow(hl_device *device, const hl_device_follow *f)
 
 constexpr int OUTPUT_THREADS = 256;
 constexpr int OUTPUT_WARPS   = OUTPUT_THREADS / 32;
-constexpr int ROWS_AT_ONCE   = 8; /* of y, by a thread */
+constexpr int ROWS_AT_ONCE   = 8; /* rows of y per thread */
 
-/* What stands behind it begins on sixteen bytes. */
+/* The size of a prepared kernel, rounded up so that the next part is aligned to sixteen bytes. */
 __host__ __device__ inline int64_t even_size(const hl_device_outputs &o)
 {
     return (hl_kernel_size(o.kernel_rows) + 1) / 2 * 2;
 }
 
-/* How many rows a sequence has, and compares: counted by each warp.  at[i] says where row i was, if
- * it is not null. */
+/* How many rows a sequence has, and how many are compared; each warp counts them.  If `at` is not
+ * NULL, at[i] gets the index of row i. */
 struct row_counts {
     int n, n_kernel, step;
 
@@ -108,20 +109,20 @@ struct row_counts {
     }
 };
 
-/* z of the n rows that a sequence has, one after the other. */
+/* Copies z of the n rows of a sequence, one after the other. */
 __device__ static void gather_z(float *z, const int *at, int n, const hl_device_outputs &o,
                                 int64_t sequence, int64_t head)
 {
     int d = static_cast<int>(o.d_head);
 
-    __syncthreads(); /* at is there */
+    __syncthreads(); /* `at` is complete */
     for (int i = threadIdx.x; i < n * d; i += OUTPUT_THREADS)
         z[i] = o.z[((sequence * o.n_sampled + at[i / d]) * o.n_heads + head) * d + i % d];
     __syncthreads();
 }
 
-/* y = z G, for W elements of z at a time: a thread makes a column of some rows, so that G is read in
- * order, once for them. */
+/* y = z G, for W elements of z at a time.  A thread computes one column of several rows, so that G
+ * is read in order and once for these rows. */
 template <int W>
 __device__ static void multiply(float *y, const float *z, const float *gram, int n_rows, int d)
 {
@@ -153,7 +154,7 @@ __device__ static void multiply(float *y, const float *z, const float *gram, int
     __syncthreads();
 }
 
-/* The kernel (n, n) as it is, a warp an entry. */
+/* Computes the kernel (n, n), not prepared, with one warp per entry. */
 __device__ static void make_kernel(double *out, const float *y, const float *z,
                                    const row_counts &rows, int64_t d)
 {
@@ -172,7 +173,7 @@ __device__ static void make_kernel(double *out, const float *y, const float *z,
     __syncthreads();
 }
 
-/* As hl_kernel_prepare, by a block. */
+/* Like hl_kernel_prepare, with one block. */
 __device__ static void prepare_kernel(double *kernel, int n)
 {
     double *sums  = kernel + n * n;
@@ -180,14 +181,14 @@ __device__ static void prepare_kernel(double *kernel, int n)
 
     for (int i = 0; i < n; i++)
         trace += kernel[i * n + i];
-    __syncthreads(); /* before the diagonal goes */
+    __syncthreads(); /* the diagonal is still needed until here */
     for (int i = threadIdx.x; i < n * n; i += OUTPUT_THREADS)
         kernel[i] = hl_kernel_entry(kernel[i], trace, i, n);
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += OUTPUT_THREADS) {
         sums[i] = 0.0;
         for (int j = 0; j < n; j++)
-            sums[i] += kernel[j * n + i]; /* it is symmetric */
+            sums[i] += kernel[j * n + i]; /* the kernel is symmetric */
     }
     __syncthreads();
     if (threadIdx.x != 0)
@@ -198,7 +199,7 @@ __device__ static void prepare_kernel(double *kernel, int n)
     sums[n] = hl_kernel_total(total, trace);
 }
 
-/* A block a sequence and head. */
+/* One block per sequence and head. */
 __global__ static void __launch_bounds__(OUTPUT_THREADS) outputs(const hl_device_outputs o)
 {
     extern __shared__ double block[];
@@ -246,7 +247,7 @@ struct pair {
     }
 };
 
-/* As hl_kernels_alike, by a warp. */
+/* Like hl_kernels_alike, with one warp. */
 __device__ static double kernels_alike(const double *a, const double *b, int n)
 {
     double both = 0.0, rows = 0.0;
@@ -258,7 +259,7 @@ __device__ static double kernels_alike(const double *a, const double *b, int n)
     return hl_hsic(sum_warp<double>(both), sum_warp<double>(rows), a[n * n + n], b[n * n + n], n);
 }
 
-/* A warp two heads of a sequence, or one with itself: pairs a <= b are those a < b + 1. */
+/* One warp per pair of heads of a sequence.  Pairs a <= b are numbered as pairs a < b + 1. */
 __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_device_outputs o)
 {
     int64_t index   = static_cast<int64_t>(blockIdx.x) * PAIR_WARPS + threadIdx.x / 32;
@@ -269,7 +270,7 @@ __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_devic
     pair          heads(index - sequence * n_pairs, o.n_heads + 1);
     const double *first = o.kernels + sequence * o.n_heads * hl_kernel_size(o.kernel_rows);
     int           n     = row_counts(o, sequence, nullptr).n_kernel;
-    double        term  = NAN; /* of too few rows */
+    double        term  = NAN; /* NaN for too few rows */
 
     if (n >= 3)
         term = kernels_alike(first + heads.a * hl_kernel_size(o.kernel_rows),
@@ -278,7 +279,7 @@ __global__ static void __launch_bounds__(32 * PAIR_WARPS) compare(const hl_devic
         o.alike[index] = term;
 }
 
-/* A block has as much shared memory as it asks for, and says so once it is more than usual. */
+/* A kernel that needs more shared memory than usual must request it. */
 static hl_status launch_outputs(cudaStream_t stream, const hl_device_outputs &o)
 {
     size_t n_bytes =
@@ -308,7 +309,7 @@ hl_status op_outputs(hl_device *device, int lane, const hl_device_outputs *o)
 
 constexpr int HEADS_AT_ONCE = 4;
 
-/* Of head a's row to those of heads [first, first + HEADS_AT_ONCE), by a warp. */
+/* Distances of head a's row from those of heads [first, first + HEADS_AT_ONCE), by one warp. */
 __device__ static void measure_some(double *out, const float *p, int64_t stride,
                                     const hl_device_distances &d, int64_t a, int64_t first)
 {
@@ -330,11 +331,11 @@ __device__ static void measure_some(double *out, const float *p, int64_t stride,
     }
 }
 
-/* A block one head of a whole row, with those that follow. */
+/* One block per head of a whole row: compares it with the following heads. */
 __global__ static void __launch_bounds__(32 * PAIR_WARPS) distances(const hl_device_distances d)
 {
     int64_t      row = blockIdx.x / d.n_heads, a = blockIdx.x % d.n_heads;
-    int64_t      stride  = d.n_patterns * d.n_keys; /* from a head to the next */
+    int64_t      stride  = d.n_patterns * d.n_keys; /* from one head to the next */
     int64_t      n_pairs = d.n_heads * (d.n_heads - 1) / 2;
     double      *out     = d.out + row * n_pairs + a * (2 * d.n_heads - a - 1) / 2;
     const float *p = d.p + row / d.n_patterns * d.n_heads * stride + row % d.n_patterns * d.n_keys;

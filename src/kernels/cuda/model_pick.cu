@@ -1,10 +1,10 @@
 /* model_pick.cu - draws from rows of logits: kernels/pick.h on the GPU.
  *
- * A row is shared by SPLITS blocks, each with a stretch of tokens, in three launches:
+ * SPLITS blocks share a row, each with a stretch of tokens, in three launches:
  *
  *     find_tops   the largest logit and the largest score
- *     add_up      sums around them; scores counted by bins
- *     pick        which bins are wanted, and the tokens in them; or the draw itself
+ *     add_up      sums relative to them; counts of scores by bin
+ *     pick        the bins that are needed and their tokens, or the draw itself
  *
  * Sums are in double, and added up in a fixed order; bins hold whole numbers. */
 #include <math.h>
@@ -14,13 +14,13 @@
 namespace headlight
 {
 
-constexpr int SPLITS       = 32; /* lanes of a warp: each reads one split's part */
+constexpr int SPLITS       = 32; /* lanes of a warp: each reads the part of one split */
 constexpr int DRAW_THREADS = 256;
 constexpr int DRAW_WARPS   = DRAW_THREADS / 32;
 constexpr int THREAD_BINS  = HL_PICK_BINS / DRAW_THREADS;
 static_assert(THREAD_BINS * DRAW_THREADS == HL_PICK_BINS, "every thread has as many bins");
 
-/* The largest of some values, the lowest token of equals. */
+/* The largest of some values; the lowest token of equals. */
 struct largest {
     float   value = -INFINITY;
     int32_t token = INT32_MAX;
@@ -55,12 +55,12 @@ struct tops {
     }
 };
 
-/* Without the largest logit's own 1, as kernels/logits.c. */
+/* The sums without the largest logit's own 1, as in kernels/logits.c. */
 struct draw_sums {
     double rest, dot, dot2, weight;
 };
 
-/* What blocks leave for those of later launches. */
+/* Results of one launch that the next launches read. */
 struct draw_work {
     unsigned long long masses[HL_PICK_BINS];
     unsigned           counts[HL_PICK_BINS];
@@ -112,7 +112,7 @@ struct stretch {
         return exp((static_cast<double>(score(token)) - max) / temperature);
     }
 
-    /* The row's, from what all blocks found; every warp by itself. */
+    /* The row's tops, from those of all blocks; every warp computes them by itself. */
     __device__ tops all_tops() const
     {
         tops best = work->best[threadIdx.x % 32];
@@ -156,14 +156,14 @@ __global__ static void __launch_bounds__(DRAW_THREADS) find_tops(const hl_device
 
 /* ------------------------------------------------------------------------- sums */
 
-/* The block's, in its first thread. */
+/* The sum over a block, in its first thread. */
 __device__ static double sum_doubles(double value)
 {
     __shared__ double parts[DRAW_WARPS];
 
     for (int step = 16; step > 0; step /= 2)
         value += __shfl_xor_sync(~0u, value, step);
-    __syncthreads(); /* an earlier sum has been read */
+    __syncthreads(); /* the previous sum has been read */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
     __syncthreads();
@@ -172,7 +172,7 @@ __device__ static double sum_doubles(double value)
     return value;
 }
 
-/* Counts and weights of the stretch's tokens, by bins, to those of the row. */
+/* Adds counts and weights of the stretch's tokens, by bins, to those of the row. */
 __device__ static void count_bins(const stretch &s, float max)
 {
     __shared__ unsigned long long masses[HL_PICK_BINS];
@@ -249,7 +249,7 @@ struct bin_sums {
     }
 };
 
-/* What the bins of all threads before this one hold. */
+/* The total of the bins of all threads before this one. */
 __device__ static bin_sums sum_before(bin_sums own)
 {
     __shared__ bin_sums parts[DRAW_WARPS];
@@ -275,7 +275,7 @@ __device__ static bin_sums sum_before(bin_sums own)
     return all;
 }
 
-/* The last bin that is wanted, and how many tokens there are up to it: in every thread. */
+/* The last bin that is needed, and the number of tokens up to it, in every thread. */
 __device__ static int find_cut(unsigned *count, const stretch &s, double total)
 {
     __shared__ int      cut;
@@ -295,7 +295,7 @@ __device__ static int find_cut(unsigned *count, const stretch &s, double total)
         sums.count += s.work->counts[bin];
         sums.mass += s.work->masses[bin];
         if (sums.is_enough(*s.rule, total) || bin == HL_PICK_BINS - 1) {
-            cut   = bin; /* one thread gets here */
+            cut   = bin; /* only one thread gets here */
             found = sums;
         }
     }
@@ -348,7 +348,7 @@ __device__ static double sum_before(double own)
     return before + (lane > 0 ? earlier : 0.0);
 }
 
-/* The last token with weight before which no more than `target` lies, if this stretch has it. */
+/* Writes the last token whose preceding tokens weigh at most `target`, if it is in this stretch. */
 __device__ static void draw_from_all(const stretch &s, float max, double total)
 {
     __shared__ int token;

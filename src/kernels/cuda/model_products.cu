@@ -1,11 +1,11 @@
 /* model_products.cu - linear maps, out = x W' + b.
  *
- * A step of decoding multiplies few rows: each weight is read once for very little arithmetic,
- * and a kernel here does it, a warp for some rows of W.  All else is cuBLASLt's, opened at
- * run time, so that attention alone needs no more than a driver.
+ * A step of decoding multiplies few rows: each weight is read once for very little arithmetic.  A
+ * kernel here does that, with a warp for some rows of W.  cuBLASLt does everything else; it is
+ * opened at run time, so that attention alone needs only a driver.
  *
  * cuBLASLt counts by columns: to it, out' (n_out, n_rows) = W out of (n_in, n_out) transposed,
- * times x' (n_in, n_rows).  What it chose for a shape is kept as a plan. */
+ * times x' (n_in, n_rows).  Its choice for each shape is kept as a plan. */
 #include <cublasLt.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -23,8 +23,8 @@ namespace headlight
 constexpr int FEW_ROWS  = 8;
 constexpr int FEW_WARPS = 4;
 
-/* What products of a type are added up in.  f32 is for checking, so its sums add no rounding of
- * their own: scores that nothing scales down make much of it. */
+/* The type in which products of a type are summed.  f32 is for checks, so its sums should add no
+ * rounding of their own, which unscaled scores would amplify. */
 template <typename T> struct sum_of {
     using type = float;
 };
@@ -32,7 +32,7 @@ template <> struct sum_of<float> {
     using type = double;
 };
 
-/* OUTS rows of W for each warp, ROWS rows of x for each of them. */
+/* Each warp multiplies OUTS rows of W with ROWS rows of x. */
 template <typename T, int ROWS, int OUTS>
 __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_device_linear l)
 {
@@ -49,7 +49,7 @@ __global__ static void __launch_bounds__(32 * FEW_WARPS) multiply_few(const hl_d
     for (int64_t at = lane * W; at < l.n_in; at += 32 * W) {
         float weights[OUTS][W];
 #pragma unroll
-        for (int o = 0; o < OUTS; o++) /* beyond the last, the first again */
+        for (int o = 0; o < OUTS; o++) /* rows beyond the last repeat the first */
             load_pack<T, W>(weights[o], w, (first + o < l.n_out ? first + o : first) * l.n_in + at);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -105,7 +105,7 @@ static bool is_few(const hl_device_linear &l)
 constexpr size_t WORKSPACE_BYTES = 64 << 20;
 constexpr size_t MOST_PLANS      = 512;
 
-/* What makes products alike. */
+/* Products with equal shapes share a plan. */
 using product_shape = std::array<int64_t, 8>;
 
 struct product_plan {
@@ -118,7 +118,7 @@ struct blas {
     void                                 *library;
     cublasLtHandle_t                      handle;
     void                                 *workspace;
-    void                                 *bias; /* of the product that is next, as its type */
+    void                                 *bias; /* the bias of the next product, in its type */
     int64_t                               bias_room;
     std::map<product_shape, product_plan> plans;
 
@@ -301,7 +301,7 @@ __global__ static void round_bias(span out, const float *bias, int64_t n)
     }
 }
 
-/* cuBLASLt wants the bias in the type of what comes out. */
+/* cuBLASLt requires the bias in the type of the output. */
 static hl_status prepare_bias(const void **out, hl_device *device, const hl_device_linear &l)
 {
     blas *b = device->blas;

@@ -1,9 +1,9 @@
-/* model_rows.cu - what is done to rows between products: embedding, residual sums with the norm
- * after them, activations, copies.
+/* model_rows.cu - operations on rows between products: embedding, residual sums with the norm after
+ * them, activations, copies.
  *
- * Memory holds all of these back, so what counts is that every array is read and written
- * once, sixteen bytes a thread at a time.  Kernels take eight elements at once (W = 8) where
- * everything lies on sixteen bytes, else one. */
+ * All of these are limited by memory, so every array should be read and written once, sixteen bytes
+ * per thread at a time.  Kernels take eight elements at once (W = 8) if everything is aligned to
+ * sixteen bytes, else one. */
 #include "kernels/cuda/model.cuh"
 
 namespace headlight
@@ -13,7 +13,7 @@ constexpr int ROW_THREADS = 256;
 
 /* ---------------------------------------------------------------------- norms */
 
-/* hl_device_norm, with rows apart. */
+/* hl_device_norm, for rows that are `stride` apart. */
 struct norm_rows {
     span         out, x, add[2];
     float       *kept;
@@ -48,7 +48,7 @@ __device__ void put_normed(const norm_rows &a, const float (&x)[W], int64_t row,
         store_pack<float, W>(a.kept, row * a.n + at, x);
 }
 
-/* A block a row, which lies in shared memory between the sums and the norm. */
+/* One block per row.  The row lies in shared memory between the sums and the norm. */
 template <int W> __global__ static void __launch_bounds__(ROW_THREADS) norm(const norm_rows a)
 {
     extern __shared__ float cached[];
@@ -161,7 +161,7 @@ __device__ __forceinline__ float sigmoid(float x)
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* FAST: to 2^-20 or so, for what is then rounded to 16 bits. */
+/* FAST: precise to about 2^-20, for results that are rounded to 16 bits. */
 template <bool FAST> __device__ __forceinline__ float times_sigmoid(float x, float of)
 {
     return FAST ? __fdividef(x, 1.0f + __expf(-of)) : x * sigmoid(of);
@@ -172,7 +172,7 @@ template <bool FAST> __device__ __forceinline__ float activated(float x, hl_acti
     switch (activation) {
     case HL_ACTIVATION_GELU:
         return 0.5f * x * erfcf(-x * 0.70710678118654752440f);
-    case HL_ACTIVATION_GELU_TANH: /* as dense_scalar.c has it */
+    case HL_ACTIVATION_GELU_TANH: /* the same formula as in dense_scalar.c */
         return times_sigmoid<FAST>(x, 2.0f * 0.79788456080286535588f * (x + 0.044715f * x * x * x));
     case HL_ACTIVATION_SILU:
         return times_sigmoid<FAST>(x, x);
@@ -191,11 +191,11 @@ struct activate_rows {
     int64_t     stride;
     float       limit;
     int         n;
-    int         n_parts; /* blocks of a row */
+    int         n_parts; /* blocks per row */
 };
 
-/* W elements a thread.  Both packs are under way before one is looked at, which knowing their type
- * takes: an eighth less time than asking for it. */
+/* W elements per thread.  Both packs are loaded before one is used.  That requires their type as a
+ * template argument: it takes an eighth less time than a test of the type. */
 template <typename T, int W, hl_activation ACTIVATION>
 __global__ static void __launch_bounds__(ROW_THREADS) activate(const activate_rows a)
 {

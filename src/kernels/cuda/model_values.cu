@@ -1,9 +1,9 @@
 /* model_values.cu - stored values to the device's types: 16-bit floats and GGUF's blocks.
  *
- * Stored bytes go to a stage in the device's memory, a piece at a time, and from there, a
- * thread a block, through the decoders that the CPU has too (kernels/quant_decoders.h),
- * compiled without fused multiply-adds: so the values are the CPU's to the bit, before they
- * are rounded to the type that is wanted. */
+ * Stored bytes are copied to a stage in device memory, a piece at a time.  One thread per block
+ * then decodes them with the CPU's decoders (kernels/quant_decoders.h), compiled without fused
+ * multiply-adds.  So the values equal the CPU's to the bit, before they are rounded to the wanted
+ * type. */
 #define HL_BLOCK_INLINE       static __device__ __forceinline__
 #define HL_PARITY(bits)       (__popc(bits) & 1)
 #define HL_DECODER            static __device__ __forceinline__
@@ -60,7 +60,7 @@ struct block_size {
     int64_t n_values, n_bytes;
 };
 
-/* {0, 0}: not a type of these. */
+/* Returns {0, 0} for a type that has no decoder here. */
 static block_size size_of_block(hl_dtype dtype)
 {
     switch (dtype) {
@@ -79,7 +79,7 @@ static block_size size_of_block(hl_dtype dtype)
     }
 }
 
-/* n_blocks blocks from the stage to value `first` of `out` and on. */
+/* Decodes n_blocks blocks of the stage to `out`, from value `first` on. */
 static void launch(hl_device *device, span out, int64_t first, hl_dtype dtype, int64_t n_blocks)
 {
     const uint8_t *stage = static_cast<const uint8_t *>(device->stage);

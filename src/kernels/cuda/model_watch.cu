@@ -1,12 +1,11 @@
 /* model_watch.cu - whole rows of attention, and sums of rows for a profile.
  *
- * A row of attention is built by a block: summed in double, as by the plain kernel, of scores
- * that then wait as floats to become probabilities.
+ * One block computes a row of attention.  It sums in double, like the plain kernel, and keeps the
+ * scores as floats until they become probabilities.
  *
- * Sums of rows are whole numbers (stats/exact.h), so that it does not matter which of many
- * warps adds first: a block takes one head's rows of one run, looks whether all are sound
- * and small, and only then adds them, each warp some quantities, to the run's sums and to the
- * head's histograms. */
+ * Sums of rows are whole numbers (stats/exact.h), so the order in which warps add does not matter.
+ * A block takes one head's rows of one run and checks that all are valid and small.  Only then each
+ * warp adds some quantities to the run's sums and to the head's histograms. */
 #include "kernels/cuda/model.cuh"
 #include "kernels/cuda/plain_row.cuh"
 #include "kernels/cuda/row_state.cuh"
@@ -18,8 +17,8 @@ namespace headlight
 
 constexpr int PATTERN_THREADS = 256;
 
-/* The state of a block's threads together, in every one of them.  All have the same maximum, so
- * that sums only add up. */
+/* Merges the states of a block's threads; every thread gets the result.  All have the same maximum,
+ * so the sums are only added. */
 __device__ static row_state across_block(row_state state)
 {
     __shared__ row_state parts[PATTERN_THREADS / 32];
@@ -42,7 +41,7 @@ __device__ static row_state across_block(row_state state)
     return state;
 }
 
-/* With one more score, which is no larger than the maximum; a hidden one (-inf) is skipped. */
+/* Adds one more score, which is no larger than the maximum; a hidden one (-inf) is skipped. */
 __device__ static void push_below(row_state &state, double score)
 {
     double shift = score - state.max;
@@ -78,9 +77,9 @@ struct pattern_work {
     const int64_t  *items;
 };
 
-constexpr int KEY_LANES = 8; /* read a key together, W elements each at a time */
+constexpr int KEY_LANES = 8; /* lanes that read a key together, W elements each at a time */
 
-/* Where element d of q stands, so that such lanes find theirs side by side. */
+/* The index of element d of q, so that neighboring lanes read neighboring elements. */
 template <int W> __device__ static int turned(int d)
 {
     constexpr int ALL = KEY_LANES * W;
@@ -88,7 +87,7 @@ template <int W> __device__ static int turned(int d)
     return d / ALL * ALL + d % W * KEY_LANES + d % ALL / W;
 }
 
-/* What a lane adds to q.k. */
+/* A lane's share of q.k. */
 template <int W>
 __device__ static double part_of_product(const problem &p, const plain_row &row, const double *q,
                                          int key)
@@ -108,12 +107,12 @@ __device__ static double part_of_product(const problem &p, const plain_row &row,
     return sum;
 }
 
-/* Scores of the visible ones of keys [first, first + PATTERN_THREADS), for all of the block. */
+/* Computes the scores of PATTERN_THREADS keys from `first` on, if they are visible. */
 template <int W>
 __device__ static void score_keys(double *scores, const problem &p, const plain_row &row,
                                   const double *q, int first)
 {
-    __syncthreads(); /* the last ones have been read */
+    __syncthreads(); /* the previous scores have been read */
     for (int i = threadIdx.x / KEY_LANES; i < PATTERN_THREADS; i += PATTERN_THREADS / KEY_LANES) {
         bool   seen = row.keys.has(first + i);
         double sum  = seen ? part_of_product<W>(p, row, q, first + i) : 0.0, slope;
@@ -126,8 +125,8 @@ __device__ static void score_keys(double *scores, const problem &p, const plain_
     __syncthreads();
 }
 
-/* Scores that are told of alone: of the row's own position, the one before, and the first; -inf
- * where they are hidden. */
+/* Scores of keys with a statistic of their own: the row's position, the one before it, and the
+ * first; -inf if hidden. */
 struct chosen_scores {
     double self, previous, first;
 };
@@ -158,8 +157,8 @@ __device__ static void put_pattern_row(hl_pattern_row *out, const chosen_scores 
     out->max_score  = max_size;
 }
 
-/* A block an item: the scores of its keys and their sums first, a thread a key, then their
- * probabilities.  A thread finds in `out` what it put there. */
+/* One block per item.  First the scores of its keys and their sums, one thread per key, then their
+ * probabilities.  Each thread reads from `out` only what it wrote there. */
 template <int W>
 __global__ static void __launch_bounds__(PATTERN_THREADS)
     patterns(const __grid_constant__ problem p, const pattern_work w)
@@ -235,7 +234,7 @@ struct reduce_work {
     hl_run_sums  *sums;
     int64_t      *histogram;
     int64_t      *lookback;
-    const float  *values[HL_N_QUANTITIES]; /* (B, H, C) each */
+    const float  *values[HL_N_QUANTITIES]; /* (B, H, C), one array per quantity */
     const float  *mass;                    /* (B, H, C, n_types) */
     const hl_run *runs;
     const double *log_n, *inverse, *inverse_other;
@@ -245,7 +244,7 @@ struct reduce_work {
 /* One head's rows of one run. */
 struct run_place {
     hl_run  run;
-    int64_t first, plan; /* row `run.begin` among all rows, and among those of a sequence */
+    int64_t first, plan; /* index of row run.begin among all rows, and in the plan */
     int64_t n;
 
     __device__ run_place(const reduce_work &w, int64_t head, int64_t number) : run(w.runs[number])
@@ -260,7 +259,7 @@ struct run_place {
     }
 };
 
-/* Each thread looks at its rows; are those of all sound? */
+/* Each thread checks some rows; returns whether all rows of the run are valid and small. */
 __device__ static bool is_small(const reduce_work &w, const run_place &at)
 {
     bool small = true;
@@ -309,7 +308,7 @@ __device__ static void reduce_quantity(hl_run_sums &out, const reduce_work &w, c
     }
 }
 
-/* By one warp, in bins of its own. */
+/* Counts with one warp, in bins of its own. */
 __device__ static void count_bins(int *bins, const run_place &at, int histogram,
                                   const float *values, const double *scale)
 {
@@ -341,7 +340,7 @@ __device__ static void add_lookback(const reduce_work &w, const run_place &at, i
     }
 }
 
-/* The histogram of a warp's number, if there is one. */
+/* Adds the bins of the histogram that belongs to this warp, if there is one. */
 __device__ static void add_bins(const reduce_work &w, int *bins, const run_place &at, int64_t head)
 {
     const float  *values[] = { w.values[HL_Q_ENTROPY], w.values[HL_Q_ENTROPY_NOSINK], w.values[HL_Q_PEAK] };

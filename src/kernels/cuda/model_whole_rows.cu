@@ -1,13 +1,13 @@
-/* model_whole_rows.cu - whole rows of attention for a profile, and what they come to.
+/* model_whole_rows.cu - whole rows of attention for a profile, and their sums.
  *
- * With the operator's lse at hand a row is its scores and nothing else: a block has rows whose heads
- * share keys and values, a thread a key, which it reads once for all of them.  model_watch.cu makes
- * rows with exact sums of their own.
+ * Given the operator's lse, only the scores of a row must be computed.  A block processes rows
+ * whose heads share keys and values; each thread reads one key, once for all these rows.
+ * model_watch.cu computes rows with exact sums of their own.
  *
- * What a row comes to is kernels/pattern_sums.h's, by a warp, of which each lane holds every 32nd
- * weight.  How many of the largest make up a share of all is found without sorting: weights are not
- * negative, so the bits of a float rise with its value, and the smallest weight that belongs to them
- * is looked for bit by bit.  Sums are added in one order, whatever else runs. */
+ * One warp computes the sums of a row (kernels/pattern_sums.h); each lane holds every 32nd weight.
+ * The number of largest weights that make up a share is found without sorting: weights are not
+ * negative, so the bits of a float rise with its value, and a search bit by bit finds the smallest
+ * of these weights.  Sums are always added in the same order. */
 #include "kernels/cuda/model.cuh"
 #include "kernels/cuda/problem.cuh"
 
@@ -16,22 +16,22 @@ namespace headlight
 
 /* ------------------------------------------------------------------------ rows */
 
-constexpr int BLOCK_KEYS   = 128; /* a thread each */
-constexpr int ROWS_AT_ONCE = 8;   /* of a block: two of each of four heads that share a key */
+constexpr int BLOCK_KEYS   = 128; /* one thread per key */
+constexpr int ROWS_AT_ONCE = 8;   /* per block: two rows of each of four heads that share a key */
 
 struct quick_work {
     float         *out;
     int64_t        out_stride;
     const float   *lse;
     const int64_t *items;
-    int            n_shared; /* neighbors among the items that share a K/V head */
-    int            n_parts;  /* of them, ROWS_AT_ONCE each */
+    int            n_shared; /* number of neighboring items that share a K/V head */
+    int            n_parts;  /* number of groups of ROWS_AT_ONCE items */
 };
 
-/* One of a block's rows: where it stands, and its q as floats. */
+/* One row of a block: its position, and its q as floats. */
 struct alignas(16) quick_row {
     float        q[HL_MAX_HEAD_DIM];
-    int          query; /* below 0: it is nobody's */
+    int          query; /* below 0: there is no row */
     visible_keys seen;
     float        lse;
 };
@@ -56,7 +56,7 @@ __device__ static void load_quick_row(quick_row &row, const problem &p, const qu
     }
 }
 
-/* q.k of all rows with one key, eight elements of it at a time. */
+/* The products q.k of all rows with one key, eight elements at a time. */
 template <typename T>
 __device__ static void multiply_rows(float (&sums)[ROWS_AT_ONCE], const quick_row *rows, const T *k,
                                      int d_head)
@@ -107,7 +107,7 @@ __global__ static void __launch_bounds__(BLOCK_KEYS)
     }
 }
 
-/* Scores that are products and nothing else, of rows that can be read sixteen bytes at a time. */
+/* Whether scores are plain products, of rows that can be read sixteen bytes at a time. */
 bool has_quick_patterns(const hl_device_patterns *o)
 {
     const hl_attention *a      = o->problem;
@@ -138,15 +138,15 @@ hl_status make_quick_patterns(hl_device *device, const hl_device_patterns *o)
 
 /* ------------------------------------------------------------------------ sums */
 
-constexpr int SUM_WARPS = 4;  /* of a block, a row each */
-constexpr int KEPT      = 32; /* weights of a lane in registers: rows of up to 1024 keys */
+constexpr int SUM_WARPS = 4;  /* per block, one row each */
+constexpr int KEPT      = 32; /* weights per lane in registers, for rows of up to 1024 keys */
 
 __device__ static int count_lanes(int value)
 {
     return __reduce_add_sync(~0u, value);
 }
 
-/* A lane's part of a row without key 0: weights [begin, end) from its lane on, 32 apart. */
+/* A lane's part of a row without key 0: every 32nd of the weights [begin, end). */
 template <bool SHORT> struct row_part {
     const float *p;
     int64_t      begin, end;
@@ -161,7 +161,7 @@ template <bool SHORT> struct row_part {
             kept[i] = begin + 32 * i < end ? p[begin + 32 * i] : 0.0f;
     }
 
-    /* f(weight, key) of each; a row in registers ends with weights of 0. */
+    /* Calls f(weight, key) for each; a row in registers is padded with weights of 0. */
     template <typename F> __device__ void each(F f) const
     {
         if constexpr (SHORT) {
@@ -175,7 +175,7 @@ template <bool SHORT> struct row_part {
     }
 };
 
-/* How many weights are above `edge`, of the row and of `extra`, a lane's own. */
+/* Counts the weights above `edge`, in the row and in `extra`, which is one per lane. */
 template <bool SHORT>
 __device__ static int count_above(const row_part<SHORT> &row, float extra, float edge)
 {
@@ -185,7 +185,7 @@ __device__ static int count_above(const row_part<SHORT> &row, float extra, float
     return count_lanes(n);
 }
 
-/* The sum of weights that are at least as large as the float with these bits. */
+/* The sum of the weights that are at least as large as the float with these bits. */
 template <bool SHORT>
 __device__ static double sum_from(const row_part<SHORT> &row, float extra, uint32_t bits)
 {
@@ -196,13 +196,13 @@ __device__ static double sum_from(const row_part<SHORT> &row, float extra, uint3
     return sum_warp<double>(sum);
 }
 
-/* How many of the largest make up `wanted`, which is less than all.  The largest of all has the
- * bits `most`. */
+/* How many of the largest weights make up `wanted`, which is less than the total.  `most` is the
+ * bits of the largest weight. */
 template <bool SHORT>
 __device__ static int largest_for(const row_part<SHORT> &row, float extra, uint32_t most,
                                   double wanted)
 {
-    uint32_t bits = 0; /* of the least of them: the sum from here on is enough */
+    uint32_t bits = 0; /* bits of the largest threshold whose sum is enough */
 
     if (!(wanted > 0.0))
         return 0;
@@ -255,7 +255,7 @@ __device__ static void add_up(hl_pattern_sums &out, const row_part<SHORT> &row)
 template <bool SHORT>
 __device__ static void count_keys(hl_pattern_sums &out, const row_part<SHORT> &row)
 {
-    float    first = threadIdx.x % 32 == 0 ? out.first : 0.0f; /* once */
+    float    first = threadIdx.x % 32 == 0 ? out.first : 0.0f; /* in one lane only */
     uint32_t most = __float_as_uint(out.peak), all = __float_as_uint(fmaxf(out.peak, out.first));
 
     out.n_edges[0] = count_above(row, first, static_cast<float>(HL_EDGE));

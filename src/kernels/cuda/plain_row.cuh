@@ -10,7 +10,7 @@
 namespace headlight
 {
 
-constexpr int PLAIN_WARPS = 4; /* of a block */
+constexpr int PLAIN_WARPS = 4; /* warps per block */
 
 __device__ inline double load(const hl_rows &rows, int64_t offset)
 {
@@ -50,10 +50,10 @@ __device__ inline double warp_sum(double value)
     return value;
 }
 
-/* A query row, and where it stands. */
+/* A query row and its position. */
 struct plain_row {
     int          batch, head, kv_head, query, position;
-    int64_t      index; /* into arrays (n_batch, n_heads, n_queries) */
+    int64_t      index; /* index into arrays (n_batch, n_heads, n_queries) */
     visible_keys keys;
 
     __device__ plain_row(const problem &p, int64_t row) : index(row)
@@ -67,7 +67,7 @@ struct plain_row {
     }
 };
 
-/* A row of some matrix to shared memory as doubles, by one warp. */
+/* Loads a row of some matrix into shared memory as doubles, with one warp. */
 __device__ inline void load_row(double *out, const hl_rows &rows, int64_t offset, int width)
 {
     __syncwarp();
@@ -104,7 +104,7 @@ __device__ inline double score_of(const problem &p, const plain_row &row, int ke
     return score;
 }
 
-/* The same from the query's row in shared memory. */
+/* Like score_of, with q.k computed from the query's row in shared memory. */
 __device__ inline double row_score(const problem &p, const plain_row &row, const double *q, int key)
 {
     double slope;

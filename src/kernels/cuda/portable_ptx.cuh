@@ -1,5 +1,5 @@
-/* portable_ptx.cuh - the instructions of sm_80 that CUDA C++ has no words for: copies
- * that do not wait, matrices from shared memory, products by a warp. */
+/* portable_ptx.cuh - the instructions of sm_80 that CUDA C++ cannot express: asynchronous copies,
+ * matrices from shared memory, products by a warp. */
 #ifndef HL_CUDA_PORTABLE_PTX_CUH
 #define HL_CUDA_PORTABLE_PTX_CUH
 
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/* Two units in the last place; 0 below 2^-126. */
+/* Precise to two units in the last place; 0 below 2^-126. */
 __device__ __forceinline__ float exp2_fast(float x)
 {
     float y;
@@ -25,7 +25,7 @@ __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
-/* Two values in one register, the first in the lower half. */
+/* Packs two values into one register, the first in the lower half. */
 template <typename T> __device__ __forceinline__ uint32_t pack(float low, float high)
 {
     uint32_t both;
@@ -36,7 +36,7 @@ template <typename T> __device__ __forceinline__ uint32_t pack(float low, float 
     return both;
 }
 
-/* The two again. */
+/* Unpacks the two values of pack(). */
 template <typename T> __device__ __forceinline__ float2 unpack(uint32_t both)
 {
     if constexpr (std::is_same<T, __half>::value)
@@ -45,7 +45,7 @@ template <typename T> __device__ __forceinline__ float2 unpack(uint32_t both)
         return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162 *>(&both));
 }
 
-/* 16 bytes to shared memory. */
+/* Copies 16 bytes to shared memory. */
 __device__ __forceinline__ void copy_async(void *target, const void *source)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(target)),
@@ -58,19 +58,19 @@ __device__ __forceinline__ void copy_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until all of this thread's copies are there. */
+/* Waits for all of this thread's copies. */
 __device__ __forceinline__ void copy_wait()
 {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-/* Until all but the last N groups of this thread's copies are there. */
+/* Waits for all but the last N groups of this thread's copies. */
 template <int N> __device__ __forceinline__ void copy_wait_but()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-/* Four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8. */
+/* Loads four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8. */
 __device__ __forceinline__ void load_matrices(uint32_t (&out)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

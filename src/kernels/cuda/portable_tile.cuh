@@ -1,13 +1,12 @@
-/* portable_tile.cuh - what the tensor-core kernels of sm_80 share: rows and their sums,
+/* portable_tile.cuh - the shared parts of the tensor-core kernels of sm_80: rows and their sums,
  * tiles in shared memory, scores to weights.
  *
- * Scores are kept times log2(e), so weights are powers of two; the sums are those of
- * row_state.h with x in bits.  Key 0 stands aside, as metrics.md has it: the sums are
- * those of the other keys until the end, when key 0 and then a learned sink join
- * (close_row).
+ * Scores are kept times log2(e), so weights are powers of two; the sums are those of row_state.h
+ * with x in bits.  Key 0 is processed apart, as metrics.md defines: the sums have only the other
+ * keys until the end, when key 0 and then a learned sink join (close_row).
  *
- * A warp has 16 rows.  A thread holds rows r = lane / 4 and r + 8 of them, and of each
- * eight columns 2 (lane % 4) and the next.  Four lanes share a row. */
+ * A warp has 16 rows.  A thread holds rows r = lane / 4 and r + 8 of them, and columns 2 (lane % 4)
+ * and the next of each eight.  Four lanes share a row. */
 #ifndef HL_CUDA_PORTABLE_TILE_CUH
 #define HL_CUDA_PORTABLE_TILE_CUH
 
@@ -21,14 +20,14 @@ constexpr float FLOOR = -16384.0f; /* 2^FLOOR is 0, and 0 * FLOOR is not NaN */
 
 /* ------------------------------------------------------------------- row states */
 
-/* row_state.h in float, in bits. */
+/* The state of row_state.h, in float and in bits. */
 struct bits_state {
     float max = -INFINITY, sum = 0, dot = 0, collision = 0, spread = 0;
 
-    /* Moves to another maximum, at least as large; returns the weights' factor. */
+    /* Moves to another maximum, at least as large; returns the factor of the weights. */
     __device__ float rescale(float new_max)
     {
-        /* Of the row, not of this lane's share: `out` follows it. */
+        /* max of the row, not of this lane's share, because `out` is scaled by it. */
         float shift = max == -INFINITY ? 0.0f : fmaxf(max - new_max, FLOOR);
         float scale = exp2f(shift);
 
@@ -48,7 +47,7 @@ struct bits_state {
         spread    = fmaf(weight * x, x, spread);
     }
 
-    /* One more outcome; returns what the others' weights are multiplied by. */
+    /* Adds one more outcome; returns the factor of the other weights. */
     __device__ float push(float score)
     {
         if (score == -INFINITY)
@@ -59,7 +58,7 @@ struct bits_state {
         return factor;
     }
 
-    /* The sums of the four lanes that share a row; their maxima are equal. */
+    /* Adds up the four lanes that share a row; their maxima are equal. */
     __device__ void across_row()
     {
         for (int step = 1; step < 4; step *= 2) {
@@ -93,10 +92,10 @@ struct bits_state {
     }
 };
 
-/* What is known of a row, or of a thread's or a split's share of it. */
+/* The statistics of a row, or of a thread's or a split's share of it. */
 struct row_sums {
-    bits_state state;                /* of the keys other than key 0    */
-    float      first    = -INFINITY; /* scores in bits; -inf: not seen  */
+    bits_state state;                /* state of the keys other than key 0 */
+    float      first    = -INFINITY; /* scores in bits; -inf: not seen */
     float      self = -INFINITY;
     float      previous = -INFINITY;
     float      best     = -INFINITY;
@@ -110,7 +109,7 @@ struct row_sums {
         }
     }
 
-    /* What lane ^ step knows. */
+    /* The sums of lane ^ step. */
     __device__ row_sums from(int step) const
     {
         row_sums other;
@@ -128,7 +127,7 @@ struct row_sums {
         return other;
     }
 
-    /* What four lanes know of their row, in all of them; their maxima are equal. */
+    /* Merges the sums of the four lanes of a row, in all of them; their maxima are equal. */
     __device__ void across_row()
     {
         state.across_row();
@@ -140,7 +139,7 @@ struct row_sums {
         }
     }
 
-    /* Joins what is known of the row's other keys. */
+    /* Merges the sums of other keys of the row. */
     __device__ void merge(row_sums other)
     {
         float most = fmaxf(state.max, other.state.max);
@@ -158,7 +157,7 @@ struct row_sums {
     }
 };
 
-/* A row, where it stands, and what is known of it. */
+/* A row, its position and its sums. */
 struct tile_row {
     int          head, query, position;
     visible_keys keys;
@@ -173,7 +172,7 @@ struct tile_row {
         sums     = row_sums();
     }
 
-    /* Remembers single keys; called with ascending keys. */
+    /* Stores the scores of single keys; must be called with ascending keys. */
     __device__ void notice(int key, float score)
     {
         if (key == position)
@@ -186,7 +185,7 @@ struct tile_row {
         }
     }
 
-    /* A product to a score in bits; -inf where the row does not see the key. */
+    /* Converts a product to a score in bits; -inf if the row does not see the key. */
     __device__ float score(const problem &p, int key, float product) const
     {
         if (!keys.has(key))
@@ -204,8 +203,8 @@ struct tile_row {
 
 /* ------------------------------------------------------------------------ tiles */
 
-/* ROWS rows to shared memory by THREADS threads, zeros where there are none;
- * asynchronous where 16 bytes can be copied at a time. */
+/* Copies ROWS rows to shared memory with THREADS threads, with zeros for missing rows.
+ * Asynchronous if 16 bytes can be copied at a time. */
 template <int ROWS, int THREADS, typename T, int DIM>
 __device__ static void load_tile(T (*out)[DIM + 8], const hl_rows &rows, int64_t base, int first,
                                  int n_rows, int width, bool wide)
@@ -237,7 +236,7 @@ struct wide_copies {
     }
 };
 
-/* scores (16, 8 N) = q (16, DIM) k (8 N, DIM)^T, a warp's. */
+/* scores (16, 8 N) = q (16, DIM) k (8 N, DIM)^T, for one warp. */
 template <typename T, int DIM, int N>
 __device__ __forceinline__ void multiply_keys(float (&scores)[N][4], const T (*q)[DIM + 8],
                                               const T (*k)[DIM + 8])
@@ -261,7 +260,7 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[N][4], const T (*q
     }
 }
 
-/* out (16, DIM) += weights (16, 8 N) v (8 N, DIM), a warp's. */
+/* out (16, DIM) += weights (16, 8 N) v (8 N, DIM), for one warp. */
 template <typename T, int DIM, int N>
 __device__ __forceinline__ void add_values(float (&out)[DIM / 8][4], const float (&weights)[N][4],
                                            const T (*v)[DIM + 8])
@@ -285,8 +284,8 @@ __device__ __forceinline__ void add_values(float (&out)[DIM / 8][4], const float
 
 /* ---------------------------------------------------------------------- softmax */
 
-/* Where tiles need no look at each score: no option bends it, and before this key none
- * of the rows from position `first` on has its own or the one before it. */
+/* The key before which tiles need no test per score: no option changes a score, and no row from
+ * position `first` on has its own or its previous position there. */
 __device__ inline int plain_end(const problem &p, int first)
 {
     if (p.softcap != 0.0f || p.alibi_slopes != nullptr || p.key_bias != nullptr)
@@ -294,7 +293,7 @@ __device__ inline int plain_end(const problem &p, int first)
     return p.result.self != nullptr || p.result.previous != nullptr ? first - 1 : WIDE_OPEN;
 }
 
-/* Products to scores where all is plain and seen. */
+/* Converts products to scores, if no option or mask applies. */
 template <int N>
 __device__ __forceinline__ void scale_scores(tile_row (&rows)[2], float (&scores)[N][4],
                                              const problem &p, int first_key)
@@ -315,7 +314,7 @@ __device__ __forceinline__ void scale_scores(tile_row (&rows)[2], float (&scores
     }
 }
 
-/* Products to scores, with all options and masks; key 0 steps aside. */
+/* Converts products to scores, with all options and masks; key 0 is taken out. */
 template <int N>
 __device__ __forceinline__ void bend_scores(tile_row (&rows)[2], float (&scores)[N][4],
                                             const problem &p, int first_key)
@@ -334,8 +333,8 @@ __device__ __forceinline__ void bend_scores(tile_row (&rows)[2], float (&scores)
     }
 }
 
-/* Scores to weights; moves sums and output to the new maxima.  Maxima are of the scores that are
- * numbers; one of NaN or +inf makes the row's sums NaN, which they stay. */
+/* Converts scores to weights and moves sums and output to the new maxima.  Maxima skip NaN; a score
+ * of NaN or +inf makes the row's sums NaN, and they stay NaN. */
 template <int N, int M>
 __device__ __forceinline__ void weigh_scores(tile_row (&rows)[2], float (&scores)[N][4],
                                              float (&out)[M][4])
@@ -376,7 +375,7 @@ __device__ inline void put(float *array, int64_t index, float value)
         array[index] = value;
 }
 
-/* Of a row that is not finite, keys that it does not see keep their 0. */
+/* In a row that is not finite, keys that it does not see keep their 0. */
 __device__ inline void put_not_finite(const hl_attention_result &r, int64_t index,
                                       const visible_keys &seen, int position)
 {
@@ -407,12 +406,12 @@ __device__ inline void put_statistics(const hl_attention_result &r, int64_t inde
         r.argmax[index] = row.best == -INFINITY ? -1 : row.argmax;
 }
 
-/* What the weighted values of the other keys, and those of key 0, are multiplied by. */
+/* The factors of the weighted values of the other keys, and of key 0. */
 struct row_factors {
     float others, first;
 };
 
-/* Key 0 and the sink join, then division by the sum.  One thread a row writes. */
+/* Adds key 0 and the sink, then divides by the sum.  One thread per row writes. */
 __device__ inline row_factors close_row(const problem &p, int batch, int head, int query,
                                         const row_sums &row, bool writes)
 {

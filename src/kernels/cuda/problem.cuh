@@ -1,4 +1,4 @@
-/* problem.cuh - an attention problem as the kernels see it.
+/* problem.cuh - an attention problem in the form that the kernels take.
  *
  * hl_attention, with its sizes in 32 bits (attention.c has checked that they fit),
  * its options turned into plain numbers, and all pointers on the device.  Passed to
@@ -17,8 +17,8 @@ namespace headlight
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2   = 0.6931471805599453f;
 
-/* Sizes and positions are bounded so that sums of a few stay in 32 bits; the last is a
- * window that never closes. */
+/* Bounds of sizes and positions, so that sums of a few stay in 32 bits.  WIDE_OPEN is a window that
+ * is always open. */
 constexpr int MOST_ROWS = 1 << 28;
 constexpr int FURTHEST  = 1 << 29;
 constexpr int WIDE_OPEN = 1 << 30;
@@ -26,11 +26,11 @@ constexpr int WIDE_OPEN = 1 << 30;
 struct problem {
     hl_rows q, k, v, out;
     int     n_batch, n_heads, n_kv_heads, n_queries, n_keys, d_head, d_value;
-    int     group; /* heads that share a K/V head */
+    int     group; /* number of heads that share a K/V head */
 
     int    window_left, window_right, window_sink; /* causal: window_right is 0 */
     float  scale;
-    float  softcap; /* 0: none */
+    float  softcap; /* 0: no soft-cap */
     double exact_scale, exact_softcap;
 
     const int64_t *query_start;
@@ -58,7 +58,7 @@ __device__ __forceinline__ int query_start(const problem &p, int batch)
     return static_cast<int>(start < -FURTHEST ? -FURTHEST : (start > FURTHEST ? FURTHEST : start));
 }
 
-/* What a row sees, or some row of several. */
+/* The keys that a row sees, or that some row of several sees. */
 struct visible_keys : hl_keys<int> {
     __device__ __forceinline__ bool has(int key) const
     {
@@ -71,8 +71,8 @@ __device__ __forceinline__ visible_keys visible(const problem &p, int length, in
     return { hl_reach_keys(&p, length, position) };
 }
 
-/* The larger of two, NaN if one of them is: fmaxf would drop it, and with it the one sign that a
- * row is not finite.  One instruction, as fmaxf is. */
+/* The larger of two, or NaN if one is NaN.  fmaxf would drop NaN, the only sign that a row is not
+ * finite.  It is one instruction, like fmaxf. */
 __device__ __forceinline__ float max_or_nan(float a, float b)
 {
     float larger;
@@ -81,13 +81,13 @@ __device__ __forceinline__ float max_or_nan(float a, float b)
     return larger;
 }
 
-/* Row (batch, head, row) of a matrix, counted in elements. */
+/* The offset of row (batch, head, row) of a matrix, in elements. */
 __device__ __forceinline__ int64_t row_offset(const hl_rows &rows, int batch, int head, int row)
 {
     return batch * rows.batch_stride + head * rows.head_stride + row * rows.row_stride;
 }
 
-/* Rows are numbered through all heads and sequences: arrays (n_batch, n_heads, n_queries). */
+/* The number of rows of arrays (n_batch, n_heads, n_queries). */
 __host__ __device__ __forceinline__ int64_t count_rows(const problem &p)
 {
     return static_cast<int64_t>(p.n_batch) * p.n_heads * p.n_queries;
@@ -98,7 +98,7 @@ __device__ __forceinline__ int64_t row_index(const problem &p, int batch, int he
     return (static_cast<int64_t>(batch) * p.n_heads + head) * p.n_queries + query;
 }
 
-/* Do all rows begin on 16 bytes, so that they can be copied in such pieces? */
+/* Whether all rows are aligned to 16 bytes, so that they can be copied in such pieces. */
 inline bool on_16_bytes(const hl_rows &rows)
 {
     return reinterpret_cast<uintptr_t>(rows.data) % 16 == 0 && rows.row_stride % 8 == 0 &&

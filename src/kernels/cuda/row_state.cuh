@@ -1,4 +1,4 @@
-/* row_state.cuh - kernels/row_state.h on the device, and the states of a warp's lanes together. */
+/* row_state.cuh - kernels/row_state.h on the device, and the merged state of a warp's lanes. */
 #ifndef HL_CUDA_ROW_STATE_CUH
 #define HL_CUDA_ROW_STATE_CUH
 
@@ -21,7 +21,7 @@ struct row_state : hl_row_state {
         return { hl_row_state_push(*this, score) };
     }
 
-    /* The state of all lanes of a warp together, in every lane. */
+    /* The merged state of all lanes of a warp, in every lane. */
     __device__ row_state across_warp() const
     {
         row_state all = *this;

@@ -1,4 +1,4 @@
-/* tensor_map.cuh - rows described for Hopper's tensor copy engine. */
+/* tensor_map.cuh - descriptions of rows for Hopper's tensor copy engine. */
 #ifndef HL_CUDA_TENSOR_MAP_CUH
 #define HL_CUDA_TENSOR_MAP_CUH
 
@@ -11,7 +11,7 @@
 namespace headlight
 {
 
-/* The driver's function, without linking it. */
+/* Finds the driver's function without linking it. */
 inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder()
 {
     static decltype(&cuTensorMapEncodeTiled) found = [] {
@@ -26,15 +26,15 @@ inline decltype(&cuTensorMapEncodeTiled) tensor_map_encoder()
     return found;
 }
 
-/* Can they be described?  16 bytes everywhere, and strides that move. */
+/* Whether the rows can be described: all are aligned to 16 bytes and all strides are positive. */
 inline bool tensor_map_takes(const hl_rows &rows)
 {
     return on_16_bytes(rows) && rows.row_stride > 0 && rows.head_stride > 0 &&
            rows.batch_stride > 0;
 }
 
-/* bf16 or fp16 in boxes of n_box_rows rows by 64 columns, swizzled; what lies outside
- * reads as 0 and is not written. */
+/* bf16 or fp16 in boxes of n_box_rows rows by 64 columns, swizzled; elements outside read as 0 and
+ * are not written. */
 inline hl_status tensor_map_make(CUtensorMap *map, const hl_rows &rows, int n_batch, int n_heads,
                                  int n_rows, int width, int n_box_rows)
 {
