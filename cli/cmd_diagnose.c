@@ -470,11 +470,11 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
 
 static int diagnose(const diagnose_request *request)
 {
-    HL_HELD(hl_profile_free) hl_profile     *profile = NULL;
-    HL_HELD(hl_profile_free) hl_profile     *before  = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *profile  = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *before   = NULL;
     HL_HELD(hl_profile_free) hl_profile     *training = NULL;
-    HL_HELD(hl_trace_free) hl_trace         *trace   = NULL;
-    HL_HELD(hl_diagnoses_free) hl_diagnoses *found   = NULL;
+    HL_HELD(hl_trace_free) hl_trace         *trace    = NULL;
+    HL_HELD(hl_diagnoses_free) hl_diagnoses *found    = NULL;
 
     HL_CALL("diagnose", hl_profile_load(&profile, request->paths.items[0]));
     if (request->paths.count > 1)

@@ -193,8 +193,8 @@ static void print_causes(const hl_diagnosis *item)
         if (cause->supports[0] != '\0' && used < sizeof text)
             used += (size_t)snprintf(text + used, sizeof text - used, " For: %s", cause->supports);
         if (cause->against[0] != '\0' && used < sizeof text)
-            used += (size_t)snprintf(text + used, sizeof text - used, " Against: %s",
-                                     cause->against);
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, " Against: %s", cause->against);
         if (used < sizeof text)
             snprintf(text + used, sizeof text - used, " To tell: %s", cause->command);
         print_field(i == 0 ? "causes" : "", text);
@@ -247,8 +247,7 @@ static void print_summary(const hl_diagnoses *found, const char *name)
         used = (size_t)snprintf(text, sizeof text, "%d problem%s found in %.200s", n_found,
                                 n_found == 1 ? "" : "s", hl_shown(name));
     used += (size_t)snprintf(text + used, sizeof text - used, ": %d check%s passed",
-                             counts[OUTCOME_NOT_FOUND],
-                             counts[OUTCOME_NOT_FOUND] == 1 ? "" : "s");
+                             counts[OUTCOME_NOT_FOUND], counts[OUTCOME_NOT_FOUND] == 1 ? "" : "s");
     if (n_not_run > 0)
         used += (size_t)snprintf(text + used, sizeof text - used, ", %d not run", n_not_run);
     if (n_not_run == 1 && used < sizeof text)
@@ -308,10 +307,9 @@ static json_t *json_causes(const hl_diagnosis *item)
 
     for (int64_t i = 0; i < item->n_causes; i++) {
         const hl_cause *cause = &item->causes[i];
-        json_array_append_new(causes, HL_OBJECT(HL_IS("name", cause->name),
-                                                HL_IS("for", cause->supports),
-                                                HL_IS("against", cause->against),
-                                                HL_IS("command", cause->command)));
+        json_array_append_new(
+            causes, HL_OBJECT(HL_IS("name", cause->name), HL_IS("for", cause->supports),
+                              HL_IS("against", cause->against), HL_IS("command", cause->command)));
     }
     return causes;
 }
@@ -327,15 +325,14 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
             items,
             HL_OBJECT(HL_IS("name", item->name),
                       HL_IS("kind", item->kind == HL_CHECK_ALARM ? "alarm" : "observation"),
-                      HL_IS("verdict", hl_verdict_name(item->verdict)),
-                      HL_IS("rule", item->rule), HL_IS("value", item->value),
-                      HL_IS("threshold", item->threshold), HL_IS("unit", item->unit),
-                      HL_IS("errors", item->errors), HL_IS("below", item->below),
-                      HL_IS("evidence", item->evidence), HL_IS("source", item->source),
-                      HL_IS("finding", item->finding), HL_IS("heads", json_heads(item)),
-                      HL_IS("against", item->against), HL_IS("usual", item->usual),
-                      HL_IS("causes", json_causes(item)), HL_IS("mitigation", item->mitigation),
-                      HL_IS("measure", item->measure)));
+                      HL_IS("verdict", hl_verdict_name(item->verdict)), HL_IS("rule", item->rule),
+                      HL_IS("value", item->value), HL_IS("threshold", item->threshold),
+                      HL_IS("unit", item->unit), HL_IS("errors", item->errors),
+                      HL_IS("below", item->below), HL_IS("evidence", item->evidence),
+                      HL_IS("source", item->source), HL_IS("finding", item->finding),
+                      HL_IS("heads", json_heads(item)), HL_IS("against", item->against),
+                      HL_IS("usual", item->usual), HL_IS("causes", json_causes(item)),
+                      HL_IS("mitigation", item->mitigation), HL_IS("measure", item->measure)));
     }
     return items;
 }

@@ -30,12 +30,10 @@ static void test_diagonal(void **state)
     (void)state;
     /* 48 heads: in A 24 look at themselves and 24 at the token before, in B 6 and 42. */
     for (int i = 0; i < M_LAYERS * M_HEADS; i++) {
-        a.heads[i / M_HEADS][i % M_HEADS] = (made_head){
-            .kind = i % 2 == 0 ? MADE_SELF : MADE_PREVIOUS, .strength = 0.9
-        };
-        b.heads[i / M_HEADS][i % M_HEADS] = (made_head){
-            .kind = i % 8 == 0 ? MADE_SELF : MADE_PREVIOUS, .strength = 0.9
-        };
+        a.heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind = i % 2 == 0 ? MADE_SELF : MADE_PREVIOUS, .strength = 0.9 };
+        b.heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind = i % 8 == 0 ? MADE_SELF : MADE_PREVIOUS, .strength = 0.9 };
     }
     hl_comparison  *found = compare(&a, &b);
     const hl_sheet *table = hl_comparison_table(found, "diagonal");
@@ -64,8 +62,8 @@ static void test_diagonal(void **state)
     /* All pairs: 28 in each layer. */
     table = hl_comparison_table(found, "pairs");
     assert_int_equal(hl_sheet_n_rows(table), 28 * M_LAYERS);
-    assert_near(number_in(table, 0, "similarity_a"), number_in(table, 0, "similarity_b") -
-                                                         number_in(table, 0, "difference"), 1e-12);
+    assert_near(number_in(table, 0, "similarity_a"),
+                number_in(table, 0, "similarity_b") - number_in(table, 0, "difference"), 1e-12);
     hl_comparison_free(found);
 
     assert_near(hl_sign_test(8, 2), 2.0 * (1 + 10 + 45) / 1024.0, 1e-12);

@@ -72,8 +72,7 @@ static void assert_present(const hl_diagnoses *found, const char *wanted)
         assert_string_equal(found->items[i].name, names[i]);
         assert_string_equal(hl_diagnosis_name((size_t)i), names[i]);
         assert_int_equal(hl_diagnosis_kind((size_t)i), found->items[i].kind);
-        if (found->items[i].verdict == HL_VERDICT_FOUND &&
-            found->items[i].kind == HL_CHECK_ALARM)
+        if (found->items[i].verdict == HL_VERDICT_FOUND && found->items[i].kind == HL_CHECK_ALARM)
             snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s",
                      seen[0] != '\0' ? " " : "", found->items[i].name);
     }
@@ -152,8 +151,8 @@ static void test_fall(void **state)
         if (head->kind == MADE_CONTENT)
             head->strength = fmin(head->strength + 0.3, 0.97 - 1e-4 * i);
     }
-    before.loss = 4.0;
-    after.loss  = 4.5;
+    before.loss               = 4.0;
+    after.loss                = 4.5;
     hl_diagnoses       *found = diagnose(&after, &before, NULL);
     const hl_diagnosis *item  = named(found, "entropy-collapse");
     assert_int_equal(item->verdict, HL_VERDICT_FOUND);
@@ -221,7 +220,7 @@ static void test_fall_rule(void **state)
 
     (void)state;
     assert_true(hl_fall_is_collapse(&fall, NULL));
-    fall.drop = 0.09; /* too small to matter, however sure */
+    fall.drop   = 0.09; /* too small to matter, however sure */
     fall.errors = 11578;
     assert_false(hl_fall_is_collapse(&fall, NULL));
     fall.newly_sharp = 0.25;
@@ -244,11 +243,11 @@ static void test_drift(void **state)
     made_model before = healthy_model(), after = healthy_model();
 
     (void)state;
-    before.loss                 = 4.0;
-    after.loss                  = 4.06;
-    after.heads[2][3]           = (made_head){ .kind = MADE_UNIFORM, .norm = 1.0 };
-    hl_diagnoses       *found   = diagnose(&after, &before, NULL);
-    const hl_diagnosis *item    = named(found, "head-drift");
+    before.loss               = 4.0;
+    after.loss                = 4.06;
+    after.heads[2][3]         = (made_head){ .kind = MADE_UNIFORM, .norm = 1.0 };
+    hl_diagnoses       *found = diagnose(&after, &before, NULL);
+    const hl_diagnosis *item  = named(found, "head-drift");
     assert_present(found, "head-drift");
     assert_int_equal(item->n_heads, 1);
     assert_int_equal(item->heads[0].layer, 2);
@@ -285,7 +284,7 @@ static void test_training(void **state)
     sharp.loss            = 5.0;
     training.loss         = 2.0;
     hl_profile   *profile = made_profile(&sharp), *text = made_profile(&training);
-    hl_diagnoses *found   = NULL;
+    hl_diagnoses *found = NULL;
     for (int side = 0; side < 2; side++) {
         assert_ok(hl_diagnose(&found, profile, NULL, NULL));
         const hl_cause *cause = &named(found, "entropy-collapse")->causes[0];
@@ -681,9 +680,9 @@ static void make_rows(float *rows, int n_tokens, int n_values, int n_free, int p
         uint64_t place = t < n_free ? (uint64_t)t : (uint64_t)(n_free + (t - n_free) % period);
 
         for (int i = 0; i < n_values; i++)
-            rows[t * n_values + i] = (float)(0.3 + 0.4 * made_noise(place, (uint64_t)i, 5) +
-                                             noise * made_noise((uint64_t)t, (uint64_t)i, 6) +
-                                             drift * t);
+            rows[t * n_values + i] =
+                (float)(0.3 + 0.4 * made_noise(place, (uint64_t)i, 5) +
+                        noise * made_noise((uint64_t)t, (uint64_t)i, 6) + drift * t);
     }
 }
 

@@ -178,7 +178,8 @@ static void print_row(const char *name, const hl_diagnoses *found)
 {
     static const char *const short_names[HL_N_DIAGNOSES] = { "broken",   "collapse", "overload",
                                                              "locking",  "flat",     "redundancy",
-                                                             "inactive", "sinks", "drift", "previous", "alike", "alikesinks" };
+                                                             "inactive", "sinks",    "drift",
+                                                             "previous", "alike",    "alikesinks" };
 
     printf("# %-10s", name);
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
@@ -208,7 +209,19 @@ static hl_diagnoses *examine(const char *name, void (*change)(weights *w))
     return found;
 }
 
-enum { BROKEN = 0, COLLAPSE, OVERLOAD, LOCKING, FLAT, REDUNDANCY, INACTIVE, SINKS, DRIFT, PREVIOUS, ALIKE };
+enum {
+    BROKEN = 0,
+    COLLAPSE,
+    OVERLOAD,
+    LOCKING,
+    FLAT,
+    REDUNDANCY,
+    INACTIVE,
+    SINKS,
+    DRIFT,
+    PREVIOUS,
+    ALIKE
+};
 
 static void assert_verdict(const hl_diagnoses *found, int which, hl_verdict verdict)
 {

@@ -109,8 +109,8 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
     for (int i = 1; i < 3; i++) {
         const hl_series_point *point  = hl_series_at(series, i);
         hl_profile            *before = made_profile(&models[0]), *now = made_profile(&models[i]);
-        hl_profile            *last   = made_profile(&models[i - 1]);
-        hl_diagnoses          *found  = NULL;
+        hl_profile            *last  = made_profile(&models[i - 1]);
+        hl_diagnoses          *found = NULL;
 
         /* The highest of the steps before is the first; since then the loss fell in both. */
         assert_int_equal(point->since, i == 1 ? 0 : 100);
@@ -123,8 +123,7 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
         /* Drift is looked for since the step just before. */
         assert_ok(hl_diagnose(&found, now, last, NULL));
         assert_int_equal(point->verdicts[8], found->items[8].verdict);
-        assert_int_equal(point->verdicts[8],
-                         i == 1 ? HL_VERDICT_NOT_FOUND : HL_VERDICT_FOUND);
+        assert_int_equal(point->verdicts[8], i == 1 ? HL_VERDICT_NOT_FOUND : HL_VERDICT_FOUND);
         hl_diagnoses_free(found);
         hl_profile_free(before);
         hl_profile_free(now);

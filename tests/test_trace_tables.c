@@ -11,8 +11,8 @@ enum { N_PROMPT = 6, N_NEW = 40, N_LAYERS = 2, N_HEADS = 3 };
 /* What a token adds to the text, of which kind it is, and whether an entity begins with it. */
 static const char *text_of(int token)
 {
-    static const char *const words[] = { " the", " Que", "en", "'s", " of", " France", "!", " 18",
-                                         "65",   " and" };
+    static const char *const words[] = { " the",    " Que", "en",  "'s", " of",
+                                         " France", "!",    " 18", "65", " and" };
     return words[token % 10];
 }
 
@@ -71,8 +71,8 @@ static const char *text_in(const hl_sheet *table, int64_t row, const char *colum
 
 static void prompt_against_generated(void **state)
 {
-    hl_trace *trace = made();
-    hl_sheet *table = table_of(trace, "kinds");
+    hl_trace *trace    = made();
+    hl_sheet *table    = table_of(trace, "kinds");
     double    old_mean = (1 + 2 + 3 + 4 + 5) / 500.0; /* the first token has no row */
     double    new_mean = 1.0 + (6 + 45) / 200.0;
     (void)state;
@@ -117,13 +117,17 @@ static void entities_are_whole_words(void **state)
     assert_ok(hl_trace_new(&bad, 1, 1, 0));
     assert_ok(hl_trace_reserve(bad, 2));
     for (int i = 0; i < 2; i++) {
-        static const char *const texts[] = { " A\xff" "b\xc2\x9b" "31m", "X\x1b[2J" };
+        static const char *const texts[] = { " A\xff"
+                                             "b\xc2\x9b"
+                                             "31m",
+                                             "X\x1b[2J" };
         assert_ok(hl_trace_push(bad, i, HL_KIND_PROMPT));
         assert_ok(hl_trace_append_text(bad, texts[i], strlen(texts[i])));
         bad->entities[i] = 1;
     }
     table = table_of(bad, "entities");
-    assert_string_equal(text_in(table, 0, "text"), "A\xef\xbf\xbd" "b");
+    assert_string_equal(text_in(table, 0, "text"), "A\xef\xbf\xbd"
+                                                   "b");
     assert_string_equal(text_in(table, 1, "text"), "X");
     hl_sheet_free(table);
     hl_trace_free(bad);

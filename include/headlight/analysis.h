@@ -120,12 +120,12 @@ typedef enum hl_threshold {
     HL_T_LOCKING_WINDOW,     /* locking: length of a window, tokens */
     HL_T_LOCKING_CHANGE,     /* locking: total variation between consecutive rows */
     HL_T_LOCKING_SPREAD,     /* locking: standard deviation and drift of the entropy in a window */
-    HL_T_LOCKING_LOOP,       /* locking: mean change of heads' normalized entropies from one period of
+    HL_T_LOCKING_LOOP,     /* locking: mean change of heads' normalized entropies from one period of
                               * a loop to the next */
-    HL_T_LOCKING_TOKENS,     /* locking: length of a loop of the text, tokens */
-    HL_T_FLAT_RANGE,         /* flat: range of the layers' normalized entropies that matters */
-    HL_T_FLAT_ERRORS,        /* flat: number of standard errors that tell a range from none */
-    HL_T_REDUNDANCY_SHARE,   /* redundancy: share of heads that must have a twin */
+    HL_T_LOCKING_TOKENS,   /* locking: length of a loop of the text, tokens */
+    HL_T_FLAT_RANGE,       /* flat: range of the layers' normalized entropies that matters */
+    HL_T_FLAT_ERRORS,      /* flat: number of standard errors that tell a range from none */
+    HL_T_REDUNDANCY_SHARE, /* redundancy: share of heads that must have a twin */
     HL_T_REDUNDANCY_SIMILARITY, /* redundancy, alike-heads, alike-sinks: similarity of twins */
     HL_T_INACTIVE_NORM,         /* inactive: output norm relative to the layer's mean */
     HL_T_DRIFT_LOSS,            /* drift: rise of the loss, nats per token */
@@ -177,26 +177,26 @@ typedef struct hl_diagnosis {
     const char   *name; /* "entropy-collapse" */
     hl_check_kind kind;
     hl_verdict    verdict;
-    double        value;     /* size of the effect that the rule compares; NaN: not measured, or
+    double        value;      /* size of the effect that the rule compares; NaN: not measured, or
                               * no single number decides */
-    double        threshold; /* smallest effect that matters; `below` gives the side */
-    const char   *unit;      /* of both: "share of heads", "normalized entropy", ... */
-    double        errors;    /* the effect in standard errors, or in robust standard deviations
+    double        threshold;  /* smallest effect that matters; `below` gives the side */
+    const char   *unit;       /* of both: "share of heads", "normalized entropy", ... */
+    double        errors;     /* the effect in standard errors, or in robust standard deviations
                               * of sequences; NaN: not tested */
-    bool          below;     /* true: a problem is a value below the threshold; false: above it */
-    const char  *evidence;   /* "literature" or "heuristic" */
-    const char  *source;     /* publication that describes it; "" for a heuristic */
-    const char  *mitigation; /* what can be done; "" for an observation */
-    char        *measure;    /* how to measure what is missing; "" if nothing is missing */
-    char        *rule;       /* the rule in words, with the thresholds in use */
-    char        *finding;    /* the finding in words */
-    char        *against;    /* evidence against the finding, or what is unknown; "" if there is
+    bool          below;      /* true: a problem is a value below the threshold; false: above it */
+    const char   *evidence;   /* "literature" or "heuristic" */
+    const char   *source;     /* publication that describes it; "" for a heuristic */
+    const char   *mitigation; /* what can be done; "" for an observation */
+    char         *measure;    /* how to measure what is missing; "" if nothing is missing */
+    char         *rule;       /* the rule in words, with the thresholds in use */
+    char         *finding;    /* the finding in words */
+    char         *against;    /* evidence against the finding, or what is unknown; "" if there is
                               * none */
-    char        *usual;      /* the same share in released models of the kind; "": not known */
-    hl_shown_by *heads;      /* (n_heads) heads that show the problem, the clearest first */
-    int64_t      n_heads;
-    hl_cause    *causes; /* (n_causes) possible causes; none unless an alarm was found */
-    int64_t      n_causes;
+    char         *usual;      /* the same share in released models of the kind; "": not known */
+    hl_shown_by  *heads;      /* (n_heads) heads that show the problem, the clearest first */
+    int64_t       n_heads;
+    hl_cause     *causes; /* (n_causes) possible causes; none unless an alarm was found */
+    int64_t       n_causes;
 } hl_diagnosis;
 
 enum { HL_N_DIAGNOSES = 12 };
@@ -277,13 +277,13 @@ typedef struct hl_comparison {
     int64_t            n_significant; /* heads whose normalized entropy differs, at a false
                                        * discovery rate below 5% */
     /* The tables are owned by the comparison. */
-    hl_sheet *ranks;       /* is the order of the heads the same? */
-    hl_sheet *metrics;     /* each metric over all heads */
-    hl_sheet *diagonal;    /* weights on the diagonal and off it, with a test */
+    hl_sheet *ranks;         /* is the order of the heads the same? */
+    hl_sheet *metrics;       /* each metric over all heads */
+    hl_sheet *diagonal;      /* weights on the diagonal and off it, with a test */
     hl_sheet *layer_metrics; /* each metric of each layer */
     hl_sheet *peaks;         /* heads with the highest peaks of each side */
     hl_sheet *pairs;         /* how alike the heads of a layer are, all pairs */
-    hl_sheet *layers;      /* normalized entropy of each layer */
+    hl_sheet *layers;        /* normalized entropy of each layer */
     hl_sheet *heads;       /* normalized entropy of each head, with confidence interval, p and q */
     hl_sheet *differences; /* each metric of each head, B - A */
     hl_sheet *matching;    /* which head of B corresponds to which head of A, layer by layer */

@@ -79,10 +79,10 @@ HL_API double hl_trace_layer_mean(const hl_trace *trace, int64_t token, int64_t 
 
 /* How much a text repeats itself. */
 typedef struct hl_repetition {
-    int64_t n_tokens;                /* tokens that were looked at */
-    double  distinct[HL_N_DISTINCT]; /* share of different n-grams, n = 1 to 4; NaN: there is none */
-    int64_t suffix;                  /* length of the longest suffix that occurs earlier, too */
-    int64_t distance;                /* how far back it does; 0: the suffix has length 0 */
+    int64_t n_tokens;               /* tokens that were looked at */
+    double distinct[HL_N_DISTINCT]; /* share of different n-grams, n = 1 to 4; NaN: there is none */
+    int64_t suffix;                 /* length of the longest suffix that occurs earlier, too */
+    int64_t distance;               /* how far back it does; 0: the suffix has length 0 */
     int64_t period;      /* of the longest loop: each of its tokens equals the one so far back,
                           * and it holds at least three periods; 0: there is no loop */
     int64_t loop_tokens; /* length of that loop */

@@ -61,7 +61,7 @@ static void weigh_positional(weighing *w)
 /* Random weights: attention is even, and so in every layer. */
 static void weigh_untrained(weighing *w)
 {
-    HL_FREED double *means = NULL;
+    HL_FREED double *means  = NULL;
     double           lowest = NAN, highest = NAN;
 
     if (hl_grid_means(&means, w->e->profile, HL_Q_NORMALIZED) != HL_OK)
@@ -77,8 +77,9 @@ static void weigh_untrained(weighing *w)
                  "them about 1.",
                  lowest, highest);
     if (!isnan(loss_of(w->e->profile)))
-        hl_text_addf(&w->against, " The loss is %.3f nats: compare it with the logarithm of the "
-                                  "vocabulary's size.",
+        hl_text_addf(&w->against,
+                     " The loss is %.3f nats: compare it with the logarithm of the "
+                     "vocabulary's size.",
                      loss_of(w->e->profile));
 }
 
@@ -217,8 +218,7 @@ static const struct {
     { "entropy-collapse", "learning rate too high", weigh_loss_rise,
       "Measure the checkpoints around the fall with headlight watch --nll: a rising loss tells." },
     { "entropy-collapse", "sharp by design: sinks, positional heads, an entropy penalty",
-      weigh_positional,
-      "Switch the heads off (headlight eval --off) and compare the losses." },
+      weigh_positional, "Switch the heads off (headlight eval --off) and compare the losses." },
 
     { "entropic-overload", "untrained weights", weigh_untrained,
       "Compare with a profile of random weights of the same shapes (headlight diagnose with two "
@@ -340,14 +340,13 @@ hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
     char         sentence[160];
 
     if (!hl_same_setting(profile, training, "model"))
-        return hl_fail(HL_BAD_INPUT,
-                       "the training profile is of another model: its hash is %.40s, wanted %.40s",
-                       hl_profile_setting(training, "model") != NULL
-                           ? hl_profile_setting(training, "model")
-                           : "not known",
-                       hl_profile_setting(profile, "model") != NULL
-                           ? hl_profile_setting(profile, "model")
-                           : "not known");
+        return hl_fail(
+            HL_BAD_INPUT,
+            "the training profile is of another model: its hash is %.40s, wanted %.40s",
+            hl_profile_setting(training, "model") != NULL ? hl_profile_setting(training, "model")
+                                                          : "not known",
+            hl_profile_setting(profile, "model") != NULL ? hl_profile_setting(profile, "model")
+                                                         : "not known");
     if (isnan(gap))
         return hl_fail(HL_BAD_INPUT, "one of the two profiles has no loss: measure with --nll");
     snprintf(sentence, sizeof sentence,

@@ -131,16 +131,15 @@ hl_status hl_fill_diagonal(hl_sheet *table, const hl_profile *a, const hl_profil
         n_less += after < before;
     }
     /* Heads are the units: is the diagonal above chance in more of them than a coin would give? */
-    hl_sheet_fact_real(table, "sign test over heads, A above chance: p",
-                       hl_sign_test((int64_t)of_a.n_above_chance,
-                                    (int64_t)(of_a.n_heads - of_a.n_above_chance)));
-    hl_sheet_fact_real(table, "sign test over heads, B above chance: p",
-                       hl_sign_test((int64_t)of_b.n_above_chance,
-                                    (int64_t)(of_b.n_heads - of_b.n_above_chance)));
+    hl_sheet_fact_real(
+        table, "sign test over heads, A above chance: p",
+        hl_sign_test((int64_t)of_a.n_above_chance, (int64_t)(of_a.n_heads - of_a.n_above_chance)));
+    hl_sheet_fact_real(
+        table, "sign test over heads, B above chance: p",
+        hl_sign_test((int64_t)of_b.n_above_chance, (int64_t)(of_b.n_heads - of_b.n_above_chance)));
     hl_sheet_fact_real(table, "heads with more weight on it in B", (double)n_more);
     hl_sheet_fact_real(table, "heads with less", (double)n_less);
-    hl_sheet_fact_real(table, "sign test over heads, A against B: p",
-                       hl_sign_test(n_more, n_less));
+    hl_sheet_fact_real(table, "sign test over heads, A against B: p", hl_sign_test(n_more, n_less));
     return HL_OK;
 }
 

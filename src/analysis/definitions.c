@@ -57,9 +57,10 @@ static const hl_definition definitions[] = {
     { "curvature", "c of a + b x + c x^2 fitted over depth x from 0 to 1; positive: a valley",
       "curvature", "Curvature", "nats" },
     SAYS("spearman", "rank correlation of the layers' means with their depth"),
-    SAYS("shape", "flat, falls, rises, U-shape, inverted U-shape or uneven, by the means of the first, "
-                  "middle and last third of the layers (first_third ...): a difference counts from "
-                  "0.03 (nats: 0.1) and two standard errors on"),
+    SAYS("shape",
+         "flat, falls, rises, U-shape, inverted U-shape or uneven, by the means of the first, "
+         "middle and last third of the layers (first_third ...): a difference counts from "
+         "0.03 (nats: 0.1) and two standard errors on"),
     SAYS("later_specialized", "are later layers more focused? later_change: last third - first "
                               "third; later_errors: the same in standard errors"),
     SAYS("flat", "the range is under 0.03, of nats under 0.1"),

@@ -189,15 +189,16 @@ static const struct {
     { "sink-heads", "literature", "Xiao et al. 2023", "", hl_observe_sinks, "share of heads",
       HL_CHECK_OBSERVATION, false },
     { "head-drift", "heuristic", "",
-      "Look at what was done between the two profiles, at these heads first: restore their weights, "
+      "Look at what was done between the two profiles, at these heads first: restore their "
+      "weights, "
       "quantize them less, or go back to the earlier checkpoint with a lower learning rate.",
       hl_diagnose_drift, "normalized entropy", HL_CHECK_ALARM, false },
     { "previous-token-heads", "literature", "Elhage et al. 2021", "", hl_observe_previous,
       "share of heads", HL_CHECK_OBSERVATION, false },
     { "alike-heads", "literature", "Michel et al. 2019", "", hl_observe_alike, "share of heads",
       HL_CHECK_OBSERVATION, false },
-    { "alike-sinks", "literature", "Xiao et al. 2023", "", hl_observe_alike_sinks,
-      "share of heads", HL_CHECK_OBSERVATION, false },
+    { "alike-sinks", "literature", "Xiao et al. 2023", "", hl_observe_alike_sinks, "share of heads",
+      HL_CHECK_OBSERVATION, false },
 };
 
 static hl_status examine(hl_diagnosis *result, size_t which, const hl_examination *frame)

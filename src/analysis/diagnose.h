@@ -74,9 +74,9 @@ hl_status hl_observe_alike_sinks(hl_examination *e);
 
 /* What is known of two checkpoints of a model on the same text: is the later one a collapse? */
 typedef struct hl_fall {
-    double drop;       /* fall of the mean normalized entropy; below 0: it rose */
-    double errors;     /* the same in robust standard deviations of the sequences; NaN: not known */
-    double loss_rise;  /* nats per token; NaN: not measured on both */
+    double drop;      /* fall of the mean normalized entropy; below 0: it rose */
+    double errors;    /* the same in robust standard deviations of the sequences; NaN: not known */
+    double loss_rise; /* nats per token; NaN: not measured on both */
     double newly_sharp; /* share of heads that count as collapsed now and did not before */
 } hl_fall;
 

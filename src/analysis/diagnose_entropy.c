@@ -67,8 +67,8 @@ static double loss_rise(const hl_examination *e)
 
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
 {
-    bool fell  = fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP) &&
-                 fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL);
+    bool fell = fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP) &&
+                fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL);
     bool sharp = fall->newly_sharp >= hl_threshold_of(thresholds, HL_T_COLLAPSE_NEW);
 
     if (isnan(fall->loss_rise))
@@ -80,8 +80,8 @@ bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
  * `against`. */
 static hl_status find_fall(hl_fall *out, hl_examination *e)
 {
-    double     sharp = hl_limit(e, HL_T_COLLAPSE_ENTROPY);
-    hl_level   before, now;
+    double   sharp = hl_limit(e, HL_T_COLLAPSE_ENTROPY);
+    hl_level before, now;
 
     if (!hl_same_setting(e->profile, e->before, "context")) {
         hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
@@ -89,11 +89,11 @@ static hl_status find_fall(hl_fall *out, hl_examination *e)
     }
     HL_NEED(hl_level_of(&before, e->before));
     HL_NEED(hl_level_of(&now, e->profile));
-    *out = (hl_fall){ .drop        = before.median - now.mean,
-                      .errors      = hl_level_fall(&before, &now),
-                      .loss_rise   = loss_rise(e),
-                      .newly_sharp = share_collapsed(e->profile, sharp) -
-                                     share_collapsed(e->before, sharp) };
+    *out = (hl_fall){ .drop      = before.median - now.mean,
+                      .errors    = hl_level_fall(&before, &now),
+                      .loss_rise = loss_rise(e),
+                      .newly_sharp =
+                          share_collapsed(e->profile, sharp) - share_collapsed(e->before, sharp) };
     if (isnan(out->errors))
         hl_text_addf(&e->against,
                      "Not compared with the earlier profile: its sequences are too few. ");
@@ -407,8 +407,9 @@ hl_status hl_diagnose_drift(hl_examination *e)
     HL_NEED(list_moved(&furthest, e));
     if (isnan(rise) || isnan(furthest))
         return hl_examination_not_run(e, "finite losses and entropies in both profiles", how);
-    result->value   = furthest;
-    result->verdict = rise >= least && result->n_heads > 0 ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
+    result->value = furthest;
+    result->verdict =
+        rise >= least && result->n_heads > 0 ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     hl_text_addf(&e->finding,
                  "the loss %s %.3f nats; %lld of %lld heads changed, the furthest by %.3f",
                  rise > 0.0 ? "rose by" : "fell by", fabs(rise), (long long)result->n_heads,

@@ -338,8 +338,8 @@ hl_status hl_diagnose_broken(hl_examination *e)
         hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
     else
         hl_text_addf(&e->finding,
-                     "%.0f rows are not finite (%.2g%% of all); %lld heads have no valid row", total,
-                     100.0 * total / fmax(rows, 1.0), (long long)n_dead);
+                     "%.0f rows are not finite (%.2g%% of all); %lld heads have no valid row",
+                     total, 100.0 * total / fmax(rows, 1.0), (long long)n_dead);
     if (result->n_heads > 0) {
         const hl_shown_by *at       = &result->heads[0];
         int64_t            document = 0, token = 0;
@@ -352,4 +352,3 @@ hl_status hl_diagnose_broken(hl_examination *e)
     }
     return HL_OK;
 }
-

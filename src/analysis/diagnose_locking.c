@@ -51,8 +51,9 @@ hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *
         return hl_fail(HL_BAD_ARGUMENT, "a window of %lld tokens, at least 2 are needed",
                        (long long)length);
     for (int64_t first = 0; first + length <= n_tokens; first++) {
-        stillness w = { slope_of(entropy + first, length), sqrt(hl_variance(entropy + first, length)),
-                     hl_mean(change + first, length) };
+        stillness w = { slope_of(entropy + first, length),
+                        sqrt(hl_variance(entropy + first, length)),
+                        hl_mean(change + first, length) };
 
         out->n_windows++;
         /* The window that ends where this one begins. */
@@ -87,8 +88,8 @@ static void change_over(double *out, const float *rows, int64_t n_tokens, int64_
 
         out[t] = 0.0;
         for (int64_t i = 0; i < n_values && t >= period; i += stride) {
-            double change = fabs((double)rows[t * n_values + i] -
-                                 (double)rows[(t - period) * n_values + i]);
+            double change =
+                fabs((double)rows[t * n_values + i] - (double)rows[(t - period) * n_values + i]);
             sum += isnan(change) ? 0.0 : change;
             count += !isnan(change);
         }
@@ -190,8 +191,8 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
         if (isnan(change))
             continue;
         for (int64_t i = 0; i < out->n_cells; i++)
-            out->rows[out->n_tokens * out->n_cells + i] = (float)hl_trace_row(
-                trace, token, i / n_heads, i % n_heads, HL_TRACE_NORMALIZED);
+            out->rows[out->n_tokens * out->n_cells + i] =
+                (float)hl_trace_row(trace, token, i / n_heads, i % n_heads, HL_TRACE_NORMALIZED);
         out->entropy[out->n_tokens]  = hl_trace_mean(trace, token, HL_TRACE_NORMALIZED);
         out->change[out->n_tokens]   = change;
         out->tokens[out->n_tokens++] = token;
@@ -273,17 +274,16 @@ static void find_repeated(hl_examination *e, const hl_repetition *text)
 {
     double least = hl_limit(e, HL_T_LOCKING_TOKENS);
 
-    hl_text_addf(&e->against, "Distinct 1-grams %.2f, 2-grams %.2f, 3-grams %.2f; the last %lld "
-                              "tokens occur before.",
-                 text->distinct[0], text->distinct[1], text->distinct[2],
-                 (long long)text->suffix);
+    hl_text_addf(&e->against,
+                 "Distinct 1-grams %.2f, 2-grams %.2f, 3-grams %.2f; the last %lld "
+                 "tokens occur before.",
+                 text->distinct[0], text->distinct[1], text->distinct[2], (long long)text->suffix);
     if ((double)text->loop_tokens < least)
         return;
-    hl_text_addf(&e->finding,
-                 "%sfrom token %lld on the text repeats %lld token%s, %.1f times in a row",
-                 e->finding.n_bytes > 0 ? "; " : "", (long long)text->first,
-                 (long long)text->period, text->period == 1 ? "" : "s",
-                 (double)text->loop_tokens / (double)text->period);
+    hl_text_addf(
+        &e->finding, "%sfrom token %lld on the text repeats %lld token%s, %.1f times in a row",
+        e->finding.n_bytes > 0 ? "; " : "", (long long)text->first, (long long)text->period,
+        text->period == 1 ? "" : "s", (double)text->loop_tokens / (double)text->period);
     e->result->verdict   = HL_VERDICT_FOUND;
     e->result->value     = (double)text->loop_tokens;
     e->result->threshold = least;

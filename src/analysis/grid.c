@@ -241,11 +241,12 @@ static int sign_of(const hl_layer_shape *shape, double difference, double least,
 
 static hl_shape_kind kind_of(const hl_layer_shape *shape, double least, double errors)
 {
-    double first = shape->thirds[1] - shape->thirds[0], second = shape->thirds[2] - shape->thirds[1];
-    int    down  = sign_of(shape, first, least, errors);
-    int    up    = sign_of(shape, second, least, errors);
-    int    all   = sign_of(shape, shape->change, least, errors);
-    bool   turns = fmin(fabs(first), fabs(second)) >= 0.15 * shape->range;
+    double first  = shape->thirds[1] - shape->thirds[0],
+           second = shape->thirds[2] - shape->thirds[1];
+    int  down     = sign_of(shape, first, least, errors);
+    int  up       = sign_of(shape, second, least, errors);
+    int  all      = sign_of(shape, shape->change, least, errors);
+    bool turns    = fmin(fabs(first), fabs(second)) >= 0.15 * shape->range;
 
     if (isnan(shape->range))
         return HL_SHAPE_UNKNOWN;
@@ -260,7 +261,7 @@ static hl_shape_kind kind_of(const hl_layer_shape *shape, double least, double e
 
 const char *hl_shape_name(hl_shape_kind kind)
 {
-    static const char *const names[] = { "not known",      "flat",   "falls", "rises", "U-shape",
+    static const char *const names[] = { "not known",        "flat",  "falls", "rises", "U-shape",
                                          "inverted U-shape", "uneven" };
 
     return names[kind];

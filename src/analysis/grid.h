@@ -89,7 +89,7 @@ hl_status hl_grid_intervals(struct hl_interval **out, const hl_profile *profile,
 typedef enum hl_shape_kind {
     HL_SHAPE_UNKNOWN = 0, /* nothing was measured, there is one layer, or no difference is sure */
     HL_SHAPE_FLAT,        /* the range does not matter */
-    HL_SHAPE_FALLS,       /* the last third is lower, no third is lower than a later one, and the rank
+    HL_SHAPE_FALLS, /* the last third is lower, no third is lower than a later one, and the rank
                            * correlation with depth is at most -0.5 */
     HL_SHAPE_RISES,
     HL_SHAPE_U,    /* the middle third is lower than both others, by at least 15% of the range */
@@ -98,14 +98,14 @@ typedef enum hl_shape_kind {
 } hl_shape_kind;
 
 typedef struct hl_layer_shape {
-    double  range;     /* highest mean - lowest mean */
-    double  error;     /* a layer mean's standard error, root mean square over layers; NaN with
+    double        range;   /* highest mean - lowest mean */
+    double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
                         * fewer than two sequences */
-    int64_t minimum;   /* the lowest layer; -1: none was measured */
-    double  depth;     /* of the minimum: 0 first layer, 1 last */
-    double  curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
-    double  spearman;  /* rank correlation of the mean with depth */
-    bool    flat;      /* the range is smaller than what matters */
+    int64_t       minimum; /* the lowest layer; -1: none was measured */
+    double        depth;   /* of the minimum: 0 first layer, 1 last */
+    double        curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
+    double        spearman;  /* rank correlation of the mean with depth */
+    bool          flat;      /* the range is smaller than what matters */
     hl_shape_kind kind;
     double        thirds[3]; /* means of the first, middle and last third of the layers; with fewer
                               * than three layers the middle is NaN */
@@ -130,7 +130,7 @@ const char *hl_shape_name(hl_shape_kind kind);
 /* Are later layers more specialized, that is, more focused?  "yes", "no: less", "no difference" or "not
  * known". */
 const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors);
-void      hl_layer_profile_free(hl_layer_profile *layers);
+void        hl_layer_profile_free(hl_layer_profile *layers);
 HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 
 /* ---------------------------------------------------------------- positions */

@@ -331,8 +331,8 @@ static hl_status find_drift(hl_series_point *point, const hl_series *series,
 {
     const hl_series_point *before   = find_previous(series, point);
     double                 furthest = 0.0, least = hl_threshold_of(thresholds, HL_T_DRIFT_ENTROPY);
-    int64_t                n_moved  = 0;
-    hl_text                text     = { 0 };
+    int64_t                n_moved = 0;
+    hl_text                text    = { 0 };
 
     if (before == NULL || isnan(point->nll) || isnan(before->nll))
         return HL_OK;
@@ -343,9 +343,9 @@ static hl_status find_drift(hl_series_point *point, const hl_series *series,
         furthest = fmax(furthest, moved); /* passes NaN over */
         n_moved += moved >= least;
     }
-    double rise             = point->nll - before->nll;
-    point->verdicts[DRIFT]  = HL_VERDICT_NOT_FOUND;
-    point->values[DRIFT]    = furthest;
+    double rise               = point->nll - before->nll;
+    point->verdicts[DRIFT]    = HL_VERDICT_NOT_FOUND;
+    point->values[DRIFT]      = furthest;
     point->findings[DRIFT][0] = '\0';
     if (!(rise >= hl_threshold_of(thresholds, HL_T_DRIFT_LOSS)) || n_moved == 0)
         return HL_OK;

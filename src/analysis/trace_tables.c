@@ -35,8 +35,8 @@ static void add_token(token_sums *to, const hl_trace *trace, int64_t token)
 {
     static const hl_trace_rows rows[N_ROW_MEANS] = { HL_TRACE_ENTROPY, HL_TRACE_NORMALIZED,
                                                      HL_TRACE_RENYI2, HL_TRACE_ENTROPY_NOSINK };
-    hl_generated               drawn = hl_trace_token(trace, token);
-    double                     spike = hl_trace_describe(trace, token).spike;
+    hl_generated               drawn             = hl_trace_token(trace, token);
+    double                     spike             = hl_trace_describe(trace, token).spike;
 
     to->n_tokens++;
     to->n_spikes += spike > HL_SPIKE_THRESHOLD;
@@ -148,7 +148,7 @@ static void add_shown(hl_text *out, const char *bytes, size_t n_bytes)
 /* The word that begins at a token, with the tokens that go on with it. */
 static hl_status read_word(char **out, const hl_trace *trace, int64_t token)
 {
-    HL_SCOPED(hl_text_free) hl_text raw = { 0 };
+    HL_SCOPED(hl_text_free) hl_text raw  = { 0 };
     hl_text                         text = { 0 };
 
     for (int64_t i = token; i < hl_trace_n_tokens(trace) && raw.n_bytes < MOST_BYTES; i++) {

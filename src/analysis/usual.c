@@ -18,17 +18,27 @@ static const struct {
     bool        is_causal;
     double      values[HL_N_DIAGNOSES];
 } released[] = {
-    { "SmolLM2-135M", true, { 0, 0, 0.0185, N, 0.599, 0.0037, 0.344, 0.522, N, 0.0185, 0.0037, 0.0111 } },
-    { "Qwen2.5-Coder-0.5B (code)", true, { 0, 0.0179, 0.00298, N, 0.413, 0.00298, 0.164, 0.509, N, 0.0357, 0.00298, 0.00595 } },
+    { "SmolLM2-135M",
+      true,
+      { 0, 0, 0.0185, N, 0.599, 0.0037, 0.344, 0.522, N, 0.0185, 0.0037, 0.0111 } },
+    { "Qwen2.5-Coder-0.5B (code)",
+      true,
+      { 0, 0.0179, 0.00298, N, 0.413, 0.00298, 0.164, 0.509, N, 0.0357, 0.00298, 0.00595 } },
     { "Gemma-3-270M", true, { 0, 0, 0, N, 0.325, 0, 0.604, 0.625, N, 0.0278, 0, 0 } },
-    { "TinyLlama-1.1B", true, { 0, 0.00284, 0.0469, N, 0.759, 0.0199, 0.29, 0.821, N, 0.00284, 0.0199, 0.101 } },
+    { "TinyLlama-1.1B",
+      true,
+      { 0, 0.00284, 0.0469, N, 0.759, 0.0199, 0.29, 0.821, N, 0.00284, 0.0199, 0.101 } },
     { "IgLM (antibodies)", true, { 0, 0.0938, 0, N, 0.404, 0, 0.648, 0, N, 0.125, 0, 0 } },
     { "IgLM-S (antibodies)", true, { 0, 0.167, 0.111, N, 0.329, 0, 0.716, 0, N, 0.111, 0, 0 } },
     { "MiniLM-L6", false, { 0, 0.0139, 0.111, N, 0.325, 0, 0.613, 0.361, N, 0.0278, 0, 0 } },
     { "AntiBERTy (antibodies)", false, { 0, 0, 0.203, N, 0.254, 0, 0.739, 0, N, 0, 0, 0 } },
     { "Sapiens-VH (antibodies)", false, { 0, 0, 0.0312, N, 0.15, 0, 0.722, 0, N, 0, 0, 0 } },
-    { "Sapiens-VL (antibodies)", false, { 0, 0, 0.562, N, 0.245, 0.219, 0.301, 0, N, 0, 0.219, 0 } },
-    { "rxnfp (reactions)", false, { 0, 0.208, 0.0833, N, 0.88, 0.0417, 0.514, 0, N, 0.104, 0.0417, 0 } },
+    { "Sapiens-VL (antibodies)",
+      false,
+      { 0, 0, 0.562, N, 0.245, 0.219, 0.301, 0, N, 0, 0.219, 0 } },
+    { "rxnfp (reactions)",
+      false,
+      { 0, 0.208, 0.0833, N, 0.88, 0.0417, 0.514, 0, N, 0.104, 0.0417, 0 } },
 };
 enum { N_RELEASED = sizeof released / sizeof *released };
 
@@ -51,7 +61,7 @@ void hl_usual_say(hl_text *out, const hl_profile *profile, size_t check)
     bool    causal = is_causal(profile);
     bool    named  = hl_diagnosis_kind(check) == HL_CHECK_OBSERVATION;
     double  lowest = NAN, highest = NAN;
-    int64_t count  = 0;
+    int64_t count = 0;
 
     for (size_t i = 0; i < N_RELEASED; i++) {
         if (released[i].is_causal != causal || isnan(released[i].values[check]))

@@ -52,9 +52,8 @@ static json_t *causes_json(const hl_diagnosis *item)
 
     for (int64_t i = 0; i < item->n_causes; i++)
         hl_json_add(&causes, json_pack("{s:s, s:s, s:s, s:s}", "name", item->causes[i].name, "for",
-                                       item->causes[i].supports, "against",
-                                       item->causes[i].against, "command",
-                                       item->causes[i].command));
+                                       item->causes[i].supports, "against", item->causes[i].against,
+                                       "command", item->causes[i].command));
     return causes;
 }
 
@@ -225,14 +224,13 @@ static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profil
     hl_json_put(layers, names[1], hl_report_numbers(found->lows, found->n_layers));
     hl_json_put(layers, names[2], hl_report_numbers(found->highs, found->n_layers));
     if (quantity == HL_Q_NORMALIZED)
-        hl_json_put(
-            layers, "shape",
-            json_pack("{s:s, s:s, s:o, s:o, s:o}", "kind", hl_shape_name(found->shape.kind),
-                      "later_specialized",
-                      hl_shape_specialized(&found->shape, HL_LAYERS_DIFFER, flat), "later_change",
-                      hl_json_number(found->shape.change), "later_errors",
-                      hl_json_number(found->shape.change_errors), "thirds",
-                      hl_report_numbers(found->shape.thirds, 3)));
+        hl_json_put(layers, "shape",
+                    json_pack("{s:s, s:s, s:o, s:o, s:o}", "kind", hl_shape_name(found->shape.kind),
+                              "later_specialized",
+                              hl_shape_specialized(&found->shape, HL_LAYERS_DIFFER, flat),
+                              "later_change", hl_json_number(found->shape.change), "later_errors",
+                              hl_json_number(found->shape.change_errors), "thirds",
+                              hl_report_numbers(found->shape.thirds, 3)));
 }
 
 static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64_t seed)

@@ -92,7 +92,7 @@ hl_status hl_repetition_of(hl_repetition *out, const int64_t *ids, int64_t n_tok
 hl_status hl_trace_repetition(hl_repetition *out, const hl_trace *trace)
 {
     HL_FREED int64_t *ids = NULL, *places = NULL; /* of generated tokens */
-    int64_t           n   = 0;
+    int64_t           n = 0;
 
     HL_NEED(HL_ALLOC(&ids, (size_t)hl_trace_n_tokens(trace)));
     HL_NEED(HL_ALLOC(&places, (size_t)hl_trace_n_tokens(trace)));

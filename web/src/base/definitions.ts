@@ -87,7 +87,7 @@ const BUILT_IN: Record<string, Definition> = {
     },
     diagnosis: {
         name: "Diagnosis",
-        text: "A rule with a threshold, from the literature or a heuristic, and the heads that show it. A check is found, not found, or not run where the profile lacks what it needs.",
+        text: "A rule with the smallest effect that matters, from the literature or a heuristic, and the heads that show it. An alarm is something to act on; an observation describes what most models have. A check is found, not found, or not run where the profile lacks what it needs.",
     },
     similarity: { name: "Similarity", text: "1 − mean total variation between rows of two heads." },
     influence: { name: "Block influence", text: "1 − cos between what enters and what leaves the block." },
