@@ -33,6 +33,8 @@ typedef struct diagnose_request {
     const char    *fail_on; /* "a,b"; NULL: nothing fails */
     const char    *trace_path;
     const char    *training_path;
+    const char    *gradient_model; /* with texts: gradients of its heads */
+    hl_option_list gradient_texts;
     bool           verbose;
     /* --try, and what is for it alone. */
     bool                attempt;
@@ -468,6 +470,27 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }
 
+/* Gradients of the gates of all heads, over the first windows of a text. */
+static hl_status add_gradients(hl_diagnoses *found, const diagnose_request *request)
+{
+    hl_corpus_options   text = { .inputs   = request->gradient_texts.items,
+                                 .n_inputs = (size_t)request->gradient_texts.count };
+    hl_gradient_options how  = { .windows   = request->windows,
+                                 .n_threads = request->common.n_threads };
+
+    HL_HELD(hl_model_close) hl_model         *model     = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
+    HL_HELD(hl_corpus_close) hl_corpus       *corpus    = NULL;
+    HL_HELD(hl_gradients_free) hl_gradients  *gradients = NULL;
+
+    HL_NEED(hl_model_open(&model, request->gradient_model));
+    HL_NEED(hl_tokenizer_option(&tokenizer, model, NULL));
+    HL_NEED(hl_corpus_open(&corpus, model, tokenizer, &text));
+    HL_NEED(hl_gate_gradients(&gradients, model, corpus, &how));
+    return hl_diagnose_gradients(found, gradients->magnitude, gradients->n_layers,
+                                 gradients->n_heads);
+}
+
 static int diagnose(const diagnose_request *request)
 {
     HL_HELD(hl_profile_free) hl_profile     *profile  = NULL;
@@ -488,6 +511,8 @@ static int diagnose(const diagnose_request *request)
         HL_CALL("diagnose", hl_profile_load(&training, request->training_path));
         HL_CALL("diagnose", hl_diagnose_training(found, profile, training));
     }
+    if (request->gradient_model != NULL)
+        HL_CALL("diagnose", add_gradients(found, request));
     return report(request, found);
 }
 
@@ -532,6 +557,9 @@ int hl_command_diagnose(int argc, char **argv)
                 "attention-locking, from headlight generate --trace"),
         HL_TEXT("training", 0, &request.training_path, "PROFILE",
                 "the model on its training text, to tell overfitting"),
+        HL_TEXT("model", 0, &request.gradient_model, "MODEL",
+                "with --text: gradients of its heads, to tell vanishing gradients"),
+        HL_LIST("text", 0, &request.gradient_texts, "PATH", "--model: the text; may be repeated"),
         HL_FLAG("verbose", 'v', &request.verbose, "heads, counter-evidence and mitigation of all"),
         HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT, then with mitigations"),
         HL_TEMPERATURE_OPTION("--try: ", &request.adjust),
@@ -549,6 +577,8 @@ int hl_command_diagnose(int argc, char **argv)
     HL_PASS(hl_diagnosis_list_check(request.fail_on, &usage));
     if (request.attempt)
         return try_mitigations(&request, &usage);
+    if ((request.gradient_model != NULL) != (request.gradient_texts.count > 0))
+        return hl_options_refuse(&usage, "--model and --text: gradients need both");
     if (hl_gate_options_given(&request.gates))
         return hl_options_refuse(&usage, "--gates and --off are for --try, which runs a model");
     if (request.paths.count < 1 || request.paths.count > 2)

@@ -272,6 +272,37 @@ static void test_drift(void **state)
     hl_diagnoses_free(found);
 }
 
+/* Vanishing gradients are told by the layers' gradients, wherever they are a possible cause. */
+static void test_gradients(void **state)
+{
+    made_model    model                   = healthy_model();
+    double        even[M_LAYERS][M_HEADS] = { { 0 } }, gone[M_LAYERS][M_HEADS] = { { 0 } };
+    hl_diagnoses *found = NULL;
+
+    (void)state;
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++) {
+        model.heads[i / M_HEADS][i % M_HEADS] = (made_head){ .kind = MADE_UNIFORM, .norm = 1.0 };
+        even[i / M_HEADS][i % M_HEADS]        = 0.1 + 0.01 * i;
+        gone[i / M_HEADS][i % M_HEADS]        = pow(10.0, i / M_HEADS - M_LAYERS);
+    }
+    hl_profile *profile = made_profile(&model);
+    for (int vanished = 0; vanished < 2; vanished++) {
+        assert_ok(hl_diagnose(&found, profile, NULL, NULL));
+        const hl_cause *cause = &named(found, "entropic-overload")->causes[1];
+        assert_string_equal(cause->name, "vanishing gradients");
+        assert_ok(hl_diagnose_gradients(found, vanished ? gone[0] : even[0], M_LAYERS, M_HEADS));
+        const char *words = vanished ? "range from 1e-06 (layer 0) to 0.1." : "(layer 0) to 0.5";
+        assert_non_null(strstr(vanished ? cause->supports : cause->against, words));
+        assert_null(strstr(vanished ? cause->against : cause->supports, "Mean gradients"));
+        hl_diagnoses_free(found);
+    }
+    assert_ok(hl_diagnose(&found, profile, NULL, NULL));
+    double none[4] = { NAN, NAN, NAN, NAN };
+    assert_fails(HL_BAD_ARGUMENT, "none is a number", hl_diagnose_gradients(found, none, 2, 2));
+    hl_diagnoses_free(found);
+    hl_profile_free(profile);
+}
+
 /* Overfitting is told by the gap between the training text and another one. */
 static void test_training(void **state)
 {
@@ -735,6 +766,7 @@ int main(void)
         cmocka_unit_test(test_fall_rule),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_training),
+        cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_flat_by_effect),
         cmocka_unit_test(test_alike),
         cmocka_unit_test(test_redundancy),

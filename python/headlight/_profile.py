@@ -40,7 +40,7 @@ class Diagnosis:
     causes: List["Cause"]  # what may be behind an alarm that was found
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Cause:
     """A hypothesis on a finding, with the evidence that the profiles hold."""
     name: str  # "overfitting"

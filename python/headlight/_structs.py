@@ -43,7 +43,7 @@ SCALES = ("continuous", "classes")
 N_BINS = 64
 CHECK_KINDS = ("alarm", "observation")
 N_DIAGNOSES = 12
-N_THRESHOLDS = 25
+N_THRESHOLDS = 23
 
 CUDA_INTERFACE = 2
 

@@ -10,6 +10,7 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/grid.h"
+#include "analysis/numbers.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -330,6 +331,32 @@ static hl_status add_evidence(hl_diagnoses *found, const char *name, bool suppor
         }
     }
     return HL_OK;
+}
+
+hl_status hl_diagnose_gradients(hl_diagnoses *found, const double *gradients, int64_t n_layers,
+                                int64_t n_heads)
+{
+    const double vanished = 0.01; /* of the largest layer's mean */
+    double       lowest = NAN, highest = NAN;
+    int64_t      where = -1;
+    char         sentence[200];
+
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        double mean = hl_mean(gradients + layer * n_heads, n_heads);
+
+        highest = fmax(highest, mean); /* passes NaN over */
+        if (mean < lowest || (isnan(lowest) && !isnan(mean))) {
+            lowest = mean;
+            where  = layer;
+        }
+    }
+    if (where < 0)
+        return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld layers: none is a number",
+                       (long long)n_layers);
+    snprintf(sentence, sizeof sentence,
+             "Mean gradients of the layers' heads range from %.2g (layer %lld) to %.2g.", lowest,
+             (long long)where, highest);
+    return add_evidence(found, HL_CAUSE_VANISHING, lowest < vanished * highest, sentence);
 }
 
 hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
