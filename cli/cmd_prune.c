@@ -1,5 +1,6 @@
-/* cmd_prune.c - headlight prune: a model without some of its heads. */
+/* cmd_prune.c - headlight prune: writes a model without some of its heads. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,16 @@
 #include "input.h"
 #include "options.h"
 #include "prompt.h"
+#include "prune_budget.h"
+#include "prune_timing.h"
 #include "shared_options.h"
 #include "values.h"
 
 typedef struct prune_request {
     hl_common         common;
     hl_arguments      models;
-    const char       *heads; /* "L5H1,L7", or NULL and what follows */
-    double            ratio; /* -1: not given, as the count */
+    const char       *heads; /* "L5H1,L7"; NULL: heads are chosen by the options below */
+    double            ratio; /* -1: not given; the same holds for the count */
     int64_t           count;
     const char       *by;
     hl_ranker         ranker;
@@ -26,14 +29,20 @@ typedef struct prune_request {
     hl_option_list    texts;
     const char       *tokenizer_path; /* NULL: the model's */
     hl_window_options windows;
-    int64_t           n_steps; /* of --iterative; 0: at once */
+    int64_t           n_steps;  /* of --iterative; 0: at once */
+    bool              reselect; /* as many steps as heads go */
+    hl_budget_request budget;
+    bool              no_timing;
     hl_choice         choice;
-    bool              groups; /* query heads of a K/V head go together */
+    bool              groups; /* query heads of a K/V head are removed together */
     bool              mean;
-    int               form; /* a place in forms[] */
-    int               type; /* one in types[]; -1: as the matrices are stored */
+    int               form; /* index in forms[] */
+    int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
 } prune_request;
+
+/* Tokens of the text that are used; a budget runs half of them many times. */
+enum { MAX_TOKENS = 16384, BUDGET_TOKENS = 8192 };
 
 /* The words of --as and of --type, in their order. */
 static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE_MASKED,
@@ -41,58 +50,33 @@ static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE
 static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                        HL_DTYPE_Q4_0 };
 
-/* With --mean: nats a token on its text. */
+/* Results of --mean: nats per token on its text. */
 typedef struct mean_check {
     bool   done;
-    hl_nll whole; /* all heads */
-    hl_nll zero;  /* the heads off */
-    hl_nll mean;  /* the model that was written */
+    hl_nll whole; /* with all heads */
+    hl_nll zero;  /* with the heads disabled */
+    hl_nll mean;  /* of the model that was written */
 } mean_check;
 
 typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker;    /* AUTO: heads were named, or none were taken */
+    hl_ranker            ranker;   /* AUTO: heads were named, or none were taken */
+    hl_evidence          evidence; /* what --keep and rankings are made of */
+    hl_head_list        *keep;     /* NULL: none */
+    hl_frontier         *frontier; /* NULL: no budget */
+    hl_timing            timing;
     float               *means;     /* (n_layers, n_heads, d_head) or NULL */
-    hl_encoding         *text;      /* of --mean */
-    int64_t              n_tokens;  /* that are used of it */
-    hl_tokenizer        *tokenizer; /* of that text, and */
-    hl_around_tokens     around;    /* what it puts around each window */
+    hl_encoding         *text;      /* text of --mean */
+    int64_t              n_tokens;  /* number of its tokens that are used */
+    hl_tokenizer        *tokenizer; /* tokenizer of that text */
+    hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
     hl_prune_report      report;
 } pruning;
 
 /* ----------------------------------------------------------------- which heads */
-
-/* With --iterative the heads that have gone are switched off, the texts measured again and
- * the rest ranked anew.  Those that went before are put in front of every new ranking, so
- * that its first heads, up to the count of the step, are all that are gone by then, and the
- * limits of a choice hold for them together. */
-
-static bool is_listed(const hl_head_list *list, const hl_ranked *head)
-{
-    for (int64_t i = 0; i < list->n_heads; i++) {
-        if (list->heads[i].layer == head->layer && list->heads[i].head == head->head)
-            return true;
-    }
-    return false;
-}
-
-/* Those that are gone first, each part in its order. */
-static void put_first(hl_ranking *ranking, const hl_head_list *gone)
-{
-    int64_t n_front = 0;
-
-    for (int64_t i = 0; i < ranking->n_heads; i++) {
-        hl_ranked head = ranking->heads[i];
-        if (!is_listed(gone, &head))
-            continue;
-        memmove(&ranking->heads[n_front + 1], &ranking->heads[n_front],
-                (size_t)(i - n_front) * sizeof head);
-        ranking->heads[n_front++] = head;
-    }
-}
 
 /* So many heads as the model has. */
 static int64_t count_heads(const hl_model *model)
@@ -105,7 +89,7 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* What the request says, with auto settled by the share of heads that it takes. */
+/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed. */
 static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 {
     double ratio = request->choice.ratio;
@@ -117,116 +101,181 @@ static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
     return hl_ranker_default(model, request->texts.count > 0, ratio);
 }
 
-static hl_status rank(hl_ranking **out, const hl_model *model, const prune_request *request)
+static hl_evidence_request evidence_request(const prune_request *request, hl_ranker ranker)
 {
-    HL_KEPT(hl_evidence_free) hl_evidence evidence = { 0 };
+    return (hl_evidence_request){ .ranker         = ranker,
+                                  .texts          = request->texts.items,
+                                  .n_texts        = (size_t)request->texts.count,
+                                  .tokenizer_path = request->tokenizer_path,
+                                  .windows        = request->windows,
+                                  .n_threads      = request->common.n_threads,
+                                  .quiet          = request->common.quiet };
+}
 
-    hl_rank_options     options = { .seed = request->common.seed };
-    hl_evidence_request wanted  = { .ranker         = ranker_of(model, request),
-                                    .texts          = request->texts.items,
-                                    .n_texts        = (size_t)request->texts.count,
-                                    .tokenizer_path = request->tokenizer_path,
-                                    .windows        = request->windows,
-                                    .n_threads      = request->common.n_threads,
-                                    .quiet          = request->common.quiet };
+/* What the request says, but for the heads that stay. */
+static hl_choice choice_of(const pruning *p)
+{
+    hl_choice choice = p->request->choice;
 
-    if (request->profile_path != NULL)
-        HL_NEED(hl_profile_load(&evidence.profile, request->profile_path));
+    choice.keep = p->keep;
+    return choice;
+}
+
+static hl_status rank(hl_ranking **out, pruning *p)
+{
+    const prune_request *request = p->request;
+    hl_rank_options      options = { .seed = request->common.seed };
+    hl_evidence_request  wanted  = evidence_request(request, p->ranker);
+
+    if (request->n_steps > 0 || request->reselect)
+        return hl_reselect_from_texts(out, p->model, &wanted,
+                                      &(hl_reselect_options){ .choice  = choice_of(p),
+                                                              .n_steps = request->n_steps,
+                                                              .groups  = request->groups,
+                                                              .rank    = options });
     if (request->texts.count > 0)
-        HL_NEED(hl_evidence_from_texts(&evidence, model, &wanted));
-    HL_NEED(hl_evidence_rank(out, &evidence, wanted.ranker, model, &options));
-    return request->groups ? hl_ranking_group(*out, model) : HL_OK;
+        HL_NEED(hl_evidence_from_texts(&p->evidence, p->model, &wanted));
+    HL_NEED(hl_evidence_rank(out, &p->evidence, p->ranker, p->model, &options));
+    return request->groups ? hl_ranking_group(*out, p->model) : HL_OK;
 }
 
-/* The first heads of a ranking of the model as its gates are; *list has those that are gone. */
-static hl_status choose_step(hl_head_list **list, const hl_model *model,
-                             const prune_request *request, const hl_choice *step)
+/* Is no number of heads given?  Then a budget tells it. */
+static bool by_budget(const prune_request *request)
 {
-    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
-    hl_head_list                        *chosen  = NULL;
-
-    HL_NEED(rank(&ranking, model, request));
-    if (*list != NULL)
-        put_first(ranking, *list);
-    HL_NEED(hl_ranking_choose(&chosen, ranking, step));
-    hl_head_list_free(*list);
-    *list = chosen;
-    return HL_OK;
+    return request->heads == NULL && request->ratio < 0.0 && request->count < 0;
 }
 
-static hl_status choose_steps(hl_head_list **list, hl_model *model, const prune_request *request)
-{
-    HL_HELD(hl_gates_free) hl_gates *gates = NULL;
-    hl_choice                        step  = request->choice;
-    int64_t                          total = step.count;
-
-    if (step.ratio > 0.0)
-        total = (int64_t)(step.ratio * (double)count_heads(model) + 0.5);
-    step.ratio = 0.0;
-    HL_NEED(hl_gates_new(&gates, model));
-    for (int64_t i = 1; i <= request->n_steps; i++) {
-        step.count = total * i / request->n_steps;
-        HL_NEED(choose_step(list, model, request, &step));
-        hl_gates_set(gates, *list, 0.0f);
-        HL_NEED(hl_model_set_gates(model, gates->values));
-    }
-    return HL_OK;
-}
-
-/* The model's gates are used on the way, and open again afterwards. */
-static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
-                                    const prune_request *request)
-{
-    hl_status status = choose_steps(list, model, request);
-
-    if (hl_model_set_gates(model, NULL) != HL_OK && status == HL_OK)
-        status = HL_BAD_ARGUMENT;
-    return status;
-}
-
-/* Is the model to be written with all of its heads? */
+/* Returns true if the model is written with all of its heads. */
 static bool takes_none(const prune_request *request)
 {
-    return request->heads == NULL && request->choice.ratio <= 0.0 && request->choice.count == 0;
+    return request->heads == NULL && !by_budget(request) && request->choice.ratio <= 0.0 &&
+           request->choice.count == 0;
+}
+
+static hl_prune_options write_options(const pruning *p)
+{
+    const prune_request *request = p->request;
+
+    return (hl_prune_options){ .form           = forms[request->form],
+                               .dtype          = request->type >= 0 ? types[request->type] : 0,
+                               .convert        = request->type >= 0,
+                               .means          = p->means,
+                               .tokenizer_path = request->tokenizer_path };
+}
+
+/* Any order will do for none, and this one needs no evidence. */
+static hl_status choose_none(pruning *p)
+{
+    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
+
+    HL_NEED(hl_rank(&ranking, HL_RANKER_RANDOM, &(hl_rank_inputs){ .model = p->model }, NULL));
+    return hl_ranking_choose(&p->heads, ranking, &(hl_choice){ 0 });
+}
+
+/* The heads that a budget recommends, which the frontier owns until then. */
+static hl_status choose_by_budget(pruning *p)
+{
+    const prune_request *request = p->request;
+    hl_prune_options     write   = write_options(p);
+    hl_budget_options    options = { .until_loss  = fmax(request->budget.until_loss, 0.0),
+                                     .until_kl    = fmax(request->budget.until_kl, 0.0),
+                                     .until_bytes = request->budget.n_bytes,
+                                     .rankers     = &request->ranker,
+                                     .n_rankers   = 1,
+                                     .choice      = choice_of(p),
+                                     .groups      = request->groups,
+                                     .write       = &write,
+                                     .path        = request->output,
+                                     .windows     = request->windows,
+                                     .seed        = request->common.seed,
+                                     .n_threads   = request->common.n_threads };
+    hl_evidence_request  texts   = evidence_request(request, request->ranker);
+
+    if (request->ranker == HL_RANKER_AUTO)
+        options.rankers = NULL;
+    HL_NEED(hl_frontier_from_texts(&p->frontier, p->model, &texts, &request->budget.test_texts,
+                                   &options));
+    p->ranker          = p->frontier->points[p->frontier->recommended].ranker;
+    p->heads           = p->frontier->heads;
+    p->frontier->heads = NULL;
+    return HL_OK;
 }
 
 static hl_status choose_heads(pruning *p)
 {
-    const prune_request *request = p->request;
+    const prune_request                 *request = p->request;
+    hl_evidence_request                  texts   = evidence_request(request, HL_RANKER_AUTO);
+    hl_choice                            choice;
+    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
 
     if (request->heads != NULL)
         return hl_head_list_parse(&p->heads, p->model, request->heads);
-    if (takes_none(request)) /* then any order will do, and this one needs no evidence */
-        return choose_step(&p->heads, p->model, &(prune_request){ .ranker = HL_RANKER_RANDOM },
-                           &(hl_choice){ 0 });
+    if (takes_none(request))
+        return choose_none(p);
+    if (request->profile_path != NULL)
+        HL_NEED(hl_profile_load(&p->evidence.profile, request->profile_path));
+    if (request->budget.keep != NULL)
+        HL_NEED(hl_budget_keep(&p->keep, &p->evidence, p->model, &request->budget, &texts));
+    if (by_budget(request))
+        return choose_by_budget(p);
     p->ranker = ranker_of(p->model, request);
-    return request->n_steps > 0 ? choose_iteratively(&p->heads, p->model, request)
-                                : choose_step(&p->heads, p->model, request, &request->choice);
+    choice    = choice_of(p);
+    HL_NEED(rank(&ranking, p));
+    return hl_ranking_choose(&p->heads, ranking, &choice);
 }
 
 /* --------------------------------------------------------------------- options */
 
-/* Which ranker, and does it have what it needs? */
+/* Checks that the ranker has the inputs that it requires. */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
     bool has_text = request->texts.count > 0;
 
     HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
+    if (request->ranker != HL_RANKER_AUTO && !hl_ranker_can_reselect(request->ranker) &&
+        (request->n_steps > 0 || request->reselect))
+        return hl_options_refuse(
+            usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (takes_none(request) || request->heads != NULL)
-        return HL_EXIT_OK; /* nothing to rank */
+        return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
-        return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
-                                        "or --profile PROFILE");
+        return hl_options_refuse(
+            usage, "heads must be ranked: give --text FILE to rank them on, or --profile PROFILE");
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_PROFILE) != 0 &&
         request->profile_path == NULL && !has_text)
         return hl_options_refuse(
             usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
-        return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
+        return hl_options_refuse(usage, "--by %s needs --text FILE to compute gradients on",
+                                 request->by);
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_MOMENTS) != 0 && !has_text)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to see what heads write",
                                  request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
                                  request->by);
+    return HL_EXIT_OK;
+}
+
+/* Budgets, and what goes with them. */
+static int check_budget(prune_request *request, const hl_usage *usage, int n_ways)
+{
+    HL_PASS(hl_budget_refuse(&request->budget, usage, request->texts.count > 0));
+    if (n_ways > 0 && hl_budget_given(&request->budget))
+        return hl_options_refuse(usage, "a budget tells how many heads go: --ratio, --count and "
+                                        "--heads do not go with it");
+    if (n_ways > 0 && request->budget.test_texts.count > 0)
+        return hl_options_refuse(usage, "--test-text is for budgets: --until-loss, --until-kl, "
+                                        "--until-bytes, or none of --ratio, --count and --heads");
+    if (n_ways == 0 && request->profile_path != NULL)
+        return hl_options_refuse(usage,
+                                 "a budget measures on --text; --profile does not go with it");
+    if (request->budget.n_bytes > 0 && request->type >= 0)
+        return hl_options_refuse(usage, "--until-bytes counts matrices as they are stored: --type "
+                                        "does not go with it");
+    if (request->budget.keep != NULL && request->heads != NULL)
+        return hl_options_refuse(usage,
+                                 "--heads names the heads that go: --keep does not go with it");
     return HL_EXIT_OK;
 }
 
@@ -235,90 +284,120 @@ static int check_request(prune_request *request, const hl_usage *usage)
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
-        return hl_options_refuse(usage, request->models.count == 0 ? "no model given"
-                                                                   : "more than one model given");
-    if (n_ways != 1)
-        return hl_options_refuse(usage, "which heads?  Give one of --ratio, --count and --heads");
+        return hl_options_refuse(usage, request->models.count == 0 ? "no MODEL given"
+                                                                   : "more than one MODEL given");
+    if (n_ways > 1)
+        return hl_options_refuse(usage, "give one of --ratio, --count and --heads");
+    if (n_ways == 0 && request->texts.count == 0 && !hl_budget_given(&request->budget))
+        return hl_options_refuse(usage, "give one of --ratio, --count and --heads, or "
+                                        "--text FILE to find out how many can go");
+    HL_PASS(check_budget(request, usage, n_ways));
     if (request->output == NULL)
-        return hl_options_refuse(usage, "no model to write: -o OUT");
+        return hl_options_refuse(usage, "-o OUT is missing: the folder or file to write");
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
-    if (request->n_steps > 0 &&
-        (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL))
-        return hl_options_refuse(usage, "--iterative measures again and again: it needs --text "
-                                        "FILE, and neither --heads nor --profile");
+    if ((request->n_steps > 0 || request->reselect) &&
+        (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL ||
+         n_ways == 0))
+        return hl_options_refuse(
+            usage,
+            "%s measures after each step: it needs --text FILE and "
+            "--ratio or --count, and cannot be combined with --heads or --profile",
+            request->reselect ? "--reselect" : "--iterative");
+    if (request->n_steps > 0 && request->reselect)
+        return hl_options_refuse(usage,
+                                 "--reselect ranks again after each head, --iterative K after "
+                                 "each of K steps: only one of them");
     if (request->type >= 0 &&
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
-        return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
+        return hl_options_refuse(usage,
+                                 "--type applies to GGUF files only; folders keep their types");
     return check_ranker(request, usage);
 }
 
 static const char help[] =
-    "Writes a model without some of its attention heads.  It computes what the\n"
-    "model computes with these heads switched off (--off of other commands).\n"
+    "Writes a model with some of its attention heads removed.  It computes exactly what\n"
+    "the model computes with these heads disabled (--off in other commands).\n"
     "\n"
-    "  compact  a Hugging Face folder whose tensors are smaller.  Where all layers\n"
-    "           keep equally many heads, most families load as they are; else\n"
-    "           transformers needs the code that is written beside\n"
+    "  compact  a Hugging Face folder with smaller tensors.  Where all layers keep\n"
+    "           the same number of heads, most families load it as it is; else\n"
+    "           transformers needs the code that is written beside the weights\n"
     "           (trust_remote_code=True)\n"
-    "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
-    "           with the tokenizer as far as such a file can hold it.  Matrices\n"
-    "           keep their stored blocks; where a cut goes through blocks they\n"
-    "           become Q8_0, which the output says\n"
-    "  masked   a folder of the same shapes; the heads' slices of the output\n"
-    "           projections are zero.  Loads wherever the model does, and saves\n"
-    "           nothing\n"
-    "  auto     gguf where OUT ends in .gguf or the model is a file; else compact,\n"
-    "           or masked for a family that cannot be compacted\n"
+    "  gguf     a file for llama.cpp: smaller where llama.cpp can load that, else the\n"
+    "           heads are zeroed.  Matrices keep their stored blocks; where a cut\n"
+    "           goes through blocks they become Q8_0, and the output says so\n"
+    "  masked   a folder of the same shapes, with the heads zeroed: their columns of\n"
+    "           the output projections are zero.  Loads wherever the model does, and\n"
+    "           saves nothing\n"
+    "  auto     gguf if OUT ends in .gguf or the model is a file; else compact, or\n"
+    "           masked for a family that cannot be compacted\n"
     "\n"
-    "--count 0 --as gguf converts a model as it is.\n"
+    "--count 0 --as gguf converts a model without removing heads.\n"
     "\n"
-    "Without --by, up to a fifth of the heads go by gradient, which needs --text,\n"
-    "and more of them, or those of an encoder or a --profile, by output norm.\n"
-    "Highest entropy first cost more than a random order (doc/sweep.md).\n"
+    "Without --ratio, --count and --heads a budget says how many go: on one half of\n"
+    "--text heads are ranked by the three rankers that cost least in our sweeps, or\n"
+    "by --by; on the other half more and more are disabled, until the 95% interval\n"
+    "of what they cost reaches --until-loss or --until-kl, or until the model has\n"
+    "--until-bytes.  Without any of these the loss may rise by 0.05 nats per token.\n"
     "\n"
-    "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-    "what would make them differ is zeroed; --groups takes whole groups, so that\n"
-    "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
-    "say otherwise.";
+    "Afterwards both models are run in turns, and what was gained is printed.\n"
+    "\n"
+    "Without --by, the ranker is gradient for up to a fifth of the heads, which needs\n"
+    "--text; for more heads, for encoders and with --profile it is output-norm.\n"
+    "Removing heads of highest entropy first cost more than a random order\n"
+    "(doc/sweep.md).\n"
+    "\n"
+    "A KV head is removed with the last of its query heads.  Groups keep equal sizes:\n"
+    "heads that would make them differ are zeroed.  --groups removes whole groups, so\n"
+    "that none is zeroed.  Each layer keeps at least one head, unless --empty-layers\n"
+    "or --heads says otherwise.";
 
 static int parse_request(prune_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_NUMBER("ratio", 'r', &request->ratio, "R", "this share of all heads", 0, 1),
-        HL_INT("count", 'n', &request->count, "N", "number of heads", 0, INT64_MAX),
-        HL_TEXT("heads", 0, &request->heads, "L5H1,L7", "these; L7: all of a layer"),
-        HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
-        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
-        HL_LIST("text", 't', &request->texts, "FILE", "to measure instead, and for --mean"),
-        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens of a window of it", 2,
+        HL_NUMBER("ratio", 'r', &request->ratio, "R", "remove this share of all heads", 0, 1),
+        HL_INT("count", 'n', &request->count, "N", "remove this number of heads", 0, INT64_MAX),
+        HL_TEXT("heads", 0, &request->heads, "L5H1,L7",
+                "remove these heads (L7: all heads of layer 7)"),
+        HL_TEXT("by", 0, &request->by, "RANKER",
+                "ranker that sets the order (auto: gradient or output-norm)"),
+        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE",
+                "rank the heads by this profile"),
+        HL_LIST("text", 't', &request->texts, "FILE",
+                "text to rank on, and for --mean (repeatable)"),
+        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens per window of --text", 2,
                1 << 30),
-        HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
-               1000),
-        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N", "at most N per layer", 1,
-               INT64_MAX),
-        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
-        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
-        HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
-        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N", "of the text (16384)", 2,
-               INT64_MAX),
+        HL_INT("iterative", 0, &request->n_steps, "K",
+               "remove in K steps, ranking again after each", 1, 1000),
+        HL_FLAG("reselect", 0, &request->reselect, "rank again after each removed head"),
+        HL_BUDGET_OPTIONS(&request->budget),
+        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
+               "remove at most N heads per layer", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups, "remove all query heads of a KV head together"),
+        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "allow layers to lose all heads"),
+        HL_FLAG("mean", 'm', &request->mean, "keep the heads' mean output as a bias"),
+        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N",
+               "use at most N tokens of --text (16384; for a budget 8192)", 2, INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
         HL_ENUM("as", 'a', &request->form, "auto|compact|masked|gguf",
-                "what to write (auto: the one that saves)"),
+                "what to write (auto: the form that saves memory)"),
         HL_ENUM("type", 0, &request->type, "f32|f16|bf16|q8_0|q4_0",
-                "of a GGUF file's matrices (as they are stored)"),
+                "type of the matrices in a GGUF file (as stored)"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "use this one instead of the model's own, and write it to a GGUF file"),
-        HL_TEXT("output", 'o', &request->output, "OUT", "the folder or file to write"),
+                "tokenizer to use, and to write to a GGUF file"),
+        HL_FLAG("no-timing", 0, &request->no_timing, "do not time both models afterwards"),
+        HL_TEXT("output", 'o', &request->output, "OUT", "folder or file to write"),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "prune",
-        .arguments = "MODEL (--ratio R | --count N | --heads L5H1,...) -o OUT",
+        .arguments = "MODEL (--ratio R | --count N | --heads L5H1,... | --text FILE) -o OUT",
         .text      = help,
         .options   = options,
     };
     HL_PASS(hl_options_parse(&request->models, &request->common, &usage, argc, argv));
+    if (request->windows.max_tokens == 0)
+        request->windows.max_tokens = by_budget(request) ? BUDGET_TOKENS : MAX_TOKENS;
     request->choice.ratio = request->ratio >= 0.0 ? request->ratio : 0.0;
     request->choice.count = request->count >= 0 ? request->count : 0;
     return check_request(request, &usage);
@@ -326,7 +405,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
 /* ----------------------------------------------------------------------- means */
 
-/* The first tokens of the first text. */
+/* Reads the first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
     const prune_request *request = p->request;
@@ -373,7 +452,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
     return hl_perplexity_add(out, perplexity, &text);
 }
 
-/* Means against zero, both against the whole model; encoders predict nothing. */
+/* Compares means and zeros with the whole model; not for encoders, which predict nothing. */
 static hl_status check_means(pruning *p)
 {
     HL_HELD(hl_gates_free) hl_gates  *gates   = NULL;
@@ -427,7 +506,8 @@ static bool is_alike(const hl_prune_tensor *a, const hl_prune_tensor *b)
            strcmp(a->why, b->why) == 0;
 }
 
-/* "blk.12.attn_q.weight" is layer 12 and "attn_q.weight"; -1 and the name for other tensors. */
+/* Splits "blk.12.attn_q.weight" into layer 12 and "attn_q.weight"; for other tensors, -1 and the
+ * name. */
 static long layer_of(const char **rest, const char *name)
 {
     char *end   = NULL;
@@ -442,8 +522,8 @@ static long layer_of(const char **rest, const char *name)
     return layer;
 }
 
-/* The tensors of one name as "blk.0-3,7.attn_q.weight", from tensors[first] on; true for each that
- * was printed. */
+/* Prints the tensors that share a name as "blk.0-3,7.attn_q.weight", from tensors[first] on, and
+ * marks them as printed. */
 static void print_names(bool *printed, const hl_prune_report *report, int64_t first)
 {
     const hl_prune_tensor *one  = &report->tensors[first];
@@ -477,7 +557,7 @@ static void print_names(bool *printed, const hl_prune_report *report, int64_t fi
     printf(".%s\n", rest);
 }
 
-/* What all tensors of one kind have in common: their types, why, and what that costs. */
+/* Prints the types that all tensors of one kind share, the reason, and the cost. */
 static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kind)
 {
     int64_t count  = 0;
@@ -501,7 +581,7 @@ static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kin
         printf(", as --type asks\n");
 }
 
-/* Matrices that could not have their type, and those that grew. */
+/* Prints matrices that could not get their type, and those that grew. */
 static void print_tensors(const hl_prune_report *report)
 {
     bool *printed = calloc((size_t)report->n_tensors + 1, sizeof *printed);
@@ -520,7 +600,7 @@ static void print_tensors(const hl_prune_report *report)
 
 /* --------------------------------------------------------------------- as text */
 
-/* NULL: nothing was ranked. */
+/* Returns the ranker's name; NULL if nothing was ranked. */
 static const char *ranker_name(const pruning *p)
 {
     return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
@@ -534,6 +614,8 @@ static void print_story(const pruning *p)
     const char            *verdict  = hl_ranker_verdict((size_t)p->ranker);
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
+    if (p->frontier != NULL)
+        hl_budget_print(p->frontier);
     printf("%s  %s: ", hl_shown(p->request->output), hl_prune_form_name(report->form));
     if (report->n_gone > 0 || n_zeroed == 0)
         printf("removed %lld", (long long)report->n_gone);
@@ -547,22 +629,25 @@ static void print_story(const pruning *p)
     print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
     if (!before->is_encoder)
         print_row("KV bytes per token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
-    printf("\n  Opened by headlight, and by %s.\n", report->loads);
+    printf("\n  Loads in headlight and in %s.\n", report->loads);
     if (report->vocab[0] != '\0')
-        printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
+        printf("  %s: %s.\n", report->has_vocab ? "Vocabulary" : "No vocabulary",
                hl_shown(report->vocab));
     if (verdict != NULL)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
-        printf("  A zeroed head saves no time and no memory.\n");
+        printf("  A zeroed head saves neither time nor memory.\n");
     if (p->check.done)
-        printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
-               "text\n  that the means are of)\n",
+        printf("\n"
+               "  nats/token   %.4f with all heads, %.4f with heads zeroed, %.4f with their mean "
+               "output\n"
+               "  kept (on %lld tokens of the text that gave the means)\n",
                p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
                (long long)p->check.whole.n_scored);
     print_tensors(report);
+    hl_timing_print(&p->timing);
     if (report->form_note[0] != '\0')
-        printf("\n  Masked, which saves nothing: %s.\n", hl_shown(report->form_note));
+        printf("\n  Written as masked, which saves nothing: %s.\n", hl_shown(report->form_note));
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -585,7 +670,7 @@ static json_t *sizes_json(int64_t n_params, size_t n_bytes, size_t kv_bytes)
                      HL_IS("kv_bytes_f16", kv_bytes));
 }
 
-/* Every tensor that could not have its type, or grew. */
+/* Lists every tensor that could not get its type, or that grew. */
 static json_t *tensors_json(const hl_prune_report *report)
 {
     json_t *list = json_array();
@@ -613,7 +698,7 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
-/* A string, or no member at all. */
+/* Makes a string; NULL, so that there is no member, if the text is empty. */
 static json_t *if_said(const char *text)
 {
     return text != NULL && text[0] != '\0' ? json_string(text) : NULL;
@@ -635,13 +720,15 @@ static int print_json(const pruning *p)
             HL_IS("model", hl_value_name(p->request->models.items[0])),
             HL_IS("output", hl_value_name(p->request->output)),
             HL_IS("as", hl_prune_form_name(report->form)), HL_IS("by", ranker_name(p)),
-            HL_IS("heads", count_heads(p->model)), HL_IS("pruned", report->n_pruned),
-            HL_IS("gone", report->n_gone), HL_IS("pruned_heads", heads_json(p->heads)),
+            HL_IS("heads", count_heads(p->model)), HL_IS("removed", report->n_gone),
+            HL_IS("zeroed", report->n_pruned - report->n_gone),
+            HL_IS("removed_heads", heads_json(p->heads)),
             HL_IS("before",
                   sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
             HL_IS("after",
                   sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16)),
-            HL_IS("loads", report->loads),
+            HL_IS("budget", hl_budget_json(p->frontier)),
+            HL_IS("timing", hl_timing_json(&p->timing)), HL_IS("loads", report->loads),
             HL_IS(report->has_vocab ? "vocabulary_note" : "no_vocabulary", if_said(report->vocab)),
             HL_IS("verdict", if_said(hl_ranker_verdict((size_t)p->ranker))),
             HL_IS("form_note", if_said(report->form_note)),
@@ -654,17 +741,6 @@ static int print_json(const pruning *p)
 
 /* ----------------------------------------------------------------- the command */
 
-static hl_prune_options write_options(const pruning *p)
-{
-    const prune_request *request = p->request;
-
-    return (hl_prune_options){ .form           = forms[request->form],
-                               .dtype          = request->type >= 0 ? types[request->type] : 0,
-                               .convert        = request->type >= 0,
-                               .means          = p->means,
-                               .tokenizer_path = request->tokenizer_path };
-}
-
 /* Refusals that need no ranking come first. */
 static hl_status open_model(pruning *p)
 {
@@ -673,7 +749,7 @@ static hl_status open_model(pruning *p)
     HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
     hl_prune_options options = write_options(p);
     if (p->request->mean)
-        options.means = &some; /* is there a place for them? */
+        options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
     return hl_prune_check(p->model, &options, p->request->output);
 }
 
@@ -688,6 +764,10 @@ static int prune(pruning *p)
     hl_prune_options options = write_options(p);
     HL_CALL("prune", hl_prune_write(&p->report, p->model, p->heads, &options, request->output));
     HL_CALL("prune", check_means(p));
+    if (!request->no_timing && p->heads->n_heads > 0 &&
+        (request->common.json || !request->common.quiet))
+        HL_CALL("prune", hl_timing_take(&p->timing, p->model, request->models.items[0],
+                                        request->output, request->common.n_threads));
     if (request->common.json)
         return print_json(p);
     if (!request->common.quiet)
@@ -698,7 +778,11 @@ static int prune(pruning *p)
 int hl_command_prune(int argc, char **argv)
 {
     prune_request request = {
-        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 }
+        .ratio  = -1.0,
+        .count  = -1,
+        .type   = -1,
+        .by     = "auto",
+        .budget = { .until_loss = -1.0, .until_kl = -1.0 },
     };
     pruning p = { .request = &request };
 
@@ -706,6 +790,9 @@ int hl_command_prune(int argc, char **argv)
     int code = prune(&p);
     hl_prune_report_clear(&p.report);
     hl_head_list_free(p.heads);
+    hl_head_list_free(p.keep);
+    hl_evidence_free(&p.evidence);
+    hl_frontier_free(p.frontier);
     hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);
     free(p.means);

@@ -1,4 +1,4 @@
-/* diagnoses.c - lists of diagnoses, thresholds by name, and what was found, in words.
+/* diagnoses.c - lists of diagnoses, thresholds by name, and findings in words.
  *
  *     1 problem found in demo.profile: 6 checks passed, 1 not run (needs 129 generated tokens)
  *
@@ -201,8 +201,8 @@ static void print_causes(const hl_diagnosis *item)
     }
 }
 
-/* One check with all that belongs to its verdict; `verbose` shows of every check what is shown of those
- * that found something. */
+/* Prints one check; `verbose` prints every check in as much detail as those that found
+ * something. */
 static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors *colors)
 {
     bool all = verbose || item->verdict == HL_VERDICT_FOUND;
@@ -224,7 +224,7 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors 
                     item->measure);
 }
 
-/* "No problems found in demo: 6 checks passed, 2 not run; 1 observation". */
+/* Prints "No problems found in demo: 6 checks passed, 2 not run; 1 observation". */
 static void print_summary(const hl_diagnoses *found, const char *name)
 {
     int         counts[N_OUTCOMES] = { 0 };

@@ -222,10 +222,10 @@ HL_API hl_check_kind hl_diagnosis_kind(size_t index);
  * its training text, with the loss; its gap to the profile's loss tells overfitting. */
 HL_API hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
                                       const hl_profile *training);
-/* Gradients of heads, (n_layers, n_heads), NaN where there is no head: those of hl_gate_gradients, or
- * norms of the gradients of queries and keys.  Gradients of the early layers that are under a
- * hundredth of the largest layer's speak for vanishing gradients. */
-HL_API hl_status hl_diagnose_gradients(hl_diagnoses *found, const double *gradients,
+/* Gradients (n_layers, n_heads) of the heads' `of`, "queries" or "keys", NaN where there is no head:
+ * hl_gradients.weight_norms has them.  A layer under a hundredth of the largest layer's mean speaks for
+ * vanishing gradients. */
+HL_API hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const double *gradients,
                                        int64_t n_layers, int64_t n_heads);
 /* The name of a verdict: "not found", "found", "not run". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);

@@ -1,7 +1,7 @@
 """The structs and constants of headlight.h that Python uses, field by field.
 
-Nothing here is guessed at run time: tests/python/test_layout.py compiles a program against the
-header and compares every size, offset and constant with it.  `c_name` is what C calls a struct.
+They are checked by tests/python/test_layout.py, which compiles a program against the header and
+compares every size, offset and constant.  `c_name` is the name of a struct in C.
 """
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ N_THRESHOLDS = 23
 
 CUDA_INTERFACE = 2
 
-# Every number above that the header names, for the test.
+# The constants above that the header names, for the test.
 CONSTANTS = {
     **{f"HL_{name}": i for i, name in enumerate(STATUS)},
     "HL_DTYPE_F32": F32, "HL_DTYPE_F16": F16, "HL_DTYPE_BF16": BF16, "HL_DTYPE_F64": F64,
@@ -328,6 +328,50 @@ class Diagnosis(c.Structure):
 class Diagnoses(c.Structure):
     c_name = "hl_diagnoses"
     _fields_ = [("items", Diagnosis * N_DIAGNOSES)]
+
+
+# ------------------------------------------------------------------- pruning
+
+
+class Head(c.Structure):
+    c_name = "hl_head"
+    _fields_ = _fields(c.c_int64, "layer", "head")
+
+
+class HeadList(c.Structure):
+    c_name = "hl_head_list"
+    _fields_ = [("heads", c.POINTER(Head)), ("n_heads", c.c_int64)]
+
+
+class Choice(c.Structure):
+    c_name = "hl_choice"
+    _fields_ = [("ratio", c.c_double), *_fields(c.c_int64, "count", "per_layer_max"),
+                ("empty_layers", c.c_bool), ("keep", Pointer)]
+
+
+class BudgetOptions(c.Structure):
+    c_name = "hl_budget_options"
+    _fields_ = [*_fields(c.c_double, "until_loss", "until_kl"), ("until_bytes", Size),
+                ("rankers", c.POINTER(c.c_int)), ("n_rankers", c.c_int64), ("choice", Choice),
+                ("groups", c.c_bool), ("write", Pointer), ("path", Text),
+                ("windows", WindowOptions), ("seed", c.c_uint64), ("memory_bytes", Size),
+                ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer)]
+
+
+class FrontierPoint(c.Structure):
+    c_name = "hl_frontier_point"
+    _fields_ = [("ranker", c.c_int), ("n_off", c.c_int64), ("tensor_bytes", Size),
+                *_fields(c.c_double, "rise", "rise_low", "rise_high", "kl", "kl_low", "kl_high",
+                         "same"),
+                *_fields(c.c_bool, "fits", "is_best")]
+
+
+class Frontier(c.Structure):
+    c_name = "hl_frontier"
+    _fields_ = [("points", c.POINTER(FrontierPoint)), *_fields(c.c_int64, "n_points", "recommended"),
+                ("heads", c.POINTER(HeadList)), ("budget", BudgetOptions), ("tensor_bytes", Size),
+                ("n_heads", c.c_int64), ("nll", c.c_double),
+                *_fields(c.c_int64, "n_scored", "n_windows", "n_ctx"), ("all_went", c.c_bool)]
 
 
 class DrawOptions(c.Structure):

@@ -333,8 +333,8 @@ static hl_status add_evidence(hl_diagnoses *found, const char *name, bool suppor
     return HL_OK;
 }
 
-hl_status hl_diagnose_gradients(hl_diagnoses *found, const double *gradients, int64_t n_layers,
-                                int64_t n_heads)
+hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const double *gradients,
+                                int64_t n_layers, int64_t n_heads)
 {
     const double vanished = 0.01; /* of the largest layer's mean */
     double       lowest = NAN, highest = NAN;
@@ -353,9 +353,10 @@ hl_status hl_diagnose_gradients(hl_diagnoses *found, const double *gradients, in
     if (where < 0)
         return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld layers: none is a number",
                        (long long)n_layers);
-    snprintf(sentence, sizeof sentence,
-             "Mean gradients of the layers' heads range from %.2g (layer %lld) to %.2g.", lowest,
-             (long long)where, highest);
+    snprintf(
+        sentence, sizeof sentence,
+        "Gradient norms of the heads' %s, mean of a layer, range from %.2g (layer %lld) to %.2g.",
+        of, lowest, (long long)where, highest);
     return add_evidence(found, HL_CAUSE_VANISHING, lowest < vanished * highest, sentence);
 }
 

@@ -122,7 +122,7 @@ bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head)
 void hl_examination_say_broken(const hl_examination *e, hl_text *text)
 {
     if (e->n_broken > 0)
-        hl_text_addf(text, "%lld heads are left out, as most of their rows are not finite. ",
+        hl_text_addf(text, "%lld heads are left out: most of their rows are NaN or infinite. ",
                      (long long)e->n_broken);
 }
 
@@ -139,11 +139,11 @@ hl_status hl_examination_no_rows(hl_examination *e)
     char needs[96];
 
     if (e->n_broken == 0)
-        return hl_examination_not_run(e, "rows of attention, and the profile has none",
+        return hl_examination_not_run(e, "rows of attention; the profile has none",
                                       "measure the model on a longer text");
-    snprintf(needs, sizeof needs, "finite attention: most rows of %lld heads are not finite",
+    snprintf(needs, sizeof needs, "finite attention: most rows of %lld heads are NaN or infinite",
              (long long)e->n_broken);
-    return hl_examination_not_run(e, needs, "mend what dead-or-broken found first");
+    return hl_examination_not_run(e, needs, "first fix what dead-or-broken found");
 }
 
 /* ----------------------------------------------------------------- the list */
@@ -160,18 +160,18 @@ static const struct {
 } diagnoses[HL_N_DIAGNOSES] = {
     /* First: where rows are not finite, the other checks have less to go by, or nothing. */
     { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
-      "The weights or the file are damaged there: get the file again, or look at the layer below.",
+      "The weights or the file are damaged: download the file again, or look at the layer below.",
       hl_diagnose_broken, "rows", HL_CHECK_ALARM, false },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
       "In training: an entropy regularizer (the backward pass gives its gradient), spectral "
       "reparametrization or QK-norm, a lower learning rate. At inference: a higher attention "
-      "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
-      "next token and leaves attention as it is.",
+      "temperature. A higher sampling temperature, as often advised, changes which token is drawn, "
+      "not attention.",
       hl_diagnose_collapse, "share of heads", HL_CHECK_ALARM, false },
     { "entropic-overload", "literature", "Jha and Reagen 2024",
-      "Norms before the blocks (pre-norm, RMSNorm); check that gradients reach the queries and "
-      "keys; leave documents of high perplexity out of the data (headlight eval --per-document "
-      "lists them); check that the text is of the domain that the model knows.",
+      "Use norms before the blocks (pre-norm, RMSNorm); check that gradients reach queries and "
+      "keys; drop documents of high perplexity from the data (headlight eval --per-document lists "
+      "them); check that the text is from the domain the model was trained on.",
       hl_diagnose_overload, "share of heads", HL_CHECK_ALARM, false },
     { "attention-locking", "heuristic", "",
       "For a text that repeats itself: a repetition penalty or another sampling temperature. For "
@@ -179,12 +179,12 @@ static const struct {
       "dropping old keys from the cache.",
       hl_diagnose_locking, "total variation", HL_CHECK_ALARM, true },
     { "flat-profile", "heuristic", "",
-      "Prune or train the deep layers again; look at the block influence first.", hl_diagnose_flat,
-      "normalized entropy", HL_CHECK_ALARM, true },
+      "Prune the deep layers, or train them again; look at their block influence first.",
+      hl_diagnose_flat, "normalized entropy", HL_CHECK_ALARM, true },
     { "head-redundancy", "literature", "Michel et al. 2019", "Prune the weaker head of each pair.",
       hl_diagnose_redundancy, "share of heads", HL_CHECK_ALARM, false },
     { "inactive-heads", "literature", "Bondarenko et al. 2023",
-      "Prune them: what they write is next to nothing.", hl_diagnose_inactive,
+      "Prune them: they write almost nothing.", hl_diagnose_inactive,
       "output norm relative to the layer's mean", HL_CHECK_ALARM, true },
     { "sink-heads", "literature", "Xiao et al. 2023", "", hl_observe_sinks, "share of heads",
       HL_CHECK_OBSERVATION, false },

@@ -84,7 +84,8 @@ static hl_status find_fall(hl_fall *out, hl_examination *e)
     hl_level before, now;
 
     if (!hl_same_setting(e->profile, e->before, "context")) {
-        hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
+        hl_text_addf(&e->against,
+                     "Not compared with the earlier profile, which has another context. ");
         return HL_OK;
     }
     HL_NEED(hl_level_of(&before, e->before));
@@ -96,7 +97,7 @@ static hl_status find_fall(hl_fall *out, hl_examination *e)
                           share_collapsed(e->profile, sharp) - share_collapsed(e->before, sharp) };
     if (isnan(out->errors))
         hl_text_addf(&e->against,
-                     "Not compared with the earlier profile: its sequences are too few. ");
+                     "Not compared with the earlier profile, which has too few sequences. ");
     return HL_OK;
 }
 
@@ -139,7 +140,8 @@ static void explain_collapse(hl_examination *e, const hl_fall *fall)
             hl_text_addf(&e->against, "Attention that sharpens while the loss falls is learning. ");
     }
     if (counts.n_sink + counts.n_positional > 0)
-        hl_text_addf(&e->against, "Sink and positional heads are sharp by nature: %lld of these. ",
+        hl_text_addf(&e->against,
+                     "%lld of these are sink or positional heads, which are focused by nature. ",
                      (long long)(counts.n_sink + counts.n_positional));
     if (hl_profile_nll(e->profile).count > 0)
         hl_text_addf(&e->against, "Loss on this text: %.3f nats per token.",
@@ -151,15 +153,16 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     hl_diagnosis *result = e->result;
     hl_fall       fall   = { NAN, NAN, NAN, NAN };
 
-    hl_text_addf(&e->rule,
-                 "more than %.0f%% of heads with a median normalized entropy, first key left out, "
-                 "under %g; or, since an earlier profile of the same text, a loss that rose while "
-                 "the mean normalized entropy fell by at least %g and %g robust standard "
-                 "deviations, or at least %.0f%% of heads came under %g (both, if the losses are "
-                 "not known)",
-                 100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
-                 hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL),
-                 100.0 * hl_limit(e, HL_T_COLLAPSE_NEW), hl_limit(e, HL_T_COLLAPSE_ENTROPY));
+    hl_text_addf(
+        &e->rule,
+        "more than %.0f%% of heads with a median normalized entropy, first token excluded, "
+        "under %g; or, since an earlier profile of the same text, a loss that rose while "
+        "the mean normalized entropy fell by at least %g and %g robust standard "
+        "deviations, or at least %.0f%% of heads came under %g (both, if the losses are "
+        "not known)",
+        100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
+        hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL),
+        100.0 * hl_limit(e, HL_T_COLLAPSE_NEW), hl_limit(e, HL_T_COLLAPSE_ENTROPY));
     HL_NEED(list_collapsed(e));
     if (e->before != NULL)
         HL_NEED(find_fall(&fall, e));
@@ -271,14 +274,14 @@ hl_status hl_diagnose_overload(hl_examination *e)
     hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%)", (long long)result->n_heads,
                  (long long)e->n_counted, 100.0 * result->value);
     if (!known)
-        hl_text_addf(&e->against, "Change between inputs is not known: fewer than two sequences. ");
+        hl_text_addf(&e->against,
+                     "Change between inputs is unknown: there are fewer than two sequences. ");
     if (e->before != NULL) {
         HL_NEED(compare_overload(e));
     } else {
-        hl_text_addf(&e->against, "Not compared with random weights: that is not measured.");
-        hl_text_addf(&e->measure,
-                     "give headlight diagnose a second profile, of the same text and of "
-                     "weights of the same shapes drawn at random");
+        hl_text_addf(&e->against, "Not compared with random weights.");
+        hl_text_addf(&e->measure, "give headlight diagnose a second profile: the same text, and "
+                                  "the same architecture with random weights");
     }
     return HL_OK;
 }
@@ -297,7 +300,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
             idlest = layer;
         }
     }
-    hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error of a layer %.4f",
+    hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error per layer %.4f",
                  shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
     if (shape->minimum >= 0)
         hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
@@ -337,10 +340,10 @@ hl_status hl_diagnose_flat(hl_examination *e)
     if (hl_profile_n_layers(e->profile) < 2)
         return hl_examination_not_run(e, "at least 2 layers", "one layer has no profile");
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
-        char needs[80] = "a mean of each layer in 2 windows of text";
+        char needs[80] = "2 windows of text in every layer";
 
         if (hl_profile_n_sequences(e->profile) < 2)
-            snprintf(needs, sizeof needs, "at least 2 windows of text, and the profile has %lld",
+            snprintf(needs, sizeof needs, "at least 2 windows of text; the profile has %lld",
                      (long long)hl_profile_n_sequences(e->profile));
         return hl_examination_not_run(
             e, needs, "measure the model on a longer text, or with a shorter --context");

@@ -19,7 +19,7 @@ static void ask_for_ablation(hl_examination *e)
     enum { NAMED = 4 };
     const hl_diagnosis *result = e->result;
 
-    hl_text_addf(&e->measure, "the loss without them: headlight eval with --off ");
+    hl_text_addf(&e->measure, "the loss with them disabled: headlight eval --off ");
     for (int64_t i = 0; i < result->n_heads && i < NAMED; i++)
         hl_text_addf(&e->measure, "%sL%lldH%lld", i > 0 ? "," : "",
                      (long long)result->heads[i].layer, (long long)result->heads[i].head);
@@ -107,7 +107,7 @@ static hl_status find_alike(pair_count *pairs, hl_examination *e, alike kind, bo
     if (pairs->n_measured > 0)
         return HL_OK;
     return hl_examination_not_run(e, "sampled rows of two heads of a layer",
-                                  "measure the model itself: rows are sampled as it runs");
+                                  "measure the model itself: rows are sampled while it runs");
 }
 
 /* The layer whose heads have the most equal entropies. */
@@ -149,7 +149,7 @@ hl_status hl_diagnose_redundancy(hl_examination *e)
     HL_NEED(add_screen(e));
     if (pairs.n_measured == 0)
         return HL_OK;
-    hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%); the most alike of %lld pairs: %.3f",
+    hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%); highest similarity of %lld pairs: %.3f",
                  (long long)result->n_heads, (long long)e->n_counted, 100.0 * result->value,
                  (long long)pairs.n_measured, pairs.most);
     if (!(result->value > result->threshold))
@@ -175,13 +175,13 @@ hl_status hl_observe_alike(hl_examination *e)
     if (pairs.n_measured == 0)
         return HL_OK;
     if (pairs.n_alike == 0) {
-        hl_text_addf(&e->finding, "the most alike of %lld pairs: %.3f", (long long)pairs.n_measured,
-                     pairs.most);
+        hl_text_addf(&e->finding, "highest similarity of %lld pairs: %.3f",
+                     (long long)pairs.n_measured, pairs.most);
         return HL_OK;
     }
     result->verdict = HL_VERDICT_FOUND;
     ask_for_ablation(e);
-    hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
+    hl_text_addf(&e->against, "Ablation was not measured, so these pairs are candidates.");
     return HL_OK;
 }
 
@@ -338,8 +338,8 @@ hl_status hl_diagnose_broken(hl_examination *e)
         hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
     else
         hl_text_addf(&e->finding,
-                     "%.0f rows are not finite (%.2g%% of all); %lld heads have no valid row",
-                     total, 100.0 * total / fmax(rows, 1.0), (long long)n_dead);
+                     "%.0f NaN or Inf rows (%.2g%% of all); %lld heads without a valid row", total,
+                     100.0 * total / fmax(rows, 1.0), (long long)n_dead);
     if (result->n_heads > 0) {
         const hl_shown_by *at       = &result->heads[0];
         int64_t            document = 0, token = 0;

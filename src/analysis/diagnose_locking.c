@@ -48,7 +48,7 @@ hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *
 
     *out = (hl_locking){ false, -1, NAN, NAN, NAN, 0 };
     if (length < 2)
-        return hl_fail(HL_BAD_ARGUMENT, "a window of %lld tokens, at least 2 are needed",
+        return hl_fail(HL_BAD_ARGUMENT, "locking-window is %lld tokens; at least 2 are needed",
                        (long long)length);
     for (int64_t first = 0; first + length <= n_tokens; first++) {
         stillness w = { slope_of(entropy + first, length),
@@ -229,10 +229,10 @@ static hl_status find_still(hl_examination *e, const decoded *text)
     for (int64_t first = 0; !found.locked && first + length <= text->n_tokens; first++)
         e->result->value = fmin(e->result->value, hl_mean(text->change + first, length));
     if (!found.locked) {
-        hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
+        hl_text_addf(&e->finding, "smallest change of rows in any of %lld windows: %.4f",
                      (long long)found.n_windows, e->result->value);
         if (e->result->value < e->result->threshold) {
-            hl_text_addf(&e->finding, ", but its entropy moves, or no window before it moved");
+            hl_text_addf(&e->finding, ", but there the entropy moves, or no earlier window moved");
             /* Another part of the rule decided: this number would mislead. */
             e->result->value = NAN;
         }
@@ -306,9 +306,9 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
     find_repeated(e, &repeated);
     if (is_long || e->result->verdict == HL_VERDICT_FOUND)
         return HL_OK;
-    snprintf(needs, sizeof needs, "%lld generated tokens, and the trace has %lld",
+    snprintf(needs, sizeof needs, "%lld generated tokens; the trace has %lld",
              (long long)(2 * length + 1), (long long)text->n_generated);
-    snprintf(how, sizeof how, "generate again, with --max-tokens %lld and --trace",
+    snprintf(how, sizeof how, "run headlight generate again with --max-tokens %lld and --trace",
              (long long)(2 * length + 1));
     return hl_examination_not_run(e, needs, how);
 }
@@ -333,11 +333,10 @@ hl_status hl_diagnose_locking(hl_examination *e)
         int64_t n_tokens = 2 * (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW) + 1;
 
         snprintf(needs, sizeof needs, "%lld generated tokens", (long long)n_tokens);
-        snprintf(
-            how, sizeof how,
-            "let headlight generate write a trace of %lld tokens (--max-tokens, --trace), and give "
-            "it to headlight diagnose with --trace",
-            (long long)n_tokens);
+        snprintf(how, sizeof how,
+                 "write a trace with headlight generate --max-tokens %lld --trace, then give it to "
+                 "headlight diagnose --trace",
+                 (long long)n_tokens);
         return hl_examination_not_run(e, needs, how);
     }
     HL_NEED(read_decoded(&text, e->trace));

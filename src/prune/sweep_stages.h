@@ -101,8 +101,6 @@ hl_status hl_sweep_save(hl_sweep *s, bool now);
 hl_status hl_sweep_make_orders(hl_sweep *s);
 /* Writes a name such as "entropy" or "entropy, iterative". */
 void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order);
-/* Does the ranker use a text, so that ranking again can change the order? */
-bool hl_sweep_can_iterate(hl_ranker ranker);
 
 /* sweep_verdict.c makes the draws, points, bands, rises, correlations, tables and the verdict. */
 hl_status hl_sweep_conclude(hl_sweep *s);

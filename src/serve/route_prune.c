@@ -1,18 +1,21 @@
-/* route_prune.c - which heads could go, and what it would cost: nothing is written.
+/* route_prune.c - which heads could be removed, and at what cost; nothing is written.
  *
- *     rank      texts, a ranker and ratios  ->  heads in the order in which they would go, and
- *               which of them go at each ratio
- *     evaluate  texts and settings, each a list of heads that are off  ->  for each what the
- *               texts cost, and how far the predictions are from those of all heads
+ *     rank      texts, a ranker and ratios  ->  heads in pruning order, and the heads that are
+ *               removed at each ratio
+ *     evaluate  texts and settings, each a list of disabled heads  ->  for each setting the loss on
+ *               the texts, and how far the predictions are from those of all heads
+ *     frontier  texts and a budget  ->  the cost of removing heads in several orders, on one half of
+ *               the texts, and the heads to remove
  *
- * The same numbers as `headlight rank` and `headlight sweep` have.  Ablation, which runs a text
- * once a head, is not for a server. */
+ * The numbers are those of `headlight rank` and `headlight sweep`.  Ablation, which runs a text
+ * once per head, is too slow for a server. */
 
 #include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/budget.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
@@ -26,7 +29,7 @@
 #define LEAST_CONTEXT   32
 #define LEAST_TOKENS    64                /* minimum number of tokens of an evaluated text */
 #define N_WINDOWS       8                 /* minimum number of windows of a text, for an interval */
-#define COUNTED_BYTES   ((size_t)1 << 16) /* of texts: more have EVALUATE_TOKENS in any case */
+#define COUNTED_BYTES   ((size_t)1 << 16) /* longer texts have more than EVALUATE_TOKENS tokens */
 #define MAX_RATIOS      16
 #define MAX_SETTINGS    32
 #define EVALUATE_BYTES  ((size_t)512 << 20)
@@ -60,8 +63,8 @@ static hl_status read_ranker(hl_ranker *out, hl_look *look)
         *out = hl_ranker_default(look->server->model, true, 0.0);
     if (*out != HL_RANKER_ABLATION)
         return HL_OK;
-    return hl_fail(HL_UNSUPPORTED,
-                   "ablation runs the text once a head: use headlight rank --by ablation");
+    return hl_fail(HL_UNSUPPORTED, "ablation runs the text once per head, too long for a request; "
+                                   "use headlight rank --by ablation");
 }
 
 static hl_status read_ratios(rank_request *out, hl_look *look)
@@ -249,7 +252,7 @@ static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t 
     hl_encoding      *encoding = NULL;
 
     if (bytes == NULL)
-        return HL_OK; /* hl_served_texts_open refuses it */
+        return HL_OK; /* hl_served_texts_open refuses this later */
     n = n < COUNTED_BYTES ? n : COUNTED_BYTES;
     while (n > 0 && n < json_string_length(text) && ((unsigned char)bytes[n] & 0xC0) == 0x80)
         n--; /* does not cut inside a character */
@@ -274,8 +277,8 @@ static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input
         HL_NEED(count_tokens(&n, look, json_array_get(input, i)));
     if (n < LEAST_TOKENS)
         return hl_fail(HL_BAD_INPUT,
-                       "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
-                       "tell what heads are worth",
+                       "input has %lld token%s, wanted %d or more: a few tokens do not show what "
+                       "heads are worth",
                        (long long)n, n == 1 ? "" : "s", LEAST_TOKENS);
     if (*out == 0)
         *out = n / N_WINDOWS > LEAST_CONTEXT ? n / N_WINDOWS : LEAST_CONTEXT;
@@ -312,7 +315,7 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
-        return hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
+        return hl_fail(HL_BAD_INPUT, "the text is too short: it needs at least two tokens");
     return HL_OK;
 }
 
@@ -393,5 +396,127 @@ hl_status hl_serve_evaluate(json_t **out, hl_look *look)
     HL_NEED(hl_look_turn(look));
     HL_NEED(evaluate(&found, look, input, context, &asked));
     *out = evaluation_json(found);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------------- budgets */
+
+#define MAX_ORDERS 3
+
+HL_CLOSES(hl_frontier_free, hl_frontier)
+
+typedef struct frontier_request {
+    const json_t     *input;
+    hl_budget_options options;
+    hl_ranker         rankers[MAX_ORDERS];
+    int64_t           seed;
+} frontier_request;
+
+/* A budget above 0, where it is given. */
+static hl_status read_budget(double *out, hl_look *look, const char *name)
+{
+    const json_t *value = hl_look_member(look, name);
+
+    if (value == NULL)
+        return HL_OK;
+    *out = json_number_value(value);
+    if (!json_is_number(value) || !(*out > 0.0 && *out < 1e15))
+        return hl_fail(HL_BAD_INPUT, "%s: wanted a number above 0", name);
+    return HL_OK;
+}
+
+static hl_status read_orders(frontier_request *out, hl_look *look)
+{
+    const json_t *list = hl_look_member(look, "rankers");
+    size_t        n    = json_array_size(list);
+
+    if (list != NULL && (!json_is_array(list) || n < 1 || n > MAX_ORDERS))
+        return hl_fail(HL_BAD_INPUT, "rankers: wanted an array of 1 to %d names", MAX_ORDERS);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+
+        if (name == NULL || hl_ranker_find(&out->rankers[i], name) != HL_OK ||
+            out->rankers[i] == HL_RANKER_AUTO || out->rankers[i] == HL_RANKER_ABLATION)
+            return hl_fail(HL_BAD_INPUT,
+                           "rankers: entry %zu is not the name of a ranker, or ablation, "
+                           "which runs the text once a head",
+                           i);
+    }
+    out->options.rankers   = list != NULL ? out->rankers : NULL;
+    out->options.n_rankers = (int64_t)n;
+    return HL_OK;
+}
+
+static hl_status read_frontier(frontier_request *out, hl_look *look)
+{
+    static const char *const known[] = { "model",    "input",       "until_loss",
+                                         "until_kl", "until_bytes", "rankers",
+                                         "context",  "seed",        NULL };
+    double                   bytes   = 0.0;
+
+    HL_NEED(hl_look_check(look, known));
+    HL_NEED(read_budget(&out->options.until_loss, look, "until_loss"));
+    HL_NEED(read_budget(&out->options.until_kl, look, "until_kl"));
+    HL_NEED(read_budget(&bytes, look, "until_bytes"));
+    out->options.until_bytes = (size_t)bytes;
+    HL_NEED(read_orders(out, look));
+    HL_NEED(hl_json_get_int(&out->seed, look->root, "seed", "request"));
+    HL_NEED(read_context(&out->options.windows.n_ctx, look));
+    HL_NEED(read_input(&out->input, look));
+    if (out->options.windows.n_ctx == 0) { /* both halves have their windows */
+        HL_NEED(choose_context(&out->options.windows.n_ctx, look, out->input));
+        out->options.windows.n_ctx = out->options.windows.n_ctx / 2 > LEAST_CONTEXT
+                                         ? out->options.windows.n_ctx / 2
+                                         : LEAST_CONTEXT;
+    }
+    return HL_OK;
+}
+
+static json_t *point_json(const hl_frontier_point *p)
+{
+    return json_pack("{s:s, s:I, s:I, s:o, s:[o, o], s:o, s:o, s:b, s:b}", "ranker",
+                     hl_ranker_name((size_t)p->ranker), "heads", (json_int_t)p->n_off, "bytes",
+                     (json_int_t)p->tensor_bytes, "change", hl_json_number(p->rise), "interval",
+                     hl_json_number(p->rise_low), hl_json_number(p->rise_high), "kl",
+                     hl_json_number(p->kl), "agreement", hl_json_number(p->same), "fits", p->fits,
+                     "best", p->is_best);
+}
+
+static json_t *frontier_json(const hl_frontier *f)
+{
+    json_t *points = json_array();
+    json_t *off    = json_array();
+
+    for (int64_t i = 0; i < f->n_points; i++)
+        hl_json_add(&points, point_json(&f->points[i]));
+    for (int64_t i = 0; i < f->heads->n_heads; i++)
+        hl_json_add(&off, name_of(f->heads->heads[i].layer, f->heads->heads[i].head));
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:b}", "object",
+                     "headlight.frontier", "tokens", (json_int_t)f->n_scored, "context",
+                     (json_int_t)f->n_ctx, "windows", (json_int_t)f->n_windows, "nll",
+                     hl_json_number(f->nll), "bytes", (json_int_t)f->tensor_bytes, "points", points,
+                     "recommended", (json_int_t)f->recommended, "off", off, "all_went",
+                     f->all_went);
+}
+
+hl_status hl_serve_frontier(json_t **out, hl_look *look)
+{
+    const hl_server                                 *server   = look->server;
+    frontier_request                                 request  = { 0 };
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts    = { 0 };
+    HL_CLOSED(hl_frontier_free) hl_frontier         *frontier = NULL;
+
+    HL_NEED(read_frontier(&request, look));
+    HL_NEED(hl_look_turn(look));
+    request.options.windows.max_tokens = EVALUATE_TOKENS;
+    request.options.seed               = (uint64_t)request.seed;
+    request.options.memory_bytes       = EVALUATE_BYTES;
+    request.options.n_threads          = server->options.n_threads;
+    request.options.progress           = go_on;
+    request.options.context            = look;
+    HL_NEED(hl_served_texts_open(&texts, server, request.input, look->exchange));
+    HL_NEED(hl_frontier_find(&frontier, server->model, server->tokenizer, texts.corpus, NULL,
+                             &request.options));
+    *out = frontier_json(frontier);
     return HL_OK;
 }

@@ -1,9 +1,9 @@
 #!/bin/bash
-# profile.sh - show, diagnose and compare on profiles that measure made of the demo models.
+# profile.sh - show, diagnose and compare, on profiles of the demo models.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 60
+plan 61
 
 dense=$scratch/dense.profile
 sparse=$scratch/sparse.profile
@@ -22,12 +22,12 @@ run show "$dense"
 expect_line "the heading" 0 '^layers x heads: 8 x 8; context 128; 1536 tokens in 12 windows$'
 expect_line "a line of the heatmap" 0 '^H7   ( [0-9][0-9]){8}$'
 expect_line "the layer profile" 0 '^  normalized .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
-expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3     previous '
+expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3   previous '
 expect_line "types" 0 '^types   [0-9]+ '
 expect_line "diagnoses in brief" 0 '^  not run       attention-locking     needs 129 generated tokens$'
 
 run show --table list
-expect_line "tables have names" 0 '^clusters +heads that behave alike'
+expect_line "tables have names" 0 '^clusters +groups of heads that behave alike'
 run show --table head-types "$dense"
 expect_line "the induction head, by its rule" 0 '^    7     3  induction +0\.[4-9][0-9]{2} +0\.40  induction score on a repeated'
 run show --table heads --csv "$dense"
@@ -66,8 +66,10 @@ Try 'headlight show --help'.
 END
 run show --csv "$dense"
 expect_line "CSV of what?" 2 '^headlight show: --csv needs --table NAME$'
+run show --by fair "$dense"
+expect_line "a column's earlier name" 0 '^normalized entropy, % \(0 = all on one token, 100 = uniform\)$'
 run show --by layer "$dense"
-expect_line "no such column" 2 "^headlight show: --by: 'layer' is not a column of numbers"
+expect_line "no such column" 2 "^headlight show: --by: the table 'heads' has no column of numbers called 'layer'"
 run show "$scratch/nothing"
 expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
 run show models/demo/model.safetensors
@@ -78,7 +80,7 @@ headlight show: models/demo: this is a model, not a profile; run headlight measu
 END
 run show README.md
 expect "nor is a text" 3 <<'END'
-headlight show: README.md: not a profile, which headlight measure writes
+headlight show: README.md: not a profile; headlight measure writes profiles
 END
 
 # --------------------------------------------------------------------- diagnose
@@ -119,14 +121,14 @@ run diagnose --threshold sink-mas=0.1 "$dense"
 expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
 
 run diagnose "$dense"
-expect_line "locking: how to run it" 0 'let headlight generate write a trace of 129 tokens'
+expect_line "locking: how to run it" 0 'write a trace with headlight generate --max-tokens 129'
 run diagnose "$sparse"
 expect_line "what was found comes first, with real heads" 0 '^[0-9]+ problems found in sparse.profile: '
 result "and no placeholders" "$(grep -qE '(MODEL|TEXT|PROMPT|FILE|PROFILE|L5H1| P )' "$scratch/out" || echo yes)"
 run generate models/demo 'He said' -n 140 --ignore-end --quiet --threads 1 --trace "$scratch/text.trace"
 expect_line "a trace" 0 '.'
 run diagnose --trace "$scratch/text.trace" "$dense"
-expect_line "locking, judged by a trace" 0 '^FOUND +attention-locking: in the stillest of 76 windows rows change by'
+expect_line "locking, judged by a trace" 0 '^FOUND +attention-locking: smallest change of rows in any of 76 windows:'
 run diagnose --trace "$dense" "$dense"
 expect_line "a profile is no trace" 3 "dense.profile: its format is 'headlight profile"
 run generate models/demo 'He said' -n 2 --quiet --trace "$scratch/nowhere/text.trace"
@@ -138,25 +140,25 @@ run diagnose --try models/demo-sparse models/text/alice.txt $few
 expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
 expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +found +not found$'
 expect_line "a sampling temperature moves the vocabulary" 0 '^  vocabulary entropy +[0-9.]+ +[0-9.]+   nats$'
-result "and leaves attention as it is" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
+result "not attention" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
     /^  attention entropy/ { if ($3 == $4 && $3 > 0) a = 1 } END { if (v && a) print "yes" }' "$scratch/out")"
 # shellcheck disable=SC2086
 run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
 expect_line "what was asked for is tried" 0 '^   "window": 8,$'
 expect_line "and the first key stays in sight" 0 '^   "window_sink": 1,$'
 run diagnose --try "$dense"
-expect_line "a model and a text" 2 '^headlight diagnose: --try: wanted a MODEL and a TEXT, got 1 arguments$'
+expect_line "a model and a text" 2 '^headlight diagnose: --try needs a MODEL and a TEXT; got 1 arguments$'
 run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
-expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions do not turn'
+expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: this model has no RoPE'
 
 # ---------------------------------------------------------------------- compare
 
 # shellcheck disable=SC2086
 run compare --text models/text/alice.txt $few models/demo models/demo-sparse
 expect_line "two models on a text" 0 '^not the same model by hash, 4 sequences in common$'
-expect_line "and their rows" 0 '^variation 0\.[0-9]+; 0\.[0-9]+ with heads matched by it'
+expect_line "and their rows" 0 '^mean total variation between the rows of A and B on the same tokens: 0\.[0-9]+$'
 run compare --table rows "$dense" "$sparse"
-expect_line "which profiles do not hold" 3 '^headlight compare: --table rows: needs two models'
+expect_line "which profiles do not hold" 3 '^headlight compare: --table rows needs --text and two models'
 
 run compare "$dense" "$sparse"
 expect_line "pairs" 0 '^not the same model by hash, 12 sequences in common$'
@@ -167,7 +169,7 @@ run compare --table matching --csv "$dense" "$dense"
 expect_line "each head is its own partner" 0 '^7,7,7,0,0,false'
 run compare "$dense"
 expect "one profile" 2 <<'END'
-headlight compare: wanted two profiles, got 1
+headlight compare: give two profiles, A and B; got 1
 Try 'headlight compare --help'.
 END
 finish

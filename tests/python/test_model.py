@@ -1,4 +1,4 @@
-"""test_model.py - models through Python: against transformers' numbers, and the command's."""
+"""test_model.py - models in Python, against the numbers of transformers and of the command."""
 import csv
 import io
 import json
@@ -17,7 +17,7 @@ from support import ALICE, DEMO, SPARSE, alice, families, program, read_safetens
 
 class Families(unittest.TestCase):
     def test_profiles_agree_with_transformers(self):
-        """Means over rows of what transformers' eager attention had, of every golden model."""
+        """Means over rows of transformers' eager attention, for every golden model."""
         paths = families()
         self.assertGreaterEqual(len(paths), 1)
         for path in paths:
@@ -25,7 +25,7 @@ class Families(unittest.TestCase):
             with self.subTest(os.path.basename(path)), headlight.open(path) as model:
                 profile = model.measure(token_ids=expected["tokens"],
                                         context=expected["tokens"].shape[1], probe=False)
-                # Rows that do not see the first key are not counted there; transformers has 0.
+                # Rows that do not see the first key are not counted; transformers has 0 there.
                 share = profile.moments("first", "count").values / profile.n_tokens
                 for name, ours in (("entropy", profile.entropy), ("renyi2", profile.renyi2),
                                    ("peak", profile.peak), ("first", profile.first.values * share)):
@@ -35,7 +35,7 @@ class Families(unittest.TestCase):
 
 
 class Windows(unittest.TestCase):
-    """A tokenizer that puts token 0 before a text: every window begins with it."""
+    """A tokenizer that adds token 0 before a text: every window begins with it."""
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -160,7 +160,7 @@ class Models(unittest.TestCase):
             self.model.measure(alice(400), on_progress=on_progress)
 
     def test_measure_is_the_commands_to_the_byte(self):
-        """Files as files, and the same text as a string, which has no name."""
+        """Files, and the same text as a string, which has no name."""
         program("measure", DEMO, ALICE, "--max-tokens", 600, "-c", 128, "-o", self.path("command"),
                 "--quiet")
         with self.model.measure(files=ALICE, max_tokens=600, context=128) as profile:
@@ -221,6 +221,34 @@ class Models(unittest.TestCase):
         with self.assertRaisesRegex(headlight.Error, r'texts.jsonl:3: no "text"'):
             self.model.eval(files=path)
 
+    def test_frontier_and_prune_are_the_commands(self):
+        with open(self.path("budget.txt"), "w", encoding="utf-8") as file:
+            file.write(alice(9000))
+        out, own = self.path("by-command"), self.path("by-python")
+        wanted = json.loads(program("prune", DEMO, "--text", self.path("budget.txt"), "-c", "64",
+                                    "--max-tokens", "1024", "--by", "output-norm", "--until-loss",
+                                    "0.1", "--keep", "L1,previous", "--no-timing", "--json", "-o", out))
+        found = self.model.frontier(files=self.path("budget.txt"), context=64, max_tokens=1024,
+                                    rankers=["output-norm"], until_loss=0.1,
+                                    keep=["L1", "previous"])
+        self.assertEqual(found.heads, wanted["removed_heads"])
+        self.assertFalse([head for head in found.heads if head.startswith("L1H")])
+        budget = wanted["budget"]
+        self.assertEqual(found.recommended.rise, budget["rise"])
+        self.assertEqual([point.n_off for point in found.points],
+                         [row["heads"] for row in budget["frontier"]["rows"]])
+        self.model.prune(found.heads, own)
+        self.assertEqual(found.recommended.tensor_bytes, wanted["after"]["tensor_bytes"])
+        with open(out + "/model.safetensors", "rb") as a, open(own + "/model.safetensors", "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        for options, message in (({"until_loss": -1.0}, "wanted more than 0"),
+                                 ({"until_bytes": 1000}, "no number of heads makes the model as small"),
+                                 ({"rankers": ["entropi"]}, "no ranker is called 'entropi'"),
+                                 ({"keep": "L99"}, "L99: the model has layers L0 to L7"),
+                                 ({"context": 512}, "wanted 4 or more")):
+            with self.subTest(message), self.assertRaisesRegex(headlight.Error, message):
+                self.model.frontier(alice(3000), **{"context": 64, **options})
+
     def test_mistakes_are_named(self):
         with self.assertRaises(headlight.Error) as caught:
             headlight.open("/nowhere/at/all")
@@ -274,6 +302,8 @@ class Profiles(unittest.TestCase):
                 (p.block_influence, ("layer",), (8,)),
                 (p.sequence_means(), ("sequence", "layer", "head"), None),
                 (p.pattern("band"), ("layer", "head"), (8, 8)),
+                (p.pattern("diagonal"), ("layer", "head"), (8, 8)),  # what `self` was called
+                (p.moments("nosink"), ("layer", "head"), (8, 8)),
                 (p.probe("induction"), ("layer", "head"), (8, 8)),
                 (p.output_norm, ("layer", "head"), (8, 8))):
             self.assertEqual(array.dims, dims)
@@ -349,7 +379,7 @@ class Profiles(unittest.TestCase):
             self.skipTest("pandas or xarray is here")
         for module, call in (("pandas", self.profile.to_pandas), ("xarray", self.profile.to_xarray),
                              ("xarray", self.profile.entropy.to_xarray)):
-            sys.modules[module] = None  # as if it were not installed
+            sys.modules[module] = None  # makes the module look as if it were not installed
             try:
                 with self.assertRaisesRegex(ImportError, f"needs {module}, which is not installed"):
                     call()
