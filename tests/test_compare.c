@@ -66,6 +66,15 @@ static void test_diagonal(void **state)
                 number_in(table, 0, "similarity_b") - number_in(table, 0, "difference"), 1e-12);
     hl_comparison_free(found);
 
+    /* Where no weight is above 0.5, none is off the diagonal. */
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++)
+        b.heads[i / M_HEADS][i % M_HEADS] = (made_head){ .kind = MADE_LOCAL, .strength = 0.5 };
+    found = compare(&a, &b);
+    table = hl_comparison_table(found, "diagonal");
+    assert_near(number_in(table, 6, "b"), 0, 0.0);
+    assert_true(number_in(table, 7, "b") < 0.1); /* the first rows see few keys */
+    hl_comparison_free(found);
+
     assert_near(hl_sign_test(8, 2), 2.0 * (1 + 10 + 45) / 1024.0, 1e-12);
     assert_near(hl_sign_test(2, 8), hl_sign_test(8, 2), 0.0);
     assert_near(hl_sign_test(5, 5), 1.0, 0.0);

@@ -192,7 +192,7 @@ static void weigh_still(weighing *w)
 
     hl_text_addf(loops ? &w->against : &w->supports,
                  loops ? "A repeated text alone makes attention repeat."
-                       : "Attention stands still while the text goes on.");
+                       : "Attention does not change while the text does.");
 }
 
 /* ----------------------------------------------------------------- the list */
