@@ -39,9 +39,9 @@ typedef struct compared {
 static void print_kind(const compare_command *command, const hl_comparison *found)
 {
     static const char *const meaning[] = {
-        "measured on the same tokens: paired bootstrap over sequences",
+        "measured on the same tokens: sequences are compared in pairs",
         "one model on two texts: is the order of its heads stable?",
-        "different models and different texts: each is resampled by itself",
+        "different models and different texts: each by itself",
     };
     hl_colors colors = hl_terminal_colors(stdout);
 
@@ -272,8 +272,8 @@ int hl_command_compare(int argc, char **argv)
         "Compares two profiles head by head.  With --text, A and B are models, which are\n"
         "measured first.  Both must have the same numbers of layers and heads.\n"
         "\n"
-        "Where both were measured on the same tokens, confidence intervals come from a\n"
-        "paired bootstrap over sequences.  Heads marked as different have a false\n"
+        "Where both were measured on the same tokens, differences are taken sequence by\n"
+        "sequence.  Heads marked as different have a false\n"
         "discovery rate under 5% over all heads.  Training permutes heads, so the heads of\n"
         "each layer are also matched by their profiles.  For two models on the same\n"
         "tokens, sampled attention rows are compared too, by total variation.\n"

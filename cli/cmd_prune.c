@@ -13,6 +13,7 @@
 #include "options.h"
 #include "prompt.h"
 #include "prune_budget.h"
+#include "prune_repair.h"
 #include "prune_timing.h"
 #include "shared_options.h"
 #include "values.h"
@@ -39,6 +40,7 @@ typedef struct prune_request {
     int               form; /* index in forms[] */
     int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
+    hl_repair_request repair;
 } prune_request;
 
 /* Tokens of the text that are used; a budget runs half of them many times. */
@@ -73,6 +75,7 @@ typedef struct pruning {
     hl_tokenizer        *tokenizer; /* tokenizer of that text */
     hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
+    hl_repair_work       repair;
     hl_prune_report      report;
 } pruning;
 
@@ -160,6 +163,7 @@ static hl_prune_options write_options(const pruning *p)
                                .dtype          = request->type >= 0 ? types[request->type] : 0,
                                .convert        = request->type >= 0,
                                .means          = p->means,
+                               .repair         = p->repair.repair,
                                .tokenizer_path = request->tokenizer_path };
 }
 
@@ -251,10 +255,24 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_MOMENTS) != 0 && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to see what heads write",
                                  request->by);
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_SURGEON) != 0 && !has_text)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to run heads on", request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
                                  request->by);
     return HL_EXIT_OK;
+}
+
+static hl_repair_work repair_of(const prune_request *request)
+{
+    return (hl_repair_work){ .request        = &request->repair,
+                             .texts          = &request->texts,
+                             .tokenizer_path = request->tokenizer_path,
+                             .windows        = request->windows,
+                             .n_threads      = request->common.n_threads,
+                             .quiet          = request->common.quiet,
+                             .output         = request->output,
+                             .mean           = request->mean };
 }
 
 /* Budgets, and what goes with them. */
@@ -281,6 +299,7 @@ static int check_budget(prune_request *request, const hl_usage *usage, int n_way
 
 static int check_request(prune_request *request, const hl_usage *usage)
 {
+    hl_repair_work repair = repair_of(request);
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
@@ -312,6 +331,7 @@ static int check_request(prune_request *request, const hl_usage *usage)
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
         return hl_options_refuse(usage,
                                  "--type applies to GGUF files only; folders keep their types");
+    HL_PASS(hl_repair_refuse(&repair, usage));
     return check_ranker(request, usage);
 }
 
@@ -376,6 +396,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
         HL_FLAG("groups", 0, &request->groups, "remove all query heads of a KV head together"),
         HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "allow layers to lose all heads"),
         HL_FLAG("mean", 'm', &request->mean, "keep the heads' mean output as a bias"),
+        HL_REPAIR_OPTIONS(&request->repair),
         HL_INT("max-tokens", 0, &request->windows.max_tokens, "N",
                "use at most N tokens of --text (16384; for a budget 8192)", 2, INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
@@ -637,6 +658,7 @@ static void print_story(const pruning *p)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
         printf("  A zeroed head saves neither time nor memory.\n");
+    hl_repair_print(&p->repair);
     if (p->check.done)
         printf("\n"
                "  nats/token   %.4f with all heads, %.4f with heads zeroed, %.4f with their mean "
@@ -735,7 +757,7 @@ static int print_json(const pruning *p)
             HL_IS("file_type", is_gguf ? json_string(hl_dtype_name(report->file_type)) : NULL),
             HL_IS("other_types", is_gguf ? json_integer(count_fallen_back(report)) : NULL),
             HL_IS("tensors", is_gguf ? tensors_json(report) : NULL),
-            HL_IS("nats_per_token", losses)),
+            HL_IS("repair", hl_repair_json(&p->repair)), HL_IS("nats_per_token", losses)),
         JSON_INDENT(2));
 }
 
@@ -750,7 +772,18 @@ static hl_status open_model(pruning *p)
     hl_prune_options options = write_options(p);
     if (p->request->mean)
         options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
-    return hl_prune_check(p->model, &options, p->request->output);
+    HL_NEED(hl_prune_check(p->model, &options, p->request->output));
+    return hl_repair_prepare(&p->repair, p->model);
+}
+
+static int repair(pruning *p)
+{
+    hl_status status = hl_repair_run(&p->repair, p->model, p->heads);
+
+    if (status == HL_CANCELLED && hl_stop_asked())
+        return hl_give_up(HL_EXIT_STOPPED, "prune", "%s; --resume goes on from %s",
+                          hl_error_message(), p->repair.state_path);
+    return hl_finish("prune", status);
 }
 
 static int prune(pruning *p)
@@ -761,8 +794,10 @@ static int prune(pruning *p)
     HL_CALL("prune", choose_heads(p));
     if (request->mean)
         HL_PASS(take_means(p));
+    HL_PASS(repair(p));
     hl_prune_options options = write_options(p);
     HL_CALL("prune", hl_prune_write(&p->report, p->model, p->heads, &options, request->output));
+    hl_repair_done(&p->repair);
     HL_CALL("prune", check_means(p));
     if (!request->no_timing && p->heads->n_heads > 0 &&
         (request->common.json || !request->common.quiet))
@@ -782,13 +817,17 @@ int hl_command_prune(int argc, char **argv)
         .count  = -1,
         .type   = -1,
         .by     = "auto",
+        .repair = { .wanted = -1 },
         .budget = { .until_loss = -1.0, .until_kl = -1.0 },
     };
     pruning p = { .request = &request };
 
     HL_PASS(parse_request(&request, argc, argv));
+    p.repair = repair_of(&request);
+    hl_stop_watch();
     int code = prune(&p);
     hl_prune_report_clear(&p.report);
+    hl_repair_close(&p.repair);
     hl_head_list_free(p.heads);
     hl_head_list_free(p.keep);
     hl_evidence_free(&p.evidence);

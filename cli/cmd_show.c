@@ -422,7 +422,7 @@ static void print_shape(const hl_sheet *shape)
 {
     int64_t row    = hl_cell_number(shape, 1, "range") >= 0.0 ? 1 : 0; /* normalized, or in nats */
     double  errors = hl_cell_number(shape, row, "later_errors");
-    char    text[256], sure[64] = "not tested: fewer than 2 windows";
+    char    text[256], sure[64] = "not tested: fewer than 4 windows";
 
     if (!isnan(errors))
         snprintf(sure, sizeof sure, "%.1f standard errors", errors);
@@ -448,6 +448,9 @@ static void print_widest_interval(const hl_sheet *positions)
                                      hl_cell_number(positions, i, "entropy_low")));
     if (!isnan(widest))
         printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
+    else if (hl_sheet_fact(positions, "interval n") < HL_MIN_UNITS)
+        printf("  no intervals: %.0f windows, and an interval needs %d or more\n",
+               hl_sheet_fact(positions, "interval n"), HL_MIN_UNITS);
 }
 
 /* -------------------------------------------------------------------- extremes */
@@ -510,6 +513,8 @@ static void print_kinds(const hl_sheet *types)
         printf("%s%.0f %s", first ? "" : ", ", count, kinds[i]);
         first = false;
     }
+    if (hl_sheet_fact(types, "uncertain") > 0.0)
+        printf("; %.0f uncertain", hl_sheet_fact(types, "uncertain"));
     printf("\n\n");
 }
 

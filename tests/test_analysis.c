@@ -30,7 +30,7 @@ static double number_in(const hl_sheet *table, int64_t row, const char *column)
  * are 1. */
 static void test_uniform_head(void **state)
 {
-    made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 2 };
+    made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 4 };
     hl_profile *profile = made_profile(&model);
     hl_sheet   *heads   = table_of(profile, "heads");
 
@@ -38,7 +38,7 @@ static void test_uniform_head(void **state)
     assert_int_equal(hl_sheet_n_rows(heads), 1);
     assert_near(number_in(heads, 0, "entropy"), lgamma(M_ROWS + 1.0) / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "normalized"), 1.0, 1e-6);
-    assert_near(number_in(heads, 0, "rows"), 2.0 * M_ROWS, 0.0);
+    assert_near(number_in(heads, 0, "rows"), 4.0 * M_ROWS, 0.0);
     assert_near(number_in(heads, 0, "varentropy"), 0.0, 1e-6);
     assert_near(number_in(heads, 0, "entropy_low"), number_in(heads, 0, "entropy"), 1e-6);
     assert_near(number_in(heads, 0, "broken"), 0.0, 0.0);
@@ -142,11 +142,11 @@ static void test_shapes_in_words(void **state)
     }
 
     /* What is not sure is no shape: the same falling layers in windows that differ much. */
-    made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 2 };
+    made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 4 };
     for (int l = 0; l < M_LAYERS; l++) {
         for (int h = 0; h < 2; h++)
             model.heads[l][h] =
-                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.012 * l, .wobble = 0.8 };
+                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.02 * l, .wobble = 1.1 };
     }
     hl_profile *profile = made_profile(&model);
     hl_sheet   *shape   = table_of(profile, "shape");
@@ -173,7 +173,7 @@ static void test_layer_shape(void **state)
     hl_layer_profile *layers  = NULL;
     double            depth[M_LAYERS], rho = 0;
 
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     for (int l = 0; l < M_LAYERS; l++) {
         double mean = 0.5 * (hl_profile_mean(profile, l, 0, HL_Q_NORMALIZED) +
                              hl_profile_mean(profile, l, 1, HL_Q_NORMALIZED));
@@ -213,7 +213,7 @@ static void test_equal_layers_are_flat(void **state)
     }
     hl_profile       *profile = made_profile(&model);
     hl_layer_profile *layers  = NULL;
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_near(layers->shape.range, 0.0, 1e-9);
     assert_true(layers->shape.error > 0.0 && layers->shape.flat);
     hl_layer_profile_free(layers);
@@ -222,7 +222,7 @@ static void test_equal_layers_are_flat(void **state)
     model.n_layers = 1;
     hl_profile_free(profile);
     profile = made_profile(&model);
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_false(layers->shape.flat);
     hl_layer_profile_free(layers);
     hl_profile_free(profile);
@@ -283,6 +283,37 @@ static void test_head_types(void **state)
     hl_sheet *table = table_of(profile, "head-types");
     assert_near(hl_sheet_fact(table, "sink"), 1.0, 0.0);
     assert_string_equal(hl_sheet_text(table, 4, hl_sheet_find(table, "type")), "specialist");
+    hl_sheet_free(table);
+    hl_profile_free(profile);
+}
+
+/* A type that rests on sampled rows is uncertain near the threshold of its rule, and only there; one that
+ * rests on all rows is not. */
+static void test_uncertain_types(void **state)
+{
+    const struct {
+        made_head head;
+        bool      is_uncertain;
+    } cases[] = {
+        { { .kind = MADE_LOCAL, .strength = 0.9 }, false },
+        { { .kind = MADE_LOCAL, .strength = 0.37 }, true },
+        { { .kind = MADE_FIRST, .strength = 0.7 }, false },
+    };
+    enum { N_CASES = sizeof cases / sizeof *cases };
+    made_model model = { .n_layers = 1, .n_heads = N_CASES, .n_sequences = 3 };
+
+    (void)state;
+    for (int h = 0; h < N_CASES; h++)
+        model.heads[0][h] = cases[h].head;
+    hl_profile *profile = made_profile(&model);
+    hl_sheet   *table   = table_of(profile, "head-types");
+    for (int h = 0; h < N_CASES; h++) {
+        hl_head_type type = hl_head_type_of(profile, 0, h);
+        if (type.is_uncertain != cases[h].is_uncertain)
+            fail_msg("head %d is %s by %g, uncertain: %d", h, hl_head_kind_name(type.kind),
+                     type.value, type.is_uncertain);
+    }
+    assert_near(hl_sheet_fact(table, "uncertain"), 1.0, 0.0);
     hl_sheet_free(table);
     hl_profile_free(profile);
 }
@@ -540,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_equal_layers_are_flat),
         cmocka_unit_test(test_variance),
         cmocka_unit_test(test_head_types),
+        cmocka_unit_test(test_uncertain_types),
         cmocka_unit_test(test_head_type_thresholds),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_one_head_is_one_cluster),

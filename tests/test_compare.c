@@ -232,10 +232,11 @@ static void test_rows_match_heads(void **state)
     int64_t          heads[]      = { 2, 2 };
     double           variation[]  = { 0.1, 0.5, 0.5, 0.2, 0.9, 0.1, 0.3, 0.8 };
     double           divergence[] = { 0.01, 0.02, 0.03, 0.04 };
-    double           sequences[]  = { 0.05, 0.2, 0.9, 0.8, 0.15, 0.2, 0.9, 0.8 };
+    double           sequences[]  = { 0.05, 0.2, 0.9, 0.8, 0.15, 0.2, 0.9, 0.8,
+                                      0.05, 0.2, 0.9, 0.8, 0.15, 0.2, 0.9, 0.8 };
     hl_row_distances rows         = { .n_layers     = 2,
                                       .n_heads      = 2,
-                                      .n_sequences  = 2,
+                                      .n_sequences  = 4,
                                       .n_rows       = 16,
                                       .heads        = heads,
                                       .variation    = variation,
@@ -251,8 +252,10 @@ static void test_rows_match_heads(void **state)
     assert_near(number_in(table, 3, "partner"), 0.0, 0.0);
     assert_near(number_in(table, 2, "variation"), 0.9, 0.0);
     assert_near(number_in(table, 2, "variation_matched"), 0.1, 0.0);
-    assert_near(number_in(table, 0, "low"), 0.05, 1e-12);
-    assert_near(number_in(table, 0, "high"), 0.15, 1e-12);
+    /* The standard error is sqrt(0.01 / 3 / 4) about a mean of 0.1; the upper end is exponential. */
+    double half = 3.1824463052837078 * sqrt(0.01 / 12.0);
+    assert_near(number_in(table, 0, "low"), 0.1 - half, 1e-9);
+    assert_near(number_in(table, 0, "high"), 0.1 * exp(half / 0.1), 1e-9);
     assert_near(number_in(table, 3, "divergence"), 0.04, 0.0);
     assert_near(hl_sheet_fact(table, "moved"), 2.0, 0.0);
     assert_near(hl_sheet_fact(table, "mean variation"), 0.5, 1e-12);

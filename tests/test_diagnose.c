@@ -383,7 +383,7 @@ static void test_flat(void **state)
     found             = diagnose(&model, NULL, NULL);
     assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_RUN);
     assert_string_equal(named(found, "flat-profile")->finding,
-                        "needs at least 2 windows of text; the profile has 1");
+                        "needs at least 4 windows of text; the profile has 1");
     hl_diagnoses_free(found);
 }
 

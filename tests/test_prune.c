@@ -362,7 +362,7 @@ static void test_auto(void **state)
     assert_ok(hl_rank(&ranking, HL_RANKER_AUTO, &inputs, NULL));
     assert_int_equal(ranking->ranker, HL_RANKER_GRADIENT);
     hl_ranking_free(ranking);
-    assert_fails(HL_BAD_ARGUMENT, "needs a profile, for the output norms",
+    assert_fails(HL_BAD_ARGUMENT, "needs a profile with output norms",
                  hl_rank(&ranking, HL_RANKER_AUTO, &(hl_rank_inputs){ .model = model }, NULL));
 
     assert_int_equal(hl_ranker_default(model, true, 0.0), HL_RANKER_GRADIENT);

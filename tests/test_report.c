@@ -429,7 +429,7 @@ static void add_large_sequence(hl_profile *profile, uint64_t seed, int64_t n_lay
 
     for (int i = 0; i < ROWS; i++)
         types[i] = (uint8_t)(i % HL_PROFILE_MAX_TYPES);
-    hl_profile_batch batch = { 1, &length, &zero, &hash, types, ROWS, &zero, &zero, 1 };
+    hl_profile_batch batch = { 1, &length, &zero, &hash, types, ROWS, &zero, 0, &zero, 1 };
     assert_ok(hl_profile_begin(profile, &batch));
     for (int64_t layer = 0; layer < n_layers; layer++) {
         float *mass = room + 9 * n_heads * ROWS;

@@ -69,7 +69,7 @@ HL_API const char *hl_analysis_name(size_t index);
 HL_API const char *hl_analysis_summary(size_t index);
 
 typedef struct hl_analysis_options {
-    uint64_t seed;       /* random seed of the bootstrap and of clustering */
+    uint64_t seed;       /* random seed of clustering */
     int64_t  n_extremes; /* number of heads (or pairs of heads) listed at each end; 0: 10 (20 for
                           * pairs) */
 } hl_analysis_options;
@@ -263,9 +263,9 @@ HL_API hl_status hl_find_locking(hl_locking *out, const double *entropy, const d
 
 /* ---------------------------------------------------------------- comparing
  *
- * Compares two profiles of models with the same number of layers and heads.  The bootstrap
- * resamples sequences that both profiles hold in pairs; if there are none, it resamples the two
- * profiles independently. */
+ * Compares two profiles of models with the same number of layers and heads.  Sequences
+ * that both profiles hold are left out of both at once for the intervals of differences; if there
+ * are none, each profile's own are left out and the two errors are added. */
 
 typedef enum hl_comparison_kind {
     HL_COMPARE_SAME_TOKENS = 0, /* the profiles have sequences in common */

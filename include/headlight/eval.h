@@ -31,12 +31,11 @@ typedef struct hl_agreement_options {
 } hl_agreement_options;
 
 typedef struct hl_agreement_total {
-    int64_t n_tokens; /* number of predictions compared */
-    int64_t n_windows;
-    double  kl;       /* mean KL(reference || model), nats per token; NaN if nothing was compared */
-    double  kl_error; /* standard error of kl, over windows */
-    double  top1;     /* share of rows where both models have the same most likely token; NaN if
-                       * nothing was compared */
+    int64_t     n_tokens; /* number of predictions compared */
+    int64_t     n_windows;
+    double      kl; /* mean KL(reference || model), nats a token; NaN of none, as the rest */
+    hl_interval kl_interval;
+    double      top1; /* share of rows where both find the same token likeliest */
 } hl_agreement_total;
 
 /* Borrows both models.  They must have the same number of tokens, and neither may be an encoder. */

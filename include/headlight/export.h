@@ -48,7 +48,10 @@ typedef struct hl_prune_options {
     const float  *means;   /* (n_layers, n_heads, d_head) from hl_head_means: the average output of
                             * removed heads, which is added to the output bias; NULL: nothing is
                             * added */
-    const char   *tokenizer_path; /* GGUF: where the vocabulary is taken from; NULL: the model's
+    const hl_repair
+               *repair; /* of the same model and heads: its output projections are written; NULL:
+                              * they stay.  Not with means */
+    const char *tokenizer_path; /* GGUF: where the vocabulary is taken from; NULL: the model's
                                    * own */
 } hl_prune_options;
 

@@ -89,6 +89,7 @@ typedef struct hl_evidence {
     hl_gradients    *gradients;
     double          *ablation; /* (n_layers, n_heads) from hl_ablate */
     hl_head_moments *moments;
+    double          *surgeon; /* (n_layers, n_heads) of hl_surgeon_scores */
 } hl_evidence;
 
 typedef struct hl_evidence_options {
@@ -184,6 +185,7 @@ typedef struct hl_sweep_options {
     int64_t          n_ctx;        /* tokens per window; 0: the default */
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the two texts may have documents in common */
+    bool             repair;       /* also with means, and repaired (hl_repair_heads) */
     /* (n_words) texts; for every setting the number of correctly predicted last words is counted.
      * NULL: none. */
     const hl_word_text *words;
@@ -214,7 +216,8 @@ HL_API void      hl_sweep_free(hl_sweep *sweep);
  *   random       range of the random orders
  *   correlation  of each ranker's scores with the costs of single heads
  *   heads        score and cost of every head
- *   savings      the most that removing a number of heads can save */
+ *   savings      the most that removing a number of heads can save
+ *   repair       cost of the same heads with means, and repaired; empty unless asked for */
 HL_API const char     *hl_sweep_table_name(size_t index);
 HL_API const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name);
 /* Returns a sentence of the conclusions; NULL past the last. */

@@ -81,12 +81,22 @@ class Generation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Interval:
+    """Where a number lies with 95% confidence: hl_interval."""
+    low: float
+    high: float
+    error: float  # standard error
+    level: float
+    n: int  # number of windows, or of documents
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     """How well a model predicts texts: hl_nll."""
     mean: float  # nats per token
     perplexity: float
     bits_per_byte: float
-    standard_error: float  # standard error of the mean
+    interval: Optional[Interval]  # of the mean; None with fewer than 4 windows
     sum: float
     n_scored: int
     n_tokens: int
@@ -428,7 +438,9 @@ class Model:
                      for document in documents]
             total = library().hl_perplexity_total(perplexity.pointer)
         fields = {field.name: getattr(total, field.name)
-                  for field in dataclasses.fields(Evaluation) if field.name != "nll"}
+                  for field in dataclasses.fields(Evaluation) if field.name not in ("nll", "interval")}
+        fields["interval"] = None if math.isnan(total.interval.low) else Interval(
+            *(getattr(total.interval, field.name) for field in dataclasses.fields(Interval)))
         return Evaluation(nll=found, **fields)
 
     # --------------------------------------------------------------- pruning

@@ -240,12 +240,18 @@ class ScoredText(c.Structure):
                 *_fields(Pointer, "n_bytes", "nll", "top")]
 
 
+class Interval(c.Structure):
+    c_name = "hl_interval"
+    _fields_ = [*_fields(c.c_double, "low", "high", "error", "level"), ("n", c.c_int64),
+                ("units", c.c_int)]
+
+
 class Nll(c.Structure):
     c_name = "hl_nll"
     _fields_ = [("sum", c.c_double),
                 *_fields(c.c_int64, "n_scored", "n_tokens", "n_bytes", "n_windows", "n_texts"),
-                *_fields(c.c_double, "mean", "perplexity", "bits_per_byte", "standard_error"),
-                ("over_texts", c.c_bool), *_fields(c.c_int64, "n_broken", "first_broken")]
+                *_fields(c.c_double, "mean", "perplexity", "bits_per_byte"),
+                ("interval", Interval), *_fields(c.c_int64, "n_broken", "first_broken")]
 
 
 # ------------------------------------------------------------------ measuring

@@ -40,7 +40,7 @@ static const hl_definition definitions[] = {
     COLUMN("entropy", "mean of H over all rows, short ones too. It grows with the context, so "
                       "every table states the context (a uniform head has 5.94 at 1024 tokens)"),
     COLUMN("normalized", "mean of Ĥ; compares contexts of different lengths"),
-    { "*_low, *_high", "95% confidence interval: bootstrap over whole sequences, 1000 draws",
+    { "*_low, *_high", "95% confidence interval over documents or windows, by Student's t",
       "interval", "95% confidence interval", "" },
     COLUMN("median", "median of H / ln n over rows with at least two keys; median_nosink: without "
                      "the first token"),
@@ -58,8 +58,7 @@ static const hl_definition definitions[] = {
       "histogram", "Histogram of rows", "" },
     HEADING("LAYERS AND POSITIONS"),
     { "layers",
-      "mean over the heads of each layer, with a 95% confidence interval (bootstrap over "
-      "sequences); each dot is a head",
+      "mean over the heads of each layer, with a 95% confidence interval; each dot is a head",
       "layers", "Layer profile", "" },
     { "positions", "mean entropy of rows by position in the window; ranges of positions double",
       "positions", "Entropy by position", "nats or bits" },
@@ -159,7 +158,8 @@ static const hl_definition definitions[] = {
                         "out, over 20 draws: adjusted Rand index, 1 is the same, 0 is chance"),
     HEADING("COMPARING A and B"),
     { "low, high, p",
-      "95% confidence interval and p-value of B − A: paired bootstrap over sequences if both have "
+      "95% confidence interval and p-value of B − A: Student's t, in pairs of sequences if both "
+      "have "
       "the same",
       "difference", "Difference B − A", "" },
     { "q", "smallest false discovery rate (Benjamini-Hochberg) at which the head is significant",

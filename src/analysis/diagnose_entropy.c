@@ -325,11 +325,11 @@ hl_status hl_diagnose_flat(hl_examination *e)
                  "the layers' mean normalized entropies range over less than %g; a larger range "
                  "counts only if it is at least %g standard errors of a layer",
                  least, errors);
-    HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors, 0));
+    HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
         of = HL_Q_ENTROPY;
         hl_layer_profile_free(hl_taken(&layers));
-        HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors, 0));
+        HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
         e->result->unit = "nats";
     }
     e->result->value     = layers->shape.range;
@@ -340,11 +340,11 @@ hl_status hl_diagnose_flat(hl_examination *e)
     if (hl_profile_n_layers(e->profile) < 2)
         return hl_examination_not_run(e, "at least 2 layers", "one layer has no profile");
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
-        char needs[80] = "2 windows of text in every layer";
+        char needs[80] = "4 windows of text in every layer";
 
-        if (hl_profile_n_sequences(e->profile) < 2)
-            snprintf(needs, sizeof needs, "at least 2 windows of text; the profile has %lld",
-                     (long long)hl_profile_n_sequences(e->profile));
+        if (hl_profile_n_sequences(e->profile) < HL_MIN_UNITS)
+            snprintf(needs, sizeof needs, "at least %d windows of text; the profile has %lld",
+                     HL_MIN_UNITS, (long long)hl_profile_n_sequences(e->profile));
         return hl_examination_not_run(
             e, needs, "measure the model on a longer text, or with a shorter --context");
     }

@@ -7,6 +7,7 @@
 #ifndef HL_ANALYSIS_GRID_H
 #define HL_ANALYSIS_GRID_H
 
+#include "base/interval.h"
 #include "base/memory.h"
 #include "headlight/profile.h"
 #include "stats/profile.h"
@@ -71,11 +72,16 @@ hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity qua
 /* *out (n_sequences, n_layers, n_heads): the means of every kept sequence.  ENTROPY, NORMALIZED or
  * ENTROPY_NOSINK. */
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity);
-/* *out (n_layers, n_heads) intervals of the heads' means, 95% by the bootstrap; NaN with fewer than
- * two sequences. */
-struct hl_interval;
-hl_status hl_grid_intervals(struct hl_interval **out, const hl_profile *profile,
-                            hl_quantity quantity, uint64_t seed);
+/* *out (n_layers * n_heads, n_groups + 1) of hl_left_out: the heads' means over the chosen sequences
+ * (NULL: all that are kept) with each unit left out, windows weighted by their rows.  *rows then says
+ * how many units there are and what they are; it holds no pointers. */
+hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *profile,
+                           hl_quantity quantity, const int64_t *chosen, int64_t n_chosen);
+/* The interval of `value`, moved to the value that is shown: a profile's means are of all sequences,
+ * and intervals of those that it keeps. */
+hl_interval hl_interval_about(hl_interval interval, double value, double shown);
+/* *out (n_layers, n_heads) 95% intervals of the heads' means. */
+hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity);
 
 /* ------------------------------------------------------------------- layers */
 
@@ -100,7 +106,7 @@ typedef enum hl_shape_kind {
 typedef struct hl_layer_shape {
     double        range;   /* highest mean - lowest mean */
     double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
-                        * fewer than two sequences */
+                        * fewer than HL_MIN_UNITS */
     int64_t       minimum; /* the lowest layer; -1: none was measured */
     double        depth;   /* of the minimum: 0 first layer, 1 last */
     double        curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
@@ -116,15 +122,16 @@ typedef struct hl_layer_shape {
 typedef struct hl_layer_profile {
     int64_t        n_layers;
     double        *means; /* (n_layers) over heads, of the heads' means */
-    double        *lows;  /* (n_layers) 95% interval, as below; NaN with fewer than two sequences */
+    double        *lows;  /* (n_layers) 95% interval; NaN with fewer units than HL_MIN_UNITS */
     double        *highs;
-    double        *errors; /* these three lie behind the means */
+    double        *errors;   /* these three lie behind the means */
+    hl_interval    interval; /* of the last layer: its level, number and kind of units are of all */
     hl_layer_shape shape;
 } hl_layer_profile;
 
-/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK.  Intervals are by the bootstrap over sequences. */
+/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK. */
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
-                               hl_quantity quantity, double flat_errors, uint64_t seed);
+                               hl_quantity quantity, double flat_errors);
 /* "U-shape", "falls", ... */
 const char *hl_shape_name(hl_shape_kind kind);
 /* Are later layers more specialized, that is, more focused?  "yes", "no: less", "no difference" or "not
@@ -138,16 +145,17 @@ HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 typedef struct hl_position_curve {
     int64_t n_buckets;
     double  means[HL_PROFILE_MAX_BUCKETS]; /* over heads, of the heads' means; NaN: no such row */
-    /* 95% intervals by the bootstrap over sequences; NaN with fewer than two that have such rows,
+    /* 95% intervals; NaN with fewer units than HL_MIN_UNITS that have such rows,
      * and in profiles of versions that kept no curves of sequences. */
-    double lows[HL_PROFILE_MAX_BUCKETS];
-    double highs[HL_PROFILE_MAX_BUCKETS];
-    bool   has_intervals; /* of any bucket */
+    double      lows[HL_PROFILE_MAX_BUCKETS];
+    double      highs[HL_PROFILE_MAX_BUCKETS];
+    bool        has_intervals; /* of any bucket */
+    hl_interval interval;      /* of the first bucket: its level and units are of all */
 } hl_position_curve;
 
 /* Of ENTROPY or NORMALIZED. */
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
-                                 hl_quantity quantity, uint64_t seed);
+                                 hl_quantity quantity);
 
 /* -------------------------------------------------------------------- level */
 

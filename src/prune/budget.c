@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/numbers.h"
 #include "analysis/sheet.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
@@ -243,46 +243,44 @@ static hl_status make_gates(float **out, const search *s)
     return HL_OK;
 }
 
-/* The columns whose sums are drawn. */
-enum { COLUMN_RISE, COLUMN_KL, COLUMN_TOKENS, N_COLUMNS };
-
-/* A mean per token, with its interval by drawing windows, or documents where there are enough. */
-static void interval_of(double *low, double *high, const double *draws, int column)
-{
-    double ratios[HL_RESAMPLES];
-
-    for (int64_t r = 0; r < HL_RESAMPLES; r++)
-        ratios[r] = draws[column * HL_RESAMPLES + r] / draws[COLUMN_TOKENS * HL_RESAMPLES + r];
-    hl_interval interval = hl_bootstrap_interval(ratios, HL_RESAMPLES, 0.95);
-    *low                 = interval.low;
-    *high                = interval.high;
-}
-
 static hl_status count_point(hl_frontier_point *point, const search *s, const hl_evaluation *e,
                              int64_t setting)
 {
-    bool             by_document = e->n_documents >= HL_MIN_TEXTS;
-    int64_t          n_units     = by_document ? e->n_documents : e->n_windows;
-    HL_FREED double *values      = NULL;
-    HL_FREED double *draws       = NULL;
-    hl_scores        total       = hl_evaluation_total(e, setting);
-    double           n           = (double)e->n_scored;
+    /* Of the rise of the loss and of KL: over windows, over documents, and of the document at work. */
+    hl_ratio_sums windows[2] = { { 0 } }, documents[2] = { { 0 } }, own[2] = { { 0 } };
+    hl_scores     total = hl_evaluation_total(e, setting);
+    double        n     = (double)e->n_scored;
 
-    HL_NEED(HL_ALLOC_ZEROED(&values, (size_t)(n_units * N_COLUMNS)));
+    if (e->n_windows < HL_MIN_UNITS && (s->options.until_loss > 0.0 || s->options.until_kl > 0.0))
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%lld windows of held-out text: a confidence interval needs %d or more; give "
+            "more text, or a shorter context",
+            (long long)e->n_windows, HL_MIN_UNITS);
     for (int64_t i = 0; i < e->n_windows; i++) {
-        const hl_scores *score = &e->scores[setting * e->n_windows + i];
-        double          *row   = values + (by_document ? e->documents[i] : i) * N_COLUMNS;
+        const hl_scores *score     = &e->scores[setting * e->n_windows + i];
+        const double     values[2] = { score->nll - e->dense[i].nll, score->kl };
+        bool             is_last = i + 1 == e->n_windows || e->documents[i + 1] != e->documents[i];
 
-        row[COLUMN_RISE] += score->nll - e->dense[i].nll;
-        row[COLUMN_KL] += score->kl;
-        row[COLUMN_TOKENS] += (double)e->scored[i];
+        for (int k = 0; k < 2; k++) {
+            hl_ratio_add(&windows[k], values[k], (double)e->scored[i]);
+            hl_ratio_add(&own[k], values[k], (double)e->scored[i]);
+            if (is_last) {
+                hl_ratio_add(&documents[k], own[k].sum, own[k].count);
+                own[k] = (hl_ratio_sums){ 0 };
+            }
+        }
     }
-    HL_NEED(hl_bootstrap_draws(&draws, values, n_units, N_COLUMNS, s->options.seed));
-    point->rise = (total.nll - hl_evaluation_total(e, -1).nll) / n;
-    point->kl   = total.kl / n;
-    point->same = (double)total.n_same / n;
-    interval_of(&point->rise_low, &point->rise_high, draws, COLUMN_RISE);
-    interval_of(&point->kl_low, &point->kl_high, draws, COLUMN_KL);
+    hl_interval rise = hl_ratio_interval(&windows[0], &documents[0], HL_SCALE_PLAIN);
+    hl_interval kl   = hl_ratio_interval(&windows[1], &documents[1], HL_SCALE_POSITIVE);
+
+    point->rise      = (total.nll - hl_evaluation_total(e, -1).nll) / n;
+    point->kl        = total.kl / n;
+    point->same      = (double)total.n_same / n;
+    point->rise_low  = rise.low;
+    point->rise_high = rise.high;
+    point->kl_low    = kl.low;
+    point->kl_high   = kl.high;
     return HL_OK;
 }
 

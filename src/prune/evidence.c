@@ -80,6 +80,19 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
                                                             .progress  = tell,
                                                             .context   = &to }));
     }
+    if ((needs & HL_NEEDS_SURGEON) != 0 && evidence->surgeon == NULL) {
+        HL_FREED double   *scores = NULL;
+        hl_surgeon_options how    = { .windows   = options->windows,
+                                      .n_threads = options->n_threads,
+                                      .progress  = tell,
+                                      .context   = &to };
+
+        how.windows.n_batch = 0;
+        HL_NEED(HL_ALLOC(&scores, (size_t)(info->n_layers * info->n_heads)));
+        HL_NEED(begin(&to, "surgeon"));
+        HL_NEED(hl_surgeon_scores(scores, model, corpus, &how));
+        evidence->surgeon = hl_taken(&scores);
+    }
     if ((needs & HL_NEEDS_ABLATION) != 0 && evidence->ablation == NULL) {
         HL_FREED double *rises = NULL;
 
@@ -107,7 +120,8 @@ hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ran
                            .gradient     = gradients != NULL ? gradients->magnitude : NULL,
                            .ablation     = evidence->ablation,
                            .weight_norms = gradients != NULL ? gradients->weight_norms : NULL,
-                           .moments      = evidence->moments },
+                           .moments      = evidence->moments,
+                           .surgeon      = evidence->surgeon },
         options);
 }
 
@@ -117,5 +131,6 @@ void hl_evidence_free(hl_evidence *evidence)
     hl_gradients_free(evidence->gradients);
     hl_free(evidence->ablation);
     hl_head_moments_free(evidence->moments);
+    hl_free(evidence->surgeon);
     *evidence = (hl_evidence){ 0 };
 }

@@ -60,6 +60,8 @@ static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_RECEIVED]    = { "received",
                                 "mean share that tokens but the first get from other positions", false,
                                 HL_NEEDS_PROFILE },
+    [HL_RANKER_SURGEON]     = { "surgeon", "error that is left after a repair", false,
+                                HL_NEEDS_SURGEON },
     [HL_RANKER_ABLATION]    = { "ablation", "rise of the loss with this head alone disabled", false,
                                 HL_NEEDS_ABLATION },
     [HL_RANKER_RANDOM]      = { "random", "random order, set by --seed", false, 0 },
@@ -130,7 +132,7 @@ hl_status hl_ranker_find(hl_ranker *out, const char *name)
         HL_BAD_ARGUMENT,
         "no ranker is called '%s'; there are auto, entropy, normalized, entropy-nosink, renyi2, "
         "output-norm, weight, gradient, entropy-gradient, sink, hies, gnorm, variance, "
-        "fluctuation, wanda, retrieval, received, ablation, random",
+        "fluctuation, wanda, retrieval, received, surgeon, ablation, random",
         name);
 }
 
@@ -149,6 +151,8 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
         what = "gradients, so a model and a text";
     else if ((spec->needs & HL_NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
         what = "the loss with each head disabled, so a model and a text";
+    else if ((spec->needs & HL_NEEDS_SURGEON) != 0 && inputs->surgeon == NULL)
+        what = "the surgeon's errors, so a model and a text";
     else if ((spec->needs & HL_NEEDS_MOMENTS) != 0 && inputs->moments == NULL)
         what = "the moments of what heads write, so a model and a text";
     else if (ranker == HL_RANKER_GNORM && inputs->weight_norms == NULL)
@@ -250,10 +254,11 @@ static void score_random(hl_ranking *ranking, uint64_t seed)
 
 static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, uint64_t seed)
 {
-    int64_t       width = width_of(inputs);
-    bool          done  = false;
-    const double *scores =
-        ranking->ranker == HL_RANKER_GRADIENT ? inputs->gradient : inputs->ablation;
+    int64_t       width  = width_of(inputs);
+    bool          done   = false;
+    const double *scores = ranking->ranker == HL_RANKER_GRADIENT  ? inputs->gradient
+                           : ranking->ranker == HL_RANKER_SURGEON ? inputs->surgeon
+                                                                  : inputs->ablation;
 
     if (ranking->ranker == HL_RANKER_RANDOM) {
         score_random(ranking, seed);

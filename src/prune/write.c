@@ -16,6 +16,7 @@
 #include "model/export_gguf.h"
 #include "prune/compact.h"
 #include "prune/means.h"
+#include "prune/repair.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/vocab_export.h"
 
@@ -171,6 +172,8 @@ static hl_status check_folder(const hl_model *model, const char *path)
 static hl_status check_form(const hl_model *model, const hl_prune_options *options,
                             hl_prune_form form, const char *path)
 {
+    if (options->means != NULL && options->repair != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: means and a repair; a repair makes up for means");
     if (options->means != NULL)
         HL_NEED(hl_new_biases_check(model->config, form));
     if (form == HL_PRUNE_GGUF)
@@ -229,6 +232,22 @@ static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const h
     return HL_OK;
 }
 
+static hl_status plan_repair(hl_head_plan *plan, const hl_model *model, const hl_head_list *heads,
+                             const hl_repair *repair)
+{
+    HL_NEED(hl_repair_check_heads(repair, model, heads));
+    for (int64_t i = 0; i < plan->n_layers; i++) {
+        const hl_repaired *layer = hl_repair_at(repair, i);
+
+        if (layer == NULL)
+            continue;
+        plan->layers[i].output       = layer->weight;
+        plan->layers[i].output_bias  = layer->bias;
+        plan->layers[i].output_dtype = layer->dtype;
+    }
+    return HL_OK;
+}
+
 static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
@@ -273,6 +292,8 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     HL_NEED(plan_heads(plan, model->config, heads));
     if (options->means != NULL)
         HL_NEED(hl_means_to_biases(plan, model, options->means));
+    if (options->repair != NULL)
+        HL_NEED(plan_repair(plan, model, heads, options->repair));
     HL_NEED(write_form(&made, model, plan, options, path));
     HL_NEED(fill_report(&made, model, plan, path));
     if (report != NULL) {

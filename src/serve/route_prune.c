@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/budget.h"
+#include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
@@ -319,43 +320,19 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     return HL_OK;
 }
 
-/* Returns the 97.5% quantile of Student's t distribution. Uses the Cornish-Fisher expansion, which
- * is accurate to 0.5% from 3 degrees of freedom; exact values below that. */
-static double student(int64_t degrees)
-{
-    static const double first[] = { 12.706, 4.303 };
-    double              z       = 1.959964;
-    double              n       = (double)degrees;
-
-    if (degrees <= 2)
-        return first[degrees - 1];
-    return z + (pow(z, 3) + z) / (4 * n) + (5 * pow(z, 5) + 16 * pow(z, 3) + 3 * z) / (96 * n * n) +
-           (3 * pow(z, 7) + 19 * pow(z, 5) + 17 * pow(z, 3) - 15 * z) / (384 * pow(n, 3));
-}
-
 /* Returns [low, high] in nats per token: the 95% confidence interval of the cost of the heads, over
- * windows. Each window has d, the setting's loss minus that of all heads, and c, its number of
- * tokens. The standard error is that of the ratio of their sums, as in perplexity.c. Returns null
- * for a single window. */
+ * windows. Returns null with too few of them. */
 static json_t *interval_json(const hl_evaluation *found, int64_t setting)
 {
     const hl_scores *scores  = found->scores + setting * found->n_windows;
-    double           n       = (double)found->n_windows;
-    double           count   = (double)found->n_scored;
-    double           sum     = 0.0;
-    double           squares = 0.0;
+    hl_ratio_sums    windows = { 0 }, none = { 0 };
 
-    if (found->n_windows < 2)
-        return json_null();
     for (int64_t i = 0; i < found->n_windows; i++)
-        sum += scores[i].nll - found->dense[i].nll;
-    for (int64_t i = 0; i < found->n_windows; i++) {
-        double d = scores[i].nll - found->dense[i].nll - sum / count * (double)found->scored[i];
-        squares += d * d;
-    }
-    double half = student(found->n_windows - 1) * sqrt(n / (n - 1.0) * squares) / count;
-    return json_pack("[o, o]", hl_json_number(sum / count - half),
-                     hl_json_number(sum / count + half));
+        hl_ratio_add(&windows, scores[i].nll - found->dense[i].nll, (double)found->scored[i]);
+    hl_interval interval = hl_ratio_interval(&windows, &none, HL_SCALE_PLAIN);
+    if (isnan(interval.low))
+        return json_null();
+    return json_pack("[o, o]", hl_json_number(interval.low), hl_json_number(interval.high));
 }
 
 static json_t *evaluation_json(const hl_evaluation *found)

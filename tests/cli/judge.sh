@@ -24,7 +24,7 @@ done
 
 run judge "${traces[@]}" "$scratch/labels"
 expect_line "the cases" 0 '^[0-9]+ right and [0-9]+ wrong spans in 9 texts$'
-expect_line "log-probability tells all" 0 '^  log-probability +1\.000  1\.000 to 1\.000'
+expect_line "log-probability tells all" 0 '^  log-probability +1\.000  0\.9[0-9]{2} to 1\.000'
 expect_line "attention has its line" 0 '^  attention spikes +0\.[0-9]{3}  0\.[0-9]{3} to [01]\.[0-9]{3}    -0\.[0-9]{3} \(-0\.'
 expect_line "the model has its line" 0 "^  heads' Rényi-2 +0\.[0-9]{3}"
 expect_line "and in plain words" 0 '^Attention adds nothing to log-probability here: '

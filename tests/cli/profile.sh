@@ -29,7 +29,7 @@ expect_line "diagnoses in brief" 0 '^  not run       attention-locking     needs
 run show --table list
 expect_line "tables have names" 0 '^clusters +groups of heads that behave alike'
 run show --table head-types "$dense"
-expect_line "the induction head, by its rule" 0 '^    7     3  induction +0\.[4-9][0-9]{2} +0\.40  induction score on a repeated'
+expect_line "the induction head, by its rule" 0 '^    7     3  induction +no +0\.[4-9][0-9]{2} +0\.40  induction score on a'
 run show --table heads --csv "$dense"
 expect_line "CSV has names" 0 '^layer,head,rows,entropy,'
 result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
