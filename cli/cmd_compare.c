@@ -123,7 +123,8 @@ static void print_rows(const hl_sheet *rows)
 
 static hl_status print_screen(const compare_command *command, const hl_comparison *found)
 {
-    const hl_sheet *tables[] = { found->ranks, found->metrics, found->layers };
+    const hl_sheet *tables[] = { found->ranks, found->metrics, found->diagonal, found->peaks,
+                                 found->layers };
 
     print_kind(command, found);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -252,7 +253,7 @@ int hl_command_compare(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("table", 't', &command.table, "NAME",
-                "ranks, metrics, layers, heads, differences, matching or rows"),
+                "ranks, metrics, diagonal, layer_metrics, peaks, pairs, layers, ..."),
         HL_FLAG("csv", 0, &command.csv, "print the table as CSV"),
         HL_LIST("text", 0, &command.texts, "PATH",
                 "A and B are models; measure both on this text (repeatable)"),
