@@ -139,7 +139,8 @@ HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
                 dot_at(d, row, DOT_ROWS / 2, j + part, n_wide, dtype);
         }
         for (; row < d->n_rows; row++)
-            dot_at(d, row, 1, j, DOT_WEIGHTS, dtype);
+            for (int part = 0; part < DOT_WEIGHTS; part++)
+                dot_at(d, row, 1, j + part, 1, dtype);
     }
     for (; j < d->n_weights; j++) {
         for (int64_t row = 0; row < d->n_rows; row++)
