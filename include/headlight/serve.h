@@ -39,7 +39,7 @@ typedef struct hl_server_options {
     int64_t            n_ctx;      /* tokens of a text; 0: the default (HL_DEFAULT_CTX) */
     int32_t            n_threads;  /* 0: all cores */
     hl_dtype           cache_dtype;
-    hl_activations     activations;
+    hl_math            math;
     uint64_t           seed;            /* of requests that bring none: each takes the next */
     size_t             max_body_bytes;  /* 0: 4 MiB */
     int64_t            max_connections; /* 0: 512, or what the system allows */

@@ -55,7 +55,7 @@ typedef struct hl_engine_options {
     int64_t        n_events;    /* events kept per job, at least n_chunk + 2; 0: HL_ENGINE_EVENTS */
     int32_t        n_threads;   /* threads of a step; 0: all cores */
     hl_dtype       cache_dtype; /* F32 or F16 */
-    hl_activations activations;
+    hl_math math;
     bool           beyond_ctx;
     bool           keep_nothing; /* Always feeds a prompt from its beginning, even where the slot
                                   * still holds a common prefix. */
