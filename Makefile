@@ -13,7 +13,7 @@
 # here.  Object files depend on the headers they include (-MMD) and on the
 # flags they were built with ($(BUILD)/flags).
 
-# The number of the release stands in the header.
+# The version number is in the header.
 VERSION := $(shell awk '$$2 ~ /^HL_VERSION_(MAJOR|MINOR|PATCH)$$/ { printf "%s%s", dot, $$3; dot = "." }' include/headlight/base.h)
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 
@@ -23,14 +23,14 @@ LIBDIR    ?= $(PREFIX)/lib
 MANDIR    ?= $(PREFIX)/share/man
 CFLAGS    ?= -O2 -g
 SANITIZE  ?=
-# Empty: without what makes mistakes in the program harder to exploit (below).
+# Empty: build without the hardening flags below.
 HARDEN    ?= 1
-# Kernel tests alone, for a cross compiler without the target's libraries.
+# 1: kernel tests only, for a cross compiler without the target's libraries.
 KERNELS_ONLY ?=
 FUZZ_SECONDS ?= 60
-# 1: with MPI, for many machines (tools/deps mpi).
+# 1: build with MPI, to measure on many machines (tools/deps mpi).
 MPI       ?=
-# 1: libheadlight_cuda.so too, for NVIDIA GPUs.  Needs CUDA's compiler, 12.3 or later.
+# 1: also build libheadlight_cuda.so, for NVIDIA GPUs.  Needs CUDA's compiler, 12.3 or later.
 CUDA      ?=
 
 ifeq ($(origin CC),default)
@@ -53,11 +53,11 @@ ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null || uname 
 ARCH := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(ARCH)))
 JOBS := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 
-# A make of ours: as parallel as the caller asked for, else on all cores.  Recipes
-# call it with a + before them, which shares the caller's job slots.
+# A nested make: with the caller's -j, else on all cores.  Recipes put a + before it, which shares
+# the caller's job slots.
 SUBMAKE = $(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 
-# Which instruction sets have files of their own, by the ending of their names.
+# Instruction sets with source files of their own, by the suffix of the files' names.
 ARCH_SUFFIXES_x86_64  := avx2 avx512
 ARCH_SUFFIXES_aarch64 := neon
 ARCH_SUFFIXES         := $(ARCH_SUFFIXES_$(ARCH))
@@ -75,8 +75,8 @@ endif
 SOURCES := $(filter-out $(OTHER_SUFFIXES:%=\%_%.c),$(SOURCES))
 
 CLI_SOURCES     := $(wildcard cli/*.c)
-# tests/test_NAME.c is a program; other files in tests/ are there for all of them.
-# tests/test_cli_NAME.c tests parts of the program, and sees cli/.
+# tests/test_NAME.c is a program; other files in tests/ are linked into all of them.
+# tests/test_cli_NAME.c tests parts of the program, and may include cli/.
 TEST_SOURCES    := $(wildcard tests/test_*.c)
 TEST_SHARED     := $(filter-out $(TEST_SOURCES),$(wildcard tests/*.c))
 FUZZ_SOURCES    := $(wildcard fuzz/fuzz_*.c)
@@ -86,7 +86,7 @@ BENCH_SOURCES   := $(wildcard bench/bench_*.c)
 BENCH_SHARED    := $(filter-out $(BENCH_SOURCES) $(OTHER_SUFFIXES:%=\%_%.c),$(wildcard bench/*.c))
 HEADERS         := $(sort $(wildcard include/*.h include/*/*.h src/*/*.h))
 
-# One file, built from web/ and committed, so that building headlight takes no npm.
+# One file, built from web/ and committed, so that building headlight does not need npm.
 PAGE            := web/dist/headlight.html
 
 comma   := ,
@@ -102,16 +102,16 @@ ifneq ($(filter true 1,$(CI) $(WERROR)),)
 WARNINGS += -Werror
 endif
 
-# HL_HAVE_AVX2 and its kin: this build has kernels for that instruction set.
+# HL_HAVE_AVX2 and similar macros: this build has kernels for that instruction set.
 HAVE_avx2   := AVX2
 HAVE_avx512 := AVX512
 HAVE_neon   := NEON
 DEFINES     := -D_DEFAULT_SOURCE \
     $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter src/kernels/%_$(isa).c,$(SOURCES)),-DHL_HAVE_$(HAVE_$(isa))=1))
 
-# Hardening: canaries on the stack, checked copies, jumps that land only where they may, and tables of
-# addresses that are read-only before the program begins.  What a compiler does not know is left out.
-# Sanitizers bring checks of their own that FORTIFY would hide, and it needs an optimizer.
+# Hardening: stack canaries, checked copies, restricted jump targets, and address tables that are
+# read-only before the program begins.  Flags that a compiler does not know are left out. Sanitizers
+# have their own checks, which FORTIFY would hide; FORTIFY also needs an optimizer.
 accepts     = $(shell $(CC) $(1) -Werror -include stdio.h -x c -c -o /dev/null /dev/null 2>/dev/null && echo '$(1)')
 FORTIFY    :=
 HARD_FLAGS :=
@@ -132,8 +132,8 @@ HARD_PIE   := -pie
 endif
 endif
 
-# No -ffast-math: masks are infinities.  No contraction either: a fused
-# multiply-add happens where a kernel asks for it, so that all compilers agree.
+# No -ffast-math: masks are infinities.  No contraction: fused multiply-adds are used only where a
+# kernel requests them, so that all compilers agree.
 COMMON_FLAGS := -std=c17 $(HARD_FLAGS) $(CFLAGS) -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC \
                 -pthread $(WARNINGS) $(DEFINES) -Iinclude
 ifneq ($(SANITIZE),)
@@ -149,9 +149,9 @@ TEST_FLAGS  := -Itests/shim $(TEST_FLAGS)
 LDFLAGS     += -static -Wl,--no-warnings
 else
 PACKAGES    := jansson libpcre2-8 libutf8proc pangocairo cairo-pdf
-# Headers only: OpenBLAS is opened when it is needed (src/kernels/gemm.c).
+# Headers only: OpenBLAS is opened at run time when it is needed (src/kernels/gemm.c).
 HEADERS_OF  := openblas
-# Headers of others are the system's: no warnings about them.
+# Headers of other libraries are system headers: no warnings about them.
 LIB_FLAGS   := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) $(HEADERS_OF) 2>/dev/null))
 LIBS        := $(or $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null),-ljansson -lpcre2-8 -lutf8proc -lpangocairo-1.0 -lpango-1.0 -lgobject-2.0 -lglib-2.0 -lcairo) -ldl $(LIBS)
 TEST_LIBS   := $(or $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null),-lcmocka)
@@ -163,10 +163,9 @@ LIBS        += $(shell $(PKG_CONFIG) --libs ompi-c)
 endif
 LINK_FLAGS  := $(CFLAGS) -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(HARD_LINK) $(LDFLAGS)
 
-# The flags of one source file: by its folder, then by its instruction set.  Instrumented,
-# vector kernels take gcc minutes at -O3, and are no better tested; and loops that ask to be vectors
-# cannot be, of which clang would warn.
-# Note what cli/ and examples/ do not get: -Isrc.
+# The flags of one source file: by its folder, then by its instruction set.  With a sanitizer,
+# vector kernels take gcc minutes at -O3 and are not tested better; loops that request vectorization
+# cannot be vectorized then, and clang would warn. cli/ and examples/ do not get -Isrc.
 folder_flags = \
     $(if $(filter src/%,$(1)),-Isrc $(LIB_FLAGS)) \
     $(if $(filter src/kernels/% src/stats/% src/measure/measure% bench/%,$(1)),$(if $(and $(SANITIZE),$(strip $(call isa_flags,$(1)))),,-O3)) \
@@ -181,7 +180,7 @@ folder_flags = \
 isa_flags    = $(foreach isa,$(ARCH_SUFFIXES),$(if $(filter %_$(isa).c %_$(isa).h,$(1)),$(FLAGS_$(isa))))
 flags_of     = $(COMMON_FLAGS) $(call folder_flags,$(1)) $(call isa_flags,$(1))
 
-# Rewritten only when the flags differ from last time; every object depends on it.
+# Rewritten only if the flags have changed; every object depends on it.
 ALL_FLAGS := $(CC) HARDEN=$(HARDEN) $(COMMON_FLAGS) $(LIB_FLAGS) $(TEST_FLAGS) $(FLAGS_avx512) $(LINK_FLAGS) $(LIBS) $(VERSION)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
@@ -213,7 +212,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(run)$(CC) $(call flags_of,$<) -MMD -MP -c -o $@ $<
 
-# The page of reports goes into the library as it is.
+# The page of reports is embedded in the library.
 $(BUILD)/obj/src/render/page.o: $(PAGE)
 
 $(LIBRARY): $(call objects,$(SOURCES))
@@ -221,9 +220,9 @@ $(LIBRARY): $(call objects,$(SOURCES))
 	@rm -f $@
 	$(run)$(AR) rcs $@ $^
 
-# Every function that the library exports has a version, which the loader compares: HEADLIGHT_0.1
-# of all releases 0.1.x, HEADLIGHT_1 of all releases 1.x.  Functions without HL_API are hidden before
-# the linker sees them.
+# Every function that the library exports has a version, which the loader compares: HEADLIGHT_0.1 in
+# all releases 0.1.x, HEADLIGHT_1 in all releases 1.x.  Functions without HL_API are hidden before
+# linking.
 ABI     := HEADLIGHT_$(MAJOR)$(if $(filter 0,$(MAJOR)),.$(word 2,$(subst ., ,$(VERSION))))
 EXPORTS := $(BUILD)/exports.map
 $(EXPORTS): $(BUILD)/flags
@@ -234,8 +233,8 @@ $(SHARED): $(call objects,$(SOURCES)) $(EXPORTS)
 	$(run)$(CC) -shared -Wl,-soname,libheadlight.so.$(MAJOR) -Wl,--version-script=$(EXPORTS) $(if $(SANITIZE),,-Wl,-z,defs) -o $@ $(filter %.o,$^) $(LINK_FLAGS) $(LIBS)
 	@ln -sf libheadlight.so $@.$(MAJOR)
 
-# The GPU's part is a library of its own, opened at run time.  The Hopper kernels are
-# for sm_90a alone; the others also for sm_80 and, as PTX, for what comes after it.
+# The GPU code is a separate library, opened at run time.  The Hopper kernels are for sm_90a only;
+# the others also for sm_80 and, as PTX, for later GPUs.
 NVCC         ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARY := $(BUILD)/libheadlight_cuda.so
 CUDA_SOURCES := $(wildcard src/kernels/cuda/*.cu)
@@ -255,7 +254,7 @@ $(BUILD)/obj/%.cu.o: %.cu Makefile
 	@mkdir -p $(@D)
 	$(run)$(NVCC) $(CUDA_FLAGS) -MMD -MP $(if $(or $(findstring hopper,$<),$(findstring bench/,$<)),,$(CUDA_COMMON)) -c -o $@ $<
 
-# Stored blocks decode to the CPU's values, to the bit: no fused multiply-adds.
+# Stored blocks must decode to the CPU's values, to the bit: no fused multiply-adds.
 $(BUILD)/obj/src/kernels/cuda/model_values.cu.o: CUDA_FLAGS += -fmad=false
 
 $(CUDA_LIBRARY): $(CUDA_SOURCES:%=$(BUILD)/obj/%.o)
@@ -271,17 +270,17 @@ $(BUILD)/ladder: $(LADDER_SOURCES:%=$(BUILD)/obj/%.o)
 	$(call say,LINK,$@)
 	$(run)$(NVCC) -cudart static -o $@ $^
 
-# A program from its objects and the static library.
+# Links a program from its objects and the static library.
 define link
 $(call say,LINK,$@)
 @mkdir -p $(@D)
 $(run)$(CC) $(HARD_PIE) -o $@ $(filter %.o,$^) $(or $(2),$(LIBRARY)) $(LINK_FLAGS) $(1) $(LIBS)
 endef
 
-# For dlopen: the GPU's library lies beside the program, or is installed.  Distributions
-# set RPATH= and have it where the loader looks.
+# For dlopen: the GPU library is beside the program, or is installed.  Distributions set RPATH= and
+# install it where the loader searches.
 RPATH ?= $$ORIGIN:$$ORIGIN/../lib
-# 1: the program opens libheadlight.so; else it has all of it in itself.
+# 1: the program uses libheadlight.so; else the library is linked into it.
 SHARED_PROGRAM  ?=
 PROGRAM_LIBRARY := $(if $(filter 1 yes true,$(SHARED_PROGRAM)),$(SHARED),$(LIBRARY))
 $(PROGRAM): $(call objects,$(CLI_SOURCES)) $(PROGRAM_LIBRARY)
@@ -293,33 +292,33 @@ $(BUILD)/examples/%: $(BUILD)/obj/examples/%.o $(LIBRARY)
 $(BUILD)/tests/test_%: $(BUILD)/obj/tests/test_%.o $(call objects,$(TEST_SHARED)) $(LIBRARY)
 	$(call link,$(TEST_LIBS))
 
-# Parts of the program: with all of it but main.
+# Tests of parts of the program: linked with all of it but main.
 $(BUILD)/tests/test_cli_%: $(BUILD)/obj/tests/test_cli_%.o $(call objects,$(filter-out cli/main.c,$(CLI_SOURCES))) $(LIBRARY)
 	$(call link,$(TEST_LIBS))
 
-# Files that change while they are read, and a kernel that says other things than this one.
+# The tests replace fread, to change files while they are read.
 $(BUILD)/tests/test_cli_input: TEST_LIBS += -Wl,--wrap=fread
 $(BUILD)/tests/test_threads: TEST_LIBS += -Wl,--wrap=open
 
-# The program's own allocations can fail, too.
+# The tests replace the program's own allocation functions, which can then fail.
 $(BUILD)/tests/test_cli_faults: TEST_LIBS += $(foreach name,malloc calloc realloc,-Wl$(comma)--wrap=$(name))
 
-# What is synced before it is renamed.
+# The test records which files are synced before they are renamed.
 $(BUILD)/tests/test_file: TEST_LIBS += $(foreach name,fsync rename,-Wl$(comma)--wrap=$(name))
 
-# A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with a
-# main of ours that feeds it the stored corpus.
+# A fuzz target is linked twice: with libFuzzer by `make fuzz`, and here with replay.c, whose main
+# feeds it the stored corpus.
 $(BUILD)/tests/replay_%: $(BUILD)/obj/fuzz/fuzz_%.o $(BUILD)/obj/fuzz/replay.o $(LIBRARY)
 	$(call link)
 
 $(BUILD)/fuzz/fuzz_%: $(BUILD)/obj/fuzz/fuzz_%.o $(LIBRARY)
 	$(call link,-fsanitize=fuzzer)
 
-# OpenMP is for the plain methods that a benchmark holds against ours.
+# OpenMP is for the plain methods that benchmarks compare with.
 $(BUILD)/bench_%: $(BUILD)/obj/bench/bench_%.o $(call objects,$(BENCH_SHARED)) $(LIBRARY)
 	$(call link,-fopenmp)
 
-# Objects are made on the way to programs; keep them.
+# Objects are intermediate files; keep them.
 .PRECIOUS: $(BUILD)/obj/%.o
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
@@ -343,10 +342,9 @@ bench: ## set up, build and run the benchmarks
 
 # ----------------------------------------------------------------------- tests
 #
-# Whatever `make check` looks at is a runner: a program that prints TAP.
-# tools/run_tests runs them, shows what failed and adds up.  TESTS names some
-# of the runners under $(BUILD)/tests and of the scripts (tests/cli/show.sh); without it
-# all of them run, and with them what tests the tree and the tools.
+# `make check` runs runners: programs that print TAP. tools/run_tests runs them, shows what failed
+# and adds up.  TESTS names some of the runners under $(BUILD)/tests and of the scripts
+# (tests/cli/show.sh); without it all of them run, together with the tests of the tree and the tools.
 
 TESTS ?=
 ALL_TESTS := $(TEST_SOURCES:tests/%.c=%) $(FUZZ_SOURCES:fuzz/fuzz_%.c=replay_%)
@@ -355,9 +353,9 @@ ALL_TESTS := $(filter test_attention_agreement test_dense_agreement test_int8 te
 endif
 RUNNERS   := $(addprefix $(BUILD)/tests/,$(filter-out %.sh,$(or $(TESTS),$(ALL_TESTS))))
 SCRIPTS   := $(if $(TESTS)$(KERNELS_ONLY),$(filter %.sh,$(TESTS)),$(wildcard tests/cli/*.sh))
-# TOOL_TESTS test the tree and the tools, not the build; EXTRA_TESTS are a caller's.
+# TOOL_TESTS test the tree and the tools, not the build; callers may add EXTRA_TESTS.
 TOOL_TESTS := $(if $(TESTS)$(KERNELS_ONLY),,tools/check_layers tools/check_headers tools/check_format \
-              tools/check_names tools/check_cppcheck $(wildcard tests/tools/*.sh))
+              tools/check_names tools/check_cppcheck tools/check_words $(wildcard tests/tools/*.sh))
 RUN_TESTS  = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' HEADLIGHT='$(PROGRAM)' DOCUMENTS='$(DOCUMENTS)' \
              tools/run_tests --logs $(BUILD)/tests/logs $(TALLY)
 
@@ -367,9 +365,9 @@ check: ## set up, build and run all quick tests; TESTS="test_file ..." picks som
 	@+$(SUBMAKE) all check-programs
 	@$(RUN_TESTS) $(RUNNERS) $(SCRIPTS) $(TOOL_TESTS)
 
-check-programs: $(RUNNERS) $(if $(TESTS)$(KERNELS_ONLY),,$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
+check-programs: $(RUNNERS) $(if $(SCRIPTS),$(EXAMPLE_SOURCES:%.c=$(BUILD)/%))
 
-# The tests alone, without set-up and tools: what the instrumented builds run.
+# The tests without installing packages and without the tools: for instrumented builds.
 run-tests: check-programs $(if $(KERNELS_ONLY),,all)
 	@$(RUN_TESTS) $(EXTRA_TESTS) $(RUNNERS) $(SCRIPTS)
 
@@ -396,7 +394,7 @@ check-web: ## set up, build and test the page, in a browser; skipped where there
 	@tools/deps check-web
 	@+$(SUBMAKE) all $(BUILD)/web/palette
 	@HEADLIGHT_PALETTE='$(BUILD)/web/palette' $(RUN_TESTS) \
-	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh
+	    web/test/current.sh web/test/unit.sh web/test/browser.sh web/test/live.sh web/test/pictures.sh
 
 # --------------------------------------------------- Python with PyTorch and transformers
 
@@ -435,14 +433,14 @@ soak: ## a server under load and hostile clients, kills and resumes, for SOAK_SE
 
 SLOW_FLAGS := CFLAGS='-O1 -g' WERROR=1
 
-# Small faults, put into a copy of the tree in build/mutate one after the other.
+# Small faults, put one at a time into a copy of the tree in build/mutate.
 MUTANTS ?=
 .PHONY: mutate
 mutate: ## break the code in each of the ways of tests/mutants.txt: tests must notice; MUTANTS="src/base ..." picks some
 	@tools/deps check
 	@tools/mutate -j $(JOBS) $(TALLY) $(MUTANTS)
 
-# All of them run, whatever fails.
+# All of them run, even if some fail.
 PARTS := 'check HEADLIGHT_KILLS=20' check-asan-gcc check-asan-clang check-faults check-tsan check-web check-python check-mpi mutate \
          check-neon check-docs check-dist check-deb lint
 
@@ -463,8 +461,8 @@ check-asan-clang: ## the same with clang
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=clang \
 	    BUILD=build/asan-clang SANITIZE=address,undefined $(SLOW_FLAGS)
 
-# Every allocation and system call fails in turn, and many of them once more where lost memory is
-# noticed; how many is in the logs, and printed at the end.  ASAN_FAULTS=all takes hours.
+# Every allocation and system call fails in turn; some are repeated under a sanitizer that detects
+# leaks.  The numbers are in the logs, and printed at the end.  ASAN_FAULTS=all takes hours.
 FAULT_TESTS := test_cli_faults test_faults_serve
 ASAN_FAULTS ?= 200
 FAULT_LOGS  := $(foreach build,$(BUILD) build/asan-gcc,$(FAULT_TESTS:%=$(build)/tests/logs/%.log))
@@ -484,8 +482,8 @@ check-neon: ## the kernel tests, cross-compiled for arm64, under qemu
 	@+$(SUBMAKE) run-tests CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar BUILD=build/neon \
 	    KERNELS_ONLY=1 WERROR=1 TALLY='$(TALLY) --with qemu-aarch64-static'
 
-# Debian has no cross package of jansson, so the whole program needs a folder with
-# arm64's: `apt-get download libjansson-dev:arm64` and `dpkg -x` make one.
+# Debian has no arm64 package of jansson for cross compiling, so the whole program needs a folder
+# with one: `apt-get download libjansson-dev:arm64` and `dpkg -x` make it.
 .PHONY: verify-neon
 verify-neon: ## ARM64_ROOT=dir: the golden cases on NEON, the whole program under qemu
 	@test -n '$(ARM64_ROOT)' || { echo 'ARM64_ROOT: a folder with jansson for arm64'; exit 2; }
@@ -524,7 +522,8 @@ lint: ## clang-format, cppcheck, shellcheck and clang-tidy over everything
 	$(SUBMAKE) -k tidy || status=1; \
 	exit $$status
 
-# One stamp a file, with the headers it includes, so that only what changed is looked at again.
+# One stamp per file, which depends on the headers it includes, so that only changed files are
+# checked again.
 tidy: $(patsubst %.c,$(BUILD)/tidy/%.ok,$(SOURCES) $(CLI_SOURCES))
 $(BUILD)/tidy/%.ok: %.c .clang-tidy
 	$(call say,TIDY,$<)
@@ -540,7 +539,7 @@ format: ## rewrite all C files the way .clang-format says
 
 # --------------------------------------------------------------------- install
 #
-# What is installed is a list of pairs, FROM:TO, for install and for uninstall.
+# A list of pairs FROM:TO determines what install copies and what uninstall removes.
 
 # Every command and option of the program: man pages and completions are made from it.
 OPTION_TABLE := $(BUILD)/options.tsv
@@ -605,7 +604,8 @@ install: all $(BUILD)/headlight.pc $(if $(HAVE_SCDOC),man) $(COMPLETIONS) ## eve
 	ln -sf libheadlight.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libheadlight.so.$(MAJOR)
 	ln -sf libheadlight.so.$(MAJOR) $(DESTDIR)$(LIBDIR)/libheadlight.so
 
-# Whatever install puts there, with CUDA and without; folders that only it makes, if they are empty.
+# Uninstall removes whatever install may copy, with or without CUDA, and the folders that only
+# install makes, if they are empty.
 OWN_FOLDERS := include/headlight share/headlight/models/demo share/headlight/models/demo-sparse \
                share/headlight/models/text share/headlight/models share/headlight
 uninstall: ## remove what install put there
@@ -629,6 +629,9 @@ deb: ## Debian packages in $(BUILD)/deb; headlight-cuda too, where nvcc is
 sbom: ## the list of dependencies again: doc/dependencies.md, and as SPDX doc/sbom.spdx.json
 	@tools/sbom > $(BUILD)/sbom && mv $(BUILD)/sbom doc/sbom.spdx.json
 	@tools/sbom --table > $(BUILD)/sbom && mv $(BUILD)/sbom doc/dependencies.md
+
+metrics: $(PROGRAM) ## the short definitions in doc/metrics.md again, from src/analysis/definitions.c
+	@tools/metrics_page $(PROGRAM) > $(BUILD)/metrics && mv $(BUILD)/metrics doc/metrics.md
 
 api: ## doc/api.md again, from include/headlight.h
 	@tools/api_page > $(BUILD)/api && mv $(BUILD)/api doc/api.md

@@ -1,8 +1,8 @@
-/* child.c - a user's command that gets a text and gives one back, within bounds.
+/* child.c - runs a user's command that gets a text and returns one, within limits.
  *
- * The command leads a process group of its own, so that what it has started can be
- * killed with it.  Both pipes are worked on as they are ready: a command that prints before
- * it has read everything must not wait for us, nor we for it. */
+ * The command leads its own process group, so that everything that it starts can be killed with it.
+ * Both pipes are served as they become ready: the command may print before it has read everything,
+ * and neither side may block the other. */
 #include "child.h"
 
 #include <errno.h>
@@ -25,9 +25,9 @@ extern char **environ;
 typedef struct child {
     pid_t           id;
     int             in;  /* our end of its standard input; -1: closed */
-    int             out; /* ... of its standard output */
+    int             out; /* our end of its standard output */
     const char     *input;
-    size_t          n_input; /* that is left */
+    size_t          n_input; /* bytes of input not written yet */
     double          deadline;
     hl_child_limits limits;
     size_t          capacity;
@@ -40,7 +40,7 @@ static void close_end(int *end)
     *end = -1;
 }
 
-/* Says what went wrong; false. */
+/* Stores a message and returns false. */
 static bool fail(hl_child_result *result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -78,7 +78,7 @@ static bool spawn(child *c, const char *command, int input, int output)
     return code == 0;
 }
 
-/* Pipes whose ends are not handed on to other programs. */
+/* Makes a pipe whose ends other programs do not inherit. */
 static bool make_pipe(int ends[2])
 {
     if (pipe(ends) != 0)
@@ -112,12 +112,12 @@ static void write_some(child *c)
         c->input += n;
         c->n_input -= (size_t)n;
     }
-    /* It does not want the rest, or it has all of it. */
+    /* The command has closed its input, or has read all of it. */
     if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0)
         close_end(&c->in);
 }
 
-/* False when there is more than there may be, or no memory for it. */
+/* Returns false if the output exceeds its limit or memory is out. */
 static bool read_some(child *c, hl_child_result *result)
 {
     char    bytes[4096];
@@ -151,7 +151,7 @@ static bool in_time(const child *c, hl_child_result *result)
            fail(result, "it took more than %g s and was killed", c->limits.seconds);
 }
 
-/* Until it has closed its output. */
+/* Serves the pipes until the command closes its output. */
 static bool talk(child *c, hl_child_result *result)
 {
     while (c->out >= 0) {
@@ -171,7 +171,7 @@ static bool talk(child *c, hl_child_result *result)
     return true;
 }
 
-/* Until it ends: by itself, or not. */
+/* Waits until the command ends by itself or its time is over. */
 static bool await(child *c, hl_child_result *result)
 {
     int status = 0;
@@ -187,7 +187,7 @@ static bool await(child *c, hl_child_result *result)
     return WEXITSTATUS(status) == 0 || fail(result, "it ended with status %d", WEXITSTATUS(status));
 }
 
-/* With all that it has started. */
+/* Kills the command with everything that it started. */
 static void end_child(const child *c)
 {
     if (c->id <= 0)
@@ -210,7 +210,8 @@ bool hl_child_run(hl_child_result *out, const char *command, const char *input, 
     bool             good   = false;
 
     *out = (hl_child_result){ .output = calloc(1, 1) };
-    sigaction(SIGPIPE, &ignore, &before); /* a command that reads nothing is no reason to die */
+    sigaction(SIGPIPE, &ignore, &before); /* writing to a command that reads nothing must not end
+                                           * this program */
     c.capacity = 1;
     if (out->output == NULL || !start(&c, command))
         fail(out, "it cannot be started: %s", strerror(errno));

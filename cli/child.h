@@ -1,4 +1,4 @@
-/* child.h - a user's command that gets a text and gives one back, within bounds. */
+/* child.h - runs a user's command that gets a text and returns one, within limits. */
 #ifndef HL_CLI_CHILD_H
 #define HL_CLI_CHILD_H
 

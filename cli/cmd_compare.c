@@ -19,19 +19,19 @@ typedef struct compare_command {
     hl_arguments paths;
     const char  *table; /* NULL: the screen */
     bool         csv;
-    /* Texts to measure both on; none: A and B are profiles. */
+    /* Texts to measure both models on; none: A and B are profiles. */
     hl_option_list    texts;
     hl_window_options windows;
-    hl_gate_arguments gates; /* of B */
-    /* What is drawn, if anything is. */
+    hl_gate_arguments gates; /* gates of B */
+    /* The figure, if one is drawn. */
     hl_draw_arguments drawing;
     const char       *prompt;
-    int64_t           n_tokens; /* of the maps */
+    int64_t           n_tokens; /* number of tokens of the maps */
 } compare_command;
 
 typedef struct compared {
     hl_profile  *profile;
-    hl_patterns *patterns; /* NULL: not wanted, or a profile was read */
+    hl_patterns *patterns; /* NULL: not wanted, or the side is a profile */
 } compared;
 
 /* ---------------------------------------------------------------------- text */
@@ -39,9 +39,9 @@ typedef struct compared {
 static void print_kind(const compare_command *command, const hl_comparison *found)
 {
     static const char *const meaning[] = {
-        "the same tokens: sequences are drawn in pairs",
-        "one model on two texts: are its heads' ranks stable?",
-        "neither model nor text in common: the two are drawn apart",
+        "measured on the same tokens: paired bootstrap over sequences",
+        "one model on two texts: is the order of its heads stable?",
+        "different models and different texts: each is resampled by itself",
     };
     hl_colors colors = hl_terminal_colors(stdout);
 
@@ -52,7 +52,8 @@ static void print_kind(const compare_command *command, const hl_comparison *foun
            found->same_model ? "the same" : "not the same", (long long)found->n_shared);
 }
 
-/* The row of the largest change of normalized entropy that `taken` has not; -1: none is left. */
+/* Returns the row with the largest change of normalized entropy that is not in `taken`; -1 if none
+ * is left. */
 static int64_t largest_left(const hl_sheet *heads, const int64_t *taken, int n_taken)
 {
     int64_t best = -1;
@@ -100,8 +101,8 @@ static void print_heads(const hl_comparison *found)
 
 static void print_matching(const hl_sheet *matching)
 {
-    printf("matched by their profiles, %.0f of %lld heads have another partner than their index;\n"
-           "mean distance %.4f, by index %.4f\n",
+    printf("matched by profile, %.0f of %lld heads have a partner with another index; mean "
+           "distance\n%.4f (%.4f if each head is paired with the one of the same index)\n",
            hl_sheet_fact(matching, "moved"), (long long)hl_sheet_n_rows(matching),
            hl_sheet_fact(matching, "mean distance"),
            hl_sheet_fact(matching, "mean distance by index"));
@@ -111,8 +112,10 @@ static void print_rows(const hl_sheet *rows)
 {
     if (rows == NULL)
         return;
-    printf("\nrows of the two on the same tokens, %.0f of each head in %.0f windows: mean total\n"
-           "variation %.4f; %.4f with heads matched by it, which gives %.0f another partner\n",
+    printf("\n"
+           "mean total variation between the rows of A and B on the same tokens: %.4f\n"
+           "(%.0f rows per head, from %.0f windows; %.4f after matching heads by it, which\n"
+           "gives %.0f heads a partner with another index)\n",
            hl_sheet_fact(rows, "rows"), hl_sheet_fact(rows, "sequences"),
            hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "mean variation matched"),
            hl_sheet_fact(rows, "moved"));
@@ -157,7 +160,7 @@ static hl_status report(const compare_command *command, const hl_comparison *fou
     return command->common.quiet ? HL_OK : print_screen(command, found);
 }
 
-/* A or B: a profile to read, or a model to measure. */
+/* Opens A or B: a profile to read, or a model to measure. */
 static hl_status open_side(compared *out, const compare_command *command, int side)
 {
     const char      *path  = command->paths.items[side];
@@ -197,7 +200,7 @@ static hl_status draw(const compare_command *command, const compared sides[2],
     return hl_draw_comparison(&both[0], &both[1], found, command->drawing.output, &how);
 }
 
-/* Two models on the same tokens: what their profiles do not tell. */
+/* Compares the rows of two models on the same tokens, which profiles do not hold. */
 static hl_status add_rows(hl_comparison *found, const compare_command *command,
                           const hl_analysis_options *options)
 {
@@ -236,10 +239,9 @@ static int compare(const compare_command *command, compared sides[2])
     if (command->drawing.output != NULL)
         HL_CALL("compare", draw(command, sides, found));
     if (command->table != NULL && hl_comparison_table(found, command->table) == NULL)
-        return hl_give_up(
-            HL_EXIT_INPUT, "compare",
-            "--table %s: needs two models that read a text as the same tokens (--text)",
-            command->table);
+        return hl_give_up(HL_EXIT_INPUT, "compare",
+                          "--table %s needs --text and two models with the same tokenizer",
+                          command->table);
     return hl_finish("compare", report(command, found));
 }
 
@@ -251,48 +253,48 @@ int hl_command_compare(int argc, char **argv)
     hl_option options[] = {
         HL_TEXT("table", 't', &command.table, "NAME",
                 "ranks, metrics, layers, heads, differences, matching or rows"),
-        HL_FLAG("csv", 0, &command.csv, "the table as CSV"),
+        HL_FLAG("csv", 0, &command.csv, "print the table as CSV"),
         HL_LIST("text", 0, &command.texts, "PATH",
-                "A and B are models: measure both on this; may be repeated"),
+                "A and B are models; measure both on this text (repeatable)"),
         HL_WINDOW_OPTIONS("--text", "16384", &command.windows),
         HL_GATE_OPTIONS(&command.gates),
         HL_DRAW_OPTIONS(&command.drawing),
         HL_TEXT("prompt", 0, &command.prompt, "TEXT",
-                "-o and --text: maps of this instead of the text's first tokens"),
-        HL_INT("tokens", 0, &command.n_tokens, "N", "-o and --text: of the maps (32)", 2,
-               HL_PATTERNS_MOST_TOKENS),
+                "with -o and --text: the prompt whose maps are drawn"),
+        HL_INT("tokens", 0, &command.n_tokens, "N", "with -o and --text: tokens in the maps (32)",
+               2, HL_PATTERNS_MOST_TOKENS),
         { 0 },
     };
     hl_usage usage = {
         "compare",
         "A B",
-        "Compares two profiles of models with equally many layers and heads, or\n"
-        "with --text two models, which are measured first.\n"
-        "Where both were measured on the same tokens, sequences are drawn in pairs\n"
-        "(paired bootstrap), and what is called a difference has a false discovery\n"
-        "rate under 5% over all heads.  One model on two texts: is the order of\n"
-        "its heads stable?  Since training permutes heads, those of a layer are\n"
-        "also matched by their profiles instead of their numbers.  Of two models\n"
-        "on the same tokens sampled rows are compared as well, and heads matched\n"
-        "by the total variation between them.\n"
+        "Compares two profiles head by head.  With --text, A and B are models, which are\n"
+        "measured first.  Both must have the same numbers of layers and heads.\n"
         "\n"
-        "--gates and --off are those of B: with the same model as A and B they show\n"
-        "what the other heads do when some are off.\n"
+        "Where both were measured on the same tokens, confidence intervals come from a\n"
+        "paired bootstrap over sequences.  Heads marked as different have a false\n"
+        "discovery rate under 5% over all heads.  Training permutes heads, so the heads of\n"
+        "each layer are also matched by their profiles.  For two models on the same\n"
+        "tokens, sampled attention rows are compared too, by total variation.\n"
         "\n"
-        "With -o the two are drawn as well: with --text the attention of every head\n"
-        "as small maps, else their entropies; and the differences.",
+        "--gates and --off apply to B.  Give the same model as A and B to see what the\n"
+        "other heads do when some are disabled.\n"
+        "\n"
+        "-o also draws a figure: with --text, small attention maps of every head, else\n"
+        "the entropies; and below them the differences.",
         options,
     };
 
     HL_PASS(hl_options_parse(&command.paths, &command.common, &usage, argc, argv));
     if (command.paths.count != 2)
-        return hl_options_refuse(&usage, "wanted two profiles, got %d", command.paths.count);
+        return hl_options_refuse(&usage, "give two profiles, A and B; got %d", command.paths.count);
     if (command.texts.count == 0 && hl_gate_options_given(&command.gates))
-        return hl_options_refuse(&usage, "--gates and --off need --text: profiles are measured");
+        return hl_options_refuse(
+            &usage, "--gates and --off need --text and two models: a profile is already measured");
     if (command.prompt != NULL && (command.drawing.output == NULL || command.texts.count == 0))
         return hl_options_refuse(&usage, "--prompt needs -o FILE and --text PATH");
     if (command.table != NULL && command.csv && command.common.json)
-        return hl_options_refuse(&usage, "--csv and --json: only one of them");
+        return hl_options_refuse(&usage, "--csv and --json cannot be combined");
     HL_PASS(
         hl_options_check_table(&usage, command.table, command.csv, hl_comparison_table_name, ""));
     int code = compare(&command, sides);

@@ -1,7 +1,7 @@
-/* cmd_demo.c - headlight demo: what the program can do, on the models that come with it.
+/* cmd_demo.c - headlight demo: a demonstration on the bundled models.
  *
- * The demonstration is a table of command lines.  Each is run as if it had been typed, and at the
- * end each is shown with what to look at, ready to be typed again. */
+ * The demonstration is a table of command lines.  Each is run as if it had been typed; at the end
+ * each is listed with its result, ready to be typed again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -26,17 +26,17 @@ typedef struct demo_command {
     const char *program;
 } demo_command;
 
-/* {m} is the folder of the models, {o} the one that is written to. */
+/* In command lines, {m} is the folder of the models and {o} the output folder. */
 typedef struct demo_step {
-    const char *doing; /* "measuring ..." while it is done */
-    const char *look;  /* what to look at; NULL: it is not listed at the end */
+    const char *doing; /* shown during the step: "measuring ..." */
+    const char *look;  /* what the user should look at; NULL: the step is not listed at the end */
     int (*run)(int argc, char **argv);
     const char *line;
-    bool        speaks; /* it prints what is to be seen; others are kept quiet */
-    bool        makes;  /* a file as well, which a later step needs */
+    bool        speaks; /* the step's output is shown; that of other steps is suppressed */
+    bool        makes;  /* the step writes a file that a later step needs */
 } demo_step;
 
-/* A figure, as SVG and as PNG. */
+/* Two steps that draw a figure, as SVG and as PNG. */
 #define FIGURE(doing, look, run, line, name)                                                       \
     { doing, look, run, line " -o {o}/" name ".svg", false, true },                                \
     {                                                                                              \
@@ -50,44 +50,43 @@ typedef struct demo_step {
 
 static const demo_step steps[] = {
     { "measuring the demo model",
-      "a profile: what every head did, for show, draw, diagnose and compare", hl_command_measure,
+      "a profile: what every head did; input of show, draw, diagnose and compare",
+      hl_command_measure,
       "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false,
       true },
     { "measuring its sparse sibling",
-      "the same model, trained on with a penalty on attention entropy", hl_command_measure,
+      "the same model, trained further with a penalty on attention entropy", hl_command_measure,
       "measure {m}/demo-sparse {m}/text -o {o}/sparse.profile --context 256 --max-tokens 8192",
       false, true },
     { "the demo model at a glance",
       "every head, the layer profile, the extremes and the diagnoses in the terminal",
       hl_command_show, "show {o}/demo.profile", true, false },
-    { NULL,
-      "what is wrong with the sparse one: collapse, sinks and redundancy, with evidence and what "
-      "to do",
+    { NULL, "problems of the sparse model: collapse, sinks and redundancy, with evidence and fixes",
       hl_command_diagnose, "diagnose {o}/sparse.profile", false, false },
     FIGURE("drawing every head",
            "focused heads are dark; outlined: the first to prune by output norm", hl_command_draw,
            "draw {o}/demo.profile --candidates 8", "heatmap"),
-    FIGURE("drawing the layers", "a valley: the middle layers are the most focused",
-           hl_command_draw, "draw {o}/demo.profile --figure layers", "layers"),
-    FIGURE("drawing both models", "the same tokens in both: sparse training left stripes and steps",
+    FIGURE("drawing the layers", "the middle layers are the most focused", hl_command_draw,
+           "draw {o}/demo.profile --figure layers", "layers"),
+    FIGURE("drawing both models",
+           "both models on the same tokens: sparse training left stripes and steps",
            hl_command_compare,
            "compare {m}/demo {m}/demo-sparse --text {m}/text --context 256 --max-tokens 2048",
            "compare"),
     FIGURE("drawing one head on a prompt",
            "induction: the second 'brown fox' looks at what followed the first", hl_command_tokens,
            "tokens {m}/demo " PROMPT " --layer 7 --head 3 --inset L0H0,L3H1,L6H1", "tokens"),
-    FIGURE("drawing what each layer would say",
-           "layer by layer the guess sharpens; framed: the token that does follow", hl_command_lens,
-           "lens {m}/demo " PROMPT, "lens"),
-    { "the demo model goes on with a text",
-      "a trace: what was seen of every head, token by token, as the text was generated",
+    FIGURE("drawing the prediction of each layer",
+           "the prediction sharpens layer by layer; framed: the token that follows in the text",
+           hl_command_lens, "lens {m}/demo " PROMPT, "lens"),
+    { "the demo model continues a text",
+      "a trace: the attention statistics of every head for each generated token",
       hl_command_generate,
       "generate {m}/demo \"The old man looked out at the sea, and said\" -n 96 -t 0.8 --top-k 40 "
       "--seed 7 --trace {o}/text.trace",
       true, true },
     { "writing the report",
-      "open it in a browser: both models, the prompt, the lens and the text, every head a click "
-      "away",
+      "open it in a browser: both models, the prompt, the lens and the generated text",
       hl_command_report,
       "report {o}/demo.profile {o}/sparse.profile --trace {o}/text.trace --model {m}/demo "
       "--prompt " PROMPT " -o {o}/report.html",
@@ -98,7 +97,7 @@ enum { N_STEPS = sizeof steps / sizeof *steps };
 
 /* --------------------------------------------------------------------- a command line */
 
-/* The step's line with its folders; false if they are too long for it. */
+/* Writes the step's line with its folders; false if the line is too long. */
 static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_command *command)
 {
     size_t used = 0;
@@ -119,7 +118,8 @@ static bool write_line(char out[LINE_BYTES], const demo_step *step, const demo_c
     return true;
 }
 
-/* Words stand between blanks, or between quotes.  Folders with a blank in them would be two. */
+/* Splits a line into words at spaces, except within quotes.  A folder with a space in its name
+ * would become two words. */
 static int split(char *words[MOST_WORDS], char *line)
 {
     int n_words = 0;
@@ -145,7 +145,7 @@ static int run_step(const demo_step *step, const demo_command *command)
     if (!write_line(line, step, command))
         return hl_give_up(HL_EXIT_USAGE, "demo", "the names of the folders are too long");
     int n_words = split(words, line);
-    /* Measuring has a progress bar, and says what it found: neither with --quiet. */
+    /* hl_command_measure gets --quiet instead: it would show a progress bar and a summary. */
     if (!step->speaks && (step->run != hl_command_measure || command->common.quiet)) {
         words[n_words++] = quiet;
         words[n_words]   = NULL;
@@ -159,7 +159,7 @@ static int run_step(const demo_step *step, const demo_command *command)
     return step->run(n_words, words);
 }
 
-/* With nothing on standard output. */
+/* Runs a step with its standard output suppressed. */
 static int run_unheard(const demo_step *step, const demo_command *command)
 {
     fflush(stdout);
@@ -189,24 +189,24 @@ static void announce(const demo_step *step, const demo_command *command)
     fflush(stdout);
 }
 
-/* What there is to be seen, each with the line that made it. */
+/* Lists the results, each with the line that made it. */
 static void print_end(const demo_command *command)
 {
     hl_colors colors = hl_terminal_colors(stdout);
     char      line[LINE_BYTES];
 
-    printf("\n%sWhat to look at, and how it was made%s\n", colors.bold, colors.plain);
+    printf("\n%sResults, and the command that made each%s\n", colors.bold, colors.plain);
     for (int i = 0; i < N_STEPS; i++) {
         if (steps[i].look == NULL || !write_line(line, &steps[i], command))
             continue;
         printf("\n# %s\n%s %s\n", steps[i].look, hl_shown(command->program), hl_shown(line));
     }
-    printf("\nFigures lie in %s, each as .svg and as .png; %s/report.html has all of it.\n",
+    printf("\nFigures are in %s, as .svg and .png.  %s/report.html shows everything on one page.\n",
            hl_shown(command->output), hl_shown(command->output));
 }
 
-/* Where the models that come with the program lie: below the folder that one stands in, or, seen
- * from the program, in its source's tree or in share/ where it was installed.  NULL: nowhere. */
+/* Finds the folder of the bundled models: below the current folder or, relative to the program, in
+ * its source tree or in share/ of an installation.  NULL: not found. */
 static const char *find_models(char out[PATH_MAX])
 {
     static const char *const places[] = { "models", "share/headlight/models" };
@@ -219,7 +219,7 @@ static const char *find_models(char out[PATH_MAX])
     if (length <= 0)
         return NULL;
     program[length] = '\0';
-    for (int up = 0; up < 2; up++) { /* the program's name, then its folder's */
+    for (int up = 0; up < 2; up++) { /* removes the program's name, then its folder's */
         char *slash = strrchr(program, '/');
         if (slash == NULL)
             return NULL;
@@ -259,7 +259,7 @@ static int run_all(const demo_command *command)
         int code = unheard ? run_unheard(&steps[i], command) : run_step(&steps[i], command);
         if (steps[i].speaks && !unheard)
             printf("\n");
-        /* A diagnosis that says no is what the demonstration is for. */
+        /* diagnose exits with HL_EXIT_NO on purpose here: it finds a problem. */
         if (code != HL_EXIT_OK && code != HL_EXIT_NO)
             return code;
     }
@@ -275,34 +275,36 @@ int hl_command_demo(int argc, char **argv)
     hl_arguments rest;
 
     hl_option options[] = {
-        HL_TEXT("output", 'o', &command.output, "FOLDER", "where everything goes (headlight-demo)"),
+        HL_TEXT("output", 'o', &command.output, "FOLDER",
+                "folder for the results (headlight-demo)"),
         HL_TEXT("models", 0, &command.models, "FOLDER",
-                "with demo, demo-sparse and text in it (those installed)"),
+                "folder with demo, demo-sparse and text (the installed ones)"),
         HL_TEXT("as", 0, &command.program, "NAME",
-                "what the lines at the end call the program (headlight)"),
+                "program name in the printed commands (headlight)"),
         { 0 },
     };
     hl_usage usage = {
         "demo", "[-o FOLDER]",
-        "Measures the two models that come with the program on the texts that do,\n"
-        "shows the heads, the layers and the diagnoses of one, draws figures of both\n"
-        "into FOLDER, writes report.html there, and ends with what to look at and\n"
-        "the command that made each.",
+        "Runs the tour of headlight: measures the two bundled models on the bundled texts,\n"
+        "shows the heads, layers and diagnoses of one, draws figures of both, writes\n"
+        "report.html into FOLDER, and ends with the list of results and the command that\n"
+        "made each.",
         options
     };
 
     HL_PASS(hl_options_parse(&rest, &command.common, &usage, argc, argv));
     if (rest.count > 0)
-        return hl_options_refuse(&usage, "wanted no arguments, got '%s' (-o names the folder)",
-                                 rest.items[0]);
+        return hl_options_refuse(
+            &usage, "unexpected argument '%s'; -o FOLDER says where the results go", rest.items[0]);
     if (command.common.json)
-        return hl_options_refuse(&usage, "--json: the commands that it runs have it");
+        return hl_options_refuse(&usage, "demo has no --json; the commands that it runs do");
     if (command.models == NULL)
         command.models = find_models(found);
     if (command.models == NULL)
         return hl_give_up(HL_EXIT_INPUT, "demo",
-                          "share/headlight/models is not beside the program; --models names it");
+                          "share/headlight/models was not found beside the program; name it with "
+                          "--models FOLDER");
     if (strchr(command.output, ' ') != NULL || strchr(command.models, ' ') != NULL)
-        return hl_options_refuse(&usage, "a folder's name has a space in it");
+        return hl_options_refuse(&usage, "the name of a folder contains a space; use one without");
     return make_folder(command.output) ? run_all(&command) : HL_EXIT_INPUT;
 }

@@ -1,14 +1,13 @@
 /* cmd_diagnose.c - headlight diagnose: what is wrong with a model's attention?
  *
- * With --try: measure, diagnose, adjust the model, and look again.  What can be tried while a
- * model runs, and what it is tried for:
+ * With --try: measures, diagnoses, adjusts the model, and measures again.  These adjustments are
+ * tried for these diagnoses, unless the command line gives others:
  *
  *     entropy-collapse    attention temperature 2: flatter rows
  *     entropic-overload   attention temperature 0.5: sharper rows
  *
- * or whatever adjustment was asked for.  The other diagnoses are about weights, which is
- * said.  The loss stands beside the entropies: a mitigation that mends the one and ruins
- * the other is none. */
+ * Other diagnoses concern the weights; the output says so.  The loss is shown beside the entropies,
+ * since an adjustment that improves one and ruins the other is no mitigation. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@
 
 typedef struct diagnose_request {
     hl_common      common;
-    hl_arguments   paths; /* profiles; with --try a model and texts */
+    hl_arguments   paths; /* profiles; with --try, a model and texts */
     hl_thresholds  thresholds;
     hl_option_list given;   /* thresholds by name */
     const char    *fail_on; /* "a,b"; NULL: nothing fails */
@@ -36,27 +35,28 @@ typedef struct diagnose_request {
     /* --try, and what is for it alone. */
     bool                attempt;
     hl_window_options   windows;
-    hl_adjust_arguments adjust; /* all 0: what fits the findings */
+    hl_adjust_arguments adjust; /* all 0: chosen by the findings */
     hl_gate_arguments   gates;
-    double              sampling; /* a sampling temperature; 0: that of attention, if tried */
+    double              sampling; /* sampling temperature; 0: the attention temperature, if one is
+                                   * tried */
 } diagnose_request;
 
 /* ------------------------------------------------------ a sampling temperature */
 
-/* A sampling temperature is often advised against collapsed attention.  Attention comes
- * before sampling, so on the same text its rows cannot change; here both are measured, in two
- * passes over the same tokens: a sampler at temperature 1, and at another. */
+/* A sampling temperature is often recommended against collapsed attention.  But attention comes
+ * before sampling, so its rows on the same text cannot change.  To show this, both are measured in
+ * two passes over the same tokens, with samplers at temperature 1 and at another temperature. */
 
 /* Mean entropies in nats. */
 typedef struct sampling_seen {
-    double vocabulary; /* of what the next token is drawn from */
-    double attention;  /* of all heads' rows */
+    double vocabulary; /* entropy of the distribution that the next token is drawn from */
+    double attention;  /* entropy of the rows of all heads */
 } sampling_seen;
 
 typedef struct sampling_trial {
     double        temperature;
-    int64_t       n_tokens; /* 0: not measured, the text is no plain file */
-    sampling_seen before;   /* at temperature 1 */
+    int64_t       n_tokens; /* 0: not measured, since the text is not a plain file */
+    sampling_seen before;   /* measured at temperature 1 */
     sampling_seen after;
 } sampling_trial;
 
@@ -95,7 +95,7 @@ static hl_status read_once(sampling_seen *out, const hl_model *model, const int6
     HL_NEED(hl_sampler_new(&sampler, hl_model_get_info(model)->d_vocab, &sample));
     for (int64_t i = 0; i < n_tokens; i++) {
         int64_t token = ids[i], count = 0;
-        double  entropy = 0.0; /* of what the sampler chose among */
+        double  entropy = 0.0; /* entropy of the sampler's candidates */
 
         HL_NEED(
             hl_session_feed(session, &(hl_feed){ .tokens = &token, .n_tokens = 1, .tap = &tap }));
@@ -110,7 +110,7 @@ static hl_status read_once(sampling_seen *out, const hl_model *model, const int6
     return HL_OK;
 }
 
-/* Without the character that a limit of bytes has cut in two. */
+/* Removes an incomplete character at the end of cut text. */
 static size_t whole_characters(const char *text, size_t n_bytes)
 {
     while (n_bytes > 0 && ((unsigned char)text[n_bytes - 1] & 0xc0) == 0x80)
@@ -120,7 +120,7 @@ static size_t whole_characters(const char *text, size_t n_bytes)
     return n_bytes;
 }
 
-/* The first bytes of a plain file; 0 of anything else. */
+/* Reads the first bytes of a plain file; 0 for anything else. */
 static size_t read_beginning(char *out, const char *path)
 {
     struct stat about;
@@ -136,7 +136,7 @@ static size_t read_beginning(char *out, const char *path)
     return n_bytes == MOST_BYTES ? whole_characters(out, n_bytes) : n_bytes;
 }
 
-/* Reads the beginning of a text twice, token by token, with a sampler behind each step. */
+/* Reads the beginning of a text twice, token by token, and samples after each step. */
 static hl_status sample_twice(sampling_trial *out, const diagnose_request *request,
                               double temperature)
 {
@@ -173,14 +173,15 @@ enum { MOST_TRIALS = 2 };
 
 typedef struct trial {
     hl_adjustment adjustment;
-    const char   *reason; /* the diagnosis; NULL: it was asked for */
+    const char   *reason; /* the diagnosis that the adjustment is tried for; NULL: requested by the
+                           * user */
 } trial;
 
-/* What is known of the model under one adjustment. */
+/* Results of the model under one adjustment. */
 typedef struct outcome {
     hl_diagnoses *found;
     double        normalized; /* mean over heads */
-    double        loss;       /* nats a token */
+    double        loss;       /* nats per token */
 } outcome;
 
 typedef struct trials {
@@ -312,7 +313,7 @@ static void print_comparison(const trial *tried, const outcome *before, const ou
     printf("  %-18s %10.4f %10.4f   nats per token\n\n", "loss", before->loss, after->loss);
 }
 
-/* What is present and cannot be mended by running the model otherwise. */
+/* Lists findings that no adjustment can address. */
 static void print_untried(const outcome *before)
 {
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
@@ -404,7 +405,7 @@ static hl_status try_all(trials *t, const diagnose_request *request)
     t->n_trials = choose_trials(t->tried, request, &t->before);
     for (int i = 0; i < t->n_trials; i++)
         HL_NEED(examine(&t->after[i], request, &t->tried[i].adjustment));
-    /* Sampling as it was asked for, or else as warm as attention was made. */
+    /* Uses the requested sampling temperature, or else that of attention. */
     double temperature = request->sampling;
     if (temperature == 0.0 && t->n_trials > 0)
         temperature = t->tried[0].adjustment.temperature;
@@ -423,10 +424,10 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
     trials t = { 0 };
 
     if (request->paths.count < 2)
-        return hl_options_refuse(usage, "--try: wanted a MODEL and a TEXT, got %d arguments",
+        return hl_options_refuse(usage, "--try needs a MODEL and a TEXT; got %d arguments",
                                  request->paths.count);
     if (request->fail_on != NULL || request->trace_path != NULL)
-        return hl_options_refuse(usage, "--try and %s: only one of them",
+        return hl_options_refuse(usage, "--try and %s cannot be combined",
                                  request->fail_on != NULL ? "--fail-on" : "--trace");
     int code = hl_finish("diagnose", try_all(&t, request));
     hl_diagnoses_free(t.before.found);
@@ -437,7 +438,7 @@ static int try_mitigations(const diagnose_request *request, const hl_usage *usag
 
 /* ------------------------------------------------------------------ diagnosing */
 
-/* The exit status: 1 where a diagnosis of --fail-on is present. */
+/* Returns the exit status: 1 if a diagnosis of --fail-on was found. */
 static int report(const diagnose_request *request, const hl_diagnoses *found)
 {
     bool failed = false;
@@ -459,7 +460,7 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
         if (item->verdict == HL_VERDICT_FOUND)
             hl_complain("diagnose", "%s was found", item->name);
         else if (item->verdict == HL_VERDICT_NOT_RUN && strcmp(request->fail_on, "any") != 0)
-            hl_complain("diagnose", "%s was not run (%s): it cannot fail", item->name,
+            hl_complain("diagnose", "%s was not run (%s), so --fail-on cannot tell", item->name,
                         item->finding);
     }
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
@@ -476,7 +477,7 @@ static int diagnose(const diagnose_request *request)
     if (request->paths.count > 1)
         HL_CALL("diagnose", hl_profile_load(&before, request->paths.items[1]));
     HL_CALL("diagnose", hl_diagnose(&found, profile, before, &request->thresholds));
-    if (request->trace_path != NULL) { /* tells what a profile cannot */
+    if (request->trace_path != NULL) { /* locking is found in traces only */
         HL_CALL("diagnose", hl_trace_load(&trace, request->trace_path));
         HL_CALL("diagnose", hl_diagnose_trace(found, trace, &request->thresholds));
     }
@@ -486,17 +487,17 @@ static int diagnose(const diagnose_request *request)
 /* ----------------------------------------------------------------- the command */
 
 static const char about[] =
-    "Looks for eight things that can be wrong with attention and says of each\n"
-    "the rule, the value, the threshold, the kind of evidence; of what was\n"
-    "found also the heads that show it, what speaks against it, and what to\n"
-    "do.  BEFORE is a profile to compare with: an earlier checkpoint on the\n"
-    "same text, or the same shapes with random weights.\n"
+    "Checks a profile for eight known problems of attention.  Each check prints its\n"
+    "rule, the value, the threshold and its source; a check that found something also\n"
+    "prints the heads that show it, the counter-evidence, and what to do.  BEFORE is a\n"
+    "profile to compare with: an earlier checkpoint on the same text, or the same\n"
+    "architecture with random weights.\n"
     "\n"
-    "With --try a model is measured on texts, and again under the mitigation\n"
-    "that fits each finding (or the one that is given); what changed is shown,\n"
-    "the loss too.\n"
+    "With --try, a model is measured on texts, then again with the mitigation that\n"
+    "fits each finding (or with the one given), and the changes are printed, the loss\n"
+    "included.\n"
     "\n"
-    "Diagnoses: dead-or-broken, entropy-collapse, entropic-overload,\n"
+    "Checks: dead-or-broken, entropy-collapse, entropic-overload,\n"
     "attention-locking, flat-profile, head-redundancy, inactive-heads, sink-heads.\n"
     "\n"
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
@@ -513,15 +514,16 @@ int hl_command_diagnose(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("fail-on", 0, &request.fail_on, "NAME,...",
-                "exit status 1 if one of these is found (any: all)"),
-        HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "another threshold; may be repeated"),
+                "exit with status 1 if one of these checks finds something"),
+        HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "change a threshold (repeatable)"),
         HL_TEXT("trace", 0, &request.trace_path, "FILE",
-                "attention-locking, from headlight generate --trace"),
-        HL_FLAG("verbose", 'v', &request.verbose, "heads, counter-evidence and mitigation of all"),
-        HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT, then with mitigations"),
+                "trace of 'headlight generate --trace', for attention-locking"),
+        HL_FLAG("verbose", 'v', &request.verbose,
+                "print heads, counter-evidence and mitigation of every check"),
+        HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT without and with mitigations"),
         HL_TEMPERATURE_OPTION("--try: ", &request.adjust),
         HL_NUMBER("sampling-temperature", 0, &request.sampling, "T",
-                  "--try: what sampling at T changes instead", 0, 1000),
+                  "--try: effect of sampling at temperature T", 0, 1000),
         HL_ADJUST_OPTIONS("--try: ", &request.adjust),
         HL_WINDOW_OPTIONS("--try", "8192", &request.windows),
         HL_GATE_OPTIONS(&request.gates),
@@ -535,8 +537,9 @@ int hl_command_diagnose(int argc, char **argv)
     if (request.attempt)
         return try_mitigations(&request, &usage);
     if (hl_gate_options_given(&request.gates))
-        return hl_options_refuse(&usage, "--gates and --off are for --try, which runs a model");
+        return hl_options_refuse(&usage, "--gates and --off need --try, which runs a model");
     if (request.paths.count < 1 || request.paths.count > 2)
-        return hl_options_refuse(&usage, "wanted one or two profiles, got %d", request.paths.count);
+        return hl_options_refuse(&usage, "give one profile, or two to compare with BEFORE; got %d",
+                                 request.paths.count);
     return diagnose(&request);
 }

@@ -15,7 +15,7 @@ typedef struct draw_command {
     hl_draw_arguments drawing;
     const char       *path;
     const char       *figure;
-    const char       *candidates; /* a number, or names */
+    const char       *candidates; /* a number, or names of heads */
     enum { BY_OUTPUT_NORM, BY_ENTROPY } by;
 } draw_command;
 
@@ -26,7 +26,7 @@ static int list_figures(void)
     return HL_EXIT_DONE;
 }
 
-/* "12": so many by entropy; "L5H1,L7H3": these. */
+/* Reads "12", the number of heads by entropy, or "L5H1,L7H3", a list of heads. */
 static void read_candidates(hl_draw_options *options, const char *text)
 {
     char *end = NULL;
@@ -66,24 +66,24 @@ int hl_command_draw(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("figure", 'f', &command.figure, "NAME",
-                "which figure (heatmap); 'list' names them"),
+                "which figure (heatmap); 'list' prints all"),
         HL_DRAW_OPTIONS(&command.drawing),
-        HL_ENUM("unit", 0, &how->unit, "nats|bits|normalized", "of entropy"),
+        HL_ENUM("unit", 0, &how->unit, "nats|bits|normalized", "unit of entropy"),
         HL_ENUM("scale", 0, &how->scale, "continuous|classes",
-                "of the heatmap; six classes, in nats"),
+                "color scale of the heatmap; classes: six, in nats"),
         HL_TEXT("pruned", 0, &how->pruned, "HEADS",
-                "hatched in the heatmap: L5H1,L7 (all of layer 7)"),
+                "heads to hatch in the heatmap: L5H1,L7 (all of layer 7)"),
         HL_TEXT("candidates", 0, &command.candidates, "N|HEADS",
-                "outlined in it with their rank: N by output norm, or a list"),
+                "outline pruning candidates with their rank: N heads, or a list"),
         HL_ENUM("candidates-by", 0, &command.by, "output-norm|entropy",
-                "which go first (output-norm); entropy did worse than chance"),
+                "ranker of --candidates N (output-norm); entropy was worse than chance"),
         { 0 },
     };
     hl_usage usage = {
         "draw", "PROFILE -o FILE",
-        "Draws a figure of a profile, fit for a paper: a heatmap of all heads, the\n"
-        "layer profile, the variance between heads, entropy by position, histograms.\n"
-        "The ending of the file says which format it gets.",
+        "Draws a publication-ready figure of a profile: a heatmap of all heads, the layer\n"
+        "profile, the variance between heads, entropy by position, or histograms.  The\n"
+        "ending of FILE chooses the format.",
         options
     };
 
@@ -91,11 +91,12 @@ int hl_command_draw(int argc, char **argv)
     if (strcmp(command.figure, "list") == 0)
         return list_figures();
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "wanted one PROFILE, got %d", rest.count);
+        return hl_options_refuse(&usage, "give one PROFILE; got %d", rest.count);
     if (command.drawing.output == NULL)
-        return hl_options_refuse(&usage, "wanted -o FILE, ending in .svg, .png or .pdf");
+        return hl_options_refuse(
+            &usage, "-o FILE is missing; its ending chooses the format: .svg, .png or .pdf");
     HL_PASS(hl_options_check_name(&usage, "figure", "figure", command.figure, hl_figure_name,
-                                  "; 'list' lists them"));
+                                  "; 'list' prints all"));
     command.path = rest.items[0];
     return hl_finish("draw", draw(&command));
 }

@@ -1,7 +1,7 @@
 /* cmd_eval.c - headlight eval: how well a model predicts texts, and at what cost.
  *
- *     files  ->  documents (input.c)  ->  tokens  ->  perplexity, and what else is wanted:
- *     last words, agreement with another model; then speed on the first tokens seen. */
+ *     files  ->  documents (input.c)  ->  tokens  ->  perplexity and, if requested, last words and
+ *     agreement with a reference model; then speed on the first tokens of the texts. */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
@@ -26,22 +26,22 @@
 #include "values.h"
 
 typedef struct eval_text {
-    char  *name; /* of the document */
+    char  *name; /* name of the document */
     hl_nll nll;
 } eval_text;
 
-/* Of documents that end in a word which has something before it. */
+/* Results on documents that end in a word after other text. */
 typedef struct eval_last_word {
     int64_t n_words;
-    int64_t n_right; /* every token of it was the likeliest */
-    double  nll;     /* sum over words, nats */
+    int64_t n_right; /* number of words of which every token was the most likely one */
+    double  nll;     /* sum of the losses of all words, nats */
 } eval_last_word;
 
 typedef struct eval_speed {
     hl_speed speed;
-    size_t   peak_bytes; /* of this process */
-    size_t   file_bytes; /* of the files that hold the weights */
-    size_t   kv_bytes;   /* of the cache, a token */
+    size_t   peak_bytes; /* peak memory of this process */
+    size_t   file_bytes; /* size of the files that hold the weights */
+    size_t   kv_bytes;   /* KV-cache bytes per token */
 } eval_speed;
 
 enum { SPEED_TOKENS = 512 };
@@ -64,26 +64,26 @@ typedef struct eval_request {
 typedef struct evaluation {
     const eval_request *request;
     hl_model           *model;
-    hl_model           *reference; /* NULL: none, as the next */
+    hl_model           *reference; /* NULL: no agreement is computed */
     hl_agreement       *agreement;
     hl_tokenizer       *tokenizer;
-    hl_around_tokens    around; /* each window; with --special window */
+    hl_around_tokens    around; /* tokens around each window, with --special window */
     hl_perplexity      *perplexity;
     eval_text          *texts; /* (n_texts); --per-document sorts them */
     int                 n_texts;
     eval_last_word      last_word;
-    int64_t             first[SPEED_TOKENS]; /* tokens, for --speed */
+    int64_t             first[SPEED_TOKENS]; /* first tokens of the texts, for --speed */
     int64_t             n_first;
-    eval_speed          speed; /* with --speed */
+    eval_speed          speed; /* results of --speed */
     hl_progress_bar     progress;
-    double              before; /* the share of the file that is done, and */
-    double              part;   /* of it, the document that is being scored */
+    double              before; /* share of the file before the current document */
+    double              part;   /* share of the file that is the current document */
 } evaluation;
 
-/* A document's tokens, and what is found of each. */
+/* The tokens of a document, and the results for each. */
 typedef struct eval_tokens {
-    const int64_t *ids;     /* (n) of the encoding */
-    int64_t       *n_bytes; /* (n) of the text */
+    const int64_t *ids;     /* (n) ids of the encoding */
+    int64_t       *n_bytes; /* (n) bytes of text per token */
     double        *nll;     /* (n) */
     int64_t       *top;     /* (n) */
     int64_t        n;
@@ -91,28 +91,31 @@ typedef struct eval_tokens {
 
 static const char description[] =
     "Measures how well a model predicts texts: mean negative log-likelihood in nats\n"
-    "a token, perplexity, and bits a byte, with ranges of 95%.  Each TEXT is a\n"
-    "file, \"-\" is standard input, and each line of a .jsonl file, { \"text\": ... },\n"
-    "is a text of its own; windows never cross texts.\n"
+    "per token, perplexity, and bits per byte, with 95% confidence intervals.  Each\n"
+    "TEXT is a file; \"-\" is standard input; each line of a .jsonl file,\n"
+    "{ \"text\": ... }, is a document.  Windows never cross documents.\n"
     "\n"
-    "A text is read in windows of --context tokens.  Each begins and ends with the\n"
-    "tokens that the tokenizer adds (<bos>), if any: they take room and are not\n"
-    "scored (--special).  Each token of the text is scored once, in the first window\n"
-    "that has it, given what stands before it there.  With a --stride below --context\n"
-    "windows overlap: slower, and every token has at least the difference as context.\n"
-    "Without, the first of each is not scored, unless a special token stands before.\n"
+    "A document is read in windows of --context tokens.  Each window begins and ends\n"
+    "with the special tokens that the tokenizer adds (such as <bos>); they take room\n"
+    "and are not scored (--special).  Each token is scored once, in the first window\n"
+    "that contains it, given the tokens before it in that window.  With --stride below\n"
+    "--context, windows overlap: this is slower, and every token has at least\n"
+    "context - stride tokens before it.  Without overlap, the first token of a window\n"
+    "is scored only if a special token precedes it.\n"
     "\n"
-    "With --reference, or with gates, predictions are compared with those of another\n"
-    "model, or of the same one without gates: KL divergence from it, and how often\n"
-    "both rank the same token first.";
+    "With --reference, predictions are compared with those of the reference model;\n"
+    "with --off or --gates, with those of the same model with all heads enabled: KL\n"
+    "divergence, and how often both rank the same token first.";
 
 static int check_request(const eval_request *request, const hl_usage *usage)
 {
     if (request->arguments.count < 2)
-        return hl_options_refuse(usage, request->arguments.count == 0 ? "no model given"
-                                                                      : "no text given");
+        return hl_options_refuse(usage, request->arguments.count == 0 ? "no MODEL given"
+                                                                      : "no TEXT given");
     if (request->n_ctx != 0 && request->stride > request->n_ctx)
-        return hl_options_refuse(usage, "--stride %lld would leave gaps between windows of %lld",
+        return hl_options_refuse(usage,
+                                 "--stride %lld leaves gaps between windows of %lld tokens; use at "
+                                 "most the window's length",
                                  (long long)request->stride, (long long)request->n_ctx);
     return HL_EXIT_OK;
 }
@@ -121,20 +124,20 @@ static int parse_request(eval_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_INT("context", 'c', &request->n_ctx, "N",
-               "tokens of a window (the model's, at most 4096)", 2, 1 << 30),
-        HL_INT("stride", 's', &request->stride, "N", "from one window to the next (--context)", 1,
-               1 << 30),
+               "tokens per window (the model's context, at most 4096)", 2, 1 << 30),
+        HL_INT("stride", 's', &request->stride, "N",
+               "tokens from one window to the next (--context)", 1, 1 << 30),
         HL_INT("max-tokens", 'n', &request->max_tokens, "N",
-               "the first N tokens of every text (all)", 1, INT64_MAX),
+               "score only the first N tokens of every text (all)", 1, INT64_MAX),
         HL_SPECIAL_OPTION(&request->special),
         HL_FLAG("per-document", 'd', &request->per_document,
-                "a line for every text, the hardest first"),
+                "print one line per text, the hardest first"),
         HL_FLAG("last-word", 0, &request->last_word,
-                "how often the last word of a text is predicted, as LAMBADA"),
+                "print how often the last word of a text is predicted, as LAMBADA"),
         HL_TEXT("reference", 'r', &request->reference_path, "MODEL",
-                "compare predictions with this model's"),
+                "compare predictions with those of this reference model"),
         HL_FLAG("speed", 0, &request->speed,
-                "time prefill and decoding; memory, bytes of files and cache"),
+                "measure prefill and decode throughput, memory, file and cache size"),
         HL_TOKENIZER_OPTION(&request->tokenizer_path),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
@@ -155,7 +158,7 @@ static hl_status show_progress(void *context, const hl_progress *progress)
     return HL_OK;
 }
 
-/* Another model, or the same one with all heads as they are. */
+/* Opens the reference model: another model, or the same one without gates. */
 static hl_status open_reference(evaluation *e)
 {
     const eval_request  *request = e->request;
@@ -184,7 +187,8 @@ static int open_evaluation(evaluation *e)
     HL_CALL("eval",
             hl_model_options_open(&e->model, request->arguments.items[0], request->common.device,
                                   &request->gates, "eval", request->common.quiet));
-    if (hl_model_get_info(e->model)->is_encoder) /* it says why not */
+    if (hl_model_get_info(e->model)->is_encoder) /* the error of hl_perplexity_open says why
+                                                  * encoders are refused */
         HL_CALL("eval", hl_perplexity_open(&e->perplexity, e->model, &options));
     HL_PASS(hl_tokenizer_needed(&e->tokenizer, e->model, request->tokenizer_path, "eval"));
     if (request->special == HL_AROUND_WINDOW)
@@ -208,8 +212,8 @@ static void close_evaluation(evaluation *e)
 
 /* ---------------------------------------------------------------------- tokens */
 
-/* A token stands for what lies between the end of those before it and its own end, so
- * that every byte counts once, also of characters that several tokens share. */
+/* A token stands for the bytes from the end of all earlier tokens to its own end.  Every byte then
+ * counts once, even in characters that several tokens share. */
 static void count_bytes(int64_t *n_bytes, const hl_encoding *encoding)
 {
     size_t end = 0;
@@ -245,7 +249,7 @@ static int make_tokens(eval_tokens *out, const hl_encoding *encoding, int64_t mo
 
 /* ------------------------------------------------------------------- last word */
 
-/* All tokens of the word must be scored, and it is right if each was the likeliest. */
+/* All tokens of the word must be scored; the word is right if each was the most likely one. */
 static void judge_last_word(eval_last_word *out, const eval_tokens *tokens,
                             const hl_encoding *encoding, const hl_input_document *document)
 {
@@ -304,7 +308,7 @@ static int score_document(hl_nll *out, evaluation *e, const hl_input_document *d
     return HL_EXIT_OK;
 }
 
-/* The documents' names go over to the texts. */
+/* The texts take over the documents' names. */
 static int score_documents(evaluation *e, hl_input_documents *documents)
 {
     size_t     count = (size_t)e->n_texts + (size_t)documents->count;
@@ -322,7 +326,9 @@ static int score_documents(evaluation *e, hl_input_documents *documents)
         e->before                = (double)i / documents->count;
         HL_PASS(score_document(&text->nll, e, &documents->items[i]));
         if (text->nll.n_broken > 0)
-            hl_complain("eval", "%s: %lld of %lld losses are not finite, the first at token %lld",
+            hl_complain("eval",
+                        "%s: %lld of %lld losses are NaN or infinite, the first at token %lld; "
+                        "headlight diagnose finds the heads",
                         text->name, (long long)text->nll.n_broken, (long long)text->nll.n_scored,
                         (long long)text->nll.first_broken);
     }
@@ -342,7 +348,7 @@ static int score_file(evaluation *e, const char *path)
 
 /* -------------------------------------------------------------- bytes of files */
 
-/* "model.safetensors", "model-00001-of-00002.safetensors". */
+/* True for "model.safetensors" and "model-00001-of-00002.safetensors". */
 static bool holds_weights(const char *name)
 {
     const char *ending = strrchr(name, '.');
@@ -357,7 +363,7 @@ static size_t size_of(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) ? (size_t)about.st_size : 0;
 }
 
-/* Bytes of a file, or of a folder's model*.safetensors; 0: none was found. */
+/* Returns the bytes of a file, or of a folder's model*.safetensors; 0 if there are none. */
 static size_t file_bytes_of(const char *path)
 {
     size_t sum    = size_of(path);
@@ -378,13 +384,13 @@ static size_t file_bytes_of(const char *path)
 
 /* --------------------------------------------------------------------- numbers */
 
-/* Ranges are mean ± so many standard errors: 95% of a normal distribution.  Perplexity and bits
- * are functions of the mean, so their ranges are the images of its ends. */
+/* Confidence intervals are mean ± this number of standard errors: 95% of a normal distribution.
+ * Perplexity and bits are functions of the mean, so their intervals are the images of its ends. */
 #define HALF_WIDTH 1.96
 
 /* --------------------------------------------------------------------- as text */
 
-/* The value and, where there is one, its range. */
+/* Prints a value and, if it has one, its confidence interval. */
 static void print_line(const char *name, double value, double low, double high)
 {
     printf("  %-11s %10.4f", name, value);
@@ -399,11 +405,11 @@ static void print_total(const hl_nll *nll)
     double bits = nll->bits_per_byte / nll->mean;
 
     if (nll->n_scored == 0) {
-        printf("  nothing to score: a text needs two tokens\n");
+        printf("  nothing to score: a text needs at least two tokens\n");
         return;
     }
     if (nll->n_broken > 0) {
-        printf("  not finite: %s of the losses\n", hl_grouped(nll->n_broken));
+        printf("  NaN or infinite: %s of the losses\n", hl_grouped(nll->n_broken));
         return;
     }
     print_line("nats/token", nll->mean, nll->mean - half, nll->mean + half);
@@ -413,7 +419,7 @@ static void print_total(const hl_nll *nll)
                    bits * (nll->mean + half));
 }
 
-/* The score interval of Wilson: stays within 0 and 1 also for few words. */
+/* Computes Wilson's score interval, which stays within 0 and 1 even for few words. */
 static void accuracy_range(double *low, double *high, const eval_last_word *words)
 {
     double n      = (double)words->n_words;
@@ -433,7 +439,7 @@ static void print_last_word(const eval_last_word *words)
     double high;
 
     if (words->n_words == 0) {
-        printf("\n  no document ends in a word that can be scored\n");
+        printf("\n  last word: no document ends with a word that can be scored\n");
         return;
     }
     accuracy_range(&low, &high, words);
@@ -447,7 +453,8 @@ static void print_agreement(hl_agreement_total total, const char *reference)
 {
     double half = HALF_WIDTH * total.kl_error;
 
-    printf("\n  against %s, %s predictions:\n", hl_shown(reference), hl_grouped(total.n_tokens));
+    printf("\n  compared with %s, over %s predictions:\n", hl_shown(reference),
+           hl_grouped(total.n_tokens));
     printf("  %-11s %10.6f", "KL, nats", total.kl);
     if (!isnan(half))
         printf("   %.6f to %.6f", total.kl - half, total.kl + half);
@@ -461,10 +468,10 @@ static void print_speed(const eval_speed *s)
            (double)s->speed.n_prefill / s->speed.prefill_seconds, hl_grouped(s->speed.n_prefill));
     printf("  %-11s %10.1f tokens/s, %s tokens one by one\n", "decode",
            (double)s->speed.n_decode / s->speed.decode_seconds, hl_grouped(s->speed.n_decode));
-    printf("  %-11s %10s bytes, the most that this process held\n", "memory",
+    printf("  %-11s %10s bytes, peak of this process\n", "memory",
            hl_grouped((int64_t)s->peak_bytes));
     printf("  %-11s %10s bytes\n", "files", hl_grouped((int64_t)s->file_bytes));
-    printf("  %-11s %10s bytes per token, as f32\n", "K/V cache", hl_grouped((int64_t)s->kv_bytes));
+    printf("  %-11s %10s bytes per token (f32)\n", "KV cache", hl_grouped((int64_t)s->kv_bytes));
 }
 
 static void print_range_note(const hl_colors *colors, const hl_nll *nll)
@@ -476,7 +483,7 @@ static void print_range_note(const hl_colors *colors, const hl_nll *nll)
            nll->over_texts ? "texts" : "windows", colors->plain);
 }
 
-/* The hardest first: the mean decides, and what has none comes last. */
+/* Orders texts by falling mean loss; texts without one come last. */
 static int compare_texts(const void *left, const void *right)
 {
     const hl_nll *a = &((const eval_text *)left)->nll;
@@ -503,7 +510,8 @@ static void print_texts(const hl_colors *colors, const evaluation *e)
     }
 }
 
-/* NULL where the tokenizer adds nothing: all ways are one. */
+/* Returns the way of adding tokens; NULL if the tokenizer adds none, so that all ways are the
+ * same. */
 static const char *special_of(const evaluation *e)
 {
     hl_around_tokens around = hl_tokenizer_around(e->tokenizer);
@@ -512,10 +520,11 @@ static const char *special_of(const evaluation *e)
                                                 : NULL;
 }
 
-/* What is compared with. */
+/* Returns the name of the reference model. */
 static const char *reference_of(const eval_request *request)
 {
-    return request->reference_path != NULL ? request->reference_path : "the model without gates";
+    return request->reference_path != NULL ? request->reference_path
+                                           : "the model with all heads enabled";
 }
 
 static void print_text(const evaluation *e)
@@ -640,11 +649,11 @@ static int measure_speed(evaluation *e)
 
     if (e->n_first < 2)
         return hl_give_up(HL_EXIT_INPUT, "eval",
-                          "--speed: the texts have %lld tokens, wanted 2 or more",
+                          "--speed needs texts of 2 tokens or more; these have %lld",
                           (long long)e->n_first);
     HL_CALL("eval", hl_measure_speed(&e->speed.speed, e->model, e->first, e->n_first, &options));
     if (getrusage(RUSAGE_SELF, &usage) == 0)
-        e->speed.peak_bytes = (size_t)usage.ru_maxrss * 1024; /* in KiB here */
+        e->speed.peak_bytes = (size_t)usage.ru_maxrss * 1024; /* ru_maxrss is in KiB */
     e->speed.file_bytes = file_bytes_of(e->request->arguments.items[0]);
     e->speed.kv_bytes   = hl_model_get_info(e->model)->kv_bytes_f32;
     return HL_EXIT_OK;
@@ -665,7 +674,7 @@ static int evaluate(evaluation *e)
         print_json(e);
     else if (!request->common.quiet)
         print_text(e);
-    /* Losses that are not finite: it has been said of each text. */
+    /* Losses that are not finite have been reported for each text already. */
     return hl_perplexity_total(e->perplexity).n_broken > 0 ? HL_EXIT_INPUT : HL_EXIT_OK;
 }
 

@@ -21,26 +21,27 @@
 #include "shared_options.h"
 #include "values.h"
 
-/* What was made, and how long it took. */
+/* The generated text, and its times. */
 typedef struct generate_result {
     int64_t     n_prompt;
     int64_t     n_tokens;
     int64_t     n_ctx;
     double      prompt_seconds;
-    double      seconds; /* of all tokens; the first needs no pass of its own */
+    double      seconds; /* time of all tokens except the first, which needs no pass of its own */
     hl_stop     stop;
-    json_t     *tokens; /* an array, or NULL */
-    json_t     *events; /* what was done of spikes, or NULL; borrowed */
-    FILE       *shown;  /* all that was shown, for JSON: into */
-    char       *text;   /* (n_text) this */
+    json_t     *tokens; /* array of tokens, or NULL */
+    json_t     *events; /* events of the watch, or NULL; borrowed */
+    FILE       *shown;  /* for JSON: stream that collects the text in `text` */
+    char       *text;   /* (n_text) the collected text */
     size_t      n_text;
-    const char *chat_format; /* of the prompt's turn; NULL: it is continued as it is */
+    const char *chat_format; /* format of the prompt's turn; NULL: the prompt is continued as it
+                              * is */
     bool        chat_known;
 } generate_result;
 
 typedef struct generate_request {
     hl_common         common;
-    hl_arguments      arguments; /* the model and, maybe, the prompt */
+    hl_arguments      arguments; /* the model and, optionally, the prompt */
     const char       *prompt_path;
     const char       *tokenizer_path;
     const char       *system;
@@ -61,24 +62,24 @@ typedef struct generate_request {
 
 enum { MAX_RESAMPLE_BACK = 64 };
 
-/* A token that may still be taken back. */
+/* A token that may still be drawn again. */
 typedef struct held_token {
     hl_generated     token;
     double           spike;
     hl_monitor_token look;
 } held_token;
 
-/* What is open while a text is made. */
+/* The state while a text is generated. */
 typedef struct generation {
     const generate_request *request;
-    hl_opened_prompt        prompt; /* with the model and the tokenizer */
+    hl_opened_prompt        prompt; /* the prompt with its model and tokenizer */
     int64_t                 end_ids[2];
     int                     n_end_ids;
     hl_session             *session;
-    hl_watch               *watch; /* NULL: nobody watches */
+    hl_watch               *watch; /* NULL: nothing is watched */
     hl_spike_notes          notes;
     hl_monitor              monitor;
-    bool                    is_monitored; /* somebody looks at a screen */
+    bool                    is_monitored; /* the monitor shows the text on a terminal */
     held_token              held[MAX_RESAMPLE_BACK + 1];
     int64_t                 n_held;
     hl_generator           *generator;
@@ -89,8 +90,8 @@ typedef struct generation {
 
 /* --------------------------------------------------------------- what is shown */
 
-/* To standard output, at once.  On a terminal control characters are spelled out: a model
- * must not move the cursor. */
+/* Writes to standard output at once.  On a terminal, control characters are replaced: a model must
+ * not be able to move the cursor. */
 static void show_text(const char *text, size_t n_bytes)
 {
     hl_put_text(stdout, text, n_bytes);
@@ -99,8 +100,8 @@ static void show_text(const char *text, size_t n_bytes)
 
 /* ------------------------------------------------------- what is kept for JSON */
 
-/* Appends to result->tokens; false when memory is out.  The score of a spike, null of NaN, stands
- * there where somebody watched. */
+/* Appends to result->tokens; false if memory is out.  With a watch, it adds the spike score, with
+ * null for NaN. */
 static bool keep_token(generate_result *result, const held_token *held, bool is_watched,
                        const char *text, size_t n_bytes)
 {
@@ -116,13 +117,13 @@ static bool keep_token(generate_result *result, const held_token *held, bool is_
     return json_array_append_new(result->tokens, object) == 0;
 }
 
-/* Passes a second; null where there was none to time. */
+/* Returns passes per second; null if there were none. */
 static json_t *make_rate(int64_t n_passes, double seconds)
 {
     return n_passes > 0 && seconds > 0.0 ? json_real((double)n_passes / seconds) : json_null();
 }
 
-/* The object; false when memory is out. */
+/* Prints the JSON object; false if memory is out. */
 static bool print_json(const generate_result *result, const char *model, int64_t seed)
 {
     json_t *root = json_pack(
@@ -159,7 +160,7 @@ static void print_rate(const char *name, int64_t n_tokens, int64_t n_passes, dou
     fputc('\n', stderr);
 }
 
-/* How fast it went, on standard error. */
+/* Prints the speed on standard error. */
 static void print_stats(const generate_result *result)
 {
     static const char *const reasons[] = { [HL_STOP_NONE]    = "",
@@ -183,43 +184,44 @@ static int check_request(generate_request *request, const hl_usage *usage)
     const char *problem     = hl_spike_check(&request->spikes, request->sample.temperature);
 
     if (n_arguments == 0)
-        return hl_options_refuse(usage, "no model given");
+        return hl_options_refuse(usage, "no MODEL given");
     if (n_arguments > 2)
-        return hl_options_refuse(usage, "one prompt at a time, got %d (forgot the quotes?)",
-                                 n_arguments - 1);
+        return hl_options_refuse(
+            usage, "give one PROMPT; got %d arguments (quote a prompt that has spaces)",
+            n_arguments - 1);
     if (n_arguments == 2 && request->prompt_path != NULL)
-        return hl_options_refuse(usage, "a prompt and --prompt-file exclude each other");
+        return hl_options_refuse(usage, "PROMPT and --prompt-file cannot be combined");
     if (request->raw && (request->chat || request->system != NULL))
-        return hl_options_refuse(usage, "--raw excludes --chat and --system");
+        return hl_options_refuse(usage, "--raw cannot be combined with --chat or --system");
     if (problem != NULL)
         return hl_options_refuse(usage, "%s", problem);
     for (int i = 0; i < request->stops.count; i++) {
         if (request->stops.items[i][0] == '\0')
-            return hl_options_refuse(usage, "--stop: an empty text would stop at once");
+            return hl_options_refuse(usage, "--stop needs a text that is not empty");
     }
     return HL_OPTIONS_GO_ON;
 }
 
 static const char ABOUT[] =
-    "Continues a text and prints what comes, character by character.  MODEL is a\n"
-    "Hugging Face folder, a .gguf file or a llama2.c .bin.  Without PROMPT it is\n"
-    "read from --prompt-file or standard input, less a line end at its very end.\n"
+    "Generates text and prints it as it comes.  MODEL is a Hugging Face folder, a .gguf\n"
+    "file or a llama2.c .bin.  Without PROMPT, the prompt is read from --prompt-file or\n"
+    "standard input, without the newline at its end.\n"
     "\n"
-    "Where the model has a chat template, the prompt is a user's turn and the text\n"
-    "is the answer; --raw continues the prompt as it is.\n"
+    "If the model has a chat template, the prompt is a user's turn and the text is the\n"
+    "answer; --raw continues the prompt as it is.\n"
     "\n"
-    "The most likely token is taken unless --temperature is given; then one is drawn,\n"
-    "and --seed says which text it will be.  Filters work in this order:\n"
-    "repeat-penalty, temperature, top-k, top-p, min-p.\n"
+    "By default the most likely token is taken.  With --temperature, tokens are drawn at\n"
+    "random, and the same --seed gives the same text, whatever the number of threads.\n"
+    "Filters apply in this order: repeat-penalty, temperature, top-k, top-p, min-p.\n"
     "\n"
-    "On a terminal text is colored by the entropy of attention, and spikes are\n"
-    "underlined; each line ends with one bar per layer, low where its heads look\n"
-    "at one place, high where they look everywhere.  --on-spike warns, ends the\n"
-    "text, draws tokens again, or asks COMMAND for context.\n"
+    "On a terminal, text is colored by the entropy of attention and spikes are\n"
+    "underlined; each line ends with one bar per layer: low is focused, high is spread\n"
+    "out.  --on-spike says what to do at a spike: warn, end the text, draw tokens again,\n"
+    "or ask COMMAND for context.\n"
     "\n"
-    "--json prints one object: the text, and for every token its log-probability,\n"
-    "the entropy over the vocabulary and the mean entropy of attention.  --quiet\n"
-    "prints the text alone, without notes.";
+    "--json prints one object: the text, and for every token its log-probability, the\n"
+    "entropy over the vocabulary and the mean entropy of attention.  --quiet prints the\n"
+    "text alone.";
 
 static int parse_request(generate_request *request, int argc, char **argv)
 {
@@ -228,59 +230,59 @@ static int parse_request(generate_request *request, int argc, char **argv)
     hl_watch_options  *watch     = &spikes->options;
     const hl_option    options[] = {
            { "max-tokens", 'n', HL_OPTION_INT, &request->max_tokens, "N",
-             "end after N tokens (128); 0: when the context is full", 0, 1 << 30 },
+             "generate at most N tokens (128); 0: until the context is full", 0, 1 << 30 },
            { "temperature", 't', HL_OPTION_NUMBER, &sample->temperature, "T",
-             "divide logits by T; 0: the most likely token (0)", 0, 1000 },
-           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K", "of the K most likely (0: all)", 0,
-             1 << 30 },
+             "divide logits by T; 0: take the most likely token (0)", 0, 1000 },
+           { "top-k", 0, HL_OPTION_INT, &sample->top_k, "K",
+             "draw from the K most likely tokens (0: all)", 0, 1 << 30 },
            { "top-p", 0, HL_OPTION_NUMBER, &sample->top_p, "P",
-             "of the fewest that hold a mass of P (0: all)", 0, 1 },
+             "draw from the smallest set with probability P in all (0: all)", 0, 1 },
            { "min-p", 0, HL_OPTION_NUMBER, &sample->min_p, "P",
-             "of those with P times the top probability (0: all)", 0, 1 },
+             "draw from tokens with at least P times the top probability (0: all)", 0, 1 },
            { "repeat-penalty", 0, HL_OPTION_NUMBER, &sample->repeat_penalty, "X",
-             "logits of tokens seen: / X above 0, * X below (1)", 0, 1000 },
+             "divide positive logits of seen tokens by X, multiply negative (1)", 0, 1000 },
            { "repeat-last", 0, HL_OPTION_INT, &sample->repeat_last, "N",
-             "seen are the last N tokens (0: all)", 0, 1 << 30 },
-           { "stop", 0, HL_OPTION_LIST, &request->stops, "TEXT", "end before TEXT; may be repeated", 0,
+             "the last N tokens count as seen (0: all)", 0, 1 << 30 },
+           { "stop", 0, HL_OPTION_LIST, &request->stops, "TEXT", "end before TEXT (repeatable)", 0,
              0 },
            { "ignore-end", 0, HL_OPTION_FLAG, &request->ignore_end, NULL,
-             "go on after the model's end of text", 0, 0 },
+             "continue after the model's end-of-text token", 0, 0 },
            { "chat", 'c', HL_OPTION_FLAG, &request->chat, NULL,
-             "the prompt is a user's turn (where there is a chat template)", 0, 0 },
+             "use the chat template: the prompt is a user's turn (the default)", 0, 0 },
            { "raw", 0, HL_OPTION_FLAG, &request->raw, NULL,
-             "continue the prompt as it is, chat template or not", 0, 0 },
+             "continue the prompt as it is, without a chat template", 0, 0 },
            { "system", 0, HL_OPTION_TEXT, &request->system, "TEXT",
              "a system message before the user's turn", 0, 0 },
            { "prompt-file", 'f', HL_OPTION_TEXT, &request->prompt_path, "FILE",
-             "the prompt is in FILE", 0, 0 },
+             "read the prompt from FILE", 0, 0 },
            { "context", 0, HL_OPTION_INT, &request->n_ctx, "N",
-             "room for N tokens (prompt and --max-tokens)", 1, 1 << 30 },
-           { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of keys and values (f32)",
-             0, 0 },
+             "context of N tokens (prompt and --max-tokens)", 1, 1 << 30 },
+           { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of the KV cache (f32)", 0,
+             0 },
            { "activations", 0, HL_OPTION_CHOICE, &request->activations, "exact|int8",
              "the older spelling of --math f32|int8", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
-             "use this one instead of the model's own", 0, 0 },
+             "use this tokenizer instead of the model's own", 0, 0 },
            { "trace", 0, HL_OPTION_TEXT, &spikes->trace_path, "FILE",
-             "what was seen of all heads, token by token, to FILE", 0, 0 },
+             "write the statistics of every head and token to FILE", 0, 0 },
            { "exact-rows", 0, HL_OPTION_FLAG, &spikes->exact_rows, NULL,
-             "in the trace, rows to the bit as measure has them", 0, 0 },
+             "make the rows of the trace bit-identical to those of measure", 0, 0 },
            { "on-spike", 0, HL_OPTION_CHOICE, &spikes->on_spike, "warn|stop|resample|exec",
-             "what to do where attention is suddenly diffuse", 0, 0 },
+             "what to do when attention is suddenly diffuse", 0, 0 },
            { "spike-threshold", 0, HL_OPTION_NUMBER, &watch->threshold, "Z",
              "a spike is a score above Z (3)", -1000, 1000 },
            { "resample-back", 0, HL_OPTION_INT, &watch->resample_back, "N",
-             "draw again from N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
+             "resample: go back N tokens before a spike (4)", 1, MAX_RESAMPLE_BACK },
            { "resample-max", 0, HL_OPTION_INT, &watch->resample_max, "K",
-             "and do so at most K times for a spike (3)", 1, 1000 },
+             "resample: at most K times per spike (3)", 1, 1000 },
            { "exec", 0, HL_OPTION_TEXT, &spikes->command, "COMMAND",
-             "gets the text as JSON and prints context for it", 0, 0 },
+             "command that reads the text as JSON and prints context for it", 0, 0 },
            { "exec-timeout", 0, HL_OPTION_NUMBER, &spikes->seconds, "S",
              "kill COMMAND after S seconds (10)", 0, 3600 },
            { "exec-max", 0, HL_OPTION_INT, &watch->ask_max, "N", "call COMMAND at most N times (8)", 1,
              1 << 20 },
            { "no-monitor", 0, HL_OPTION_FLAG, &request->no_monitor, NULL,
-             "plain text on a terminal, too", 0, 0 },
+             "print plain text on a terminal, too", 0, 0 },
            { "stats", 0, HL_OPTION_FLAG, &request->stats, NULL, "print tokens per second at the end",
              0, 0 },
            HL_GATE_OPTIONS(&request->gates),
@@ -330,7 +332,7 @@ static int open_prompt(generation *g)
 
 /* --------------------------------------------------------------------- opening */
 
-/* What the tokenizer knows as the end of a text or of a turn. */
+/* Finds the tokens that the tokenizer uses for the end of a text or of a turn. */
 static void find_ends(generation *g)
 {
     static const hl_special which[2] = { HL_SPECIAL_EOS, HL_SPECIAL_EOT };
@@ -342,10 +344,10 @@ static void find_ends(generation *g)
     }
 }
 
-/* Tokens of context that a command may add where nothing else is said. */
+/* Number of context tokens that a command may add by default. */
 #define EXEC_ROOM 1024
 
-/* No more than is needed, no more than the model has. */
+/* Chooses n_ctx: as much as needed, at most what the model has. */
 static int64_t choose_context(const generation *g)
 {
     int64_t most   = hl_model_get_info(g->prompt.model)->n_ctx;
@@ -366,7 +368,7 @@ static bool wants_watch(const generation *g)
            g->request->spikes.on_spike != NULL;
 }
 
-/* The session is open: it knows how long its context is. */
+/* Opens the watch; the open session gives the context length. */
 static hl_status open_watch(generation *g, hl_generate_options *options)
 {
     hl_session_memory  memory  = { 0 };
@@ -420,7 +422,7 @@ static hl_status open_generation(generation *g)
 
 /* -------------------------------------------------------------------- the text */
 
-/* Text that has passed the stop words. */
+/* Writes text that has passed the search for stop words. */
 static int put_text(generation *g, const char *text, size_t n_bytes)
 {
     if (g->request->common.json)
@@ -432,7 +434,7 @@ static int put_text(generation *g, const char *text, size_t n_bytes)
     return HL_EXIT_OK;
 }
 
-/* Text that is not the model's, where somebody watches. */
+/* Shows text that the model did not generate, if there is a monitor. */
 static int put_given(generation *g, const char *text, size_t n_bytes)
 {
     hl_monitor_token look = { .n_bytes = n_bytes, .entropy = (double)NAN, .is_given = true };
@@ -443,7 +445,7 @@ static int put_given(generation *g, const char *text, size_t n_bytes)
     return HL_EXIT_OK;
 }
 
-/* One token's text, on its way through the stop words. */
+/* Passes one token's text through the search for stop words. */
 static int put_token(generation *g, const held_token *held)
 {
     const hl_generated *token   = &held->token;
@@ -465,7 +467,8 @@ static int put_token(generation *g, const held_token *held)
     return put_text(g, text, n_bytes);
 }
 
-/* All but the last n_kept, which may be taken back, unless a word has ended the text. */
+/* Writes all but the last n_kept tokens, which may be drawn again, unless a stop word has ended the
+ * text. */
 static int release(generation *g, int64_t n_kept)
 {
     int     code = HL_EXIT_OK;
@@ -478,7 +481,7 @@ static int release(generation *g, int64_t n_kept)
     return code;
 }
 
-/* What the watch says of a token, and what becomes of it. */
+/* Passes a token to the watch, and applies its reaction. */
 static int watch_token(generation *g, const hl_generated *token)
 {
     const hl_watch_options *options = &g->request->spikes.options;
@@ -508,7 +511,7 @@ static int watch_token(generation *g, const hl_generated *token)
     return code;
 }
 
-/* What both still hold back. */
+/* Writes all text that is still held back. */
 static int put_rest(generation *g)
 {
     const char *text    = "";
@@ -540,7 +543,7 @@ static int make_text(generation *g)
     return put_rest(g);
 }
 
-/* On a terminal: which of the two ways a prompt with a chat template took. */
+/* On a terminal, says whether the prompt was formatted as a chat. */
 static void say_way(const generation *g)
 {
     if (hl_tokenizer_chat_template(g->prompt.tokenizer) == NULL || g->request->common.quiet ||
@@ -548,28 +551,28 @@ static void say_way(const generation *g)
         return;
     if (g->prompt.is_chat)
         hl_complain("generate",
-                    "the prompt is a user's turn, as the model's chat template says "
-                    "(%s); --raw continues it as it is",
+                    "using the model's chat template (%s): the prompt is a user's turn; --raw "
+                    "continues it as it is",
                     hl_chat_format_name(g->prompt.chat_format));
     else
-        hl_complain("generate", "the prompt is continued as it is; without --raw it is a user's "
-                                "turn in the model's chat format");
+        hl_complain("generate", "continuing the prompt as it is; without --raw it would be a "
+                                "user's turn of the chat template");
 }
 
-/* A text without a token looks like nothing having happened. */
+/* Says so if no token was generated, since an empty output could look like a failure. */
 static void say_empty(const generation *g)
 {
     bool has_template = hl_tokenizer_chat_template(g->prompt.tokenizer) != NULL;
 
     if (g->request->common.quiet || g->result.stop != HL_STOP_END || g->result.n_tokens != 1)
         return;
-    hl_complain("generate", "the model ended the text at once, with its first token%s",
+    hl_complain("generate", "no text: the first token was the model's end-of-text token%s",
                 has_template && !g->prompt.is_chat
-                    ? ": it has a chat template, which --raw leaves out"
-                    : " (--ignore-end goes on)");
+                    ? "; this model has a chat template, which --raw leaves out"
+                    : " (--ignore-end continues anyway)");
 }
 
-/* The line below the text, and what could not be said beside it. */
+/* Prints the line after the text, and the notes that were delayed. */
 static void end_text(generation *g)
 {
     int64_t n_entities = 0;
@@ -617,7 +620,8 @@ static int finish(generation *g)
     if (request->stats)
         print_stats(&g->result);
     else if (g->result.stop == HL_STOP_CONTEXT && !request->common.quiet)
-        hl_complain("generate", "ended: the context of %lld tokens is full",
+        hl_complain("generate",
+                    "stopped: the context of %lld tokens is full; --context N allows more",
                     (long long)g->result.n_ctx);
     return HL_EXIT_OK;
 }
@@ -638,7 +642,7 @@ static void close_generation(generation *g)
     free(g->result.text);
 }
 
-/* Where somebody looks at a screen and has not said no. */
+/* Starts the monitor on a terminal, unless the user disabled it. */
 static void start_monitor(generation *g)
 {
     const generate_request *request = g->request;
@@ -650,7 +654,7 @@ static void start_monitor(generation *g)
                          hl_model_get_info(g->prompt.model)->n_layers);
 }
 
-/* The prompt, before the text, where somebody watches. */
+/* Shows the prompt before the text, if there is a monitor. */
 static int show_prompt(generation *g)
 {
     hl_colors colors = hl_terminal_colors(stdout);

@@ -1,4 +1,4 @@
-/* cmd_info.c - headlight info: what a model file is.
+/* cmd_info.c - headlight info: describes a model file.
  *
  *     gpt2                                             decoder, family gpt2, gguf
  *
@@ -9,8 +9,8 @@
  *       heads        12 of 64
  *       ...
  *
- * Eighty columns; a label and what it says, nothing that the model does not have.  JSON has the
- * same facts, under the names that headlight.h has for them. */
+ * The output has eighty columns: labels with their facts, and nothing that the model does not have.
+ * JSON has the same facts under the names of headlight.h. */
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,18 +29,18 @@ typedef struct info_request {
     const char         *path;
     const char         *tokenizer_path; /* NULL: the model's own */
     int64_t             n_ctx;          /* 0: the model's */
-    bool                tensors;        /* a line (an object) for every tensor  */
+    bool                tensors;        /* print a line (or an object) for every tensor */
     const hl_model     *model;
-    const hl_tokenizer *tokenizer;    /* NULL: none, or none that can be read */
-    char                problem[256]; /* why that is; "" where there is none  */
-    hl_session_memory   memory;       /* of a session with a cache in f16     */
+    const hl_tokenizer *tokenizer;    /* NULL: there is none, or it cannot be read */
+    char                problem[256]; /* why there is no tokenizer; "" if there is one */
+    hl_session_memory   memory;       /* memory of a session with a cache in F16 */
 } info_request;
 
 enum { LABEL = 13, WIDTH = 80, MAX_KINDS = 8 };
 
 /* ----------------------------------------------------------------------- lines */
 
-/* The line in the making; what does not fit is cut. */
+/* The line being composed; what does not fit is cut. */
 typedef struct page {
     hl_colors colors;
     char      line[160];
@@ -62,7 +62,7 @@ static void add(page *out, const char *format, ...)
         out->used = sizeof out->line - 1;
 }
 
-/* ", " before all but the first. */
+/* Returns ", " before all items except the first. */
 static const char *comma(const page *so_far)
 {
     return so_far->used > 0 ? ", " : "";
@@ -74,14 +74,14 @@ static void clear(page *out)
     out->used    = 0;
 }
 
-/* Ends the line: what was added, behind a label. */
+/* Prints the line after its label, and starts a new one. */
 static void show(page *out, const char *label)
 {
     printf("  %s%-*s%s%s\n", out->colors.dim, LABEL, label, out->colors.plain, out->line);
     clear(out);
 }
 
-/* "237.0 MiB" */
+/* Formats bytes, such as "237.0 MiB". */
 static const char *as_bytes(char out[32], size_t bytes)
 {
     static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
@@ -151,7 +151,8 @@ static bool is_like(const hl_model *model, int64_t index, const hl_layer_info *l
     return hl_model_get_layer(&other, model, index) == HL_OK && layers_equal(&other, layer);
 }
 
-/* The first layer from `begin` on, and before `end`, that is like this one, or is not; `end`: none. */
+/* Finds the first layer in [begin, end) that is, or is not, like this one; `end` if there is
+ * none. */
 static int64_t find_layer(const hl_model *model, int64_t begin, int64_t end,
                           const hl_layer_info *layer, bool like)
 {
@@ -160,7 +161,7 @@ static int64_t find_layer(const hl_model *model, int64_t begin, int64_t end,
     return begin;
 }
 
-/* How a layer differs from what is said of all: "window of 12, no rope". */
+/* Adds how a layer differs from the model's description: "window of 12, no rope". */
 static void add_layer(page *out, const hl_model_info *info, const hl_layer_info *layer)
 {
     if (layer->n_heads == 0)
@@ -172,9 +173,9 @@ static void add_layer(page *out, const hl_model_info *info, const hl_layer_info 
     if (layer->n_heads > 0 && layer->n_heads != info->n_heads)
         add(out, ", %lld heads", (long long)layer->n_heads);
     if (layer->n_heads > 0 && layer->n_kv_heads != info->n_kv_heads)
-        add(out, ", %lld K/V", (long long)layer->n_kv_heads);
+        add(out, ", %lld KV heads", (long long)layer->n_kv_heads);
     if (layer->n_heads > 0 && info->rope[0] != '\0' && !layer->has_rope)
-        add(out, ", no rope");
+        add(out, ", no RoPE");
     if (layer->has_rope && layer->rope_base != info->rope_base)
         add(out, ", theta %.10g", layer->rope_base);
     if (layer->d_mlp == 0)
@@ -185,7 +186,7 @@ static void add_layer(page *out, const hl_model_info *info, const hl_layer_info 
         add(out, ", MLP of %lld", (long long)layer->d_mlp);
 }
 
-/* Which layers are like this one: "0, 2, 4-7". */
+/* Adds the numbers of the layers like this one: "0, 2, 4-7". */
 static void add_places(page *out, const hl_model *model, const hl_layer_info *like)
 {
     int64_t end   = hl_model_get_info(model)->n_layers;
@@ -205,7 +206,7 @@ static void add_places(page *out, const hl_model *model, const hl_layer_info *li
     }
 }
 
-/* One line, and where layers differ one for every kind. */
+/* Prints one line; if layers differ, one per kind. */
 static void print_layers(page *out, const hl_model *model)
 {
     const hl_model_info *info     = hl_model_get_info(model);
@@ -241,9 +242,10 @@ static void print_layers(page *out, const hl_model *model)
 
 static void print_parts(page *out, const hl_model_info *info)
 {
-    add(out, "%lld of %lld", (long long)info->n_heads, (long long)info->d_head);
+    add(out, "%lld heads \u00d7 %lld dimensions", (long long)info->n_heads,
+        (long long)info->d_head);
     if (info->n_kv_heads != info->n_heads)
-        add(out, ", sharing %lld K/V head%s", (long long)info->n_kv_heads,
+        add(out, ", sharing %lld KV head%s", (long long)info->n_kv_heads,
             info->n_kv_heads == 1 ? "" : "s");
     if (info->has_sinks)
         add(out, ", with learned sinks");
@@ -291,11 +293,11 @@ static void print_tokenizer(page *out, const info_request *request)
     else if (request->problem[0] != '\0')
         add(out, "cannot be read: %.120s", hl_shown(request->problem));
     else
-        add(out, "none here; --tokenizer PATH gives one");
+        add(out, "none found; name one with --tokenizer PATH");
     show(out, "tokenizer");
 }
 
-/* " <|endoftext|>": the piece of an id, fit to be shown. */
+/* Adds the printable piece of an id: " <|endoftext|>". */
 static void add_piece(page *out, const hl_tokenizer *tokenizer, int64_t id)
 {
     size_t      n_bytes = 0;
@@ -335,9 +337,9 @@ static void print_memory(page *out, const info_request *request)
     char                     a[32], b[32], c[32], d[32];
 
     if (info->kv_bytes_f16 > 0) {
-        add(out, "%s a token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
+        add(out, "%s per token in f16, %s in f32", as_bytes(a, info->kv_bytes_f16),
             as_bytes(b, info->kv_bytes_f32));
-        show(out, "K/V cache");
+        show(out, "KV cache");
     }
     add(out, "%s for %s tokens: weights %s, %scache %s, work %s",
         as_bytes(a, info->tensor_bytes + memory->cache_bytes + memory->work_bytes),
@@ -429,7 +431,7 @@ static json_t *tensor_array(const hl_model *model)
     return array;
 }
 
-/* Tensors and bytes of every dtype that occurs. */
+/* Makes an object with the number of tensors and bytes for every dtype in use. */
 static json_t *dtype_object(const hl_model *model)
 {
     json_t        *object = json_object();
@@ -447,7 +449,7 @@ static json_t *dtype_object(const hl_model *model)
     return object;
 }
 
-/* A piece that is not UTF-8 has no place in JSON: null. */
+/* Makes an object of special tokens; a piece that is not UTF-8 becomes null. */
 static json_t *special_object(const hl_tokenizer *tokenizer)
 {
     static const char *const names[HL_SPECIAL_COUNT] = { "bos", "eos", "unk",  "sep",
@@ -507,8 +509,8 @@ static void print_json(const info_request *request)
 
 /* ----------------------------------------------------------------- the command */
 
-/* The tokenizer that was asked for, or the model's own.  The model is shown all the
- * same where its own is none that we understand, with the problem in place of it. */
+/* Opens the requested tokenizer, or the model's own.  If the model's own cannot be read, the model
+ * is shown with the problem in its place. */
 static hl_status open_tokenizer(hl_tokenizer **out, info_request *request)
 {
     const char *asked  = request->tokenizer_path;
@@ -521,7 +523,8 @@ static hl_status open_tokenizer(hl_tokenizer **out, info_request *request)
     return HL_OK;
 }
 
-/* What a session with a cache in f16 would hold; without logits where there is no head. */
+/* Computes the memory of a session with a cache in F16; without logits if the model has no output
+ * head. */
 static hl_status measure_memory(info_request *request)
 {
     int64_t            n_ctx   = hl_model_get_info(request->model)->n_ctx;
@@ -561,21 +564,22 @@ int hl_command_info(int argc, char **argv)
 
     hl_option options[] = {
         HL_FLAG("tensors", 't', &request.tensors, "list every tensor"),
-        HL_INT("context", 'c', &request.n_ctx, "N", "memory for N tokens (the model's context)", 1,
-               1 << 30),
+        HL_INT("context", 'c', &request.n_ctx, "N",
+               "print the memory that N tokens take (the model's context)", 1, 1 << 30),
         HL_TOKENIZER_OPTION(&request.tokenizer_path),
         { 0 },
     };
-    hl_usage usage = { "info", "MODEL",
-                       "Says what a model is: family, shape, parameters, how its tensors are\n"
-                       "stored, its tokenizer, and the memory that running it takes.  MODEL is a\n"
-                       "Hugging Face folder or a .safetensors file in it, a .gguf file, or a\n"
-                       "llama2.c .bin.",
-                       options };
+    hl_usage usage = {
+        "info", "MODEL",
+        "Describes a model: family, shape, parameters, tensor types, tokenizer, and the\n"
+        "memory that running it takes.  MODEL is a Hugging Face folder or a .safetensors\n"
+        "file in it, a .gguf file, or a llama2.c .bin.",
+        options
+    };
 
     HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "wanted one MODEL, got %d", rest.count);
+        return hl_options_refuse(&usage, "give one MODEL; got %d", rest.count);
     request.path = rest.items[0];
     return hl_finish("info", show_info(&request));
 }

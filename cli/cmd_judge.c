@@ -1,4 +1,4 @@
-/* cmd_judge.c - headlight judge: do the signals of traces tell right from wrong? */
+/* cmd_judge.c - headlight judge: how well the signals of traces detect wrong tokens. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,20 +12,20 @@
 
 typedef struct judge_request {
     hl_common    common;
-    hl_arguments arguments; /* traces, and the labels last */
+    hl_arguments arguments; /* traces, followed by the labels */
 
     hl_judge_options options;
 } judge_request;
 
 /* ---------------------------------------------------------------------- print */
 
-/* Is chance among what it may be? */
+/* Returns true if the confidence interval contains 0.5. */
 static bool is_chance(hl_estimate auroc)
 {
     return !(auroc.low > 0.5) && !(auroc.high < 0.5);
 }
 
-/* In plain words. */
+/* Prints the conclusion in words. */
 static void print_verdict(const hl_judgment *found)
 {
     const hl_estimate *gain = &found->gain[HL_SIGNAL_BOTH];
@@ -33,20 +33,22 @@ static void print_verdict(const hl_judgment *found)
     hl_estimate        both = found->auroc[HL_SIGNAL_BOTH];
 
     if (gain->low > 0.0)
-        printf("Attention adds to log-probability here: together they reach %.3f, alone that has "
-               "%.3f\n(a gain of %.3f to %.3f).\n",
+        printf("Attention adds to log-probability here: AUC %.3f together, %.3f for "
+               "log-probability alone\n(95%% interval of the gain: %.3f to %.3f).\n",
                both.value, base.value, gain->low, gain->high);
     else
-        printf("Attention adds nothing to log-probability here: together they reach %.3f, alone "
-               "that has\n%.3f (a gain of %.3f to %.3f).  Use log-probability: it costs nothing.\n",
+        printf("Attention adds nothing to log-probability here: AUC %.3f together, %.3f for\n"
+               "log-probability alone (95%% interval of the gain: %.3f to %.3f).  Use "
+               "log-probability:\n"
+               "it costs nothing.\n",
                both.value, base.value, gain->low, gain->high);
     for (int i = HL_SIGNAL_SPIKE; i <= HL_SIGNAL_HEADS; i++) {
         hl_estimate alone = found->auroc[i];
         if (is_chance(alone))
-            printf("By %s alone right and wrong cannot be distinguished (%.3f, chance is 0.5).\n",
+            printf("%s alone does not distinguish right from wrong (AUC %.3f; chance is 0.5).\n",
                    hl_signal_name((hl_signal)i), alone.value);
         else if (alone.high < 0.5)
-            printf("By %s wrong spans have the lower values (%.3f), against what was expected.\n",
+            printf("%s is lower for wrong spans (AUC %.3f), the opposite of what was expected.\n",
                    hl_signal_name((hl_signal)i), alone.value);
     }
 }
@@ -58,20 +60,22 @@ static void print_text(const hl_judgment *found)
     if (found->n_left_out > 0)
         printf(" (%lld left out)", (long long)found->n_left_out);
     printf("\n\n  %-22s %5s  %-16s  %s\n", "signal", "AUROC", "95% interval",
-           "more than log-probability");
+           "gain over log-probability");
     for (int i = 0; i < HL_N_SIGNALS; i++) {
         hl_estimate a = found->auroc[i], g = found->gain[i];
         const char *name = hl_signal_name((hl_signal)i);
 
-        /* One letter of a name takes two bytes. */
+        /* The name of this signal has a letter of two bytes. */
         printf("  %-*s %.3f  %.3f to %.3f  ", i == HL_SIGNAL_HEADS ? 23 : 22, name, a.value, a.low,
                a.high);
         if (i != HL_SIGNAL_LOGPROB)
             printf("  %+.3f (%+.3f to %+.3f)", g.value, g.low, g.high);
         printf("\n");
     }
-    printf("\nheads' Rényi-2 is a logistic model of %lld numbers, both has log-probability too; "
-           "%lld-fold\ncross-validation by %s.  Intervals are of draws of whole %s.\n\n",
+    printf("\n"
+           "heads' Rényi-2: a logistic model of %lld numbers; both: with log-probability added.\n"
+           "%lld-fold cross-validation by %s; 95%% intervals by bootstrap over %s.\n"
+           "\n",
            (long long)found->n_heads, (long long)found->n_folds,
            found->n_traces >= found->n_folds ? "texts" : "runs of spans",
            found->over_traces ? "texts" : "spans");
@@ -121,36 +125,37 @@ static hl_status judge(hl_judgment *out, const judge_request *request, hl_trace 
 static int parse_request(judge_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_INT("folds", 0, &request->options.n_folds, "K", "parts for cross-validation (5)", 2,
-               1000),
-        HL_NUMBER("l2", 0, &request->options.l2, "X", "penalty of the logistic models (1)", 0,
+        HL_INT("folds", 0, &request->options.n_folds, "K", "number of cross-validation folds (5)",
+               2, 1000),
+        HL_NUMBER("l2", 0, &request->options.l2, "X", "L2 penalty of the logistic models (1)", 0,
                   1000000),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "judge",
         .arguments = "TRACE... LABELS.jsonl",
-        .text      = "How well do the signals of traces tell right from wrong?  TRACEs are what\n"
-                     "headlight generate --trace wrote; LABELS has a line of JSON for every span that\n"
-                     "is known to be right or wrong:\n"
-                     "\n"
-                     "    {\"trace\": \"a.trace\", \"tokens\": [57, 60], \"right\": false}\n"
-                     "    {\"characters\": [120, 131], \"right\": true}\n"
-                     "\n"
-                     "Prints the area under the ROC curve of log-probability, vocabulary entropy,\n"
-                     "attention spikes, lookback and a logistic model of every head's entropy, with\n"
-                     "intervals, and says whether attention adds anything to log-probability.",
-        .options   = options,
+        .text =
+            "Tests how well the signals of traces separate right from wrong.  Each TRACE is a\n"
+            "file of 'headlight generate --trace'.  LABELS has one JSON line for every span\n"
+            "that is known to be right or wrong:\n"
+            "\n"
+            "    {\"trace\": \"a.trace\", \"tokens\": [57, 60], \"right\": false}\n"
+            "    {\"characters\": [120, 131], \"right\": true}\n"
+            "\n"
+            "Prints the area under the ROC curve (AUC) of log-probability, vocabulary entropy,\n"
+            "attention spikes, lookback and a logistic model of every head's entropy, with 95%\n"
+            "intervals, and says whether attention adds anything to log-probability.",
+        .options = options,
     };
 
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->arguments.count < 2)
-        return hl_options_refuse(
-            &usage, "%s", request->arguments.count == 0 ? "no trace given" : "no labels given");
+        return hl_options_refuse(&usage, "%s",
+                                 request->arguments.count == 0 ? "no TRACE given"
+                                                               : "no LABELS.jsonl given");
     if (!(request->options.l2 > 0.0))
-        return hl_options_refuse(&usage,
-                                 "--l2: 0 means no penalty, and without one heads that separate "
-                                 "right from wrong perfectly have unbounded weights");
+        return hl_options_refuse(&usage, "--l2 must be more than 0: without a penalty, heads that "
+                                         "separate the spans perfectly get unbounded weights");
     return HL_EXIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* cmd_lens.c - headlight lens: what a model would say after each layer. */
+/* cmd_lens.c - headlight lens: what a model would predict after each layer. */
 #include <stdio.h>
 
 #include "command.h"
@@ -49,11 +49,12 @@ int hl_command_lens(int argc, char **argv)
     const hl_usage  usage = {
          .command   = "lens",
          .arguments = "MODEL [PROMPT]",
-         .text = "Shows what a model would say after each layer: the residual stream through its\n"
-                  "final norm and output head, the most likely next token per cell and, as its\n"
-                  "color, the entropy over the vocabulary.  In the terminal or in a picture.\n"
-                  "Without PROMPT it is read from --file or standard input.  --json prints the\n"
-                  "numbers.",
+         .text =
+             "Shows what a model would predict after each layer (logit lens): the residual stream\n"
+              "goes through the final norm and the output head.  Each cell has the most likely\n"
+              "next token; its color is the entropy over the vocabulary.  Prints to the terminal,\n"
+              "or draws with -o.  Without PROMPT, the prompt is read from --file or standard\n"
+              "input.  --json prints the numbers.",
          .options = options,
     };
     HL_KEPT(hl_opened_prompt_close) hl_opened_prompt opened = { 0 };

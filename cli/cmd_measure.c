@@ -1,4 +1,4 @@
-/* cmd_measure.c - headlight measure: a model and a text to a profile. */
+/* cmd_measure.c - headlight measure: makes a profile from a model and a text. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,17 +21,17 @@ typedef struct measure_request {
     hl_corpus_arguments text;
     const char         *output;
     const char         *tokenizer_path;
-    const char         *attn_path; /* maps instead of a model and a text */
+    const char         *attn_path; /* attention maps, measured instead of a model and a text */
     hl_maps_options     maps;
     hl_measure_options  options;
     hl_gate_arguments   gates;
     hl_adjust_arguments adjust;
 } measure_request;
 
-/* What is open while it measures. */
+/* The state while measuring. */
 typedef struct measure_work {
     const measure_request *request;
-    char                  *state_path; /* OUTPUT.part; of several ranks OUTPUT.2-of-4.part */
+    char                  *state_path; /* OUTPUT.part; with several ranks OUTPUT.2-of-4.part */
     int32_t                rank;
     int32_t                n_ranks;
     hl_model              *model;
@@ -44,43 +44,47 @@ typedef struct measure_work {
 /* ------------------------------------------------------------------------ options */
 
 static const char description[] =
-    "Runs a model over a text and stores what every attention head did: entropy and\n"
-    "other statistics of rows, by position and by type of token, how alike heads\n"
-    "are, what they write.  Texts are files, folders, patterns, JSONL files or '-';\n"
-    "each file or line is a document, and windows do not cross documents.\n"
+    "Runs a model over texts and stores what every attention head does in PROFILE:\n"
+    "entropy and other statistics, by position and by type of token, similarity of\n"
+    "heads, and output norms.  Each TEXT is a file, a folder, a pattern, a JSONL file\n"
+    "or '-' (standard input).  Each file or JSONL line is a document; windows do not\n"
+    "cross documents.\n"
     "\n"
-    "Every window begins and ends with the tokens that the tokenizer adds, <bos> or\n"
-    "[CLS] ... [SEP], which take their room from the text.  --special document puts\n"
-    "them around each document instead, --special none nowhere; --token-ids are left\n"
-    "alone.\n"
+    "Every window begins and ends with the special tokens that the tokenizer adds,\n"
+    "<bos> or [CLS] ... [SEP]; they take room from the text.  --special document puts\n"
+    "them around each document instead; --special none leaves them out.  Token ids\n"
+    "(--token-ids) are used as they are.\n"
     "\n"
-    "The state is saved in PROFILE.part every --save-every seconds and on Ctrl-C;\n"
-    "--resume goes on from it, to the same bytes as without interruption.  --part\n"
-    "measures a part, 'headlight merge' makes the whole of parts: the same bytes again.\n"
+    "The state is saved in PROFILE.part every --save-every seconds and on Ctrl-C.\n"
+    "Interrupted, --resume finishes with a byte-identical file.  --part measures a\n"
+    "part of the text; 'headlight merge' joins the parts to the same bytes.\n"
     "\n"
-    "--attn measures attention maps that another program stored, of whatever model.";
+    "--attn measures attention maps that another program stored, of any model.";
 
 static int parse_request(measure_request *request, int argc, char **argv)
 {
     hl_measure_options *options = &request->options;
     const hl_option     table[] = {
             HL_CORPUS_OPTIONS(&request->text),
-            HL_TEXT("output", 'o', &request->output, "FILE", "the profile"),
+            HL_TEXT("output", 'o', &request->output, "FILE", "profile to write"),
             HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                    "for a model that has none beside it"),
-            HL_TEXT("rows", 0, &options->rows_path, "FILE", "store the statistics of every row, too"),
-            HL_FLAG("nll", 0, &options->nll, "measure the loss of every token, too"),
-            HL_FLAG("no-probe", 0, &options->no_probe, "no random sequence that finds induction heads"),
+                    "tokenizer of a model that has none beside it"),
+            HL_TEXT("rows", 0, &options->rows_path, "FILE",
+                    "also write the statistics of every row to FILE"),
+            HL_FLAG("nll", 0, &options->nll, "also measure the loss"),
+            HL_FLAG("no-probe", 0, &options->no_probe,
+                    "skip the random sequence that finds induction heads"),
             HL_NUMBER("epsilon", 0, &options->epsilon, "E",
-                      "entropy as -sum p ln(p+E), from whole rows: slow", 0, 1),
+                      "compute entropy as -sum p ln(p+E) from whole rows (slow)", 0, 1),
             HL_NUMBER("save-every", 0, &options->save_every, "SECONDS",
-                      "how often the state is saved (30)", 0, 1000000),
-            HL_FLAG("resume", 0, &options->resume, "go on from PROFILE.part, if it is there"),
+                      "seconds between saves of the state (30)", 0, 1000000),
+            HL_FLAG("resume", 0, &options->resume, "continue from PROFILE.part if it exists"),
             HL_TEXT("attn", 0, &request->attn_path, "FILE",
-                    "attention maps instead of MODEL and TEXT: safetensors, npy"),
-            HL_FLAG("scores", 0, &request->maps.scores, "the maps are scores before the softmax"),
+                    "measure stored attention maps: safetensors, npy"),
+            HL_FLAG("scores", 0, &request->maps.scores,
+                    "--attn: the maps are scores before the softmax"),
             HL_ENUM("mask", 0, &request->maps.mask, "auto|causal|full",
-                    "which keys the maps' rows could see (auto)"),
+                    "--attn: which keys the rows could see (auto)"),
             HL_TEMPERATURE_OPTION("", &request->adjust),
             HL_ADJUST_OPTIONS("", &request->adjust),
             HL_GATE_OPTIONS(&request->gates),
@@ -92,28 +96,31 @@ static int parse_request(measure_request *request, int argc, char **argv)
     if (request->attn_path == NULL && request->arguments.count == 0)
         return hl_options_refuse(&usage, "no MODEL given");
     if (request->attn_path != NULL && request->arguments.count > 0)
-        return hl_options_refuse(&usage, "--attn takes the place of MODEL and TEXT, got '%s'",
-                                 request->arguments.items[0]);
+        return hl_options_refuse(
+            &usage, "--attn takes the place of MODEL and TEXT; unexpected argument '%s'",
+            request->arguments.items[0]);
     if (request->attn_path != NULL && hl_gate_options_given(&request->gates))
-        return hl_options_refuse(&usage, "--attn has no heads to switch off");
+        return hl_options_refuse(
+            &usage, "--off and --gates need a model; they cannot be combined with --attn");
     if (request->attn_path != NULL && hl_adjust_options_given(&request->adjust.adjustment))
-        return hl_options_refuse(&usage, "--attn has no model to run otherwise");
+        return hl_options_refuse(&usage, "--temperature, --window and --rope options need a model; "
+                                         "they cannot be combined with --attn");
     if (request->output == NULL)
-        return hl_options_refuse(&usage, "no profile to write: -o FILE");
+        return hl_options_refuse(&usage, "-o PROFILE is missing: the file to write");
     if (request->attn_path != NULL)
         return HL_EXIT_OK;
     return hl_corpus_options_finish(&request->text, &usage, &request->common,
                                     request->arguments.items + 1, request->arguments.count - 1);
 }
 
-/* Known before the work, not after it. */
+/* Checks the output path before the work, not after it. */
 static int check_output(const char *path)
 {
     struct stat about;
 
     if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
         return HL_EXIT_OK;
-    return hl_give_up(HL_EXIT_USAGE, "measure", "%s: not a regular file, will not be replaced",
+    return hl_give_up(HL_EXIT_USAGE, "measure", "%s: not a regular file; it is not overwritten",
                       path);
 }
 
@@ -176,7 +183,7 @@ static hl_status run(measure_work *work)
     return status;
 }
 
-/* States are removed when the profile is there, and not before. */
+/* State files are removed only when the profile exists. */
 static hl_status finish(measure_work *work, hl_status status)
 {
     status = hl_ranks_reduce(work->profile, status);
@@ -202,7 +209,7 @@ static hl_status run_maps(measure_work *work)
 
 /* ------------------------------------------------------------------------ results */
 
-/* A document, or a sequence of maps. */
+/* Names a document, or a sequence of maps. */
 static void name_document(char *out, size_t n_bytes, const measure_work *work, int64_t document)
 {
     hl_document_info info;
@@ -216,8 +223,8 @@ static void name_document(char *out, size_t n_bytes, const measure_work *work, i
         out[0] = '\0';
 }
 
-/* The first heads with rows that are no attention, and where they were seen; and losses.  Is all
- * well? */
+/* Reports broken losses, and the first heads with broken rows and their places.  Returns true if
+ * there are none. */
 static bool report_broken(const measure_work *work)
 {
     enum { SHOWN = 3 };
@@ -235,14 +242,14 @@ static bool report_broken(const measure_work *work)
             continue;
         name_document(name, sizeof name, work, document);
         hl_complain("measure",
-                    "L%lldH%lld: %lld rows are not numbers, the first at token %lld of %s",
+                    "L%lldH%lld: %lld rows are NaN or infinite, the first at token %lld of %s",
                     (long long)layer, (long long)head,
                     (long long)hl_profile_broken(profile, layer, head), (long long)token, name);
     }
     if (n > SHOWN)
-        hl_complain("measure", "... and so in %d more heads", n - SHOWN);
+        hl_complain("measure", "... and %d more heads with such rows", n - SHOWN);
     if (n_losses > 0)
-        hl_complain("measure", "%lld of %lld losses are not finite", (long long)n_losses,
+        hl_complain("measure", "%lld of %lld losses are NaN or infinite", (long long)n_losses,
                     (long long)(n_losses + hl_profile_nll(profile).count));
     return n == 0 && n_losses == 0;
 }
@@ -272,7 +279,7 @@ static void print_result(const measure_work *work)
     printf("%s: %lld tokens in %lld windows, %lld layers of up to %lld heads\n", hl_shown(output),
            (long long)n_tokens, (long long)n_windows, (long long)n_layers, (long long)n_heads);
     if (n_losses > 0)
-        printf("loss: not finite\n");
+        printf("loss: NaN or infinite\n");
     else if (nll.count > 0)
         printf("loss: %.4f nats per token\n", nll.mean);
 }
@@ -295,13 +302,14 @@ static int fail(const measure_work *work, hl_status status)
     return hl_exit_for(status);
 }
 
-/* All ranks come here, and all leave. */
+/* All ranks call this, and all return. */
 static int measure(measure_work *work)
 {
     const measure_request *request = work->request;
 
     if (work->n_ranks > 1 && (request->text.part != NULL || request->options.rows_path != NULL))
-        return hl_give_up(HL_EXIT_USAGE, "measure", "neither --part nor --rows on several ranks");
+        return hl_give_up(HL_EXIT_USAGE, "measure",
+                          "--part and --rows cannot be used with several MPI ranks");
     hl_status status = open_work(work);
     if (status == HL_OK)
         status = run(work);
@@ -314,7 +322,7 @@ static int measure(measure_work *work)
     }
     if (status == HL_CANCELLED && hl_stop_asked())
         return hl_give_up(HL_EXIT_STOPPED, "measure",
-                          "%s; the state is in %s: --resume goes on from it", hl_error_message(),
+                          "%s; the state is in %s; --resume continues from it", hl_error_message(),
                           work->state_path);
     return status == HL_OK ? show_result(work) : code;
 }
@@ -326,7 +334,7 @@ int hl_command_measure(int argc, char **argv)
 
     HL_PASS(parse_request(&request, argc, argv));
     HL_PASS(check_output(request.output));
-    if (request.attn_path != NULL) { /* read by one process: there is no model to wait for */
+    if (request.attn_path != NULL) { /* one process reads the maps: there is no model to run */
         HL_CALL("measure", run_maps(&work));
         return show_result(&work);
     }

@@ -1,4 +1,4 @@
-/* cmd_merge.c - headlight merge: one profile from many. */
+/* cmd_merge.c - headlight merge: adds up profiles. */
 #include <stdio.h>
 
 #include "command.h"
@@ -16,23 +16,23 @@ typedef struct merge_request {
 static int parse_request(merge_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_TEXT("output", 'o', &request->output, "FILE", "the profile of them all"),
+        HL_TEXT("output", 'o', &request->output, "FILE", "merged profile to write"),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "merge",
         .arguments = "PROFILE... -o PROFILE",
-        .text      = "Adds up profiles of the same model, measured in the same way on parts of a\n"
-                     "text or on several texts.  The result has the same bytes as if all had been\n"
-                     "measured at once, in whatever order they are given.",
-        .options   = options,
+        .text = "Merges profiles of the same model, measured with the same settings on parts of a\n"
+                "text or on several texts.  The result is byte-identical to measuring everything\n"
+                "at once, in whatever order the profiles are given.",
+        .options = options,
     };
 
     HL_PASS(hl_options_parse(&request->profiles, &request->common, &usage, argc, argv));
     if (request->profiles.count == 0)
-        return hl_options_refuse(&usage, "no profile given");
+        return hl_options_refuse(&usage, "no PROFILE given");
     if (request->output == NULL)
-        return hl_options_refuse(&usage, "no profile to write: -o FILE");
+        return hl_options_refuse(&usage, "-o PROFILE is missing: the file to write");
     return HL_EXIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* cmd_prune.c - headlight prune: a model without some of its heads. */
+/* cmd_prune.c - headlight prune: writes a model without some of its heads. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 typedef struct prune_request {
     hl_common         common;
     hl_arguments      models;
-    const char       *heads; /* "L5H1,L7", or NULL and what follows */
-    double            ratio; /* -1: not given, as the count */
+    const char       *heads; /* "L5H1,L7"; NULL: heads are chosen by the options below */
+    double            ratio; /* -1: not given; the same holds for the count */
     int64_t           count;
     const char       *by;
     hl_ranker         ranker;
@@ -26,49 +26,49 @@ typedef struct prune_request {
     hl_option_list    texts;
     const char       *tokenizer_path; /* NULL: the model's */
     hl_window_options windows;
-    int64_t           n_steps; /* of --iterative; 0: at once */
+    int64_t           n_steps; /* number of steps of --iterative; 0: all heads are chosen at once */
     hl_choice         choice;
-    bool              groups; /* query heads of a K/V head go together */
+    bool              groups; /* query heads of a K/V head are removed together */
     bool              mean;
-    int               form; /* a place in forms[] */
-    int               type; /* one in types[]; -1: as the matrices are stored */
+    int               form; /* index in forms[] */
+    int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
 } prune_request;
 
-/* The words of --as and of --type, in their order. */
+/* The forms and types, in the order of the words of --as and --type. */
 static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE_MASKED,
                                        HL_PRUNE_GGUF };
 static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
                                        HL_DTYPE_Q4_0 };
 
-/* With --mean: nats a token on its text. */
+/* Results of --mean: nats per token on its text. */
 typedef struct mean_check {
     bool   done;
-    hl_nll whole; /* all heads */
-    hl_nll zero;  /* the heads off */
-    hl_nll mean;  /* the model that was written */
+    hl_nll whole; /* with all heads */
+    hl_nll zero;  /* with the heads disabled */
+    hl_nll mean;  /* of the model that was written */
 } mean_check;
 
 typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker;    /* AUTO: heads were named, or none were taken */
+    hl_ranker            ranker;    /* AUTO: heads were named, or none are removed */
     float               *means;     /* (n_layers, n_heads, d_head) or NULL */
-    hl_encoding         *text;      /* of --mean */
-    int64_t              n_tokens;  /* that are used of it */
-    hl_tokenizer        *tokenizer; /* of that text, and */
-    hl_around_tokens     around;    /* what it puts around each window */
+    hl_encoding         *text;      /* text of --mean */
+    int64_t              n_tokens;  /* number of its tokens that are used */
+    hl_tokenizer        *tokenizer; /* tokenizer of that text */
+    hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
     hl_prune_report      report;
 } pruning;
 
 /* ----------------------------------------------------------------- which heads */
 
-/* With --iterative the heads that have gone are switched off, the texts measured again and
- * the rest ranked anew.  Those that went before are put in front of every new ranking, so
- * that its first heads, up to the count of the step, are all that are gone by then, and the
- * limits of a choice hold for them together. */
+/* With --iterative, each step disables the heads chosen so far, measures the texts again and ranks
+ * the rest anew.  Heads chosen earlier are put in front of every new ranking.  Its first heads, up
+ * to the count of the step, are then all heads chosen so far, and the limits of a choice apply to
+ * all of them together. */
 
 static bool is_listed(const hl_head_list *list, const hl_ranked *head)
 {
@@ -79,7 +79,7 @@ static bool is_listed(const hl_head_list *list, const hl_ranked *head)
     return false;
 }
 
-/* Those that are gone first, each part in its order. */
+/* Moves the heads that were chosen before to the front; both parts keep their order. */
 static void put_first(hl_ranking *ranking, const hl_head_list *gone)
 {
     int64_t n_front = 0;
@@ -94,7 +94,7 @@ static void put_first(hl_ranking *ranking, const hl_head_list *gone)
     }
 }
 
-/* So many heads as the model has. */
+/* Returns the number of heads of the model. */
 static int64_t count_heads(const hl_model *model)
 {
     int64_t       n_heads = 0;
@@ -105,7 +105,7 @@ static int64_t count_heads(const hl_model *model)
     return n_heads;
 }
 
-/* What the request says, with auto settled by the share of heads that it takes. */
+/* Returns the requested ranker, with AUTO resolved by the share of heads that are removed. */
 static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
 {
     double ratio = request->choice.ratio;
@@ -138,7 +138,8 @@ static hl_status rank(hl_ranking **out, const hl_model *model, const prune_reque
     return request->groups ? hl_ranking_group(*out, model) : HL_OK;
 }
 
-/* The first heads of a ranking of the model as its gates are; *list has those that are gone. */
+/* Chooses the first heads of a ranking under the model's current gates; *list has the heads chosen
+ * before. */
 static hl_status choose_step(hl_head_list **list, const hl_model *model,
                              const prune_request *request, const hl_choice *step)
 {
@@ -173,7 +174,7 @@ static hl_status choose_steps(hl_head_list **list, hl_model *model, const prune_
     return HL_OK;
 }
 
-/* The model's gates are used on the way, and open again afterwards. */
+/* Chooses heads in steps.  This sets the model's gates, and resets them at the end. */
 static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
                                     const prune_request *request)
 {
@@ -184,7 +185,7 @@ static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
     return status;
 }
 
-/* Is the model to be written with all of its heads? */
+/* Returns true if the model is written with all of its heads. */
 static bool takes_none(const prune_request *request)
 {
     return request->heads == NULL && request->choice.ratio <= 0.0 && request->choice.count == 0;
@@ -196,7 +197,8 @@ static hl_status choose_heads(pruning *p)
 
     if (request->heads != NULL)
         return hl_head_list_parse(&p->heads, p->model, request->heads);
-    if (takes_none(request)) /* then any order will do, and this one needs no evidence */
+    if (takes_none(request)) /* no head is removed, so any order works, and this one requires no
+                              * evidence */
         return choose_step(&p->heads, p->model, &(prune_request){ .ranker = HL_RANKER_RANDOM },
                            &(hl_choice){ 0 });
     p->ranker = ranker_of(p->model, request);
@@ -206,23 +208,23 @@ static hl_status choose_heads(pruning *p)
 
 /* --------------------------------------------------------------------- options */
 
-/* Which ranker, and does it have what it needs? */
+/* Checks that the ranker has the inputs that it requires. */
 static int check_ranker(prune_request *request, const hl_usage *usage)
 {
     bool has_text = request->texts.count > 0;
 
     HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
     if (takes_none(request) || request->heads != NULL)
-        return HL_EXIT_OK; /* nothing to rank */
+        return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
-        return hl_options_refuse(usage, "which heads go first?  Give --text FILE to rank them on, "
-                                        "or --profile PROFILE");
+        return hl_options_refuse(
+            usage, "heads must be ranked: give --text FILE to rank them on, or --profile PROFILE");
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_PROFILE) != 0 &&
         request->profile_path == NULL && !has_text)
         return hl_options_refuse(
             usage, "--by %s needs --profile PROFILE, or --text FILE to measure", request->by);
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
-        return hl_options_refuse(usage, "--by %s needs --text FILE to take gradients on",
+        return hl_options_refuse(usage, "--by %s needs --text FILE to compute gradients on",
                                  request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
@@ -235,81 +237,86 @@ static int check_request(prune_request *request, const hl_usage *usage)
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
-        return hl_options_refuse(usage, request->models.count == 0 ? "no model given"
-                                                                   : "more than one model given");
+        return hl_options_refuse(usage, request->models.count == 0 ? "no MODEL given"
+                                                                   : "more than one MODEL given");
     if (n_ways != 1)
-        return hl_options_refuse(usage, "which heads?  Give one of --ratio, --count and --heads");
+        return hl_options_refuse(usage, "give one of --ratio, --count and --heads");
     if (request->output == NULL)
-        return hl_options_refuse(usage, "no model to write: -o OUT");
+        return hl_options_refuse(usage, "-o OUT is missing: the folder or file to write");
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
     if (request->n_steps > 0 &&
         (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL))
-        return hl_options_refuse(usage, "--iterative measures again and again: it needs --text "
-                                        "FILE, and neither --heads nor --profile");
+        return hl_options_refuse(usage, "--iterative measures after each step: it needs --text "
+                                        "FILE, and cannot be combined with --heads or --profile");
     if (request->type >= 0 &&
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
-        return hl_options_refuse(usage, "--type is for GGUF files; folders keep their types");
+        return hl_options_refuse(usage,
+                                 "--type applies to GGUF files only; folders keep their types");
     return check_ranker(request, usage);
 }
 
 static const char help[] =
-    "Writes a model without some of its attention heads.  It computes what the\n"
-    "model computes with these heads switched off (--off of other commands).\n"
+    "Writes a model with some of its attention heads removed.  It computes exactly what\n"
+    "the model computes with these heads disabled (--off in other commands).\n"
     "\n"
-    "  compact  a Hugging Face folder whose tensors are smaller.  Where all layers\n"
-    "           keep equally many heads, most families load as they are; else\n"
-    "           transformers needs the code that is written beside\n"
+    "  compact  a Hugging Face folder with smaller tensors.  Where all layers keep\n"
+    "           the same number of heads, most families load it as it is; else\n"
+    "           transformers needs the code that is written beside the weights\n"
     "           (trust_remote_code=True)\n"
-    "  gguf     for llama.cpp: smaller where it can load that, else zeroed, and\n"
-    "           with the tokenizer as far as such a file can hold it.  Matrices\n"
-    "           keep their stored blocks; where a cut goes through blocks they\n"
-    "           become Q8_0, which the output says\n"
-    "  masked   a folder of the same shapes; the heads' slices of the output\n"
-    "           projections are zero.  Loads wherever the model does, and saves\n"
-    "           nothing\n"
-    "  auto     gguf where OUT ends in .gguf or the model is a file; else compact,\n"
-    "           or masked for a family that cannot be compacted\n"
+    "  gguf     a file for llama.cpp: smaller where llama.cpp can load that, else the\n"
+    "           heads are zeroed.  Matrices keep their stored blocks; where a cut\n"
+    "           goes through blocks they become Q8_0, and the output says so\n"
+    "  masked   a folder of the same shapes, with the heads zeroed: their columns of\n"
+    "           the output projections are zero.  Loads wherever the model does, and\n"
+    "           saves nothing\n"
+    "  auto     gguf if OUT ends in .gguf or the model is a file; else compact, or\n"
+    "           masked for a family that cannot be compacted\n"
     "\n"
-    "--count 0 --as gguf converts a model as it is.\n"
+    "--count 0 --as gguf converts a model without removing heads.\n"
     "\n"
-    "Without --by, up to a fifth of the heads go by gradient, which needs --text,\n"
-    "and more of them, or those of an encoder or a --profile, by output norm.\n"
-    "Highest entropy first cost more than a random order (doc/sweep.md).\n"
+    "Without --by, the ranker is gradient for up to a fifth of the heads, which needs\n"
+    "--text; for more heads, for encoders and with --profile it is output-norm.\n"
+    "Removing heads of highest entropy first cost more than a random order\n"
+    "(doc/sweep.md).\n"
     "\n"
-    "A K/V head goes with the last of its query heads.  Groups stay equally large:\n"
-    "what would make them differ is zeroed; --groups takes whole groups, so that\n"
-    "nothing is.  One head stays in every layer, unless --empty-layers or --heads\n"
-    "say otherwise.";
+    "A KV head is removed with the last of its query heads.  Groups keep equal sizes:\n"
+    "heads that would make them differ are zeroed.  --groups removes whole groups, so\n"
+    "that none is zeroed.  Each layer keeps at least one head, unless --empty-layers\n"
+    "or --heads says otherwise.";
 
 static int parse_request(prune_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_NUMBER("ratio", 'r', &request->ratio, "R", "this share of all heads", 0, 1),
-        HL_INT("count", 'n', &request->count, "N", "number of heads", 0, INT64_MAX),
-        HL_TEXT("heads", 0, &request->heads, "L5H1,L7", "these; L7: all of a layer"),
-        HL_TEXT("by", 0, &request->by, "RANKER", "which go first (auto: gradient or output-norm)"),
-        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE", "to rank them by"),
-        HL_LIST("text", 't', &request->texts, "FILE", "to measure instead, and for --mean"),
-        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens of a window of it", 2,
+        HL_NUMBER("ratio", 'r', &request->ratio, "R", "remove this share of all heads", 0, 1),
+        HL_INT("count", 'n', &request->count, "N", "remove this number of heads", 0, INT64_MAX),
+        HL_TEXT("heads", 0, &request->heads, "L5H1,L7",
+                "remove these heads (L7: all heads of layer 7)"),
+        HL_TEXT("by", 0, &request->by, "RANKER",
+                "ranker that sets the order (auto: gradient or output-norm)"),
+        HL_TEXT("profile", 'p', &request->profile_path, "PROFILE",
+                "rank the heads by this profile"),
+        HL_LIST("text", 't', &request->texts, "FILE",
+                "text to rank on, and for --mean (repeatable)"),
+        HL_INT("context", 'c', &request->windows.n_ctx, "N", "tokens per window of --text", 2,
                1 << 30),
-        HL_INT("iterative", 0, &request->n_steps, "K", "in K steps, measuring again after each", 1,
-               1000),
-        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N", "at most N per layer", 1,
-               INT64_MAX),
-        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head go together"),
-        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "a layer may lose all its heads"),
-        HL_FLAG("mean", 'm', &request->mean, "what they wrote on average stays, as a bias"),
-        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N", "of the text (16384)", 2,
-               INT64_MAX),
+        HL_INT("iterative", 0, &request->n_steps, "K",
+               "remove in K steps, ranking again after each", 1, 1000),
+        HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
+               "remove at most N heads per layer", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups, "remove all query heads of a KV head together"),
+        HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "allow layers to lose all heads"),
+        HL_FLAG("mean", 'm', &request->mean, "keep the heads' mean output as a bias"),
+        HL_INT("max-tokens", 0, &request->windows.max_tokens, "N",
+               "use at most N tokens of --text (16384)", 2, INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
         HL_ENUM("as", 'a', &request->form, "auto|compact|masked|gguf",
-                "what to write (auto: the one that saves)"),
+                "what to write (auto: the form that saves memory)"),
         HL_ENUM("type", 0, &request->type, "f32|f16|bf16|q8_0|q4_0",
-                "of a GGUF file's matrices (as they are stored)"),
+                "type of the matrices in a GGUF file (as stored)"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "use this one instead of the model's own, and write it to a GGUF file"),
-        HL_TEXT("output", 'o', &request->output, "OUT", "the folder or file to write"),
+                "tokenizer to use, and to write to a GGUF file"),
+        HL_TEXT("output", 'o', &request->output, "OUT", "folder or file to write"),
         { 0 },
     };
     const hl_usage usage = {
@@ -326,7 +333,7 @@ static int parse_request(prune_request *request, int argc, char **argv)
 
 /* ----------------------------------------------------------------------- means */
 
-/* The first tokens of the first text. */
+/* Reads the first tokens of the first text. */
 static int read_tokens(pruning *p)
 {
     const prune_request *request = p->request;
@@ -373,7 +380,7 @@ static hl_status score(hl_nll *out, const pruning *p, const hl_model *model, con
     return hl_perplexity_add(out, perplexity, &text);
 }
 
-/* Means against zero, both against the whole model; encoders predict nothing. */
+/* Compares means and zeros with the whole model; not for encoders, which predict nothing. */
 static hl_status check_means(pruning *p)
 {
     HL_HELD(hl_gates_free) hl_gates  *gates   = NULL;
@@ -427,7 +434,8 @@ static bool is_alike(const hl_prune_tensor *a, const hl_prune_tensor *b)
            strcmp(a->why, b->why) == 0;
 }
 
-/* "blk.12.attn_q.weight" is layer 12 and "attn_q.weight"; -1 and the name for other tensors. */
+/* Splits "blk.12.attn_q.weight" into layer 12 and "attn_q.weight"; for other tensors, -1 and the
+ * name. */
 static long layer_of(const char **rest, const char *name)
 {
     char *end   = NULL;
@@ -442,8 +450,8 @@ static long layer_of(const char **rest, const char *name)
     return layer;
 }
 
-/* The tensors of one name as "blk.0-3,7.attn_q.weight", from tensors[first] on; true for each that
- * was printed. */
+/* Prints the tensors that share a name as "blk.0-3,7.attn_q.weight", from tensors[first] on, and
+ * marks them as printed. */
 static void print_names(bool *printed, const hl_prune_report *report, int64_t first)
 {
     const hl_prune_tensor *one  = &report->tensors[first];
@@ -477,7 +485,7 @@ static void print_names(bool *printed, const hl_prune_report *report, int64_t fi
     printf(".%s\n", rest);
 }
 
-/* What all tensors of one kind have in common: their types, why, and what that costs. */
+/* Prints the types that all tensors of one kind share, the reason, and the cost. */
 static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kind)
 {
     int64_t count  = 0;
@@ -501,7 +509,7 @@ static void print_kind(const hl_prune_report *report, const hl_prune_tensor *kin
         printf(", as --type asks\n");
 }
 
-/* Matrices that could not have their type, and those that grew. */
+/* Prints matrices that could not get their type, and those that grew. */
 static void print_tensors(const hl_prune_report *report)
 {
     bool *printed = calloc((size_t)report->n_tensors + 1, sizeof *printed);
@@ -520,7 +528,7 @@ static void print_tensors(const hl_prune_report *report)
 
 /* --------------------------------------------------------------------- as text */
 
-/* NULL: nothing was ranked. */
+/* Returns the ranker's name; NULL if nothing was ranked. */
 static const char *ranker_name(const pruning *p)
 {
     return p->ranker != HL_RANKER_AUTO ? hl_ranker_name((size_t)p->ranker) : NULL;
@@ -547,22 +555,24 @@ static void print_story(const pruning *p)
     print_row("bytes", (double)before->tensor_bytes, (double)report->tensor_bytes);
     if (!before->is_encoder)
         print_row("KV bytes per token", (double)before->kv_bytes_f16, (double)report->kv_bytes_f16);
-    printf("\n  Opened by headlight, and by %s.\n", report->loads);
+    printf("\n  Loads in headlight and in %s.\n", report->loads);
     if (report->vocab[0] != '\0')
-        printf("  %s: %s.\n", report->has_vocab ? "Its vocabulary" : "No vocabulary",
+        printf("  %s: %s.\n", report->has_vocab ? "Vocabulary" : "No vocabulary",
                hl_shown(report->vocab));
     if (verdict != NULL)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
-        printf("  A zeroed head saves no time and no memory.\n");
+        printf("  A zeroed head saves neither time nor memory.\n");
     if (p->check.done)
-        printf("\n  nats/token   %.4f whole, %.4f with zero, %.4f with means  (%lld tokens of the "
-               "text\n  that the means are of)\n",
+        printf("\n"
+               "  nats/token   %.4f with all heads, %.4f with heads zeroed, %.4f with their mean "
+               "output\n"
+               "  kept (on %lld tokens of the text that gave the means)\n",
                p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
                (long long)p->check.whole.n_scored);
     print_tensors(report);
     if (report->form_note[0] != '\0')
-        printf("\n  Masked, which saves nothing: %s.\n", hl_shown(report->form_note));
+        printf("\n  Written as masked, which saves nothing: %s.\n", hl_shown(report->form_note));
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -585,7 +595,7 @@ static json_t *sizes_json(int64_t n_params, size_t n_bytes, size_t kv_bytes)
                      HL_IS("kv_bytes_f16", kv_bytes));
 }
 
-/* Every tensor that could not have its type, or grew. */
+/* Lists every tensor that could not get its type, or that grew. */
 static json_t *tensors_json(const hl_prune_report *report)
 {
     json_t *list = json_array();
@@ -613,7 +623,7 @@ static int64_t count_fallen_back(const hl_prune_report *report)
     return count;
 }
 
-/* A string, or no member at all. */
+/* Makes a string; NULL, so that there is no member, if the text is empty. */
 static json_t *if_said(const char *text)
 {
     return text != NULL && text[0] != '\0' ? json_string(text) : NULL;
@@ -635,8 +645,9 @@ static int print_json(const pruning *p)
             HL_IS("model", hl_value_name(p->request->models.items[0])),
             HL_IS("output", hl_value_name(p->request->output)),
             HL_IS("as", hl_prune_form_name(report->form)), HL_IS("by", ranker_name(p)),
-            HL_IS("heads", count_heads(p->model)), HL_IS("pruned", report->n_pruned),
-            HL_IS("gone", report->n_gone), HL_IS("pruned_heads", heads_json(p->heads)),
+            HL_IS("heads", count_heads(p->model)), HL_IS("removed", report->n_gone),
+            HL_IS("zeroed", report->n_pruned - report->n_gone),
+            HL_IS("removed_heads", heads_json(p->heads)),
             HL_IS("before",
                   sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
             HL_IS("after",
@@ -665,7 +676,7 @@ static hl_prune_options write_options(const pruning *p)
                                .tokenizer_path = request->tokenizer_path };
 }
 
-/* Refusals that need no ranking come first. */
+/* Errors that need no ranking come first. */
 static hl_status open_model(pruning *p)
 {
     static const float some = 0.0f;
@@ -673,7 +684,7 @@ static hl_status open_model(pruning *p)
     HL_NEED(hl_model_open(&p->model, p->request->models.items[0]));
     hl_prune_options options = write_options(p);
     if (p->request->mean)
-        options.means = &some; /* is there a place for them? */
+        options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
     return hl_prune_check(p->model, &options, p->request->output);
 }
 

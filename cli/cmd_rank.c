@@ -1,4 +1,4 @@
-/* cmd_rank.c - headlight rank: which heads to take out first. */
+/* cmd_rank.c - headlight rank: lists heads in pruning order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 typedef struct rank_request {
     hl_common         common;
-    hl_arguments      arguments; /* the profile, or nothing */
+    hl_arguments      arguments; /* the profile, if one is given */
     const char       *by;
     const char       *order;
     const char       *model_path;
@@ -24,12 +24,12 @@ typedef struct rank_request {
     hl_ranker         ranker;
 } rank_request;
 
-/* What is open while it ranks. */
+/* The state while ranking. */
 typedef struct rank_work {
     const rank_request *request;
     hl_model           *model;
     hl_evidence         evidence;
-    hl_ranker           ranker; /* the request's, with auto settled where texts are run */
+    hl_ranker           ranker; /* the requested ranker, with AUTO resolved if texts are run */
     hl_ranking         *ranking;
 } rank_work;
 
@@ -58,51 +58,52 @@ static int check_request(rank_request *request, const hl_usage *usage)
     HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
     if (request->ranker == HL_RANKER_ABLATION &&
         (request->model_path == NULL || request->texts.count == 0))
-        return hl_options_refuse(usage, "--by ablation needs --model and --text: each head is "
-                                        "switched off there");
+        return hl_options_refuse(
+            usage, "--by ablation needs --model and --text, to disable each head in turn");
     if (request->arguments.count > 1)
-        return hl_options_refuse(usage, "one profile at a time, got %d", request->arguments.count);
+        return hl_options_refuse(usage, "give one PROFILE; got %d", request->arguments.count);
     if (request->arguments.count == 0 && request->model_path == NULL)
-        return hl_options_refuse(usage, "no PROFILE given, and no --model");
+        return hl_options_refuse(usage, "give a PROFILE, or --model and --text");
     if (request->texts.count > 0 && request->model_path == NULL)
         return hl_options_refuse(usage, "--text needs --model");
     if (request->groups && request->model_path == NULL)
-        return hl_options_refuse(usage, "--groups needs --model, which knows them");
+        return hl_options_refuse(usage, "--groups needs --model");
     if (request->csv && request->common.json)
-        return hl_options_refuse(usage, "--csv and --json: only one of them");
+        return hl_options_refuse(usage, "--csv and --json cannot be combined");
     return HL_EXIT_OK;
 }
 
 static int parse_request(rank_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_TEXT("by", 'b', &request->by, "NAME", "the ranker (auto); list: all there are"),
+        HL_TEXT("by", 'b', &request->by, "NAME", "ranker (auto); list prints all"),
         HL_CHOICE("order", 0, &request->order, "highest|lowest",
-                  "which scores go first (as the ranker has it)"),
-        HL_INT("count", 'n', &request->count, "N", "only the first N heads", 1, INT64_MAX),
-        HL_FLAG("groups", 0, &request->groups, "query heads of a K/V head as one, by their mean"),
+                  "which scores come first (as the ranker has it)"),
+        HL_INT("count", 'n', &request->count, "N", "print only the first N heads", 1, INT64_MAX),
+        HL_FLAG("groups", 0, &request->groups,
+                "rank the query heads of a KV head together, by their mean"),
         HL_FLAG("csv", 0, &request->csv, "print CSV instead of text"),
         HL_TEXT("model", 'm', &request->model_path, "PATH",
-                "for weights and gradients, or instead of PROFILE"),
-        HL_LIST("text", 0, &request->texts, "PATH", "what --model is run on; may be repeated"),
+                "model, for weights and gradients or instead of PROFILE"),
+        HL_LIST("text", 0, &request->texts, "PATH", "text to run --model on (repeatable)"),
         HL_WINDOW_OPTIONS("--text", "16384", &request->windows),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "rank",
         .arguments = "[PROFILE]",
-        .text      = "Orders the heads of a model by a score, the first to take out first.  Most\n"
-                     "scores are in a profile; 'weight' needs --model alone, 'gradient' and\n"
-                     "'entropy-gradient' need --model and --text, which a backward pass goes\n"
-                     "through; so does 'ablation', which switches off each head in turn.\n"
-                     "Without PROFILE, --model is measured on --text.\n"
-                     "\n"
-                     "'auto' is the gradient where --text is given, and for encoders and from a\n"
-                     "PROFILE alone the output norm: these two cost less than a random order in\n"
-                     "our sweeps.  Highest entropy first cost more (doc/sweep.md).\n"
-                     "\n"
-                     "A ranking is a guess.  'headlight sweep' measures how good it is.",
-        .options   = options,
+        .text =
+            "Lists heads in pruning order: the order in which they would be removed.  Most\n"
+            "rankers need a PROFILE; 'weight' needs only --model; 'gradient' and\n"
+            "'entropy-gradient' need --model and --text for a backward pass, 'ablation' needs\n"
+            "them to disable each head in turn.  Without PROFILE, --model is measured on --text.\n"
+            "\n"
+            "'auto' is gradient if --text is given, else (and for encoders) output-norm.  These\n"
+            "two cost less than a random order in our sweeps; highest entropy first cost more\n"
+            "(doc/sweep.md).\n"
+            "\n"
+            "A ranking is a prediction.  'headlight sweep' measures how good it is.",
+        .options = options,
     };
 
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
@@ -125,7 +126,7 @@ static hl_status take_evidence(rank_work *work)
     const hl_gradients *slopes  = work->evidence.gradients;
 
     if (status == HL_OK && slopes != NULL && !quiet && !request->csv)
-        hl_complain("rank", "gradients by backward passes: mean |dL/dg| of %lld windows, L %.4f",
+        hl_complain("rank", "gradient: mean |dL/dg| over %lld windows; loss %.4f nats per token",
                     (long long)slopes->n_windows, slopes->nll);
     return status;
 }

@@ -1,4 +1,4 @@
-/* cmd_report.c - headlight report: all that is known, as one interactive page. */
+/* cmd_report.c - headlight report: all results as one interactive page. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +24,11 @@ typedef struct report_command {
     const char      *sweep;
     const char      *heads;
     bool             beyond;
-    hl_prompt_source source; /* .model NULL: no prompt */
-    hl_head_choices  chosen; /* what `heads` came to */
+    hl_prompt_source source; /* .model NULL: there is no prompt */
+    hl_head_choices  chosen; /* the heads that `heads` names */
 } report_command;
 
-/* What is open while it is written. */
+/* The state while the report is made. */
 typedef struct report_work {
     hl_profile       *profiles[MOST_PROFILES];
     hl_report_profile named[MOST_PROFILES];
@@ -41,12 +41,13 @@ typedef struct report_work {
 /* ------------------------------------------------------------------------ options */
 
 static const char description[] =
-    "Writes one HTML file that shows profiles to anybody with a browser, without a\n"
-    "network: every head, layer and diagnosis, with all numbers to download.  Two\n"
-    "profiles are compared.  A trace shows a text as it was generated; a model and a\n"
-    "prompt show which token looks at which, and what each layer would say.\n"
+    "Writes one HTML file that shows profiles in any browser, without a network: every\n"
+    "head, layer and diagnosis, with all numbers to download.  With two profiles the\n"
+    "page also compares them.  --trace adds a generated text; --model and --prompt add\n"
+    "the attention maps of a prompt and the prediction of each layer.\n"
     "\n"
-    "C and S are what 'headlight compare --json' and 'headlight sweep --json' print.";
+    "--compare and --sweep take what 'headlight compare --json' and 'headlight sweep\n"
+    "--json' print.";
 
 static int check(report_command *c, const hl_usage *usage)
 {
@@ -54,46 +55,49 @@ static int check(report_command *c, const hl_usage *usage)
     bool        has_prompt = c->source.text != NULL || c->source.file != NULL;
 
     if (c->output == NULL)
-        return hl_options_refuse(usage, "wanted a file to write: -o X.html");
+        return hl_options_refuse(usage, "-o X.html is missing: the file to write");
     if (c->paths.count > MOST_PROFILES)
-        return hl_options_refuse(usage, "%d profiles; at most %d", c->paths.count,
-                                 (int)MOST_PROFILES);
+        return hl_options_refuse(usage, "%d profiles given; a report holds at most %d",
+                                 c->paths.count, (int)MOST_PROFILES);
     if (c->paths.count == 0 && c->trace == NULL && c->source.model == NULL && c->compare == NULL &&
         c->sweep == NULL)
-        return hl_options_refuse(usage, "wanted a PROFILE, or one of --trace, --compare, --sweep "
-                                        "and --model");
+        return hl_options_refuse(
+            usage, "give a PROFILE, or one of --trace, --compare, --sweep and --model");
     if ((c->source.model != NULL) != has_prompt)
-        return hl_options_refuse(usage, "--model and --prompt or --prompt-file need each other");
+        return hl_options_refuse(usage,
+                                 "--model needs --prompt or --prompt-file, and they need --model");
     if (c->source.text != NULL && c->source.file != NULL)
-        return hl_options_refuse(usage, "--prompt and --prompt-file exclude each other");
+        return hl_options_refuse(usage, "--prompt and --prompt-file cannot be combined");
     if (c->source.ids && c->source.chat)
-        return hl_options_refuse(usage, "--ids and --chat exclude each other");
+        return hl_options_refuse(usage, "--ids and --chat cannot be combined");
     if (c->heads != NULL && c->source.model == NULL)
         return hl_options_refuse(usage, "--heads needs --model");
     if (c->heads != NULL && !hl_heads_parse(&c->chosen, c->heads, &bad))
-        return hl_options_refuse(usage, "--heads: wanted heads like L3H1,L5H0, not '%.20s'", bad);
+        return hl_options_refuse(usage, "--heads: '%.20s' is not a list of heads such as L3H1,L5H0",
+                                 bad);
     return HL_EXIT_OK;
 }
 
 static int parse(report_command *c, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_TEXT("output", 'o', &c->output, "X.html", "what is written"),
-        HL_TEXT("title", 0, &c->title, "TEXT", "of the page"),
-        HL_TEXT("trace", 't', &c->trace, "FILE", "of 'headlight generate --trace'"),
+        HL_TEXT("output", 'o', &c->output, "X.html", "HTML file to write"),
+        HL_TEXT("title", 0, &c->title, "TEXT", "title of the page"),
+        HL_TEXT("trace", 't', &c->trace, "FILE", "trace of 'headlight generate --trace'"),
         HL_TEXT("compare", 0, &c->compare, "FILE",
-                "a comparison, instead of that of the first two profiles"),
-        HL_TEXT("sweep", 0, &c->sweep, "FILE", "what disabling heads costs"),
-        HL_TEXT("model", 'm', &c->source.model, "MODEL", "that reads the prompt"),
-        HL_TEXT("prompt", 'p', &c->source.text, "TEXT", "for --model"),
+                "comparison to show instead of that of the first two profiles"),
+        HL_TEXT("sweep", 0, &c->sweep, "FILE", "sweep to show: what disabling heads costs"),
+        HL_TEXT("model", 'm', &c->source.model, "MODEL", "model that reads the prompt"),
+        HL_TEXT("prompt", 'p', &c->source.text, "TEXT", "prompt for --model"),
         HL_TEXT("prompt-file", 'f', &c->source.file, "FILE",
-                "the prompt is in FILE; - is standard input"),
+                "read the prompt from FILE; - is standard input"),
         HL_TEXT("heads", 0, &c->heads, "L3H1,L5",
-                "whose maps are shown, if the prompt is too long for all"),
-        HL_FLAG("chat", 'c', &c->source.chat, "the prompt is a user's turn, in the model's format"),
+                "heads whose maps are stored if the prompt is too long for all"),
+        HL_FLAG("chat", 'c', &c->source.chat,
+                "the prompt is a user's turn, in the model's chat format"),
         HL_FLAG("ids", 0, &c->source.ids, "the prompt is token ids, as in '5 17 3'"),
         HL_TOKENIZER_OPTION(&c->source.tokenizer),
-        HL_FLAG("beyond", 0, &c->beyond, "more tokens than the model was made for, if it can"),
+        HL_FLAG("beyond", 0, &c->beyond, "allow more tokens than the model was trained with"),
         { 0 },
     };
     const hl_usage usage = { "report", "PROFILE... -o X.html", description, options };
@@ -113,7 +117,8 @@ static const char *name_of(const char *path)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* The last tokens of a long prompt.  Encoders have no lens, and that is no failure. */
+/* Computes the lens of the last tokens of a long prompt.  An encoder has no lens, which is not an
+ * error. */
 static hl_status look_through_lens(report_work *work, const report_command *c,
                                    const hl_prompt *prompt)
 {
@@ -139,7 +144,7 @@ static hl_status look_at_prompt(report_work *work, const report_command *c)
     return look_through_lens(work, c, &prompt);
 }
 
-/* Which profile is of the model, by hash; one that does not say might be.  -1: none. */
+/* Finds the profile of the model by its hash; a profile without a hash matches too.  -1: none. */
 static hl_status find_profile(int *out, const report_work *work, const report_command *c)
 {
     uint64_t  hash = 0;
@@ -154,8 +159,8 @@ static hl_status find_profile(int *out, const report_work *work, const report_co
     }
     if (status == HL_OK && *out < 0 && c->paths.count > 0 && !c->common.quiet)
         hl_complain("report",
-                    "%s is not the model of the profile%s, as their hashes say; its "
-                    "prompt is shown all the same",
+                    "%s is not the model of the profile%s (their hashes differ); its prompt is "
+                    "shown anyway",
                     c->source.model, c->paths.count == 1 ? "" : "s");
     return status;
 }

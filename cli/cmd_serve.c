@@ -1,7 +1,7 @@
 /* cmd_serve.c - headlight serve: a model behind an OpenAI-compatible interface, with entropy.
  *
- * Signals are taken by this thread alone, with sigwait: the first INT, TERM or HUP drains, a
- * second one ends at once.  PIPE is ignored: a log whose reader is gone ends nobody's text. */
+ * Only this thread takes signals, with sigwait: the first INT, TERM or HUP drains the server, a
+ * second one ends it at once.  PIPE is ignored, so that a closed log ends no text. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -23,20 +23,20 @@ typedef struct serve_request {
     hl_common         common;
     hl_arguments      arguments;
     const char       *activations; /* NULL: not given */
-    hl_server_options options; /* but for what the next come to */
+    hl_server_options options; /* options, except those that the members below set */
     const char       *token_file;
     const char       *tokenizer_path;
     enum { CACHE_F32, CACHE_F16 } cache;
     hl_option_list    names;
     int64_t           port;
-    int64_t           max_body; /* KiB */
+    int64_t           max_body; /* in KiB */
     double            drain_seconds;
     hl_gate_arguments gates;
 } serve_request;
 
 typedef struct serving {
     serve_request *request;
-    hl_input       token; /* from its file */
+    hl_input       token; /* access tokens, read from their file */
     hl_model      *model;
     hl_tokenizer  *tokenizer;
     hl_server     *server;
@@ -47,11 +47,11 @@ typedef struct serving {
 static int check_request(const serve_request *request, const hl_usage *usage)
 {
     if (request->arguments.count != 1)
-        return hl_options_refuse(usage, "wanted one model, got %d", request->arguments.count);
+        return hl_options_refuse(usage, "give one MODEL; got %d", request->arguments.count);
     if (request->options.token != NULL && request->token_file != NULL)
-        return hl_options_refuse(usage, "--token and --token-file exclude each other");
+        return hl_options_refuse(usage, "--token and --token-file cannot be combined");
     if (request->options.token != NULL && request->options.token[0] == '\0')
-        return hl_options_refuse(usage, "--token: an empty token keeps nobody out");
+        return hl_options_refuse(usage, "--token must not be empty");
     return HL_EXIT_OK;
 }
 
@@ -59,41 +59,37 @@ static int parse_request(serve_request *request, int argc, char **argv)
 {
     hl_server_options *options = &request->options;
     const hl_option    table[] = {
-           HL_INT("port", 'p', &request->port, "N", "where to listen (7700); 0: any free one", 0,
-                  65535),
+           HL_INT("port", 'p', &request->port, "N", "port (7700); 0: any free one", 0, 65535),
            HL_TEXT("host", 0, &options->host, "ADDRESS",
-                   "the address (127.0.0.1); others need a token"),
-           HL_TEXT("token", 0, &options->token, "T",
-                   "requests must bring it: Authorization: Bearer T"),
+                   "address to listen on (127.0.0.1); any other needs a token"),
+           HL_TEXT("token", 0, &options->token, "T", "require 'Authorization: Bearer T' in requests"),
            HL_TEXT("token-file", 0, &request->token_file, "FILE",
-                   "tokens from a file, one per line, unseen by ps"),
+                   "read tokens from FILE, one per line (not visible in ps)"),
            HL_LIST("allow-host", 0, &request->names, "NAME",
-                   "a name that the server may be asked for by; repeated"),
-           HL_TEXT("name", 0, &options->model_name, "ID",
-                   "what clients call the model (its file's name)"),
-           HL_INT("slots", 0, &options->n_slots, "N", "texts that are made at once (8)", 1, 256),
-           HL_INT("queue", 0, &options->n_queue, "N", "requests that may wait for a slot (4 a slot)",
+                   "accept this name in the Host header (repeatable)"),
+           HL_TEXT("name", 0, &options->model_name, "ID", "model name for clients (the file's name)"),
+           HL_INT("slots", 0, &options->n_slots, "N", "texts generated at the same time (8)", 1, 256),
+           HL_INT("queue", 0, &options->n_queue, "N", "requests that may wait for a slot (4 per slot)",
                   1, 1 << 16),
-           HL_INT("context", 0, &options->n_ctx, "N", "tokens of a text (the model's, at most 4096)",
-                  1, 1 << 30),
-           HL_ENUM("cache", 0, &request->cache, "f32|f16", "type of keys and values (f32)"),
+           HL_INT("context", 0, &options->n_ctx, "N",
+                  "tokens per text (the model's context, at most 4096)", 1, 1 << 30),
+           HL_ENUM("cache", 0, &request->cache, "f32|f16", "type of the KV cache (f32)"),
            HL_CHOICE("activations", 0, &request->activations, "exact|int8",
                      "the older spelling of --math f32|int8"),
            HL_INT("max-body", 0, &request->max_body, "KIB", "largest request body, KiB (4096)", 1,
                   1 << 20),
            HL_INT("max-connections", 0, &options->max_connections, "N",
-                  "beyond, the longest idle one is closed (512)", 1, 1 << 16),
+                  "open connections; beyond, the longest idle one closes (512)", 1, 1 << 16),
            HL_INT("max-per-peer", 0, &options->max_per_peer, "N",
-                  "requests under way from one address (half of all; of this machine: all)", 1,
-                  1 << 16),
+                  "active requests per address (half of all; this machine: all)", 1, 1 << 16),
            HL_INT("max-per-token", 0, &options->max_per_token, "N",
-                  "requests under way with one token (half of all; with one token: all)", 1, 1 << 16),
+                  "active requests per token (half of all; one token: all)", 1, 1 << 16),
            HL_NUMBER("request-timeout", 0, &options->request_seconds, "S",
-                     "seconds for a request to come whole (30)", 0, 3600),
+                     "seconds until a request must be complete (30)", 0, 3600),
            HL_NUMBER("stall-timeout", 0, &options->stall_seconds, "S",
                      "disconnect slow clients after S seconds (30)", 0, 3600),
            HL_NUMBER("drain-timeout", 0, &request->drain_seconds, "S",
-                     "seconds to finish after SIGTERM (30)", 0, 3600),
+                     "seconds for running texts to finish after SIGTERM (30)", 0, 3600),
            HL_TOKENIZER_OPTION(&request->tokenizer_path),
            HL_GATE_OPTIONS(&request->gates),
            { 0 },
@@ -103,15 +99,16 @@ static int parse_request(serve_request *request, int argc, char **argv)
         .arguments = "MODEL",
         .text =
             "Serves a model over HTTP: OpenAI's /v1/completions and /v1/chat/completions, with\n"
-            "the entropy of every head where a request asks for it; /v1/measure; the lens and\n"
-            "the attention of a text; which heads could go, and what that costs; /metrics and\n"
+            "the entropy of every head if a request asks for it; /v1/measure; the lens and the\n"
+            "attention of a text; rankings of heads and what disabling them costs; /metrics and\n"
             "/health; and a live page at /.\n"
             "\n"
-            "Texts of several clients are made together, each as it would be alone.  A full\n"
-            "queue answers 429.  SIGTERM, SIGHUP and Ctrl-C finish what is under way.\n"
+            "Texts of several clients are generated together; each comes out as it would alone.\n"
+            "When the queue is full, requests get 429.  SIGTERM, SIGHUP and Ctrl-C finish\n"
+            "running texts first.\n"
             "\n"
-            "Only this machine can ask, and no page of another site, unless --host says\n"
-            "otherwise; then a token is needed.  doc/serve.md has all of it.",
+            "By default only this machine is answered, and no page of another site.  --host\n"
+            "opens the server to others, and then needs a token.  See doc/serve.md.",
         .options = table,
     };
 
@@ -121,7 +118,7 @@ static int parse_request(serve_request *request, int argc, char **argv)
 
 /* -------------------------------------------------------------------------- opening */
 
-/* One token per line; at least one. */
+/* Reads one token per line; there must be at least one. */
 static int read_token(serving *s)
 {
     const char *path = s->request->token_file;
@@ -130,7 +127,7 @@ static int read_token(serving *s)
         return HL_EXIT_OK;
     HL_PASS(hl_input_read(&s->token, path, "serve"));
     if (s->token.bytes[strspn(s->token.bytes, "\r\n")] == '\0')
-        return hl_give_up(HL_EXIT_INPUT, "serve", "%s has no token", path);
+        return hl_give_up(HL_EXIT_INPUT, "serve", "%s: no token in this file", path);
     s->request->options.token = s->token.bytes;
     return HL_EXIT_OK;
 }
@@ -146,7 +143,7 @@ static int open_model(serving *s)
     return hl_tokenizer_needed(&s->tokenizer, s->model, request->tokenizer_path, "serve");
 }
 
-/* As many open files as the system lets us have. */
+/* Raises the limit of open files as far as the system allows. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;
@@ -176,7 +173,7 @@ static int open_server(serving *s)
 
 /* -------------------------------------------------------------------------- serving */
 
-/* "[::1]" of an address with colons in it. */
+/* Prints the address, with brackets around one with colons: "[::1]". */
 static void announce(const serving *s)
 {
     const char *asked = s->request->options.host;
@@ -191,11 +188,11 @@ static void announce(const serving *s)
         printf("http://%s%s%s:%d/\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port);
     fflush(stdout);
     if (!s->request->common.quiet && !s->request->common.json)
-        fprintf(stderr, "headlight serve: %s; Ctrl-C ends it\n",
+        fprintf(stderr, "headlight serve: listening at %s (Ctrl-C stops it)\n",
                 hl_shown(s->request->arguments.items[0]));
 }
 
-/* A second signal while texts are being finished. */
+/* Handles a second signal while texts are being finished. */
 static void end_at_once(int number)
 {
     (void)number;
@@ -207,14 +204,14 @@ static void drain(serving *s, const sigset_t *signals)
     int64_t n_cut = 0;
 
     if (!s->request->common.quiet)
-        fprintf(stderr, "headlight serve: finishing; once more ends it at once\n");
+        fprintf(stderr, "headlight serve: finishing running texts; Ctrl-C again stops at once\n");
     signal(SIGINT, end_at_once);
     signal(SIGTERM, end_at_once);
-    signal(SIGHUP, SIG_IGN); /* a terminal that closes says so more than once */
+    signal(SIGHUP, SIG_IGN); /* a closed terminal sends it more than once */
     pthread_sigmask(SIG_UNBLOCK, signals, NULL);
     hl_server_drain(s->server, s->request->drain_seconds, &n_cut);
     if (n_cut > 0 && !s->request->common.quiet)
-        fprintf(stderr, "headlight serve: %lld text%s cut short\n", (long long)n_cut,
+        fprintf(stderr, "headlight serve: %lld text%s stopped before the end\n", (long long)n_cut,
                 n_cut == 1 ? "" : "s");
 }
 
@@ -227,17 +224,20 @@ static int serve(serving *s)
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* nohup */
+    if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) /* not if nohup has
+                                                                                  * set it to be
+                                                                                  * ignored */
         sigaddset(&signals, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
     HL_PASS(read_token(s));
     HL_PASS(open_model(s));
-    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before there are threads to inherit it */
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* now, so that all threads inherit it */
     HL_PASS(open_server(s));
     announce(s);
     sigwait(&signals, &which);
     drain(s, &signals);
-    hl_memory_forget(); /* a request that found no memory was answered: nothing is incomplete */
+    hl_memory_forget(); /* requests without memory were answered with an error, so no output is
+                         * incomplete */
     return HL_EXIT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* cmd_show.c - headlight show: a profile on one screen, or one of its tables.
  *
- * The screen has a heatmap, a profile over layers, extremes and diagnoses.  All of it comes from the
- * tables that `--table` prints, and is only laid out here. */
+ * The screen has a heatmap, a profile over layers, extremes and diagnoses.  All numbers come from
+ * the tables that `--table` prints; this file only lays them out. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ typedef struct show_request {
     hl_common   common;
     const char *path;
     const char *table; /* NULL: the screen */
-    const char *by;    /* a column of the table of heads; NULL: normalized */
+    const char *by;    /* column of the table of heads; NULL: normalized */
     bool        csv;
     hl_depth    depth;
 
@@ -31,38 +31,41 @@ typedef struct show_request {
 
 /* ------------------------------------------------------------------- a heatmap */
 
-/* Every head as a cell: layers across, heads up, as pictures and the page have it.
+/* Every head is a cell: layers across, heads up, as in figures and on the page.
  *
- *     up to 25 layers    3 columns a cell, hundredths:   " 07 43 99"
- *     up to 37           2 columns a cell, tenths; only with colors
- *     up to 75           1 column a cell; only with colors
+ *     up to 25 layers    3 columns per cell, hundredths:   " 07 43 99"
+ *     up to 37           2 columns per cell, tenths; only with colors
+ *     up to 75           1 column per cell; only with colors
  *     more               blocks of layers, one below the other
  *
- * Text goes over to blocks at once, as long as they take no more lines than a page has; then to tenths
- * in one column.  More heads than lines: each line is the mean of several heads.
+ * Without colors, more than 25 layers are shown in blocks, as long as these take no more lines than
+ * a page has; otherwise as tenths in one column.  If there are more heads than lines, each line is
+ * the mean of several heads.
  *
- * Figures are rounded down, so that 99 is anything from 0.99 to 1.  The page is 80 columns,
- * of which the head's name takes five. */
+ * Figures are rounded down, so that 99 stands for 0.99 to 1.  The page is 80 columns wide; the
+ * head's name takes five. */
 
 typedef struct heatmap {
-    const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: no such head */
+    const double *values; /* (n_layers, n_heads); NaN: not measured; infinity: the layer lacks the
+                           * head */
     int64_t       n_layers;
     int64_t       n_heads;
-    double        top; /* the value that gets the lightest color; 0 gets the darkest */
+    double        top; /* the value with the lightest color; 0 has the darkest */
     hl_depth      depth;
 } heatmap;
 
 typedef struct heatmap_layout {
-    int     cell;     /* columns that a cell takes: 3, 2, 1 */
-    int64_t n_across; /* layers of a block */
-    int     binned;   /* heads whose mean a line shows */
+    int     cell;     /* columns per cell: 3, 2 or 1 */
+    int64_t n_across; /* layers per block */
+    int     binned;   /* number of heads whose mean a line shows */
 } heatmap_layout;
 
 enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
 
 /* ------------------------------------------------------------------ its layout */
 
-/* How many cells fit into the room; text in one column has a gap after every eight cells. */
+/* Returns how many cells fit into the room; without colors, cells of one column have a gap after
+ * every eighth. */
 static int64_t cells_in(int64_t room, int cell, hl_depth depth)
 {
     int64_t n = room / cell;
@@ -92,13 +95,13 @@ static heatmap_layout heatmap_choose(int64_t n_layers, int64_t n_heads, int widt
     int64_t n_blocks = n_layers > 0 ? (n_layers + most - 1) / most : 1;
     int64_t n_across = (n_layers + n_blocks - 1) / n_blocks;
 
-    /* Blocks that end at a multiple of eight are easier to count through. */
+    /* Blocks with a multiple of eight layers are easier to count. */
     if (n_blocks > 1 && (n_across + GROUP - 1) / GROUP * GROUP <= most)
         n_across = (n_across + GROUP - 1) / GROUP * GROUP;
     return (heatmap_layout){ cell, n_across, binned > 0 ? binned : 1 };
 }
 
-/* The mean of the values that are numbers; NaN: none is. */
+/* Returns the mean of the finite values; NaN if there are none. */
 static double mean_of(const double *values, int64_t n)
 {
     double  sum   = 0.0;
@@ -113,7 +116,7 @@ static double mean_of(const double *values, int64_t n)
 
 /* ---------------------------------------------------------- the ticks above it */
 
-/* The number of every eighth layer (or of every one, where there is room) above its cell. */
+/* Prints the number of every eighth layer (of every layer if there is room) above its cell. */
 static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
 {
     int64_t at   = 0;
@@ -125,7 +128,7 @@ static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
         int     length = snprintf(number, sizeof number, "%lld", (long long)layer);
         int64_t place  = cell * (layer - begin) + (gaps ? (layer - begin) / GROUP : 0);
 
-        if (cell > 1) /* above the figure, which stands to the right of its cell */
+        if (cell > 1) /* above the figure, which is at the right of its cell */
             place += cell - (cell > 2 ? length : 1);
         at += printf("%*s%s", (int)(place > at ? place - at : 0), "", number);
     }
@@ -134,7 +137,7 @@ static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
 
 /* ------------------------------------------------------------------- its cells */
 
-/* " 07": hundredths of the top in three columns, tenths in fewer; rounded down. */
+/* Prints a share, rounded down: hundredths in three columns, " 07", tenths in fewer. */
 static void print_figure(double share, int cell)
 {
     int hundredths = (int)floor(fmin(fmax(share, 0.0), 0.9999) * 100.0 + 1e-9);
@@ -188,7 +191,7 @@ static void print_block(const heatmap *map, heatmap_layout layout, int64_t begin
     }
 }
 
-/* Cells get narrower as there are more layers, then the layers go into blocks one below the other. */
+/* Narrows the cells as the number of layers grows, then splits the layers into blocks. */
 static void heatmap_print(const heatmap *map, heatmap_layout layout)
 {
     for (int64_t begin = 0; begin < map->n_layers; begin += layout.n_across) {
@@ -202,7 +205,7 @@ static void heatmap_print(const heatmap *map, heatmap_layout layout)
 
 /* ---------------------------------------------------------------- a spark line */
 
-/* A line of bars, one for each value, at most `width`; then means of neighbors. */
+/* Prints one bar per value; if there are more than `width`, one per mean of neighbors. */
 static void spark_print(const double *values, int64_t n_values, int width, hl_depth depth,
                         double low, double high)
 {
@@ -217,7 +220,7 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
             printf("-");
             continue;
         }
-        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* to be seen on black and on white */
+        hl_shade_text(stdout, depth, 0.2 + 0.5 * share); /* visible on black and on white */
         printf("%s", bars[(int)fmin(7.0, floor(8.0 * share))]);
         hl_shade_end(stdout, depth);
     }
@@ -268,7 +271,7 @@ static void print_heading(const show_request *request, const hl_colors *colors)
 
 /* ---------------------------------------------------- the heatmap of a profile */
 
-/* (n_layers, n_heads) of a column of the table of heads; NULL when memory is out. */
+/* Returns a column of the table of heads as (n_layers, n_heads); NULL if memory is out. */
 static double *grid_of(const hl_sheet *heads, const char *column, const hl_profile *profile)
 {
     int64_t n_heads = hl_profile_n_heads(profile);
@@ -292,11 +295,11 @@ static double largest(const double *values, int64_t count)
     double most = NAN;
 
     for (int64_t i = 0; i < count; i++)
-        most = isinf(values[i]) ? most : fmax(most, values[i]); /* passes NaN over */
+        most = isinf(values[i]) ? most : fmax(most, values[i]); /* fmax skips NaN */
     return most;
 }
 
-/* Shares of something: 1 is the top whatever the largest is. */
+/* True for columns of shares, whose top is 1 whatever the largest value is. */
 static bool is_share(const char *column)
 {
     static const char *const shares[] = { "normalized", "normalized_low", "normalized_high",
@@ -314,23 +317,27 @@ static bool is_share(const char *column)
 static void print_legend(const show_request *request, const char *column, double top,
                          heatmap_layout layout)
 {
-    bool is_normalized = strcmp(column, "normalized") == 0;
+    bool   is_normalized = strcmp(column, "normalized") == 0;
+    bool   has_digits    = layout.cell > 1 || request->depth == HL_DEPTH_NONE;
+    bool   is_percent    = layout.cell > 2;
+    double high          = !has_digits ? top : is_percent ? 100.0 : 10.0; /* as cells show it */
 
-    printf("%s: 0 ", is_normalized ? "normalized entropy" : column);
+    printf("%s", is_normalized ? "normalized entropy" : column);
+    if (has_digits)
+        printf(", %s%s", is_percent ? "%" : "tenths", top == 1.0 ? "" : " of the highest value");
     if (request->depth != HL_DEPTH_NONE) {
+        printf("  %s0 ", is_normalized ? "one token " : "");
         for (int i = 0; i < 20; i++) {
             hl_shade_background(stdout, request->depth, i / 19.0);
             printf(" ");
         }
         hl_shade_end(stdout, request->depth);
-    } else {
-        printf("...");
+        printf(" %g%s", high, is_normalized ? " uniform" : "");
+    } else if (is_normalized) {
+        printf(" (0 = all on one token, %g = uniform)", high);
     }
-    printf(" %g", top);
-    if (is_normalized)
-        printf(" (1 = uniform)");
-    if (layout.cell > 1 || request->depth == HL_DEPTH_NONE)
-        printf(", in %s%s", layout.cell > 2 ? "%" : "tenths", top == 1.0 ? "" : " of that");
+    if (has_digits && top != 1.0)
+        printf(" (%.4g)", top);
     if (layout.binned > 1)
         printf("\neach line is the mean of %d heads", layout.binned);
     printf("\n");
@@ -365,7 +372,8 @@ static hl_status print_heatmap(const show_request *request, const hl_sheet *head
 
 enum { PLACE_BYTES = 48 };
 
-/* What a line of the table is of: "L5", or "15-30".  The last positions are the context's. */
+/* Names the place of a table's line: "L5", or the positions "15-30".  The last range ends with the
+ * context. */
 static void name_place(char out[PLACE_BYTES], const show_request *request, const hl_sheet *table,
                        int64_t row)
 {
@@ -409,7 +417,7 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
     printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
 }
 
-/* How sure the curve by position is, where it is least so. */
+/* Prints the widest confidence interval of the curve by position. */
 static void print_widest_interval(const hl_sheet *positions)
 {
     double widest = NAN;
@@ -423,7 +431,8 @@ static void print_widest_interval(const hl_sheet *positions)
 
 /* -------------------------------------------------------------------- extremes */
 
-/* The type that the rules gave to a head; the table has the heads in the order of its lines. */
+/* Returns the type that the rules gave to a head; the table lists heads in the order of its
+ * lines. */
 static const char *type_of(const hl_sheet *types, double layer, double head)
 {
     for (int64_t row = 0; row < hl_sheet_n_rows(types); row++) {
@@ -444,28 +453,28 @@ static void print_extreme(const screen *s, int64_t row)
     if (!isnan(hl_cell_number(extremes, row, "normalized")))
         snprintf(normalized, sizeof normalized, "%.3f",
                  hl_cell_number(extremes, row, "normalized"));
-    printf("  %-8s %-10s %6s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
+    printf("  %-6s %-10s %10s %8.3f", hl_head_label(name, (int64_t)layer, (int64_t)head),
            type_of(s->tables[TYPES], layer, head), normalized,
            hl_cell_number(extremes, row, "entropy"));
 }
 
-/* Most and least focused, side by side. */
+/* Prints the most and the least focused heads, side by side. */
 static void print_extremes(const screen *s, const hl_colors *colors)
 {
     int64_t half = hl_sheet_n_rows(s->tables[EXTREMES]) / 2;
 
-    printf("%s  %-15s %10s %8s     %-15s %10s %8s%s\n", colors->dim, "most focused", "normalized",
+    printf("%s  %-17s %10s %8s    %-17s %10s %8s%s\n", colors->dim, "most focused", "normalized",
            "entropy", "least focused", "normalized", "entropy", colors->plain);
     for (int64_t i = 0; i < half; i++) {
         print_extreme(s, i);
-        printf("   ");
+        printf("  ");
         print_extreme(s, half + i);
         printf("\n");
     }
     printf("\n");
 }
 
-/* "12 sink, 7 local ...": the facts of the table of types, in its order. */
+/* Prints "12 sink, 7 local ...": the facts of the table of types, in its order. */
 static void print_kinds(const hl_sheet *types)
 {
     static const char *const kinds[] = { "induction",  "previous", "self",  "sink",   "local",
@@ -494,7 +503,7 @@ static bool has_numbers(const hl_sheet *table, const char *column)
     return false;
 }
 
-/* Nothing has been printed where the library fails. */
+/* Prints the screen; if the library fails, nothing has been printed. */
 static hl_status print_screen(const show_request *request)
 {
     hl_colors                   colors = hl_terminal_colors(stdout);
@@ -502,7 +511,7 @@ static hl_status print_screen(const show_request *request)
     const char                 *column = request->by;
 
     HL_NEED(screen_fill(&s, request));
-    if (column == NULL) /* no row saw 16 keys: the seed mean is all there is */
+    if (column == NULL) /* no row saw 16 keys, so only the mean entropy exists */
         column = has_numbers(s.tables[HEADS], "normalized") ? "normalized" : "entropy";
     print_heading(request, &colors);
     HL_NEED(print_heatmap(request, s.tables[HEADS], column));
@@ -538,7 +547,7 @@ static hl_status print_screen_json(const show_request *request)
 
 /* ----------------------------------------------------------------- the command */
 
-/* Prints the tables there are. */
+/* Lists the names of the tables. */
 static int list_tables(void)
 {
     for (size_t i = 0; hl_analysis_name(i) != NULL; i++)
@@ -555,7 +564,23 @@ static hl_status print_table(const show_request *request)
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
 
-/* A column of the table of heads that has numbers in it. */
+/* Returns a column's name; for a name that earlier versions had, the one of today. */
+static const char *present_name(const char *column)
+{
+    static const char *const names[][2] = { { "fair", "normalized" },
+                                            { "fair_low", "normalized_low" },
+                                            { "fair_high", "normalized_high" },
+                                            { "nosink", "entropy_nosink" },
+                                            { "nosink_median", "median_nosink" } };
+
+    for (size_t i = 0; column != NULL && i < sizeof names / sizeof *names; i++) {
+        if (strcmp(column, names[i][0]) == 0)
+            return names[i][1];
+    }
+    return column;
+}
+
+/* Returns true if the table of heads has this column, with numbers. */
 static bool is_column(const hl_profile *profile, const char *name)
 {
     HL_HELD(hl_sheet_free) hl_sheet *heads = NULL;
@@ -573,18 +598,18 @@ int hl_command_show(int argc, char **argv)
     hl_arguments                         rest;
 
     hl_option options[] = {
-        HL_TEXT("table", 't', &request.table, "NAME", "one table; 'list' names them"),
-        HL_FLAG("csv", 0, &request.csv, "the table as CSV"),
+        HL_TEXT("table", 't', &request.table, "NAME", "print one table; 'list' prints all names"),
+        HL_FLAG("csv", 0, &request.csv, "print the table as CSV"),
         HL_TEXT("by", 0, &request.by, "COLUMN",
-                "what the heatmap shows, of the table of heads (normalized)"),
+                "column of the table 'heads' that the heatmap shows (normalized)"),
         { 0 },
     };
     hl_usage usage = {
         "show", "PROFILE",
-        "Shows a profile: a heatmap of all heads, the layer profile, entropy by\n"
-        "position, the most and the least focused heads, and the diagnoses in brief.\n"
-        "With --table one table, as text, CSV or JSON.  'headlight help metrics' says\n"
-        "what every number means.",
+        "Shows a profile in the terminal: a heatmap of all heads, means by layer and by\n"
+        "position, head types, the most and least focused heads, and the diagnoses in\n"
+        "brief.  --table prints one table as text, CSV or JSON.  'headlight help metrics'\n"
+        "defines every number.",
         options
     };
 
@@ -592,18 +617,19 @@ int hl_command_show(int argc, char **argv)
     if (request.table != NULL && strcmp(request.table, "list") == 0)
         return list_tables();
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "wanted one PROFILE, got %d", rest.count);
+        return hl_options_refuse(&usage, "give one PROFILE; got %d", rest.count);
     HL_PASS(hl_options_check_table(&usage, request.table, request.csv, hl_analysis_name,
-                                   "; 'list' lists them"));
+                                   "; 'list' prints all"));
     if (request.csv && request.common.json)
-        return hl_options_refuse(&usage, "--csv and --json: only one of them");
+        return hl_options_refuse(&usage, "--csv and --json cannot be combined");
     request.path  = rest.items[0];
     request.depth = hl_terminal_depth(stdout);
     HL_CALL("show", hl_profile_load(&profile, request.path));
     request.profile = profile;
+    request.by      = present_name(request.by);
     if (request.by != NULL && !is_column(profile, request.by))
         return hl_options_refuse(
-            &usage, "--by: '%s' is not a column of numbers in the table of heads", request.by);
+            &usage, "--by: the table 'heads' has no column of numbers called '%s'", request.by);
     if (request.table != NULL)
         return hl_finish("show", print_table(&request));
     if (request.common.json)

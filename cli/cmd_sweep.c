@@ -1,7 +1,7 @@
-/* cmd_sweep.c - headlight sweep: what it costs to switch heads off, by every ranker.
+/* cmd_sweep.c - headlight sweep: the cost of disabling heads, for every ranker.
  *
- * It shows an order a line, a ratio a column, and the verdict; as JSON, all tables; and as figures,
- * curves over ratios and each ranker's scores against what a head alone costs. */
+ * Prints one line per order, one column per ratio, and the conclusions; as JSON, all tables; as
+ * figures, curves over ratios and each ranker's scores against the costs of single heads. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,29 +27,29 @@ typedef struct sweep_request {
     hl_option_list rank_texts;
     hl_option_list test_texts;
     const char    *by;
-    const char    *again; /* rankers, iteratively */
+    const char    *again; /* rankers to run iteratively */
     const char    *ratio_list;
     const char    *scatter;
     const char    *table;
     const char    *state;
     const char    *tokenizer_path;
-    const char    *last_word; /* texts whose last word is to be foretold */
+    const char    *last_word; /* texts whose last word is to be predicted */
     int64_t        n_last_words;
-    double         memory; /* MiB */
+    double         memory; /* in MiB */
     bool           csv;
     bool           perplexity;
 
-    hl_draw_arguments drawing; /* of the curves, and how both figures look */
+    hl_draw_arguments drawing; /* file of the curves, and the style of both figures */
     hl_sweep_options  options;
     hl_ranker         rankers[HL_N_RANKERS];
     hl_ranker         iterative[HL_N_RANKERS];
     double            ratios[MAX_RATIOS];
 } sweep_request;
 
-/* What is open while it works. */
+/* The state while the sweep runs. */
 typedef struct sweep_work {
     const sweep_request *request;
-    char                *state_path; /* NULL: none */
+    char                *state_path; /* NULL: no state is saved */
     hl_model            *model;
     hl_tokenizer        *tokenizer;
     hl_corpus           *rank_corpus;
@@ -62,17 +62,16 @@ typedef struct sweep_work {
 /* --------------------------------------------------------------------- options */
 
 static const char description[] =
-    "Ranks the heads of a model on one text, switches more and more of them off in\n"
-    "that order, and measures on another text what that costs: by every ranker, by\n"
-    "random orders, and for every head alone.  Says which ranker costs least at\n"
-    "which ratio, whether highest entropy first is better than chance, and whether\n"
-    "entropy tells which heads matter.\n"
+    "Measures what disabling heads costs.  Ranks the heads on one text, disables more\n"
+    "and more of them in that order, and measures the loss on another text: for every\n"
+    "ranker, for random orders, and for every head alone.  Says which ranker costs\n"
+    "least at each ratio, whether highest entropy first is better than chance, and\n"
+    "whether entropy predicts which heads matter.\n"
     "\n"
-    "Layers below the first that differs from the setting before are not run again.\n"
-    "The state is saved in --state (FIG.part with -o FIG) every --save-every seconds\n"
-    "and on Ctrl-C; --resume goes on from it, to the same bytes.";
+    "The state is saved in --state (FIG.part with -o FIG) every --save-every seconds and\n"
+    "on Ctrl-C.  Interrupted, --resume finishes with the same numbers, to the byte.";
 
-/* "entropy,weight" to a list without repetitions. */
+/* Parses "entropy,weight" into a list without repetitions. */
 static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, const char *option,
                          const char *text)
 {
@@ -87,11 +86,10 @@ static int parse_rankers(hl_ranker *out, int64_t *count, const hl_usage *usage, 
         for (int64_t i = 0; i < *count; i++)
             known = known || out[i] == ranker;
         if (ranker == HL_RANKER_AUTO)
-            return hl_options_refuse(usage,
-                                     "--%s auto: a sweep compares rankers; auto is gradient "
-                                     "or output-norm, name these",
-                                     option);
-        if (!known && ranker != HL_RANKER_RANDOM) /* which is there anyway */
+            return hl_options_refuse(
+                usage, "--%s: auto is not a ranker of its own; name gradient or output-norm",
+                option);
+        if (!known && ranker != HL_RANKER_RANDOM) /* the random ranker is always included */
             out[(*count)++] = ranker;
         text += length + (text[length] == ',');
     }
@@ -107,12 +105,11 @@ static int parse_ratios(sweep_request *request, const hl_usage *usage)
         double ratio = strtod(text, &end);
 
         if (end == text || (*end != ',' && *end != '\0') || !(ratio >= 0.0 && ratio < 1.0))
-            return hl_options_refuse(usage,
-                                     "--ratios: '%s' does not begin with a number from 0 on "
-                                     "and below 1",
-                                     text);
+            return hl_options_refuse(
+                usage, "--ratios: '%s' does not begin with a number of at least 0 and below 1",
+                text);
         if (request->options.n_ratios == MAX_RATIOS)
-            return hl_options_refuse(usage, "--ratios: more than %d", MAX_RATIOS);
+            return hl_options_refuse(usage, "--ratios: at most %d ratios", MAX_RATIOS);
         request->ratios[request->options.n_ratios++] = ratio;
         text                                         = *end == ',' ? end + 1 : end;
     }
@@ -125,10 +122,10 @@ static int check_request(sweep_request *request, const hl_usage *usage)
     hl_sweep_options *options = &request->options;
 
     if (request->arguments.count != 1)
-        return hl_options_refuse(usage, "wanted one MODEL, got %d", request->arguments.count);
+        return hl_options_refuse(usage, "give one MODEL; got %d", request->arguments.count);
     if (request->rank_texts.count == 0 || request->test_texts.count == 0)
-        return hl_options_refuse(usage, "wanted a text to rank on and one to test on: --rank-text "
-                                        "A --test-text B");
+        return hl_options_refuse(usage, "--rank-text A and --test-text B are both needed: a text "
+                                        "to rank on and one to test on");
     if (request->n_last_words > 0 && request->last_word == NULL)
         return hl_options_refuse(usage, "--last-words needs --last-word FILE");
     if (options->resume && request->state == NULL && request->drawing.output == NULL)
@@ -153,42 +150,43 @@ static int parse_request(sweep_request *request, int argc, char **argv)
     hl_sweep_options *o         = &request->options;
     const hl_option   options[] = {
           HL_LIST("rank-text", 0, &request->rank_texts, "PATH",
-                  "the text to rank on: file, folder, pattern; repeatable"),
-          HL_LIST("test-text", 0, &request->test_texts, "PATH", "the text to test on"),
-          HL_TEXT("by", 0, &request->by, "A,B", "these rankers (all)"),
+                  "text to rank on: file, folder, pattern (repeatable)"),
+          HL_LIST("test-text", 0, &request->test_texts, "PATH", "text to test on (repeatable)"),
+          HL_TEXT("by", 0, &request->by, "A,B", "rankers (all)"),
           HL_TEXT("iterative", 0, &request->again, "A,B",
-                  "these also with a new measurement after each ratio"),
-          HL_TEXT("ratios", 0, &request->ratio_list, "R,R", "rising (0,0.1,0.2,0.3,0.4,0.5,0.6,0.7)"),
-          HL_INT("seeds", 0, &o->n_seeds, "N", "random orders (10)", 2, 100000),
-          HL_INT("per-layer-max", 0, &o->per_layer_max, "N", "a layer loses no more heads", 1,
+                  "rankers that also measure again after each ratio"),
+          HL_TEXT("ratios", 0, &request->ratio_list, "R,R",
+                  "rising ratios (0,0.1,0.2,0.3,0.4,0.5,0.6,0.7)"),
+          HL_INT("seeds", 0, &o->n_seeds, "N", "number of random orders (10)", 2, 100000),
+          HL_INT("per-layer-max", 0, &o->per_layer_max, "N", "disable at most N heads per layer", 1,
                  1 << 20),
-          HL_FLAG("empty-layers", 0, &o->empty_layers, "a layer may lose all its heads"),
-          HL_FLAG("groups", 0, &o->groups, "query heads of a K/V head go together"),
-          HL_INT("context", 'c', &o->n_ctx, "N", "tokens of a window (the model's, at most 4096)", 2,
-                 1 << 30),
+          HL_FLAG("empty-layers", 0, &o->empty_layers, "allow layers to lose all heads"),
+          HL_FLAG("groups", 0, &o->groups, "disable all query heads of a KV head together"),
+          HL_INT("context", 'c', &o->n_ctx, "N",
+                 "tokens per window (the model's context, at most 4096)", 2, 1 << 30),
           HL_SPECIAL_OPTION(&o->around),
           HL_INT("rank-tokens", 0, &o->rank_tokens, "N",
-                 "the first N tokens of the text to rank on (all)", 1, INT64_MAX),
+                 "use the first N tokens of the text to rank on (all)", 1, INT64_MAX),
           HL_INT("test-tokens", 0, &o->test_tokens, "N",
-                 "the first N tokens of the text to test on (all)", 1, INT64_MAX),
-          HL_FLAG("same-text", 0, &o->shared_texts, "allow documents that are in both texts"),
+                 "use the first N tokens of the text to test on (all)", 1, INT64_MAX),
+          HL_FLAG("same-text", 0, &o->shared_texts, "allow the same documents in both texts"),
           HL_TEXT("last-word", 0, &request->last_word, "FILE",
-                  "how often the last word of these texts is predicted"),
-          HL_INT("last-words", 0, &request->n_last_words, "N", "the first N texts of it (all)", 1,
-                 INT64_MAX),
+                  "also measure how often the last word of these texts is predicted"),
+          HL_INT("last-words", 0, &request->n_last_words, "N",
+                 "use the first N texts of --last-word (all)", 1, INT64_MAX),
           HL_DRAW_OPTIONS(&request->drawing),
           HL_TEXT("scatter", 0, &request->scatter, "FIG",
-                  "draw scores against what a head alone costs"),
-          HL_FLAG("perplexity", 0, &request->perplexity,
-                  "the curves in perplexity, on a logarithmic axis"),
+                  "draw each head's score against its cost alone"),
+          HL_FLAG("perplexity", 0, &request->perplexity, "draw perplexity, on a logarithmic axis"),
           HL_TEXT("table", 't', &request->table, "NAME",
                   "points, random, correlation, heads or savings"),
-          HL_FLAG("csv", 0, &request->csv, "the table as CSV"),
+          HL_FLAG("csv", 0, &request->csv, "print the table as CSV"),
           HL_NUMBER("memory", 0, &request->memory, "MIB",
-                    "for what is kept of a batch (1024, or a window's predictions)", 1, 1 << 30),
-          HL_TEXT("state", 0, &request->state, "FILE", "where the state is saved"),
-          HL_NUMBER("save-every", 0, &o->save_every, "SECONDS", "how often (30)", 0, 1000000),
-          HL_FLAG("resume", 0, &o->resume, "go on from the state, if it is there"),
+                    "memory for predictions, MiB (1024, or those of one window)", 1, 1 << 30),
+          HL_TEXT("state", 0, &request->state, "FILE", "file for the state"),
+          HL_NUMBER("save-every", 0, &o->save_every, "SECONDS",
+                    "seconds between saves of the state (30)", 0, 1000000),
+          HL_FLAG("resume", 0, &o->resume, "continue from the state if it exists"),
           HL_TOKENIZER_OPTION(&request->tokenizer_path),
           { 0 },
     };
@@ -200,7 +198,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
 
 /* ------------------------------------------------------------------ for people */
 
-/* Nats a token without pruning. */
+/* Returns the loss of the reference model, nats per token. */
 static double dense_loss(const hl_sweep *sweep)
 {
     const hl_evaluation *test = hl_sweep_evaluation(sweep);
@@ -215,7 +213,7 @@ static void print_heading(const hl_sweep *sweep, const char *model)
     hl_colors            colors = hl_terminal_colors(stdout);
 
     printf(
-        "%s%s%s  %lld tokens scored in %lld windows of %lld; without pruning %.4f nats per token\n",
+        "%s%s%s  %lld tokens scored in %lld windows of %lld; with all heads %.4f nats per token\n",
         colors.bold, hl_shown(model), colors.plain, (long long)test->n_scored,
         (long long)test->n_windows, (long long)test->n_ctx, dense_loss(sweep));
     printf("Rise of the loss, nats per token, by number of heads disabled:\n\n  %-28s", "ratio");
@@ -223,11 +221,11 @@ static void print_heading(const hl_sweep *sweep, const char *model)
         printf(" %8.2f", hl_cell_number(random, i, "ratio"));
     printf("\n  %-28s", "heads disabled");
     for (int64_t i = 0; i < hl_sheet_n_rows(random); i++)
-        printf(" %8.0f", hl_cell_number(random, i, "off"));
+        printf(" %8.0f", hl_cell_number(random, i, "disabled"));
     printf("\n");
 }
 
-/* A mark where the difference to random is clear. */
+/* Returns a mark for a significant difference from random. */
 static char mark(const hl_sheet *points, int64_t row)
 {
     if (hl_cell_number(points, row, "vs_high") < 0.0)
@@ -253,7 +251,7 @@ static void print_orders(const hl_sweep *sweep)
 static void print_random(const hl_sweep *sweep)
 {
     static const char *const columns[] = { "least", "median", "most" };
-    static const char *const names[]   = { "random, least", "random, median", "random, most" };
+    static const char *const names[]   = { "random, lowest", "random, median", "random, highest" };
     const hl_sheet          *random    = hl_sweep_table(sweep, "random");
     double                   dense     = dense_loss(sweep);
 
@@ -263,11 +261,13 @@ static void print_random(const hl_sweep *sweep)
             printf(" %7.4f ", hl_cell_number(random, row, columns[i]) - dense);
         printf("\n");
     }
-    printf("\n  + clearly better than the mean of random orders, - clearly worse (95%%, each by "
-           "itself)\n\n");
+    printf("\n"
+           "  + significantly better than the mean of random orders, - significantly worse\n"
+           "  (95%% intervals, not corrected for multiple comparisons)\n"
+           "\n");
 }
 
-/* Shares of a table's column, a row of the table each, under one name. */
+/* Prints shares from a table's column, one per row, under one name. */
 static void print_shares(const hl_sheet *table, int64_t first, int64_t count, const char *name)
 {
     printf("  %-28s", name);
@@ -331,17 +331,17 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
 
 /* ---------------------------------------------------------------------- curves */
 
-enum { MOST_COLUMNS = 6 }; /* of a curve */
+enum { MOST_COLUMNS = 6 }; /* largest number of columns that a curve needs */
 
-/* What the curves are made of, and room for the numbers that they point to. */
+/* The curves, and memory for the numbers that they point to. */
 typedef struct curve_maker {
     int64_t n_ratios;
     double  dense;
     bool    perplexity;
-    double *next; /* the first that is free */
+    double *next; /* next free number */
 } curve_maker;
 
-/* A column of a table from `row` on. */
+/* Copies a column of a table, from `row` on. */
 static double *column(curve_maker *maker, const hl_sheet *table, const char *name, int64_t row)
 {
     double *values = maker->next;
@@ -351,7 +351,7 @@ static double *column(curve_maker *maker, const hl_sheet *table, const char *nam
     return values;
 }
 
-/* What the axis shows of a column of mean NLLs. */
+/* Converts a column of mean NLLs to what the axis shows. */
 static double *shown(curve_maker *maker, const hl_sheet *table, const char *name, int64_t row)
 {
     double *values = column(maker, table, name, row);
@@ -382,7 +382,7 @@ static hl_curve random_curve(curve_maker *maker, const hl_sheet *random)
                        .inner_high = shown(maker, random, "three_quarters", 0) };
 }
 
-/* Ratio against the rise of the loss, or against perplexity on a logarithmic axis. */
+/* Draws the rise of the loss over ratios, or the perplexity on a logarithmic axis. */
 static hl_status draw_curves(const sweep_work *work)
 {
     const sweep_request *request  = work->request;
@@ -407,12 +407,14 @@ static hl_status draw_curves(const sweep_work *work)
     for (int64_t i = 0; i < n_orders; i++)
         curves[i + 1] = order_curve(&maker, points, i * maker.n_ratios);
     snprintf(title, sizeof title, "%s: what disabling heads costs", request->arguments.items[0]);
-    snprintf(
-        what, sizeof what, "%lld tokens scored in %lld windows of %lld; dense %.4f nats per token",
-        (long long)test->n_scored, (long long)test->n_windows, (long long)test->n_ctx, maker.dense);
-    snprintf(band, sizeof band, "random: all of %.0f seeds", hl_sheet_fact(random, "seeds"));
+    snprintf(what, sizeof what,
+             "%lld tokens scored in %lld windows of %lld; with all heads %.4f nats per token",
+             (long long)test->n_scored, (long long)test->n_windows, (long long)test->n_ctx,
+             maker.dense);
+    snprintf(band, sizeof band, "random: %.0f seeds, lowest to highest",
+             hl_sheet_fact(random, "seeds"));
     return hl_draw_curves(&(hl_curves){ .title      = title,
-                                        .x_name     = "share of heads switched off",
+                                        .x_name     = "share of heads disabled",
                                         .y_name     = maker.perplexity
                                                           ? "perplexity"
                                                           : "rise of the loss, nats per token",
@@ -427,8 +429,8 @@ static hl_status draw_curves(const sweep_work *work)
 
 /* --------------------------------------------------------------------- scatter */
 
-/* The points of a panel, heads in the order of the table's first ranker.  Each ranker has its own
- * order: heads are found by layer and number. */
+/* Fills in the points of a panel, in the order of the table's first ranker.  Each ranker lists
+ * heads in its own order, so they are looked up by layer and number. */
 static void fill_panel(double *x, double *y, const hl_sheet *heads, int64_t panel, int64_t n_heads)
 {
     for (int64_t i = 0; i < n_heads; i++) {
@@ -442,7 +444,7 @@ static void fill_panel(double *x, double *y, const hl_sheet *heads, int64_t pane
     }
 }
 
-/* Each ranker's score of every head against what that head alone costs. */
+/* Draws each ranker's score of every head against the cost of disabling that head. */
 static hl_status draw_scatter(const sweep_work *work)
 {
     const hl_sheet *correlation = hl_sweep_table(work->sweep, "correlation");
@@ -475,11 +477,11 @@ static hl_status draw_scatter(const sweep_work *work)
                                         .rho_low  = hl_cell_number(correlation, i, "low"),
                                         .rho_high = hl_cell_number(correlation, i, "high") };
     }
-    snprintf(title, sizeof title, "%s: does a score tell what a head is worth?",
+    snprintf(title, sizeof title, "%s: does the score predict what a head is worth?",
              work->request->arguments.items[0]);
     return hl_draw_scatter(&(hl_scatter){ .title    = title,
                                           .x_name   = "score on the ranking text",
-                                          .y_name   = "rise of the loss without the head",
+                                          .y_name   = "rise of the loss with the head disabled",
                                           .what     = "Spearman's rho with 95% interval",
                                           .n_points = n_heads,
                                           .names    = names,
@@ -568,7 +570,7 @@ static hl_status report(const sweep_work *work)
     return request->common.quiet ? HL_OK : print_sweep(work->sweep, model);
 }
 
-/* The state goes when all that was asked for is there, and not before. */
+/* The state file is removed only when all requested output exists. */
 static int sweep(sweep_work *work)
 {
     const sweep_request *request = work->request;
@@ -580,7 +582,7 @@ static int sweep(sweep_work *work)
     hl_status status = run(work);
     if (status == HL_CANCELLED && hl_stop_asked())
         return hl_give_up(HL_EXIT_STOPPED, "sweep", "%s%s%s", hl_error_message(),
-                          work->state_path != NULL ? "; --resume goes on from " : "",
+                          work->state_path != NULL ? "; --resume continues from " : "",
                           work->state_path != NULL ? work->state_path : "");
     HL_CALL("sweep", status);
     HL_CALL("sweep", draw(work));

@@ -7,10 +7,9 @@
  *        #     id  bytes    piece        text
  *        0     41  0-1      H            H
  *
- * The first line of text has the tokens on backgrounds that take turns: blue and
- * orange, which also those tell apart who cannot tell red from green; black on
- * both is readable.  Special tokens are violet and bold.  Without color the
- * tokens are separated by bars (│). */
+ * The tokens of the text have backgrounds that alternate between blue and orange, which people with
+ * red-green color blindness can tell apart; black is readable on both.  Special tokens are violet
+ * and bold.  Without color, tokens are separated by bars (│). */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -28,7 +27,7 @@
 
 typedef struct tokenize_request {
     hl_common    common;
-    hl_arguments arguments; /* the model and, maybe, the text */
+    hl_arguments arguments; /* the model and, optionally, the text */
     const char  *tokenizer_path;
     const char  *text; /* NULL: standard input */
     bool         special;
@@ -40,8 +39,9 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_FLAG("special", 's', &request->special, "add the special tokens that the model expects"),
-        HL_FLAG("plain", 0, &request->plain, "special tokens spelled out in the text are text"),
-        HL_FLAG("decode", 'd', &request->decode, "from ids to text"),
+        HL_FLAG("plain", 0, &request->plain,
+                "treat special tokens spelled out in TEXT as plain text"),
+        HL_FLAG("decode", 'd', &request->decode, "convert ids to text"),
         HL_TOKENIZER_OPTION(&request->tokenizer_path),
         { 0 },
     };
@@ -50,27 +50,27 @@ static int parse_request(tokenize_request *request, int argc, char **argv)
         .arguments = "MODEL [TEXT]",
         .text =
             "Shows the tokens of a text: ids, pieces as the vocabulary spells them, and the\n"
-            "bytes of the text that each stands for.  MODEL is a folder with a\n"
-            "tokenizer.json or a vocab.txt, such a file itself, a .gguf file or a llama2.c\n"
-            "tokenizer.bin.\n"
-            "Without TEXT the text comes from standard input.\n"
+            "bytes of the text that each stands for.  MODEL is a folder with a tokenizer.json\n"
+            "or a vocab.txt, such a file itself, a .gguf file or a llama2.c tokenizer.bin.\n"
+            "Without TEXT, the text is read from standard input.\n"
             "\n"
-            "With --json and TEXT, prints an object: ids, pieces, offsets.  With --json and no\n"
-            "TEXT, reads one JSON string a line and prints one array of ids a line.  --decode\n"
-            "goes the other way: arrays of ids in, text (or with --json, a JSON string) out.",
+            "--json with TEXT prints one object: ids, pieces, offsets.  --json without TEXT reads\n"
+            "one JSON string per line and prints one array of ids per line.  --decode goes the\n"
+            "other way: arrays of ids in, text out (JSON strings with --json).",
         .options = options,
     };
     HL_PASS(hl_options_parse(&request->arguments, &request->common, &usage, argc, argv));
     if (request->arguments.count == 0)
-        return hl_options_refuse(&usage, "no model given");
+        return hl_options_refuse(&usage, "no MODEL given");
     if (request->arguments.count > 2)
-        return hl_options_refuse(&usage, "one text at a time, got %d (forgot the quotes?)",
+        return hl_options_refuse(&usage,
+                                 "give one TEXT; got %d arguments (quote a text that has spaces)",
                                  request->arguments.count - 1);
     request->text = request->arguments.count == 2 ? request->arguments.items[1] : NULL;
     return HL_EXIT_OK;
 }
 
-/* The exit status after a complaint; `line` is where, 0 for nowhere in particular. */
+/* Returns the exit status after a message; `line` is its place, 0 for none. */
 static int fail_line(int code, size_t line, const char *what)
 {
     if (line > 0)
@@ -89,7 +89,7 @@ static int fail(hl_status status, size_t line)
 #define ORANGE  "\033[38;5;16;48;5;222m"
 #define SPECIAL "\033[1;38;5;16;48;5;183m"
 
-/* A piece of the vocabulary, fit to be shown; the caller frees it. */
+/* Returns a printable piece of the vocabulary; the caller frees it. */
 static char *shown_piece(const hl_tokenizer *tokenizer, int64_t id)
 {
     size_t      n_bytes = 0;
@@ -98,8 +98,8 @@ static char *shown_piece(const hl_tokenizer *tokenizer, int64_t id)
     return hl_printable_text(piece != NULL ? piece : "", n_bytes);
 }
 
-/* What a token is shown as.  Tokens that share a character show it once, the first time;
- * tokens that stand for nothing in the text show their piece.  The caller frees it. */
+/* Returns the text that a token is shown as.  Tokens that share a character show it once, the first
+ * time; tokens without text show their piece.  The caller frees it. */
 static char *shown_text(const hl_tokenizer *tokenizer, const hl_encoding *encoding, size_t index,
                         const char *text)
 {
@@ -133,7 +133,8 @@ static void show_line(const hl_tokenizer *tokenizer, const hl_encoding *encoding
             printf("%s%s%s", background(encoding->types[i], i), shown, colors.plain);
         else
             printf("%s%s", i > 0 ? "│" : "", shown);
-        if (strstr(shown, "↵") != NULL) /* a line of the text ends: so does ours */
+        if (strstr(shown, "↵") != NULL) /* a line of the text ends here, so the output's line ends
+                                         * too */
             printf("\n");
     }
     printf("\n");
@@ -146,7 +147,7 @@ static const char *const type_notes[] = { [HL_TOKEN_UNKNOWN] = "unknown",
                                           [HL_TOKEN_ADDED]   = "added",
                                           [HL_TOKEN_BYTE]    = "byte" };
 
-/* printf pads by bytes; this pads by characters. */
+/* Pads by characters; printf pads by bytes. */
 static void print_padded(const char *text, size_t width)
 {
     size_t seen = hl_printable_width(text);
@@ -185,7 +186,7 @@ static void show_row(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
     printf("\n");
 }
 
-/* The text with its tokens in color, and a table of them. */
+/* Prints the text with its tokens in color, and a table of the tokens. */
 static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
                         const char *text, size_t n_bytes)
 {
@@ -208,7 +209,7 @@ static void show_tokens(const hl_tokenizer *tokenizer, const hl_encoding *encodi
 
 /* ------------------------------------------------------------------------ JSON */
 
-/* {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]} */
+/* Prints {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...]}. */
 static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encoding)
 {
     json_t *ids = json_array(), *pieces = json_array(), *offsets = json_array();
@@ -227,7 +228,7 @@ static void print_object(const hl_tokenizer *tokenizer, const hl_encoding *encod
                   0);
 }
 
-/* [1, 2, 3] */
+/* Prints ids as [1, 2, 3]. */
 static void print_ids(const hl_encoding *encoding)
 {
     printf("[");
@@ -247,7 +248,7 @@ static int encode(hl_encoding **out, const tokenize_request *request, const hl_t
     return status == HL_OK ? HL_EXIT_OK : fail(status, line);
 }
 
-/* The text of the command line, or all of standard input. */
+/* Tokenizes the text of the command line, or all of standard input. */
 static int tokenize_text(const tokenize_request *request, const hl_tokenizer *tokenizer,
                          const char *text, size_t n_bytes)
 {
@@ -271,7 +272,7 @@ static int tokenize_input(const tokenize_request *request, const hl_tokenizer *t
 
 /* ----------------------------------------------------------------------- lines */
 
-/* One JSON string in, one array of ids out. */
+/* Encodes one JSON string; prints one array of ids. */
 static int encode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
@@ -291,7 +292,7 @@ static bool is_id(const json_t *value)
            json_integer_value(value) <= INT32_MAX;
 }
 
-/* The ids of a JSON array; a complaint if it is something else. */
+/* Reads the ids of a JSON array; prints a message if it is something else. */
 static int read_ids(int64_t **out, const json_t *value, size_t line)
 {
     size_t count = json_array_size(value);
@@ -310,7 +311,7 @@ static int read_ids(int64_t **out, const json_t *value, size_t line)
     return HL_EXIT_OK;
 }
 
-/* One array of ids in, text out. */
+/* Decodes one array of ids; prints the text. */
 static int decode_line(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const json_t *value, size_t line)
 {
@@ -332,7 +333,7 @@ static int decode_line(const tokenize_request *request, const hl_tokenizer *toke
     return HL_EXIT_OK;
 }
 
-/* A line of JSON; `line` 0 is the command line. */
+/* Processes a line of JSON; `line` 0 is the command line. */
 static int handle_json(const tokenize_request *request, const hl_tokenizer *tokenizer,
                        const char *text, size_t n_bytes, size_t line)
 {
@@ -342,12 +343,12 @@ static int handle_json(const tokenize_request *request, const hl_tokenizer *toke
     if (line > 0)
         snprintf(place, sizeof place, "line %zu", line);
     HL_CALL("tokenize",
-            hl_value_read(&value, text, n_bytes, place)); /* the message has the place */
+            hl_value_read(&value, text, n_bytes, place)); /* the message contains the place */
     return request->decode ? decode_line(request, tokenizer, value, line)
                            : encode_line(request, tokenizer, value, line);
 }
 
-/* Each answer is flushed, so that another program may wait for it. */
+/* Each answer is flushed, since another program may wait for it. */
 static int handle_lines(const tokenize_request *request, const hl_tokenizer *tokenizer)
 {
     hl_input line   = { 0 };
@@ -358,7 +359,7 @@ static int handle_lines(const tokenize_request *request, const hl_tokenizer *tok
            line.n_bytes > 0) {
         code = handle_json(request, tokenizer, line.bytes, line.n_bytes, ++number);
         if (fflush(stdout) != 0)
-            break; /* main.c complains */
+            break; /* main.c reports a failure of standard output */
     }
     hl_input_free(&line);
     return code;

@@ -1,4 +1,4 @@
-/* cmd_tokens.c - headlight tokens: which token of a prompt looks at which. */
+/* cmd_tokens.c - headlight tokens: the attention between the tokens of a prompt. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ typedef struct tokens_command {
     const char       *insets;
     hl_option_list    notes;
 
-    hl_head_choices chosen; /* what the above came to */
+    hl_head_choices chosen; /* the heads that the options above name */
     hl_head_choices inset;
     hl_note         parsed[HL_MAX_OPTION_LIST];
     hl_token_figure figure;
@@ -33,13 +33,14 @@ static int read_heads(hl_head_choices *out, const char *name, const char *text,
 
     if (text == NULL || hl_heads_parse(out, text, &bad))
         return HL_EXIT_OK;
-    return hl_options_refuse(usage, "--%s: wanted heads like L3H1,L5H0, not '%.20s'", name, bad);
+    return hl_options_refuse(usage, "--%s: '%.20s' is not a list of heads such as L3H1,L5H0", name,
+                             bad);
 }
 
 static int choose_heads(tokens_command *c, const hl_usage *usage)
 {
     if (c->heads != NULL && (c->layer >= 0 || c->head >= 0))
-        return hl_options_refuse(usage, "--heads excludes --layer and --head");
+        return hl_options_refuse(usage, "--heads cannot be combined with --layer or --head");
     if (c->head >= 0 && c->layer < 0)
         return hl_options_refuse(usage, "--head needs --layer");
     if (c->layer >= 0) {
@@ -50,18 +51,18 @@ static int choose_heads(tokens_command *c, const hl_usage *usage)
     return read_heads(&c->inset, "inset", c->insets, usage);
 }
 
-/* "TEXT@row,column", cut in place at the last @. */
+/* Reads notes "TEXT@row,column", which are cut in place at the last @. */
 static int read_notes(tokens_command *c, const hl_usage *usage)
 {
     for (int i = 0; i < c->notes.count; i++) {
-        char     *text = (char *)c->notes.items[i]; /* argv's, which is ours to change */
+        char     *text = (char *)c->notes.items[i]; /* points into argv, which may be changed */
         char     *at   = strrchr(text, '@');
         long long row = 0, column = 0;
         int       length = 0;
 
         if (at == NULL || at == text || sscanf(at, "@%9lld,%9lld%n", &row, &column, &length) != 2 ||
             at[length] != '\0' || row < 0 || column < 0)
-            return hl_options_refuse(usage, "--note: wanted TEXT@row,column, not '%.40s'", text);
+            return hl_options_refuse(usage, "--note: '%.40s' is not TEXT@ROW,COLUMN", text);
         *at          = '\0';
         c->parsed[i] = (hl_note){ text, row, column };
     }
@@ -116,12 +117,12 @@ static hl_status look(const tokens_command *c, const hl_opened_prompt *opened)
 static int parse(tokens_command *c, int argc, char **argv)
 {
     const hl_option options[] = {
-        HL_INT("layer", 'l', &c->layer, "N", "of one layer: the mean of its heads", 0, 1 << 20),
-        HL_INT("head", 0, &c->head, "N", "of one head of that layer", 0, 1 << 20),
-        HL_TEXT("heads", 0, &c->heads, "L0H1,L3", "the mean of these"),
-        HL_TEXT("inset", 0, &c->insets, "L3H1,L5H0", "small maps of these below"),
-        HL_LIST("note", 0, &c->notes, "TEXT@ROW,COL", "words with an arrow; may be repeated"),
-        HL_ENUM("scale", 0, &c->figure.scale, "root|linear", "how shades follow attention"),
+        HL_INT("layer", 'l', &c->layer, "N", "one layer: the mean of its heads", 0, 1 << 20),
+        HL_INT("head", 0, &c->head, "N", "one head of that layer", 0, 1 << 20),
+        HL_TEXT("heads", 0, &c->heads, "L0H1,L3", "the mean of these heads"),
+        HL_TEXT("inset", 0, &c->insets, "L3H1,L5H0", "add small maps of these heads below"),
+        HL_LIST("note", 0, &c->notes, "TEXT@ROW,COL", "add a note with an arrow (repeatable)"),
+        HL_ENUM("scale", 0, &c->figure.scale, "root|linear", "how color follows attention (root)"),
         HL_VIEW_OPTIONS(&c->view),
         { 0 },
     };
@@ -129,11 +130,11 @@ static int parse(tokens_command *c, int argc, char **argv)
     const hl_usage usage = {
         .command   = "tokens",
         .arguments = "MODEL [PROMPT]",
-        .text = "Shows which token of a prompt looks at which, and how sharply: the attention of\n"
-                "all heads in the mean, or of those that are named, as a map in the terminal or\n"
-                "in a picture.  Beside each row is its entropy.  --zoom shows tokens once more,\n"
-                "and larger.  Without PROMPT it is read from --file or standard input.  --json\n"
-                "prints the numbers.",
+        .text =
+            "Shows where each token of a prompt looks, as an attention map: of all heads in the\n"
+            "mean, or of the heads named.  Beside each row is its entropy.  --zoom adds an\n"
+            "enlarged part.  Prints to the terminal, or draws with -o.  Without PROMPT, the\n"
+            "prompt is read from --file or standard input.  --json prints the numbers.",
         .options = options,
     };
 

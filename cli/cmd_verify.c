@@ -1,18 +1,18 @@
 /* cmd_verify.c - headlight verify: golden cases and models on every back end.
  *
- * A few cases get a table each, outputs down, back ends across:
+ * A few cases get one table each, outputs down, back ends across:
  *
  *     gqa                 tolerance     scalar       avx2     avx512
  *       out             1.0e-05 rel    1.2e-07    3.0e-07    2.8e-07   ok
  *       dq              1.0e-04 rel    4.1e-07    2.2e-03!   3.9e-07   FAIL
  *
- * Many cases get a line each: the largest error as a share of what is allowed,
- * so that 1.00 is the limit for every output, and the output it belongs to:
+ * Many cases get one line each: the largest error as a share of its tolerance, so that 1.00 is the
+ * limit for every output, and the output that has this error:
  *
  *     case              scalar     avx2   avx512   worst
  *     gqa                 0.02    22.00     0.02   dq               FAIL
  *
- * Text comes out case by case, as each is done; JSON, being one object, at the end. */
+ * Text is printed after each case; JSON, which is one object, at the end. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -36,18 +36,18 @@ typedef enum verify_style {
 typedef struct verify_printer {
     verify_style       style;
     size_t             n_cases;
-    const char *const *backends; /* those that are run, NULL-terminated */
+    const char *const *backends; /* back ends in use, NULL-terminated */
     int                name_width;
 
-    /* Kept from case to case. */
+    /* The fields below are kept from case to case. */
     hl_colors colors;
     size_t    n_failed;
     size_t    n_unread;
-    char      failed[200]; /* the names of the first of them */
-    json_t   *json;        /* the array of cases */
+    char      failed[200]; /* names of the first failed cases */
+    json_t   *json;        /* array of the cases */
 } verify_printer;
 
-/* Up to so many cases get a table each; more get a line each. */
+/* Up to this number of cases get tables; more get one line each. */
 enum { MAX_TABLES = 3 };
 
 typedef struct verify_request {
@@ -62,12 +62,12 @@ typedef struct verify_request {
     hl_gate_arguments gates;
 } verify_request;
 
-/* Of the largest score, what float arithmetic may lose. */
+/* Share of the largest score that float arithmetic may lose. */
 #define SCORE_ROUNDING (8.0 / 16777216.0)
 
 /* --------------------------------------------------------------------- numbers */
 
-/* The error in units of what is allowed. */
+/* Returns the error as a share of its tolerance. */
 static double share(const hl_verify_entry *entry)
 {
     if (entry->error == 0.0)
@@ -75,7 +75,7 @@ static double share(const hl_verify_entry *entry)
     return entry->tolerance > 0.0 ? entry->error / entry->tolerance : INFINITY;
 }
 
-/* The entry with the largest share, of one back end or (NULL) of all. */
+/* Returns the entry with the largest share, of one back end or (NULL) of all. */
 static const hl_verify_entry *worst_entry(const hl_verify_report *report, const char *backend)
 {
     const hl_verify_entry *worst = NULL;
@@ -99,7 +99,7 @@ static void print_mark(const verify_printer *printer, bool passed)
     printf("%s%s%s\n", passed ? colors->good : colors->bad, passed ? "ok" : "FAIL", colors->plain);
 }
 
-/* One output on a back end; was it computed well, if at all? */
+/* Prints one output of a back end; false if its error is too large. */
 static bool print_cell(const verify_printer *printer, const hl_verify_report *report,
                        const char *backend, const char *output)
 {
@@ -130,7 +130,7 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
         printf("%10s%s", *backend, backend[1] != NULL ? " " : "");
     printf("%s\n", colors->plain);
     if (report->n_entries == 0)
-        printf("  the case expects nothing: nothing was compared\n");
+        printf("  the case has no expected output; nothing was compared\n");
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry  = &report->entries[i];
         bool                   passed = true;
@@ -144,8 +144,10 @@ static void print_table(const verify_printer *printer, const hl_verify_report *r
         print_mark(printer, passed);
     }
     if (report->max_score > 0.0)
-        printf("  scores reach %.3g: their rounding of %.1e is allowed in any case\n",
-               report->max_score, SCORE_ROUNDING * report->max_score);
+        printf(
+            "  every tolerance is at least %.1e: scores reach %.3g, and rounding them to floats\n"
+            "  gives errors of that size\n",
+            SCORE_ROUNDING * report->max_score, report->max_score);
     printf("\n");
 }
 
@@ -155,7 +157,7 @@ static void print_compact_header(const verify_printer *printer)
 {
     const hl_colors *colors = &printer->colors;
 
-    printf("The largest error of each case, as a share of what is allowed.\n\n");
+    printf("The largest error of each case, as a share of its tolerance:\n\n");
     printf("%s%-*s", colors->dim, printer->name_width, "case");
     for (const char *const *backend = printer->backends; *backend != NULL; backend++)
         printf(" %8s", *backend);
@@ -183,13 +185,13 @@ static void print_compact_row(const verify_printer *printer, const hl_verify_rep
     print_mark(printer, report->passed);
 }
 
-/* What a line hides: every output that is over, in words. */
+/* Prints, after a line, every output whose error is too large. */
 static void print_failures(const hl_verify_report *report)
 {
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry = &report->entries[i];
         if (!entry->passed)
-            printf("  %s on %s: %.1e%s, allowed %.1e\n", entry->output, entry->backend,
+            printf("  %s on %s: error %.1e%s, tolerance %.1e\n", entry->output, entry->backend,
                    entry->error, entry->relative ? " of its largest" : "", entry->tolerance);
     }
 }
@@ -229,7 +231,7 @@ static void print_json(const verify_printer *printer)
 
 /* ----------------------------------------------------------------- the reports */
 
-/* For the last line: "gqa, sinks", cut with "..." where they are many. */
+/* Collects names for the last line: "gqa, sinks", cut with "..." if there are many. */
 static void note_failed(verify_printer *printer, const char *name)
 {
     size_t used = strlen(printer->failed);
@@ -266,7 +268,7 @@ static void print_case(verify_printer *printer, const hl_verify_report *report)
     fflush(stdout);
 }
 
-/* The case could not be read or run; hl_error_message() says why. */
+/* Reports a case that could not be read or run, with hl_error_message(). */
 static void print_unread(verify_printer *printer, const char *path, hl_status status)
 {
     printer->n_unread++;
@@ -320,27 +322,27 @@ static int check_backend(const hl_usage *usage, const char *name)
         hl_nearest_offer(&nearest, *backend);
     }
     if (nearest.word != NULL)
-        return hl_options_refuse(usage, "no back end '%s' here (did you mean '%s'?)", name,
-                                 nearest.word);
-    return hl_options_refuse(usage, "no back end '%s' here; there are:%s", name, known);
+        return hl_options_refuse(usage, "no back end '%s' on this machine (did you mean '%s'?)",
+                                 name, nearest.word);
+    return hl_options_refuse(usage, "no back end '%s' on this machine; available:%s", name, known);
 }
 
 static int check_request(const verify_request *request, const hl_usage *usage)
 {
     if (request->cases.count == 0)
-        return hl_options_refuse(usage, "no case given");
+        return hl_options_refuse(usage, "no CASE or MODEL given");
     if (request->write_path != NULL && request->cases.count != 1)
-        return hl_options_refuse(usage, "--write takes one case, got %d", request->cases.count);
+        return hl_options_refuse(usage, "--write takes one case; got %d", request->cases.count);
     if (request->expected_path != NULL && request->cases.count != 1)
-        return hl_options_refuse(usage, "--expected takes one model, got %d", request->cases.count);
+        return hl_options_refuse(usage, "--expected takes one model; got %d", request->cases.count);
     if (request->decode && request->n_chunk != 0)
-        return hl_options_refuse(usage, "--chunk and --decode exclude each other");
+        return hl_options_refuse(usage, "--chunk and --decode cannot be combined");
     if (strcmp(request->common.device, "cpu") != 0 && request->backend != NULL)
-        return hl_options_refuse(usage, "--device %s and --backend exclude each other",
+        return hl_options_refuse(usage, "--device %s and --backend cannot be combined",
                                  request->common.device);
     if (request->backend != NULL)
         return check_backend(usage, request->backend);
-    /* Empty when HEADLIGHT_BACKEND asks for one that is not there. */
+    /* The name is empty if HEADLIGHT_BACKEND names a back end that does not exist. */
     if (hl_backend_name()[0] == '\0')
         return hl_options_refuse(usage, "%s", hl_error_message());
     return HL_EXIT_OK;
@@ -350,37 +352,36 @@ static int parse_request(verify_request *request, int argc, char **argv)
 {
     const hl_option options[] = {
         HL_TEXT("backend", 0, &request->backend, "NAME",
-                "only this one (scalar, avx2, avx512, neon)"),
+                "verify only this back end (scalar, avx2, avx512, neon)"),
         HL_TEXT("write", 0, &request->write_path, "FILE",
-                "store what the chosen back end computed"),
-        HL_TEXT("expected", 0, &request->expected_path, "FILE", "what a model should compute"),
+                "store the outputs of the chosen back end"),
+        HL_TEXT("expected", 0, &request->expected_path, "FILE", "expected outputs of a model"),
         HL_INT("chunk", 0, &request->n_chunk, "N", "feed a model N tokens at a time", 1, 1 << 30),
         HL_FLAG("decode", 0, &request->decode, "feed a model one token at a time"),
-        HL_FLAG("verbose", 'v', &request->verbose, "a table for every case, however many"),
+        HL_FLAG("verbose", 'v', &request->verbose, "print the table of every case"),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "verify",
         .arguments = "CASE.safetensors... | MODEL...",
-        .text      = "Runs golden cases on every back end that this CPU has, and shows the\n"
-                     "largest error of each output beside what is allowed: attention cases\n"
-                     "forward and backward, and files of quantized blocks, NAME.blocks beside\n"
-                     "NAME.values, which must be read exactly.  Exit status 1 when an error is\n"
-                     "over.\n"
-                     "\n"
-                     "A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should\n"
-                     "give come from expected.safetensors in the folder, or from --expected.\n"
-                     "Without either, the fused statistics of rows are compared with those of\n"
-                     "the same rows materialized in double precision.\n"
-                     "\n"
-                     "With --off or --gates a model's logits are compared with masked_logits,\n"
-                     "if those were made with the same heads off; else rows are, as without a\n"
-                     "file.\n"
-                     "\n"
-                     "--write stores the outputs of --backend, or else of the back end that would\n"
-                     "be chosen at run time, under the case's own tensor names; one case at a time.",
-        .options   = options,
+        .text =
+            "Runs golden cases on every back end that this CPU has, and prints the largest error\n"
+            "of each output beside its tolerance.  A CASE is an attention case (forward and\n"
+            "backward) or a file of quantized blocks, NAME.blocks beside NAME.values, which must\n"
+            "match exactly.  Exit status 1 if an error exceeds its tolerance.\n"
+            "\n"
+            "A MODEL is a folder, a .gguf or a .bin.  Its tokens and expected outputs come from\n"
+            "expected.safetensors in the folder, or from --expected.  Without either, the fused\n"
+            "statistics of rows are compared with those of the same rows materialized in double\n"
+            "precision.\n"
+            "\n"
+            "With --off or --gates, logits are compared with masked_logits if those were made\n"
+            "with the same heads disabled; else rows are compared as without a file.\n"
+            "\n"
+            "--write stores the outputs of --backend, or of the back end that would be chosen at\n"
+            "run time, under the case's own tensor names; it takes one case.",
+        .options = options,
     };
 
     HL_PASS(hl_options_parse(&request->cases, &request->common, &usage, argc, argv));
@@ -398,7 +399,7 @@ static verify_style choose_style(const verify_request *request)
     return request->verbose || request->cases.count <= MAX_TABLES ? STYLE_FULL : STYLE_COMPACT;
 }
 
-/* How wide the column of names must be. */
+/* Returns the width of the column of names. */
 static int longest_name(const verify_request *request)
 {
     int longest = 16;
@@ -414,7 +415,7 @@ static int longest_name(const verify_request *request)
     return longest;
 }
 
-/* What is done to a model before it runs. */
+/* Sets a model's gates before it runs. */
 static hl_status gate_model(void *context, hl_model *model)
 {
     const verify_request *request = context;
@@ -425,7 +426,7 @@ static hl_status gate_model(void *context, hl_model *model)
                                  request->common.quiet || request->common.json);
 }
 
-/* The exit status of one case. */
+/* Verifies one case; returns its exit status. */
 static int verify_case(verify_printer *printer, const char *path, const hl_verify_options *options)
 {
     hl_verify_report *report = NULL;
@@ -442,7 +443,7 @@ static int verify_case(verify_printer *printer, const char *path, const hl_verif
     return code;
 }
 
-/* Models run on the device; attention cases through the back end of the same name. */
+/* Selects the device for models, and the back end of the same name for attention cases. */
 static hl_status use_gpu(verify_request *request)
 {
     request->backend = "cuda";
@@ -481,7 +482,7 @@ int hl_command_verify(int argc, char **argv)
 
     if (printer.style == STYLE_COMPACT)
         print_compact_header(&printer);
-    /* One bad file does not hide the others; the gravest status wins. */
+    /* One bad file does not hide the others; the most serious status wins. */
     int worst = HL_EXIT_OK;
     for (int i = 0; i < request.cases.count; i++) {
         int code = verify_case(&printer, request.cases.items[i], &options);

@@ -1,11 +1,11 @@
-/* cmd_watch.c - headlight watch: every checkpoint of a training run, as it appears.
+/* cmd_watch.c - headlight watch: measures every checkpoint of a training run as it appears.
  *
- *     look at the folder -> measure what is new and settled -> the series, event files, a figure
+ *     look at the folder -> measure new, complete checkpoints -> the series, event files, a figure
  *          ^                                                       |
  *          '---------------------- sleep <----- alarms, a command -'
  *
- * The series is on the disk before anybody hears of a checkpoint; all else is made from it, and
- * brought up to date when the command is started again. */
+ * The series is written before a checkpoint is reported.  All other output is made from the series,
+ * and is brought up to date when the command is started again. */
 #include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
@@ -29,11 +29,11 @@ typedef struct seen_checkpoint {
     char   *name;
     int64_t n_bytes;
     int64_t modified;
-    double  since;     /* when it first looked like this, by our clock */
-    bool    is_failed; /* and could not be measured */
+    double  since;     /* time at which it was first seen in this form, on our clock */
+    bool    is_failed; /* it could not be measured in this form */
 } seen_checkpoint;
 
-/* Starts as { 0 }. */
+/* A list that starts as { 0 }. */
 typedef struct seen_list {
     seen_checkpoint *items;
     int64_t          count;
@@ -43,22 +43,22 @@ typedef struct seen_list {
 
 typedef struct watch_request {
     hl_common           common;
-    hl_arguments        arguments; /* the folder, then texts */
+    hl_arguments        arguments; /* the folder, followed by texts */
     hl_corpus_arguments text;
     hl_draw_arguments   drawing;
     hl_option_list      given; /* thresholds */
     hl_thresholds       thresholds;
     const char         *series_path;
     const char         *figure;
-    const char         *events;   /* NULL: none, as the next */
-    const char         *profiles; /* a folder for them */
+    const char         *events;   /* file for events; NULL: none */
+    const char         *profiles; /* folder for profiles; NULL: none */
     const char         *tokenizer_path;
     const char         *fail_on;
     const char         *command;
     double              command_seconds;
     double              every;
     double              settle;     /* below 0: not given */
-    double              quit_after; /* 0: never */
+    double              quit_after; /* seconds; 0: never */
     int64_t             n_back;
     bool                nll;
     bool                once;
@@ -70,23 +70,23 @@ typedef struct watch_work {
     hl_series           *series;
     seen_list            seen;
     int64_t              n_shown;
-    int64_t              n_alarms; /* checkpoints with one */
+    int64_t              n_alarms; /* number of checkpoints with alarms */
     bool                 is_unnumbered_said;
-    double               last;   /* when the last new checkpoint was done */
+    double               last;   /* time at which the last new checkpoint was finished */
     hl_status            failed; /* the first failure that did not end the watch */
 } watch_work;
 
 /* --------------------------------------------------------------------- options */
 
 static const char description[] =
-    "Measures every checkpoint in DIR on the same text as it appears: Hugging Face\n"
-    "folders and GGUF files, by the training step in their names.  The series is kept\n"
-    "in one file, and goes on where it ended when the command is started again.\n"
+    "Measures every checkpoint in DIR on the same text, as it appears: Hugging Face\n"
+    "folders and GGUF files, ordered by the training step in their names.  The results\n"
+    "are kept in one file, and a restarted command continues it.\n"
     "\n"
-    "An alarm is a diagnosis of --fail-on, by default one of entropy-collapse,\n"
-    "entropic-overload and dead-or-broken.  It is said, given to --exec as JSON, and\n"
-    "makes the exit status 1.  Without --once the watch goes on until Ctrl-C, --stop\n"
-    "or --quit-after.";
+    "An alarm is a finding of one of the checks of --fail-on, by default\n"
+    "entropy-collapse, entropic-overload and dead-or-broken.  Each alarm is printed and\n"
+    "is sent to --exec as JSON, and the exit status becomes 1.  Without --once the watch\n"
+    "runs until Ctrl-C, --stop or --quit-after.";
 
 static bool is_figure_path(const char *path)
 {
@@ -96,7 +96,7 @@ static bool is_figure_path(const char *path)
            (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0 || strcmp(dot, ".pdf") == 0);
 }
 
-/* What would be found out only after the first checkpoint was measured. */
+/* Checks what would otherwise fail only after the first checkpoint has been measured. */
 static int check_request(const watch_request *request, const hl_usage *usage)
 {
     struct stat about;
@@ -104,14 +104,14 @@ static int check_request(const watch_request *request, const hl_usage *usage)
     if (request->arguments.count == 0)
         return hl_options_refuse(usage, "no DIR given");
     if (request->series_path == NULL)
-        return hl_options_refuse(usage, "no series to keep: --series FILE");
+        return hl_options_refuse(usage, "--series FILE is missing: the file for the results");
     if (stat(request->series_path, &about) == 0 && !S_ISREG(about.st_mode))
-        return hl_options_refuse(usage, "--series: %s is not a regular file, will not be replaced",
+        return hl_options_refuse(usage, "--series: %s is not a regular file; it is not overwritten",
                                  request->series_path);
     for (int i = 1; i < request->arguments.count; i++) {
         if (strcmp(request->arguments.items[i], "-") == 0)
-            return hl_options_refuse(usage, "standard input can be read once, and every "
-                                            "checkpoint needs the text");
+            return hl_options_refuse(usage, "standard input cannot be TEXT here: it can be read "
+                                            "only once, and every checkpoint needs the text");
     }
     if (request->drawing.output != NULL && !is_figure_path(request->drawing.output))
         return hl_options_refuse(usage, "-o: %s does not end in .svg, .png or .pdf",
@@ -139,31 +139,32 @@ static int parse_request(watch_request *request, int argc, char **argv)
     const hl_option options[] = {
         HL_CORPUS_OPTIONS(&request->text),
         HL_TEXT("series", 's', &request->series_path, "FILE",
-                "all that was measured, as lines of JSON"),
-        HL_TEXT("events", 0, &request->events, "FOLDER", "event files for TensorBoard, too"),
-        HL_TEXT("profiles", 0, &request->profiles, "FOLDER", "every checkpoint's profile, too"),
+                "file for the results, as JSON lines"),
+        HL_TEXT("events", 0, &request->events, "FOLDER", "also write event files for TensorBoard"),
+        HL_TEXT("profiles", 0, &request->profiles, "FOLDER",
+                "also write every checkpoint's profile"),
         HL_CHOICE("figure", 0, &request->figure, "entropy|layers|loss", "what -o draws (entropy)"),
         HL_DRAW_OPTIONS(&request->drawing),
-        HL_FLAG("nll", 0, &request->nll, "measure the loss of every token, too"),
+        HL_FLAG("nll", 0, &request->nll, "also measure the loss"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
-                "for checkpoints that have none beside them"),
-        HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...", "what is an alarm; any, none"),
-        HL_LIST("threshold", 0, &request->given, "NAME=VALUE",
-                "another threshold; may be repeated"),
-        HL_INT("back", 0, &request->n_back, "N", "look for a fall over N checkpoints (5)", 1,
-               1 << 20),
+                "tokenizer of checkpoints that have none beside them"),
+        HL_TEXT("fail-on", 0, &request->fail_on, "NAME,...",
+                "checks that are alarms; any: all, none"),
+        HL_LIST("threshold", 0, &request->given, "NAME=VALUE", "change a threshold (repeatable)"),
+        HL_INT("back", 0, &request->n_back, "N", "look for a fall over the last N checkpoints (5)",
+               1, 1 << 20),
         HL_TEXT("exec", 0, &request->command, "COMMAND",
-                "run it on an alarm, with JSON as its input"),
-        HL_NUMBER("exec-timeout", 0, &request->command_seconds, "SECONDS", "then it is killed (60)",
-                  0, 1000000),
-        HL_FLAG("stop", 0, &request->stop, "end after the first alarm"),
-        HL_FLAG("once", 0, &request->once, "measure what is there, and end"),
-        HL_NUMBER("every", 0, &request->every, "SECONDS", "how often to look at DIR (10)", 0,
+                "run COMMAND on an alarm, with JSON as its input"),
+        HL_NUMBER("exec-timeout", 0, &request->command_seconds, "SECONDS",
+                  "kill COMMAND after that time (60)", 0, 1000000),
+        HL_FLAG("stop", 0, &request->stop, "stop after the first alarm"),
+        HL_FLAG("once", 0, &request->once, "measure the checkpoints that exist, then end"),
+        HL_NUMBER("every", 0, &request->every, "SECONDS", "seconds between looks at DIR (10)", 0,
                   1000000),
         HL_NUMBER("settle", 0, &request->settle, "SECONDS",
-                  "a checkpoint is whole when unchanged so long (5)", 0, 1000000),
+                  "a checkpoint is complete when unchanged for that time (5)", 0, 1000000),
         HL_NUMBER("quit-after", 0, &request->quit_after, "SECONDS",
-                  "end when nothing new came for so long", 0, 1 << 30),
+                  "end when nothing new appears for that time", 0, 1 << 30),
         { 0 },
     };
     const hl_usage usage = { "watch", "DIR TEXT... --series FILE", description, options };
@@ -174,9 +175,9 @@ static int parse_request(watch_request *request, int argc, char **argv)
 
 /* --------------------------------------------------------------- what was seen */
 
-/* Which checkpoints have been looked at, and which are still being written: one is settled when
- * its size and time have not changed for some seconds, by its own time, or, where the clocks of
- * two machines differ, by how long it has looked the same to us. */
+/* The checkpoints seen so far, including those still being written.  A checkpoint is complete when
+ * its size and time have not changed for some seconds: by its own time or, if the clocks of two
+ * machines differ, by how long we have seen it unchanged. */
 
 static seen_checkpoint *find_seen(const seen_list *seen, const char *name)
 {
@@ -202,7 +203,7 @@ static seen_checkpoint *add_seen(seen_list *seen, const char *name)
     return &grown[seen->count++];
 }
 
-/* What is known of a checkpoint, as it looks now; NULL when memory is out.  Borrowed until the
+/* Returns the entry of a checkpoint in its current form; NULL if memory is out.  Borrowed until the
  * next call. */
 static seen_checkpoint *see(seen_list *seen, const hl_checkpoint *checkpoint)
 {
@@ -239,17 +240,18 @@ static void free_seen(seen_list *seen)
 
 /* ---------------------------------------------------------------- what is said */
 
-/* A number in a column, a dash where there is none. */
+/* Prints a number in a column; a dash for NaN. */
 static void print_number(int width, const char *format, double value)
 {
     char text[40] = "-";
 
     if (!isnan(value))
-        snprintf(text, sizeof text, format, value); /* NOLINT: one of our own formats */
+        snprintf(text, sizeof text, format, value); /* NOLINT: the formats are constants of this
+                                                     * file */
     printf(" %*s", width, text);
 }
 
-/* A line, with a heading before the first. */
+/* Prints a line, with a heading before the first. */
 static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
@@ -261,10 +263,10 @@ static void print_point(const hl_series_point *point, bool heading)
     print_number(8, "%.4f", point->nll);
     print_number(6, "%+.1f", point->fall);
     printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));
-    fflush(stdout); /* the next may be hours away */
+    fflush(stdout); /* the next line may take hours */
 }
 
-/* The series' own line of it. */
+/* Prints the point as the series' own line. */
 static hl_status print_json(const hl_series *series, int64_t index)
 {
     HL_HELD(hl_free) char *line = NULL;
@@ -284,7 +286,7 @@ static bool is_alarm(const hl_series_point *point, int diagnosis, const char *fa
            hl_diagnosis_is_listed(fail_on, hl_diagnosis_name((size_t)diagnosis));
 }
 
-/* Complains of every diagnosis of the list that is present; returns how many. */
+/* Prints a message for every listed diagnosis that was found; returns their number. */
 static int print_alarms(const hl_series_point *point, const char *fail_on)
 {
     int count = 0;
@@ -301,10 +303,10 @@ static int print_alarms(const hl_series_point *point, const char *fail_on)
 
 /* ------------------------------------------------------------ a user's command */
 
-enum { MOST_PRINTED = 1 << 16 }; /* bytes of what it may print */
+enum { MOST_PRINTED = 1 << 16 }; /* largest output of the command, in bytes */
 
-/* Runs a user's command with an object, which is NULL when memory is out, as its input; releases the
- * object.  What the command prints goes to standard error; one that fails is complained of. */
+/* Runs a user's command with an object as its input; NULL means that memory is out.  Releases the
+ * object.  The command's output goes to standard error; if it fails, this is reported. */
 static hl_status run_command(const watch_request *request, json_t *object)
 {
     hl_child_limits limits = { request->command_seconds, MOST_PRINTED };
@@ -323,7 +325,7 @@ static hl_status run_command(const watch_request *request, json_t *object)
     return HL_OK;
 }
 
-/* Tells it { "alarms": [...], "point": {...} } of the series. */
+/* Passes { "alarms": [...], "point": {...} } to the user's command. */
 static hl_status tell_command(const watch_request *request, const hl_series *series, int64_t index)
 {
     HL_HELD(hl_free) char       *line   = NULL;
@@ -334,7 +336,7 @@ static hl_status tell_command(const watch_request *request, const hl_series *ser
         if (is_alarm(hl_series_at(series, index), i, request->fail_on))
             json_array_append_new(alarms, json_string(hl_diagnosis_name((size_t)i)));
     }
-    /* The line is the library's own: read again only to be put into an object. */
+    /* The library's line is parsed only to make it part of an object. */
     HL_NEED(hl_series_render(&line, series, index));
     HL_NEED(hl_value_read(&value, line, strlen(line), "the series"));
     return run_command(request,
@@ -343,26 +345,26 @@ static hl_status tell_command(const watch_request *request, const hl_series *ser
 
 /* ------------------------------------------------------------------- the figure */
 
-/* From a series to the arrays of a figure; points are drawn by step, whatever their order in it.
+/* The figures of a series; points are drawn by step, whatever their order in it.
  *
  *     entropy   the mean of all heads, the middle half of them and their range, alarms as marks
- *     layers    the mean of each layer's heads, of up to eight layers
- *     loss      nats a token, alarms as marks */
+ *     layers    the mean of each layer's heads, for up to eight layers
+ *     loss      nats per token, alarms as marks */
 
 enum { MOST_LAYERS = 8, MOST_ALARMS = 20, NAME_BYTES = 64 };
 
-/* Rows of numbers, one a step; a figure uses some of them.  What it points to is the caller's. */
+/* Arrays with one number per step; a figure uses some of them.  They are owned by the caller. */
 typedef struct drawing {
     const watch_request    *request;
     const hl_series        *series;
     int64_t                 n;
-    const hl_series_point **points; /* (n) by step */
+    const hl_series_point **points; /* (n) points by increasing step */
     double                 *steps;  /* (n) */
     double                 *values; /* (MOST_LAYERS, n) */
-    float                  *heads;  /* (n_layers * n_heads) of a point, sorted */
+    float                  *heads;  /* (n_layers * n_heads) values of a point's heads, sorted */
     double                  alarm_steps[2 * MOST_ALARMS];
     double                  alarm_values[2 * MOST_ALARMS];
-    int64_t                 n_alarms; /* marks and the gaps behind them */
+    int64_t                 n_alarms; /* number of alarms, counting the gap after each */
     char                    names[MOST_LAYERS][NAME_BYTES];
     hl_curve                curves[MOST_LAYERS + 1];
     int64_t                 n_curves;
@@ -385,7 +387,7 @@ static int rising(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The heads that there are, sorted; returns how many. */
+/* Sorts the heads that exist; returns their number. */
 static int64_t sort_heads(drawing *d, const hl_series_point *point)
 {
     int64_t size = hl_series_n_layers(d->series) * hl_series_n_heads(d->series);
@@ -425,7 +427,7 @@ static bool has_alarm(const drawing *d, const hl_series_point *point)
     return false;
 }
 
-/* Marks without a line between them: each has a gap behind it. */
+/* Adds marks without a line between them: a gap follows each. */
 static void add_alarms(drawing *d, const double *values)
 {
     for (int64_t i = 0; i < d->n && d->n_alarms < 2 * MOST_ALARMS; i++) {
@@ -474,7 +476,7 @@ static void add_layers(drawing *d)
     int64_t n_shown  = n_layers < MOST_LAYERS ? n_layers : MOST_LAYERS;
 
     for (int64_t shown = 0; shown < n_shown; shown++) {
-        /* Evenly, from the first to the last. */
+        /* Layers are evenly spaced, from the first to the last. */
         int64_t layer = n_shown > 1 ? shown * (n_layers - 1) / (n_shown - 1) : 0;
         double *row   = d->values + shown * d->n;
 
@@ -560,7 +562,7 @@ static hl_status draw_figure(const watch_work *work)
 
 /* --------------------------------------------------------------------- outputs */
 
-/* A figure or an event file that cannot be written is no reason to stop measuring. */
+/* Keeps the first failure of a figure or an event file: it does not end the measurements. */
 static void note_failure(watch_work *work, hl_status status)
 {
     if (status == HL_OK)
@@ -590,7 +592,7 @@ static hl_status keep_profile(const watch_work *work, const hl_profile *profile,
 
     if (path == NULL)
         return HL_NO_MEMORY;
-    mkdir(folder, 0777); /* where it cannot be made, writing says so */
+    mkdir(folder, 0777); /* on failure, writing the files reports it */
     snprintf(path, room, "%s/%s.profile", folder, name);
     return hl_profile_write(profile, path);
 }
@@ -617,7 +619,7 @@ static hl_status announce(watch_work *work)
 
 /* ----------------------------------------------------------------- checkpoints */
 
-/* Only what went wrong with the series ends the watch. */
+/* Only failures of the series end the watch. */
 static hl_status add_profile(watch_work *work, const hl_profile *profile,
                              const hl_checkpoint *checkpoint, uint64_t text)
 {
@@ -637,8 +639,8 @@ static hl_status add_profile(watch_work *work, const hl_profile *profile,
     return announce(work);
 }
 
-/* Files that cannot be read may be half written: they are looked at again when they change.  A model
- * that cannot be run, for its weights are no numbers, is broken: an alarm, as its rows would be. */
+/* A file that cannot be read may be incomplete: it is tried again when it changes.  A model that
+ * cannot be run, since its weights are not finite, counts as broken and raises an alarm. */
 static hl_status report_failure(watch_work *work, const hl_checkpoint *checkpoint, bool is_whole,
                                 hl_status status)
 {
@@ -680,8 +682,8 @@ static hl_status measure_text(hl_profile **out, const hl_model *model,
     return status;
 }
 
-/* *text gets the corpus's hash.  *is_whole: the files could be read, so that what went wrong after
- * that is the model's fault (weights that are no numbers), and waiting does not mend it.
+/* *text is the corpus's hash.  *is_whole is true if the files could be read: a later failure is
+ * then the model's fault (weights that are not finite), and waiting does not help.  Returns
  * HL_CANCELLED after Ctrl-C. */
 static hl_status make_profile(hl_profile **out, uint64_t *text, bool *is_whole, const char *path,
                               const watch_request *request)
@@ -732,7 +734,7 @@ static void mention_unnumbered(watch_work *work, const hl_checkpoints *found)
 {
     if (found->n_unnumbered == 0 || work->is_unnumbered_said || work->request->common.quiet)
         return;
-    hl_complain("watch", "%s: no number in its name says which step it is: not measured",
+    hl_complain("watch", "%s: not measured: its name has no number that could be the training step",
                 found->first_unnumbered);
     work->is_unnumbered_said = true;
 }
@@ -757,7 +759,7 @@ static hl_status look(watch_work *work)
 
 /* ----------------------------------------------------------------------- watch */
 
-/* In short pieces: Ctrl-C may come just before one. */
+/* Sleeps in short intervals, since Ctrl-C may come just before one. */
 static void rest(double seconds)
 {
     double until = hl_clock_now() + seconds;
@@ -780,7 +782,7 @@ static hl_status watch(watch_work *work)
     const watch_request *request = work->request;
 
     HL_NEED(open_series(work));
-    update_outputs(work); /* what a watch that was killed has left undone */
+    update_outputs(work); /* completes what an interrupted watch has not finished */
     work->last = hl_clock_now();
     for (;;) {
         HL_NEED(look(work));
@@ -792,7 +794,8 @@ static hl_status watch(watch_work *work)
     }
 }
 
-/* An alarm comes before all else: it is what the command is for. */
+/* An alarm determines the exit status before anything else, since alarms are the command's
+ * purpose. */
 static int exit_code(const watch_work *work, hl_status status)
 {
     if (status != HL_OK && status != HL_CANCELLED)

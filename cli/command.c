@@ -1,7 +1,7 @@
-/* command.c - how commands fail, and how they notice that they should.
+/* command.c - how commands fail, run out of memory, and are stopped.
  *
- * That memory ran out is remembered in a flag, atomic because `serve` has threads.  Ctrl-C becomes a
- * question that work asks now and then. */
+ * A shortage of memory is recorded in a flag, which is atomic because `serve` has threads.  Ctrl-C
+ * sets a flag that long work checks from time to time. */
 #include "command.h"
 
 #include <jansson.h>
@@ -65,7 +65,7 @@ int hl_exit_for(hl_status status)
         return HL_EXIT_USAGE;
     case HL_BAD_INPUT:
     case HL_NOT_FOUND:
-    case HL_IO: /* almost always a path that cannot be read or written */
+    case HL_IO: /* nearly always a path that cannot be read or written */
     case HL_UNSUPPORTED:
         return HL_EXIT_INPUT;
     default:
@@ -81,20 +81,19 @@ const char *hl_explain(hl_status status)
 
 int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv)
 {
-    const char *name = argv[0]; /* parsing moves the words */
+    const char *name = argv[0]; /* parsing reorders argv */
 
     ran_out  = false;
     int code = run(argc, argv);
 
     if (code != HL_EXIT_RESOURCES && ran_out)
-        return hl_give_up(HL_EXIT_RESOURCES, name,
-                          "out of memory: what was printed is not complete");
+        return hl_give_up(HL_EXIT_RESOURCES, name, "out of memory: the output is incomplete");
     return code == HL_EXIT_DONE ? HL_EXIT_OK : code;
 }
 
 int hl_give_up(int code, const char *command, const char *format, ...)
 {
-    char    text[4096]; /* not from the heap: it may be that memory is out */
+    char    text[4096]; /* not on the heap, since memory may be out */
     char    shown[2 * sizeof text];
     va_list arguments;
 
@@ -102,7 +101,7 @@ int hl_give_up(int code, const char *command, const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     hl_printable(shown, sizeof shown, text, strlen(text), HL_PRINTABLE_LINE);
-    fflush(stdout); /* so that the two streams stay in order on a terminal */
+    fflush(stdout); /* keeps the two streams in order on a terminal */
     fprintf(stderr, "headlight%s%s: %s\n", command != NULL ? " " : "",
             command != NULL ? command : "", shown);
     return code;

@@ -1,8 +1,9 @@
-/* command.h - what a command is, what its exit status means, and what all commands stand on:
- * complaints, memory, Ctrl-C, time.
+/* command.h - what a command is, its exit statuses, and what all commands use: messages, memory,
+ * Ctrl-C, time.
  *
- * Each command lives in its own cmd_NAME.c and is listed here.  It gets its own name as argv[0] and
- * returns one of these; inside of a command, functions return them too, HL_EXIT_OK to go on. */
+ * Each command is a file cmd_NAME.c and is listed here.  It gets its own name as argv[0] and
+ * returns one of these statuses.  Functions inside a command return them too; HL_EXIT_OK means to
+ * continue. */
 #ifndef HL_CLI_COMMAND_H
 #define HL_CLI_COMMAND_H
 
@@ -24,7 +25,7 @@ enum {
 
 /* ------------------------------------------------------------------- commands */
 
-/* Every command: its name, and its line in the list of commands. */
+/* Every command, with its line in the list of commands. */
 /* clang-format off */
 #define HL_COMMANDS(command)                                                                       \
     command(compare, "two profiles, head by head")                                                 \
@@ -62,7 +63,7 @@ int hl_command_run(int (*run)(int argc, char **argv), int argc, char **argv);
 /* Prints "headlight COMMAND: MESSAGE" to stderr, without COMMAND if it is NULL; returns `code`. */
 int hl_give_up(int code, const char *command, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Prints such a message where work continues. */
+/* Prints such a message if the work continues. */
 #define hl_complain(...) ((void)hl_give_up(HL_EXIT_OK, __VA_ARGS__))
 
 /* Returns the exit status for a status of the library; prints a message unless it is HL_OK. */

@@ -1,4 +1,4 @@
-/* diagnoses.c - lists of diagnoses, thresholds by name, and what was found, in words.
+/* diagnoses.c - lists of diagnoses, thresholds by name, and findings in words.
  *
  *     1 problem found in demo.profile: 6 checks passed, 1 not run (needs 129 generated tokens)
  *
@@ -154,8 +154,8 @@ static void print_heading(const hl_diagnosis *item, const hl_colors *colors)
     hl_print_wrapped(text, INDENT);
 }
 
-/* One check with all that belongs to its verdict; `verbose` shows of every check what is shown of those
- * that found something. */
+/* Prints one check; `verbose` prints every check in as much detail as those that found
+ * something. */
 static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors *colors)
 {
     bool all = verbose || item->verdict == HL_VERDICT_FOUND;
@@ -175,7 +175,7 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors 
                     item->measure);
 }
 
-/* "No problems found in demo: 7 checks passed, 1 not run (needs 129 generated tokens)". */
+/* Prints "No problems found in demo: 7 checks passed, 1 not run (needs 129 generated tokens)". */
 static void print_summary(const hl_diagnoses *found, const char *name)
 {
     int         counts[3] = { 0 };
@@ -204,7 +204,7 @@ static void print_summary(const hl_diagnoses *found, const char *name)
     hl_print_wrapped(text, 0);
 }
 
-/* What was found first, then what passed, then what did not run: the order of what a reader asks. */
+/* Checks that found something come first, then those that passed, then those that did not run. */
 static const hl_verdict order[] = { HL_VERDICT_FOUND, HL_VERDICT_NOT_FOUND, HL_VERDICT_NOT_RUN };
 
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)

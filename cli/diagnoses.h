@@ -1,4 +1,4 @@
-/* diagnoses.h - diagnoses on the command line and on the screen, for all commands that diagnose. */
+/* diagnoses.h - diagnoses in options and output, for all commands that diagnose. */
 #ifndef HL_CLI_DIAGNOSES_H
 #define HL_CLI_DIAGNOSES_H
 
@@ -11,7 +11,8 @@
 
 /* --------------------------------------------------- --fail-on and --threshold */
 
-/* Is `name` one of the words of "a,b", or is the list "any"?  NULL lists nothing. */
+/* Returns true if `name` is one of the words of "a,b", or if the list is "any".  NULL lists
+ * nothing. */
 bool hl_diagnosis_is_listed(const char *list, const char *name);
 
 /* Returns HL_EXIT_OK if every word of the list is a diagnosis, or if the list is "any". A

@@ -1,4 +1,4 @@
-/* evidence.c - a model and texts, run for a profile or for a ranker, with a progress bar each. */
+/* evidence.c - runs a model on texts for a profile or a ranker, with progress bars. */
 #include "evidence.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------- a profile, measured on the way */
 
-/* hl_measure with a progress bar; options without progress. */
+/* Calls hl_measure with a progress bar. */
 static hl_status measure_with_bar(hl_profile **out, const hl_model *model,
                                   const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                                   hl_measure_options options, bool quiet)

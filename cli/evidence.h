@@ -1,6 +1,6 @@
-/* evidence.h - what commands measure on their way: a profile in memory, and what rankings are made
- * of, a profile, gradients and the loss without each head, taken from texts as far as a ranker
- * needs them. */
+/* evidence.h - measurements that commands make for further work: a profile in memory, and the
+ * inputs of rankers (a profile, gradients, the loss without each head) as far as a ranker requires
+ * them. */
 #ifndef HL_CLI_EVIDENCE_H
 #define HL_CLI_EVIDENCE_H
 
@@ -13,7 +13,7 @@ typedef struct hl_quick_request {
     const char              *model_path;
     const hl_adjustment     *adjustment; /* NULL: the model as trained */
     const hl_gate_arguments *gates;      /* NULL: none */
-    const char              *command;    /* the command, for messages */
+    const char              *command;    /* name of the command, for messages */
     const char *const       *texts;
     size_t                   n_texts;
     hl_window_options        windows;

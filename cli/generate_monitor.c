@@ -1,20 +1,20 @@
-/* generate_monitor.c - a text as it comes, for somebody who watches.
+/* generate_monitor.c - shows a text on a terminal while it is generated.
  *
- * Text reaches the screen later than its token was drawn: a character may be incomplete, the
- * beginning of a stop word is held back, tokens may be taken back.  So tokens queue up with
- * the length of their texts, and whatever bytes come belong to the first in the queue. */
+ * Text reaches the screen later than its token was drawn: a character may be incomplete, a possible
+ * stop word is held back, tokens may be drawn again.  So tokens wait in a queue with the lengths of
+ * their texts, and bytes that arrive belong to the first token in the queue. */
 #include "generate_monitor.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MIN_TEXT        40  /* columns; a bar must leave so many */
-#define MAX_TEXT        100 /* ... and lines are no longer with one */
+#define MIN_TEXT        40  /* columns of text that bars must leave */
+#define MAX_TEXT        100 /* most columns of text beside a bar */
 #define BAR_GAP         2
-#define SCALE_SIDE      1.0 /* nats to either side of what is usual */
-#define USUAL_ROWS      64  /* rows that say what is */
-#define NORMALIZED_KEYS 16  /* and see so many keys, if there are such */
+#define SCALE_SIDE      1.0 /* nats to either side of the usual entropy */
+#define USUAL_ROWS      64  /* number of rows that define the usual entropy */
+#define NORMALIZED_KEYS 16  /* keys that these rows see at least, if there are such rows */
 
 /* --------------------------------------------------------------------- start */
 
@@ -52,8 +52,7 @@ void hl_monitor_free(hl_monitor *monitor)
 
 /* ---------------------------------------------------------------------- colors */
 
-/* Blue over violet to red, as text: neither so dark nor so light that it is lost on a terminal of
- * either kind. */
+/* Blue through violet to red, for text: readable on dark and on light terminals. */
 static const hl_color strip[]      = { { 60, 120, 230 }, { 165, 90, 200 }, { 225, 65, 60 } };
 static const int      strip_cube[] = { 33, 63, 99, 134, 169, 167, 160 };
 
@@ -78,8 +77,7 @@ static hl_color strip_color(double share)
                        between(ends[0].blue, ends[1].blue, place - below) };
 }
 
-/* What follows on the stream is a token's text in this share's color, blue for little to red for
- * much. */
+/* Sets the color of the following text: blue for low shares, red for high ones. */
 static void color_token(const hl_monitor *monitor, double share)
 {
     double   bounded = fmin(fmax(share, 0.0), 1.0);
@@ -104,7 +102,7 @@ static void draw_block(const hl_monitor *monitor, double share)
     fputs(blocks[level], monitor->stream);
 }
 
-/* The bar of this line, if it is not there yet; the cursor comes back. */
+/* Draws the bar of this line if necessary, and moves the cursor back. */
 static void draw_bar(hl_monitor *monitor)
 {
     if (monitor->n_bars == 0 || monitor->n_line == monitor->n_drawn)
@@ -200,7 +198,7 @@ static void explain(const hl_monitor *monitor, double threshold, int64_t n_spike
 
 /* ----------------------------------------------------------------------- text */
 
-/* Columns of a character, roughly: none for marks, two for wide ones. */
+/* Returns the approximate number of columns of a character: none for marks, two for wide ones. */
 static int width_of(uint32_t c)
 {
     static const uint32_t wide[][2] = { { 0x1100, 0x115f },  { 0x2e80, 0xa4cf },
@@ -218,7 +216,7 @@ static int width_of(uint32_t c)
     return 1;
 }
 
-/* The character that begins the text, and its bytes; one that is cut or none is U+FFFD. */
+/* Returns the first character and its number of bytes; U+FFFD if it is incomplete or invalid. */
 static uint32_t next_character(size_t *n_used, const char *text, size_t n_bytes)
 {
     const unsigned char *b      = (const unsigned char *)text;
@@ -239,7 +237,7 @@ static uint32_t next_character(size_t *n_used, const char *text, size_t n_bytes)
 
 enum { SHOWN_BYTES = 16 };
 
-/* A character as it is written to the terminal; returns how many columns it takes. */
+/* Writes a character as it is shown on the terminal; returns its number of columns. */
 static int show_character(char shown[SHOWN_BYTES], const char *text, size_t n_used, uint32_t c)
 {
     size_t length = hl_printable(shown, SHOWN_BYTES, text, n_used, HL_PRINTABLE_LINES);
@@ -251,7 +249,7 @@ static int show_character(char shown[SHOWN_BYTES], const char *text, size_t n_us
                                                                 : (int)length;
 }
 
-/* Is there anything to end? */
+/* Begins the style of a token; returns false if it has none. */
 static bool begin_style(const hl_monitor *monitor, const hl_monitor_token *token)
 {
     bool colored = !token->is_given && !isnan(token->entropy) && monitor->high > monitor->low &&
@@ -274,7 +272,7 @@ static void end_style(const hl_monitor *monitor, bool begun)
         fputs("\033[0m", monitor->stream);
 }
 
-/* How far it is to the next place where a line may be broken. */
+/* Returns the number of columns up to the next place where a line may be broken. */
 static int word_width(const char *text, size_t n_bytes)
 {
     char shown[SHOWN_BYTES];
@@ -289,7 +287,7 @@ static int word_width(const char *text, size_t n_bytes)
     return width;
 }
 
-/* Breaks the line before a word that does not fit; a space there is dropped. */
+/* Breaks the line before a word that does not fit; drops a space there. */
 static bool breaks_line(hl_monitor *monitor, const char *text, size_t n_bytes)
 {
     int width = word_width(text, n_bytes);
@@ -297,7 +295,7 @@ static bool breaks_line(hl_monitor *monitor, const char *text, size_t n_bytes)
     if (monitor->column == 0 || monitor->column + width <= monitor->width)
         return false;
     if (text[0] != ' ' && monitor->column < monitor->width)
-        return false; /* in the middle of a word: as far as the line goes */
+        return false; /* in the middle of a word the line is filled */
     draw_bar(monitor);
     new_line(monitor);
     return text[0] == ' ';
@@ -311,7 +309,7 @@ static void put_character(hl_monitor *monitor, const char *text, size_t n_used, 
     fputs(shown, monitor->stream);
 }
 
-/* Part of one token's text, in the token's style. */
+/* Shows a part of one token's text in the token's style. */
 static void show_part(hl_monitor *monitor, const hl_monitor_token *token, const char *text,
                       size_t n_bytes)
 {
@@ -357,7 +355,7 @@ void hl_monitor_show(hl_monitor *monitor, const char *text, size_t n_bytes)
 
         bool ends = token != NULL && token->n_bytes == n_part;
 
-        /* A line end belongs to the line that it ends. */
+        /* A line end belongs to the line before it. */
         if (ends && n_part > 0 && text[0] == '\n')
             add_to_line(monitor, token);
         if (n_part > 0)

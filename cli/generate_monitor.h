@@ -1,12 +1,12 @@
-/* generate_monitor.h - a text as it comes, for somebody who watches: colored by entropy,
- * spikes underlined, and beside every line what the layers did.
+/* generate_monitor.h - shows a text on a terminal while it is generated: colored by entropy, spikes
+ * underlined, with one bar of layers per line.
  *
  *     The old man looked out at the sea, and said     ▃▅▆▆▅▇▇▆
  *     that he had not been there since the war        ▃▅▅▆▅▇▆▆
  *
- * A line's bar has a block a layer (or a group of layers): the mean normalized entropy over
- * the line's tokens, which is drawn anew with each of them.  Lines are broken here, so that
- * the bar has its place; where the terminal is too narrow there is none. */
+ * The bar has one block per layer (or group of layers): the mean normalized entropy over the line's
+ * tokens, updated with each of them.  The monitor breaks lines itself, to have room for the bar; if
+ * the terminal is too narrow, there is no bar. */
 #ifndef HL_CLI_GENERATE_MONITOR_H
 #define HL_CLI_GENERATE_MONITOR_H
 
@@ -32,7 +32,7 @@ typedef struct hl_monitor {
     hl_depth          depth;
     bool              plain;  /* no escape sequences: the terminal does not support them */
     int               width;  /* columns of text */
-    int               n_bars; /* 0: none */
+    int               n_bars; /* number of bars per line; 0: none */
     int               column; /* current column of the text, from 0 */
     double            low;    /* entropy of the first color */
     double            high;   /* entropy of the last color */
@@ -46,7 +46,7 @@ typedef struct hl_monitor {
 
 /* Returns the number of bars for a model of n_layers layers. */
 int hl_monitor_n_bars(int64_t n_layers);
-/* columns: the width of the terminal. */
+/* Starts the monitor.  `columns` is the width of the terminal. */
 void hl_monitor_start(hl_monitor *monitor, FILE *stream, hl_depth depth, int columns,
                       int64_t n_layers);
 /* Chooses the color scale around the entropy of the prompt's rows, as the text is likely to stay

@@ -1,4 +1,4 @@
-/* generate_watch.c - notes and events of spikes, and the command that is asked for context. */
+/* generate_watch.c - notes and events of spikes, and the command that provides context. */
 #include "generate_watch.h"
 
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include "command.h"
 #include "values.h"
 
-#define MAX_CONTEXT (16 * 1024) /* bytes that a command may print */
+#define MAX_CONTEXT (16 * 1024) /* largest output of a command, in bytes */
 
 /* -------------------------------------------------------------------- options */
 
@@ -37,7 +37,8 @@ const char *hl_spike_check(hl_spike_request *request, double temperature)
     request->options.on_spike   = action;
     request->options.keep_trace = request->trace_path != NULL;
     if (action == HL_ON_SPIKE_RESAMPLE && temperature == 0.0)
-        return "--on-spike resample needs a --temperature: without one the same tokens come again";
+        return "--on-spike resample needs --temperature: without it the same tokens are drawn "
+               "again";
     if (action == HL_ON_SPIKE_ASK && request->command == NULL)
         return "--on-spike exec needs --exec COMMAND";
     if (action != HL_ON_SPIKE_ASK && request->command != NULL)
@@ -89,7 +90,7 @@ void hl_spike_close(hl_spike_notes *notes)
 
 /* ---------------------------------------------------------------------- notes */
 
-/* On standard error, or later if the text stands on the same screen. */
+/* Prints a note on standard error, or later if the text is on the same screen. */
 __attribute__((format(printf, 2, 3))) static void note(hl_spike_notes *notes, const char *format,
                                                        ...)
 {
@@ -107,7 +108,7 @@ __attribute__((format(printf, 2, 3))) static void note(hl_spike_notes *notes, co
         hl_complain("generate", "%s", text);
 }
 
-/* What stands before every note of a spike: "token 12 ' Paris': a spike, z = 3.4 (a name)". */
+/* Prints the beginning of every note of a spike: "token 12 ' Paris': a spike, z = 3.4 (a name)". */
 static void print_spike(char *out, size_t n_bytes, const hl_watched *spike)
 {
     char *text = hl_printable_text(spike->text, spike->n_bytes);
@@ -117,7 +118,7 @@ static void print_spike(char *out, size_t n_bytes, const hl_watched *spike)
     free(text);
 }
 
-/* One more event: what was done of the spike, and a value that belongs to it. */
+/* Adds an event: the reaction to the spike, and a value that belongs to it. */
 static void keep_event(hl_spike_notes *notes, const hl_watched *spike, const char *what,
                        const char *detail, json_t *value)
 {
@@ -131,8 +132,8 @@ static void keep_event(hl_spike_notes *notes, const hl_watched *spike, const cha
 static void tell_locking(hl_spike_notes *notes, const hl_locking *found)
 {
     note(notes,
-         "attention is locked from token %lld on: rows change by %.4f (headlight diagnose --trace "
-         "has more)",
+         "attention is locked from token %lld on: rows change by %.4f (details: headlight diagnose "
+         "--trace)",
          (long long)found->first + 1, found->change);
     json_array_append_new(notes->events, json_pack("{s:s, s:I, s:f, s:f}", "event", "locking",
                                                    "token", (json_int_t)found->first, "change",
@@ -142,11 +143,11 @@ static void tell_locking(hl_spike_notes *notes, const hl_locking *found)
 static void tell_answer(hl_spike_notes *notes, const hl_watched *w, const char *spike)
 {
     if (w->problem != NULL) {
-        note(notes, "%s; the command gave nothing: %s", spike, w->problem);
+        note(notes, "%s; the command of --exec gave no context: %s", spike, w->problem);
         keep_event(notes, w, "exec", "problem", json_string(w->problem));
         return;
     }
-    note(notes, "%s; %lld token%s of context inserted", spike, (long long)w->n_inserted_tokens,
+    note(notes, "%s; inserted %lld token%s of context", spike, (long long)w->n_inserted_tokens,
          w->n_inserted_tokens == 1 ? "" : "s");
     keep_event(notes, w, "exec", "inserted", json_stringn(w->inserted, w->n_inserted_bytes));
 }
@@ -154,7 +155,8 @@ static void tell_answer(hl_spike_notes *notes, const hl_watched *w, const char *
 void hl_spike_tell(hl_spike_notes *notes, const hl_watched *w)
 {
     const hl_watch_options *options = &notes->request->options;
-    long long               n_back  = (long long)w->n_back - 1; /* before the spike itself */
+    long long               n_back  = (long long)w->n_back - 1; /* n_back without the spike's
+                                                                 * token */
     char                    spike[256];
 
     if (w->locking.locked)
@@ -170,27 +172,27 @@ void hl_spike_tell(hl_spike_notes *notes, const hl_watched *w)
         keep_event(notes, w, "spike", "threshold", json_real(options->threshold));
         break;
     case HL_WATCH_STOPPED:
-        note(notes, "%s; the text ends before it", spike);
+        note(notes, "%s; stopped before it", spike);
         keep_event(notes, w, "stop", "threshold", json_real(options->threshold));
         break;
     case HL_WATCH_RESAMPLED:
-        note(notes, "%s; back by %lld token%s (%lld of %lld)", spike, n_back,
+        note(notes, "%s; going back %lld token%s to draw again (%lld of %lld)", spike, n_back,
              n_back == 1 ? "" : "s", (long long)w->n_draws, (long long)options->resample_max);
         keep_event(notes, w, "resample", "back", json_integer(n_back));
         break;
     case HL_WATCH_KEPT:
-        note(notes, "%s; kept after %lld draws", spike, (long long)w->n_draws);
+        note(notes, "%s; kept: %lld new draws gave no better text", spike, (long long)w->n_draws);
         keep_event(notes, w, "kept", "draws", json_integer(w->n_draws));
         break;
     case HL_WATCH_FIRST:
-        note(notes, "%s; there is no token before it to draw again", spike);
+        note(notes, "%s; no generated token before it to draw again", spike);
         keep_event(notes, w, "kept", "draws", json_integer(w->n_draws));
         break;
     case HL_WATCH_ASKED:
         tell_answer(notes, w, spike);
         break;
     case HL_WATCH_ASKED_OUT:
-        note(notes, "%s; the command has been called %lld times already", spike,
+        note(notes, "%s; the command of --exec was already called %lld times (--exec-max)", spike,
              (long long)options->ask_max);
         break;
     }

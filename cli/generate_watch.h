@@ -1,11 +1,11 @@
-/* generate_watch.h - what a watch (headlight/watch.h) does with spikes, for a user: options, the
- * command that is asked for context, notes and events.
+/* generate_watch.h - the reactions of a watch (headlight/watch.h) on the command line: options, the
+ * command that provides context, notes and events.
  *
- *     nothing    the spike is marked on the screen, no more
- *     warn       it is said
+ *     nothing    the spike is only marked on the screen
+ *     warn       a note is printed
  *     stop       the text ends before the token
- *     resample   some tokens before it are taken back and drawn again
- *     exec       a command is asked for context, which is put in the token's place */
+ *     resample   some tokens before it are removed and drawn again
+ *     exec       a command provides context, which replaces the token */
 #ifndef HL_CLI_GENERATE_WATCH_H
 #define HL_CLI_GENERATE_WATCH_H
 
@@ -40,11 +40,11 @@ typedef struct hl_spike_notes {
     hl_child_result         said;
 } hl_spike_notes;
 
-/* Also opens the watch, whose questions go to the command. */
+/* Opens the notes and the watch, whose questions go to the command. */
 hl_status hl_spike_open(hl_watch **watch, hl_spike_notes *notes, const hl_spike_request *request,
                         const hl_model *model, const hl_tokenizer *tokenizer, int64_t n_ctx);
 void      hl_spike_close(hl_spike_notes *notes);
-/* Reports what became of a token. */
+/* Prints and records the reaction to a token. */
 void hl_spike_tell(hl_spike_notes *notes, const hl_watched *watched);
 /* Prints the notes that were delayed while the text was written to the same screen. */
 void hl_spike_finish(hl_spike_notes *notes);

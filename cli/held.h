@@ -1,12 +1,13 @@
-/* held.h - what a scope of a command holds, the scope releases, whichever way it is left; and how one
- * is left at the first thing that goes wrong.
+/* held.h - variables that are released when their scope ends, and macros that leave a function at
+ * the first failure.
  *
  *     HL_HELD(hl_model_close) hl_model *model = NULL;     a pointer, by a function that takes NULL
  *     HL_KEPT(hl_input_free) hl_input input = { 0 };      a struct, by a function of its address
  *
  *     HL_NEED(hl_model_open(&model, path));               in functions that return hl_status
- *     HL_PASS(hl_input_read(&input, path, "eval"));       in those that return exit statuses
- *     HL_CALL("eval", hl_model_open(&model, path));       the library, from these: it complains */
+ *     HL_PASS(hl_input_read(&input, path, "eval"));       in functions that return exit statuses
+ *     HL_CALL("eval", hl_model_open(&model, path));       a library call in these; prints a
+ * message */
 #ifndef HL_CLI_HELD_H
 #define HL_CLI_HELD_H
 

@@ -1,9 +1,9 @@
-/* input.c - reading all of a file, whatever kind of file it is, lines of standard input, and lines of
- * JSONL files.
+/* input.c - reads whole files of any kind, lines of standard input, and lines of JSONL files.
  *
- * What has no end must not fill memory.  A file is read up to the length that it has when it is
- * opened, though somebody may append to it meanwhile; pipes and devices, which have none, up to
- * STREAM_BYTES.  A named pipe is refused, as everywhere else: opening it would wait for a writer. */
+ * Endless input must not fill memory.  A file is read up to the length that it has when it is
+ * opened, though it may grow during that time; a pipe or a device, which has no length, up to
+ * STREAM_BYTES.  A named pipe is refused, as in all of headlight: opening it would wait for a
+ * writer. */
 #include "input.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 enum { STEP = 65536, STREAM_BYTES = 1 << 28 };
 
-/* Room for a step more and a NUL. */
+/* Makes room for one more step and a NUL. */
 static int make_room(hl_input *input, const char *name, const char *command)
 {
     if (input->room - input->n_bytes > STEP)
@@ -45,13 +45,14 @@ static int check_stream(FILE *stream, const char *name, const char *command)
     return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", name, strerror(errno));
 }
 
-/* How much is read: of a file as much as there is now; SIZE_MAX: until STREAM_BYTES are too many. */
+/* Returns how much to read: the current length of a file; SIZE_MAX otherwise, with STREAM_BYTES as
+ * the limit. */
 static size_t length_of(FILE *stream)
 {
     struct stat info;
     off_t       at = ftello(stream);
 
-    /* Files of /proc say that they are empty. */
+    /* Files in /proc have a length of 0. */
     if (fstat(fileno(stream), &info) != 0 || !S_ISREG(info.st_mode) || at < 0 || info.st_size == 0)
         return SIZE_MAX;
     return info.st_size > at ? (size_t)(info.st_size - at) : 0;
@@ -59,8 +60,8 @@ static size_t length_of(FILE *stream)
 
 static int too_long(const char *name, const char *command)
 {
-    return hl_give_up(HL_EXIT_RESOURCES, command, "%s: more than %d MiB without an end; use a file",
-                      name, STREAM_BYTES >> 20);
+    return hl_give_up(HL_EXIT_RESOURCES, command, "%s: more than %d MiB; use a file instead", name,
+                      STREAM_BYTES >> 20);
 }
 
 static int read_stream(hl_input *out, FILE *stream, const char *name, const char *command)
@@ -79,7 +80,7 @@ static int read_stream(hl_input *out, FILE *stream, const char *name, const char
     return check_stream(stream, name, command);
 }
 
-/* A pipe with a name of its own; those that the shell opened, /dev/fd/63, are read. */
+/* Returns true for a named pipe; pipes that the shell opened, such as /dev/fd/63, are read. */
 static bool is_named_pipe(const char *path)
 {
     struct stat info;
@@ -96,7 +97,7 @@ int hl_input_read(hl_input *out, const char *path, const char *command)
     *out = (hl_input){ 0 };
     if (!is_standard && is_named_pipe(path))
         return hl_give_up(HL_EXIT_INPUT, command,
-                          "%s: is a pipe, wanted a file (standard input is '-')", path);
+                          "%s: is a pipe; give a file, or '-' for standard input", path);
     stream = is_standard ? stdin : fopen(path, "rb");
     if (stream == NULL)
         return hl_give_up(HL_EXIT_INPUT, command, "%s: %s", path, strerror(errno));
@@ -139,7 +140,7 @@ static bool is_jsonl(const char *path)
     return ending != NULL && (strcmp(ending, ".jsonl") == 0 || strcmp(ending, ".ndjson") == 0);
 }
 
-/* One more; line 0: the whole file.  There is always room for a power of two. */
+/* Adds a document; line 0 stands for the whole file.  The array is full at powers of two. */
 static int add_document(hl_input_documents *out, const char *path, int line, const char *text,
                         size_t n_bytes)
 {
@@ -161,7 +162,7 @@ static int add_document(hl_input_documents *out, const char *path, int line, con
     return HL_EXIT_OK;
 }
 
-/* "text" of a line's object, which is kept. */
+/* Adds the "text" of a line's object, which is kept. */
 static int add_line(hl_input_documents *out, const char *path, int number, const char *line,
                     size_t n_bytes)
 {

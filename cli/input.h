@@ -1,5 +1,4 @@
-/* input.h - text from a file or from standard input: whole, by line, or as the documents that lie in
- * it. */
+/* input.h - text from a file or from standard input: whole, by line, or as documents. */
 #ifndef HL_CLI_INPUT_H
 #define HL_CLI_INPUT_H
 
@@ -31,7 +30,7 @@ typedef struct hl_input_document {
 typedef struct hl_input_documents {
     hl_input_document *items;
     int                count;
-    const char        *command; /* the command, for messages */
+    const char        *command; /* name of the command, for messages */
     /* The texts borrow from these fields. */
     hl_input input;
     void    *lines; /* JSON values of jansson */

@@ -1,4 +1,4 @@
-/* last_word.c - where the last word of a text begins, in bytes and in tokens. */
+/* last_word.c - finds the last word of a text, in bytes and in tokens. */
 #include "last_word.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static bool is_blank(char letter)
     return letter == ' ' || letter == '\n' || letter == '\t' || letter == '\r';
 }
 
-/* The byte; at 0 there is nothing before it. */
+/* Returns the word's first byte; 0 if nothing precedes it. */
 static size_t word_start(const char *text, size_t n_bytes)
 {
     size_t at = n_bytes;
@@ -47,7 +47,7 @@ bool hl_last_word_find(size_t *first, size_t *count, const hl_encoding *encoding
 
 /* ------------------------------------------------------------------------ many */
 
-/* One more, if it has a word to foretell; there is room. */
+/* Adds a text if its last word can be predicted; there must be room. */
 static int add_text(hl_last_words *out, const hl_input_document *document,
                     const hl_tokenizer *tokenizer, hl_around around, const char *command)
 {
@@ -81,7 +81,7 @@ int hl_last_words_read(hl_last_words *out, const char *path, const hl_tokenizer 
     for (int i = 0; i < documents.count && (most == 0 || i < most); i++)
         HL_PASS(add_text(out, &documents.items[i], tokenizer, around, command));
     if (out->count == 0)
-        return hl_give_up(HL_EXIT_INPUT, command, "%s: no text of two words", path);
+        return hl_give_up(HL_EXIT_INPUT, command, "%s: no text with two words or more", path);
     return HL_EXIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* last_word.h - the last words of texts, to be foretold as LAMBADA asks. */
+/* last_word.h - the last words of texts, to be predicted as in LAMBADA. */
 #ifndef HL_CLI_LAST_WORD_H
 #define HL_CLI_LAST_WORD_H
 

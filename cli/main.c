@@ -7,8 +7,7 @@
  *     headlight help --table         every command and option, for other programs
  *     headlight --version [--json]
  *
- * The program sees the library through headlight.h alone; whatever it can do,
- * another program can do as well. */
+ * The program uses the library through headlight.h only; any other program can do the same. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,26 +31,41 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_commands(void)
 {
-    printf("headlight: what every attention head looks at, how sharply, and which\n"
-           "heads can be switched off, without ever building an attention matrix.\n"
+    printf("headlight: see what every attention head of a transformer looks at, how sharply, and\n"
+           "which heads can be removed, without ever building an attention matrix.\n"
            "\n"
            "usage: headlight COMMAND [options] ...\n"
            "\n");
     for (int i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);
     printf("\n"
-           "  help COMMAND    what a command does and takes\n"
-           "  help metrics    what every number means\n"
-           "  --version       which build this is, and its back ends\n"
+           "  help COMMAND    help for a command\n"
+           "  help metrics    the definition of every number\n"
+           "  --version       version and back ends of this build\n"
            "\n"
-           "Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,\n"
+           "Exit status: 0 success, 1 a check failed, 2 usage error, 3 bad input,\n"
            "4 out of resources.\n");
 }
 
-/* What every number means, a few lines each; doc/metrics.md says it at length. */
+/* Prints the definitions for tools/metrics_page, tab-separated: name, title, unit, text, with "-" for
+ * an empty field.  A heading has only its own text. */
+static void print_metrics_table(void)
+{
+    for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
+        const hl_definition *entry = hl_definition_at(i);
+
+        if (entry->text == NULL)
+            printf("%s\n", entry->name);
+        else
+            printf("%s\t%s\t%s\t%s\n", entry->name, entry->title != NULL ? entry->title : "-",
+                   entry->unit != NULL && entry->unit[0] != '\0' ? entry->unit : "-", entry->text);
+    }
+}
+
+/* Prints every definition in short; doc/metrics.md has the long ones. */
 static void print_metrics(void)
 {
-    enum { NAME_WIDTH = 17 };
+    enum { NAME_WIDTH = 19 };
 
     for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
         const hl_definition *entry = hl_definition_at(i);
@@ -88,11 +102,14 @@ static int print_version(int argc, char **argv)
             json = true;
         else if (strcmp(argv[i], "--version") != 0)
             return hl_give_up(HL_EXIT_USAGE, NULL,
-                              "--version takes --json and nothing else, got '%s'", argv[i]);
+                              "--version takes no argument but --json; got '%s'", argv[i]);
     }
     if (json)
         return print_version_json();
-    printf("headlight %s\n%s\nback ends here:", hl_version(), hl_build_info());
+    printf("headlight %s\n"
+           "%s\n"
+           "back ends on this CPU:",
+           hl_version(), hl_build_info());
     for (const char *const *name = hl_backend_names(); *name != NULL; name++)
         printf(" %s%s", *name, strcmp(*name, in_use) == 0 ? " (in use)" : "");
     printf("\n");
@@ -110,7 +127,7 @@ static int refuse_command(const char *name)
         hl_complain(NULL, "no command '%s' (did you mean '%s'?)", name, nearest.word);
     else
         hl_complain(NULL, "no command '%s'", name);
-    fprintf(stderr, "'headlight' alone lists the commands.\n");
+    fprintf(stderr, "Run 'headlight' to list the commands.\n");
     return HL_EXIT_USAGE;
 }
 
@@ -123,7 +140,7 @@ static int run_command(int argc, char **argv)
     return refuse_command(argv[0]);
 }
 
-/* What man pages and completions are made from: a line a command, and a line an option. */
+/* Prints one line per command and per option, for man pages and completions. */
 static int print_tables(void)
 {
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -144,7 +161,9 @@ static int run_help(int argc, char **argv)
     char  option[] = "--help";
     char *asked[]  = { argc > 1 ? argv[1] : NULL, option, NULL };
 
-    if (argc > 1 && strcmp(argv[1], "metrics") == 0)
+    if (argc > 2 && strcmp(argv[1], "metrics") == 0 && strcmp(argv[2], "--table") == 0)
+        print_metrics_table();
+    else if (argc > 1 && strcmp(argv[1], "metrics") == 0)
         print_metrics();
     else if (argc > 1 && strcmp(argv[1], "--table") == 0)
         return print_tables();
@@ -176,7 +195,7 @@ int main(int argc, char **argv)
 
     int code = argc > 0 ? dispatch(argc - 1, argv + 1) : HL_EXIT_USAGE;
 
-    /* A full disk must not look like success. */
+    /* If the disk is full, the program must not exit with success. */
     if (fflush(stdout) != 0 || ferror(stdout) != 0)
         return hl_give_up(HL_EXIT_RESOURCES, NULL, "cannot write the output");
     return code;

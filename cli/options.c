@@ -1,8 +1,8 @@
 /* options.c - the option parser that all commands share.
  *
- * getopt_long would do the splitting, but not the checking: which values are
- * numbers, between what, which words are allowed, what was probably meant, and
- * a help text that cannot disagree with the parser, since both read one table. */
+ * getopt_long could split the command line, but not check it: numbers and their ranges, allowed
+ * words, suggestions for misspelled ones.  Here the help text and the parser use the same table, so
+ * they cannot disagree. */
 #include "options.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "held.h"
 #include "screen.h"
 
-/* A command's own options, then the ones that all commands have. */
+/* The command's own options, and those that all commands have. */
 enum { N_TABLES = 2 };
 
 typedef struct parser {
@@ -23,7 +23,7 @@ typedef struct parser {
     const hl_option *tables[N_TABLES];
     char           **argv;
     int              argc;
-    int              next; /* the argument to look at */
+    int              next; /* index of the next argument */
 } parser;
 
 /* -------------------------------------------------------------------- refusing */
@@ -57,7 +57,7 @@ static int refuse_unknown(const parser *p, const char *dashes, const char *name)
 
 /* ---------------------------------------------------------------------- values */
 
-/* The place of `word` among the words of "a|b|c"; -1: it is none of them. */
+/* Returns the index of `word` in "a|b|c"; -1 if it is not one of these words. */
 static int place_of(const char *choices, const char *word)
 {
     size_t length = strlen(word);
@@ -125,7 +125,7 @@ static int add_value(const parser *p, const hl_option *option, const char *text)
     hl_option_list *list = option->target;
 
     if (list->count == HL_MAX_OPTION_LIST)
-        return hl_options_refuse(p->usage, "--%s: more than %d of them", option->name,
+        return hl_options_refuse(p->usage, "--%s: given more than %d times", option->name,
                                  HL_MAX_OPTION_LIST);
     list->items[list->count++] = text;
     return HL_EXIT_OK;
@@ -158,12 +158,12 @@ static int set_value(const parser *p, const hl_option *option, const char *text)
     }
 }
 
-/* `attached` is the value in the same argument, or NULL. */
+/* Applies an option; `attached` is a value in the same argument, or NULL. */
 static int apply(parser *p, const hl_option *option, const char *attached)
 {
     if (option->kind == HL_OPTION_FLAG) {
         if (attached != NULL)
-            return hl_options_refuse(p->usage, "--%s takes no value, got '%s'", option->name,
+            return hl_options_refuse(p->usage, "--%s takes no value; got '%s'", option->name,
                                      attached);
         *(bool *)option->target = true;
         return HL_EXIT_OK;
@@ -214,7 +214,7 @@ static int parse_long(parser *p, const char *text)
     return refuse_unknown(p, "--", name);
 }
 
-/* "-q", "-qv" for two flags, "-oFILE" and "-o FILE" for a value. */
+/* Parses "-q", "-qv" for two flags, "-oFILE" or "-o FILE" for a value. */
 static int parse_short(parser *p, const char *letters)
 {
     for (; *letters != '\0'; letters++) {
@@ -230,8 +230,8 @@ static int parse_short(parser *p, const char *letters)
     return HL_EXIT_OK;
 }
 
-/* Arguments move to the front of argv as they are met; they can only move
- * toward it, so nothing unread is overwritten. */
+/* Moves arguments to the front of argv as they are found; nothing unread is overwritten, since they
+ * only move forward. */
 static int parse_all(hl_arguments *out, parser *p)
 {
     bool only_arguments = false;
@@ -255,6 +255,8 @@ static int parse_all(hl_arguments *out, parser *p)
 
 /* ------------------------------------------------------------------------ help */
 
+enum { HELP_COLUMN = 28 };
+
 static void print_options(const hl_option *options)
 {
     for (; options->name != NULL; options++) {
@@ -265,7 +267,10 @@ static void print_options(const hl_option *options)
             snprintf(letter, sizeof letter, "-%c, ", options->short_name);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, options->name,
                  options->value != NULL ? " " : "", options->value != NULL ? options->value : "");
-        printf("  %-24s  %s\n", left, options->help);
+        printf("  %-24s  ", left);
+        if (strlen(left) > 24)
+            printf("\n%*s", HELP_COLUMN, "");
+        hl_print_wrapped(options->help, HELP_COLUMN);
     }
 }
 
@@ -278,7 +283,7 @@ static void print_help(const hl_usage *usage, const hl_option *common)
     print_options(common);
 }
 
-/* One line an option, in columns with tabs between them; an empty one is "-". */
+/* Prints one line per option, with tabs between the columns; "-" stands for an empty one. */
 static void print_rows(const char *kind, const char *command, const hl_option *options)
 {
     static const char *const kinds[] = {
@@ -296,7 +301,7 @@ static void print_rows(const char *kind, const char *command, const hl_option *o
 
 /* ------------------------------------------------------------------ the way in */
 
-/* The commands that can use a GPU. */
+/* Returns true if the command can use a GPU. */
 static bool has_cuda(const hl_usage *usage)
 {
     static const char *const commands[] = { "verify", "measure", "eval", "generate",
@@ -309,7 +314,7 @@ static bool has_cuda(const hl_usage *usage)
     return false;
 }
 
-/* The exit status where there is no such device. */
+/* Returns HL_EXIT_OK, or the exit status if there is no such device. */
 static int use_device(const hl_usage *usage, const hl_common *common)
 {
     if (strcmp(common->device, "cpu") == 0)
@@ -317,7 +322,8 @@ static int use_device(const hl_usage *usage, const hl_common *common)
     if (!has_cuda(usage))
         return hl_options_refuse(usage, "--device %s: this command runs on the CPU only",
                                  common->device);
-    if (strcmp(usage->command, "verify") == 0) /* which has questions of its own first */
+    if (strcmp(usage->command, "verify") == 0) /* verify checks the device itself, after other
+                                                * checks */
         return HL_EXIT_OK;
     return hl_finish(usage->command, hl_device_check(common->device));
 }
@@ -341,7 +347,8 @@ hl_math hl_math_option(const char *activations)
     return strcmp(activations, "int8") == 0 ? HL_MATH_INT8 : HL_MATH_F32;
 }
 
-/* "8G", "500M", "1024": bytes, or 1024 of them to the first, second, ... power; 0: no size. */
+/* Parses bytes such as "8G", "500M" or "1024", where each letter is a power of 1024; 0 if
+ * invalid. */
 static size_t read_size(const char *text)
 {
     static const char letters[] = "KMGT";
@@ -356,14 +363,14 @@ static size_t read_size(const char *text)
     return number >= 1.0 && number < 9e18 ? (size_t)number : 0;
 }
 
-/* How much memory may be taken: what is asked for, else what is free now. */
+/* Sets the memory limit: the requested one, else what is free now. */
 static int limit_memory(const hl_usage *usage, const char *asked)
 {
     size_t n_bytes = asked != NULL ? read_size(asked) : hl_memory_available();
 
     if (asked != NULL && strcmp(asked, "none") != 0 && n_bytes == 0)
-        return hl_options_refuse(usage, "--max-memory: '%s' is not a size, as 8G, 500M or none",
-                                 asked);
+        return hl_options_refuse(
+            usage, "--max-memory: '%s' is not a size such as 8G or 500M, nor none", asked);
     hl_memory_limit(n_bytes);
     return HL_EXIT_OK;
 }
@@ -381,15 +388,16 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
             HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
             HL_FLAG("quiet", 'q', &common->quiet, "print errors only"),
             HL_INT("threads", 0, &n_threads, "N", "use N threads (all cores)", 1, 1024),
-            HL_INT("seed", 0, &seed, "N", "for whatever is random (0)", 0, INT64_MAX),
+            HL_INT("seed", 0, &seed, "N", "seed of random numbers (0)", 0, INT64_MAX),
             HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
-                      "where to compute (cpu); cuda is in bf16"),
+                      "where to compute (cpu); cuda computes in bf16"),
             HL_CHOICE("math", 0, &math, "f32|bf16|int8",
                       "how the CPU multiplies weights (f32, which is exact)"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
-                    "memory limit: 8G, 500M, none (what is free)"),
-            HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor", "in the terminal (auto)"),
-            HL_FLAG("help", 'h', &help, "print this"),
+                    "memory limit: 8G, 500M, none (all free memory)"),
+            HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor",
+                      "colors in the terminal (auto)"),
+            HL_FLAG("help", 'h', &help, "print this help"),
             { 0 },
     };
     parser p = { usage, { usage->options, shared }, argv, argc, 1 };
@@ -406,7 +414,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     common->seed      = (uint64_t)seed;
     if (color != NULL)
         hl_terminal_choose(color);
-    if (help) { /* also beside a mistake: who asks for help gets it */
+    if (help) { /* --help has priority over errors in the command line */
         print_help(usage, shared);
         return HL_EXIT_DONE;
     }
@@ -418,8 +426,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
 
 /* ----------------------------------------------------------- did you mean ...? */
 
-/* The distance between words, by the usual table, three rows of it:  d[i][j] is the cost of turning
- * the first i letters of a into the first j letters of b. */
+/* Three rows of the usual table for the distance between words:  d[i][j] is the cost of turning the
+ * first i letters of a into the first j letters of b. */
 
 #define MAX_WORD 32
 
@@ -428,8 +436,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* The number of letters to insert, remove, replace or swap with a neighbor to
- * get from one word to the other.  Long words count as far apart. */
+/* Returns the number of letters to insert, remove, replace or swap with a neighbor that turns one
+ * word into the other.  Long words count as far apart. */
 static size_t word_distance(const char *a, const char *b)
 {
     size_t n_a = strlen(a), n_b = strlen(b);
@@ -457,14 +465,14 @@ static size_t word_distance(const char *a, const char *b)
 
 void hl_nearest_offer(hl_nearest *nearest, const char *word)
 {
-    /* A third of the letters may be wrong, and one always; a beginning is near. */
+    /* A third of the letters may be wrong, but at least one; a word's beginning counts as near. */
     size_t n_wanted = strlen(nearest->wanted);
     size_t allowed  = n_wanted < 3 ? 1 : n_wanted / 3 + 1;
     size_t distance = word_distance(nearest->wanted, word);
 
     if (n_wanted >= 2 && strncmp(nearest->wanted, word, n_wanted) == 0)
         distance = 1;
-    /* "colapse" is near "entropy-collapse": one of its parts may be all that is remembered. */
+    /* A part of a name with hyphens may match alone: "colapse" is near "entropy-collapse". */
     for (const char *part = strchr(word, '-') != NULL ? word : NULL; part != NULL && n_wanted >= 4;
          part             = strchr(part, '-')) {
         char own[MAX_WORD + 1];

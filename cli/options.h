@@ -14,9 +14,9 @@
  *     hl_arguments rest;
  *     HL_PASS(hl_options_parse(&rest, &common, &usage, argc, argv));
  *
- * Accepted are --name VALUE, --name=VALUE, -n VALUE, -nVALUE; options and other
- * arguments in any order; "--" makes everything after it an argument, and "-"
- * is one.  The options of every command (hl_common) and --help come for free. */
+ * Accepted forms are --name VALUE, --name=VALUE, -n VALUE and -nVALUE, with options and other
+ * arguments in any order.  After "--" everything is an argument; "-" is one too.  The options of
+ * every command (hl_common) and --help are added automatically. */
 #ifndef HL_CLI_OPTIONS_H
 #define HL_CLI_OPTIONS_H
 
@@ -96,10 +96,11 @@ typedef struct hl_arguments {
     int    count;
 } hl_arguments;
 
-#define HL_OPTIONS_GO_ON 0 /* HL_EXIT_OK */
+#define HL_OPTIONS_GO_ON 0 /* equal to HL_EXIT_OK */
 
-/* As the only argument of a command: print its options, one per line, for the programs that make
- * man pages and completions from them. `headlight help --table` asks every command. */
+/* If this is a command's only argument, its options are printed, one per line, for the programs
+ * that make man pages and completions from them. `headlight help --table` does this for every
+ * command. */
 #define HL_OPTIONS_TABLE "--option-table"
 
 /* Returns HL_EXIT_OK to continue, HL_EXIT_DONE after --help, or the exit status after a message. */

@@ -11,14 +11,14 @@
 #include "command.h"
 
 #define SECONDS_A_DRAWING 0.1
-#define SECONDS_TO_GUESS  1.0 /* before a rate and a time left are shown */
+#define SECONDS_TO_GUESS  1.0 /* seconds before a rate and the time left are shown */
 #define DEFAULT_WIDTH     80
 #define MIN_BAR           10
 #define MAX_BAR           40
 
 /* ------------------------------------------------------------------- the line */
 
-/* 999, 1.2 k, 12.3 k, 123 k, 1.2 M ... */
+/* Formats a count: 999, 1.2 k, 12.3 k, 123 k, 1.2 M ... */
 static void print_count(char *out, size_t n_bytes, double count)
 {
     static const char *const units[] = { "", " k", " M", " G", " T" };
@@ -31,7 +31,7 @@ static void print_count(char *out, size_t n_bytes, double count)
     snprintf(out, n_bytes, "%.*f%s", unit > 0 && count < 99.95 ? 1 : 0, count, units[unit]);
 }
 
-/* 0:07, 12:34, 1:02:03, 3 days */
+/* Formats a time: 0:07, 12:34, 1:02:03, 3 days. */
 static void print_time(char *out, size_t n_bytes, double seconds)
 {
     long long all = (long long)ceil(fmin(seconds, 1e12));
@@ -44,7 +44,7 @@ static void print_time(char *out, size_t n_bytes, double seconds)
         snprintf(out, n_bytes, "%lld:%02lld", all / 60, all % 60);
 }
 
-/* Everything behind the bar, as far as it fits. */
+/* Formats everything after the bar, as far as it fits. */
 static void print_numbers(char *out, size_t n_bytes, const hl_progress_view *view, int width)
 {
     char tokens[32], rate[32] = "", left[32] = "";
@@ -77,7 +77,7 @@ static void put(line_writer *line, const char *text)
     size_t length = strlen(text);
 
     if (line->room - line->used <= length)
-        return; /* whole characters or nothing */
+        return; /* only whole characters are written */
     memcpy(line->out + line->used, text, length + 1);
     line->used += length;
 }
@@ -117,7 +117,7 @@ size_t hl_progress_format(char *out, size_t n_bytes, const hl_progress_view *vie
 
 /* ---------------------------------------------------------------- the terminal */
 
-/* One less than there are: a full line would wrap on some terminals. */
+/* Returns one column less than the terminal has: a full line would wrap on some terminals. */
 static int terminal_width(FILE *stream)
 {
     struct winsize size = { 0 };

@@ -1,17 +1,17 @@
-/* progress.h - how far long work has come, for whoever is watching.
+/* progress.h - a progress bar for long work.
  *
  *     hl_progress_bar progress;
  *     hl_progress_start(&progress, stderr, "measuring", common.quiet);
  *     options.progress = hl_progress_show;
  *     options.context  = &progress;
- *     ... the call that takes long ...
+ *     ... the long call ...
  *     hl_progress_end(&progress);             before any other output
  *
- * One line that is written over itself some ten times a second:
+ * The bar is one line that is rewritten about ten times a second:
  *
  *     measuring  ━━━━━━━━━━━━━━━━━────────────────  52%  1.2 M tokens  8.4 k/s  2:05 left
  *
- * Nothing at all where the stream is not a terminal, or with --quiet. */
+ * Nothing is shown if the stream is not a terminal, or with --quiet. */
 #ifndef HL_CLI_PROGRESS_H
 #define HL_CLI_PROGRESS_H
 
@@ -34,7 +34,7 @@ typedef struct hl_progress_bar {
 } hl_progress_bar;
 
 void hl_progress_start(hl_progress_bar *progress, FILE *stream, const char *what, bool quiet);
-/* share: from 0 to 1. n_tokens: the number so far. */
+/* Updates the bar: share is 0 to 1, n_tokens the number of tokens so far. */
 void hl_progress_update(hl_progress_bar *progress, double share, int64_t n_tokens);
 /* Shows the library's progress reports with a bar, which is the context; each stage has its own
  * bar. Returns HL_CANCELLED once a stop was requested (hl_stop_asked). */

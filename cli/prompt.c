@@ -1,4 +1,4 @@
-/* prompt.c - argument, file or standard input, to tokens. */
+/* prompt.c - turns a prompt from an argument, a file or standard input into tokens. */
 #include "prompt.h"
 
 #include <errno.h>
@@ -35,8 +35,8 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     HL_NEED(hl_chat_render(&chat, out->tokenizer, messages + first, 2 - first, NULL));
     if (!chat->known && !source->quiet)
         hl_complain(source->command,
-                    "the chat template is not one that headlight knows; the turn is written as %s, "
-                    "which may not be what the model was trained with",
+                    "headlight does not know this model's chat template; it uses %s, which the "
+                    "model may not be trained with",
                     chat->format == HL_CHAT_PLAIN ? "plain lines"
                                                   : hl_chat_format_name(chat->format));
     out->chat_format = chat->format;
@@ -44,7 +44,7 @@ static hl_status encode_chat(hl_opened_prompt *out, const hl_prompt_source *sour
     return hl_chat_encode(&out->encoding, out->tokenizer, chat, NULL);
 }
 
-/* The tokenizer may be another model's. */
+/* The check is needed since the tokenizer may be another model's. */
 int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const char *tokenizer,
                       const char *command)
 {
@@ -53,17 +53,16 @@ int hl_check_encoding(const hl_encoding *encoding, const hl_model *model, const 
     for (size_t i = 0; i < encoding->n_tokens; i++) {
         if (encoding->ids[i] >= 0 && encoding->ids[i] < info->d_vocab)
             continue;
-        return hl_give_up(
-            HL_EXIT_INPUT, command,
-            "%s: the tokenizer gives id %lld, and the model has %lld tokens: it is another "
-            "model's",
-            tokenizer != NULL ? tokenizer : info->tokenizer_path, (long long)encoding->ids[i],
-            (long long)info->d_vocab);
+        return hl_give_up(HL_EXIT_INPUT, command,
+                          "%s: the tokenizer gives id %lld, but the model has only %lld tokens: "
+                          "this is the tokenizer of another model",
+                          tokenizer != NULL ? tokenizer : info->tokenizer_path,
+                          (long long)encoding->ids[i], (long long)info->d_vocab);
     }
     return HL_EXIT_OK;
 }
 
-/* An empty prompt is the token that begins texts. */
+/* An empty prompt becomes the token that begins texts. */
 static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     int64_t begin = hl_model_get_info(out->model)->bos_id;
@@ -73,8 +72,9 @@ static int keep_tokens(hl_opened_prompt *out, const hl_prompt_source *source)
     if (out->n_tokens > 0)
         return HL_EXIT_OK;
     if (begin < 0)
-        return hl_give_up(HL_EXIT_INPUT, source->command,
-                          "the prompt is empty, and the model has no token that begins texts");
+        return hl_give_up(
+            HL_EXIT_INPUT, source->command,
+            "the prompt is empty, and the model has no token to begin a text with; give a prompt");
     out->given = malloc(sizeof *out->given);
     if (out->given == NULL)
         return hl_finish(source->command, HL_NO_MEMORY);
@@ -101,7 +101,7 @@ static int encode(hl_opened_prompt *out, const hl_prompt_source *source)
     return keep_tokens(out, source);
 }
 
-/* Numbers with spaces or commas between them. */
+/* Parses numbers with spaces or commas between them. */
 static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     const char *at    = out->text;
@@ -116,13 +116,12 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
         errno        = 0;
         long long id = strtoll(at, &end, 10);
         if (end == at || errno != 0 || id < 0 || strchr(" ,\t\r\n", *end) == NULL)
-            return hl_give_up(HL_EXIT_INPUT, source->command,
-                              "'%.12s' is not a token id: wanted whole numbers with spaces "
-                              "or commas between them",
-                              at);
+            return hl_give_up(
+                HL_EXIT_INPUT, source->command,
+                "'%.12s' is not a token id: give whole numbers, separated by spaces or commas", at);
         if (id >= n_ids)
             return hl_give_up(HL_EXIT_INPUT, source->command,
-                              "%s: token %lld is %lld, the model knows 0 to %lld",
+                              "%s: token %lld has the id %lld; the model's ids are 0 to %lld",
                               source->text != NULL   ? "the prompt"
                               : source->file != NULL ? source->file
                                                      : "standard input",
@@ -131,11 +130,11 @@ static int parse_ids(hl_opened_prompt *out, const hl_prompt_source *source)
         at                          = end;
     }
     if (out->n_tokens == 0)
-        return hl_give_up(HL_EXIT_INPUT, source->command, "no token ids are given");
+        return hl_give_up(HL_EXIT_INPUT, source->command, "no token ids given");
     return HL_EXIT_OK;
 }
 
-/* Who gives ids may do without a tokenizer, if the model has none. */
+/* A prompt of ids needs no tokenizer, if the model has none. */
 static int open_tokenizer(hl_opened_prompt *out, const hl_prompt_source *source)
 {
     const char *own = hl_model_get_info(out->model)->tokenizer_path;
@@ -185,7 +184,8 @@ uint8_t *hl_opened_prompt_kinds(const hl_opened_prompt *prompt)
     uint8_t           *kinds    = malloc((size_t)prompt->n_tokens);
 
     for (int64_t i = 0; kinds != NULL && i < prompt->n_tokens; i++) {
-        bool made    = i >= (int64_t)encoding->n_tokens; /* begins an empty prompt */
+        bool made    = i >= (int64_t)encoding->n_tokens; /* the token was added to an empty
+                                                          * prompt */
         bool special = made || encoding->types[i] == HL_TOKEN_SPECIAL ||
                        (encoding->roles != NULL && encoding->roles[i] == (uint8_t)HL_ROLE_TEMPLATE);
         kinds[i] = special ? HL_KIND_SPECIAL : HL_KIND_PROMPT;

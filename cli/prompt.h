@@ -1,5 +1,4 @@
-/* prompt.h - a model, its tokenizer and the tokens of one prompt: what several commands begin
- * with.
+/* prompt.h - a model, its tokenizer and the tokens of one prompt, for several commands.
  *
  *     hl_prompt_source source = { .command = "tokens", .model = path, .text = words };
  *     hl_opened_prompt opened = { 0 };
@@ -14,7 +13,7 @@
 #include "shared_options.h"
 
 typedef struct hl_prompt_source {
-    const char *command;   /* the command, for messages */
+    const char *command;   /* name of the command, for messages */
     const char *model;     /* a path */
     const char *device;    /* where it runs; NULL: the CPU, or the environment's choice */
     const char *tokenizer; /* a path; NULL: the model's own */

@@ -1,4 +1,4 @@
-/* prompt_view.c - which prompt, how it is drawn, and the JSON of what was seen. */
+/* prompt_view.c - options that choose and draw a prompt, and views as JSON. */
 #include "prompt_view.h"
 
 #include <jansson.h>
@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------ the command line */
 
-/* "A:B" */
+/* Reads "A:B". */
 static bool read_zoom(hl_view_arguments *arguments)
 {
     long long begin = 0, end = 0;
@@ -34,16 +34,17 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
     hl_prompt_source *source = &arguments->source;
 
     if (rest->count < 1 || rest->count > 2)
-        return hl_options_refuse(usage, "wanted MODEL and PROMPT, got %d argument%s (quotes?)",
-                                 rest->count, rest->count == 1 ? "" : "s");
+        return hl_options_refuse(
+            usage, "give MODEL and PROMPT; got %d argument%s (quote a prompt that has spaces)",
+            rest->count, rest->count == 1 ? "" : "s");
     if (rest->count == 2 && source->file != NULL)
-        return hl_options_refuse(usage, "a prompt and --file exclude each other");
+        return hl_options_refuse(usage, "PROMPT and --file cannot be combined");
     if (source->system != NULL && !source->chat)
         return hl_options_refuse(usage, "--system needs --chat");
     if (source->ids && source->chat)
-        return hl_options_refuse(usage, "--ids and --chat exclude each other");
+        return hl_options_refuse(usage, "--ids and --chat cannot be combined");
     if (arguments->zoom != NULL && !read_zoom(arguments))
-        return hl_options_refuse(usage, "--zoom: wanted A:B with A below B, not '%.20s'",
+        return hl_options_refuse(usage, "--zoom: '%.20s' is not A:B with A below B",
                                  arguments->zoom);
     source->command  = usage->command;
     source->model    = rest->items[0];
@@ -58,7 +59,7 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
 
 /* --------------------------------------------------------------- views as JSON */
 
-/* Quoted and escaped. */
+/* Writes a JSON string. */
 static hl_status put_text(const char *text)
 {
     HL_HELD(json_decref) json_t *string = json_string(text);
@@ -66,7 +67,7 @@ static hl_status put_text(const char *text)
     return hl_put_json(string, JSON_ENCODE_ANY) ? HL_OK : HL_NO_MEMORY;
 }
 
-/* Seven digits are what a float holds. */
+/* A float has about seven significant digits. */
 static void put_number(double number)
 {
     if (isfinite(number))
@@ -131,14 +132,15 @@ hl_status hl_view_json_tokens(const hl_token_view *view)
     return HL_OK;
 }
 
-/* One layer: ids, texts and entropies. */
+/* Writes one layer: ids, texts and entropies. */
 static hl_status put_layer(const hl_lens_view *view, int64_t row)
 {
     int64_t              n       = view->n_tokens;
     const hl_view_token *guesses = view->guesses + row * n;
 
     if (row == 0)
-        fputs("    {\"layer\": null,\n     \"top\": [", stdout); /* the embedding */
+        fputs("    {\"layer\": null,\n     \"top\": [", stdout); /* row 0 is that of the
+                                                                  * embeddings */
     else
         printf("    {\"layer\": %lld,\n     \"top\": [", (long long)(row - 1));
     for (int64_t i = 0; i < n; i++)

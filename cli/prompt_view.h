@@ -1,4 +1,4 @@
-/* prompt_view.h - what the commands that show one prompt share: which prompt, how it is drawn, and
+/* prompt_view.h - what the commands that show one prompt share: its options, drawing options, and
  * views as JSON.
  *
  *     hl_view_arguments view = { 0 };
@@ -29,16 +29,16 @@ typedef struct hl_view_arguments {
 /* clang-format off */
 #define HL_VIEW_OPTIONS(a)                                                                         \
     HL_TEXT("output", 'o', &(a)->draw.output, "FILE",                                              \
-            "a picture: .svg, .png or .pdf (the terminal)"),                                       \
-    HL_TEXT("zoom", 'z', &(a)->zoom, "A:B", "tokens A to B - 1"),                                  \
-    HL_TEXT("file", 'f', &(a)->source.file, "FILE", "the prompt is in FILE; - is standard input"), \
+            "figure to write: .svg, .png or .pdf (the terminal)"),                                 \
+    HL_TEXT("zoom", 'z', &(a)->zoom, "A:B", "show only tokens A to B - 1"),                        \
+    HL_TEXT("file", 'f', &(a)->source.file, "FILE", "file of the prompt; - is standard input"),    \
     HL_FLAG("chat", 'c', &(a)->source.chat,                                                        \
             "the prompt is a user's turn, in the model's format"),                                 \
-    HL_TEXT("system", 0, &(a)->source.system, "TEXT", "with --chat, what comes first"),            \
+    HL_TEXT("system", 0, &(a)->source.system, "TEXT", "with --chat, the system message"),          \
     HL_FLAG("ids", 0, &(a)->source.ids, "the prompt is token ids, as in '5 17 3'"),                \
     HL_TOKENIZER_OPTION(&(a)->source.tokenizer),                                                   \
-    HL_FLAG("beyond", 0, &(a)->beyond, "more tokens than the model was made for, if it can"),      \
-    HL_LOOK_OPTIONS(&(a)->draw, "in the caption"),                                                 \
+    HL_FLAG("beyond", 0, &(a)->beyond, "allow more tokens than the model was trained with"),       \
+    HL_LOOK_OPTIONS(&(a)->draw, "text for the caption"),                                           \
     HL_GATE_OPTIONS(&(a)->source.gates)
 /* clang-format on */
 
@@ -48,7 +48,7 @@ int hl_view_options_finish(hl_view_arguments *arguments, const hl_usage *usage,
 
 /* --------------------------------------------------------------- views as JSON */
 
-/* Written to standard output number by number: the JSON tree of a long prompt would take
+/* Views are written to standard output number by number: the JSON tree of a long prompt would take
  * gigabytes. */
 
 /* Rows of attention end with the last visible token. HL_NO_MEMORY is the only failure. */

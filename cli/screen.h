@@ -33,9 +33,9 @@ int hl_terminal_width(FILE *stream);
 
 /* --------------------------------------------------------- a number as a color */
 
-/* Dark for low, light for high, as in figures. Writes escape sequences that set this share's color
- * as the background, with readable text on it, or as the text color. Writes nothing if the depth is
- * none. */
+/* A share as a color, dark for low and light for high, as in figures. hl_shade_background sets the
+ * background, with readable text on it; hl_shade_text sets the color of the text. They write
+ * nothing if the depth is none. */
 void hl_shade_background(FILE *stream, hl_depth depth, double share);
 void hl_shade_text(FILE *stream, hl_depth depth, double share);
 void hl_shade_end(FILE *stream, hl_depth depth);

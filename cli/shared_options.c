@@ -1,4 +1,4 @@
-/* shared_options.c - what the options that several commands have come to. */
+/* shared_options.c - evaluates the options that several commands share. */
 #include "shared_options.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 /* ----------------------------------------------- which text, and how it is cut */
 
-/* "2/8": part 1 of 8, counted from 0. */
+/* Parses "2/8": part 1 of 8, counted from 0. */
 static bool parse_part(hl_window_options *windows, const char *text)
 {
     char *end = NULL;
@@ -42,7 +42,7 @@ int hl_corpus_options_finish(hl_corpus_arguments *arguments, const hl_usage *usa
     if (arguments->format != NULL)
         corpus->format = strcmp(arguments->format, "jsonl") == 0 ? HL_TEXT_JSONL : HL_TEXT_PLAIN;
     if (n_texts > 0 && corpus->token_ids != NULL)
-        return hl_options_refuse(usage, "either TEXT or --token-ids, not both");
+        return hl_options_refuse(usage, "TEXT and --token-ids cannot be combined");
     if (n_texts <= 0 && corpus->token_ids == NULL)
         return hl_options_refuse(usage, "no TEXT given ('-' is standard input)");
     if (arguments->part != NULL && !parse_part(windows, arguments->part))
@@ -67,18 +67,18 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
     const hl_corpus_info *info = hl_corpus_get_info(corpus);
 
     if (info->n_skipped == 1)
-        hl_complain(command, "%s was skipped: it does not look like text", info->first_skipped);
+        hl_complain(command, "skipped %s: it does not look like text", info->first_skipped);
     else if (info->n_skipped > 1)
-        hl_complain(command, "%s and %lld more files were skipped: they do not look like text",
+        hl_complain(command, "skipped %s and %lld more files: they do not look like text",
                     info->first_skipped, (long long)info->n_skipped - 1);
     if (info->n_empty > 0)
-        hl_complain(command, "%lld document%s without text", (long long)info->n_empty,
+        hl_complain(command, "skipped %lld document%s without text", (long long)info->n_empty,
                     info->n_empty == 1 ? "" : "s");
 }
 
 /* -------------------------------- which heads are switched off, or turned down */
 
-/* A head that is off is computed all the same: nobody should think that it is not. */
+/* Reports the gates, since a disabled head is still computed and saves no time. */
 static void report_gates(const hl_gates *gates, const char *command)
 {
     int64_t n_changed = hl_gates_n_changed(gates);
@@ -142,9 +142,8 @@ int hl_model_must_write(const hl_model *model, const char *path, const char *com
 
     if (!info->is_encoder)
         return HL_EXIT_OK;
-    return hl_give_up(HL_EXIT_INPUT, command,
-                      "%s is an encoder (%s): it sees whole texts and writes none", path,
-                      info->family);
+    return hl_give_up(HL_EXIT_INPUT, command, "%s is an encoder (%s): it cannot generate text",
+                      path, info->family);
 }
 
 hl_status hl_tokenizer_option(hl_tokenizer **out, const hl_model *model, const char *asked)
@@ -158,7 +157,7 @@ int hl_tokenizer_needed(hl_tokenizer **out, const hl_model *model, const char *a
     hl_status status = hl_tokenizer_option(out, model, asked);
 
     if (status == HL_NOT_FOUND && asked == NULL)
-        return hl_give_up(HL_EXIT_INPUT, command, "%s (--tokenizer PATH gives one)",
+        return hl_give_up(HL_EXIT_INPUT, command, "%s (name one with --tokenizer PATH)",
                           hl_error_message());
     return hl_finish(command, status);
 }
@@ -202,7 +201,7 @@ int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, 
     if (hl_ranker_find(out, name) == HL_OK)
         return HL_EXIT_OK;
     return hl_options_check_name(usage, option, "ranker", name, hl_ranker_name,
-                                 "; 'headlight rank --by list' lists them");
+                                 "; 'headlight rank --by list' prints all");
 }
 
 /* ------------------------------------------------------------ how figures look */

@@ -1,5 +1,5 @@
-/* shared_options.h - parts of tables of options (options.h) that several commands have: which text,
- * which heads are off, which heads are meant, which ranker, how figures look. */
+/* shared_options.h - groups of options (options.h) that several commands share: texts, disabled
+ * heads, chosen heads, rankers, the style of figures. */
 #ifndef HL_CLI_SHARED_OPTIONS_H
 #define HL_CLI_SHARED_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 /* ------------------------------------------------------------------ which text */
 
-/* For all commands that read some.
+/* Options of all commands that read texts.
  *
  *     hl_corpus_arguments text = { 0 };
  *     hl_option options[] = { HL_CORPUS_OPTIONS(&text), HL_TEXT("output", ...), { 0 } };
@@ -23,29 +23,29 @@
 /* For every command that cuts texts into windows; target: hl_around *. */
 #define HL_SPECIAL_OPTION(target)                                                                  \
     HL_ENUM("special", 0, target, "window|document|none",                                          \
-            "around what the tokenizer adds <bos>, [CLS] ... (window)")
+            "where the tokenizer's <bos>, [CLS] ... stand (window)")
 
 /* For commands that use one text among other things; `where` says which option gives it. */
 #define HL_WINDOW_OPTIONS(where, most, windows)                                                    \
-    HL_INT("context", 'c', &(windows)->n_ctx, "N", where ": tokens of a window", 1, INT64_MAX),  \
+    HL_INT("context", 'c', &(windows)->n_ctx, "N", where ": tokens per window", 1, INT64_MAX),     \
     HL_INT("max-tokens", 0, &(windows)->max_tokens, "N",                                           \
-           where ": stop after N tokens (" most ")", 1, INT64_MAX),                                \
+           where ": use at most N tokens (" most ")", 1, INT64_MAX),                               \
     HL_SPECIAL_OPTION(&(windows)->around)
 
 #define HL_CORPUS_OPTIONS(a)                                                                       \
-    HL_INT("context", 'c', &(a)->windows.n_ctx, "N", "tokens of a window", 1, 1 << 24),          \
+    HL_INT("context", 'c', &(a)->windows.n_ctx, "N", "tokens per window", 1, 1 << 24),             \
     HL_INT("stride", 0, &(a)->windows.stride, "N",                                                 \
-           "from one window to the next (the context)", 1, 1 << 24),                               \
+           "tokens from one window to the next (--context)", 1, 1 << 24),                          \
     HL_INT("batch", 'b', &(a)->windows.n_batch, "N",                                               \
-           "windows at a time (1; on a device up to 32)", 1, 1 << 16),                             \
+           "windows at a time (1; on a GPU up to 32)", 1, 1 << 16),                                \
     HL_INT("max-tokens", 0, &(a)->windows.max_tokens, "N", "stop after N tokens", 1, INT64_MAX),   \
     HL_FLAG("pack", 0, &(a)->windows.pack, "join documents, so that all windows are full"),        \
-    HL_TEXT("part", 0, &(a)->part, "I/N", "only part I of N, from 1/N to N/N"),                    \
+    HL_TEXT("part", 0, &(a)->part, "I/N", "measure only part I of N, from 1/N to N/N"),            \
     HL_INT("sample", 0, &(a)->corpus.n_sample, "N",                                                \
-           "only N documents, chosen by --seed and content", 1, INT64_MAX),                        \
+           "measure only N documents, drawn with --seed", 1, INT64_MAX),                           \
     HL_TEXT("field", 0, &(a)->corpus.field, "NAME",                                                \
-            "of JSONL lines: where the text is (text, messages)"),                                 \
-    HL_CHOICE("format", 0, &(a)->format, "text|jsonl", "of all TEXTs, whatever their names"),      \
+            "member of JSONL lines that holds the text (text, messages)"),                         \
+    HL_CHOICE("format", 0, &(a)->format, "text|jsonl", "format of all TEXTs (by name)"),           \
     HL_LIST("type", 0, &(a)->types, "NAME=REGEX",                                                  \
             "a type for tokens that match; may be repeated"),                                      \
     HL_TEXT("token-ids", 0, &(a)->corpus.token_ids, "FILE",                                        \
@@ -54,13 +54,13 @@
 
 /* For every command that accepts another tokenizer; target: const char **. */
 #define HL_TOKENIZER_OPTION(target)                                                                \
-    HL_TEXT("tokenizer", 0, target, "PATH", "use this one instead of the model's own")
+    HL_TEXT("tokenizer", 0, target, "PATH", "use this tokenizer instead of the model's own")
 
 /* clang-format on */
 
 typedef struct hl_corpus_arguments {
     hl_corpus_options corpus;
-    hl_window_options windows; /* context 0 if none was given: the command chooses */
+    hl_window_options windows; /* context 0 if none was given; the command then chooses */
     hl_option_list    types;
     const char       *format;
     const char       *part;
@@ -94,15 +94,16 @@ typedef struct hl_gate_arguments {
 
 /* clang-format off */
 #define HL_GATE_OPTIONS(arguments)                                                                 \
-    HL_TEXT("gates", 0, &(arguments)->path, "FILE", "multiply heads' outputs: JSON, safetensors"), \
-    HL_TEXT("off", 0, &(arguments)->off, "L5H1,L7", "switch off these heads")
+    HL_TEXT("gates", 0, &(arguments)->path, "FILE",                                                \
+            "multiply the outputs of heads: JSON, safetensors"),                                   \
+    HL_TEXT("off", 0, &(arguments)->off, "L5H1,L7", "disable these heads for this run")
 /* clang-format on */
 
 /* Sets the model's gates; --off overrides the file. Reports the number of heads concerned on
  * standard error, unless quiet. */
 hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *arguments,
                                 const char *command, bool quiet);
-/* Is --gates or --off given? */
+/* Returns true if --gates or --off is given. */
 bool hl_gate_options_given(const hl_gate_arguments *arguments);
 
 /* --------------------------------------------- which model, and which tokenizer */
@@ -138,16 +139,16 @@ typedef struct hl_adjust_arguments {
               where "attention scores divided by T", 0, 1000)
 #define HL_ADJUST_OPTIONS(where, a)                                                                \
     HL_INT("window", 0, &(a)->adjustment.window, "N",                                              \
-           where "rows see N keys, and the first ones", 1, INT64_MAX),                             \
-    HL_INT("window-sink", 0, &(a)->window_sink, "K", "--window: number of first keys kept (1)", 0,        \
+           where "rows see N keys and the first ones", 1, INT64_MAX),                              \
+    HL_INT("window-sink", 0, &(a)->window_sink, "K", "with --window: first keys kept (1)", 0,      \
            INT64_MAX),                                                                             \
-    HL_NUMBER("rope-base", 0, &(a)->adjustment.rope_base, "B", where "another theta", 1,           \
+    HL_NUMBER("rope-base", 0, &(a)->adjustment.rope_base, "B", where "change the base of RoPE", 1, \
               INT64_MAX),                                                                          \
     HL_NUMBER("rope-factor", 0, &(a)->adjustment.rope_factor, "F",                                 \
-              where "positions divided by F", 0, 1000000)
+              where "divide RoPE positions by F", 0, 1000000)
 /* clang-format on */
 
-/* Is any adjustment given? */
+/* Returns true if any adjustment is given. */
 bool hl_adjust_options_given(const hl_adjustment *adjustment);
 /* Returns the adjustment; its window_sink comes from the options. */
 hl_adjustment hl_adjust_options_of(const hl_adjust_arguments *arguments);
@@ -173,7 +174,7 @@ int hl_ranker_option(hl_ranker *out, const hl_usage *usage, const char *option, 
 
 /* ------------------------------------------------------------ how figures look */
 
-/* For commands that draw: where to, and how it looks.
+/* Options of commands that draw: the file, and the style.
  *
  *     hl_draw_arguments drawing = { 0 };
  *     hl_option options[] = { ..., HL_DRAW_OPTIONS(&drawing), { 0 } };
@@ -187,15 +188,15 @@ typedef struct hl_draw_arguments {
 
 /* clang-format off */
 #define HL_DRAW_OPTIONS(arguments)                                                                 \
-    HL_TEXT("output", 'o', &(arguments)->output, "FILE", "where to; .svg, .png or .pdf"),          \
-    HL_LOOK_OPTIONS(arguments, "in the caption: which model, which corpus")
+    HL_TEXT("output", 'o', &(arguments)->output, "FILE", "figure to write: .svg, .png or .pdf"),   \
+    HL_LOOK_OPTIONS(arguments, "model and corpus, for the caption")
 #define HL_LOOK_OPTIONS(arguments, of_caption)                                                     \
-    HL_ENUM("theme", 0, &(arguments)->how.theme, "light|dark", "for paper or for slides"),         \
-    HL_TEXT("title", 0, &(arguments)->how.title, "TEXT", "above the figure; '' for none"),         \
+    HL_ENUM("theme", 0, &(arguments)->how.theme, "light|dark", "colors for paper or slides"),      \
+    HL_TEXT("title", 0, &(arguments)->how.title, "TEXT", "title of the figure; '' for none"),      \
     HL_TEXT("caption", 0, &(arguments)->how.caption, "TEXT", of_caption),                          \
-    HL_NUMBER("width", 0, &(arguments)->how.width, "POINTS", "of the page, 1/72 inch (480)", 240,  \
+    HL_NUMBER("width", 0, &(arguments)->how.width, "POINTS", "width, 1/72 inch (480)", 240,        \
               2000),                                                                               \
-    HL_NUMBER("dpi", 0, &(arguments)->how.dpi, "N", "pixels an inch, of PNG (144)", 24, 1200)
+    HL_NUMBER("dpi", 0, &(arguments)->how.dpi, "N", "pixels per inch of a PNG (144)", 24, 1200)
 /* clang-format on */
 
 /* From now on the library's warnings go to stderr in this command's name; for example, about

@@ -1,4 +1,4 @@
-/* values.c - copies and output of foreign text, and values of JSON. */
+/* values.c - copies and output of untrusted text, and JSON values. */
 #include "values.h"
 
 #include <math.h>
@@ -95,8 +95,8 @@ void hl_put_json_text(const char *json)
     put(stdout, json, strlen(json), HL_PRINTABLE_JSON);
 }
 
-/* jansson hands over whole characters: it cuts strings only where it escapes something.  Most parts
- * are plain ASCII, a number or a bracket, and need no copy. */
+/* jansson passes whole characters, since it cuts strings only where it escapes something.  Most
+ * parts are plain ASCII, a number or a bracket, and need no copy. */
 static int put_part(const char *part, size_t n_bytes, void *data)
 {
     bool is_plain = true;
@@ -144,7 +144,7 @@ hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format)
     return HL_OK;
 }
 
-/* Rendered by the library, read back. */
+/* The library renders the table as JSON, which is parsed again. */
 hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
 {
     HL_HELD(hl_free) char *text  = NULL;
@@ -152,7 +152,7 @@ hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
 
     HL_NEED(hl_sheet_render(&text, table, HL_SHEET_JSON));
     HL_NEED(hl_value_read(&value, text, strlen(text), hl_sheet_name(table)));
-    json_object_set_new(root, hl_sheet_name(table), value); /* command.h remembers */
+    json_object_set_new(root, hl_sheet_name(table), value); /* a failure has been recorded */
     return HL_OK;
 }
 
@@ -251,7 +251,7 @@ json_t *hl_value_name(const char *name)
 
 typedef struct value_builder {
     json_t *whole;
-    json_t *open[HL_JSON_MOST_LEVELS]; /* (n_open) the arrays and objects that have not ended */
+    json_t *open[HL_JSON_MOST_LEVELS]; /* (n_open) arrays and objects that have not ended yet */
     size_t  n_open;
 } value_builder;
 

@@ -1,8 +1,8 @@
-/* values.h - names, texts and numbers made fit for a terminal or for JSON.
+/* values.h - makes names, texts and numbers safe for a terminal or for JSON.
  *
- * Nothing from a file, a model, a command line or another program is printed as it is: a name goes
- * through hl_shown, a token through hl_printable_text, a text through hl_put_text, JSON through
- * hl_put_json.  What they replace is in hl_printable (headlight.h). */
+ * Nothing from a file, a model, a command line or another program is printed unchanged.  Names go
+ * through hl_shown, tokens through hl_printable_text, texts through hl_put_text, JSON through
+ * hl_put_json. hl_printable (headlight.h) describes the replacements. */
 #ifndef HL_CLI_VALUES_H
 #define HL_CLI_VALUES_H
 
@@ -57,7 +57,7 @@ hl_status hl_set_sheet(json_t *root, const hl_sheet *table);
 
 /* ---------------------------------- cells of tables, numbers and texts in JSON */
 
-/* "L3H1". */
+/* Bytes of a head's name, "L3H1", with its NUL. */
 enum { HL_HEAD_LABEL_BYTES = 48 };
 const char *hl_head_label(char out[HL_HEAD_LABEL_BYTES], int64_t layer, int64_t head);
 /* Returns the last part of a path, without trailing slashes; a static copy, valid for the next 4
@@ -72,12 +72,12 @@ double hl_cell_number(const hl_sheet *table, int64_t row, const char *column);
 /* Parses untrusted JSON (hl_json_walk) into a value that the caller releases; NULL on failure. */
 hl_status hl_value_read(json_t **out, const char *text, size_t n_bytes, const char *where);
 
-/* An object:
+/* Makes a JSON object:
  *
  *     HL_OBJECT(HL_IS("scored", nll->n_scored), HL_IS("mean", nll->mean))
  *
- * Values are whole numbers, doubles, truth values, UTF-8 (NULL: null) or JSON's own, which goes over to
- * the object; where that is NULL there is no such member. */
+ * Values are integers, doubles, booleans, UTF-8 texts (NULL: null) or JSON values.  The object
+ * takes over a JSON value; a NULL one adds no member. */
 #define HL_OBJECT(...) hl_object(__VA_ARGS__, (const char *)NULL)
 /* clang-format off */
 #define HL_IS(key, value)                                                                          \

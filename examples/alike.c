@@ -1,14 +1,15 @@
-/* alike.c - how alike the heads of each layer write, as a picture.
+/* alike.c - a picture of how similar the outputs of a layer's heads are.
  *
  *     alike <PROFILE >OUT.ppm
  *
- * A square for every layer, side by side: head by head, the darker the more alike is what they write
- * (linear CKA).  The profile is read from standard input, the picture is a PPM. */
+ * Draws one square per layer, side by side, with a cell for each pair of heads: darker cells have
+ * more similar outputs (linear CKA).  Reads a profile from standard input and writes a PPM
+ * picture. */
 #include <stdio.h>
 
 #include <headlight.h>
 
-enum { PIXELS = 8 }; /* of a cell, each way */
+enum { PIXELS = 8 }; /* width and height of a cell */
 
 static void put(double share)
 {
@@ -28,7 +29,7 @@ static void draw(const hl_profile *profile)
         for (int64_t layer = 0; layer < n_layers; layer++) {
             for (int64_t head = 0; head < n_heads; head++)
                 put(hl_profile_cka(profile, layer, line / PIXELS, head));
-            put(0.0); /* between layers */
+            put(0.0); /* a gap between layers */
         }
 }
 

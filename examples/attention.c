@@ -1,9 +1,9 @@
-/* attention.c - one query, eight keys, three heads: how sharply does each look?
+/* attention.c - one query, eight keys, three heads: how sharp is the attention of each head?
  *
  *     cc attention.c $(pkg-config --cflags --libs headlight) -lm && ./a.out
  *
- * The first head scores all keys alike, the second prefers one, the third sees
- * nothing else.  exp(entropy) reads as "how many keys it looks at". */
+ * The first head gives all keys the same score, the second prefers one key, the third attends to
+ * that key only.  exp(entropy) is the effective number of keys. */
 #include <headlight.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ int main(void)
     float   out[N_HEADS][D_HEAD], entropy[N_HEADS], peak[N_HEADS];
     int64_t argmax[N_HEADS];
 
-    k[5][0] = 1.0f; /* key 5 is the one to be found */
+    k[5][0] = 1.0f; /* the preferred key is number 5 */
     for (int key = 0; key < N_KEYS; key++)
         for (int d = 0; d < D_HEAD; d++)
             v[key][d] = (float)key;

@@ -1,9 +1,9 @@
-/* confidence.c - a text as a model writes it, and how sure it was of every token.
+/* confidence.c - a generated text, with the model's confidence in every token.
  *
  *     confidence MODEL PROMPT
  *
- * One token a line: how likely it was, how undecided the model was about it (entropy over the
- * vocabulary), and how widely its heads looked (mean entropy of attention). */
+ * Prints one token per line: its probability, the entropy of the distribution over the vocabulary,
+ * and the mean entropy of attention. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

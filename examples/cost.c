@@ -1,9 +1,9 @@
-/* cost.c - which heads a text needs least, and what it costs to do without them.
+/* cost.c - which heads a text needs least, and the cost of disabling them.
  *
  *     cost MODEL RATIO <TEXT
  *
- * Ranks heads by the gradient of the loss, takes the first RATIO of all, and compares the loss
- * without them with what they cost one at a time. */
+ * Ranks heads by the gradient of the loss, disables the first RATIO of them, and compares the rise
+ * of the loss with the sum of the costs of single heads. */
 #include <stdio.h>
 #include <stdlib.h>
 

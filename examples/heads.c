@@ -1,9 +1,9 @@
-/* heads.c - which heads of a model look at little, and which at everything.
+/* heads.c - the heads of a model with the lowest and the highest entropy.
  *
  *     heads MODEL TEXT
  *
- * Measures the model on a text file and prints the three heads of lowest and of highest
- * entropy, and what is wrong with the model. */
+ * Measures the model on a text file and prints the three heads of lowest and of highest entropy,
+ * and the problems that diagnose finds. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 typedef struct ranked_head {
     int64_t layer, head;
-    double  entropy; /* mean over all rows, nats */
+    double  entropy; /* mean over all rows, in nats */
 } ranked_head;
 
 static int by_entropy(const void *a, const void *b)

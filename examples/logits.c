@@ -1,10 +1,10 @@
-/* logits.c - what a model says after every token, as an array for NumPy.
+/* logits.c - a model's logits after every token, as an array for NumPy.
  *
  *     logits MODEL OUT.npy ID ID ID ...
  *
- * Runs the model on these token ids and writes an array [tokens, vocabulary] of float32: the
- * logits; for an encoder, which has none, its last hidden states.  tools/interop compares
- * them with what other software computes from the same files. */
+ * Runs the model on these token ids and writes an array [tokens, vocabulary] of float32: the logits
+ * or, for an encoder, the last hidden states.  tools/interop compares them with what other software
+ * computes from the same files. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +16,8 @@ typedef struct rows {
     bool    failed;
 } rows;
 
-/* NumPy's format: a magic, the length of the header, the header padded to 64 bytes. */
+/* Writes the header of NumPy's format: a magic number, the header's length, and the header padded
+ * to 64 bytes. */
 static void write_header(FILE *file, int64_t n_rows, int64_t n_columns)
 {
     char     text[119];
@@ -30,7 +31,7 @@ static void write_header(FILE *file, int64_t n_rows, int64_t n_columns)
     fprintf(file, "%-*s\n", (int)n_bytes - 1, text);
 }
 
-/* Rows come in order, some at a time. */
+/* Writes rows as they arrive, in order. */
 static hl_status write_rows(void *context, const hl_final_rows *final)
 {
     rows        *r      = context;

@@ -1,8 +1,8 @@
-/* pieces.c - what a tokenizer knows: pieces by their spelling, and how it writes chats.
+/* pieces.c - the vocabulary of a tokenizer, and the format of its chats.
  *
  *     pieces PIECE... <tokenizer.json
  *
- * A piece is a token as the vocabulary spells it: "Ġthe" in one of GPT-2's kind. */
+ * A piece is a token as the vocabulary spells it: "Ġthe" in vocabularies like GPT-2's. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* sharpen.c - gradient descent on entropy: queries are turned until they look at two keys.
+/* sharpen.c - gradient descent on entropy: queries are changed until they attend to two keys.
  *
  *     cc sharpen.c $(pkg-config --cflags --libs headlight) -lm && ./a.out
  *
- * The loss is the mean over rows of (H - ln 2)^2, and dH/dq comes from the fused backward pass:
- * no attention matrix is made. */
+ * The loss is the mean over rows of (H - ln 2)^2.  dH/dq comes from the fused backward pass, which
+ * makes no attention matrix. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef float rows[N_HEADS][N_ROWS][D_HEAD];
 static rows  q, k, v, dq;
 static float lse[N_HEADS][N_ROWS], entropy[N_HEADS][N_ROWS], slope[N_HEADS][N_ROWS];
 
-/* About normal: the sum of twelve numbers between -1/2 and 1/2. */
+/* Fills an array with nearly normal numbers: sums of twelve numbers between -1/2 and 1/2. */
 static void fill(rows values)
 {
     for (int i = 0; i < N_HEADS * N_ROWS * D_HEAD; i++) {
@@ -28,7 +28,7 @@ static void fill(rows values)
     }
 }
 
-/* The loss, and its slope in every entropy. */
+/* Returns the loss and computes its derivative with respect to each entropy. */
 static double loss_of(void)
 {
     double loss = 0.0;

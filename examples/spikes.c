@@ -1,17 +1,18 @@
-/* spikes.c - reads a trace: where each token came from, and where attention was suddenly diffuse.
+/* spikes.c - reads a trace: the origin of each token, and where attention was suddenly diffuse.
  *
  *     spikes TRACE
  *
- * One token a line: its kind and the head that looked most sharply in the row that led to it; of new
- * ones how likely it was, and the score of that row against all before.  Traces come from steer.c and from
- * `headlight generate --trace`. */
+ * Prints one token per line: its kind, and the head with the lowest entropy in the row that
+ * predicted it; for new tokens also their probability and the spike score of that row.  steer.c and
+ * `headlight generate --trace` write traces. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include <headlight.h>
 
-/* A row as hl_spikes wants it, (n_layers, n_heads); and the head with the lowest entropy. */
+/* Reads a row in the form of hl_spikes, (n_layers, n_heads), and finds the head with the lowest
+ * entropy. */
 static hl_head read_row(float *row, const hl_trace *trace, int64_t token)
 {
     int64_t n_heads = hl_trace_n_heads(trace);
@@ -27,7 +28,8 @@ static hl_head read_row(float *row, const hl_trace *trace, int64_t token)
     return least;
 }
 
-/* Given tokens are learned from; a spike is taken back, so that it does not become the custom. */
+/* Rows of given tokens are learned.  A row with a spike is undone, so that it does not change what
+ * counts as usual. */
 static double score_row(hl_spikes *spikes, const float *row, hl_token_kind kind)
 {
     if (kind != HL_KIND_GENERATED) {

@@ -1,9 +1,9 @@
-/* steer.c - a text is steered while it is generated, and what was seen of it is written down.
+/* steer.c - changes a text while it is generated, and writes a trace of it.
  *
  *     steer MODEL PROMPT WORDS OUT.trace
  *
- * A token that was less likely than 5% is drawn once more, and after 8 tokens WORDS are put in.  The
- * trace has every head's attention for every token; spikes.c reads it. */
+ * A token with a probability below 5% is drawn once more, and after 8 tokens WORDS are inserted.
+ * The trace has every head's attention for every token; spikes.c reads it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,11 +16,11 @@ typedef struct text {
     hl_session   *session;
     hl_generator *generator;
     hl_tracer    *tracer;
-    int64_t       ids[N_CTX]; /* all tokens, the prompt's too */
+    int64_t       ids[N_CTX]; /* all tokens, including those of the prompt */
     int64_t       n_ids;
 } text;
 
-/* The tracer hears of tokens before they are fed. */
+/* Tokens are announced to the tracer before they are fed. */
 static bool give(text *t, const hl_encoding *encoding, hl_token_kind kind)
 {
     uint8_t  kinds[N_CTX];
@@ -69,7 +69,7 @@ static bool open_text(text *t, const hl_model *model, const hl_tokenizer *tokeni
     hl_tracer_options   seen    = { .n_ctx = N_CTX, .tokenizer = tokenizer, .n_back = 1 };
     hl_generate_options how = { .sample = { .temperature = 1.0, .seed = 7 }, .max_tokens = N_ALL };
 
-    session.wants = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN; /* whole rows, to see them change */
+    session.wants = HL_WANT_LAST_LOGITS | HL_WANT_PATTERN; /* complete rows, for HL_TRACE_CHANGE */
     if (hl_session_open(&t->session, model, &session) != HL_OK ||
         hl_tracer_open(&t->tracer, model, &seen) != HL_OK)
         return false;

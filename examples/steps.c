@@ -1,9 +1,10 @@
-/* steps.c - decoding by hand: a session is fed a prompt, then a token at a time.
+/* steps.c - decoding by hand: a session is fed a prompt, then one token at a time.
  *
  *     steps MODEL PROMPT
  *
- * First the likeliest token each time; then back to the prompt, and tokens drawn by chance.  Beside
- * each the mean entropy of attention in the last layer, under the name that researchers give it. */
+ * First takes the most likely token each time, then goes back to the prompt and draws tokens at
+ * random. Each token is printed with the mean entropy of attention in the last layer, under the
+ * name of TransformerLens. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +16,10 @@ typedef struct decoding {
     hl_model     *model;
     hl_tokenizer *tokenizer;
     hl_session   *session;
-    double        entropy; /* of the last row, mean over the heads of the last layer */
+    double        entropy; /* entropy of the last row, mean over the heads of the last layer */
 } decoding;
 
-/* The tap: called for every layer of every feed, in order. */
+/* The tap's callback, called for every layer of every feed, in order. */
 static hl_status note_layer(void *context, const hl_layer_rows *rows)
 {
     double sum = 0.0;
@@ -52,7 +53,7 @@ static bool show(const decoding *d, int64_t token)
     return true;
 }
 
-/* With a sampler tokens are drawn; without, the likeliest is taken. */
+/* Draws tokens with the sampler; without one, takes the most likely token. */
 static bool take_steps(decoding *d, hl_sampler *sampler)
 {
     bool ok = true;
@@ -69,7 +70,8 @@ static bool take_steps(decoding *d, hl_sampler *sampler)
 
 static bool decode_twice(decoding *d, const hl_encoding *prompt, hl_sampler *sampler)
 {
-    int64_t last = (int64_t)prompt->n_tokens - 1; /* is fed again, for what comes after it */
+    int64_t last = (int64_t)prompt->n_tokens - 1; /* this token is fed again, to predict the one
+                                                   * after it */
 
     return feed(d, prompt->ids, last + 1) && take_steps(d, NULL) &&
            hl_session_rewind(d->session, 0, last) == HL_OK && feed(d, prompt->ids + last, 1) &&

@@ -1,8 +1,8 @@
 /* fuzz.h - what every fuzz target shares.
  *
- * A target is one function.  libFuzzer calls it with inputs that it makes up (`make fuzz`), and
- * replay.c with those of fuzz/corpus/NAME (`make check`).  A promise that is broken aborts:
- * both of them keep the input. */
+ * A target is one function.  libFuzzer calls it with inputs that it generates (`make fuzz`), and
+ * replay.c with those of fuzz/corpus/NAME (`make check`).  A broken promise aborts; both then keep
+ * the input. */
 #ifndef HL_FUZZ_H
 #define HL_FUZZ_H
 
@@ -20,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes);
             abort();                                                                               \
     } while (0)
 
-/* What a parser owes for bytes that it refuses: a message, and nothing that lives on.  Is 0, for
- * targets that end there. */
+/* Checks what a parser promises for bytes that it refuses: a message, and no result.  Returns 0, so
+ * that targets can end with it. */
 static inline int refused(const void *result)
 {
     PROMISE(result == NULL && hl_error_message()[0] != '\0');
@@ -34,11 +34,11 @@ static inline int refused(const void *result)
  *     ... a call on n bytes from outside ...
  *     PROMISE(fuzz_in_time(begin, n));
  *
- * What a call may take is linear in its input (tokenize/budget.h): 1 s and 8 us a byte, and
- * texts of 64 bytes a byte and 1 MiB.  A call notices that it is beyond that a little later; five
- * times as long is a call that does not look. */
+ * A call may take 1 s and 8 us per byte, and make texts of 64 bytes per byte and 1 MiB, both linear
+ * in its input (tokenize/budget.h).  A call notices an exceeded limit a little later; a call that
+ * takes five times as long does not check its budget. */
 
-/* Processor time of this thread. */
+/* Returns the CPU time of this thread. */
 static inline double fuzz_seconds(void)
 {
     struct timespec now;

@@ -1,11 +1,11 @@
-/* fuzz_attention.c - fused attention against the materialized way, on every back end.
+/* fuzz_attention.c - fused attention against materialized attention, on every back end.
  *
- * The input chooses shapes, masks and options; numbers are noise of a chosen size.  The other
- * side is the definition in headlight.h, written down in double precision with the whole row of
+ * The input chooses shapes, masks and options; numbers are noise of a chosen size.  The reference
+ * is the definition in headlight/attention.h, computed in double precision with the whole row of
  * scores in memory.
  *
- * How far apart they may be: a score of size S is rounded by S * d_head * 2^-24 at most, and the
- * statistics move by no more than a few times that, times the range of the scores. */
+ * Tolerance: a score of size S is rounded by at most S * d_head * 2^-24, and the statistics change
+ * by no more than a few times that, times the range of the scores. */
 #include <math.h>
 
 #include "fuzz_choices.h"
@@ -28,7 +28,7 @@ typedef struct problem {
 typedef struct row {
     double out[MAX_DIM];
     double lse, entropy, peak, first;
-    double size; /* of the largest score */
+    double size; /* size of the largest score */
 } row;
 
 /* -------------------------------------------------------------------------- choosing */
@@ -114,7 +114,7 @@ static double score(const problem *p, const float *q, const float *k, int64_t he
     return a->key_bias != NULL ? sum + (double)p->key_bias[head * a->n_keys + key] : sum;
 }
 
-/* Scores (n_keys) to a row: the learned sink takes its part and gives nothing. */
+/* Turns scores (n_keys) into a row; the learned sink takes its share and contributes no value. */
 static row finish(const hl_attention *a, const double *scores, int64_t n_keys, const float *v,
                   double sink)
 {
@@ -125,7 +125,7 @@ static row finish(const hl_attention *a, const double *scores, int64_t n_keys, c
     for (int64_t i = 0; i < n_keys; i++)
         most = fmax(most, scores[i]);
     if (isinf(most))
-        return made; /* sees nothing: a sink alone is nothing either */
+        return made; /* the row sees no key; a sink does not change that */
     most = fmax(most, sink);
     for (int64_t i = 0; i < n_keys; i++)
         total += exp(scores[i] - most);

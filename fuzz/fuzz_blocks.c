@@ -1,7 +1,7 @@
-/* fuzz_blocks.c - any bytes at all, as a file of quantized blocks for `headlight verify`.
+/* fuzz_blocks.c - arbitrary bytes as a file of quantized blocks for `headlight verify`.
  *
- * They are refused with a message, or every back end reads the blocks, and an error that is
- * found is not below 0.  What was read is written. */
+ * They are refused with a message, or every back end reads the blocks and reports errors that are
+ * not negative.  The values that were read can be written. */
 #include "fuzz_file.h"
 #include "measure/verify.h"
 

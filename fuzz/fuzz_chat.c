@@ -1,8 +1,7 @@
-/* fuzz_chat.c - any bytes at all, as a chat template and as what lies beside a tokenizer.
+/* fuzz_chat.c - arbitrary bytes as a chat template and as the files beside a tokenizer.
  *
- * They are refused with a message, or chats are written in the format that the template is taken
- * for, and in all others: parts lie side by side over the whole text, and messages cannot end
- * a turn by what is in them. */
+ * They are refused with a message, or chats are written in the template's format and in all others:
+ * parts are adjacent and cover the whole text, and the content of a message cannot end a turn. */
 #include "fuzz_file.h"
 
 static const char tokenizer_json[] =
@@ -22,7 +21,7 @@ static void check_parts(const hl_chat *chat)
     PROMISE(end == chat->n_bytes && chat->text[end] == '\0');
 }
 
-/* Specials only where the template wrote. */
+/* Special tokens occur only in text that the template wrote. */
 static void check_tokens(const hl_tokenizer *tokenizer, const hl_chat *chat)
 {
     hl_encoding *encoding = NULL;
@@ -73,7 +72,7 @@ static void open_beside(const char *name, const uint8_t *bytes, size_t n_bytes, 
     hl_tokenizer_close(tokenizer);
 }
 
-/* What stands before a NUL is the settings of a vocab.txt, what follows it the vocabulary. */
+/* Bytes before a NUL are the settings of a vocab.txt, bytes after it the vocabulary. */
 static void open_vocab(const uint8_t *bytes, size_t n_bytes)
 {
     const uint8_t *cut       = n_bytes > 0 ? memchr(bytes, 0, n_bytes) : NULL;

@@ -1,7 +1,8 @@
-/* fuzz_choices.h - an input as a row of choices, for targets that build something valid of it.
+/* fuzz_choices.h - an input as a sequence of choices, for targets that build something valid from
+ * it.
  *
- * One byte a choice, and zeros behind the end: so that every input is one, and a byte that
- * changes changes one thing. */
+ * Each choice takes one byte, and zeros after the end.  Every input is therefore valid, and
+ * changing a byte changes one choice. */
 #ifndef HL_FUZZ_CHOICES_H
 #define HL_FUZZ_CHOICES_H
 
@@ -10,7 +11,7 @@
 typedef struct choices {
     const uint8_t *bytes;
     size_t         n_bytes;
-    uint32_t       noise; /* of choose_noise; not 0 */
+    uint32_t       noise; /* state of choose_noise; not 0 */
 } choices;
 
 static inline uint8_t choose_byte(choices *from)
@@ -21,7 +22,7 @@ static inline uint8_t choose_byte(choices *from)
     return *from->bytes++;
 }
 
-/* From low to high, both included. */
+/* Chooses from low to high, both included. */
 static inline int64_t choose(choices *from, int64_t low, int64_t high)
 {
     return low + choose_byte(from) % (high - low + 1);
@@ -32,13 +33,13 @@ static inline bool choose_bool(choices *from)
     return choose_byte(from) % 2 == 1;
 }
 
-/* Every following choose_noise depends on one more byte. */
+/* Makes every later choose_noise depend on one more byte. */
 static inline void choose_seed(choices *from)
 {
     from->noise = (uint32_t)choose_byte(from) * 2654435761u + 1;
 }
 
-/* From -1 to 1; costs no bytes. */
+/* Returns a number from -1 to 1; takes no bytes. */
 static inline float choose_noise(choices *from)
 {
     from->noise ^= from->noise << 13;

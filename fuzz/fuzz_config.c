@@ -1,8 +1,7 @@
-/* fuzz_config.c - any bytes, read as config.json and as generation_config.json.
+/* fuzz_config.c - arbitrary bytes as config.json and as generation_config.json.
  *
- * Whatever is accepted keeps the promises that code relies on without looking: sizes
- * within limits, heads that divide, windows and rotary pairs that fit, shapes of
- * all roles positive. */
+ * An accepted file keeps the promises that code relies on without checking: sizes within limits,
+ * divisible numbers of heads, windows and rotary pairs that fit, positive shapes of all roles. */
 #include <math.h>
 
 #include "fuzz.h"

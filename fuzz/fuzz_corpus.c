@@ -1,4 +1,4 @@
-/* fuzz_corpus.c - any bytes at all, as a file of text and as one of JSON lines.
+/* fuzz_corpus.c - arbitrary bytes as a text file and as a JSONL file.
  *
  * A corpus of them is refused with a message, or its windows hold the tokens of all its documents:
  * ids that the tokenizer has, each counted once. */

@@ -1,8 +1,8 @@
-/* fuzz_decode.c - a text at once, in pieces and token by token: the same logits.
+/* fuzz_decode.c - a text fed at once, in pieces and token by token gives the same logits.
  *
  * The input chooses a family, the sizes of a tiny model and where the text is cut; weights are
- * noise.  Prefill and decode take other ways through attention, caches and windows, and must
- * meet within rounding. */
+ * noise.  Prefill and decode take different paths through attention, caches and windows, and must
+ * agree within rounding. */
 #include <math.h>
 
 #include "formats/safetensors.h"
@@ -17,7 +17,7 @@ typedef struct shape {
 
 /* ------------------------------------------------------------------- a tiny model */
 
-/* Families whose tensors have the same names; what one of them does not have it passes over. */
+/* Families whose tensors have the same names; each ignores the tensors that it does not have. */
 static const char *const families[] = { "llama", "mistral", "qwen2", "qwen3", "gemma2", "olmo2" };
 
 static void write_config(const shape *s, const char *family)
@@ -40,10 +40,10 @@ static void write_config(const shape *s, const char *family)
 typedef struct maker {
     hl_safetensors_writer *writer;
     choices               *from;
-    float                 *values; /* (MAX_TENSOR) for all */
+    float                 *values; /* (MAX_TENSOR) shared by all tensors */
 } maker;
 
-/* The writer borrows the data: all tensors are the first numbers of one long noise. */
+/* Adds a tensor.  The writer borrows the data: all tensors begin with the same noise. */
 static void add(maker *to, int64_t layer, const char *name, int64_t n_rows, int64_t n_columns)
 {
     char      full[96];
@@ -115,7 +115,7 @@ static hl_status keep_logits(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* In pieces of one to `most` tokens. */
+/* Feeds the text in pieces of 1 to `most` tokens. */
 static void run(float *logits, const hl_model *model, int64_t most, choices *from)
 {
     static const int64_t tokens[N_TOKENS] = { 3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8 };

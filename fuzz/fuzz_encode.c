@@ -1,7 +1,7 @@
-/* fuzz_encode.c - any bytes at all, as text for the small tokenizers.
+/* fuzz_encode.c - arbitrary bytes as text for the small tokenizers.
  *
- * All of them accept it, in no more time than n bytes may take.  Spans are in order and inside the text; the byte-level
- * tokenizer gives the text back, whatever it is. */
+ * All tokenizers accept it, within the time for n bytes.  Spans are in order and inside the text;
+ * the byte-level tokenizer gives the text back. */
 #include <string.h>
 
 #include "fuzz.h"

@@ -2,7 +2,7 @@
  *
  *     const char *path = fuzz_file("maps.npy", bytes, n_bytes);
  *
- * The files lie in one folder of the process, below $TMPDIR, which goes when it ends. */
+ * The files are in one folder per process, below $TMPDIR, which is removed at the end. */
 #ifndef HL_FUZZ_FILE_H
 #define HL_FUZZ_FILE_H
 
@@ -15,7 +15,7 @@
 
 enum { FUZZ_FOLDER_BYTES = 256, FUZZ_PATH_BYTES = 600 };
 
-static char fuzz_folder_path[FUZZ_FOLDER_BYTES]; /* empty: not made yet */
+static char fuzz_folder_path[FUZZ_FOLDER_BYTES]; /* empty: not created yet */
 
 /* Removes the files, not the folder. */
 static inline void fuzz_folder_clear(void)
@@ -52,7 +52,7 @@ static inline const char *fuzz_folder(void)
     return fuzz_folder_path;
 }
 
-/* Writes a file of that name.  The path is good until the next call. */
+/* Writes a file of this name.  The path is valid until the next call. */
 static inline const char *fuzz_file(const char *name, const uint8_t *bytes, size_t n_bytes)
 {
     static char path[FUZZ_PATH_BYTES];

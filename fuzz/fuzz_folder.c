@@ -1,13 +1,13 @@
-/* fuzz_folder.c - any bytes at all, as a folder of files that claim to be a model.
+/* fuzz_folder.c - arbitrary bytes as a folder of files that claim to be a model.
  *
  *     @@config.json
  *     {"model_type": "llama", ...}
  *     @@model.safetensors
  *     ...
  *
- * Two at-signs and one of the names below, on a line, begin a file; it ends with the newline
+ * A line with two at-signs and one of the names below begins a file, which ends with the newline
  * before the next such line, or with the input.  The folder and each of its files is opened as a
- * model and as a tokenizer, and what opens runs on a few tokens. */
+ * model and as a tokenizer; what can be opened runs on a few tokens. */
 #define _GNU_SOURCE /* memmem */
 #include "fuzz_file.h"
 
@@ -32,7 +32,7 @@ enum { N_NAMES = sizeof names / sizeof *names, N_TOKENS = 3, MAX_VALUES = 1 << 2
 
 /* ------------------------------------------------------------------------ the folder */
 
-/* The name on a line that begins at `at`, or N_NAMES. */
+/* Returns the name on a line that begins at `at`, or N_NAMES. */
 static int name_at(const uint8_t *at, const uint8_t *end)
 {
     for (int i = 0; i < N_NAMES; i++) {
@@ -43,7 +43,7 @@ static int name_at(const uint8_t *at, const uint8_t *end)
     return N_NAMES;
 }
 
-/* The next line that begins a file; `end` if there is none. */
+/* Returns the next line that begins a file; `end` if there is none. */
 static const uint8_t *find_file(const uint8_t *at, const uint8_t *end, int *name)
 {
     for (; at < end; at++) {

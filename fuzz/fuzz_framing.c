@@ -1,8 +1,8 @@
-/* fuzz_framing.c - any bytes at all, as requests on one connection: in process, without sockets.
+/* fuzz_framing.c - arbitrary bytes as requests on one connection, in process, without sockets.
  *
- * Requests are taken out of the input one behind the other, as a connection does.  What is promised:
- * a head that is accepted says where its body ends in one way only; what a request is does not
- * depend on how its bytes were cut into packets; and nothing is read beyond the bytes. */
+ * Requests are parsed from the input one after another, as a connection does.  The promises: an
+ * accepted head determines the end of its body in one way only; the result does not depend on how
+ * the bytes were cut into packets; nothing is read beyond the bytes. */
 #include <string.h>
 #include <strings.h>
 
@@ -11,7 +11,7 @@
 
 static hl_http_head head, again; /* too large for the stack of a fuzzer under ASan */
 
-/* How many fields have this name. */
+/* Counts the fields of this name. */
 static int count_fields(const char *name)
 {
     int n = 0;
@@ -40,7 +40,8 @@ static void check_head(const char *bytes, size_t n_bytes)
         PROMISE(memchr(head.fields[i].value.at, '\0', head.fields[i].value.n) == NULL);
         PROMISE(memchr(head.fields[i].name.at, ' ', head.fields[i].name.n) == NULL);
     }
-    PROMISE(hl_http_head_read(&again, bytes, cut) == 0); /* a part of it is not whole, nor wrong */
+    PROMISE(hl_http_head_read(&again, bytes, cut) == 0); /* a part of a valid head is incomplete,
+                                                          * but not invalid */
     PROMISE(hl_http_head_read(&again, bytes, head.n_bytes) == 200);
     PROMISE(again.n_bytes == head.n_bytes && again.n_fields == head.n_fields);
 }
@@ -53,7 +54,7 @@ typedef struct body_result {
     bool     is_done;
 } body_result;
 
-/* The body, `step` bytes at a time. */
+/* Reads the body, `step` bytes at a time. */
 static body_result read_body(const char *bytes, size_t n_bytes, size_t step)
 {
     hl_http_body body = hl_http_body_begin(&head);

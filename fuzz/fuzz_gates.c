@@ -1,7 +1,7 @@
-/* fuzz_gates.c - any bytes at all, as files of gates and as a list of heads.
+/* fuzz_gates.c - arbitrary bytes as files of gates and as a list of heads.
  *
- * They are refused with a message, or every gate is from 0 to 1 and every head of the list is
- * one of the model's. */
+ * They are refused with a message, or every gate is from 0 to 1 and every head of the list is one
+ * of the model's. */
 #include "fuzz_file.h"
 
 static void read_gates(const hl_model *model, const char *path)
@@ -17,7 +17,7 @@ static void read_gates(const hl_model *model, const char *path)
     hl_gates_free(gates);
 }
 
-/* What is read once and written is the same when it is read again. */
+/* A list that was read and written is the same when it is read again. */
 static void read_list(const hl_model *model, const char *text)
 {
     const hl_model_info *info  = hl_model_get_info(model);

@@ -1,9 +1,8 @@
-/* fuzz_gguf.c - any bytes at all, as a GGUF file.
+/* fuzz_gguf.c - arbitrary bytes as a GGUF file.
  *
- * They are accepted or refused with a message.  What is accepted must keep the
- * reader's promises: tensors lie inside the file, apart from each other, have the
- * size that dtype and shape ask for, are found by their names, and their blocks can
- * be decoded; every value and every element of an array can be looked at. */
+ * They are accepted or refused with a message.  An accepted file keeps the reader's promises:
+ * tensors are inside the file, do not overlap, have the size of their dtype and shape, are found by
+ * name, and their blocks can be decoded; every value and every element of an array can be read. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -27,7 +26,7 @@ static void check_tensor(const hl_gguf *file, const hl_tensor *tensor, const uin
     }
 }
 
-/* Reads up to `n_most` elements, those of inner arrays too. */
+/* Reads up to `n_most` elements, including those of inner arrays. */
 static void read_array(const hl_gguf_array *array, const uint8_t *end, size_t n_most)
 {
     for (size_t i = 0; i < array->count && i < n_most; i++) {

@@ -1,8 +1,8 @@
-/* fuzz_gguf_write.c - a GGUF file of any values and tensors, written and read back.
+/* fuzz_gguf_write.c - a GGUF file of arbitrary values and tensors, written and read back.
  *
- * The input chooses what is in it.  The reader must find the same keys, types and values, and
- * the same tensors, dtypes, shapes and bytes, in the same order; what it says of a file copied
- * value by value is the same again. */
+ * The input chooses the contents.  The reader must find the same keys, types and values, and the
+ * same tensors, dtypes, shapes and bytes, in the same order; a copy made value by value is the same
+ * file. */
 #include "base/dtype.h"
 #include "formats/gguf.h"
 #include "fuzz_choices.h"
@@ -21,7 +21,7 @@ typedef struct made_value {
     int64_t      number;
     double       real;
     char         text[8];
-    size_t       count; /* of an array */
+    size_t       count; /* number of elements of an array */
 } made_value;
 
 static made_tensor tensors[MAX_TENSORS];
@@ -68,13 +68,13 @@ static void add_value(hl_gguf_writer *writer, const char *key, made_value *value
         break;
     default:
         value->type   = HL_GGUF_ARRAY;
-        value->number = -1; /* of texts */
+        value->number = -1; /* -1 marks texts */
         hl_gguf_add_texts(writer, key, texts, value->count);
         break;
     }
 }
 
-/* False: there is no such tensor in a GGUF file. */
+/* Makes a tensor; false if GGUF does not have the dtype. */
 static bool make_tensor(made_tensor *made, int index, choices *from)
 {
     hl_tensor *tensor = &made->tensor;
@@ -143,7 +143,7 @@ static void check_tensor(const hl_tensor *seen, const hl_tensor *made)
     PROMISE(memcmp(seen->data, made->data, made->n_bytes) == 0);
 }
 
-/* All that is in a file to another one; the two must be the same bytes but for padding. */
+/* Copies a file; the copy must have the same bytes except padding. */
 static void copy(const hl_gguf *file, const char *path)
 {
     hl_gguf_writer *writer = NULL;
@@ -198,7 +198,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     snprintf(path, sizeof path, "%s/made.gguf", fuzz_folder());
     snprintf(twin, sizeof twin, "%s/twin.gguf", fuzz_folder());
     PROMISE(hl_gguf_writer_new(&writer) == HL_OK);
-    if (choose_bool(&from)) /* 8 to 256 */
+    if (choose_bool(&from)) /* an alignment of 8 to 256 */
         hl_gguf_add_int(writer, HL_GGUF_ALIGNMENT, HL_GGUF_U32, 1 << choose(&from, 3, 8));
     int n_keys = (int)choose(&from, 0, MAX_KEYS);
     for (int i = 0; i < n_keys; i++) {
@@ -214,7 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     if (hl_gguf_write(writer, path) == HL_OK)
         read_back(path, twin, n_keys, n_tensors);
     else
-        PROMISE(hl_error_message()[0] != '\0'); /* a dtype that GGUF does not have */
+        PROMISE(hl_error_message()[0] != '\0'); /* GGUF does not have the dtype */
     hl_gguf_writer_free(writer);
     return 0;
 }

@@ -1,8 +1,7 @@
-/* fuzz_http.c - any bytes at all, sent to a server.
+/* fuzz_http.c - arbitrary bytes sent to a server.
  *
- * Each input goes over a socket of its own to one server that lives on.  Whatever was sent, what
- * comes back is nothing, or an answer of HTTP that is no fault of ours (below 500; a server that
- * is busy may say so). */
+ * Each input goes over its own socket to one server, which keeps running.  The reply is empty or an
+ * HTTP answer below 500; only a busy server may answer with its own status. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +54,7 @@ static int dial(void)
     return caller;
 }
 
-/* A server may hang up before it has read all. */
+/* Sends all bytes; the server may close the connection before it has read them. */
 static void send_all(int caller, const uint8_t *bytes, size_t n_bytes)
 {
     while (n_bytes > 0) {
@@ -70,7 +69,7 @@ static void send_all(int caller, const uint8_t *bytes, size_t n_bytes)
 
 static void check_answer(int caller)
 {
-    char    answer[256]; /* its beginning; the rest is read and forgotten */
+    char    answer[256]; /* beginning of the answer; the rest is read and dropped */
     char    rest[65536];
     size_t  used = 0;
     ssize_t n;

@@ -1,7 +1,7 @@
-/* fuzz_ids.c - any bytes at all, as token ids: a .npy file, a .safetensors file, and lines.
+/* fuzz_ids.c - arbitrary bytes as token ids: a .npy file, a .safetensors file, and lines.
  *
- * They are refused with a message, or their rows are ids below the limit, each refused or as long
- * as the table says. */
+ * They are refused with a message.  Otherwise each row is refused, or has ids below the limit and
+ * the length that the table gives. */
 #include "fuzz_file.h"
 #include "measure/corpus_parts.h"
 

@@ -1,13 +1,13 @@
-/* fuzz_json.c - any bytes at all, as JSON.
+/* fuzz_json.c - arbitrary bytes as JSON.
  *
- * They are refused with a message, or they parse into a value that, written out
- * and parsed again, is the same value.  As lines they are objects up to the first that is none. */
+ * They are refused with a message, or they parse into a value that, written and parsed again, is
+ * the same value.  As lines, they are objects up to the first line that is not an object. */
 #include <string.h>
 
 #include "base/json.h"
 #include "fuzz.h"
 
-/* Getters never crash, whatever the value is. */
+/* Getters never crash, for any value. */
 static void read_keys(const json_t *value)
 {
     int64_t     integer = 1;
@@ -22,7 +22,7 @@ static void read_keys(const json_t *value)
     PROMISE(string != NULL);
 }
 
-/* Any bytes at all become a string of JSON. */
+/* Any bytes can become a JSON string. */
 static void read_text(const char *bytes, size_t n_bytes)
 {
     json_t *text = hl_json_text(bytes, n_bytes);
@@ -54,7 +54,7 @@ static hl_status follow(void *context, const hl_json_event *event)
     return HL_OK;
 }
 
-/* Built anew of its parts, and without one: then it is nothing. */
+/* Rebuilds the value from its parts; with one part NULL, the result is NULL. */
 static void rebuild(json_t *value)
 {
     json_t *array = json_array(), *object = json_object();

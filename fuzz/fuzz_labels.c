@@ -1,7 +1,7 @@
-/* fuzz_labels.c - any bytes at all, as labels for a trace.
+/* fuzz_labels.c - arbitrary bytes as labels for a trace.
  *
- * They are accepted or refused with a message, from memory and from a file.  What is accepted are
- * ranges. */
+ * They are accepted or refused with a message, from memory and from a file.  Accepted labels are
+ * valid ranges. */
 #include "analysis/labels.h"
 #include "fuzz_file.h"
 

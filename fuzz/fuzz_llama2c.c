@@ -1,8 +1,7 @@
-/* fuzz_llama2c.c - any bytes at all, as a checkpoint of llama2.c and as its tokenizer.
+/* fuzz_llama2c.c - arbitrary bytes as a checkpoint of llama2.c and as its tokenizer.
  *
- * They are accepted or refused with a message.  Tensors of what is accepted lie
- * inside the file, one behind the other, and are found by their names; pieces lie
- * inside the file. */
+ * They are accepted or refused with a message.  In an accepted file, tensors are inside the file,
+ * one after another, and are found by name; pieces are inside the file. */
 #include "formats/llama2c.h"
 #include "fuzz.h"
 
@@ -41,7 +40,7 @@ static void read_tokenizer(const uint8_t *bytes, size_t n_bytes)
     }
     for (size_t i = 0; i < hl_llama2c_tokenizer_count(tokenizer); i++) {
         const hl_llama2c_piece *piece = hl_llama2c_tokenizer_at(tokenizer, i);
-        if (piece->n_bytes > 0) /* the address sanitizer watches the first and last byte */
+        if (piece->n_bytes > 0) /* the address sanitizer checks the first and the last byte */
             sink = (char)(piece->bytes[0] + piece->bytes[piece->n_bytes - 1]);
     }
     (void)sink;

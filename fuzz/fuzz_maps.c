@@ -1,7 +1,7 @@
-/* fuzz_maps.c - any bytes at all, as attention maps: a .npy and a .safetensors file.
+/* fuzz_maps.c - arbitrary bytes as attention maps: a .npy and a .safetensors file.
  *
- * They are refused with a message, or measured: as probabilities and as scores, whatever numbers
- * are in them.  Every head of the profile can be asked. */
+ * They are refused with a message, or measured as probabilities and as scores, with any numbers.
+ * Every head of the profile can be queried. */
 #include "fuzz_file.h"
 
 static void ask(const hl_profile *profile)

@@ -1,8 +1,8 @@
-/* fuzz_measure_state.c - any text at all, as the place where a killed measurement is to go on.
+/* fuzz_measure_state.c - arbitrary text as the place where an interrupted measurement continues.
  *
- * A state is a profile and a line of text (fuzz_profile.c has the profile).  The line is refused
- * with a message, or the measurement goes on from there to its end: so lines that name
- * documents, tokens and windows that there are not must be refused. */
+ * A state is a profile (fuzz_profile.c) and a line of text.  The line is refused with a message, or
+ * the measurement continues there to its end: lines with documents, tokens and windows that do not
+ * exist must be refused. */
 #include "fuzz_file.h"
 #include "stats/profile.h"
 
@@ -25,7 +25,7 @@ static hl_measure_options options_of(const char *state_path)
                                  .n_threads  = 1 };
 }
 
-/* Five windows, of which one is done. */
+/* Makes a state with one of five windows done. */
 static void begin(const char *state_path)
 {
     static const char  ids[]    = "[1,2,3,4,5,6,7,8]\n[9,8,7]\n[1,2,3,4,5,6]\n";

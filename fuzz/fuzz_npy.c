@@ -1,7 +1,7 @@
-/* fuzz_npy.c - any bytes at all, as a .npy file.
+/* fuzz_npy.c - arbitrary bytes as a .npy file.
  *
- * They are accepted or refused with a message.  What is accepted must lie inside the file,
- * end with it, and have the size that its dtype and shape ask for. */
+ * They are accepted or refused with a message.  Accepted data are inside the file, end with it, and
+ * have the size of their dtype and shape. */
 #include "formats/npy.h"
 #include "fuzz.h"
 

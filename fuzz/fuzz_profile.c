@@ -1,7 +1,7 @@
-/* fuzz_profile.c - any bytes at all, as a profile.
+/* fuzz_profile.c - arbitrary bytes as a profile.
  *
- * They are accepted or refused with a message.  What is accepted answers every question, can be
- * written and read again, and merges with itself read from a file, which doubles its counts. */
+ * They are accepted or refused with a message.  An accepted profile answers every query, can be
+ * written and read again, and merges with a copy of itself, which doubles its counts. */
 #include "fuzz_file.h"
 #include "stats/profile.h"
 
@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 
     int64_t n_tokens = hl_profile_n_tokens(profile);
     if (hl_profile_load_state(&twin, &state, fuzz_file("profile", bytes, n_bytes)) != HL_OK) {
-        refused(twin); /* a state of the first format */
+        refused(twin); /* refused only if it is a state of the first format */
         PROMISE(hl_profile_load(&twin, fuzz_file("profile", bytes, n_bytes)) == HL_OK);
     }
     if (hl_profile_merge(profile, twin) == HL_OK)

@@ -1,8 +1,8 @@
-/* fuzz_record.c - any bytes at all, as a line of a JSONL file and as a line of token ids.
+/* fuzz_record.c - arbitrary bytes as a line of a JSONL file and as a line of token ids.
  *
- * They are accepted or refused with a message.  An accepted record is a text whose spans
- * lie inside it, on whole characters, or a chat whose messages have a role and a content;
- * accepted ids are all below the limit. */
+ * They are accepted or refused with a message.  An accepted record is a text whose spans are inside
+ * it, on whole characters, or a chat whose messages have a role and a content; accepted ids are all
+ * below the limit. */
 #include "base/utf8.h"
 #include "fuzz.h"
 #include "measure/corpus_parts.h"
@@ -31,7 +31,7 @@ static void check_record(hl_bytes line, const char *field)
     for (size_t i = 0; i < record.n_messages; i++)
         PROMISE(record.messages[i].role != NULL && record.messages[i].content != NULL);
     PROMISE(record.text.data == NULL || record.n_messages == 0);
-    PROMISE(hl_record_bytes(&record) <= line.n_bytes); /* escapes only shrink */
+    PROMISE(hl_record_bytes(&record) <= line.n_bytes); /* unescaping never makes a text longer */
     PROMISE(hl_record_hash(&record) == hl_record_hash(&record));
     hl_record_free(&record);
 }

@@ -1,8 +1,8 @@
-/* fuzz_safetensors.c - any bytes at all, as a safetensors file.
+/* fuzz_safetensors.c - arbitrary bytes as a safetensors file.
  *
- * They are accepted or refused with a message.  What is accepted must keep the
- * reader's promises: tensors lie inside the file, in order and side by side, have
- * the size that dtype and shape ask for, and are found by their names. */
+ * They are accepted or refused with a message.  An accepted file keeps the reader's promises:
+ * tensors are inside the file, in order and adjacent, have the size of their dtype and shape, and
+ * are found by name. */
 #include "formats/safetensors.h"
 #include "fuzz.h"
 
@@ -14,7 +14,7 @@ static void check_tensor(const hl_tensor *tensor, const uint8_t *end)
     PROMISE(hl_tensor_bytes(&needed, tensor) == HL_OK && needed == tensor->n_bytes);
     PROMISE(hl_tensor_count(tensor) >= 0);
     PROMISE((size_t)(end - data) >= tensor->n_bytes);
-    (void)hl_tensor_hash(tensor); /* the address sanitizer watches every byte */
+    (void)hl_tensor_hash(tensor); /* reads every byte, which the address sanitizer checks */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)

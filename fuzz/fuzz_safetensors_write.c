@@ -1,9 +1,10 @@
-/* fuzz_safetensors_write.c - a safetensors file of any names and tensors, written and read back.
+/* fuzz_safetensors_write.c - a safetensors file of arbitrary names and tensors, written and read
+ * back.
  *
- * The input chooses what is in it: names and metadata of any bytes, that are empty or come twice
- * as well, and tensors of every dtype, empty ones among them.  It is refused with a message, or the
- * reader finds the same tensors and values; and the same in another order gives the same bytes,
- * also where the data come after the header, one by one. */
+ * The input chooses the contents: names and metadata of any bytes, also empty or duplicate ones,
+ * and tensors of every dtype, also empty ones.  They are refused with a message, or the reader
+ * finds the same tensors and values.  The same contents in another order give the same bytes, also
+ * if the data are written after the header, one tensor at a time. */
 #include "base/dtype.h"
 #include "formats/safetensors.h"
 #include "fuzz_choices.h"
@@ -32,7 +33,7 @@ static void make_text(char out[NAME_BYTES], choices *from)
     out[length] = '\0';
 }
 
-/* Small, so that it fits: at most 4 values in each dimension but the blocks of a type. */
+/* Makes a small tensor: at most 4 values in each dimension, except for the blocks of a type. */
 static void make_tensor(int index, choices *from)
 {
     hl_tensor *tensor = &all.tensors[index];
@@ -44,12 +45,12 @@ static void make_tensor(int index, choices *from)
     for (int i = 0; i < tensor->n_dims; i++)
         tensor->shape[i] = choose(from, 0, 3);
     if (hl_tensor_bytes(&tensor->n_bytes, tensor) != HL_OK || tensor->n_bytes > MAX_BYTES)
-        tensor->n_bytes = 1; /* which the writer refuses, or which is right */
+        tensor->n_bytes = 1; /* a size that is wrong for most shapes */
     for (size_t i = 0; i < tensor->n_bytes; i++)
         all.data[index][i] = (uint8_t)(int)(choose_noise(from) * 127.0f);
 }
 
-/* The header and room for the data, then the data. */
+/* Writes the header and reserves room for the data, then writes the data. */
 static hl_status write_in_pieces(hl_safetensors_writer *writer, const char *path)
 {
     hl_writer *file   = NULL;

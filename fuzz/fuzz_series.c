@@ -1,7 +1,7 @@
-/* fuzz_series.c - any bytes at all, as a series.
+/* fuzz_series.c - arbitrary bytes as a series.
  *
- * They are accepted or refused with a message.  What is accepted answers every question, and has as
- * many points after it was written and read again. */
+ * They are accepted or refused with a message.  An accepted series answers every query, and has as
+ * many points after it has been written and read again. */
 #include "analysis/series_parts.h"
 #include "fuzz_file.h"
 

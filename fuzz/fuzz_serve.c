@@ -1,7 +1,7 @@
-/* fuzz_serve.c - any bytes at all, as a request's body and as its headers.
+/* fuzz_serve.c - arbitrary bytes as a request's body and as its headers.
  *
- * A body is refused with a message and a status, or its options are in their ranges and its token
- * ids are the model's.  Foreign names never become allowed. */
+ * A body is refused with a message and a status, or its options are in range and its token ids are
+ * the model's.  Foreign host names are never allowed. */
 #define _GNU_SOURCE /* strcasestr */
 #include <string.h>
 #include <strings.h>
@@ -27,7 +27,7 @@ static void read_ids(const json_t *prompt, const hl_model *model)
     hl_served_prompts_release(&prompts);
 }
 
-/* An array with a text anywhere in it would need a tokenizer. */
+/* Returns true if an array contains a text, which would need a tokenizer. */
 static bool has_text(const json_t *value)
 {
     size_t        index;

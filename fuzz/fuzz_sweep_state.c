@@ -1,12 +1,12 @@
-/* fuzz_sweep_state.c - any bytes at all, as the state of a sweep that was killed.
+/* fuzz_sweep_state.c - arbitrary bytes as the state of an interrupted sweep.
  *
- * They are refused with a message, or lists of numbers, which, saved and loaded again, are there
- * still. */
+ * They are refused with a message, or they are lists of numbers, which can be saved and loaded
+ * again. */
 #include "formats/safetensors.h"
 #include "fuzz_file.h"
 #include "prune/sweep_state.h"
 
-/* What the file calls its lists, found by another way. */
+/* Checks the lists with another reader of the file. */
 static void look_up(const hl_sweep_state *state, const char *path)
 {
     hl_safetensors *file = NULL;

@@ -1,6 +1,7 @@
-/* fuzz_tables.c - any bytes at all, as what `sweep --json` and `compare --json` print, for a report.
+/* fuzz_tables.c - arbitrary bytes as the output of `sweep --json` and `compare --json`, for a
+ * report.
  *
- * They are refused with a message, or an object with tables comes out. */
+ * They are refused with a message, or the result is an object with tables. */
 #include "fuzz_file.h"
 #include "render/report_parts.h"
 
@@ -29,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
     read_one(hl_report_sweep_json, &without);
     read_one(hl_report_sweep_json, &with);
     read_one(hl_report_compare_json, &without);
-    if (is_first) /* not of the input, and slow */
+    if (is_first) /* this part is slow and does not depend on the input */
         read_one(hl_report_compare_json, &with);
     return 0;
 }

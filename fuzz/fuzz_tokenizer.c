@@ -1,10 +1,9 @@
-/* fuzz_tokenizer.c - any bytes at all, as a tokenizer.json.
+/* fuzz_tokenizer.c - arbitrary bytes as a tokenizer.json.
  *
- * They are refused with a message, or they make a tokenizer.  What it does with a
- * fixed text must keep the promises of headlight.h: ids have pieces, spans lie inside
- * the text, and what was encoded can be decoded, at once and as a stream.  No call takes more time or
- * makes more text than its input allows, however long runs of one letter are.  GGUF takes its
- * vocabulary or refuses it. */
+ * They are refused with a message, or they make a tokenizer.  Its results on a fixed text keep the
+ * promises of headlight/tokenizer.h: ids have pieces, spans are inside the text, and encoded text
+ * can be decoded, at once and as a stream.  No call takes more time or makes more text than its
+ * input allows, even for long runs of one letter.  GGUF accepts the vocabulary or refuses it. */
 #include <string.h>
 
 #include "base/utf8.h"
@@ -15,7 +14,7 @@
 static const char words[] =
     "Hello, w\xc3\xb6rld! ab abc  <s>\n1234 e\xcc\x81 \xe6\x97\xa5\xe6\x9c\xac \xff";
 
-/* Behind the words, a run that expressions may backtrack in. */
+/* After the words there is a run in which expressions may backtrack. */
 enum { N_RUN = 8000, N_TEXT = sizeof words - 1 + N_RUN };
 
 static char text[N_TEXT];
@@ -42,7 +41,7 @@ static void check_decoding(const hl_tokenizer *tokenizer, const hl_encoding *enc
     hl_status status = hl_tokenizer_decode(&decoded, &n_decoded, tokenizer, encoding->ids,
                                            encoding->n_tokens, NULL);
     PROMISE(fuzz_in_time(begin, n_spelled));
-    if (status != HL_OK) { /* a step of the decoder has run into its limit */
+    if (status != HL_OK) { /* a step of the decoder has reached its limit */
         names_the_file();
         return;
     }

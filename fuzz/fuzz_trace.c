@@ -1,11 +1,11 @@
-/* fuzz_trace.c - any bytes at all, as a trace.
+/* fuzz_trace.c - arbitrary bytes as a trace.
  *
- * They are accepted or refused with a message.  What is accepted answers every question,
- * and is the same after it was written and read again. */
+ * They are accepted or refused with a message.  An accepted trace answers every query, and is the
+ * same after it has been written and read again. */
 #include "fuzz_file.h"
 #include "stats/trace_parts.h"
 
-/* Lines of JSON have no place for bytes that are no text. */
+/* Lines of JSON cannot hold bytes that are not valid UTF-8. */
 static void write_and_read(const hl_trace *trace, const char *name, bool is_exact)
 {
     char      path[FUZZ_PATH_BYTES];
@@ -28,7 +28,7 @@ static void write_and_read(const hl_trace *trace, const char *name, bool is_exac
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n_bytes)
 {
     hl_trace     *trace   = NULL;
-    volatile char touched = 0; /* every byte that it says is there can be read */
+    volatile char touched = 0; /* every byte of the text can be read */
 
     if (hl_trace_parse(&trace, bytes, n_bytes, "fuzz") != HL_OK)
         return refused(trace);

@@ -1,6 +1,6 @@
-/* fuzz_trace_lines.c - any bytes at all, as a trace in lines of JSON.
+/* fuzz_trace_lines.c - arbitrary bytes as a trace in lines of JSON.
  *
- * They are accepted or refused with a message.  What is accepted answers every question. */
+ * They are accepted or refused with a message.  An accepted trace answers every query. */
 #include "fuzz.h"
 #include "stats/trace_parts.h"
 

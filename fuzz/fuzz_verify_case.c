@@ -1,13 +1,12 @@
-/* fuzz_verify_case.c - any bytes at all, as a golden attention case.
+/* fuzz_verify_case.c - arbitrary bytes as a golden attention case.
  *
- * They are refused with a message, or accepted; then the operator runs on them,
- * forward, on every back end.  Shapes, strides, lengths and numbers are whatever
- * the file says, NaN and infinities among them: nothing may be read or written
- * outside its place, and no call may hang. */
+ * They are refused with a message, or accepted; then the operator runs forward on them, on every
+ * back end.  Shapes, strides, lengths and numbers are those of the file, including NaN and
+ * infinities: no memory outside the arrays may be read or written, and no call may hang. */
 #include "fuzz.h"
 #include "measure/verify_case.h"
 
-/* Enough for all paths of the kernels, little enough for many runs a second. */
+/* Enough for all paths of the kernels, and small enough for many runs per second. */
 enum { MAX_PRODUCTS = 1 << 16 };
 
 static bool is_small(const hl_attention *p)

@@ -1,9 +1,8 @@
 /* replay.c - feeds a fuzz target its stored corpus, without libFuzzer.
  *
- * Called as replay_NAME, it reads every file of fuzz/corpus/NAME, one test each,
- * in TAP.  Each input lies in a block of exactly its size, so that a sanitizer
- * notices one byte too many.  The name is printed before the input is run: after
- * a crash it is the last line. */
+ * Called as replay_NAME, it reads every file of fuzz/corpus/NAME, one test each, in TAP.  Each
+ * input is in a block of exactly its size, so that a sanitizer notices a read beyond it.  The name
+ * is printed before the input is run: after a crash it is the last line. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +16,7 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* The file's bytes, exactly; NULL if it cannot be read. */
+/* Reads exactly the file's bytes; NULL if it cannot be read. */
 static uint8_t *read_exactly(const char *path, size_t *n_bytes)
 {
     FILE    *file  = fopen(path, "rb");

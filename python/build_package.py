@@ -1,9 +1,9 @@
 """build_package.py - makes the wheel that `pip install .` installs, with the standard library only.
 
-A wheel is a zip file: the package, libheadlight.so and libheadlight_cuda.so from build/ if `make`
-has made them, and a folder of facts with a hash of every file.  Without the library the wheel is
-for any machine, and finds libheadlight.so where `make install` put it.  pip calls the functions
-below by name (PEP 517, PEP 660).
+A wheel is a zip file: the package, libheadlight.so and libheadlight_cuda.so from build/ if `make` has
+made them, and a folder of metadata with a hash of every file.  Without the library the wheel fits any
+machine, and uses the libheadlight.so that `make install` installed.  pip calls the functions below by
+name (PEP 517, PEP 660).
 """
 import base64
 import hashlib
@@ -20,7 +20,7 @@ LIBRARIES = ("libheadlight.so", "libheadlight_cuda.so")
 
 
 def version():
-    """The library's, which stands in its header."""
+    """The library's version, from its header."""
     with open(os.path.join(ROOT, "include", "headlight", "base.h"), encoding="utf-8") as file:
         return ".".join(re.findall(r"^#define HL_VERSION_(?:MAJOR|MINOR|PATCH) +(\d+)$", file.read(), flags=re.M))
 
@@ -41,7 +41,7 @@ def built_libraries():
 
 
 def facts(tag):
-    """(name, text) of what describes the wheel."""
+    """(name, text) of the wheel's metadata files."""
     folder = f"headlight-{version()}.dist-info/"
     yield folder + "METADATA", (f"Metadata-Version: 2.1\nName: headlight\nVersion: {version()}\n"
                                 "Summary: What every attention head of a transformer looks at, and "
@@ -73,7 +73,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """`pip install -e .`: a line that points here."""
+    """For `pip install -e .`: a wheel with a path to this folder."""
     return write_wheel(wheel_directory, [], [("headlight.pth", HERE + "\n"),
                                              *facts("py3-none-any")], "py3-none-any")
 

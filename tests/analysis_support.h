@@ -15,7 +15,7 @@
             fail_msg("%s is %.17g, wanted %.17g", #got, got_, wanted_);                            \
     } while (0)
 
-/* From 0 to below 1. */
+/* Returns a number in [0, 1). */
 static inline double uniform(hl_random *random)
 {
     return (double)(hl_random_next(random) >> 11) / 9007199254740992.0;

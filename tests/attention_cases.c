@@ -59,7 +59,7 @@ static float *own_random(attention_case *c, int64_t count, float size)
     return values;
 }
 
-/* The values as rows of a dtype, packed or with (row, head) order swapped. */
+/* Stores the values as rows of a dtype, packed or with (row, head) swapped. */
 static hl_rows own_rows(attention_case *c, const float *values, hl_dtype dtype, int64_t n_heads,
                         int64_t n_rows, int64_t width)
 {
@@ -145,7 +145,7 @@ static void draw_mask(attention_case *c)
     }
 }
 
-/* Biases: their size adds to the bound on the scores. */
+/* Draws biases, whose size adds to the bound on the scores. */
 static void draw_biases(attention_case *c)
 {
     hl_attention *p = &c->problem;
@@ -194,7 +194,7 @@ static void draw_options(attention_case *c)
     }
 }
 
-/* Random dot products stay well below d * 3 sizes; this is a bound, not a guess. */
+/* Returns a bound on the scores: random dot products stay far below d * 3 sizes. */
 static float score_bound(const attention_case *c)
 {
     double size = 0.0;
@@ -210,7 +210,7 @@ static float score_bound(const attention_case *c)
     return (float)(size * most * scale * sqrt((double)c->problem.d_head) * 2.0);
 }
 
-/* Everything but the sizes, which the problem has. */
+/* Draws everything except the sizes, which the problem already has. */
 static void draw_rest(attention_case *c)
 {
     static const hl_dtype dtypes[] = { HL_DTYPE_F32, HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16 };
@@ -253,7 +253,7 @@ void case_draw_decode(attention_case *c, uint64_t seed)
     draw_rest(c);
 }
 
-/* One element of (n_batch, n_heads, n_rows, width). */
+/* Spoils one element of (n_batch, n_heads, n_rows, width). */
 static void spoil_rows(const hl_rows *rows, int64_t n_batch, int64_t n_heads, int64_t n_rows,
                        int64_t width, float value)
 {
@@ -360,7 +360,7 @@ const char *case_statistic_name(int index)
     return names[index];
 }
 
-/* Filled with a value that no result has, so that what is not written shows. */
+/* Allocates values that no result has, so that elements which are not written are noticed. */
 static float *poisoned(int64_t count)
 {
     float *values = malloc((size_t)(count + 1) * sizeof *values);

@@ -29,22 +29,22 @@ typedef struct attention_case {
 
 const char *case_statistic_name(int index);
 
-/* A random problem of at most `largest` queries and keys. */
+/* Draws a random problem of at most `largest` queries and keys. */
 void case_draw(attention_case *c, uint64_t seed, int64_t largest);
-/* One or two rows against thousands of keys. */
+/* Draws a problem of one or two rows against thousands of keys. */
 void case_draw_decode(attention_case *c, uint64_t seed);
 /* Puts NaN, +inf or -inf into one to three places of q, k, v or the key bias. */
 void case_spoil(attention_case *c);
 void case_free(attention_case *c);
-/* One line for messages.  Static buffer. */
+/* Returns one line for messages, in a static buffer. */
 const char *case_describe(const attention_case *c);
 
 void case_outputs_new(attention_outputs *o, const attention_case *c);
 void case_outputs_free(attention_outputs *o);
-/* Forward, then backward from its own results; fails the test on an error. */
+/* Runs the forward pass, then the backward pass on its results; fails the test on an error. */
 void case_run(attention_outputs *o, const attention_case *c, const char *backend);
 
-/* The numbers of elements of the outputs. */
+/* Numbers of elements of the outputs. */
 int64_t case_n_rows(const attention_case *c);
 int64_t case_n_queries(const attention_case *c); /* elements of q  */
 int64_t case_n_keys(const attention_case *c);    /* elements of k  */

@@ -1,4 +1,4 @@
-/* attention_support.h - a small problem, to be spoilt in one place or another. */
+/* attention_support.h - a small problem that tests make invalid in one place. */
 #ifndef HL_TESTS_ATTENTION_SUPPORT_H
 #define HL_TESTS_ATTENTION_SUPPORT_H
 

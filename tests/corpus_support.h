@@ -1,4 +1,4 @@
-/* corpus_support.h - a corpus from what a test puts into its folder, with a small tokenizer. */
+/* corpus_support.h - a corpus of the files in a test's folder, with a small tokenizer. */
 #ifndef HL_TESTS_CORPUS_SUPPORT_H
 #define HL_TESTS_CORPUS_SUPPORT_H
 
@@ -72,7 +72,7 @@ static inline void refuse(const char *input, hl_status status, const char *fragm
     refuse_with((hl_corpus_options){ 0 }, input, status, fragment);
 }
 
-/* The names of all documents, their paths below the folder, in one line. */
+/* Checks the names of all documents, as paths below the folder, in one line. */
 static inline void assert_names(const hl_corpus *corpus, const char *wanted)
 {
     char             names[1024] = "";
@@ -88,7 +88,7 @@ static inline void assert_names(const hl_corpus *corpus, const char *wanted)
     assert_string_equal(names, wanted);
 }
 
-/* The types of a document's tokens as a word, a letter for each: the first of its name. */
+/* Checks the types of a document's tokens, given as a word with the first letter of each type. */
 static inline void assert_types(const hl_corpus *corpus, int64_t document, const char *wanted)
 {
     const hl_corpus_info *info   = hl_corpus_get_info(corpus);
@@ -108,7 +108,7 @@ static inline void assert_types(const hl_corpus *corpus, int64_t document, const
     assert_string_equal(letters, wanted);
 }
 
-/* All tokens of a document are those that encoding its text gives. */
+/* Checks that a document has the tokens of its encoded text. */
 static inline void assert_tokens(const hl_corpus *corpus, int64_t document, const char *text)
 {
     hl_encoding     *wanted = encode(tokenizer, text, strlen(text), true);

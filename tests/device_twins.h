@@ -1,4 +1,4 @@
-/* device_twins.h - the same memory on two devices, and what became of it there. */
+/* device_twins.h - the same memory on two devices, and comparisons of the results. */
 #ifndef HL_TESTS_DEVICE_TWINS_H
 #define HL_TESTS_DEVICE_TWINS_H
 
@@ -20,7 +20,7 @@ static const hl_dtype       types[] = { HL_DTYPE_F32, HL_DTYPE_BF16, HL_DTYPE_F1
 
 /* ------------------------------------------------------------------- memory */
 
-/* The same bytes on both. */
+/* A block with the same bytes on both devices. */
 typedef struct twin {
     void  *at[N_SIDES];
     size_t n_bytes;
@@ -89,13 +89,13 @@ static inline void *fetch(int side, const twin *t)
     return bytes;
 }
 
-/* What one rounding to the type may make of values up to `most`. */
+/* Returns the error of one rounding to the type, for values up to `most`. */
 static inline float tolerance_of(hl_dtype dtype, float most)
 {
     return most * (dtype == HL_DTYPE_F32 ? 2e-5f : (dtype == HL_DTYPE_BF16 ? 0x1p-7f : 0x1p-10f));
 }
 
-/* `most` is the size of what went in, where what comes out may be smaller. */
+/* Compares results; `most` is the size of the inputs, since outputs may be smaller. */
 static inline void compare_scaled(const char *what, const twin *t, hl_dtype stored,
                                   hl_dtype computed, float most)
 {
@@ -143,7 +143,7 @@ static inline void compare_bytes(const char *what, const twin *t)
     free(cuda);
 }
 
-/* Doubles, within `tolerance` of the largest; not finite where the other is not. */
+/* Compares doubles within `tolerance` of the largest; both must be finite at the same places. */
 static inline void compare_doubles(const char *what, const twin *t, double tolerance)
 {
     size_t  n    = t->n_bytes / sizeof(double);
@@ -166,7 +166,7 @@ static inline void compare_doubles(const char *what, const twin *t, double toler
 
 /* ------------------------------------------------------------------- devices */
 
-/* False where there is no GPU; says so. */
+/* Opens both devices; returns false, with a message, if there is no GPU. */
 static inline bool open_twins(void)
 {
     static const hl_linear_pool pool           = { .n_threads = 4 };

@@ -1,4 +1,4 @@
-/* engine_support.h - requests for an engine, and what came of them. */
+/* engine_support.h - requests for an engine, and the events of their jobs. */
 #ifndef HL_TESTS_ENGINE_SUPPORT_H
 #define HL_TESTS_ENGINE_SUPPORT_H
 
@@ -22,7 +22,7 @@ typedef struct request {
     int64_t        prompt[N_CTX];
     float          gates[MAX_CELLS];
     hl_head        heads[2];
-    hl_job_options options; /* its pointers are into this */
+    hl_job_options options; /* options whose pointers refer to the members below */
 } request;
 
 static inline uint32_t next_random(uint32_t *state)
@@ -31,7 +31,7 @@ static inline uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-/* Number `index`: lengths, samplers, gates and wishes of all sorts. */
+/* Makes request number `index`, with various lengths, samplers, gates and outputs. */
 static inline void make_request(request *r, int index)
 {
     uint32_t random = (uint32_t)index * 7919u + 1;
@@ -89,13 +89,13 @@ static inline hl_engine_counts counts_of(hl_engine *engine)
 
 /* ----------------------------------------------------------------- transcripts */
 
-/* All that a job said. */
+/* Everything that a job reported. */
 typedef struct transcript {
     int64_t      n;
     hl_generated tokens[MAX_TEXT];
     int64_t      positions[MAX_TEXT];
     bool         from_prompt[MAX_TEXT];
-    uint64_t     hash; /* of what events point to */
+    uint64_t     hash; /* hash of what the events point to */
     bool         cancelled;
 } transcript;
 
@@ -121,7 +121,7 @@ static inline void note(transcript *t, const hl_job_event *event, const hl_model
                          sizeof(float) * (size_t)(event->n_patterns * event->n_keys));
 }
 
-/* Takes what there is within `seconds`; true: it is over. */
+/* Takes the events that arrive within `seconds`; returns true when the job is over. */
 static inline bool take(transcript *t, hl_job *job, double seconds, const hl_model_info *info)
 {
     hl_job_event event;
@@ -140,7 +140,7 @@ static inline void take_all(transcript *t, hl_job *job, const hl_model_info *inf
         continue;
 }
 
-/* To the bit, but for what pads a struct. */
+/* Compares tokens bit by bit, except for padding in structs. */
 static inline void assert_same_tokens(const hl_generated *a, const hl_generated *b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,17 +1,18 @@
-/* fault_support.h - an operation run again and again, each time with another of its calls failing.
+/* fault_support.h - runs an operation again and again, each time with another of its calls failing.
  *
- * A trial is an operation, a folder with what it writes, and how to run it.  First it runs
- * undisturbed: what is then in the folder is right.  After that call 1 fails, call 2, ...:
+ * A trial is an operation, the folder that it writes to, and how to run it.  It first runs
+ * undisturbed; the contents of the folder are then the expected ones.  After that call 1 fails,
+ * then call 2, ...:
  *
- *     it fails       with the code that fits and a message, or
- *     it succeeds    where it can do without that call, with the same bytes as undisturbed.
+ *     it fails       with a suitable code and a message, or
+ *     it succeeds    if it can do without that call, with the same bytes as undisturbed.
  *
- * In both cases each file in the folder is what it was before or what it should become, whole;
- * no other file is there, no descriptor is left open and, where the leak sanitizer
- * watches, no memory.  Reads and writes that are cut short or interrupted must all succeed.
+ * In both cases each file in the folder has either its previous or its expected contents,
+ * completely. There are no other files, no open descriptors and, under the leak sanitizer, no lost
+ * memory.  Reads and writes that are cut short or interrupted must all succeed.
  *
- * HEADLIGHT_FAULTS=all lets every call fail (and, from every seventh on, all allocations);
- * a number, so many of each kind, evenly spread, and without it a few do. */
+ * HEADLIGHT_FAULTS=all makes every call fail (and every seventh time all later allocations too); a
+ * number makes that many of each kind fail, evenly spread; the default is a few. */
 #ifndef HL_TESTS_FAULT_SUPPORT_H
 #define HL_TESTS_FAULT_SUPPORT_H
 
@@ -27,27 +28,27 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-#define FEW_FAULTS   6 /* of each kind, where not all are wanted */
-#define SOME_FAULTS  7 /* each so-manieth, where all calls after it fail as well */
+#define FEW_FAULTS   6 /* default number of faults of each kind */
+#define SOME_FAULTS  7 /* with every seventh fault, all later calls fail too */
 #define MAX_SNAPSHOT 64
 
 typedef struct trial {
     const char *name;
-    const char *folder;       /* where it writes; NULL: nowhere */
-    const char *spare;        /* ending of a file that a failure may leave there; NULL: none */
-    void (*prepare)(void *);  /* puts into the folder what was there before; may be NULL */
+    const char *folder;       /* folder that it writes to; NULL: none */
+    const char *spare;        /* suffix of a file that a failure may leave there; NULL: none */
+    void (*prepare)(void *);  /* puts the previous files into the folder; may be NULL */
     hl_status (*run)(void *); /* fills `message` */
-    void (*after)(void *);    /* following a failure, undisturbed; may be NULL */
+    void (*after)(void *);    /* runs undisturbed after a failure; may be NULL */
     void   *context;
-    int64_t most; /* faults of a kind, for what takes long; 0: all */
+    int64_t most; /* number of faults of each kind for slow trials; 0: all */
 } trial;
 
-static char message[4096]; /* what the run said of its failure */
+static char message[4096]; /* error message of the run */
 
 #define SHOWN_PROBLEMS 5
-static int n_problems; /* of this trial */
+static int n_problems; /* problems of this trial */
 
-/* The first few are told; inject() fails for all of them. */
+/* Reports a problem; only the first few are printed, but inject() fails for all of them. */
 #define PROBLEM(format, ...)                                                                       \
     do {                                                                                           \
         if (n_problems++ < SHOWN_PROBLEMS)                                                         \
@@ -115,7 +116,7 @@ static bool is_spare(const trial *t, const char *name)
     return ending > 0 && length > ending && strcmp(name + length - ending, t->spare) == 0;
 }
 
-/* Everything is as it was or as it should be; what was there is there under its name. */
+/* Checks that each file has its previous or its expected contents, under its name. */
 static void check_files(const trial *t, const snapshot *before, const snapshot *wanted, int64_t nth)
 {
     snapshot now = look(t);
@@ -157,7 +158,8 @@ static int open_descriptors(void)
     return count_files("/proc/self/fd");
 }
 
-/* A server closes its end of a connection when its thread gets to it. */
+/* Waits for the number of open descriptors: a server closes a connection only when its thread gets
+ * to it. */
 static int settled_descriptors(int wanted)
 {
     for (int i = 0; i < 1000 && open_descriptors() > wanted; i++)
@@ -199,7 +201,7 @@ static bool may_end_so(hl_fault_kind kind, hl_status status)
     switch (kind) {
     case HL_FAULT_MEMORY:
         return status == HL_OK || status == HL_NO_MEMORY;
-    case HL_FAULT_CALL: /* a file that cannot be mapped is a lack of memory */
+    case HL_FAULT_CALL: /* a failed mapping is reported as a lack of memory */
         return status == HL_OK || status == HL_IO || status == HL_NO_MEMORY;
     default:
         return status == HL_OK;
@@ -236,8 +238,7 @@ static bool fail_nth(const trial *t, hl_fault_kind kind, int64_t nth, bool stays
     return fired;
 }
 
-/* __lsan_do_recoverable_leak_check, where the address sanitizer, which brings it, is in this
- * build. */
+/* Calls __lsan_do_recoverable_leak_check in builds with the address sanitizer. */
 #if defined(__SANITIZE_ADDRESS__)
 #define FINDS_LEAKS
 #elif defined(__has_feature)
@@ -252,7 +253,7 @@ static bool fail_nth(const trial *t, hl_fault_kind kind, int64_t nth, bool stays
 #define LEAKS() 0
 #endif
 
-/* How many faults of a kind. */
+/* Returns the number of faults of each kind. */
 static int64_t wanted_faults(void)
 {
     const char *wanted = getenv("HEADLIGHT_FAULTS");
@@ -290,11 +291,11 @@ static int64_t fail_each(const trial *t, hl_fault_kind kind, bool stays, const s
     return n_fired;
 }
 
-/* All kinds of faults; prints how many of each there were. */
+/* Injects all kinds of faults; prints the number of each. */
 static inline void inject(const trial *t)
 {
     n_problems = 0;
-    count_calls(t, HL_FAULT_NONE); /* once for what is made at the first use and then kept */
+    count_calls(t, HL_FAULT_NONE); /* the first run allocates what is kept from then on */
     count_calls(t, HL_FAULT_NONE);
     snapshot wanted = look(t);
 
@@ -312,8 +313,8 @@ static inline void inject(const trial *t)
         fail_msg("%s: %d problems", t->name, n_problems);
 }
 
-/* For main: one thread, so that the same call is the nth each time; and some tests only, those
- * that match HEADLIGHT_FAULTS_ONLY. */
+/* Called by main: uses one thread, so that calls have the same order in each run, and only the
+ * tests that match HEADLIGHT_FAULTS_ONLY. */
 static inline void start_faults(void)
 {
     const char *only = getenv("HEADLIGHT_FAULTS_ONLY");
@@ -330,7 +331,7 @@ static void *json_malloc(size_t n_bytes)
     return hl_fault(HL_FAULT_MEMORY) ? NULL : malloc(n_bytes);
 }
 
-/* What jansson allocates fails as well. */
+/* Makes the allocations of jansson fail too. */
 static inline void inject_json(void)
 {
     json_set_alloc_funcs(json_malloc, free);

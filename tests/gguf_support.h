@@ -1,4 +1,4 @@
-/* gguf_support.h - GGUF files made byte by byte, right or wrong. */
+/* gguf_support.h - GGUF files made byte by byte, valid or invalid. */
 #ifndef HL_TESTS_GGUF_SUPPORT_H
 #define HL_TESTS_GGUF_SUPPORT_H
 
@@ -55,7 +55,7 @@ static inline void put_key(image *file, const char *key, uint32_t type)
     put_u32(file, type);
 }
 
-/* A tensor of two dimensions, in the file's order. */
+/* Adds a tensor of two dimensions, in the file's order. */
 static inline void put_tensor(image *file, const char *name, uint64_t inner, uint64_t outer,
                               uint32_t type, uint64_t offset)
 {
@@ -67,7 +67,7 @@ static inline void put_tensor(image *file, const char *name, uint64_t inner, uin
     put_u64(file, offset);
 }
 
-/* Padding, then n_bytes of data 0, 1, 2 ... */
+/* Adds padding, then n_bytes of data 0, 1, 2 ... */
 static inline void put_data(image *file, size_t n_bytes)
 {
     while (file->n_bytes % 32 != 0)

@@ -1,10 +1,10 @@
-/* host_device.c - the device "host": the operations of kernels/device.h, written to be read.
+/* host_device.c - the device "host": the operations of kernels/device.h, written for readability.
  *
- * It is what the forward pass is tested on where there is no GPU: memory is the process's own, but it is
- * treated as another's, so that weights are copied, rows are sent in lanes, and sums, comparisons
- * and draws are the device's.  Values of any compute type (host:f16, host:bf16) are read as floats, worked
- * on by the CPU's kernels a row at a time, and rounded once when they are stored.  Every program
- * that is linked with this file can open it by name. */
+ * The forward pass is tested on it without a GPU.  Its memory is that of the process, but is
+ * treated as a device's: weights are copied, rows are sent in lanes, and sums, comparisons and
+ * draws are made by the device.  Values of any compute type (host:f16, host:bf16) are read as
+ * floats, processed by the CPU's kernels one row at a time, and rounded once when they are stored.
+ * Every program that is linked with this file can open it by name. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct hl_device {
     const hl_dense *dense;
     hl_linear_pool  pool;
     size_t          n_scratch; /* floats of pool.scratch */
-    float          *values;    /* what a product reads and writes, as floats */
+    float          *values;    /* inputs and outputs of a product, as floats */
     size_t          n_values;
 };
 
@@ -45,7 +45,8 @@ static void host_load(float *out, const void *rows, hl_dtype dtype, int64_t firs
 {
     const uint8_t *from = (const uint8_t *)rows + (size_t)first * (hl_dtype_bits(dtype) / 8);
 
-    (void)hl_dtype_to_f32(out, from, dtype, (size_t)n); /* a compute type: cannot fail */
+    (void)hl_dtype_to_f32(out, from, dtype, (size_t)n); /* cannot fail, since it is a compute
+                                                         * type */
 }
 
 static void host_store(void *rows, hl_dtype dtype, int64_t first, const float *x, int64_t n)
@@ -78,7 +79,7 @@ static void close_host(hl_device *device)
     hl_free(device);
 }
 
-/* All that the machine has counts as free: who uses the rest can give it back. */
+/* All memory that the machine has counts as free, since others may release theirs. */
 static hl_status memory_of(hl_device *device, hl_device_memory *out)
 {
     size_t n_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
@@ -136,7 +137,7 @@ static hl_status wait_for_all(hl_device *device)
     return HL_OK;
 }
 
-/* Some blocks at a time, by way of floats. */
+/* Converts values in blocks, by way of floats. */
 static hl_status put_values(hl_device *device, void *to, hl_dtype to_dtype, const void *from,
                             hl_dtype from_dtype, int64_t n_values)
 {
@@ -185,8 +186,8 @@ static hl_matrix packed(const void *data, hl_dtype dtype, int64_t n_rows, int64_
                         .block     = n_rows };
 }
 
-/* out (n_rows, W's rows) = x W' + b, in floats.  Each row is a sequence of its own: what it comes
- * out as does not depend on how many share the product, as OpenBLAS's would on some CPUs. */
+/* Computes out (n_rows, W's rows) = x W' + b in floats.  Each row is a sequence of its own, so its
+ * result does not depend on the number of rows, as OpenBLAS's would on some CPUs. */
 static hl_status multiply(hl_device *device, float *out, const float *x, int64_t n_rows,
                           const hl_matrix *matrix, const float *bias)
 {
@@ -235,8 +236,8 @@ static hl_status host_linear(hl_device *device, const hl_device_linear *linear)
 typedef struct mixture_room {
     int64_t *chosen;  /* (N, n_used) */
     float   *weights; /* (N, n_used) */
-    int64_t *members; /* (N) the rows that an expert gets */
-    float   *shares;  /* (N) and their weights for it */
+    int64_t *members; /* (N) rows that an expert gets */
+    float   *shares;  /* (N) weights of these rows for the expert */
     float   *x;       /* (N, D) */
     float   *hidden;  /* (N, 2 F) */
     float   *active;  /* (N, F) */
@@ -270,7 +271,7 @@ static mixture_room room_of(const hl_device_experts *e)
     return r;
 }
 
-/* The best that is not among the `n` chosen; the first of equals. */
+/* Returns the best expert that is not among the `n` chosen ones; the first of equal ones. */
 static int64_t next_best(const float *logits, int64_t n_experts, const int64_t *chosen, int64_t n)
 {
     int64_t best = -1;
@@ -395,7 +396,7 @@ static hl_status host_add_gated(hl_device *device, const hl_device_add_gated *ad
 
 /* ============================================================ row by row */
 
-/* Room for n floats in device->values. */
+/* Makes room for n floats in device->values. */
 static hl_status make_rows(hl_device *device, int64_t n)
 {
     return host_grow(&device->values, &device->n_values, n);
@@ -521,7 +522,7 @@ static hl_norm part_of(const hl_norm *norm, int64_t first)
     return part;
 }
 
-/* Norm and RoPE of all heads of a row: q, or k. */
+/* Applies norm and RoPE to all heads of a row, which is q or k. */
 static void finish_heads(const hl_device *device, const hl_device_heads *h, const hl_norm *norm,
                          float *x, int64_t n_heads, int64_t row)
 {
@@ -606,7 +607,7 @@ static hl_status host_activate(hl_device *device, const hl_device_activate *acti
 
 /* -------------------------------------------------------------------- copies */
 
-/* x (n) += scale * row `from` of what is to be added. */
+/* x (n) += scale * row `from` of the source. */
 static void add_to_copy(float *x, float *room, const hl_device_copy_rows *copy, int64_t from)
 {
     for (int part = 0; part < 2; part++) {
@@ -674,7 +675,7 @@ static float gap_of(const float *logits, int64_t n, int64_t top)
     return logits[top] - second;
 }
 
-/* How far a row is from the one kept in its place; or it is kept. */
+/* Returns the divergence of a row from the kept one at its place, or keeps the row. */
 static double compare_row(const hl_device_kept *kept, const float *logits, int64_t row, double lse,
                           int64_t n)
 {
@@ -690,7 +691,7 @@ static double compare_row(const hl_device_kept *kept, const float *logits, int64
     for (int64_t i = 0; i < n; i++) {
         float p = (float)exp((double)a[i] - kept->lse[row]);
 
-        if (p > 0.0f) /* a token that cannot be has logit -inf in both */
+        if (p > 0.0f) /* an impossible token has logit -inf in both */
             kl += (double)p * ((double)a[i] - (double)logits[i] + shift);
     }
     return kl;
@@ -701,7 +702,7 @@ static void read_row(const hl_device_logits *l, int64_t row)
     const float *logits = l->logits + row * l->n;
     int64_t      top    = top_of(logits, l->n);
     double       max    = (double)logits[top];
-    double       rest   = 0.0; /* the sum of exponentials, less the largest's 1 */
+    double       rest   = 0.0; /* the sum of exponentials, without the largest one, which is 1 */
     double       dot    = 0.0;
 
     for (int64_t i = 0; i < l->n; i++) {
@@ -789,9 +790,9 @@ done:
 
 /* One head's rows of one run. */
 typedef struct run_rows {
-    const float *values[HL_N_QUANTITIES]; /* NORMALIZED is made of ENTROPY */
-    int64_t      plan;                    /* the run's first row among (B, C) */
-    int64_t      first;                   /* ... among (B, H, C) */
+    const float *values[HL_N_QUANTITIES]; /* NORMALIZED is computed from ENTROPY */
+    int64_t      plan;                    /* index of the run's first row in (B, C) */
+    int64_t      first;                   /* index of the run's first row in (B, H, C) */
     int64_t      n;
 } run_rows;
 
@@ -900,15 +901,15 @@ static hl_status host_reduce(hl_device *device, int lane, const hl_device_reduce
 
 /* ============================================================ draws */
 
-/* One row and what is known of it. */
+/* One row, and what is known about it. */
 typedef struct draw_row {
     const float        *logits;
     const hl_pick_rule *rule;
     const uint32_t     *repeated; /* read only with a penalty */
     int64_t             n;
-    int64_t             top; /* of the logits */
+    int64_t             top; /* index of the largest logit */
     int64_t             top_score;
-    float               max; /* of the scores */
+    float               max; /* largest score */
 } draw_row;
 
 static float score_of(const draw_row *r, int64_t token)
@@ -924,13 +925,13 @@ static double weight_of(const draw_row *r, int64_t token)
     return exp(((double)score_of(r, token) - (double)r->max) / r->rule->temperature);
 }
 
-/* False: no token can be drawn from it. */
+/* Returns false if no token can be drawn from the row. */
 static bool find_tops(draw_row *r)
 {
     bool is_good = true;
 
     for (int64_t i = 0; i < r->n; i++) {
-        is_good      = is_good && r->logits[i] < INFINITY; /* nor NaN */
+        is_good      = is_good && r->logits[i] < INFINITY; /* false for NaN too */
         r->top       = r->logits[i] > r->logits[r->top] ? i : r->top;
         r->top_score = score_of(r, i) > score_of(r, r->top_score) ? i : r->top_score;
     }
@@ -938,7 +939,7 @@ static bool find_tops(draw_row *r)
     return is_good && r->logits[r->top] > -INFINITY;
 }
 
-/* As hl_logits_read. */
+/* Reads a row as hl_logits_read does. */
 static void read_logits(hl_pick_result *out, const draw_row *r)
 {
     double max  = (double)r->logits[r->top];
@@ -960,7 +961,7 @@ static void read_logits(hl_pick_result *out, const draw_row *r)
     out->varentropy = fmax(dot2 / (1.0 + rest) - mean * mean, 0.0);
 }
 
-/* The last bin whose tokens are candidates, and how many these are in all. */
+/* Returns the last bin whose tokens are candidates; *count is the number of candidates. */
 static int find_cut(int32_t *count, const draw_row *r, double total)
 {
     int32_t  counts[HL_PICK_BINS] = { 0 };
@@ -1007,7 +1008,7 @@ static void list_candidates(hl_pick_result *out, hl_pick_candidate *candidates, 
         out->n_candidates = count;
 }
 
-/* The last token with weight before which no more than `target` lies. */
+/* Returns the last token with weight that has no more than `target` of mass before it. */
 static int64_t draw_from_all(const draw_row *r, double target)
 {
     double  mass  = 0.0;
@@ -1087,7 +1088,7 @@ static hl_status host_follow(hl_device *device, const hl_device_follow *f)
 
 /* ------------------------------------------------------------------- kernels */
 
-/* The prepared kernel of a sequence and head. */
+/* Returns the prepared kernel of a sequence and head. */
 static double *kernel_of(const hl_device_outputs *o, int64_t sequence, int64_t head)
 {
     return o->kernels + (sequence * o->n_heads + head) * hl_kernel_size(o->kernel_rows);
@@ -1098,7 +1099,7 @@ static const float *z_of(const hl_device_outputs *o, int64_t row, int64_t head)
     return o->z + (row * o->n_heads + head) * o->d_head;
 }
 
-/* y = z G of one row. */
+/* Computes y = z G for one row. */
 static void multiply_gram(float *y, const hl_device_outputs *o, int64_t row, int64_t head)
 {
     int64_t      d    = o->d_head;
@@ -1112,7 +1113,7 @@ static void multiply_gram(float *y, const hl_device_outputs *o, int64_t row, int
     }
 }
 
-/* The rows that a sequence has, by their places in (B, n_sampled). */
+/* Lists the rows of a sequence by their places in (B, n_sampled). */
 static int64_t list_rows(int64_t *out, const hl_device_outputs *o, int64_t sequence)
 {
     int64_t n = 0;
@@ -1148,7 +1149,7 @@ static void write_head(const hl_device_outputs *o, int64_t sequence, int64_t hea
     hl_kernel_prepare(kernel, kernel, n);
 }
 
-/* Too few rows have no estimate. */
+/* With too few rows there is no estimate. */
 static void compare_heads(const hl_device_outputs *o, int64_t sequence, int64_t n)
 {
     int64_t n_heads = o->n_heads;
@@ -1190,7 +1191,7 @@ done:
 
 static hl_status host_distances(hl_device *device, int lane, const hl_device_distances *d)
 {
-    int64_t stride = d->n_patterns * d->n_keys; /* from a head to the next */
+    int64_t stride = d->n_patterns * d->n_keys; /* distance between two heads */
     double *out    = d->out;
     (void)device;
     (void)lane;
@@ -1219,7 +1220,7 @@ static hl_status host_pattern_sums(hl_device *device, int lane, const hl_device_
 
     HL_TRY(HL_ALLOC(&scratch, (size_t)s->n_keys));
     for (int64_t row = 0; row < s->n_batch * s->n_patterns; row++) {
-        int64_t first = row / s->n_patterns * s->n_heads; /* head of the sequence */
+        int64_t first = row / s->n_patterns * s->n_heads; /* first head of the sequence */
 
         for (int64_t head = 0; head < s->n_heads; head++, out++) {
             const float *p =

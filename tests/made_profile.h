@@ -1,8 +1,8 @@
-/* made_profile.h - profiles of attention that a test makes by rule, row by row.
+/* made_profile.h - profiles of attention that follow a rule, made row by row.
  *
- * A head gives a share `strength` of each row to the keys that its kind names and spreads
- * the rest evenly; statistics of rows follow from the probabilities by their definitions, in
- * double, and go into a real profile. */
+ * A head gives a share `strength` of each row to the keys that its kind determines, and spreads the
+ * rest evenly.  Statistics of rows are computed from the probabilities by their definitions, in
+ * double, and added to a real profile. */
 #ifndef HL_TESTS_MADE_PROFILE_H
 #define HL_TESTS_MADE_PROFILE_H
 
@@ -17,9 +17,9 @@ typedef enum made_kind {
     MADE_PREVIOUS,
     MADE_SELF,
     MADE_FIRST,
-    MADE_LOCAL,   /* the last five */
-    MADE_CONTENT, /* a key that the sequence and the row decide, not near and not first */
-    /* The first key, and all of the rest on one other: nothing is spread. */
+    MADE_LOCAL,   /* the last five keys */
+    MADE_CONTENT, /* a key that depends on the sequence and the row, neither near nor first */
+    /* The first key, and the rest on one other key: nothing is spread. */
     MADE_FIRST_AND_SELF,
     MADE_FIRST_AND_PREVIOUS,
 } made_kind;
@@ -27,23 +27,23 @@ typedef enum made_kind {
 typedef struct made_head {
     made_kind kind;
     double    strength;
-    double    wobble;    /* how much the strength differs between sequences */
-    double    norm;      /* of what it writes; 0: 1 */
+    double    wobble;    /* how much the strength varies between sequences */
+    double    norm;      /* norm of the head's output; 0: 1 */
     double    induction; /* score of the probe */
     bool      broken;    /* its entropies are NaN from row 10 on */
 } made_head;
 
 typedef struct made_model {
-    int64_t     n_layers; /* up to M_LAYERS, as ... */
+    int64_t     n_layers; /* up to M_LAYERS; the same limit holds for heads */
     int64_t     n_heads;
     int64_t     n_sequences;
-    uint64_t    first_sequence; /* sequences are known by number: text */
+    uint64_t    first_sequence; /* sequences are identified by number, as if by text */
     uint64_t    hash;
-    const char *context; /* what the profile says; NULL: "64" */
+    const char *context; /* context in the profile's settings; NULL: "64" */
     made_head   heads[M_LAYERS][M_HEADS];
 } made_model;
 
-/* A number from 0 to 1 that belongs to these three. */
+/* Returns a number from 0 to 1 that depends only on these three. */
 static inline double made_noise(uint64_t a, uint64_t b, uint64_t c)
 {
     hl_random random = { a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c };
@@ -51,7 +51,7 @@ static inline double made_noise(uint64_t a, uint64_t b, uint64_t c)
     return uniform(&random);
 }
 
-/* Row `row` of a head, (M_ROWS) with 0 behind the row. */
+/* Computes row `row` of a head, (M_ROWS), with 0 after the row's own key. */
 static inline void made_row(double *p, const made_head *head, uint64_t sequence, int row,
                             uint64_t who)
 {
@@ -81,7 +81,7 @@ static inline void made_row(double *p, const made_head *head, uint64_t sequence,
         p[row > back ? row - back : 0] += strength / 5;
 }
 
-/* Entropy, collision entropy and varentropy of keys [from, n), renormalized. */
+/* Computes entropy, collision entropy and varentropy of keys [from, n), renormalized. */
 static inline void made_entropies(double out[3], const double *p, int from, int n)
 {
     double total = 0, h = 0, squares = 0, second = 0;
@@ -107,7 +107,7 @@ typedef struct made_layer {
     float pattern[M_HEADS][M_SAMPLED][M_ROWS];
 } made_layer;
 
-/* Every fourth token is special. */
+/* Every fourth token has type special. */
 static inline int made_type(int position)
 {
     return position % 4 == 0;
@@ -201,7 +201,7 @@ static inline void add_made_sequence(hl_profile *profile, const made_model *mode
         memset(&layer, 0, sizeof layer);
         for (int64_t h = 0; h < model->n_heads; h++) {
             const made_head *head = &model->heads[l][h];
-            /* Heads of equal strength look at the same content: copies. */
+            /* Heads of equal strength attend to the same content: they are copies. */
             made_head_rows(&layer, (int)h, head, sequence, (uint64_t)(1000.0 * head->strength));
             hl_profile_norm(profile, l, h, head->norm != 0 ? head->norm : 1.0);
         }
@@ -232,7 +232,7 @@ static inline hl_profile *made_profile(const made_model *model)
     return profile;
 }
 
-/* Six layers of eight heads of every kind, none of them alike. */
+/* Six layers of eight heads of all kinds, with no two heads alike. */
 static inline made_model healthy_model(void)
 {
     static const made_kind kinds[M_HEADS] = { MADE_UNIFORM, MADE_PREVIOUS, MADE_SELF,

@@ -1,4 +1,4 @@
-/* measure_support.h - a model and a text to measure it on. */
+/* measure_support.h - a model, and a text to measure it on. */
 #ifndef HL_TESTS_MEASURE_SUPPORT_H
 #define HL_TESTS_MEASURE_SUPPORT_H
 
@@ -34,7 +34,7 @@ static inline hl_profile *measure(const work *w, const hl_measure_options *optio
 
 enum { N_DOCUMENTS = 13 };
 
-/* Token ids of documents of all lengths; the path of the file. */
+/* Writes token ids of documents of various lengths; returns the path of the file. */
 static inline const char *write_documents(const char *folder, int64_t d_vocab)
 {
     const char *path  = in_folder(folder, "ids.jsonl");

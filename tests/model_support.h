@@ -1,4 +1,4 @@
-/* model_support.h - opening models the way tests look at them: description, weights. */
+/* model_support.h - opens models and reads their weights, for tests. */
 #ifndef HL_TESTS_MODEL_SUPPORT_H
 #define HL_TESTS_MODEL_SUPPORT_H
 
@@ -24,7 +24,7 @@ static inline bool path_exists(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* All of a weight as f32; release with free. */
+/* Reads a whole weight as f32; release with free. */
 static inline float *read_weight(const hl_weight *weight)
 {
     float *values = malloc(sizeof *values * (size_t)(weight->n_rows * weight->n_columns));
@@ -33,7 +33,7 @@ static inline float *read_weight(const hl_weight *weight)
     return values;
 }
 
-/* KL(p || q) of two rows of logits by its definition, from probabilities. */
+/* Returns KL(p || q) of two rows of logits by its definition, from probabilities. */
 static inline double divergence_of(const float *p, const float *q, int64_t n)
 {
     double p_sum = 0.0, q_sum = 0.0, sum = 0.0;

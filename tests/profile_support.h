@@ -1,4 +1,4 @@
-/* profile_support.h - profiles made of rows that a test thinks up. */
+/* profile_support.h - profiles made of arbitrary rows. */
 #ifndef HL_TESTS_PROFILE_SUPPORT_H
 #define HL_TESTS_PROFILE_SUPPORT_H
 
@@ -10,7 +10,7 @@
 
 enum { P_LAYERS = 2, P_HEADS = 3, P_ROWS = 24, P_TYPES = 2, P_PATTERNS = 3 };
 
-/* One sequence of P_ROWS rows, in every layer; layer 1 has a head fewer. */
+/* One sequence of P_ROWS rows, in every layer; layer 1 has one head less. */
 typedef struct made_sequence {
     float values[P_LAYERS][9][P_HEADS][P_ROWS]; /* in the order of hl_quantity, NORMALIZED unused */
     float mass[P_LAYERS][P_HEADS][P_ROWS][P_TYPES];
@@ -55,7 +55,7 @@ static inline void make_sequence(made_sequence *made, uint64_t seed)
     made->hash   = (seed + 1) * 0x9e3779b97f4a7c15U;
     for (int i = 0; i < P_LAYERS * 9 * P_HEADS * P_ROWS; i++) {
         int row = i % P_ROWS;
-        /* Any number that n keys may give. */
+        /* Any number that is possible for n keys. */
         ((float *)made->values)[i] = (float)(made_random(&state) * log(row + 1.0));
     }
     for (int i = 0; i < P_LAYERS * P_HEADS * P_ROWS; i++) {
@@ -111,7 +111,7 @@ static inline void add_made_layer(hl_profile *profile, made_sequence *made, int6
     assert_ok(hl_profile_layer(profile, &rows, &mask));
 }
 
-/* Of one sequence: (n_heads of the layer, n, n). */
+/* Adds kernels of one sequence: (n_heads of the layer, n, n). */
 static inline void add_kernels(hl_profile *profile, int64_t layer, const double *kernels, int64_t n)
 {
     hl_layer_rows rows = { .layer = layer, .n_heads = P_HEADS - layer };
@@ -154,7 +154,7 @@ static inline void add_made(hl_profile *profile, made_sequence *made)
     assert_ok(hl_profile_end(profile));
 }
 
-/* The profile's bytes, by way of a file; release with free. */
+/* Returns the profile's bytes, by way of a file; release with free. */
 static inline char *profile_bytes(const hl_profile *profile, size_t *n_bytes)
 {
     char path[] = "/tmp/headlight-profile-XXXXXX";

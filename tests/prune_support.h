@@ -1,4 +1,4 @@
-/* prune_support.h - models run with and without heads, for tests of what prune writes. */
+/* prune_support.h - runs models with and without heads, for tests of pruned models. */
 #ifndef HL_TESTS_PRUNE_SUPPORT_H
 #define HL_TESTS_PRUNE_SUPPORT_H
 
@@ -11,7 +11,7 @@ enum { N_TOKENS = 24, MAX_HEADS = 64 };
 /* ---------------------------------------------------------------------- running */
 
 typedef struct run {
-    float  *values; /* (n_tokens, width) logits, or what an encoder gives; free */
+    float  *values; /* (n_tokens, width) logits, or an encoder's output; release with free */
     int64_t n_tokens;
     int64_t width;
 } run;
@@ -29,7 +29,7 @@ static hl_status keep_rows(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* With these gates, or NULL. */
+/* Runs a model with these gates, or without gates if NULL. */
 static inline run run_ids(const hl_model *model, const float *gates, const int64_t *ids,
                           int64_t n_tokens)
 {
@@ -46,7 +46,7 @@ static inline run run_ids(const hl_model *model, const float *gates, const int64
     return out;
 }
 
-/* The first n_tokens of always the same. */
+/* Runs the first n_tokens of a fixed sequence. */
 static inline run run_tokens(const hl_model *model, const float *gates, int64_t n_tokens)
 {
     int64_t ids[N_TOKENS];
@@ -65,7 +65,7 @@ static inline run run_file(const char *path)
     return out;
 }
 
-/* The largest difference, in units of the largest value. */
+/* Returns the largest difference, in units of the largest value. */
 static inline double difference(const run *a, const run *b, int64_t n_tokens)
 {
     double worst = 0.0, largest = 0.0;
@@ -85,7 +85,7 @@ typedef struct choice {
     hl_head_list list;
 } choice;
 
-/* Each once. */
+/* Adds a head unless it has been chosen before. */
 static inline void choose(choice *c, int64_t layer, int64_t head)
 {
     for (int64_t i = 0; i < c->list.n_heads; i++) {
@@ -97,7 +97,7 @@ static inline void choose(choice *c, int64_t layer, int64_t head)
     c->list.heads               = c->heads;
 }
 
-/* The second head of every group, or every second head where groups have one. */
+/* Chooses the second head of every group, or every second head if groups have one. */
 static inline void choose_uniform(choice *c, const hl_model *model)
 {
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
@@ -106,7 +106,7 @@ static inline void choose_uniform(choice *c, const hl_model *model)
     }
 }
 
-/* Layers lose 1, 2 and 3 heads: within a group, a whole group, all but one. */
+/* Makes layers lose 1, 2 and 3 heads: within a group, a whole group, all but one. */
 static inline void choose_ragged(choice *c, const hl_model *model)
 {
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
@@ -115,7 +115,7 @@ static inline void choose_ragged(choice *c, const hl_model *model)
     }
 }
 
-/* What the model computes with the gates of these heads at 0. */
+/* Runs the model with the gates of these heads at 0. */
 static inline run run_gated(const hl_model *model, const choice *c)
 {
     size_t count = (size_t)(model->info.n_layers * model->info.n_heads);

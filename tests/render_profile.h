@@ -1,4 +1,4 @@
-/* render_profile.h - profiles whose numbers are known, for the tests of pictures. */
+/* render_profile.h - profiles with known numbers, for the tests of pictures. */
 #ifndef HL_TESTS_RENDER_PROFILE_H
 #define HL_TESTS_RENDER_PROFILE_H
 
@@ -8,7 +8,7 @@
 
 enum { ROWS = 32, FIRST = 24 };
 
-/* From 0 to 3, which the last head has; rows from 24 on may have up to ln 25. */
+/* Returns entropies from 0 to 3, the last head's; rows from 24 on may have up to ln 25. */
 static inline float entropy_of(int64_t place, int64_t n_places)
 {
     return n_places > 1 ? 3.0f * (float)place / (float)(n_places - 1) : 3.0f;
@@ -48,8 +48,8 @@ static inline void add_profile_layer(hl_profile *profile, int64_t layer, int64_t
     free(zero);
 }
 
-/* A sequence of one kind of rows; nan_place (or -1) is a head that was not measured.  Every other
- * head has its entropy multiplied. */
+/* Adds a sequence whose rows are all the same.  nan_place is a head that was not measured, or -1.
+ * The entropy of every second head is multiplied. */
 static inline hl_profile *make_other_profile(int64_t n_layers, int64_t n_heads, int n_sequences,
                                              int64_t nan_place, float factor)
 {

@@ -16,7 +16,7 @@ static inline bool boxes_touch(hl_box a, hl_box b)
            b.y < a.y + a.height;
 }
 
-/* No text leaves the page, and none touches another. */
+/* Checks that no text leaves the page and that no two touch. */
 static inline void check_texts(const hl_canvas *canvas, const char *name)
 {
     hl_box page = { 0.0, 0.0, canvas->width, canvas->height };
@@ -35,7 +35,7 @@ static inline void check_texts(const hl_canvas *canvas, const char *name)
     assert_true((int64_t)canvas->n_texts > 4);
 }
 
-/* Where a text was placed; the test fails if it was not. */
+/* Returns where a text was placed; the test fails if it was not. */
 static inline hl_box box_of(const hl_canvas *canvas, const char *text)
 {
     for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++) {
@@ -58,7 +58,7 @@ static inline char *read_whole(const char *path, size_t *n_bytes)
     return text;
 }
 
-/* How many pixels of a PNG have exactly this color. */
+/* Counts the pixels of a PNG that have exactly this color. */
 static inline int64_t count_pixels(const char *path, hl_color wanted)
 {
     cairo_surface_t *image  = cairo_image_surface_create_from_png(path);

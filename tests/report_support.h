@@ -1,4 +1,4 @@
-/* report_support.h - reports, read back: the data of a page, and its arrays. */
+/* report_support.h - reads reports back: the data of a page, and its arrays. */
 #ifndef HL_TESTS_REPORT_SUPPORT_H
 #define HL_TESTS_REPORT_SUPPORT_H
 
@@ -10,7 +10,7 @@
 
 #define OPENING "<script type=\"application/json\" id=\"headlight-data\">"
 
-/* The data of a report, which has it exactly once. */
+/* Returns the data of a report, which must contain it exactly once. */
 static inline json_t *read_data(const char *path)
 {
     size_t       n_bytes = 0;
@@ -42,7 +42,7 @@ static inline json_t *write_and_read(const hl_report *report)
     const char *path   = in_folder(folder, "report.html");
 
     assert_ok(hl_report_write(report, path));
-    assert_int_equal(count_files(folder), 1); /* nothing under a temporary name */
+    assert_int_equal(count_files(folder), 1); /* there is nothing under a temporary name */
     json_t *data = read_data(path);
     remove_folder(folder);
     return data;
@@ -57,7 +57,7 @@ static inline int digit_of(char c)
     return (int)(at - digits);
 }
 
-/* By the definition: six bits a character. */
+/* Decodes by the definition: six bits per character. */
 static inline size_t decode_base64(uint8_t *out, const char *text)
 {
     size_t   n      = 0;
@@ -92,7 +92,7 @@ static inline double raw_value(const uint8_t *bytes, const char *dtype, size_t i
     return (double)value;
 }
 
-/* An array as its description says; release with free. */
+/* Decodes an array as its description requires; release with free. */
 static inline double *decode(const json_t *array, const int64_t *shape, int n_dims)
 {
     const char *dtype = json_string_value(json_object_get(array, "dtype"));
@@ -123,7 +123,7 @@ static inline double *decode(const json_t *array, const int64_t *shape, int n_di
     return values;
 }
 
-/* a.b.0.c */
+/* Returns the value at a path such as a.b.0.c. */
 static inline json_t *at(json_t *from, const char *path)
 {
     char  copy[128];

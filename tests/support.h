@@ -1,5 +1,5 @@
-/* support.h - what several tests need: cmocka with what it wants included first, a
- * folder of one's own, and files in it. */
+/* support.h - what many tests need: cmocka with the headers it requires, a folder for each test,
+ * and files in it. */
 #ifndef HL_TESTS_SUPPORT_H
 #define HL_TESTS_SUPPORT_H
 
@@ -18,7 +18,7 @@
 
 #include "headlight.h"
 
-/* A sanitizer keeps memory of its own, which counts as ours. */
+/* A sanitizer has memory of its own, which counts as the process's. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -30,7 +30,7 @@
 #define SANITIZED 0
 #endif
 
-/* The call failed in this way, and its message contains this. */
+/* Checks that the call fails with this status, and that its message contains the fragment. */
 #define assert_fails(wanted_status, fragment, call)                                                \
     do {                                                                                           \
         assert_int_equal(call, wanted_status);                                                     \
@@ -45,7 +45,7 @@
             fail_msg("%s: %s", hl_status_name(status_), hl_error_message());                       \
     } while (0)
 
-/* Where sessions run from now on that do not say otherwise; NULL: on the CPU. */
+/* Sets where sessions run by default; NULL: on the CPU. */
 static inline hl_status select_device(const char *name)
 {
     return (name != NULL ? setenv("HEADLIGHT_DEVICE", name, 1) : unsetenv("HEADLIGHT_DEVICE")) == 0
@@ -53,8 +53,8 @@ static inline hl_status select_device(const char *name)
                : HL_INTERNAL;
 }
 
-/* A new empty folder; a static buffer.  Removed, files and all, by
- * remove_folder. */
+/* Makes a new empty folder; its name is in a static buffer.  remove_folder removes it with its
+ * files. */
 static inline const char *new_folder(void)
 {
     static char path[64];
@@ -76,15 +76,15 @@ static inline const char *in_folder(const char *folder, const char *name)
     return strcpy(paths[next++ % 4], path);
 }
 
-/* A path in the folder of files that are not ours to keep here, in one of four
- * static buffers; tests that find nothing there say skip(). */
+/* A path in the folder of shared files, in one of four static buffers; tests that find nothing
+ * there call skip(). */
 static inline const char *in_shared(const char *name)
 {
     const char *shared = getenv("HEADLIGHT_SHARED");
     return in_folder(shared != NULL ? shared : "../shared", name);
 }
 
-/* How many files lie in a folder, hidden ones too; with `remove`, none after. */
+/* Counts the files in a folder, including hidden ones; with `remove`, also removes them. */
 static inline int visit_folder(const char *folder, int remove)
 {
     DIR *directory = opendir(folder);
@@ -116,7 +116,7 @@ static inline void remove_folder(const char *folder)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* For cmocka: *state is a new folder, and it goes again. */
+/* A setup function for cmocka: *state is a new folder, which the teardown removes. */
 static inline int open_folder(void **state)
 {
     *state = (void *)(uintptr_t)new_folder();
@@ -137,7 +137,7 @@ static inline void write_file(const char *path, const void *bytes, size_t n_byte
     assert_int_equal(fclose(file), 0);
 }
 
-/* An array as NumPy saves it; its header must be shorter than 256 bytes. */
+/* Writes an array as NumPy saves it; the header must be shorter than 256 bytes. */
 static inline void write_npy(const char *path, const char *descr, const char *shape,
                              const void *data, size_t n_bytes)
 {
@@ -155,7 +155,7 @@ static inline void write_npy(const char *path, const char *descr, const char *sh
     assert_int_equal(fclose(file), 0);
 }
 
-/* The whole file, with a NUL after it; release with free. */
+/* Reads a whole file and adds a NUL; release with free. */
 static inline char *read_file(const char *path, size_t *n_bytes)
 {
     FILE *file = fopen(path, "rb");

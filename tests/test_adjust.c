@@ -1,5 +1,4 @@
-/* test_adjust.c - a model that runs otherwise than it was trained, against weights or rows that say
- * the same. */
+/* test_adjust.c - adjusted models, compared with weights or rows that have the same effect. */
 #include "analysis_support.h"
 #include "model_support.h"
 
@@ -7,7 +6,7 @@
 
 enum { N_TOKENS = 24 };
 
-/* What the first layer's rows have to say: (n_heads, N_TOKENS) each. */
+/* Data of the first layer's rows: (n_heads, N_TOKENS) each. */
 typedef struct first_layer {
     double  entropy[4][N_TOKENS];
     double  first[4][N_TOKENS];
@@ -68,8 +67,8 @@ static first_layer run(const hl_adjustment *adjustment)
     return run_on("cpu", adjustment);
 }
 
-/* The entropy of the first `kept` keys and those from `from` to the row's own, scores divided by
- * `divisor`. */
+/* Returns the entropy over the first `kept` keys and those from `from` to the row's own, with
+ * scores divided by `divisor`. */
 static double entropy_with(const first_layer *layer, int head, int row, int kept, int from,
                            double divisor)
 {
@@ -129,12 +128,12 @@ static void check_window(const char *device, int window, int64_t sink, int kept)
 static void test_window(void **state)
 {
     (void)state;
-    check_window("cpu", 5, 0, 1); /* the first key stays unless it is sent away */
+    check_window("cpu", 5, 0, 1); /* the first key stays visible by default */
     check_window("cpu", 5, -1, 0);
     check_window("cpu", 5, 3, 3);
 }
 
-/* A device takes windows that hide nothing for none: not those that hide one key. */
+/* A device takes windows that hide no key for no window, but not those that hide one key. */
 static void test_windows_as_wide_as_the_text(void **state)
 {
     (void)state;
@@ -166,8 +165,8 @@ static hl_profile *measure(const hl_adjustment *adjustment)
     return profile;
 }
 
-/* A row of a window of 20 and two first keys has 22 to choose from: were all counted, or 20, the
- * normalized entropy would be another. */
+/* A row with a window of 20 and two first keys sees 22 keys: with any other count, the normalized
+ * entropy would differ. */
 static void test_visible_keys_are_counted(void **state)
 {
     hl_profile *profile = measure(&(hl_adjustment){ .window = 20, .window_sink = 2 });
@@ -177,7 +176,7 @@ static void test_visible_keys_are_counted(void **state)
     for (int64_t head = 0; head < 8; head++) {
         hl_moments entropy    = hl_profile_by_position(profile, 3, head, 5, HL_Q_ENTROPY);
         hl_moments normalized = hl_profile_by_position(profile, 3, head, 5, HL_Q_NORMALIZED);
-        assert_int_equal(normalized.count, 2 * 32); /* positions 31 .. 62, of two windows */
+        assert_int_equal(normalized.count, 2 * 32); /* positions 31 .. 62 of two windows */
         assert_near(normalized.mean, entropy.mean / log(22.0), 1e-6);
         assert_int_equal(hl_profile_moments(profile, 3, head, HL_Q_FIRST).count, 128);
         assert_int_equal(hl_profile_moments(hidden, 3, head, HL_Q_FIRST).count, 2 * 20);
@@ -186,7 +185,7 @@ static void test_visible_keys_are_counted(void **state)
     hl_profile_free(hidden);
 }
 
-/* Another base turns keys otherwise, but not against a row at their own place. */
+/* Another RoPE base rotates keys differently, except for the key at a row's own position. */
 static void test_rope(void **state)
 {
     first_layer plain = run(NULL);
@@ -201,7 +200,7 @@ static void test_rope(void **state)
         assert_near(plain.scores[1][row][row], other.scores[1][row][row], 1e-4);
 }
 
-/* An adjusted model's profile says so, and does not merge with the model's own. */
+/* An adjusted model's profile records it, and does not merge with the model's own. */
 static void test_profiles_say_so(void **state)
 {
     hl_profile *plain = measure(NULL);
@@ -228,9 +227,9 @@ static void test_refusals(void **state)
                  hl_model_adjust(llama, &(hl_adjustment){ .window = -3 }));
     assert_fails(HL_BAD_ARGUMENT, "-2 first keys",
                  hl_model_adjust(llama, &(hl_adjustment){ .window = 3, .window_sink = -2 }));
-    assert_fails(HL_UNSUPPORTED, "scaled already (llama3)",
+    assert_fails(HL_UNSUPPORTED, "already scaled (llama3)",
                  hl_model_adjust(llama, &(hl_adjustment){ .rope_factor = 2.0 }));
-    assert_fails(HL_UNSUPPORTED, "do not turn",
+    assert_fails(HL_UNSUPPORTED, "has no RoPE",
                  hl_model_adjust(gpt2, &(hl_adjustment){ .rope_base = 1e6 }));
     hl_model_close(llama);
     hl_model_close(gpt2);

@@ -1,4 +1,4 @@
-/* test_agreement.c - KL and top-1 agreement against logits that other software computed. */
+/* test_agreement.c - KL divergence and top-1 agreement, against logits of transformers. */
 #include "model_support.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #define LLAMA "tests/data/families/llama3"
 
-/* What transformers computed of a model, with all heads and with some closed. */
+/* Results of transformers for a model, with all heads and with some disabled. */
 typedef struct golden {
     hl_safetensors *file;
     const int64_t  *tokens; /* (B, S) */
@@ -74,7 +74,7 @@ static void test_golden(void **state)
     hl_model_close(dense);
 }
 
-/* A model agrees with itself, whatever the windows; each prediction is counted once. */
+/* A model agrees with itself, with any windows; each prediction is counted once. */
 static void test_itself(void **state)
 {
     hl_model     *model = open_model(LLAMA);
@@ -88,7 +88,7 @@ static void test_itself(void **state)
         hl_agreement_open(&a, model, model, &(hl_agreement_options){ .n_ctx = 12, .stride = 5 }));
     assert_true(isnan(hl_agreement_get(a).kl));
     assert_ok(hl_agreement_add(a, tokens, 30));
-    assert_ok(hl_agreement_add(a, tokens, 1)); /* predicts nothing */
+    assert_ok(hl_agreement_add(a, tokens, 1)); /* a single token predicts nothing */
     assert_int_equal(hl_agreement_get(a).n_tokens, 29);
     assert_true(hl_agreement_get(a).kl == 0.0);
     assert_true(hl_agreement_get(a).top1 == 1.0);
@@ -103,7 +103,7 @@ static void test_refused(void **state)
     hl_agreement *a     = NULL;
     (void)state;
 
-    assert_fails(HL_BAD_INPUT, "models/demo 4096", hl_agreement_open(&a, llama, demo, NULL));
+    assert_fails(HL_BAD_INPUT, "models/demo one of 4096", hl_agreement_open(&a, llama, demo, NULL));
     assert_null(a);
     assert_fails(
         HL_BAD_ARGUMENT, "windows of 8 tokens, stride 9",
@@ -112,7 +112,7 @@ static void test_refused(void **state)
     hl_model_close(demo);
 }
 
-/* The likeliest token in every place, as the logits of transformers have it. */
+/* Returns the most likely token in every place, from the logits of transformers. */
 static void test_top(void **state)
 {
     hl_model      *model      = open_model(LLAMA);

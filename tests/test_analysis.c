@@ -1,4 +1,4 @@
-/* test_analysis.c - tables of profiles whose heads were made by rule. */
+/* test_analysis.c - tables of profiles whose heads follow a rule. */
 #include "made_profile.h"
 
 #include "analysis/grid.h"
@@ -26,8 +26,8 @@ static double number_in(const hl_sheet *table, int64_t row, const char *column)
 
 /* ---------------------------------------------------------------- closed forms */
 
-/* A uniform head: H of row i is ln(i + 1), so that the seed mean is ln(S!) / S, and all that is
- * normalized is 1. */
+/* A uniform head: H of row i is ln(i + 1), so the seed mean is ln(S!) / S, and normalized values
+ * are 1. */
 static void test_uniform_head(void **state)
 {
     made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 2 };
@@ -58,7 +58,7 @@ static void test_uniform_head(void **state)
     hl_profile_free(profile);
 }
 
-/* Each figure of a table of one head, against the rows themselves. */
+/* Compares each number in a table of one head with the rows. */
 static void test_heads_against_rows(void **state)
 {
     made_model model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 1 };
@@ -92,14 +92,14 @@ static void test_heads_against_rows(void **state)
     assert_near(number_in(heads, 0, "entropy_nosink"), sums[3] / (M_ROWS - 1), 1e-6);
     assert_near(number_in(heads, 0, "varentropy"), sums[4] / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "normalized"), normalized / n_normalized, 1e-6);
-    assert_true(isnan(number_in(heads, 0, "normalized_low"))); /* one sequence: no interval */
+    assert_true(isnan(number_in(heads, 0, "normalized_low"))); /* one sequence gives no interval */
     hl_sheet_free(heads);
     hl_profile_free(profile);
 }
 
 /* --------------------------------------------------------------------- layers */
 
-/* Layer l of a content head of strength 0.5 + 0.2 |l - 3| has its highest entropy in layer 3: a
+/* Layer l has a content head of strength 0.5 + 0.2 |l - 3|.  Its entropy is highest in layer 3: a
  * hill, whose numbers follow from the layers' means. */
 static void test_layer_shape(void **state)
 {
@@ -161,7 +161,7 @@ static void test_equal_layers_are_flat(void **state)
     assert_true(layers->shape.error > 0.0 && layers->shape.flat);
     hl_layer_profile_free(layers);
 
-    /* One layer is no profile; one sequence has no error. */
+    /* One layer has no shape; one sequence has no error. */
     model.n_layers = 1;
     hl_profile_free(profile);
     profile = made_profile(&model);
@@ -230,7 +230,7 @@ static void test_head_types(void **state)
     hl_profile_free(profile);
 }
 
-/* The mass of a local head's row on its last five keys, key 0 aside. */
+/* Returns the mass of a local head's row on its last five keys, without the first key. */
 static double band_of_local(double strength)
 {
     double sum = 0.0;
@@ -242,8 +242,8 @@ static double band_of_local(double strength)
     return sum / M_SAMPLED;
 }
 
-/* Of a head that gives a share of each row to one key, and spreads the rest: the mean of what that
- * key has, from row `from` on. */
+/* A head gives a share of each row to one key and spreads the rest.  Returns the mean mass of that
+ * key, from row `from` on. */
 static double share_of_key(double strength, int from)
 {
     double sum = 0.0;
@@ -263,7 +263,7 @@ static hl_head_kind kind_of(made_head head)
     return kind;
 }
 
-/* Where the documented thresholds lie: heads on both sides of each, by closed forms. */
+/* Heads on both sides of each documented threshold, by closed forms. */
 static void test_head_type_thresholds(void **state)
 {
     int n_near = 0;
@@ -367,8 +367,8 @@ static void test_extremes(void **state)
     hl_profile_free(profile);
 }
 
-/* Two heads that are the same have a similarity of 1; content that has nothing in common shares only
- * what is spread evenly. */
+/* Two identical heads have a similarity of 1; heads with different content share only the part that
+ * is spread evenly. */
 static void test_similarity(void **state)
 {
     made_model model = { .n_layers = 1, .n_heads = 3, .n_sequences = 4 };
@@ -412,7 +412,7 @@ static void test_positions_and_types(void **state)
     assert_near(number_in(table, 1, "rows"), M_ROWS / 4.0, 0.0);
     hl_sheet_free(table);
 
-    /* A uniform head gives special tokens their share of the keys. */
+    /* A uniform head gives special tokens a share that is that of their keys. */
     table       = table_of(profile, "lookback");
     double mean = 0;
     for (int row = 0; row < M_ROWS; row++) {
@@ -427,7 +427,7 @@ static void test_positions_and_types(void **state)
     hl_profile_free(profile);
 }
 
-/* Every table of a real profile renders in all three forms, and twice the same. */
+/* Every table of a real profile renders in all three forms, and twice the same way. */
 static void test_all_tables(void **state)
 {
     made_model  model   = healthy_model();
@@ -456,7 +456,7 @@ static void test_all_tables(void **state)
     hl_profile_free(profile);
 }
 
-/* A profile into which nothing was put yet: every table is there, and empty where it must be. */
+/* A profile without rows: all tables exist, with empty fields where nothing was measured. */
 static void test_empty_profile(void **state)
 {
     made_model  model   = { .n_layers = 2, .n_heads = 3, .n_sequences = 0 };

@@ -1,6 +1,5 @@
-/* test_attention.c - the operator's manners: masks, offsets,
- * threads, dtypes.  Its numbers are tested against the golden cases
- * (test_verify.c) and between back ends (test_attention_agreement.c). */
+/* test_attention.c - masks, offsets, threads and dtypes of the operator.  Its numbers are tested
+ * against golden cases (test_verify.c) and between back ends (test_attention_agreement.c). */
 #include "attention_support.h"
 
 #include "kernels/pattern.h"
@@ -18,7 +17,7 @@ static void on_every_back_end(void (*test)(const char *backend))
     assert_int_equal(hl_backend_select(NULL), HL_OK);
 }
 
-/* A constant on all scores must leave the entropies where they were. */
+/* Adding a constant to all scores must not change the entropies. */
 static void check_offset(const char *backend)
 {
     float               bias[H * S], moved[H * S];
@@ -45,7 +44,7 @@ static void a_bias_of_1000_leaves_entropy_alone(void **unused)
     on_every_back_end(check_offset);
 }
 
-/* Every mask of a small problem: no NaN anywhere, and blind rows as defined. */
+/* Every mask of a small problem: no NaN, and blind rows as defined. */
 static void check_masks(const char *backend)
 {
     static const float  sinks[H] = { 0.5f, -2.0f };
@@ -69,7 +68,8 @@ static void check_masks(const char *backend)
     p.key_length  = length;
     p.query_start = start;
     for (int mask = 0; mask < 2 * 8 * 5 * 7; mask++) {
-        p.sinks = mask >= 8 * 5 * 7 ? sinks : NULL; /* blind rows are blind with a sink, too */
+        p.sinks = mask >= 8 * 5 * 7 ? sinks : NULL; /* rows without a visible key stay blind with a
+                                                     * sink */
         p.flags = (uint32_t)(mask % 8);
         p.window_left  = mask / 8 % 5;
         p.window_right = mask / 8 % 5;
@@ -97,7 +97,7 @@ static void no_mask_gives_nan(void **unused)
     on_every_back_end(check_masks);
 }
 
-/* One row at a time, with everything that changes a score, against the same by hand. */
+/* Single rows with every option that changes a score, against a plain computation. */
 static void check_single_rows(const char *backend)
 {
     static const float slopes[H] = { 0.25f, 0.0625f }, sinks[H] = { 0.3f, -1.0f };
@@ -150,7 +150,7 @@ static void single_rows_are_the_definition(void **unused)
     on_every_back_end(check_single_rows);
 }
 
-/* Row i of head 0 as plain code does it in float: whole row, two passes. */
+/* Computes row i of head 0 in float with plain code: the whole row, in two passes. */
 static float plain_entropy(int i)
 {
     float p[S], max = -INFINITY, sum = 0.0f, entropy_of_row = 0.0f;
@@ -169,8 +169,8 @@ static float plain_entropy(int i)
     return entropy_of_row;
 }
 
-/* Tolerance is earned: fused, our error must not be worse than a small multiple
- * of what the plain way makes at the same precision. */
+/* The error of the fused computation must be at most a small multiple of that of the plain one in
+ * the same precision. */
 static void check_earned(const char *backend)
 {
     float               exact[H * S];
@@ -178,7 +178,7 @@ static void check_earned(const char *backend)
     hl_attention        p = plain_problem();
     hl_attention_result r = { .entropy = exact };
 
-    assert_int_equal(hl_backend_select("scalar"), HL_OK); /* double inside */
+    assert_int_equal(hl_backend_select("scalar"), HL_OK); /* computes in double */
     assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
     assert_int_equal(hl_backend_select(backend), HL_OK);
     r.entropy = entropy;
@@ -197,7 +197,7 @@ static void the_error_is_that_of_the_plain_way(void **unused)
     on_every_back_end(check_earned);
 }
 
-/* A key hidden by an infinite bias is as good as absent. */
+/* A key with an infinite negative bias counts as absent. */
 static void check_hidden(const char *backend)
 {
     float               bias[H * S] = { 0 }, wanted[H * S];
@@ -257,7 +257,7 @@ static void of_equal_keys_the_lowest_is_argmax(void **unused)
     on_every_back_end(check_ties);
 }
 
-/* A number that is not one must show, not disappear, and must not hang. */
+/* NaN in an input must be visible in the result, and the call must not hang. */
 static void check_nan(const char *backend)
 {
     int64_t             argmax[H * S];
@@ -318,10 +318,10 @@ static void the_same_call_gives_the_same_bytes(void **unused)
         same_bytes(seed, 200, false);
 }
 
-/* A row's bytes are its own: with many neighbors or few, they are the same. */
+/* A row's bytes do not depend on the number of its neighbors. */
 static void a_row_does_not_depend_on_its_neighbors(void **unused)
 {
-    enum { N = 17 }; /* more than a narrow head has on any back end, less than S */
+    enum { N = 17 }; /* more rows than a narrow head has on any back end, less than S */
     float               some[N * D], some_entropy[N];
     hl_attention        p = plain_problem();
     hl_attention_result r = plain_result();
@@ -345,7 +345,7 @@ static void a_row_does_not_depend_on_its_neighbors(void **unused)
 
 enum { LONG = 300, WIDE = 12 };
 
-/* What row i comes to, from the whole row in double. */
+/* Results for row i, from the whole row in double. */
 typedef struct whole_row {
     double lse;
     double entropy;
@@ -449,7 +449,7 @@ static void check_kept_keys(const char *backend)
                 fail_msg("%s, window %lld and %lld kept, row %lld: off by %g", backend,
                          (long long)left, (long long)sink, (long long)i, off);
         }
-        /* Rows in other company, whose gaps lie elsewhere: the same bytes. */
+        /* Rows among other rows, with gaps at other places, have the same bytes. */
         part = all;
         for (int64_t row = 1; row + 23 <= LONG; row += 23)
             run_long(&part, row, 23, left, sink);
@@ -465,7 +465,7 @@ static void a_window_can_keep_the_first_keys(void **unused)
 
 /* ----------------------------------------------------------------------- dtypes */
 
-/* f64 inputs take the scalar back end whatever was chosen, at full precision. */
+/* f64 inputs use the scalar back end, whatever was chosen, at full precision. */
 static void double_inputs_are_taken(void **unused)
 {
     double              q64[H * S * D], k64[H * S * D], v64[H * S * D], out64[H * S * D];
@@ -491,7 +491,7 @@ static void double_inputs_are_taken(void **unused)
         assert_true(out64[d] == v64[d]);
 }
 
-/* Rows stored in 16 bits are the float rows, rounded as base/dtype.h says. */
+/* Rows stored in 16 bits are the rows in float, rounded as in base/dtype.h. */
 static void check_halves(const char *backend)
 {
     static const hl_dtype dtypes[] = { HL_DTYPE_F16, HL_DTYPE_BF16 };
@@ -505,7 +505,8 @@ static void check_halves(const char *backend)
         r.out = (hl_rows){ .data = half, .dtype = dtypes[i] };
         assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
         for (int j = 0; j < H * S * D; j++) {
-            /* The scalar back end rounds once, from double: half a step is no error. */
+            /* The scalar back end rounds once, from double, so an error of half a step is
+             * allowed. */
             if (abs(half[j] - wanted[j]) > (strcmp(backend, "scalar") == 0 ? 1 : 0))
                 fail_msg("%s, element %d: bits %x, wanted %x", backend, j, half[j], wanted[j]);
         }

@@ -1,5 +1,5 @@
-/* test_attention_agreement.c - every back end against the scalar definition, on
- * random problems: sizes of 0, 1 and ragged ones, every option, every output. */
+/* test_attention_agreement.c - every back end against the scalar one, on random problems: sizes of
+ * 0, 1 and ragged ones, every option, every output. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "attention_cases.h"
 
-/* Enough to meet every pair of options; HEADLIGHT_TEST_CASES overrides. */
+/* Enough to include every pair of options; HEADLIGHT_TEST_CASES overrides it. */
 static uint64_t n_cases = 400;
 
 static double largest(const float *values, int64_t count)
@@ -38,8 +38,8 @@ static void agree(const char *name, const attention_case *c, const char *backend
     }
 }
 
-/* NaN where the scalar kernel says NaN, the same infinity where it says infinity, else a number as
- * near as ever. */
+/* Checks for NaN and infinities at the same places as the scalar kernel; other values must be as
+ * near as usual. */
 static void agree_by_class(const char *name, const attention_case *c, const char *backend,
                            const float *seen, const float *wanted, int64_t count, double tolerance)
 {
@@ -52,7 +52,7 @@ static void agree_by_class(const char *name, const attention_case *c, const char
     }
 }
 
-/* Gradients: nothing that should be NaN or infinite comes out as a number. */
+/* Gradients that should be NaN or infinite must not be finite. */
 static void nothing_is_laundered(const char *name, const attention_case *c, const char *backend,
                                  const float *seen, const float *wanted, int64_t count)
 {
@@ -63,7 +63,7 @@ static void nothing_is_laundered(const char *name, const attention_case *c, cons
     }
 }
 
-/* Two keys may tie within rounding; then both have nearly the peak's weight. */
+/* Two keys may be equal within rounding; then both have nearly the peak's probability. */
 static void agree_argmax(const attention_case *c, const char *backend,
                          const attention_outputs *seen, const attention_outputs *wanted)
 {
@@ -76,7 +76,7 @@ static void agree_argmax(const attention_case *c, const char *backend,
         if (blind || seen->argmax[i] < 0 || seen->argmax[i] >= n_keys)
             fail_msg("argmax on %s, row %lld: %lld, scalar says %lld\n%s", backend, (long long)i,
                      (long long)seen->argmax[i], (long long)wanted->argmax[i], case_describe(c));
-        /* A tie holds at least two shares of the row. */
+        /* Two equal keys have at least two shares of the row. */
         assert_true((double)wanted->statistics[5][i] <= 0.5 + 1e-4);
     }
 }
@@ -89,13 +89,13 @@ static void compare(const attention_case *c, const char *backend, const attentio
     double  singles   = fmax(1e-5, rounding);
     double  gradients = fmax(1e-4, rounding);
     int64_t n_rows    = case_n_rows(c);
-    /* Where a gradient cancels to nothing, rounding is that of its terms: a score
-     * times a query or key, and dot products of d_value numbers of size 1. */
+    /* If a gradient cancels to nearly 0, the rounding is that of its terms: a score times a query
+     * or key, and dot products of d_value numbers of size 1. */
     double terms = 0.1 * fmax(1.0, (double)c->max_score / sqrt((double)c->problem.d_head)) *
                    sqrt((double)c->problem.d_value);
 
     for (int i = 0; i < CASE_STATISTICS; i++) {
-        /* Varentropy is a square of nats: its rounding scales with its root. */
+        /* Varentropy is a square of nats, so its rounding scales with its root. */
         double scale = i == 3 ? fmax(1.0, 2.0 * sqrt(largest(wanted->statistics[i], n_rows))) : 1.0;
         agree(case_statistic_name(i), c, backend, seen->statistics[i], wanted->statistics[i],
               n_rows, (i < 5 ? entropies : singles) * scale);
@@ -117,7 +117,7 @@ static void compare(const attention_case *c, const char *backend, const attentio
           gradients * fmax(terms, largest(wanted->dsinks, c->problem.n_heads)));
 }
 
-/* The largest finite size among them. */
+/* Returns the largest finite magnitude. */
 static double largest_finite(const float *values, int64_t count)
 {
     double most = 0.0;
@@ -126,8 +126,8 @@ static double largest_finite(const float *values, int64_t count)
     return most;
 }
 
-/* A problem with NaN or infinity in its inputs.  A tensor core multiplies weights of 0 with values
- * that a row does not see, so that `out` of a GPU may be NaN in more rows than it should. */
+/* Compares a problem with NaN or infinity in its inputs.  A tensor core multiplies weights of 0
+ * with values that a row does not see, so `out` of a GPU may be NaN in more rows than necessary. */
 static void compare_spoiled(const attention_case *c, const char *backend,
                             const attention_outputs *seen, const attention_outputs *wanted)
 {
@@ -163,7 +163,7 @@ static void compare_spoiled(const attention_case *c, const char *backend,
 typedef void comparison(const attention_case *c, const char *backend, const attention_outputs *seen,
                         const attention_outputs *wanted);
 
-/* A GPU, where there is one, is not among the names. */
+/* A GPU is not among the names of back ends. */
 static bool has_cuda(void)
 {
     bool found = hl_backend_select("cuda") == HL_OK;
@@ -172,7 +172,7 @@ static bool has_cuda(void)
     return found;
 }
 
-/* Takes the case over. */
+/* Runs a case and frees it. */
 static void run_case(attention_case *c, comparison *agrees)
 {
     attention_outputs  wanted, seen;
@@ -220,7 +220,7 @@ static void back_ends_agree_on_ragged_problems(void **unused)
     }
 }
 
-/* Long contexts, few rows: keys are split over threads and merged. */
+/* Long contexts with few rows: keys are split over threads and merged. */
 static void back_ends_agree_on_long_decoding(void **unused)
 {
     attention_case c;
@@ -233,7 +233,7 @@ static void back_ends_agree_on_long_decoding(void **unused)
     }
 }
 
-/* Shapes of all three kinds, few queries against many keys among them. */
+/* Draws shapes of all three kinds, including few queries with many keys. */
 static void draw_spoiled(attention_case *c, uint64_t seed)
 {
     if (seed % 10 == 0)

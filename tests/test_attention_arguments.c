@@ -1,4 +1,4 @@
-/* test_attention_arguments.c - impossible problems are refused, by the name of what is wrong. */
+/* test_attention_arguments.c - invalid problems are refused with the name of the argument. */
 #include "attention_support.h"
 
 /* --------------------------------------------------------------- bad arguments */
@@ -74,7 +74,7 @@ static void impossible_rows_are_refused_by_name(void **unused)
     refused(HL_LIMIT, "k spans", plain_result(), p);
 
     hl_attention_result r = plain_result();
-    r.out.row_stride      = 1; /* rows that overlap each other */
+    r.out.row_stride      = 1; /* rows overlap */
     refused(HL_BAD_ARGUMENT, "out has strides", r, plain_problem());
     assert_int_equal(hl_attention_forward(NULL, &p), HL_BAD_ARGUMENT);
     assert_int_equal(hl_attention_forward(&r, NULL), HL_BAD_ARGUMENT);
@@ -136,7 +136,7 @@ static void impossible_masks_are_refused_by_name(void **unused)
     bad[0]       = S;
     p.key_length = bad;
     refused(HL_BAD_ARGUMENT, "segments[23]", r, p);
-    bad[0] = S - 1; /* nobody sees that key */
+    bad[0] = S - 1; /* no row sees that key */
     assert_int_equal(hl_attention_forward(&r, &p), HL_OK);
 }
 

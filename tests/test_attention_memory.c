@@ -1,5 +1,5 @@
-/* test_attention_memory.c - memory grows with the number of keys, never with its
- * square: 32768 keys (4 GiB of scores, were they built) in under 64 MiB. */
+/* test_attention_memory.c - memory grows with the number of keys, not with its square: 32768 keys,
+ * which would have 4 GiB of scores, take less than 64 MiB. */
 #include "support.h"
 
 #include "../bench/memory_probe.h"
@@ -7,8 +7,7 @@
 static void long_rows_need_little_memory(void **state)
 {
     (void)state;
-    /* A sanitizer's own memory would be counted; the scalar back end would be
-     * right as well, but only after minutes. */
+    /* A sanitizer's own memory would be counted; the scalar back end would take minutes. */
     if (SANITIZED || strcmp(hl_backend_name(), "scalar") == 0)
         skip();
     long kib = hl_memory_probe(32768, 64);
@@ -18,7 +17,7 @@ static void long_rows_need_little_memory(void **state)
     assert_true(kib < 64 * 1024);
 }
 
-/* Doubling the keys must not quadruple anything, on whatever back end. */
+/* Doubling the number of keys must not multiply the memory by four. */
 static void memory_does_not_grow_with_the_square(void **state)
 {
     (void)state;

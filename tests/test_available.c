@@ -1,4 +1,4 @@
-/* test_available.c - free memory, as systems of our making tell it; and sessions that do not fit. */
+/* test_available.c - free memory in made-up systems, and sessions that do not fit. */
 #include "model_support.h"
 
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 
 static char root[64];
 
-/* root/PATH with its folders. */
+/* Writes root/PATH and makes its folders. */
 static void put(const char *path, const char *text)
 {
     char name[512];
@@ -75,13 +75,14 @@ static void a_group_and_what_is_above_it(void **state)
     put("sys/fs/cgroup/a/b/memory.max", "1000000000\n");
     put("sys/fs/cgroup/a/b/memory.current", "600000000\n");
     assert_int_equal(hl_available_below(root), 400000000);
-    /* Pages of files can be dropped. */
+    /* Pages of files can be released. */
     put("sys/fs/cgroup/a/b/memory.stat", "anon 5\nactive_file 100000000\ninactive_file 1\n");
     assert_int_equal(hl_available_below(root), 500000001);
     put("sys/fs/cgroup/a/memory.max", "700000000\n");
     put("sys/fs/cgroup/a/memory.current", "600000000\n");
     assert_int_equal(hl_available_below(root), 100000000);
-    put("sys/fs/cgroup/a/memory.current", "700000001\n"); /* over it: nothing, but not unknown */
+    put("sys/fs/cgroup/a/memory.current", "700000001\n"); /* above the limit: 0, which differs from
+                                                           * unknown */
     assert_int_equal(hl_available_below(root), 1);
 }
 
@@ -104,7 +105,7 @@ static void cores_that_a_quota_pays_for(void **state)
     assert_int_equal(hl_available_cores_below(root), 0);
     put("sys/fs/cgroup/a/b/cpu.max", "250000 100000\n");
     assert_int_equal(hl_available_cores_below(root), 3);
-    put("sys/fs/cgroup/a/cpu.max", "50000 100000\n"); /* the group above leaves less */
+    put("sys/fs/cgroup/a/cpu.max", "50000 100000\n"); /* the parent group leaves less */
     assert_int_equal(hl_available_cores_below(root), 1);
     put("proc/self/cgroup", "4:cpuset:/y\n3:cpuacct,cpu:/x\n");
     put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
@@ -118,7 +119,7 @@ static void nothing_known_is_0(void **state)
 {
     (void)state;
     assert_int_equal(hl_available_below("/nowhere"), 0);
-    assert_true(hl_memory_available() > MIB); /* here it is */
+    assert_true(hl_memory_available() > MIB); /* on this machine */
 }
 
 static void sessions_beyond_the_limit_are_refused(void **state)

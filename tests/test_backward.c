@@ -1,11 +1,11 @@
 /* test_backward.c - gradients of gates against differences of the forward pass.
  *
- * The forward pass is checked against other software elsewhere (test_verify_model.c); here
- * its loss L(g) is the ground.  For every head,
+ * The forward pass is checked against other software elsewhere (test_verify_model.c); here its loss
+ * L(g) is the reference.  For every head,
  *
  *     (8 (L(1+h) - L(1-h)) - (L(1+2h) - L(1-2h))) / 12 h
  *
- * which is dL/dg up to h^4 and rounding over h. */
+ * is dL/dg, up to h^4 and rounding over h. */
 #include "model_support.h"
 
 #include <dirent.h>
@@ -17,12 +17,12 @@
 
 enum { MOST_TOKENS = 24, MOST_HEADS = 256 };
 
-/* The long step rounds less; over the short one fewer rows go to other experts. */
+/* A long step has less rounding; with a short step fewer rows go to other experts. */
 #define LONG_STEP  0.03f
 #define SHORT_STEP 0.006f
 
-/* Of the largest error over the largest gradient.  Losses are known to about 1e-7, which the step
- * makes 2e-5, of gradients around 1e-1. */
+/* Limit of the largest error over the largest gradient.  Losses have errors of about 1e-7, which
+ * the step amplifies to 2e-5, for gradients of about 1e-1. */
 #define TOLERANCE 1e-3
 
 typedef struct loss {
@@ -71,7 +71,7 @@ static double difference(hl_session *session, float *gates, int64_t head, const 
     return sum / (12.0 * (double)step);
 }
 
-/* Tokens that the model's makers' software read, or made up. */
+/* Reads tokens of the golden file, or makes some up. */
 static int64_t read_tokens(int64_t *out, const char *folder, int64_t d_vocab)
 {
     char            path[1024];
@@ -89,7 +89,7 @@ static int64_t read_tokens(int64_t *out, const char *folder, int64_t d_vocab)
     return MOST_TOKENS;
 }
 
-/* The largest error over the largest gradient. */
+/* Returns the largest error over the largest gradient. */
 static double worst_error(const char *folder, const float *gates, float step)
 {
     hl_model            *model    = open_model(folder);
@@ -109,8 +109,8 @@ static double worst_error(const char *folder, const float *gates, float step)
         hl_model_close(model);
         return 0.0;
     }
-    /* Differences do not see through the kinks of ReLU; its slope has a test of its own, and
-     * tests/cli/gradient.py holds OPT as it is against autograd. */
+    /* Differences are not accurate at the kinks of ReLU.  Its slope has a test of its own, and
+     * tests/cli/gradient.py compares OPT with autograd. */
     if (model->config->activation == HL_ACTIVATION_RELU)
         model->config->activation = HL_ACTIVATION_SILU;
     assert_true(info->n_layers * info->n_heads <= MOST_HEADS);
@@ -165,7 +165,7 @@ static int check_all(const char *parent)
     return n_failed;
 }
 
-/* At gates that are not 1, and 0 among them: dL/dg is not out / g. */
+/* With gates other than 1, including 0, dL/dg is not out / g. */
 static void test_gates(void **state)
 {
     float gates[MOST_HEADS];
@@ -177,7 +177,7 @@ static void test_gates(void **state)
     assert_true(worst_error("tests/data/families/phi3", gates, SHORT_STEP) <= TOLERANCE);
 }
 
-/* Windows of other lengths after each other: nothing is left over from the one before. */
+/* Windows of different lengths in sequence do not affect each other. */
 static void test_lengths(void **state)
 {
     hl_model    *model    = open_model("tests/data/families/llama3");
@@ -203,8 +203,8 @@ static void test_lengths(void **state)
     hl_model_close(model);
 }
 
-/* The loss of all tokens is that of the first ones, which a shorter window has alone, and that of
- * the rest; so are its gradients. */
+/* The loss of all tokens is the sum of that of the first ones, from a shorter window, and that of
+ * the rest; the same holds for gradients. */
 static void test_tokens_that_are_not_scored(void **state)
 {
     enum { N = 17, FIRST = 4 };
@@ -230,7 +230,7 @@ static void test_tokens_that_are_not_scored(void **state)
     hl_model_close(model);
 }
 
-/* Every activation's slope, gated and not, by differences of the kernel's own function. */
+/* The slope of every activation, gated or not, by differences of the kernel's own function. */
 static void test_activations(void **state)
 {
     static const float points[] = { -3.1f, -1.0f, -0.2f, 0.3f, 0.9f, 2.2f, 7.5f };

@@ -1,6 +1,5 @@
-/* test_bad_models.c - whole models with one thing wrong, tensor by tensor: each is missing
- * once, has a row too few once, and holds a NaN once.  And experts stored as MXFP4 in two
- * tensors, which are not wrong but rare. */
+/* test_bad_models.c - models with one error in each tensor in turn: it is missing, has one row too
+ * few, or holds a NaN.  Also experts stored as MXFP4 in two tensors, a valid but rare form. */
 #include "model_support.h"
 
 #include <math.h>
@@ -19,7 +18,7 @@ typedef struct copy {
     char        source[256];
     hl_tensors *tensors;
     hl_tensor   list[MAX_TENSORS];
-    void       *blocks[MAX_TENSORS]; /* memory of changed ones, or NULL */
+    void       *blocks[MAX_TENSORS]; /* memory of changed tensors, or NULL */
     size_t      count;
 } copy;
 
@@ -41,7 +40,7 @@ static void close_copy(copy *c)
     hl_tensors_close(c->tensors);
 }
 
-/* All but tensor `without`; config.json as it is, with `more` put into it. */
+/* Writes all tensors except `without`; config.json is copied with `more` added. */
 static void write_copy(const char *folder, const copy *c, size_t without, const char *more)
 {
     hl_safetensors_writer *writer = NULL;
@@ -63,7 +62,7 @@ static void write_copy(const char *folder, const copy *c, size_t without, const 
     hl_safetensors_writer_free(writer);
 }
 
-/* A private copy of a tensor's data. */
+/* Returns a private copy of a tensor's data. */
 static void *own(copy *c, size_t index)
 {
     free(c->blocks[index]);
@@ -86,7 +85,7 @@ static const char *shape_of(const hl_tensor *tensor, int64_t first)
     return text;
 }
 
-/* The message has all of these. */
+/* Checks that the message contains all of these. */
 static void expect_words(const char *a, const char *b, const char *c)
 {
     const char *message = hl_error_message();
@@ -100,7 +99,7 @@ static void expect_words(const char *a, const char *b, const char *c)
 
 /* --------------------------------------------------------------------- the sweeps */
 
-/* A bias may be missing everywhere; in one layer it may not. */
+/* A bias may be missing in all layers, but not in one. */
 static void each_missing_tensor_is_named(const char *source, const char *folder)
 {
     static copy c;
@@ -152,7 +151,7 @@ static int64_t layer_of(const char *name)
     return layer;
 }
 
-/* Element 0 of a tensor: row 0 of the embedding is that of token 0, which is fed. */
+/* Damages element 0 of a tensor; for the embedding it belongs to token 0, which is fed. */
 static void each_nan_is_found(const char *source, const char *folder)
 {
     static copy   c;
@@ -165,14 +164,15 @@ static void each_nan_is_found(const char *source, const char *folder)
         hl_model   *model   = NULL;
         hl_session *session = NULL;
 
-        memset(own(&c, i), 0xff, hl_dtype_bits(before.dtype) / 8); /* NaN in F32, F16, BF16 */
+        memset(own(&c, i), 0xff, hl_dtype_bits(before.dtype) / 8); /* these bytes are NaN in F32,
+                                                                    * F16 and BF16 */
         write_copy(folder, &c, MAX_TENSORS, "");
         assert_ok(hl_model_open(&model, folder));
         hl_status status = hl_session_open(
             &session, model, &(hl_session_options){ .wants = HL_WANT_LAST_LOGITS, .n_ctx = 8 });
         if (status == HL_OK)
             status = hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 3 });
-        snprintf(name, sizeof name, "tensor '%s' holds a number that is not finite", before.name);
+        snprintf(name, sizeof name, "tensor '%s' has a NaN or infinite value", before.name);
         expect_words(in_folder(folder, "model.safetensors: "), name, "");
         snprintf(layer, sizeof layer, "layer %lld: ", (long long)layer_of(before.name));
         if (status != HL_BAD_INPUT)
@@ -202,7 +202,7 @@ static void each_tensor_counts(void **state)
 
 /* ------------------------------------------------------------------------- GGUF */
 
-/* The file without one tensor, or of another architecture. */
+/* Writes the file without one tensor, or with another architecture. */
 static void write_gguf(const char *path, const char *without, const char *architecture)
 {
     hl_gguf        *file   = NULL;
@@ -245,7 +245,7 @@ static void gguf_files_say_what_is_wrong(void **state)
     remove_folder(folder);
 }
 
-/* Weights that are numbers, but so large that scores overflow: the run has diverged. */
+/* Weights that are finite, but so large that scores overflow: the run has diverged. */
 static void a_text_ends_where_attention_is_not_finite(void **state)
 {
     static copy   c;
@@ -282,7 +282,7 @@ static void a_text_ends_where_attention_is_not_finite(void **state)
     if (status == HL_OK)
         status = hl_generator_next(&token, generator);
     assert_int_equal(status, HL_BAD_INPUT);
-    expect_words(folder, "attention is not finite", "");
+    expect_words(folder, "attention is NaN", "");
     hl_generator_close(generator);
     hl_session_close(session);
     hl_model_close(model);
@@ -320,7 +320,7 @@ static void unknown_families_get_the_list_of_known_ones(void **state)
 
 static const float fp4[8] = { 0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f };
 
-/* The code of the nearest value; bit 3 is the sign. */
+/* Returns the code of the nearest value; bit 3 is the sign. */
 static uint8_t fp4_code(float value)
 {
     uint8_t best = 0;
@@ -332,8 +332,8 @@ static uint8_t fp4_code(float value)
     return value < 0.0f ? best | 8 : best;
 }
 
-/* Experts (E, in, out) in f32 to blocks (E, out, in/32, 16) and scales (E, out, in/32), and
- * the values that these stand for back into `weights`. */
+/* Quantizes experts (E, in, out) to blocks (E, out, in/32, 16) and scales (E, out, in/32), and
+ * stores the decoded values back into `weights`. */
 static void quantize(uint8_t *blocks, uint8_t *scales, float *weights, const int64_t *shape)
 {
     int64_t n_in = shape[1], n_out = shape[2];
@@ -358,7 +358,7 @@ static void quantize(uint8_t *blocks, uint8_t *scales, float *weights, const int
     }
 }
 
-/* In `packed` the tensor at `index` becomes two; in `plain` its values are rounded. */
+/* Replaces the tensor at `index` by two in `packed`, and rounds its values in `plain`. */
 static void pack_experts(copy *packed, copy *plain, size_t index, char names[2][128])
 {
     hl_tensor *tensor = &packed->list[index];
@@ -389,7 +389,7 @@ static hl_status keep_logits(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* So many tokens at a time: many rows and one take different paths. */
+/* Feeds n_chunk tokens at a time: many rows and single rows take different paths. */
 static void run_model(float *logits, const char *folder, int64_t n_chunk)
 {
     int64_t     tokens[N_TOKENS];
@@ -407,7 +407,7 @@ static void run_model(float *logits, const char *folder, int64_t n_chunk)
     hl_model_close(model);
 }
 
-/* The largest difference, in units of the largest logit. */
+/* Returns the largest difference, in units of the largest logit. */
 static double difference(const float *a, const float *b)
 {
     double largest = 0.0, worst = 0.0;
@@ -420,9 +420,9 @@ static double difference(const float *a, const float *b)
     return worst / largest;
 }
 
-/* Row by row products are summed in double: there the two must be one.  Products of many
- * rows come from sgemm, in another order for each layout; then neither may be farther from
- * the truth than the other by much. */
+/* Products of single rows are summed in double, so the results must be equal.  Products of many
+ * rows come from sgemm, which sums in a different order for each layout; then both must be about
+ * equally accurate. */
 static void compare_runs(const char *folder, const copy *plain, const copy *packed)
 {
     static float exact[N_LOGITS], plain_rows[N_LOGITS], packed_rows[N_LOGITS];
@@ -463,7 +463,7 @@ static void mxfp4_experts_are_their_values(void **state)
     assert_int_equal(n_packed, 6);
     compare_runs(folder, &plain, &packed);
 
-    /* And the scales must be there. */
+    /* The scales are required too. */
     hl_model *model = NULL;
     write_copy(folder, &packed, packed.count - 1, MXFP4);
     assert_fails(HL_BAD_INPUT, "has no scales beside it", hl_model_open(&model, folder));

@@ -1,4 +1,4 @@
-/* test_buffer.c - memory that grows: what it keeps, when it moves, and errors that texts keep. */
+/* test_buffer.c - growing memory: its contents, when it moves, and the errors that texts keep. */
 #include "support.h"
 
 #include "base/buffer.h"

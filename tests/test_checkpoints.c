@@ -1,4 +1,4 @@
-/* test_checkpoints.c - which models lie in a folder, and of which step they are. */
+/* test_checkpoints.c - the checkpoints in a folder, and their steps. */
 #include "measure/checkpoints.h"
 #include "support.h"
 
@@ -53,7 +53,7 @@ static void put(const char *folder, const char *name, const char *text, int64_t 
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-/* A folder in it, of these files, "a b", each with its name as text. */
+/* Makes a folder with files, "a b", each with its name as contents. */
 static void put_folder(const char *folder, const char *name, const char *files)
 {
     char path[512], file[64];
@@ -87,7 +87,7 @@ static void models_are_found_and_sorted(void **state)
     static const char *const folders[][2] = {
         { "checkpoint-900", "config.json model.safetensors optimizer.pt" },
         { "checkpoint-1000", "config.json pytorch_model.bin" },
-        { "checkpoint-20", "config.json" }, /* no weights yet */
+        { "checkpoint-20", "config.json" }, /* the weights are missing */
         { "checkpoint-30", "model.safetensors" },
         { "tmp-checkpoint-40", "config.json model.safetensors" },
         { ".checkpoint-50", "config.json model.safetensors" },

@@ -1,7 +1,7 @@
-/* test_cli_faults.c - every command with every allocation and every system call failing in turn.
+/* test_cli_faults.c - every command, with every allocation and every system call failing in turn.
  *
- * Commands run in this process, with their output caught.  The program's own allocations fail
- * as well: the linker sends them here (-Wl,--wrap=malloc and its kin, in the Makefile). */
+ * Commands run in this process, with their output captured.  The program's own allocations fail as
+ * well: the linker redirects them here (-Wl,--wrap=malloc and others, in the Makefile). */
 #include "fault_support.h"
 
 #include "command.h"
@@ -41,17 +41,17 @@ void *__wrap_realloc(void *block, size_t n_bytes)
 typedef struct command {
     int (*run)(int, char **);
     const char *words[MAX_WORDS];
-    const char *output; /* relative to OUT: a file that was there before; NULL: none */
-    const char *state;  /* a file that is put there as OUT/p.part; NULL: none */
-    uint64_t    said;   /* on standard output, the first time */
+    const char *output; /* relative to OUT: a file that already exists; NULL: none */
+    const char *state;  /* a file that is copied to OUT/p.part; NULL: none */
+    uint64_t    said;   /* hash of standard output in the first run */
     bool        ran;
 } command;
 
-static char  work[64];   /* inputs */
-static char  out[64];    /* what the command writes */
-static FILE *streams[2]; /* its standard output and error */
+static char  work[64];   /* folder of the inputs */
+static char  out[64];    /* folder of the outputs */
+static FILE *streams[2]; /* standard output and standard error */
 
-/* Words of the table with OUT/x and WORK/x in their places. */
+/* Replaces OUT/x and WORK/x in the words of the table. */
 static char *expand(const char *word)
 {
     char text[512];
@@ -101,7 +101,7 @@ static void read_message(void)
     message[n_bytes] = '\0';
 }
 
-/* An exit status, and whether what was said fits it. */
+/* Converts an exit status, and checks that the message fits it. */
 static hl_status status_for(const command *c, int code)
 {
     bool explained = strstr(message, "headlight ") == message || strstr(message, "\nheadlight ");
@@ -167,7 +167,7 @@ static void inject_command(const char *name, command *c, const char *spare)
     inject(&t);
 }
 
-/* expand() is called armed, and must not fail: its strdup is the C library's own. */
+/* expand() is called with faults armed and must not fail, so it uses the C library's strdup. */
 
 /* ----------------------------------------------------------------------------- inputs */
 
@@ -204,7 +204,7 @@ static void write_ids(const char *name, int n_lines, int n_tokens, int factor)
     write_file(in_folder(work, name), text, used);
 }
 
-/* A command of the table: its file that was there before (or NULL), its words. */
+/* A command of the table: its existing output file (or NULL) and its words. */
 #define COMMAND(name, older, ...)                                                                  \
     {                                                                                              \
         .run = hl_command_##name, .output = older, .words = { #name, __VA_ARGS__ }                 \
@@ -213,7 +213,7 @@ static void write_ids(const char *name, int n_lines, int n_tokens, int factor)
     COMMAND(measure, older, LLAMA, "--token-ids", ids, "--context", "8", "--threads", "1",         \
             "--batch", "1", "--quiet", "-o", __VA_ARGS__)
 
-/* A state to go on from: that of a measurement whose last rename fails. */
+/* Makes a state to resume from, with a measurement whose last rename fails. */
 static void write_state(void)
 {
     command c = MEASURE(NULL, "WORK/a.jsonl", "OUT/p", "--save-every", "1e-9", "--no-probe");
@@ -234,7 +234,7 @@ static void write_state(void)
     fail_msg("no failure leaves a state");
 }
 
-/* In memory where that is possible: thousands of runs wait for no disk. */
+/* Makes a folder in memory if possible: thousands of runs would wait for a disk. */
 static void make_folder(char *path)
 {
     strcpy(path, "/dev/shm/headlight-test-XXXXXX");

@@ -1,6 +1,6 @@
-/* test_cli_input.c - a file is read as long as it is when it is opened, whatever others do to it meanwhile.
+/* test_cli_input.c - a file is read up to its length at opening, whatever happens to it meanwhile.
  *
- * The program's fread is this file's (--wrap, in the Makefile), which has something done to the file before
+ * This file replaces the program's fread (--wrap, in the Makefile) and changes the file before
  * every read. */
 #include "support.h"
 
@@ -28,7 +28,8 @@ size_t __wrap_fread(void *out, size_t size, size_t count, FILE *stream)
 
 static void append(void)
 {
-    static char more[1 << 17]; /* more than is read at once: who followed would never end */
+    static char more[1 << 17]; /* more than one read takes, so that following the file would never
+                                * end */
     FILE       *file = fopen(path, "a");
 
     memset(more, 'b', sizeof more);
@@ -52,7 +53,7 @@ static void put_text(void)
     free(text);
 }
 
-/* Reads the file while that happens; how many bytes there were, all of them a's. */
+/* Reads the file during these changes; returns the number of bytes, all of which must be 'a'. */
 static size_t read_meanwhile(void (*what)(void))
 {
     hl_input input;

@@ -1,5 +1,5 @@
-/* test_cli_monitor.c - what the monitor of `headlight generate` writes, to the byte, on
- * screens of a given size; and commands within bounds. */
+/* test_cli_monitor.c - the bytes that the monitor of `headlight generate` writes on screens of
+ * given sizes; and commands within limits. */
 #include "support.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static screen *open_screen(hl_depth depth, int columns, int64_t n_layers)
     return &s;
 }
 
-/* A token with the same entropy in all layers. */
+/* Writes a token with the same entropy in all layers. */
 static void put(screen *s, const char *text, double entropy, double share, bool spike, bool entity)
 {
     hl_monitor_token token = {
@@ -58,7 +58,7 @@ static void colors_and_underlines(void **state)
     (void)state;
 
     put(s, "low", 1.0, 0.0, false, false);
-    put(s, " high", 3.5, 0.0, false, false); /* beyond the scale: its end */
+    put(s, " high", 3.5, 0.0, false, false); /* beyond the scale: the last color */
     put(s, " odd", 2.0, 0.0, true, false);
     put(s, " Name", 2.0, 0.0, true, true);
     hl_monitor_finish(&s->monitor, 3.0, 2, 1);
@@ -83,8 +83,8 @@ static void a_bar_of_layers_redraws(void **state)
               "0 spikes (z > 3, \033[4munderlined\033[0m)\n");
 }
 
-/* A word that does not fit goes to the next line, without its space; one that is longer than a
- * line is cut. */
+/* A word that does not fit goes to the next line, without its space; a word longer than a line is
+ * cut. */
 static void lines_break_between_words(void **state)
 {
     screen *s = open_screen(HL_DEPTH_NONE, 46, 1);
@@ -92,9 +92,10 @@ static void lines_break_between_words(void **state)
     (void)state;
 
     assert_int_equal(s->monitor.width, 42);
-    put(s, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 2.0, 0.0, false, false); /* 36 */
+    put(s, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 2.0, 0.0, false, false); /* 36 columns */
     put(s, " seven77", 2.0, 0.0, false, false);
-    put(s, " bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", 2.0, 0.0, false, false); /* 44 */
+    put(s, " bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", 2.0, 0.0, false, false); /* 44
+                                                                                      * columns */
     hl_monitor_finish(&s->monitor, 3.0, 0, 0);
     snprintf(wanted, sizeof wanted,
              "%.36s\033[45G▁\033[37G\nseven77\033[45G▁\033[8G\n%.42s\nbb\033[45G▁\033[3G\n"
@@ -103,7 +104,7 @@ static void lines_break_between_words(void **state)
     expect(s, wanted);
 }
 
-/* Text may come late and in other pieces than tokens; each piece keeps its token's style. */
+/* Text may arrive late and in pieces that are not tokens; each piece has its token's style. */
 static void text_finds_its_token(void **state)
 {
     screen          *s     = open_screen(HL_DEPTH_NONE, 30, 1);
@@ -117,11 +118,11 @@ static void text_finds_its_token(void **state)
     hl_monitor_expect(&s->monitor, &spike);
     hl_monitor_show(&s->monitor, "gi", 2);
     hl_monitor_show(&s->monitor, "veabc", 5);
-    hl_monitor_show(&s->monitor, "rest", 4); /* of nobody */
+    hl_monitor_show(&s->monitor, "rest", 4); /* belongs to no token */
     expect(s, "\033[2mgi\033[0m\033[2mve\033[0m\033[4mabc\033[0mrest");
 }
 
-/* A model must not move the cursor, nor break the screen with what is not text. */
+/* A model must not move the cursor, nor break the screen with invalid text. */
 static void control_characters_are_spelled_out(void **state)
 {
     screen *s = open_screen(HL_DEPTH_NONE, 30, 1);
@@ -144,7 +145,7 @@ static void many_layers_share_bars(void **state)
 
 static void commands_read_and_write_at_once(void **state)
 {
-    const size_t    n      = 200000; /* more than pipes hold */
+    const size_t    n      = 200000; /* more than a pipe holds */
     char           *input  = malloc(n);
     hl_child_result result = { 0 };
     hl_child_limits limits = { 20.0, 1000000 };
@@ -178,7 +179,7 @@ static void commands_are_bounded(void **state)
     assert_string_equal(result.problem, "it printed more than 5 bytes");
     struct sigaction now;
     sigaction(SIGPIPE, NULL, &now);
-    assert_true(now.sa_handler == SIG_DFL); /* as before */
+    assert_true(now.sa_handler == SIG_DFL); /* unchanged */
 }
 
 int main(void)

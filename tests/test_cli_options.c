@@ -1,9 +1,9 @@
-/* test_cli_options.c - which word may have been meant. */
+/* test_cli_options.c - suggestions for misspelled words. */
 #include "support.h"
 
 #include "options.h"
 
-/* The word of these that is offered for what was typed; NULL: none. */
+/* Returns the word that is suggested for the typed one; NULL: none. */
 static const char *nearest_of(const char *typed, const char *const *words)
 {
     hl_nearest nearest = { .wanted = typed };
@@ -14,7 +14,7 @@ static const char *nearest_of(const char *typed, const char *const *words)
 }
 #define NEAREST(typed, ...) nearest_of(typed, (const char *const[]){ __VA_ARGS__, NULL })
 
-/* Inserted, removed, replaced, or swapped with its neighbor: one letter each. */
+/* One letter is inserted, removed, replaced, or swapped with its neighbor. */
 static void a_word_of_two_letters_may_have_one_mistake(void **state)
 {
     (void)state;
@@ -31,7 +31,7 @@ static void a_third_of_the_letters_may_be_wrong(void **state)
     assert_string_equal(NEAREST("measrue", "merge", "measure"), "measure");
     assert_string_equal(NEAREST("verfiy", "version", "verify"), "verify");
     assert_string_equal(NEAREST("xyzure", "measure", "xyzzy"),
-                        "xyzzy"); /* 3 letters; 4 are too far */
+                        "xyzzy"); /* 3 letters differ; 4 are too many */
     assert_null(NEAREST("xyzure", "measure"));
 }
 
@@ -40,8 +40,10 @@ static void the_nearest_is_offered_and_of_equals_the_first(void **state)
     (void)state;
     assert_string_equal(NEAREST("show", "shown", "slow", "shew"), "shown");
     assert_string_equal(NEAREST("rnak", "bank", "rank"), "rank");
-    assert_string_equal(NEAREST("gen", "get", "generate"), "get");        /* both one step away */
-    assert_string_equal(NEAREST("gene", "tree", "generate"), "generate"); /* a beginning is near */
+    assert_string_equal(NEAREST("gen", "get", "generate"), "get");        /* both differ in one
+                                                                           * letter */
+    assert_string_equal(NEAREST("gene", "tree", "generate"), "generate"); /* a beginning of a word
+                                                                           * is near to it */
 }
 
 static void long_words_are_far(void **state)

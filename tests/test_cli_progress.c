@@ -1,4 +1,4 @@
-/* test_cli_progress.c - what the progress bar says in how many columns, and to whom. */
+/* test_cli_progress.c - the text of the progress bar at a given width, and when it is shown. */
 #define _XOPEN_SOURCE 700 /* for terminals without a screen */
 #include "support.h"
 
@@ -9,7 +9,7 @@
 
 #include "progress.h"
 
-/* One column a character. */
+/* Counts one column per character. */
 static int columns(const char *text)
 {
     int count = 0;
@@ -88,7 +88,7 @@ static void nothing_goes_to_a_file(void **state)
     fclose(file);
 }
 
-/* What was written arrives in pieces; the end is when nothing more comes. */
+/* Reads what was written, in pieces, until nothing more arrives. */
 static void read_all(char *out, size_t n_bytes, int master)
 {
     struct pollfd waiting = { .fd = master, .events = POLLIN };
@@ -102,7 +102,7 @@ static void read_all(char *out, size_t n_bytes, int master)
     out[n] = '\0';
 }
 
-/* A terminal of 60 columns, and what was written to it. */
+/* Opens a terminal of 60 columns and compares what was written to it. */
 static void a_terminal_gets_a_line_and_loses_it(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void a_terminal_gets_a_line_and_loses_it(void **state)
     hl_progress_start(&progress, terminal, "measuring", false);
     hl_progress_update(&progress, 0.25, 100);
     progress.drawn += 1e6;
-    hl_progress_update(&progress, 0.26, 101); /* too soon to be drawn */
+    hl_progress_update(&progress, 0.26, 101); /* too early to be drawn */
     hl_progress_end(&progress);
     hl_progress_end(&progress);
     read_all(seen, sizeof seen, master);

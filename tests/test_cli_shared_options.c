@@ -1,4 +1,4 @@
-/* test_cli_shared_options.c - the options of text, as a command would parse them. */
+/* test_cli_shared_options.c - the options for texts, parsed as a command does. */
 #include "support.h"
 
 #include "command.h"
@@ -14,7 +14,7 @@ typedef struct parsed {
     char               *argv[MAX_WORDS];
 } parsed;
 
-/* "measure" and what stands after it, split at spaces. */
+/* Parses "measure" and a line that is split at spaces. */
 static int parse(parsed *out, const char *line)
 {
     hl_option options[] = { HL_CORPUS_OPTIONS(&out->text), { 0 } };

@@ -1,4 +1,4 @@
-/* test_cli_values.c - names and numbers as the program shows them, and objects of JSON by type. */
+/* test_cli_values.c - names and numbers as the program prints them, and JSON objects by type. */
 #include "support.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static void members_have_their_types(void **state)
     check_json(HL_OBJECT(HL_IS("yes", yes), HL_IS("size", size), HL_IS("whole", whole),
                          HL_IS("real", 0.5), HL_IS("text", "a"), HL_IS("array", json_array())),
                "{\"yes\":true,\"size\":7,\"whole\":-3,\"real\":0.5,\"text\":\"a\",\"array\":[]}");
-    /* What is no number, and no text, is null; JSON that is not there is no member. */
+    /* NaN and invalid text are null; a NULL JSON value adds no member. */
     check_json(HL_OBJECT(HL_IS("nan", (double)NAN), HL_IS("none", none),
                          HL_IS("missing", (json_t *)NULL), HL_IS("last", 1)),
                "{\"nan\":null,\"none\":null,\"last\":1}");

@@ -1,12 +1,13 @@
-/* test_cluster.c - Ward's method against its definition, and the judges against closed forms. */
+/* test_cluster.c - Ward's method against its definition, and measures of clusters against closed
+ * forms. */
 #include "analysis_support.h"
 
 #include "analysis/cluster.h"
 
 enum { N = 40, D = 3 };
 
-/* Ward, as defined: join the two groups with the least 2 n_a n_b / (n_a + n_b) times the squared
- * distance of their centers, until n_groups are left. */
+/* Ward's definition: join the two groups with the smallest 2 n_a n_b / (n_a + n_b) times the
+ * squared distance of their centers, until n_groups are left. */
 static double plain_ward(int32_t labels[N], double points[N][D], int n_groups, int n)
 {
     double height = 0.0;
@@ -103,7 +104,7 @@ static void test_adjusted_rand(void **state)
 
 static void test_silhouette(void **state)
 {
-    /* On a line: 0, 1 | 10, 11, and one alone at 100. */
+    /* Points on a line: 0, 1 | 10, 11, and one at 100. */
     const double  points[] = { 0, 1, 10, 11, 100 };
     const int32_t labels[] = { 0, 0, 1, 1, 2 };
     float         distances[25];
@@ -118,8 +119,8 @@ static void test_silhouette(void **state)
     assert_true(isnan(width));
 }
 
-/* Three heaps far apart: found, with the widest silhouette, and the same in every trial.  One
- * heap cut in three is not. */
+/* Three groups that are far apart are found, with the widest silhouette, and in every trial.  One
+ * group cut in three is not. */
 static void test_stability(void **state)
 {
     enum { HEAP = 20 };

@@ -47,7 +47,8 @@ static void test_itself(void **state)
     }
     assert_near(hl_sheet_fact(found->matching, "moved"), 0.0, 0.0);
     for (size_t i = 0; hl_comparison_table_name(i) != NULL; i++) {
-        bool is_rows = strcmp(hl_comparison_table_name(i), "rows") == 0; /* not in profiles */
+        bool is_rows = strcmp(hl_comparison_table_name(i), "rows") == 0; /* this table is not made
+                                                                          * from profiles */
         assert_true((hl_comparison_table(found, hl_comparison_table_name(i)) == NULL) == is_rows);
     }
     assert_null(hl_comparison_table(found, "nothing"));
@@ -55,7 +56,7 @@ static void test_itself(void **state)
 }
 
 /* Five heads change a little, less than sequences differ from each other: pairs find exactly
- * those. */
+ * these. */
 static void test_pairs_find_small_changes(void **state)
 {
     made_model a = healthy_model();
@@ -83,7 +84,7 @@ static void test_pairs_find_small_changes(void **state)
     }
     hl_comparison_free(found);
 
-    /* The same change on other texts drowns in the difference between these. */
+    /* On other texts the same change is hidden by the difference between the texts. */
     b.first_sequence = 1000;
     found            = compare(&a, &b);
     assert_int_equal(found->kind, HL_COMPARE_APART);
@@ -142,7 +143,7 @@ static void test_layers(void **state)
     hl_comparison_free(found);
 }
 
-/* Two layers of two heads; in the second they have changed places. */
+/* Two layers of two heads, which are swapped in the second layer. */
 static void test_rows_match_heads(void **state)
 {
     made_model       model        = healthy_model();
@@ -187,7 +188,7 @@ static void test_other_shapes(void **state)
     b.n_heads         = 7;
     hl_profile *left  = made_profile(&a);
     hl_profile *right = made_profile(&b);
-    assert_fails(HL_BAD_INPUT, "6 layers of 8 heads, the second of 6 of 7",
+    assert_fails(HL_BAD_INPUT, "6 layers of 8 heads, the second 6 of 7",
                  hl_compare(&found, left, right, NULL));
     assert_null(found);
     hl_profile_free(left);
@@ -195,7 +196,7 @@ static void test_other_shapes(void **state)
     hl_comparison_free(NULL);
 }
 
-/* Total variation and Jensen-Shannon of histograms. */
+/* Total variation and Jensen-Shannon divergence of histograms. */
 static void test_histograms(void **state)
 {
     int64_t p[64] = { 0 }, q[64] = { 0 };

@@ -1,4 +1,4 @@
-/* test_config.c - config.json: spellings old and new, rules of families, bad files. */
+/* test_config.c - config.json: old and new spellings, rules of families, invalid files. */
 #include "support.h"
 
 #include <math.h>
@@ -6,8 +6,7 @@
 #include "model/config.h"
 #include "model/family.h"
 
-/* A small llama; keys given later replace these (JSON forbids both, so the base is
- * cut where they differ). */
+/* A small llama.  JSON forbids duplicate keys, so the base lacks the keys that tests set. */
 #define SIZES                                                                                      \
     "\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 4, "                  \
     "\"vocab_size\": 100, \"intermediate_size\": 128, \"max_position_embeddings\": 256"
@@ -34,7 +33,7 @@ static void refuse(const char *text, hl_status wanted, const char *fragment)
 
 /* ------------------------------------------------------------------ families */
 
-/* What the 34 reference configurations come out as. */
+/* The descriptions of the 34 reference configurations. */
 static const struct {
     const char   *file;
     const char   *family;
@@ -45,7 +44,7 @@ static const struct {
     hl_position   position;
     hl_activation activation;
     bool          gated, tied;
-    int           n_local; /* windowed layers */
+    int           n_local; /* number of layers with a window */
 } references[] = {
 #define LN  HL_NORM_LAYER
 #define RMS HL_NORM_RMS
@@ -240,7 +239,7 @@ static void old_spellings_are_read(void **state)
     hl_config_free(config);
 }
 
-/* As google/gemma-3-4b-it has it: what is as in the class is left out. */
+/* As in google/gemma-3-4b-it: values equal to the class's defaults are left out. */
 static void nested_configurations_are_read(void **state)
 {
     hl_config *config = parse(
@@ -271,7 +270,7 @@ static void windows_follow_their_rules(void **state)
     hl_config *config;
 
     (void)state;
-    /* null is none, missing is the class's 4096. */
+    /* null means none; a missing key means the class's default, 4096. */
     config = parse(MODEL("mistral", ", \"sliding_window\": null"));
     assert_false(config->layers[0].is_local);
     hl_config_free(config);
@@ -433,9 +432,9 @@ static void sizes_that_do_not_fit_are_refused(void **state)
            "\"vocab_size\": 9, \"num_attention_heads\": 4}",
            HL_BAD_INPUT, "a width of 65 is not divisible by 4 heads");
     refuse(MODEL("llama", ", \"num_key_value_heads\": 3"), HL_BAD_INPUT,
-           "layer 0 has 4 heads, not divisible by its 3 K/V heads");
+           "layer 0 has 4 heads, not divisible by its 3 KV heads");
     refuse(MODEL("llama", ", \"num_key_value_heads\": 8"), HL_BAD_INPUT,
-           "layer 0 has 4 heads and 8 K/V heads");
+           "layer 0 has 4 heads and 8 KV heads");
     refuse(MODEL("llama", ", \"head_dim\": 15"), HL_BAD_INPUT, "rope turns 15 of 15 dimensions");
     refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 1024, "
            "\"vocab_size\": 9, \"num_attention_heads\": 1}",

@@ -1,5 +1,5 @@
-/* test_config_gguf.c - descriptions from GGUF metadata: lists of one a layer, rotary
- * factors in tensors, blocks, and files that say nonsense. */
+/* test_config_gguf.c - descriptions from GGUF metadata: lists with one value per layer, rotary
+ * factors in tensors, blocks, and invalid files. */
 #include "model_support.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_TENSORS = 64, D = 64, HEAD = 16, V = 12 };
 
-/* A GGUF file in the making. */
+/* A GGUF file under construction. */
 typedef struct maker {
     char            folder[128];
     char            architecture[32];
@@ -80,7 +80,7 @@ static void add_block(maker *made, int layer, const char *name, int64_t rows, in
     add_tensor(made, text, columns > 0 ? HL_DTYPE_Q8_0 : HL_DTYPE_F32, rows, columns);
 }
 
-/* The tensors of a layer, of a Llama or with q, k, v and gate, up fused. */
+/* Adds the tensors of a layer: of a Llama, or with fused q, k, v and fused gate, up. */
 static void add_layer(maker *made, int layer, int64_t n_heads, int64_t n_kv_heads, int64_t d_mlp)
 {
     if (n_heads > 0) {
@@ -134,7 +134,7 @@ static void refuse(maker *made, hl_status wanted, const char *fragment)
 
 /* ------------------------------------------------------------------ accepted */
 
-/* The second layer has no attention; the third has no MLP, and is left out. */
+/* The second layer has no attention; the third has no MLP and is left out. */
 static void layers_of_deci_differ(void **state)
 {
     const int32_t heads[] = { 4, 0, 2 }, kv_heads[] = { 2, 0, 1 }, widths[] = { 64, 96, 0 };
@@ -160,7 +160,7 @@ static void layers_of_deci_differ(void **state)
     assert_null(hl_weights_get(model->weights, HL_ROLE_ATTN_Q, 1, 0));
     assert_int_equal(hl_model_get_info(model)->kv_bytes_f16, 2 * 2 * HEAD * 2);
 
-    /* Blocks are read row by row, rotary pairs put back: row 1 is stored as row 2. */
+    /* Blocks are read row by row, with rotary pairs restored: row 1 is stored as row 2. */
     const hl_weight *q = &hl_weights_get(model->weights, HL_ROLE_ATTN_Q, 0, 0)->weight;
     float            row[D];
     assert_int_equal(q->dtype, HL_DTYPE_Q8_0);
@@ -199,7 +199,7 @@ static void rotary_factors_come_from_tensors(void **state)
     hl_model_close(model);
 }
 
-/* A window in every layer but those that a list says. */
+/* Every layer has a window, except those in a list. */
 static void window_patterns_may_be_lists(void **state)
 {
     const int32_t local[] = { 0, 1 };
@@ -265,7 +265,7 @@ static void bad_metadata_is_refused(void **state)
     add_ends(&made);
     add_list(&made, "attention.head_count", heads, 3);
     add_list(&made, "attention.head_count_kv", (const int32_t[]){ 2, 0, 2 }, 3);
-    refuse(&made, HL_UNSUPPORTED, "layer 1 has 4 heads and no K/V heads: linear attention");
+    refuse(&made, HL_UNSUPPORTED, "layer 1 has 4 heads and no KV heads: linear attention");
 }
 
 static void bad_tensors_are_refused(void **state)

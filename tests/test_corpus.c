@@ -68,7 +68,7 @@ static void a_pattern_is_what_it_matches(void **state)
     corpus = open_input(here("[ac].*"));
     assert_names(corpus, "a.txt c.md");
     hl_corpus_close(corpus);
-    corpus = open_input(here("[x].txt")); /* a file of that very name comes first */
+    corpus = open_input(here("[x].txt")); /* a file of exactly that name has priority */
     assert_names(corpus, "[x].txt");
     hl_corpus_close(corpus);
     refuse(here("*.rst"), HL_NOT_FOUND, "*.rst: no such file, and no file matches");
@@ -105,9 +105,9 @@ static void standard_input_is_copied(void **state)
     hl_corpus *corpus = open_input("-");
     assert_names(corpus, "standard input");
     assert_tokens(corpus, 0, "from a pipe");
-    assert_tokens(corpus, 0, "from a pipe"); /* as often as one likes */
+    assert_tokens(corpus, 0, "from a pipe"); /* a document can be read any number of times */
     hl_corpus_close(corpus);
-    refuse("-", HL_BAD_INPUT, "standard input: no text in it");
+    refuse("-", HL_BAD_INPUT, "standard input: no text in this file");
     dup2(kept, STDIN_FILENO);
     close(kept);
 }
@@ -136,7 +136,7 @@ static void bytes_in_memory_are_a_file(void **state)
                  hl_corpus_open_bytes(&corpus, NULL, tokenizer, "a\xff", 2, "input",
                                       &(hl_corpus_options){ 0 }));
     assert_fails(
-        HL_BAD_INPUT, "input: no text in it",
+        HL_BAD_INPUT, "input: no text in this file",
         hl_corpus_open_bytes(&corpus, NULL, tokenizer, "", 0, "input", &(hl_corpus_options){ 0 }));
     options.inputs   = &input;
     options.n_inputs = 1;
@@ -191,7 +191,7 @@ static void spans_give_types(void **state)
     hl_corpus            *corpus = open_input(here("a.jsonl"));
     const hl_corpus_info *info   = hl_corpus_get_info(corpus);
     assert_int_equal(info->n_types, 4);
-    assert_string_equal(info->type_names[2], "answer"); /* by alphabet, not as they come */
+    assert_string_equal(info->type_names[2], "answer"); /* in alphabetical order, not as found */
     assert_string_equal(info->type_names[3], "question");
     assert_types(corpus, 0, "ppaqa"); /* é is two tokens */
     hl_corpus_close(corpus);
@@ -205,7 +205,7 @@ static void rules_give_types(void **state)
 
     put("a.txt", "a 1 b 2 c<|endoftext|>");
     hl_corpus *corpus = open_with(options, here("a.txt"));
-    assert_types(corpus, 0, "ppdwwdws"); /* a special token is nothing else */
+    assert_types(corpus, 0, "ppdwwdws"); /* a special token has no other type */
     hl_corpus_close(corpus);
     options.plain = true;
     corpus        = open_with(options, here("a.txt"));
@@ -245,7 +245,7 @@ static void chats_have_roles(void **state)
     hl_corpus_close(corpus);
 }
 
-/* A llama3-like template's markers are special tokens; contents cannot pretend to be. */
+/* The markers of a llama3-like template are special tokens; contents cannot imitate them. */
 static void chats_go_through_the_template(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void special_tokens_stand_around_a_text(void **state)
     tokenizer = own;
 }
 
-/* Long enough for several pieces, with a type at every join. */
+/* A text of several pieces, with a type at every join. */
 static void a_long_text_comes_in_pieces(void **state)
 {
     (void)state;
@@ -377,10 +377,10 @@ static void ids_in_lines(void **state)
     put("ids", "[1.5]\n");
     refuse_ids(here("ids"), HL_BAD_INPUT, "ids:1: JSON");
     put("ids", "[]\n");
-    refuse_ids(here("ids"), HL_BAD_INPUT, "ids: no token ids in it");
+    refuse_ids(here("ids"), HL_BAD_INPUT, "ids: no token ids in this file");
 }
 
-/* A .npy of this descr with shape (2, 3). */
+/* Writes a .npy file of this descr with shape (2, 3). */
 static void ids_in_tables(void **state)
 {
     (void)state;
@@ -405,7 +405,7 @@ static void ids_in_tables(void **state)
     refuse_ids(here("a.npy"), HL_BAD_INPUT, "3 dimensions, wanted 1 or 2");
 }
 
-/* The golden files' own tokens. */
+/* The tokens of the golden files. */
 static void ids_of_a_golden_file(void **state)
 {
     (void)state;
@@ -414,7 +414,7 @@ static void ids_of_a_golden_file(void **state)
 
     assert_ok(hl_model_open(&model, "models/demo"));
     hl_corpus_options options = { .token_ids = "models/demo/expected.safetensors" };
-    assert_ok(hl_corpus_open(&corpus, model, NULL, &options)); /* no tokenizer needed */
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &options)); /* ids need no tokenizer */
     assert_true(hl_corpus_get_info(corpus)->n_documents >= 1);
     assert_int_equal(hl_corpus_separator(corpus), hl_model_get_info(model)->eos_ids[0]);
     hl_corpus_close(corpus);
@@ -448,7 +448,7 @@ static void a_sample_does_not_depend_on_order(void **state)
     assert_true(hl_corpus_get_info(corpus)->hash != hashes[0]);
     hl_document_info before, after;
     assert_ok(hl_corpus_get_document(&before, corpus, 0));
-    for (int64_t i = 1; i < 10; i++) { /* in the order of the file all the same */
+    for (int64_t i = 1; i < 10; i++) { /* the order of the file is kept */
         assert_ok(hl_corpus_get_document(&after, corpus, i));
         assert_true(atoi(strrchr(before.name, ':') + 1) < atoi(strrchr(after.name, ':') + 1));
         before = after;
@@ -491,7 +491,7 @@ static void read_all(const char *path, size_t n_words)
     hl_corpus_close(corpus);
 }
 
-/* Ten times the text, the same peak. */
+/* Ten times the text takes the same peak memory. */
 static void memory_does_not_grow_with_the_text(void **state)
 {
     (void)state;
@@ -520,7 +520,8 @@ static void put_long(const char *name)
     free(text);
 }
 
-/* Begins to read a document, lets `change` have the file, and goes on; the number of tokens. */
+/* Begins to read a document, lets `change` modify the file, and continues; returns the number of
+ * tokens. */
 static hl_status read_changing(size_t *out, const char *name, void (*change)(const char *path))
 {
     hl_corpus       *corpus = open_input(here(name));
@@ -574,7 +575,7 @@ static void spoil(const char *path)
     fclose(file);
 }
 
-/* What is appended while a text is read is not part of it: it ends where it ended when it was opened. */
+/* Text that is appended during reading is ignored: the text ends where it ended at opening. */
 static void a_text_that_grows_ends_where_it_did(void **state)
 {
     size_t wanted = 0, seen = 0;
@@ -584,7 +585,7 @@ static void a_text_that_grows_ends_where_it_did(void **state)
     assert_ok(read_changing(&wanted, "a.txt", NULL));
     assert_ok(read_changing(&seen, "a.txt", append));
     assert_int_equal(seen, wanted);
-    assert_ok(read_changing(&seen, "a.txt", NULL)); /* the next corpus sees it */
+    assert_ok(read_changing(&seen, "a.txt", NULL)); /* the next corpus includes it */
     assert_true(seen > wanted);
     put("b.jsonl", "{\"text\": \"one\"}\n");
     hl_corpus *corpus = open_input(here("b.jsonl"));
@@ -594,19 +595,20 @@ static void a_text_that_grows_ends_where_it_did(void **state)
     hl_corpus_close(corpus);
 }
 
-/* A text that was cut, or is no longer text, is refused by name: half of one is not measured in silence. */
+/* A text that was truncated, or is no longer UTF-8, is refused by name, not measured in part. */
 static void a_text_that_shrinks_is_refused(void **state)
 {
     size_t n_tokens = 0;
     (void)state;
 
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, ", it had 786432: it shrank while in use",
+    assert_fails(HL_BAD_INPUT, ", but had 786432 bytes: it shrank while in use",
                  read_changing(&n_tokens, "a.txt", cut));
     put_long("a.txt");
     assert_fails(HL_BAD_INPUT, "it shrank while in use", read_changing(&n_tokens, "a.txt", empty));
     put_long("a.txt");
-    assert_fails(HL_BAD_INPUT, "a.txt: byte 786332 is no longer UTF-8: it changed while in use",
+    assert_fails(HL_BAD_INPUT,
+                 "a.txt: byte 786332 is no longer UTF-8: the file changed while in use",
                  read_changing(&n_tokens, "a.txt", spoil));
 }
 
@@ -617,7 +619,7 @@ static bool stops_later(void *context)
     return --*(int *)context < 0;
 }
 
-/* Reads a document of a corpus that is stopped after so many questions. */
+/* Reads a document of a corpus that is stopped after n_questions calls. */
 static hl_status read_stopped(const char *name, int n_questions)
 {
     hl_corpus *corpus =

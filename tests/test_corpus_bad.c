@@ -9,9 +9,9 @@ static void bad_files_are_named(void **state)
 {
     (void)state;
     put("empty.txt", "");
-    refuse(here("empty.txt"), HL_BAD_INPUT, "empty.txt: no text in it, nothing to measure");
+    refuse(here("empty.txt"), HL_BAD_INPUT, "empty.txt: no text in this file, nothing to measure");
     put("also.txt", "");
-    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in them");
+    refuse(here("*.txt"), HL_BAD_INPUT, "also.txt and 1 more files: no text in these files");
     refuse(here("nowhere"), HL_NOT_FOUND, "nowhere: No such file");
     put("bad.txt", "good\nbad \xff text");
     refuse(here("bad.txt"), HL_BAD_INPUT, "bad.txt: line 2, byte 9: 0xff is not UTF-8");
@@ -22,11 +22,11 @@ static void bad_files_are_named(void **state)
     put("wide.txt", "\xff\xfeh");
     refuse(here("wide.txt"), HL_BAD_INPUT, "(UTF-16?");
     assert_int_equal(mkfifo(here("pipe"), 0666), 0);
-    refuse(here("pipe"), HL_BAD_INPUT, "pipe: is a pipe, wanted a file");
+    refuse(here("pipe"), HL_BAD_INPUT, "pipe: is a pipe; give a file");
     refuse("/dev/null", HL_BAD_INPUT, "/dev/null: not a regular file");
 }
 
-/* A bad byte and a character cut in two where blocks meet. */
+/* An invalid byte, and a character split between two blocks. */
 static void places_are_counted_across_blocks(void **state)
 {
     (void)state;
@@ -35,13 +35,13 @@ static void places_are_counted_across_blocks(void **state)
 
     for (size_t i = 0; i < n; i++)
         text[i] = i % 64 == 63 ? '\n' : 'x';
-    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* over the border of two blocks */
+    memcpy(text + (n / 2) - 1, "\xe2\x82\xac", 3); /* across the border of two blocks */
     write_file(here("a.txt"), text, n);
     hl_corpus *corpus = open_input(here("a.txt"));
     hl_corpus_close(corpus);
     text[n / 2 + 4096 + 5] = '\x80';
     write_file(here("a.txt"), text, n);
-    /* Of the lines before it one end was overwritten. */
+    /* One line end before the error was overwritten. */
     refuse(here("a.txt"), HL_BAD_INPUT, "a.txt: line 4160, byte 266245: 0x80 is not UTF-8");
     free(text);
 }
@@ -129,7 +129,8 @@ static void options_must_make_sense(void **state)
     assert_fails(HL_BAD_ARGUMENT, "no text given",
                  hl_corpus_open(&corpus, NULL, tokenizer, &(hl_corpus_options){ 0 }));
     hl_corpus_options both = { .inputs = &input, .n_inputs = 1, .token_ids = "y" };
-    assert_fails(HL_BAD_ARGUMENT, "not both", hl_corpus_open(&corpus, NULL, tokenizer, &both));
+    assert_fails(HL_BAD_ARGUMENT, "cannot be combined",
+                 hl_corpus_open(&corpus, NULL, tokenizer, &both));
     hl_corpus_options text = { .inputs = &input, .n_inputs = 1 };
     assert_fails(HL_BAD_ARGUMENT, "needs a tokenizer", hl_corpus_open(&corpus, NULL, NULL, &text));
     assert_fails(HL_BAD_ARGUMENT, "no options", hl_corpus_open(&corpus, NULL, tokenizer, NULL));
@@ -137,7 +138,7 @@ static void options_must_make_sense(void **state)
     assert_fails(HL_BAD_ARGUMENT, "to be checked by", hl_corpus_open(&corpus, NULL, NULL, &ids));
 }
 
-/* What happens to files between opening a corpus and reading it. */
+/* Files that change between opening a corpus and reading it. */
 static void files_that_change_are_noticed(void **state)
 {
     (void)state;
@@ -155,12 +156,16 @@ static void files_that_change_are_noticed(void **state)
     assert_int_equal(unlink(here("d.txt")), 0);
     assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
-    assert_fails(HL_BAD_INPUT, "a.txt: has other content", hl_token_reader_next(&piece, reader));
-    assert_fails(HL_BAD_INPUT, "b.jsonl:1: has other content", hl_token_reader_start(reader, 1));
-    assert_fails(HL_BAD_INPUT, "c.txt: has other content", hl_token_reader_start(reader, 2));
+    assert_fails(HL_BAD_INPUT, "a.txt: the file changed while in use",
+                 hl_token_reader_next(&piece, reader));
+    assert_fails(HL_BAD_INPUT, "b.jsonl:1: the file changed while in use",
+                 hl_token_reader_start(reader, 1));
+    assert_fails(HL_BAD_INPUT, "c.txt: the file changed while in use",
+                 hl_token_reader_start(reader, 2));
     assert_fails(HL_NOT_FOUND, "d.txt: No such file", hl_token_reader_start(reader, 3));
     assert_fails(HL_BAD_ARGUMENT, "document 4", hl_token_reader_start(reader, 4));
-    assert_ok(hl_token_reader_next(&piece, reader)); /* nothing is open: nothing comes */
+    assert_ok(hl_token_reader_next(&piece, reader)); /* no document is open, so there are no
+                                                      * tokens */
     assert_int_equal(piece.n_tokens, 0);
     hl_token_reader_close(reader);
     hl_corpus_close(corpus);
@@ -182,7 +187,8 @@ static void another_models_tokenizer_is_noticed(void **state)
     assert_ok(hl_corpus_open(&corpus, model, large, &options));
     assert_ok(hl_token_reader_open(&reader, corpus, HL_AROUND_DOCUMENT));
     assert_ok(hl_token_reader_start(reader, 0));
-    assert_fails(HL_BAD_INPUT, "and the model has 4096 tokens: it is another model's",
+    assert_fails(HL_BAD_INPUT,
+                 "but the model has only 4096 tokens: this is the tokenizer of another model",
                  hl_token_reader_next(&piece, reader));
     hl_token_reader_close(reader);
     hl_corpus_close(corpus);

@@ -15,7 +15,7 @@ static void compare(const hl_tokenizer *tokenizer, const hl_text_input *input, c
 
     assert_ok(
         hl_text_pieces_new(&pieces, tokenizer, &(hl_encode_options){ 0 }, n_bytes, n_overlap));
-    for (int round = 0; round < 2; round++) { /* the second time with everything in use before */
+    for (int round = 0; round < 2; round++) { /* the second round reuses all buffers */
         hl_text_pieces_start(pieces, input);
         *n_pieces = 0;
         n         = 0;
@@ -50,7 +50,7 @@ static int compare_text(const hl_tokenizer *tokenizer, const char *text, size_t 
     return n_pieces;
 }
 
-/* Words of all lengths and kinds, from a fixed generator. */
+/* Makes words of all lengths and kinds from a fixed generator. */
 static size_t make_text(char *out, size_t n_bytes)
 {
     static const char *const words[] = {
@@ -102,14 +102,14 @@ static void short_texts_and_edges(void **state)
 
     for (size_t n = 0; n < sizeof text; n++) {
         if (n < sizeof text - 1 && ((unsigned char)text[n] & 0xc0) == 0x80)
-            continue; /* inside a character */
+            continue; /* skips places inside a character */
         compare_text(tokenizer, text, n, 8, 4);
         compare_text(tokenizer, text, n, 40, 20);
     }
     hl_tokenizer_close(tokenizer);
 }
 
-/* A word without an end: no two pieces can agree, and one piece takes it all. */
+/* A word without an end: no two pieces can agree, and one piece takes all of it. */
 static void a_word_as_long_as_the_text(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void real_tokenizers_on_real_text(void **state)
                 compare_text(tokenizer, text, n_text, HL_PIECE_BYTES, HL_PIECE_OVERLAP);
             size_t n_some = n_text < 20000 ? n_text : 20000;
             while (n_some < n_text && ((unsigned char)text[n_some] & 0xc0) == 0x80)
-                n_some++; /* whole characters */
+                n_some++; /* whole characters only */
             compare_text(tokenizer, text, n_some, 4096, 1024);
             free(text);
         }

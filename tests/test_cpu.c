@@ -1,9 +1,10 @@
-/* test_cpu.c - what machine.c found, against what Linux says about the processor. */
+/* test_cpu.c - the results of machine.c, compared with what Linux reports about the processor. */
 #include "support.h"
 
 #include "base/machine.h"
 
-/* Is `flag` a word of the first "flags" line of /proc/cpuinfo?  -1: no such line. */
+/* Returns whether `flag` is in the first "flags" line of /proc/cpuinfo; -1 if there is no such
+ * line. */
 static int linux_says(const char *flag)
 {
     char  line[16384];

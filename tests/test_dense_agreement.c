@@ -1,7 +1,7 @@
 /* test_dense_agreement.c - every back end's rows against the scalar ones.
  *
- * Random rows of 0, 1 and ragged sizes.  The scalar functions keep their sums in
- * double; what is allowed is what float sums of that length lose. */
+ * Random rows have sizes of 0, 1 and ragged ones.  The scalar functions keep their sums in double;
+ * the tolerance is the error of float sums of that length. */
 #include "support.h"
 
 #include <math.h>
@@ -113,7 +113,7 @@ static void compare_activation(const hl_dense *dense, int64_t n, hl_activation a
 
     fill(wanted, n);
     fill(up, n);
-    for (int64_t i = 0; i < n; i++) /* far out as well */
+    for (int64_t i = 0; i < n; i++) /* large values as well */
         wanted[i] *= i % 5 == 0 ? 30.0f : 1.0f;
     memcpy(seen, wanted, sizeof seen);
     seen[n] = 12345.0f;
@@ -139,7 +139,7 @@ static void activations_keep_what_is_not_a_number(void **state)
         for (int activation = 0; activation < HL_N_ACTIVATIONS; activation++) {
             float x = NAN, up = 1.0f;
             if (activation == HL_ACTIVATION_RELU || activation == HL_ACTIVATION_RELU_SQUARED)
-                continue; /* 0 or NaN, as the instruction set has it */
+                continue; /* 0 or NaN, depending on the instruction set */
             dense_of(*name)->activate(&x, &up, 1, activation, 7.0f);
             assert_true(isnan(x));
         }
@@ -175,7 +175,7 @@ static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
 /* Errors against double, in units of the sum of |x w|. */
 typedef struct dot_errors {
     double ours;
-    double plain; /* of floats added one after the other */
+    double plain; /* error of floats added one after another */
 } dot_errors;
 
 static void measure_dot(dot_errors *errors, float seen, const float *x, const float *w, int64_t n)
@@ -210,7 +210,7 @@ static void check_dot(dot_errors *errors, const hl_dense *dense, hl_dtype dtype,
     for (int64_t i = 0; i < MAX_ROWS * (MAX_WEIGHTS + 1); i++)
         seen[i] = 12345.0f;
     for (int64_t j = 0; j < n_weights; j++) {
-        at[j] = stored + (j * 5 % MAX_WEIGHTS) * MAX_BYTES; /* anywhere */
+        at[j] = stored + (j * 5 % MAX_WEIGHTS) * MAX_BYTES; /* rows at any distance */
         store_weights((uint8_t *)at[j], dtype, n);
     }
     dense->dot(&dot);
@@ -223,8 +223,8 @@ static void check_dot(dot_errors *errors, const hl_dense *dense, hl_dtype dtype,
         assert_true(seen[row * (MAX_WEIGHTS + 1) + n_weights] == 12345.0f);
 }
 
-/* Of every type: at most twice what plain sums of floats lose.  (Q4_0 starts from -8 x,
- * which on the four lanes of NEON comes near that.) */
+/* For every type: at most twice the error of plain float sums.  (Q4_0 starts from -8 x, which on
+ * the four lanes of NEON comes close to that.) */
 static void dots_are_accurate(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void long_dots_are_accurate(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
-/* What shares the call does not show, to the bit. */
+/* The result does not depend on the other rows of a call, to the bit. */
 static void dots_do_not_depend_on_company(void **state)
 {
     enum { N_X = 7 };
@@ -343,7 +343,7 @@ static void compare_combine(const hl_dense *dense, int64_t n, int64_t n_rows, hl
     expect_close(seen, wanted, n, 1e-5, "combine");
 }
 
-/* Outputs that are made together are the same as one by one, to the bit. */
+/* Outputs that are computed together are the same as single ones, to the bit. */
 static void combinations_do_not_depend_on_company(void **state)
 {
     enum { N_OUTS = 6, N = 37, ROWS = 19 };
@@ -385,7 +385,7 @@ static void combinations_agree(void **state)
 
 static void exact_dots_agree(void **state)
 {
-    enum { N_KEYS = 6 }; /* a group of four, and two by themselves */
+    enum { N_KEYS = 6 }; /* a group of four keys, and two single ones */
     (void)state;
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
         const hl_dense *dense = dense_of(*name);
@@ -412,7 +412,7 @@ static void exact_dots_agree(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
-/* Of n outcomes of the weights w; nothing cancels, since all z are at most 0. */
+/* Sums over n outcomes of the weights w; nothing cancels, since all z are at most 0. */
 static void check_sums(const char *name, const hl_exact_sums *seen, const double *x, double shift,
                        int n)
 {
@@ -433,7 +433,7 @@ static void check_sums(const char *name, const hl_exact_sums *seen, const double
     }
 }
 
-/* Against long double; two units in the last place, which is what the header says. */
+/* Compared with long double, within two units in the last place, as the header states. */
 static void exact_exponentials_agree(void **state)
 {
     enum { N = 4099 };

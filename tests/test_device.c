@@ -1,7 +1,7 @@
 /* test_device.c - sessions on the device "host" against the CPU's own, and against golden files.
  *
- * The device is the seam of kernels/device.h with the CPU behind it, so what is tested is the
- * driver: places, lanes, chunks, chosen sequences, gates, whole rows, the lens, steps. */
+ * The device implements kernels/device.h with the CPU, so these tests are for the driver: places,
+ * lanes, chunks, chosen sequences, gates, complete rows, the lens, steps. */
 #include "model_support.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 enum { N_TOKENS = 20, N_BATCH = 3, N_CTX = 32, MAX_VALUES = 1 << 20 };
 
 static int64_t tokens[N_BATCH * N_TOKENS];
-static int64_t targets[N_BATCH * N_TOKENS]; /* the tokens after them; -1: none */
+static int64_t targets[N_BATCH * N_TOKENS]; /* the next tokens; -1: none */
 
 static const char *const families[] = {
     "bert",      "bloom",      "cohere",  "cohere2", "distilbert", "falcon",      "falcon_new",
@@ -30,12 +30,12 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 
 /* ------------------------------------------------------------------ recording */
 
-/* Everything that a tap was told of rows that count, in the order it came. */
+/* Everything that a tap received of rows that count, in order. */
 typedef struct record {
     float  values[MAX_VALUES];
     size_t count;
     int    n_layers;
-    bool   sampled; /* only the rows of `positions` are looked at */
+    bool   sampled; /* the tap has sampled positions */
 } record;
 
 static record on_cpu, on_host;
@@ -58,7 +58,7 @@ static bool is_looked_at(const record *r, const hl_layer_rows *rows, int64_t seq
     return found && row < rows->lengths[sequence];
 }
 
-/* (n_batch, n_rows or n_sampled, width) */
+/* Keeps rows of (n_batch, n_rows or n_sampled, width). */
 static void keep_rows(record *r, const hl_layer_rows *rows, const float *values, int64_t width)
 {
     for (int64_t i = 0; i < rows->n_batch * rows->n_sampled && values != NULL; i++) {
@@ -142,7 +142,7 @@ static hl_status see_final(void *context, const hl_final_rows *rows)
     return HL_OK;
 }
 
-/* Sums of f32 in another order: far below what a wrong row would show. */
+/* Sums of f32 in another order; the tolerance is far below the effect of a wrong row. */
 static void expect_same(const char *what)
 {
     assert_int_equal(on_host.n_layers, on_cpu.n_layers);
@@ -182,7 +182,7 @@ static hl_session *open_on(const char *device, const hl_model *model, hl_session
     return session;
 }
 
-/* What a test does with a session, told to `r`. */
+/* What a test does with a session, recorded in `r`. */
 typedef void (*scene)(hl_session *session, record *r);
 
 static void compare(const char *path, hl_session_options options, scene play)
@@ -261,7 +261,7 @@ static void all_that_a_tap_can_want_of_mixtures_and_sinks(void **state)
     compare(in_shared("golden/families/qwen3_moe"), everything, feed_everything);
 }
 
-/* Gates, steps of one token, back, and on again. */
+/* Gates, single steps, a rewind, and further steps. */
 static void decode(hl_session *session, record *r)
 {
     float   gates[64 * 64];
@@ -297,7 +297,7 @@ static void steps_gates_and_rewinding(void **state)
     compare(NEOX, options, decode);
 }
 
-/* The likeliest tokens, fed one after the other; no logits are asked for. */
+/* The most likely tokens, fed one after another; logits are not requested. */
 static void follow_tops(hl_session *session, record *r)
 {
     hl_feed feed = { .tokens = tokens, .n_tokens = N_TOKENS / 2 };
@@ -322,7 +322,7 @@ static void likeliest_tokens(void **state)
             follow_tops);
 }
 
-/* Some sequences of three, with gates of their own. */
+/* Some sequences of three, each with its own gates. */
 static void choose(hl_session *session, record *r)
 {
     float        gates[64 * 64];
@@ -381,7 +381,7 @@ static void rows_at_some_positions(void **state)
         feed_sampled);
 }
 
-/* Another's residual stream from layer 1 on. */
+/* Feeds another session's residual stream from layer 1 on. */
 static void feed_stream(hl_session *session, record *r)
 {
     static float stream[N_BATCH * N_TOKENS * 512];
@@ -402,7 +402,8 @@ static void streams_from_a_layer_on(void **state)
     compare(LLAMA, (hl_session_options){ .n_batch = N_BATCH, .n_chunk = 6 }, feed_stream);
 }
 
-/* The second session of a model takes no memory for weights, and outlives the first. */
+/* The second session of a model takes no memory for weights, and stays valid after the first is
+ * closed. */
 static void weights_for_all_sessions(void **state)
 {
     const hl_session_options options = { .device = "host", .wants = HL_WANT_LAST_TOP };
@@ -420,7 +421,7 @@ static void weights_for_all_sessions(void **state)
                 alone.work_bytes + 4096);
     assert_ok(hl_session_measure(
         &other, model, &(hl_session_options){ .device = "host:bf16", .wants = HL_WANT_LAST_TOP }));
-    assert_true(other.work_bytes > beside.work_bytes); /* another type is another copy */
+    assert_true(other.work_bytes > beside.work_bytes); /* each type has its own copy */
     assert_ok(hl_session_open(&second, model, &options));
     assert_ok(hl_session_feed(first, &feed));
     int64_t top = hl_session_top(first, 0);
@@ -492,7 +493,7 @@ static double largest_difference(void)
     return most;
 }
 
-/* Logits in 16 bits: further off than in f32, and no further than their digits explain. */
+/* Logits in 16 bits have larger errors than in f32, but no larger than their precision explains. */
 static void other_types(void **state)
 {
     hl_model          *model   = open_model(LLAMA);
@@ -574,7 +575,7 @@ static void devices_by_name(void **state)
     assert_ok(hl_device_check("host:bf16"));
 }
 
-/* A model's sessions run where it says, before what the environment says. */
+/* A model's device has priority over that of the environment. */
 static void models_have_a_device(void **state)
 {
     hl_model   *model   = open_model(LLAMA);

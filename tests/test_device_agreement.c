@@ -1,5 +1,5 @@
 /* test_device_agreement.c - the GPU's operations against those of the device "host", which define
- * them: random rows of ragged and of ordinary sizes, in every type.  Skipped without a GPU. */
+ * them, on random rows of ragged and of usual sizes, in every type.  Skipped without a GPU. */
 #include "device_twins.h"
 
 #include "kernels/attention.h"
@@ -49,7 +49,7 @@ static void test_linear(void **state)
         linear_case(*dtype, *dtype, 8, 256, 64, false);
         linear_case(*dtype, *dtype, 300, 256, 192, true);
         linear_case(*dtype, HL_DTYPE_F32, 70, 64, 256, true);
-        linear_case(*dtype, *dtype, 5, 12, 20, true); /* not on sixteen bytes */
+        linear_case(*dtype, *dtype, 5, 12, 20, true); /* not aligned to sixteen bytes */
     }
 }
 
@@ -182,7 +182,7 @@ static void test_activate(void **state)
     }
 }
 
-/* Two sequences of three rows, of which one row is padding. */
+/* Two sequences of three rows, one of which is padding. */
 enum { BATCH = 2, ROWS = 3, CONTEXT = 16 };
 
 static hl_device_places places_of(const twin *places, int side)
@@ -321,7 +321,7 @@ static void test_logits(void **state)
     compare_bytes("logits, flag", &flag);
 }
 
-/* Every type of blocks, made from values so that scales are numbers. */
+/* Every type of blocks, made from values so that scales are finite. */
 static void test_values(void **state)
 {
     static uint8_t bytes[64 * 256];
@@ -331,7 +331,7 @@ static void test_values(void **state)
         hl_dtype_block block = hl_dtype_block_of((hl_dtype)dtype);
         if (!hl_dtype_is_block((hl_dtype)dtype))
             continue;
-        for (size_t i = 0; i < sizeof bytes; i++) /* no f16 of these is infinite or NaN */
+        for (size_t i = 0; i < sizeof bytes; i++) /* none of these is an infinite or NaN f16 */
             bytes[i] = (uint8_t)((uint32_t)(random_value() * 0x1p20f) & 0x6b);
         int64_t n   = (int64_t)(sizeof bytes / block.n_bytes * block.n_values);
         twin    out = twin_of(NULL, (size_t)n * 4);
@@ -399,7 +399,8 @@ static void test_reduce(void **state)
 
 enum { SEGMENT_KEYS = 200, N_SEGMENTS = 3 };
 
-/* One sequence of many kinds, and one of a single kind but for its first key. */
+/* Segments of one sequence with many numbers, and of one with a single number except for its first
+ * key. */
 static twin twin_segments(void)
 {
     static uint8_t segments[BATCH * SEGMENT_KEYS];
@@ -411,7 +412,7 @@ static twin twin_segments(void)
     return twin_of(segments, sizeof segments);
 }
 
-/* Whole rows: of both sequences the first and the last, one of a middle head, and one of nobody. */
+/* Complete rows: the first and last of both sequences, one of a middle head, and one unused. */
 typedef struct whole_rows {
     twin items;
     twin out;
@@ -441,7 +442,7 @@ static void make_whole_rows(int side, const whole_rows *rows, const hl_attention
                                                             .n_items    = WHOLE_ROWS }));
 }
 
-/* The same from the operator's lse: some rows of every head, one of them nobody's. */
+/* The same rows from the operator's lse: some rows of every head, one of them unused. */
 enum { QUICK_ROWS = 3 };
 
 static void make_quick_rows(int side, const twin *items, const twin *out, const float *lse,

@@ -1,6 +1,6 @@
-/* test_device_likeness.c - what heads write and how alike they are, what whole rows come to and how
- * far predictions are from others, by the GPU and by the device "host", which defines it.  Skipped
- * without a GPU. */
+/* test_device_likeness.c - the similarity of heads' outputs, sums of complete rows and divergences
+ * of predictions, on the GPU and on the device "host", which defines them.  Skipped without a
+ * GPU. */
 #include "device_twins.h"
 
 static void test_follow(void **state)
@@ -51,7 +51,7 @@ static twin twin_gram(int64_t n_heads, int64_t d)
     return t;
 }
 
-/* One sequence has all rows, one some, one too few to be compared; a head's z is not finite. */
+/* One sequence has all rows, one some, one too few to compare; one head's z is not finite. */
 static void outputs_case(int64_t n_heads, int64_t d, int64_t kernel_rows)
 {
     enum { SEQUENCES = 4, SAMPLED = 32 };
@@ -126,7 +126,7 @@ static void test_distances(void **state)
     twin_free(&out);
 }
 
-/* The third pattern of four keeps its first keys and sees a window: nothing between. */
+/* The third of four patterns sees its first keys and a window, and nothing between them. */
 static void leave_gap(hl_visible_keys *keys, int64_t row, int64_t n_keys)
 {
     if (row % 4 == 2) {
@@ -135,7 +135,7 @@ static void leave_gap(hl_visible_keys *keys, int64_t row, int64_t n_keys)
     }
 }
 
-/* Rows of attention (n, n_keys), as sharp as their number says; the last is no number at its end. */
+/* Rows of attention (n, n_keys), sharper for higher numbers; the last row ends with NaN. */
 static twin twin_weights(int64_t n, int64_t n_keys)
 {
     float *p = malloc((size_t)(n * n_keys) * sizeof *p);
@@ -175,7 +175,7 @@ static void compare_sums(const hl_pattern_sums *ours, const hl_pattern_sums *the
     assert_memory_equal(ours->k90, theirs->k90, sizeof ours->k90);
 }
 
-/* Whole rows, windows, kept keys before one, and rows that are not looked at. */
+/* Complete rows, windows, first keys before a window, and rows that are not sampled. */
 static void pattern_sums_case(int64_t n_keys)
 {
     enum { SEQUENCES = 3, HEADS = 5, PATTERNS = 4, ROWS = SEQUENCES * PATTERNS };
@@ -221,7 +221,7 @@ static void test_pattern_sums(void **state)
     pattern_sums_case(5000);
 }
 
-/* Rows that are kept, and others compared with them. */
+/* Kept rows, and rows that are compared with them. */
 static void test_kept_logits(void **state)
 {
     int64_t n_rows = 3, n = 32007;

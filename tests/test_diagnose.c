@@ -1,4 +1,4 @@
-/* test_diagnose.c - each diagnosis on attention made to show it, and none on attention that does
+/* test_diagnose.c - each check on attention that has its problem, and on attention that does
  * not. */
 #include "made_profile.h"
 
@@ -10,8 +10,8 @@ static const char *const names[HL_N_DIAGNOSES] = {
     "flat-profile",   "head-redundancy",  "inactive-heads",    "sink-heads",
 };
 
-/* A bar from 0 to the value that ends beyond the threshold is what was found, and no other; and texts
- * name no heads, files or models that are not there. */
+/* Checks that a problem is found exactly if the value is beyond the threshold; texts must not name
+ * heads, files or models that do not exist. */
 static void check_verdict(const hl_diagnosis *item)
 {
     static const char *const placeholders[] = { "MODEL", "TEXT", "PROMPT", "FILE", "L5H1", " P " };
@@ -58,7 +58,7 @@ static const hl_diagnosis *named(const hl_diagnoses *found, const char *name)
     return NULL;
 }
 
-/* Present are these, "a b", and no others. */
+/* Checks that exactly these problems are found, "a b". */
 static void assert_present(const hl_diagnoses *found, const char *wanted)
 {
     char seen[256] = "";
@@ -97,7 +97,7 @@ static void test_collapse(void **state)
     made_model model = healthy_model();
 
     (void)state;
-    /* 25 of 48 heads on one key each: 10 previous, 15 content. */
+    /* 25 of 48 heads attend to one key each: 10 previous, 15 content. */
     for (int i = 0; i < 25; i++)
         model.heads[i / M_HEADS][i % M_HEADS] =
             (made_head){ .kind     = i < 10 ? MADE_PREVIOUS : MADE_CONTENT,
@@ -112,14 +112,14 @@ static void test_collapse(void **state)
     assert_non_null(strstr(item->against, "10 of these"));
     hl_diagnoses_free(found);
 
-    /* With 24 heads it is not more than half. */
+    /* 24 heads are not more than half. */
     model.heads[3][0] = healthy_model().heads[3][0];
     found             = diagnose(&model, NULL, NULL);
     assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
 }
 
-/* A fall of the mean that leaves every head above the threshold. */
+/* The mean falls, but every head stays above the threshold. */
 static void test_fall(void **state)
 {
     made_model before = healthy_model();
@@ -138,12 +138,12 @@ static void test_fall(void **state)
     assert_true(named(found, "entropy-collapse")->value > 4.0);
     hl_diagnoses_free(found);
 
-    found = diagnose(&before, &after, NULL); /* it rose */
+    found = diagnose(&before, &after, NULL); /* the mean rose */
     assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     assert_non_null(strstr(named(found, "entropy-collapse")->finding, "rose by"));
     hl_diagnoses_free(found);
 
-    /* Of three sequences a spread says nothing; of four it does. */
+    /* Three sequences are too few for a spread; four are enough. */
     hl_level few = { .n_sequences = 3, .mean = 0.5, .median = 0.5, .sigma = 0.01 };
     hl_level now = { .n_sequences = 1, .mean = 0.4, .median = 0.4, .sigma = NAN };
     assert_true(isnan(hl_level_fall(&few, &now)));
@@ -152,7 +152,7 @@ static void test_fall(void **state)
     few.sigma = 0.0;
     assert_true(isnan(hl_level_fall(&few, &now)));
 
-    before.context = "128"; /* means at another context say nothing */
+    before.context = "128"; /* means with another context are not compared */
     found          = diagnose(&after, &before, NULL);
     assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     assert_non_null(strstr(named(found, "entropy-collapse")->against, "another context"));
@@ -195,7 +195,7 @@ static void test_flat(void **state)
     found             = diagnose(&model, NULL, NULL);
     assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_RUN);
     assert_string_equal(named(found, "flat-profile")->finding,
-                        "needs at least 2 windows of text, and the profile has 1");
+                        "needs at least 2 windows of text; the profile has 1");
     hl_diagnoses_free(found);
 }
 
@@ -216,7 +216,7 @@ static void test_redundancy(void **state)
     assert_non_null(strstr(item->finding, "L2H1 and H6 (1.000)"));
     hl_diagnoses_free(found);
 
-    /* Three alike: of three pairs the weakest head is the weaker one twice, and listed once. */
+    /* Of three identical heads, the weakest is the weaker one in two pairs, but is listed once. */
     model.heads[2][4]      = model.heads[2][1];
     model.heads[2][4].norm = 0.25;
     found                  = diagnose(&model, NULL, NULL);
@@ -226,7 +226,7 @@ static void test_redundancy(void **state)
     hl_diagnoses_free(found);
 }
 
-/* Two heads that rest on the first key are alike in that, and look elsewhere with the rest. */
+/* Two heads that attend to the first key are similar in that, but differ on the other keys. */
 static void test_sinks_are_not_redundant(void **state)
 {
     made_model model = healthy_model();
@@ -248,11 +248,11 @@ static void test_sinks_are_not_redundant(void **state)
     const hl_diagnosis *item  = named(found, "head-redundancy");
     assert_int_equal(item->verdict, HL_VERDICT_NOT_FOUND);
     assert_int_equal(item->n_heads, 0);
-    assert_non_null(
-        strstr(item->against, "Not counted: 2 pairs alike only in resting on the first"));
+    assert_non_null(strstr(item->against,
+                           "Not counted: 2 pairs similar only because both attend to the first"));
     hl_diagnoses_free(found);
 
-    /* Sinks that look at the same keys with the rest are redundant all the same. */
+    /* Sinks that attend to the same other keys are redundant. */
     model.heads[2][6].kind = MADE_FIRST_AND_SELF;
     found                  = diagnose(&model, NULL, NULL);
     item                   = named(found, "head-redundancy");
@@ -275,7 +275,7 @@ static void test_inactive(void **state)
     assert_int_equal(named(found, "inactive-heads")->heads[0].layer, 1);
     hl_diagnoses_free(found);
 
-    /* One of eight heads with norm x is at 8 x / (7 + x) of its layer's mean: 0.09 and 0.11. */
+    /* One of eight heads with norm x has 8 x / (7 + x) of its layer's mean: 0.09 and 0.11. */
     model                  = healthy_model();
     model.heads[1][3].norm = 7.0 * 0.09 / (8.0 - 0.09);
     model.heads[4][0].norm = 7.0 * 0.11 / (8.0 - 0.11);
@@ -319,7 +319,7 @@ static void test_broken(void **state)
     hl_diagnoses_free(found);
 }
 
-/* A run that has diverged: the rows before the first NaN are sharp, but they are few. */
+/* A run that has diverged: rows before the first NaN are sharp, but few. */
 static void test_diverged(void **state)
 {
     made_model sharp = healthy_model(), model = healthy_model();
@@ -342,11 +342,11 @@ static void test_diverged(void **state)
     const hl_diagnosis *collapse = named(found, "entropy-collapse");
     assert_int_equal(collapse->verdict, HL_VERDICT_NOT_RUN);
     assert_int_equal(collapse->n_heads, 0);
-    assert_non_null(
-        strstr(collapse->finding, "needs finite attention: most rows of 48 heads are not finite"));
+    assert_non_null(strstr(collapse->finding,
+                           "needs finite attention: most rows of 48 heads are NaN or infinite"));
     hl_diagnoses_free(found);
 
-    /* Half of the heads: the others are judged by themselves. */
+    /* Half of the heads are broken; the others are still checked. */
     for (int i = 0; i < M_LAYERS * M_HEADS; i += 2)
         model.heads[i / M_HEADS][i % M_HEADS].broken = false;
     found    = diagnose(&model, NULL, NULL);
@@ -365,7 +365,7 @@ static void test_nothing_measured(void **state)
     (void)state;
     for (int i = 1; i < HL_N_DIAGNOSES; i++)
         assert_int_equal(found->items[i].verdict, HL_VERDICT_NOT_RUN);
-    assert_int_equal(found->items[0].verdict, HL_VERDICT_FOUND); /* dead */
+    assert_int_equal(found->items[0].verdict, HL_VERDICT_FOUND); /* dead-or-broken */
     hl_diagnoses_free(found);
     hl_diagnoses_free(NULL);
 }
@@ -387,7 +387,7 @@ static void test_thresholds(void **state)
 
 /* -------------------------------------------------------------------- locking */
 
-/* Moves for `free` tokens, then stays. */
+/* Makes a trace that moves for `n_free` tokens and then stays. */
 static void make_trace(double *entropy, double *change, int n_tokens, int n_free)
 {
     hl_random random = { 12 };
@@ -410,7 +410,7 @@ static void test_locking(void **state)
     assert_in_range(found.first, 195, 205);
     assert_true(found.change < 0.05 && found.spread < 0.01);
 
-    for (int i = 0; i < 400; i++) /* rows were looked at now and then */
+    for (int i = 0; i < 400; i++) /* rows were measured only sometimes */
         change[i] = i % 32 == 1 ? change[i] : NAN;
     assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
     assert_true(found.locked);
@@ -425,7 +425,8 @@ static void test_locking(void **state)
     assert_ok(hl_find_locking(&found, entropy, change, 400, NULL));
     assert_false(found.locked);
 
-    /* Rows stay, but the entropy drifts, up or down: by 0.032 per window, whose spread is 0.0092. */
+    /* Rows stay the same, but the entropy drifts up or down: by 0.032 per window, with a spread of
+     * 0.0092. */
     for (int sign = -1; sign <= 1; sign += 2) {
         make_trace(entropy, change, 400, 200);
         for (int i = 200; i < 400; i++)

@@ -1,5 +1,5 @@
-/* test_diagnose_models.c - the demo model, edited so that it must show each diagnosis, measured on a
- * text; and as it is, where it must not.  Prints which was found where. */
+/* test_diagnose_models.c - edits the demo model so that it has each problem in turn, and measures
+ * it on a text; the unchanged model must not have them.  Prints what was found. */
 #include "analysis_support.h"
 #include "model_support.h"
 
@@ -14,7 +14,7 @@ enum { D_MODEL = 256, D_HEAD = 32, N_LAYERS = 8, N_HEADS = 8, CONTEXT = 128 };
 
 typedef struct weights {
     hl_safetensors *file;
-    float          *values[256]; /* of tensor i, f32; NULL: as it is */
+    float          *values[256]; /* values of tensor i, f32; NULL: unchanged */
 } weights;
 
 static weights open_weights(void)
@@ -26,7 +26,7 @@ static weights open_weights(void)
     return w;
 }
 
-/* A tensor's values, to be changed. */
+/* Returns a tensor's values, to be changed. */
 static float *edit(weights *w, int layer, const char *name)
 {
     char full[96];
@@ -51,7 +51,7 @@ static float *edit(weights *w, int layer, const char *name)
     return NULL;
 }
 
-/* Writes the model to a folder that has the demo's other files, and releases the weights. */
+/* Writes the model to a folder with the demo's other files, and releases the weights. */
 static void save(weights *w, const char *folder)
 {
     hl_safetensors_writer *writer = NULL;
@@ -119,7 +119,7 @@ static void copied(weights *w)
     }
 }
 
-/* Head 6 of layer 2 writes nothing. */
+/* Head 6 of layer 2 has no output. */
 static void silent(weights *w)
 {
     float *weight = edit(w, 2, "attn.c_proj.weight"); /* (256 in, 256 out) */
@@ -127,13 +127,14 @@ static void silent(weights *w)
     memset(weight + 6 * D_HEAD * D_MODEL, 0, sizeof(float) * D_HEAD * D_MODEL);
 }
 
-/* One damaged weight in the queries of head 1 of layer 5: a number, but one that overflows. */
+/* One damaged weight in the queries of head 1 of layer 5: finite, but so large that it
+ * overflows. */
 static void damaged(weights *w)
 {
     edit(w, 5, "attn.c_attn.weight")[17 * 3 * D_MODEL + D_HEAD + 3] = 3e38f;
 }
 
-/* All layers have the first one's attention, and none changes what the next one sees. */
+/* All layers have the first one's attention, and none changes the input of the next. */
 static void equal(weights *w)
 {
     static const char *const same[]  = { "ln_1.weight", "ln_1.bias", "attn.c_attn.weight",
@@ -297,7 +298,7 @@ static void test_damaged(void **state)
     (void)state;
     assert_verdict(found, BROKEN, HL_VERDICT_FOUND);
     assert_true(shows(&found->items[BROKEN], 5, 1));
-    for (int layer = 0; layer < 5; layer++) /* below the damage all is well */
+    for (int layer = 0; layer < 5; layer++) /* layers below the damage are not broken */
         assert_false(shows(&found->items[BROKEN], layer, 1));
     assert_false(shows(&found->items[BROKEN], 5, 0));
     hl_diagnoses_free(found);
@@ -316,9 +317,9 @@ static void test_equal(void **state)
 
 /* --------------------------------------------------------------------- locking */
 
-/* What a new token's rows look like, over all heads. */
+/* Statistics of a new token's rows, over all heads. */
 typedef struct watcher {
-    float  rows[N_LAYERS][N_HEADS][2 * CONTEXT]; /* of the token before */
+    float  rows[N_LAYERS][N_HEADS][2 * CONTEXT]; /* rows of the previous token */
     double entropy;
     double change;
 } watcher;
@@ -342,8 +343,8 @@ static hl_status watch(void *context, const hl_layer_rows *layer)
     return HL_OK;
 }
 
-/* Feeds tokens one at a time; from `frozen` on the same token at the same place again and again, as
- * if the cache had stopped growing. */
+/* Feeds tokens one at a time; from `frozen` on always the same token at the same place, as if the
+ * cache had stopped growing. */
 static void decode(double *entropy, double *change, const int64_t *tokens, int n_tokens, int frozen)
 {
     hl_model          *model   = open_model(DEMO);
@@ -404,7 +405,7 @@ static void test_frozen_cache_is_locked(void **state)
            found.locked ? "LOCKED" : "not locked", (long long)found.first, found.change,
            found.spread);
     assert_true(found.locked);
-    /* A few tokens that still moved do not unlock a window. */
+    /* A window may begin with a few tokens that still moved. */
     assert_in_range(found.first, FROZEN - 20, FROZEN);
     hl_encoding_free(encoding);
     hl_tokenizer_close(tokenizer);

@@ -1,8 +1,7 @@
-/* test_dtype.c - names and sizes, and every 16-bit float there is.
+/* test_dtype.c - names, sizes, and all 16-bit floats.
  *
- * The oracle is arithmetic in double precision: what a bit pattern means follows
- * from its definition with ldexp, and where rounding must change over follows
- * from the midpoints of neighboring values. */
+ * The reference is arithmetic in double precision: the value of a bit pattern follows from its
+ * definition with ldexp, and the points where rounding changes are the midpoints of neighbors. */
 #include "support.h"
 
 #include <float.h>
@@ -28,7 +27,7 @@ static const format formats[] = {
 };
 #define N_FORMATS (sizeof formats / sizeof formats[0])
 
-/* The value of a pattern from the definition of the format. */
+/* Returns the value of a pattern, by the definition of the format. */
 static double meaning(const format *f, uint16_t bits)
 {
     int    exponent = (bits & 0x7fff) >> f->mantissa_bits;
@@ -46,8 +45,8 @@ static double meaning(const format *f, uint16_t bits)
     return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-/* Like meaning, but infinity counts as one step past the largest number: that
- * is where rounding starts to overflow. */
+/* Like meaning, but infinity counts as one step past the largest number, where rounding begins to
+ * overflow. */
 static double rounding_point(const format *f, uint16_t bits)
 {
     if (bits != f->infinity)
@@ -62,7 +61,7 @@ static void names_round_trip(void **state)
         hl_dtype parsed = HL_DTYPE_COUNT;
         assert_true(hl_dtype_parse_any(&parsed, hl_dtype_name((hl_dtype)i)));
         assert_int_equal(parsed, i);
-        /* Block types are not safetensors' and have no bits. */
+        /* Block types are not in safetensors, and their elements have no bits of their own. */
         assert_int_equal(hl_dtype_is_block(parsed), i >= HL_DTYPE_Q4_0);
         assert_int_equal(hl_dtype_parse(&parsed, hl_dtype_name((hl_dtype)i)), i < HL_DTYPE_Q4_0);
         assert_int_equal(hl_dtype_bits((hl_dtype)i) >= 4, i < HL_DTYPE_Q4_0);
@@ -112,7 +111,7 @@ static void ggml_numbers_round_trip(void **state)
     assert_true(hl_dtype_from_ggml(&dtype, 29) && dtype == HL_DTYPE_IQ1_M);
     assert_true(hl_dtype_from_ggml(&dtype, 41) && dtype == HL_DTYPE_Q1_0);
     assert_true(hl_dtype_from_ggml(&dtype, 42) && dtype == HL_DTYPE_Q2_0);
-    assert_false(hl_dtype_from_ggml(&dtype, 4)); /* Q4_2, withdrawn */
+    assert_false(hl_dtype_from_ggml(&dtype, 4)); /* Q4_2, which was withdrawn */
     assert_false(hl_dtype_from_ggml(&dtype, UINT32_MAX));
     assert_false(hl_dtype_to_ggml(&id, HL_DTYPE_BOOL));
     assert_false(hl_dtype_to_ggml(&id, HL_DTYPE_COUNT));
@@ -158,7 +157,7 @@ static void every_pattern_survives_the_round_trip(void **state)
         for (int i = 0; i < N_PATTERNS; i++) {
             float    value = formats[f].to_f32((uint16_t)i);
             uint16_t back  = formats[f].from_f32(value);
-            if (isnan(value)) /* stays NaN, keeps its sign, but becomes quiet */
+            if (isnan(value)) /* a NaN stays NaN and keeps its sign, but becomes quiet */
                 assert_true(isnan(formats[f].to_f32(back)) && (back & 0x8000) == (i & 0x8000));
             else
                 assert_int_equal(back, i);
@@ -166,8 +165,8 @@ static void every_pattern_survives_the_round_trip(void **state)
     }
 }
 
-/* Between neighbors a < b everything below the midpoint goes to a, everything
- * above to b, the midpoint to the even one; and the same on the negative side. */
+/* For neighbors a < b, values below the midpoint are rounded to a, values above to b, and the
+ * midpoint to the even one; the same holds for negative values. */
 static void every_tie_goes_to_even(void **state)
 {
     (void)state;
@@ -188,8 +187,8 @@ static void every_tie_goes_to_even(void **state)
     }
 }
 
-/* A double just beside a tie, so close that f32 cannot tell: rounding through
- * f32 would lose the side. */
+/* A double so close to a tie that f32 cannot represent the difference: rounding through f32 would
+ * lose the side. */
 static void doubles_are_rounded_once(void **state)
 {
     (void)state;
@@ -230,7 +229,7 @@ static void extreme_doubles_keep_their_kind(void **state)
     assert_true(isnan(hl_bf16_to_f32(out[0])));
 }
 
-/* Store one element of `dtype` at an odd address and read it both ways. */
+/* Stores one element of `dtype` at an odd address and reads it in both ways. */
 #define check_load(element_type, dtype, value, wanted)                                             \
     do {                                                                                           \
         element_type element = (value);                                                            \

@@ -1,4 +1,4 @@
-/* test_engine.c - many jobs at once: each as a generator writes it alone, to the byte. */
+/* test_engine.c - many jobs at once: each has the same bytes as from a generator alone. */
 #include "engine_support.h"
 
 #include "formats/safetensors.h"
@@ -17,7 +17,7 @@ static void shuffle(int *order, int n, uint32_t seed)
     }
 }
 
-/* All requests through one engine, in an order of their own. */
+/* Runs all requests through one engine, in a different order. */
 static void run_jobs(transcript *out, const hl_model *model, const request *requests, int n_slots,
                      int n_threads, uint32_t seed)
 {
@@ -48,7 +48,7 @@ static void run_jobs(transcript *out, const hl_model *model, const request *requ
     hl_engine_close(engine);
 }
 
-/* What a generator makes of the request. */
+/* Generates the request's text with a generator. */
 static void generate(transcript *out, const hl_model *model, const request *r)
 {
     hl_session         *session   = NULL;
@@ -126,7 +126,7 @@ static double logprob_of(const float *logits, int64_t token)
     return (double)logits[token] - log(sum);
 }
 
-/* The likeliest of those that are not among the first n. */
+/* Returns the most likely token that is not among the first n. */
 static int64_t next_best(const float *logits, const hl_job_top *top, int n)
 {
     int64_t best = -1;
@@ -151,7 +151,7 @@ static void assert_event_by_logits(const hl_job_event *event, const float *logit
     }
 }
 
-/* Every number of the rows that led to the tokens, against a trace of the same text. */
+/* Compares the rows that predicted a token with a trace of the same text. */
 static void assert_event_by_trace(const hl_job_event *event, const hl_trace *trace)
 {
     for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
@@ -166,7 +166,7 @@ static void assert_event_by_trace(const hl_job_event *event, const hl_trace *tra
     }
 }
 
-/* A row of attention that the event brings: probabilities whose entropy is the one given. */
+/* Checks a row of attention in an event: probabilities with the given entropy. */
 static void assert_pattern(const hl_job_event *event, int pattern, int64_t layer, int64_t head)
 {
     const float *p       = event->patterns + pattern * event->n_keys;
@@ -181,7 +181,7 @@ static void assert_pattern(const hl_job_event *event, int pattern, int64_t layer
     assert_true(fabs(entropy - (double)values[layer * 4 + head]) < 1e-4);
 }
 
-/* A trace of the text, made by a tracer on a session of its own, and the logits of all rows. */
+/* Traces the text with a tracer and a session of its own; stores the logits of all rows. */
 static hl_tracer *trace_text(all_logits *logits, const hl_model *model, const int64_t *text,
                              const uint8_t *kinds, int64_t n)
 {
@@ -255,7 +255,7 @@ static void prompts_can_be_scored(void **state)
     hl_model_close(model);
 }
 
-/* With its prompt before it, a text is the one that it is without. */
+/* A text is the same with its prompt echoed before it. */
 static void an_echo_changes_nothing(void **state)
 {
     static request    r;
@@ -282,7 +282,7 @@ static void an_echo_changes_nothing(void **state)
 
 /* --------------------------------------------------------------- used again */
 
-/* A conversation: each prompt begins with the one before and what was answered. */
+/* A conversation: each prompt begins with the previous one and its answer. */
 static void kept_prompts_are_the_same_bytes(void **state)
 {
     static transcript kept, fresh;
@@ -322,7 +322,7 @@ static void kept_prompts_are_the_same_bytes(void **state)
     hl_model_close(model);
 }
 
-/* Keys and values of a prompt that was fed with other gates are others. */
+/* Keys and values of a prompt that was fed with other gates cannot be reused. */
 static void prompts_under_other_gates_are_fed_again(void **state)
 {
     static transcript kept, fresh;
@@ -360,8 +360,8 @@ static void prompts_under_other_gates_are_fed_again(void **state)
     hl_model_close(model);
 }
 
-/* Prompts of whole chunks that a slot has all of: the last chunk is fed again, since nothing else
- * gives the logits after it. */
+/* If a slot has all of a prompt of complete chunks, the last chunk is fed again, since the logits
+ * after it are needed. */
 static void a_prompt_is_never_kept_to_its_end(void **state)
 {
     static transcript kept, fresh;
@@ -376,7 +376,7 @@ static void a_prompt_is_never_kept_to_its_end(void **state)
     for (int64_t i = 0; i < N_CTX; i++)
         text[i] = 3 + i * 11 % 200;
     for (int turn = 0; turn < 4; turn++) {
-        int64_t        n_chunks = turn == 0 ? 3 : 4 - turn; /* 3, and then 3, 2, 1 */
+        int64_t        n_chunks = turn == 0 ? 3 : 4 - turn; /* 3 chunks, and then 3, 2, 1 */
         hl_job_options options  = {
              .tokens = text, .n_tokens = n_chunks * CHUNK, .max_tokens = 5, .ignore_end = true
         };
@@ -398,7 +398,7 @@ static void a_prompt_is_never_kept_to_its_end(void **state)
 
 /* --------------------------------------------------------------------- damage */
 
-/* A copy of NEOX whose embedding of one token is no number. */
+/* Writes a copy of NEOX with NaN in the embedding of one token. */
 static void damage(const char *folder, int64_t token)
 {
     size_t          n_bytes;
@@ -414,7 +414,7 @@ static void damage(const char *folder, int64_t token)
     size_t at = (size_t)((const char *)tensor->data - bytes);
     at += (size_t)token * (tensor->n_bytes / D_VOCAB);
     hl_safetensors_close(file);
-    memset(bytes + at, 0xff, 4); /* NaN in F32, and twice in F16 and BF16 */
+    memset(bytes + at, 0xff, 4); /* these bytes are NaN in F32, and twice NaN in F16 and BF16 */
     write_file(in_folder(folder, "model.safetensors"), bytes, n_bytes);
     free(bytes);
 }
@@ -425,14 +425,14 @@ static bool has_token(const transcript *t, const request *r, int64_t token)
         if (r->prompt[i] == token)
             return true;
     }
-    for (int64_t i = 0; i + 1 < t->n; i++) { /* the last one is not fed */
+    for (int64_t i = 0; i + 1 < t->n; i++) { /* the last token is not fed */
         if (t->tokens[i].id == token)
             return true;
     }
     return false;
 }
 
-/* Those who meet the broken token fail, when they do; all others write what they would have. */
+/* Texts with the broken token fail when they reach it; all others stay the same. */
 static void one_failure_is_no_others(void **state)
 {
     static request    requests[N_JOBS];

@@ -1,4 +1,4 @@
-/* test_engine_jobs.c - all that can happen to a job on its way through an engine. */
+/* test_engine_jobs.c - everything that can happen to a job in an engine. */
 #include "engine_support.h"
 
 #include <pthread.h>
@@ -6,14 +6,14 @@
 
 /* -------------------------------------------------------------- on their way */
 
-/* A text that goes on until the context is full. */
+/* A text that continues until the context is full. */
 static const int64_t  start[3] = { 5, 17, 200 };
 static hl_job_options endless(void)
 {
     return (hl_job_options){ .tokens = start, .n_tokens = 3, .ignore_end = true };
 }
 
-/* Nobody takes its events, so it pauses in its slot. */
+/* Submits a job whose events are not taken, so that it pauses in its slot. */
 static hl_job *submit_stuck(hl_engine *engine)
 {
     hl_job_options options = endless();
@@ -48,7 +48,7 @@ static void a_cancelled_job_frees_its_slot(void **state)
     assert_true(t.cancelled);
     hl_job_free(other);
     hl_job_free(stuck);
-    /* One that is freed while it waits for a slot, and one in its slot. */
+    /* One job is freed while it waits for a slot, and one while it has a slot. */
     stuck = submit_stuck(engine);
     hl_job_free(submit(engine, &options));
     hl_job_free(stuck);
@@ -62,7 +62,7 @@ static void a_cancelled_job_frees_its_slot(void **state)
     hl_model_close(model);
 }
 
-/* It goes on where it was as soon as somebody takes its events, and is none the worse for it. */
+/* A paused job continues where it was when its events are taken, with the same result. */
 static void a_slow_reader_stops_only_itself(void **state)
 {
     static transcript slow, quick;
@@ -85,8 +85,8 @@ static void a_slow_reader_stops_only_itself(void **state)
     hl_model_close(model);
 }
 
-/* A text that nobody reads leaves its slot to the one that waits.  Read at last, it is fed again and
- * is to the byte what it would have been: echoed prompts, samplers, gates, rows and patterns. */
+/* An unread text leaves its slot to a waiting job.  When it is read at last, it is fed again and
+ * has the same bytes: echoed prompts, samplers, gates, rows and patterns. */
 static void an_unread_text_leaves_its_slot(void **state)
 {
     static transcript alone, late, quick;
@@ -125,7 +125,7 @@ static void an_unread_text_leaves_its_slot(void **state)
     hl_model_close(model);
 }
 
-/* A parked job is cancelled, drained and closed as any other. */
+/* A parked job can be cancelled, drained and closed like any other. */
 static void parked_jobs_end(void **state)
 {
     static transcript t;
@@ -155,7 +155,7 @@ static void parked_jobs_end(void **state)
     hl_model_close(model);
 }
 
-/* With all slots taken by long texts a short one is made at once, beside them. */
+/* If long texts take all slots, a short text is generated at once, beside them. */
 static void a_short_text_has_its_lane(void **state)
 {
     static transcript t;
@@ -169,7 +169,7 @@ static void a_short_text_has_its_lane(void **state)
     for (int i = 0; i < 5; i++)
         jobs[i] = submit(engine, &options);
     options.max_tokens = 5;
-    for (int i = 0; i < 3; i++) { /* the queue is full, but not for these */
+    for (int i = 0; i < 3; i++) { /* the queue is full, but not for short texts */
         hl_job *job = submit(engine, &options);
         take_all(&t, job, hl_model_get_info(model));
         assert_int_equal(t.n, 5);
@@ -191,7 +191,7 @@ static void a_full_queue_says_so(void **state)
     hl_job *more    = NULL;
     (void)state;
 
-    assert_fails(HL_BUSY, "1 texts are under way and 2 wait",
+    assert_fails(HL_BUSY, "1 texts are being generated and 2 are waiting",
                  hl_engine_submit(&more, engine, &options));
     assert_null(more);
     assert_int_equal(counts_of(engine).n_refused, 1);
@@ -229,7 +229,7 @@ static void a_drain_waits_and_then_cancels(void **state)
     hl_model_close(model);
 }
 
-/* An engine that is closed ends the jobs that it has: who waits hears of it. */
+/* Closing an engine ends its jobs, and waiting threads are notified. */
 static void *close_engine(void *engine)
 {
     usleep(20000);
@@ -318,7 +318,7 @@ static void hear_slowly(void *context)
     usleep(300);
 }
 
-/* Also while its worker is telling of news. */
+/* Jobs are freed even while their worker calls `notify`. */
 static void jobs_can_be_freed_at_any_time(void **state)
 {
     uint32_t       random = 5;
@@ -327,7 +327,8 @@ static void jobs_can_be_freed_at_any_time(void **state)
     hl_job_options options = endless();
     (void)state;
 
-    /* A job that is freed has its place until the worker sees it: there is room for all of them. */
+    /* A freed job keeps its place until the worker sees it, so the queue has room for all of
+     * them. */
     options.notify = hear_slowly;
     for (int i = 0; i < 60; i++) {
         hl_job *jobs[4];
@@ -347,13 +348,13 @@ static void jobs_can_be_freed_at_any_time(void **state)
     hl_model_close(model);
 }
 
-/* The worker is held up in the news of one job until two others wait: a long prompt, and after it a
- * short one. */
+/* The worker is blocked in the notification of one job until two others wait: a long prompt, and
+ * then a short one. */
 typedef struct gate {
     pthread_mutex_t mutex;
     pthread_cond_t  opens;
     bool            is_open;
-    char            order[8]; /* whose news came, in order, each once */
+    char            order[8]; /* jobs in the order of their first notification */
 } gate;
 
 typedef struct named {
@@ -430,7 +431,7 @@ static void impossible_jobs_are_refused(void **state)
     assert_fails(HL_BAD_ARGUMENT, "a token is 256, wanted 0 to 255",
                  hl_engine_submit(&job, engine, &options));
     options = (hl_job_options){ .tokens = many, .n_tokens = N_CTX + 1 };
-    assert_fails(HL_LIMIT, "129 tokens, but the context has room for 128",
+    assert_fails(HL_LIMIT, "129 tokens, but the context has room for only 128",
                  hl_engine_submit(&job, engine, &options));
     options            = endless();
     options.max_tokens = -1;

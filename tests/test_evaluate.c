@@ -1,6 +1,6 @@
-/* test_evaluate.c - many settings of gates at once: to the bit what perplexity says of each, for
- * all subsets of heads of a small model; KL and agreement by their definition; memory that is
- * too small for all streams; work that goes on. */
+/* test_evaluate.c - many settings of gates at once: the same bits as perplexity for all subsets of
+ * heads of a small model; KL and agreement by their definition; too little memory for all streams;
+ * resumed work. */
 #include "model_support.h"
 
 #include <math.h>
@@ -43,7 +43,8 @@ static hl_corpus *open_corpus(const hl_model *model, const char *folder)
     return open_documents(model, folder, lengths, N_DOCUMENTS);
 }
 
-/* Every subset of the first N_VARIED heads of each layer; *n is how many.  The rest is on. */
+/* Makes every subset of the first N_VARIED heads of each layer; *n is their number.  Other heads
+ * are enabled. */
 static float *all_subsets(const hl_model *model, int64_t *n)
 {
     const hl_model_info *info    = hl_model_get_info(model);
@@ -61,7 +62,7 @@ static float *all_subsets(const hl_model *model, int64_t *n)
     return gates;
 }
 
-/* The model, the text and all those settings. */
+/* The model, the text and all settings. */
 typedef struct subset_test {
     const char *folder;
     hl_model   *model;
@@ -135,7 +136,7 @@ static void all_subsets_are_as_alone(void **state)
                 fail_msg("setting %d, batches of %d: %.17g, alone %.17g", (int)i, (int)n_batch,
                          seen.nll, wanted.sum);
         }
-        /* The last subset has all heads: the dense model. */
+        /* The last subset has all heads: the reference model. */
         assert_memory_equal(found->scores + (t.n - 1) * found->n_windows, found->dense,
                             sizeof *found->dense * (size_t)found->n_windows);
         assert_int_equal(found->n_windows, 5 + 2);
@@ -145,8 +146,8 @@ static void all_subsets_are_as_alone(void **state)
     close_subsets(&t);
 }
 
-/* Without options a text is one window of up to HL_DEFAULT_CTX tokens for both, here of a model that
- * does not say how many it sees. */
+/* Without options, a text is one window of up to HL_DEFAULT_CTX tokens for both, for a model
+ * without a context length. */
 static void defaults_are_those_of_perplexity(void **state)
 {
     enum { N_LONG = 1500 };
@@ -181,7 +182,7 @@ static void defaults_are_those_of_perplexity(void **state)
     remove_folder(folder);
 }
 
-/* Layer 0 has 8 settings of its own, each run once; layer 1 has 8 for each of these. */
+/* Layer 0 has 8 settings, each run once; layer 1 has 8 for each of these. */
 static void no_layer_is_run_twice(void **state)
 {
     subset_test t = open_subsets();
@@ -190,7 +191,7 @@ static void no_layer_is_run_twice(void **state)
     hl_evaluation *found = evaluate(t.model, t.corpus, t.gates, t.n, 1, 0);
     assert_int_equal(found->n_layers_run, 7 * (8 + 64 + 512));
     assert_int_equal(found->n_layers_naive, 7 * 3 * (512 + 1));
-    assert_int_equal(found->n_distinct, 512); /* one of them is the dense model */
+    assert_int_equal(found->n_distinct, 512); /* one of them is the reference model */
     hl_evaluation_free(found);
     close_subsets(&t);
 }
@@ -214,7 +215,8 @@ static void little_memory_changes_nothing_but_time(void **state)
     size_t         bytes = sizeof *ample->scores * (size_t)(n * ample->n_windows);
     assert_memory_equal(ample->scores, tight->scores, bytes);
     assert_memory_equal(ample->scores, none->scores, bytes);
-    /* The dense model, then four heads of each layer; with one slot, layer 2 has it. */
+    /* The reference model, then four heads of each layer; layer 2 keeps its stream if there is only
+     * one slot. */
     assert_int_equal(ample->n_layers_run, 7 * (3 + 4 * 3 + 4 * 2 + 4 * 1));
     assert_int_equal(tight->n_layers_run, 7 * (3 + 4 * 3 + 4 * 3 + 4 * 1));
     assert_int_equal(none->n_layers_run, 7 * 3 * 13);
@@ -396,7 +398,7 @@ static void what_cannot_be_is_refused(void **state)
     assert_fails(HL_BAD_ARGUMENT, "cannot overlap",
                  hl_evaluate(&found, model, corpus, NULL, 0,
                              &(hl_evaluate_options){ .windows = { .n_ctx = 8, .stride = 4 } }));
-    assert_fails(HL_LIMIT, "more than the 0 MiB allowed",
+    assert_fails(HL_LIMIT, "only 0 MiB are allowed",
                  hl_evaluate(&found, model, corpus, NULL, 0,
                              &(hl_evaluate_options){ .memory_bytes = 1000 }));
     assert_null(found);
@@ -405,7 +407,7 @@ static void what_cannot_be_is_refused(void **state)
     remove_folder(folder);
 }
 
-/* What a device says of settings is what the CPU does, but for rounding. */
+/* A device's results are those of the CPU, except for rounding. */
 static void a_device_says_the_same(void **state)
 {
     subset_test t = open_subsets();
@@ -414,7 +416,7 @@ static void a_device_says_the_same(void **state)
     hl_evaluation *wanted = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
     assert_ok(select_device("host"));
     hl_evaluation *seen = evaluate(t.model, t.corpus, t.gates, t.n, 3, 0);
-    /* What is kept lies with the device: the host needs room for a stream at most. */
+    /* A device keeps the data itself: the host needs room for at most one stream. */
     hl_evaluation *tight = evaluate(t.model, t.corpus, t.gates, t.n, 3, 1);
     assert_ok(select_device(NULL));
     for (int64_t i = -1; i < t.n; i++) {
@@ -432,7 +434,7 @@ static void a_device_says_the_same(void **state)
     close_subsets(&t);
 }
 
-/* Where nobody says how many windows are run at a time, a device takes many. */
+/* If n_batch is not set, a device takes many windows at a time. */
 static void a_device_chooses_its_batch(void **state)
 {
     enum { N = 4 };
@@ -456,7 +458,8 @@ static void a_device_chooses_its_batch(void **state)
     close_subsets(&t);
 }
 
-/* Or as many as fit.  The limit comes down until fewer do; between, work itself may lack memory. */
+/* It takes as many windows as fit.  The limit is lowered until fewer fit; between, the work itself
+ * may run out of memory. */
 static void a_device_takes_what_fits(void **state)
 {
     const int64_t       n_tokens = 256 * CONTEXT;
@@ -491,7 +494,7 @@ static void a_device_takes_what_fits(void **state)
     remove_folder(folder);
 }
 
-/* Down to one window at a time; where not even that fits, the session's refusal is handed on. */
+/* The number of windows goes down to one; if not even one fits, the session's error is returned. */
 static void one_window_may_not_fit(void **state)
 {
     enum { LENGTH = 64, N_WINDOWS = 8, N_HALVINGS = 4 }; /* batches of 8, 4, 2 and 1 */
@@ -523,7 +526,7 @@ static void one_window_may_not_fit(void **state)
             assert_non_null(strstr(hl_error_message(), "memory"));
         } else {
             assert_int_equal(status, HL_NO_MEMORY);
-            assert_int_equal(n_refused, 0); /* what was refused once is refused with less */
+            assert_int_equal(n_refused, 0); /* after one refusal, all lower limits are refused */
         }
         hl_evaluation_free(found);
     }

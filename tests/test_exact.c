@@ -1,5 +1,5 @@
-/* test_exact.c - sums that do not depend on order: against long double, in any order, and
- * at the ends of what fits. */
+/* test_exact.c - sums that do not depend on order: against long double, in any order, and at the
+ * largest values that fit. */
 #include "support.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static void sums_are_those_of_long_double(void **state)
             squares += (long double)values[i] * (long double)values[i];
         }
         double mean = hl_wide_mean(sums.sum, sums.count);
-        /* A value is off by half a unit at most, a mean no more. */
+        /* A value has an error of at most half a unit; a mean has no more. */
         assert_true(fabsl((long double)mean - sum / N) <= 0x1p-41L + fabsl(sum / N) * 0x1p-50L);
         double square = hl_wide_mean(sums.squares, sums.count);
         assert_true(fabsl((long double)square - squares / N) <= 0x1p-41L + squares / N * 0x1p-50L);
@@ -101,7 +101,7 @@ static void the_largest_sums_fit(void **state)
 static void squares_have_no_step(void **state)
 {
     (void)state;
-    /* 2^11 is where they leave 64 bits. */
+    /* From 2^11 on, squares do not fit in 64 bits. */
     for (double value = 0x1p11 - 1.0; value < 0x1p11 + 1.0; value += 0.01)
         assert_true(fabs((double)hl_fixed_square(value) / HL_FIXED_ONE - value * value) < 1e-8);
 }
@@ -113,8 +113,8 @@ static void nothing_has_no_mean(void **state)
     assert_true(hl_variance_of(1.0, 1.0 - 1e-16) == 0.0);
 }
 
-/* In blocks, whole numbers of 64 bits: the very same sums, for values of either sign, for ones
- * that lie halfway between two multiples of 2^-40, and for the largest that may be. */
+/* Blocks of small values give exactly the same sums, with 64-bit integers: for values of either
+ * sign, for values halfway between two multiples of 2^-40, and for the largest ones allowed. */
 static void blocks_of_small_values_are_the_same(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* test_export_gguf.c - models written as GGUF and read back: the same logits in f32, and
- * as close as eight bits allow in Q8_0.  Names, types and order of rows are compared with
- * those of llama.cpp's own converter. */
+/* test_export_gguf.c - models written as GGUF and read back: the same logits in f32, and as close
+ * as eight bits allow in Q8_0.  Names, types and order of rows are compared with those of
+ * llama.cpp's converter. */
 #include "model_support.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static void run_model(run *out, const char *path)
     hl_model_close(model);
 }
 
-/* What tests write goes to a folder of their own, and nowhere near what they read. */
+/* Checks that tests write only to their own folder. */
 static void assert_ours(const char *path)
 {
     assert_int_equal(strncmp(path, "/tmp/", 5), 0);
@@ -63,7 +63,7 @@ static void write_gguf(const char *out, const char *from, hl_dtype dtype)
     hl_model_close(model);
 }
 
-/* The largest difference, in units of the largest logit. */
+/* Returns the largest difference, in units of the largest logit. */
 static double difference(const run *a, const run *b)
 {
     double worst = 0.0, largest = 0.0;
@@ -76,8 +76,8 @@ static double difference(const run *a, const run *b)
     return worst / largest;
 }
 
-/* A value of Q8_0 is within half a step of what it was, a step is the block's largest
- * over 127, rounded to f16; rows that are no multiple of 32 became f16. */
+/* A value of Q8_0 is within half a step; a step is the block's largest value over 127, rounded to
+ * f16.  Rows whose length is not a multiple of 32 are stored as f16. */
 static void check_weight(const hl_weight *before, const hl_weight *after, const char *what)
 {
     float  *a       = read_weight(before);
@@ -166,7 +166,8 @@ static void models_come_back_as_they_were(void **state)
 
 /* --------------------------------------------------------- llama.cpp's converter */
 
-/* All tensors that theirs has, ours has with the same shape and, in f32, the same numbers. */
+/* Checks that our file has all tensors of the other file, with the same shapes and, in f32, the
+ * same numbers. */
 static void compare_files(const char *ours, const char *theirs)
 {
     hl_gguf *a = NULL, *b = NULL;
@@ -233,7 +234,7 @@ static void write_story(const char *out, hl_dtype dtype)
 
 typedef struct story {
     double means[N_LAYERS][N_HEADS];
-    int    n_agree; /* tokens that would have been the model's own choice */
+    int    n_agree; /* tokens that the model would also have chosen */
     char   text[2048];
 } story;
 
@@ -246,7 +247,7 @@ static hl_status add_entropies(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* 200 rows: the begin token and 199 of the 200 that follow it. */
+/* Runs 200 rows: the begin token and 199 of the 200 tokens after it. */
 static void tell(story *out, const char *path)
 {
     hl_model           *model     = open_model(path);
@@ -284,8 +285,8 @@ static void tell(story *out, const char *path)
     hl_model_close(model);
 }
 
-/* Eight bits change a word sooner or later, and then all that follows.  So the golden text
- * is read out, and the heads are compared on the same tokens. */
+/* Eight bits change a word sooner or later, and then all words after it.  So the golden text is
+ * fed, and the heads are compared on the same tokens. */
 static void read_out(story *out, const char *path, const json_t *ids)
 {
     hl_model          *model   = open_model(path);
@@ -310,7 +311,7 @@ static void read_out(story *out, const char *path, const json_t *ids)
     hl_model_close(model);
 }
 
-/* The farthest of the 40 heads. */
+/* Returns the largest difference of the 40 heads. */
 static double farthest(const story *s, const json_t *golden)
 {
     const json_t *wanted = json_object_get(golden, "mean_head_entropy_nats_over_200_positions");

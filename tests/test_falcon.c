@@ -1,9 +1,9 @@
 /* test_falcon.c - Falcon with ALiBi, in shapes that no published model has.
  *
- * Each test makes a small model of random weights and computes it once more, in double precision and
- * from the formulas alone: LayerNorm, (q.k + bf16(slope * key)) / sqrt(d), softmax, GELU.  The result is
- * written as an expected.safetensors beside the model, so every back end is compared with it, in one
- * piece, in chunks and token by token.  The device "host" is compared by its logits. */
+ * Each test makes a small model with random weights and computes it again in double precision, from
+ * the formulas alone: LayerNorm, (q.k + bf16(slope * key)) / sqrt(d), softmax, GELU.  The result is
+ * written as an expected.safetensors beside the model, so every back end is compared with it, in
+ * one piece, in chunks and token by token.  The device "host" is compared by its logits. */
 #include "model_support.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct shape {
     int  n_heads;
     int  n_kv_heads;
     int  d_head;
-    bool new_decoder; /* 40b's groups and two norms, side by side */
+    bool new_decoder; /* 40b's form: groups, and two parallel norms */
     bool multi_query;
     bool parallel;
 } shape;
@@ -32,19 +32,19 @@ typedef struct made_model {
     int       n_tensors;
     uint64_t  random;
     int64_t   tokens[N_TOKENS];
-    /* What the formulas give. */
+    /* Results of the formulas. */
     float *logits;  /* (N_TOKENS, D_VOCAB) */
     float *entropy; /* (N_LAYERS, n_heads, N_TOKENS) */
-    float *first;   /* as entropy */
+    float *first;   /* shaped like entropy */
 } made_model;
 
-static double next_uniform(made_model *m) /* in [-1, 1) */
+static double next_uniform(made_model *m) /* returns a number in [-1, 1) */
 {
     m->random = m->random * 6364136223846793005u + 1442695040888963407u;
     return (double)(m->random >> 11) / 4503599627370496.0 - 1.0;
 }
 
-/* center + size * uniform; n_columns 0: a vector. */
+/* Adds a tensor with values center + size * uniform; n_columns 0: a vector. */
 static void add_tensor(made_model *m, int layer, const char *name, int n_rows, int n_columns,
                        double center, double size)
 {
@@ -137,7 +137,7 @@ static void make_weights(made_model *m)
 
 /* ---------------------------------------------------------------- the formulas */
 
-/* out (N_TOKENS, n_out) = x (N_TOKENS, n_in) W' + b */
+/* Computes out (N_TOKENS, n_out) = x (N_TOKENS, n_in) W' + b. */
 static double *map_of(const made_model *m, int layer, const char *name, const double *x, int n_out,
                       int n_in)
 {
@@ -189,8 +189,9 @@ static double rounded_to_bf16(double value)
     return (double)hl_bf16_to_f32(hl_f32_to_bf16((float)value));
 }
 
-/* The slopes of 8 heads are 1/2, 1/4 ... 1/256; of other powers of two, as many steps between 1 and
- * 1/256; of other numbers, those of the power below, and then every second of the power above. */
+/* The slopes of 8 heads are 1/2, 1/4 ... 1/256.  Another power of two has as many steps between 1
+ * and 1/256.  Other numbers have the slopes of the next lower power, and then every second slope of
+ * the next higher one. */
 static double slope_of(int head, int n_heads)
 {
     int below = 1;
@@ -358,7 +359,7 @@ static void expect_agreement(const char *folder, const shape *s, const hl_verify
     hl_verify_report_free(report);
 }
 
-/* Fed a token at a time, so that the last row's logits are those of every position. */
+/* Feeds one token at a time, so that the logits of every position are compared. */
 static void expect_device_agrees(const char *folder, const made_model *m)
 {
     hl_model          *model   = open_model(folder);
@@ -386,15 +387,16 @@ static void expect_device_agrees(const char *folder, const made_model *m)
 }
 
 static const shape shapes[] = {
-    { 12, 12, 6, false, false, false }, /* rw, of another width                   */
-    { 3, 3, 20, false, false, false },  /* rw, heads no power of two              */
-    { 2, 2, 64, false, false, false },  /* rw, published width                    */
-    { 16, 16, 4, false, false, false }, /* where twice the biases cannot be told  */
+    { 12, 12, 6, false, false, false }, /* rw with another width */
+    { 3, 3, 20, false, false, false },  /* rw with a number of heads that is not a power of two */
+    { 2, 2, 64, false, false, false },  /* rw with the published width */
+    { 16, 16, 4, false, false, false }, /* a width at which doubled biases would not be noticed */
     { 1, 1, 10, false, false, false },  /* one head: its slope is 1/256           */
     { 5, 1, 8, false, true, true },     /* 7b's one K/V head                      */
-    { 6, 1, 12, false, true, false },   /* the same, one branch after the other   */
+    { 6, 1, 12, false, true, false },   /* 7b with sequential branches */
     { 12, 4, 6, true, true, true },     /* 40b's groups                           */
-    { 20, 10, 2, true, false, true },   /* groups of two, heads beyond a power    */
+    { 20, 10, 2, true, false, true },   /* groups of two; the number of heads is not a power of
+                                         * two */
 };
 
 static void every_shape_is_the_formula(void **state)

@@ -1,5 +1,5 @@
-/* test_family.c - the reference models: every role is found, and a model is the same
- * whichever file it comes from. */
+/* test_family.c - the reference models: every role is found, and a model is the same from any file
+ * format. */
 #include "model_support.h"
 
 #include <math.h>
@@ -24,8 +24,8 @@ static bool is_pooler(const char *name)
     return strncmp(name, "pooler.", 7) == 0;
 }
 
-/* Every role that the description asks for is there, every tensor has a role, and
- * all elements count. */
+/* Checks that every required role exists, that every tensor has a role, and that all elements are
+ * counted. */
 static void check_model(const hl_model *model)
 {
     const hl_config *config = model->config;
@@ -79,7 +79,7 @@ static void every_role_of_all_reference_models_is_found(void **state)
     }
 }
 
-/* What transformers counts: all elements of the files. */
+/* Parameters are counted as transformers does: all elements of the files. */
 static void parameters_are_counted_right(void **state)
 {
     hl_model *model = open_model("tests/data/families/gpt_neox");
@@ -90,7 +90,7 @@ static void parameters_are_counted_right(void **state)
     model = open_model("tests/data/families/llama3");
     assert_int_equal(hl_model_get_info(model)->n_params, 127424);
     hl_model_close(model);
-    /* rope_freqs is a buffer. */
+    /* rope_freqs is a buffer, not a parameter. */
     model = open_model("tests/data/gguf/llama3.gguf");
     assert_int_equal(hl_model_get_info(model)->n_params, 127424);
     hl_model_close(model);
@@ -98,7 +98,7 @@ static void parameters_are_counted_right(void **state)
 
 /* --------------------------------------------------------------------- twins */
 
-/* A converter that works in the stored type rounds 1 + w to it. */
+/* A converter that works in the stored type rounds 1 + w to that type. */
 static float as_stored(float value, const hl_weight *weight)
 {
     if (!weight->plus_one)
@@ -126,7 +126,7 @@ static void compare_weights(const hl_weight *a, const hl_weight *b, const char *
     free(right);
 }
 
-/* All roles of both models, as f32, to the bit. */
+/* Compares all roles of both models as f32, to the bit. */
 static void compare_models(const hl_model *a, const hl_model *b, const char *what)
 {
     for (int64_t layer = -1; layer < a->config->n_layers; layer++) {
@@ -159,13 +159,13 @@ static void compare_layers(const hl_model *a, const hl_model *b)
         assert_int_equal(left->window_left, right->window_left);
         assert_int_equal(left->window_right, right->window_right);
         assert_int_equal(left->rope, right->rope);
-        /* GGUF has no word for gemma2's query_pre_attn_scalar. */
+        /* GGUF has no key for gemma2's query_pre_attn_scalar. */
         if (strcmp(a->config->family, "gemma2") != 0)
             assert_true(fabs(left->attn_scale - right->attn_scale) < 1e-6);
     }
 }
 
-/* Rotary frequencies agree, whether a rule gave them or a tensor. */
+/* Compares rotary frequencies, which may come from a rule or from a tensor. */
 static void compare_ropes(const hl_model *a, const hl_model *b)
 {
     for (int i = HL_ROPE_MAIN; i < HL_N_ROPES; i++) {
@@ -256,8 +256,8 @@ static void all_gguf_files_equal_their_folders(void **state)
     assert_int_equal(n_compared, 26);
 }
 
-/* A trained model from three formats; the GGUF file says another context, and
- * stores the head a second time. */
+/* A trained model in three formats; the GGUF file has another context, and stores the head
+ * twice. */
 static void stories_are_the_same_from_every_file(void **state)
 {
     if (!path_exists(in_shared("models/stories260K")))
@@ -279,7 +279,7 @@ static void stories_are_the_same_from_every_file(void **state)
     hl_model_close(folder);
 }
 
-/* Trained without biases on q, k and v, in a family that has them. */
+/* A model without biases on q, k and v, in a family that usually has them. */
 static void a_model_without_some_biases_opens(void **state)
 {
     (void)state;

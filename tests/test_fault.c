@@ -1,4 +1,4 @@
-/* test_fault.c - calls that fail when they are told to, and only then. */
+/* test_fault.c - calls fail when a fault is armed, and only then. */
 #include "support.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void only_the_nth_allocation_fails(void **state)
     assert_int_equal(hl_fault_disarm(&fired), 5);
     assert_true(fired);
 
-    hl_fault_arm(HL_FAULT_CALL, 1, false); /* another kind: allocations do not count */
+    hl_fault_arm(HL_FAULT_CALL, 1, false); /* for other kinds of faults, allocations do not count */
     void *block = NULL;
     assert_ok(hl_alloc(&block, 1, 8));
     hl_free(block);

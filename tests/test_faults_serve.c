@@ -1,8 +1,9 @@
-/* test_faults_serve.c - a server whose allocations and system calls fail in turn: while it
- * opens, and while it answers each kind of request.
+/* test_faults_serve.c - a server whose allocations and system calls fail in turn, while it opens
+ * and while it answers each kind of request.
  *
- * A client gets the whole answer, an error in JSON (a status alone where there is no memory for
- * that), or a closed connection; and the next one, undisturbed, gets the same bytes as ever. */
+ * A client gets the complete answer, an error in JSON (only a status if there is no memory for
+ * that), or a closed connection.  The next client, without faults, gets the same bytes as
+ * always. */
 #include "fault_support.h"
 
 #include <arpa/inet.h>
@@ -24,9 +25,9 @@ typedef struct question {
     const char *path;
     const char *body;
     bool        streams; /* the answer is whole if it ends with [DONE] */
-    bool        varies;  /* with time: only the status counts */
+    bool        varies;  /* the body depends on the time: only the status is compared */
     bool        asked;
-    uint64_t    wanted; /* the hash of the answer */
+    uint64_t    wanted; /* hash of the expected answer */
 } question;
 
 static hl_server_options options(void)
@@ -52,7 +53,7 @@ static int connect_to(const hl_server *server)
     return client;
 }
 
-/* What comes back until the server closes; false: nothing for 20 seconds. */
+/* Reads an answer until the server closes; false after 20 seconds without data. */
 static bool exchange(const question *q)
 {
     char   request[2048];
@@ -77,7 +78,7 @@ static bool exchange(const question *q)
     return done;
 }
 
-/* The body without the names and times that are others in each answer. */
+/* Hashes the body without names and times, which differ in each answer. */
 static uint64_t hash_of_body(void)
 {
     static const char *const changing[] = { "\"id\":\"", "\"created\":" };
@@ -110,7 +111,7 @@ static hl_status ask(void *context)
     snprintf(message, sizeof message, "%.300s", answer[0] != '\0' ? answer : "closed");
     if (whole)
         return q->varies || hash_of_body() == q->wanted ? HL_OK : HL_INTERNAL;
-    /* With no memory even for the words of an error, the status is all that is said. */
+    /* Without memory for the message of an error, only the status is sent. */
     bool explained =
         strstr(answer, "\"message\"") != NULL || strstr(answer, "Content-Length: 0\r\n");
     bool refused =
@@ -118,7 +119,7 @@ static hl_status ask(void *context)
     return refused || good || answer[0] == '\0' ? HL_NO_MEMORY : HL_INTERNAL;
 }
 
-/* The server has got over it. */
+/* After the fault, the server answers as usual. */
 static void ask_again(void *context)
 {
     char said[sizeof message];

@@ -1,4 +1,4 @@
-/* test_file.c - mapping, and writing that happens wholly or not at all. */
+/* test_file.c - mapping files, and writing them completely or not at all. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static void mapped_bytes_are_the_file(void **state)
     assert_memory_equal(file.bytes, "head\0light", 10);
     hl_file_unmap(&file);
     assert_null(file.bytes);
-    hl_file_unmap(&file); /* again does nothing */
+    hl_file_unmap(&file); /* a second call does nothing */
     remove_folder(folder);
 }
 
@@ -62,8 +62,8 @@ static void what_cannot_be_mapped_is_explained(void **state)
     remove_folder(folder);
 }
 
-/* Root may do everything, so for a test of permissions it becomes somebody else
- * for a while.  False if it cannot. */
+/* Root may do everything, so a test of permissions runs as another user.  Returns false if that is
+ * not possible. */
 static bool lower_rights(void)
 {
     return geteuid() != 0 || seteuid(65534) == 0;
@@ -119,13 +119,15 @@ static void parts_may_come_in_any_order(void **state)
     hl_writer_write_at(writer, 10, "ed", 2);
     hl_writer_write_at(writer, 5, "wri", 3);
     assert_ok(hl_writer_check(writer));
-    assert_int_equal(access(path, F_OK), -1); /* not before it is finished */
+    assert_int_equal(access(path, F_OK), -1); /* the file does not exist before the writer is
+                                               * finished */
     assert_ok(hl_writer_finish(writer));
     assert_content(path, "head\0wri\0\0ed", 12);
     remove_folder(folder);
 }
 
-/* A file under a name of the caller's outlives its writer, and another goes on with it. */
+/* A file under the caller's own name stays after its writer is closed, and another writer continues
+ * it. */
 static void work_on_a_file_goes_on(void **state)
 {
     (void)state;
@@ -153,7 +155,7 @@ static void work_on_a_file_goes_on(void **state)
     assert_content(path, "HEADabcd", 8);
     assert_int_equal(count_files(folder), 1);
 
-    assert_ok(hl_writer_open_as(&writer, path, part, false)); /* anew, and given up */
+    assert_ok(hl_writer_open_as(&writer, path, part, false)); /* from the start, then abandoned */
     hl_writer_abandon(writer);
     assert_int_equal(count_files(folder), 1);
     assert_fails(HL_BAD_ARGUMENT, "is a directory", hl_writer_open_as(&writer, path, folder, true));
@@ -216,7 +218,7 @@ static void target_changes_only_at_finish(void **state)
     assert_ok(hl_writer_open(&writer, path));
     hl_writer_write(writer, "new!", 4);
     assert_content(path, "old", 3);
-    assert_int_equal(count_files(folder), 2); /* the temporary file lies beside it */
+    assert_int_equal(count_files(folder), 2); /* the temporary file is beside it */
     assert_ok(hl_writer_finish(writer));
     assert_content(path, "new!", 4);
     assert_int_equal(count_files(folder), 1);
@@ -238,7 +240,7 @@ static void abandoning_leaves_no_trace(void **state)
     remove_folder(folder);
 }
 
-/* A file-size limit stands in for a full disk: both make write() fail. */
+/* A limit of file sizes replaces a full disk: both make write() fail. */
 static void full_disk_keeps_the_old_file(void **state)
 {
     (void)state;
@@ -256,8 +258,8 @@ static void full_disk_keeps_the_old_file(void **state)
 
     hl_status opened = hl_writer_open(&writer, path);
     if (opened == HL_OK) {
-        hl_writer_write(writer, bytes, sizeof bytes); /* written up to the limit, then fails */
-        hl_writer_write(writer, "more", 4);           /* does nothing, and loses no error */
+        hl_writer_write(writer, bytes, sizeof bytes); /* writes up to the limit, then fails */
+        hl_writer_write(writer, "more", 4);           /* does nothing; the error is kept */
     }
     hl_status finished = opened == HL_OK ? hl_writer_finish(writer) : opened;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -387,12 +389,12 @@ static void names_without_folder_go_here(void **state)
     remove_folder(folder);
 }
 
-/* Many writers of one target: each writes its own number all over, so a mixture
- * would show. */
+/* Each of many writers of one file writes its own number everywhere, so a mixture would be
+ * noticed. */
 enum { N_WRITERS = 8, N_REPEATS = 20, N_NUMBERS = 5000 };
 static char shared_path[1024];
 
-/* Returns its argument if something went wrong. */
+/* Returns its argument if something failed. */
 static void *write_often(void *number)
 {
     int numbers[N_NUMBERS];
@@ -439,8 +441,8 @@ static void concurrent_writers_do_not_mix(void **state)
 
 /* ------------------------------------------------------------ order of calls */
 
-/* The linker sends these two here (-Wl,--wrap, in the Makefile), which note what they are called
- * with: a crash after a rename must find the bytes on the disk already. */
+/* The linker redirects these two calls to this file (-Wl,--wrap, in the Makefile), which records
+ * them: after a rename, even after a crash, the bytes must be on the disk. */
 int __real_fsync(int descriptor);
 int __real_rename(const char *from, const char *to);
 int __wrap_fsync(int descriptor);
@@ -471,7 +473,7 @@ int __wrap_rename(const char *from, const char *to)
 {
     struct stat about;
 
-    /* What gets its name is what was synced. */
+    /* The file that is renamed must have been synced. */
     if (is_noting && stat(from, &about) == 0)
         strcat(calls, about.st_ino == inode_of_new ? "rename it, " : "rename another, ");
     return __real_rename(from, to);
@@ -491,7 +493,7 @@ static void note_calls(const char *parent)
 
 static void a_file_reaches_the_disk_before_its_name(void **state)
 {
-    static char bytes[300000]; /* more than a buffer, and some that are left in it */
+    static char bytes[300000]; /* more than a buffer, with some bytes left in it */
     const char *folder = new_folder();
     hl_writer  *writer = NULL;
     (void)state;
@@ -509,7 +511,7 @@ static void a_file_reaches_the_disk_before_its_name(void **state)
     assert_ok(hl_writer_open_as(&writer, in_folder(folder, "y"), in_folder(folder, "part"), false));
     hl_writer_write(writer, "abc", 3);
     note_calls(folder);
-    assert_ok(hl_writer_sync(writer)); /* what was written so far, under the name it has */
+    assert_ok(hl_writer_sync(writer)); /* syncs what was written so far, under its current name */
     assert_string_equal(calls, "sync file, ");
     assert_int_equal(bytes_at_sync, 3);
     hl_writer_abandon(writer);
@@ -533,7 +535,7 @@ static void a_folder_reaches_the_disk_before_its_name(void **state)
     assert_ok(hl_writer_finish(writer));
     assert_ok(hl_folder_finish(&folder));
     is_noting = false;
-    /* "folder" is the new one, twice: for the file's name, and before its own. */
+    /* "folder" is the new one, synced twice: for the file's name, and before its own rename. */
     assert_string_equal(calls, "sync file, rename it, sync folder, sync folder, rename it, ");
     hl_free(path);
     remove_folder(in_folder(parent, "model"));

@@ -1,4 +1,4 @@
-/* test_folder.c - folders that appear whole or not at all. */
+/* test_folder.c - folders that appear completely or not at all. */
 #include "support.h"
 
 #include <sys/stat.h>
@@ -67,7 +67,7 @@ static void two_at_once_do_not_meet(void **state)
     put(first, "one", "1");
     put(second, "one", "2");
     assert_ok(hl_folder_finish(&first));
-    /* The second comes too late, and the first stays as it is. */
+    /* The second folder is too late, and the first stays unchanged. */
     assert_fails(HL_IO, "renaming into place", hl_folder_finish(&second));
     hl_folder_abandon(second);
     assert_int_equal(count_files(here), 1);

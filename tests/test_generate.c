@@ -1,5 +1,5 @@
-/* test_generate.c - generating: against a model that is run anew for every token, and all
- * the ways in which a text ends. */
+/* test_generate.c - generation, against a model that is run again for every token, and all the ways
+ * in which a text ends. */
 #include "model_support.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static hl_status add_last(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* The whole text through a new session: the likeliest token, and what is said of it. */
+/* Runs the whole text through a new session: returns the most likely token and its data. */
 static hl_generated plain_step(const hl_model *model, const int64_t *tokens, int64_t n)
 {
     last_row     last    = { 0 };
@@ -83,7 +83,7 @@ static hl_generated plain_step(const hl_model *model, const int64_t *tokens, int
     return step;
 }
 
-/* A prompt in chunks of 3 ends in a short one, whose last row must be the one measured. */
+/* The last chunk of a prompt in chunks of 3 is shorter; its last row must be the one measured. */
 static void greedy_text_is_what_the_model_says(void **state)
 {
     int64_t tokens[N_PROMPT + N_NEW];
@@ -106,7 +106,7 @@ static void greedy_text_is_what_the_model_says(void **state)
     end(&s);
 }
 
-/* Without a temperature the same tokens come again; with one, others. */
+/* Without a temperature, the same tokens are generated again; with a temperature, others. */
 static void going_back(void **state)
 {
     for (int warm = 0; warm < 2; warm++) {
@@ -136,7 +136,7 @@ static void going_back(void **state)
     }
 }
 
-/* What is inserted is read, and does not count. */
+/* Inserted tokens are read, and do not count for max_tokens. */
 static void inserting(void **state)
 {
     const int64_t more[3] = { 9, 77, 31 };
@@ -159,7 +159,8 @@ static void inserting(void **state)
         tokens[n++] = token.id;
     }
     assert_fails(HL_BAD_ARGUMENT, "wanted 0 to 7",
-                 hl_generator_rewind(s.generator, tokens, n - 8)); /* not past it */
+                 hl_generator_rewind(s.generator, tokens, n - 8)); /* only tokens after the
+                                                                    * insertion can be removed */
     end(&s);
 }
 
@@ -189,7 +190,7 @@ static void a_seed_is_a_text_whatever_the_threads(void **state)
 
 /* -------------------------------------------------------------------- endings */
 
-/* 8 tokens of 10 are the prompt; two more are read, and the one after them is not. */
+/* The prompt has 8 of 10 tokens; two more are fed, and the token after them is not. */
 static void a_full_context_ends_the_text(void **state)
 {
     story s =
@@ -227,7 +228,7 @@ static void the_model_ends_the_text(void **state)
     end(&s);
 }
 
-/* A second prompt comes after what was written, the last token included. */
+/* A second prompt follows the generated text, including its last token. */
 static void a_text_can_be_taken_up_again(void **state)
 {
     int64_t tokens[N_PROMPT + 4];
@@ -273,7 +274,7 @@ static void another_tap_sees_every_row(void **state)
     end(&s);
 }
 
-/* A device that keeps its logits draws what the CPU draws, and says the same of it. */
+/* A device that keeps its logits draws the same tokens as the CPU, with the same data. */
 static void a_device_draws_the_same(void **state)
 {
     static const hl_sample_options all[] = {
@@ -339,7 +340,7 @@ static void mistakes_are_named(void **state)
     options.n_ctx = N_PROMPT - 1;
     assert_ok(hl_session_open(&session, model, &options));
     assert_ok(hl_generator_open(&generator, session, NULL));
-    assert_fails(HL_LIMIT, "the prompt has 8 tokens, but the context of 7 has room for 7",
+    assert_fails(HL_LIMIT, "the prompt has 8 tokens, but a context of 7 has room for only 7",
                  hl_generator_prompt(generator, prompt, N_PROMPT));
     hl_generator_close(generator);
     hl_session_close(session);

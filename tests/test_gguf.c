@@ -1,11 +1,11 @@
-/* test_gguf.c - GGUF files: what must be read, and a file for every rule it can break. */
+/* test_gguf.c - GGUF files: valid ones, and one for every rule that a file can break. */
 #include "gguf_support.h"
 
 #include "base/dtype.h"
 
 /* ----------------------------------------------------------------- accepted */
 
-/* Every type of value, two tensors, a hole between them. */
+/* Makes a file with every type of value and two tensors with a gap between them. */
 static image whole_image(void)
 {
     image  file   = start_image(2, 14);
@@ -155,13 +155,13 @@ static void tensors_are_found_with_their_bytes(void **state)
     const hl_tensor *floats = hl_gguf_find(file, "token_embd.weight");
 
     assert_int_equal(hl_gguf_count(file), 2);
-    assert_ptr_equal(blocks, hl_gguf_at(file, 0)); /* the order of the file */
+    assert_ptr_equal(blocks, hl_gguf_at(file, 0)); /* in the order of the file */
     assert_ptr_equal(floats, hl_gguf_at(file, 1));
     assert_null(hl_gguf_at(file, 2));
     assert_null(hl_gguf_find(file, "blk.0"));
     assert_int_equal(blocks->dtype, HL_DTYPE_Q8_0);
     assert_int_equal(blocks->n_bytes, 68);
-    assert_int_equal(blocks->shape[0], 2); /* torch's order */
+    assert_int_equal(blocks->shape[0], 2); /* dimensions in the order of PyTorch */
     assert_int_equal(blocks->shape[1], 32);
     assert_int_equal(((const uint8_t *)blocks->data)[67], 128 + 67);
     assert_int_equal(floats->shape[0], 5);
@@ -212,7 +212,7 @@ static void empty_and_scalar_tensors_are_fine(void **state)
     assert_int_equal(hl_gguf_find(parsed, "scalar")->n_dims, 0);
     hl_gguf_close(parsed);
 
-    file   = start_image(0, 0); /* not even padding */
+    file   = start_image(0, 0); /* the file ends without padding */
     parsed = accept_image(&file);
     assert_int_equal(hl_gguf_count(parsed), 0);
     hl_gguf_close(parsed);
@@ -326,7 +326,7 @@ static void impossible_arrays_are_refused(void **state)
     refuse_array(HL_GGUF_ARRAY, UINT64_MAX, "truncated: an array of 18446744073709551615");
 }
 
-/* [[[ ... ]]], `depth` brackets. */
+/* Makes [[[ ... ]]] with `depth` brackets. */
 static image nested_image(int depth)
 {
     image file = start_image(0, 1);
@@ -401,7 +401,7 @@ static void duplicates_are_refused(void **state)
     refuse_image(&file, HL_BAD_INPUT, "tensor 'same' is there twice");
 }
 
-/* A file of one tensor over 64 bytes of data. */
+/* Checks that a file of one tensor over 64 bytes of data is refused. */
 static void refuse_tensor(uint64_t inner, uint64_t outer, uint32_t type, uint64_t offset,
                           hl_status status, const char *fragment)
 {

@@ -1,4 +1,4 @@
-/* test_gguf_files.c - GGUF files as they are met: too large to be read at once, and llama.cpp's own. */
+/* test_gguf_files.c - GGUF files in practice: too large to be read at once, and llama.cpp's own. */
 #include "gguf_support.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 
 /* ------------------------------------------------------------- large files */
 
-/* Cheap for whoever makes them: 16 GiB of zeros behind these bytes. */
+/* Writes these bytes with 16 GiB of zeros after them, which take no disk space. */
 static void write_sparse(const char *path, const image *start)
 {
     write_file(path, start->bytes, start->n_bytes);
@@ -29,7 +29,7 @@ static void large_files_cost_nothing(void **state)
     hl_gguf    *file   = NULL;
     image       made   = start_image(1, 1);
 
-    put_key(&made, "a", HL_GGUF_ARRAY); /* and 10^9 numbers are fine where they are there */
+    put_key(&made, "a", HL_GGUF_ARRAY); /* 10^9 numbers are valid if the file has them */
     put_u32(&made, HL_GGUF_U8);
     put_u64(&made, 0);
     put_tensor(&made, "t", 1 << 20, 4000, 0, 0);
@@ -64,7 +64,7 @@ static void large_files_cost_nothing(void **state)
 
 /* -------------------------------------------------------------- real files */
 
-/* Every tensor lies where it says and every text array can be walked. */
+/* Checks that all tensors are inside the file and that every array of texts can be read. */
 static void check_file(const char *path)
 {
     hl_gguf      *file  = NULL;

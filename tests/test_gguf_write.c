@@ -1,4 +1,4 @@
-/* test_gguf_write.c - what is written is read back, byte for byte. */
+/* test_gguf_write.c - written files are read back, byte for byte. */
 #include "gguf_support.h"
 
 #include "base/dtype.h"
@@ -13,7 +13,7 @@ static hl_gguf_writer *new_writer(void)
     return writer;
 }
 
-/* Writes, frees the writer and opens what was written. */
+/* Writes, frees the writer and opens the file. */
 static hl_gguf *write_and_open(hl_gguf_writer *writer)
 {
     hl_gguf *file = NULL;
@@ -23,7 +23,7 @@ static hl_gguf *write_and_open(hl_gguf_writer *writer)
     return file;
 }
 
-/* The writer's first error comes out here, and no file. */
+/* Checks that the writer's first error is returned, and that there is no file. */
 static void refuse(hl_gguf_writer *writer, const char *fragment)
 {
     assert_fails(HL_BAD_ARGUMENT, fragment,
@@ -148,7 +148,7 @@ static void tensors_of_every_dtype_are_kept(void **state)
     hl_gguf_close(file);
 }
 
-/* A real file, copied value by value and tensor by tensor, has the same bytes. */
+/* A copy of a real file, made value by value and tensor by tensor, has the same bytes. */
 static void a_copied_model_is_the_same_file(void **state)
 {
     const char     *source = "tests/data/gguf/llama3.gguf";
@@ -249,7 +249,7 @@ static void mistakes_are_kept_until_the_end(void **state)
     refuse(writer, "tensor 't' was added twice");
     writer = new_writer();
     hl_gguf_add_float(writer, "k", HL_GGUF_I32, 1.0);
-    hl_gguf_add_int(writer, "j", HL_GGUF_U8, 1000); /* the first error counts */
+    hl_gguf_add_int(writer, "j", HL_GGUF_U8, 1000); /* the first error is kept */
     refuse(writer, "key 'k': type 5 is not a float");
     writer = new_writer();
     hl_gguf_add_int(writer, "k", HL_GGUF_TEXT, 1);

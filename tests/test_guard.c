@@ -1,6 +1,6 @@
-/* test_guard.c - SIGBUS: a message and an exit status for our files, and only for them.
+/* test_guard.c - SIGBUS: a message and an exit status for mapped files, and only for them.
  *
- * Each test runs in a child, whose standard error and end the parent looks at. */
+ * Each test runs in a child process; the parent checks its standard error and how it ended. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 enum { PAGES = 4 };
 
 typedef struct ending {
-    int  status; /* as waitpid says */
+    int  status; /* as from waitpid */
     char message[512];
 } ending;
 
@@ -33,7 +33,7 @@ static ending run_child(void (*action)(void))
     if (child == 0) {
         dup2(pipes[1], STDERR_FILENO);
         close(pipes[0]);
-        signal(SIGBUS, SIG_DFL); /* not cmocka's, nor a sanitizer's */
+        signal(SIGBUS, SIG_DFL); /* removes the handlers of cmocka and of sanitizers */
         action();
         _exit(0);
     }
@@ -72,10 +72,10 @@ static void touch_shrunk_file(void)
     hl_file file = { 0 };
 
     hl_guard_mapped_files();
-    hl_guard_mapped_files(); /* again does no harm */
+    hl_guard_mapped_files(); /* a second call is harmless */
     if (hl_file_map(&file, path) != HL_OK)
         _exit(98);
-    touch(file.bytes); /* still whole */
+    touch(file.bytes); /* the file is still complete */
     shrink();
     touch(file.bytes);
 }
@@ -98,7 +98,7 @@ static void touch_after_many_mappings(void)
     hl_file file = { 0 };
 
     hl_guard_mapped_files();
-    for (int i = 0; i < 3000; i++) { /* more than the table has room for */
+    for (int i = 0; i < 3000; i++) { /* more files than the table holds */
         if (hl_file_map(&file, path) != HL_OK)
             _exit(98);
         hl_file_unmap(&file);
@@ -130,7 +130,7 @@ static void send_signal(void)
     raise(SIGBUS);
 }
 
-/* The system's own ending. */
+/* Checks that the system's default action ended the child. */
 static void assert_killed(ending result)
 {
     assert_true(WIFSIGNALED(result.status));

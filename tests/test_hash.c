@@ -1,5 +1,5 @@
 /* test_hash.c - XXH64 against the vectors of its reference implementation (the self test of
- * xxhsum), in one go and in pieces. */
+ * xxhsum), at once and in pieces. */
 #include "support.h"
 
 #include "base/hash.h"
@@ -7,7 +7,7 @@
 enum { N_SANITY = 222 };
 static const uint64_t prime = 2654435761U;
 
-/* The bytes that the reference self test hashes. */
+/* Makes the bytes that the reference self test hashes. */
 static void sanity_bytes(uint8_t out[N_SANITY])
 {
     uint64_t generator = prime;
@@ -40,7 +40,7 @@ static void the_published_vectors(void **state)
     assert_true(hl_hash("abc", 3, 0) == 0x44bc2cf5ad770999);
 }
 
-/* Every pair of cuts of every length. */
+/* Cuts texts of every length in every pair of places. */
 static void pieces_make_the_whole(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* test_head_plan.c - which heads go and which are zeroed, so that groups stay equal. */
+/* test_head_plan.c - which heads are removed and which are zeroed, so that groups stay equal. */
 #include "support.h"
 
 #include "model/head_plan.h"
 
-/* A plan of one layer from a picture: "ABx.|.." has a group a part, x is pruned.  Afterwards
- * the picture of what became of it: g gone, 0 zeroed, . kept; and the counts. */
+/* Checks a plan of one layer, given as a picture: in "ABx.|..", each part is a group and x is
+ * pruned. `after` is the picture of the result: g removed, 0 zeroed, . kept; then the counts. */
 static void check(const char *before, const char *after, int64_t n_heads, int64_t n_kv)
 {
     hl_layer_config layer  = { 0 };
@@ -45,11 +45,11 @@ static void groups_stay_equal(void **state)
 {
     (void)state;
     check("..x.|xx..|xxxx", "..g.|g0..|gggg", 6, 2);
-    check("....|x...|....", "....|0...|....", 12, 3); /* nothing can go */
+    check("....|x...|....", "....|0...|....", 12, 3); /* no head can be removed */
     check("x...|.x..", "g...|.g..", 6, 2);
     check("xx|..", "gg|..", 2, 1);
-    check(".|x|.|x", ".|g|.|g", 2, 2); /* a K/V head each */
-    check(".x.x", ".g.g", 2, 1);       /* one for all */
+    check(".|x|.|x", ".|g|.|g", 2, 2); /* one K/V head per query head */
+    check(".x.x", ".g.g", 2, 1);       /* one K/V head for all */
     check("..|..", "..|..", 4, 2);
 }
 
@@ -83,7 +83,7 @@ static void layers_are_alike_or_not(void **state)
     assert_int_equal(n_gone, 1);
     assert_false(hl_head_plan_is_uniform(plan));
     hl_head_plan_zero(plan, 1, 0);
-    hl_head_plan_compact(plan, &config); /* again, with one more */
+    hl_head_plan_compact(plan, &config); /* a second time, with one more head */
     assert_true(hl_head_plan_is_uniform(plan));
     hl_head_plan_free(plan);
 }

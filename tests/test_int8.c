@@ -1,4 +1,4 @@
-/* test_int8.c - activations of 8 bits: how they are rounded, and their products. */
+/* test_int8.c - 8-bit activations: how they are rounded, and their products. */
 #include "support.h"
 
 #include <math.h>
@@ -81,7 +81,7 @@ typedef struct problem {
     hl_int8_dot dot;
 } problem;
 
-/* Any bytes, but scales of a sensible size. */
+/* Makes random bytes, with scales of a sensible size. */
 static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
 {
     hl_dtype_block block   = hl_dtype_block_of(dtype);
@@ -117,7 +117,7 @@ static void make_problem(problem *p, hl_dtype dtype, int64_t n, int64_t n_rows, 
 /* Errors against double, in units of the sum of |x w|. */
 typedef struct errors {
     double ours;
-    double plain; /* of floats added one after the other */
+    double plain; /* error of floats added one after another */
 } errors;
 
 static void measure(errors *e, const problem *p, int64_t row, int64_t j)
@@ -170,7 +170,7 @@ static const hl_kernels *kernels_of(const char *name)
     return kernels;
 }
 
-/* On every back end that has them: not above what plain sums of floats lose. */
+/* On every back end with such products, the error is at most that of plain float sums. */
 static void products_are_accurate(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void check_alone(const hl_kernels *kernels, const problem *p, int64_t row
     assert_memory_equal(&alone, &p->out[row * p->dot.out_stride + j], sizeof alone);
 }
 
-/* What shares the call does not show, to the bit. */
+/* The result does not depend on the other rows of a call, to the bit. */
 static void rows_do_not_depend_on_company(void **state)
 {
     static problem p;
@@ -217,7 +217,7 @@ static void rows_do_not_depend_on_company(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
-/* The largest integers of both sides meet without overflow. */
+/* The largest integers of both sides do not overflow. */
 static void extremes(void **state)
 {
     static problem p;

@@ -1,4 +1,4 @@
-/* test_json.c - what the parser refuses, and getters that say what was wrong. */
+/* test_json.c - what the parser refuses, and the messages of getters. */
 #include "support.h"
 
 #include "base/fault.h"
@@ -45,11 +45,11 @@ static void bad_text_is_refused_with_its_place(void **state)
     refuse("\"a\0b\"", 5, "line 1");
     refuse_text("\"\xff\"", "not UTF-8");
     refuse_text("\"\xc3\"", "not UTF-8");
-    refuse_text("\"\xed\xa0\x80\"", "not UTF-8"); /* a surrogate in UTF-8 */
+    refuse_text("\"\xed\xa0\x80\"", "not UTF-8"); /* a surrogate encoded in UTF-8 */
     refuse_text("[\"\\ud800\"]", "line 1");
 }
 
-/* Lines may be read so: strings of any length, but not keys. */
+/* Strings in lines may hold NUL, but keys may not. */
 static void lines_may_have_nul(void **state)
 {
     static const char text[] = "{\"s\": \"a\\u0000b\"}\n{\"a\\u0000b\": 1}";
@@ -70,7 +70,7 @@ static void lines_may_have_nul(void **state)
 typedef struct event_log {
     char   text[256];
     size_t n;
-    size_t most; /* events, then it is enough */
+    size_t most; /* stops after this number of events */
 } event_log;
 
 static hl_status note(void *context, const hl_json_event *event)
@@ -90,7 +90,7 @@ static hl_status note(void *context, const hl_json_event *event)
     return seen->most-- > 0 ? HL_OK : HL_CANCELLED;
 }
 
-/* What programs read: values in their order, of what has been found good as a whole. */
+/* Events arrive in order, after the whole text has been checked. */
 static void events_come_in_order(void **state)
 {
     static const char text[] =
@@ -106,7 +106,7 @@ static void events_come_in_order(void **state)
     assert_int_equal(none.n, 0);
 }
 
-/* `depth` brackets, opened and closed. */
+/* Makes `depth` brackets, opened and closed. */
 static size_t nest(char *out, size_t depth)
 {
     memset(out, '[', depth);
@@ -150,7 +150,7 @@ static void getters_read_what_is_there(void **state)
     assert_int_equal(i, -5);
     assert_ok(hl_json_get_double(&d, object, "d", "test"));
     assert_true(d == 2.5);
-    assert_ok(hl_json_get_double(&d, object, "i", "test")); /* an integer is a number */
+    assert_ok(hl_json_get_double(&d, object, "i", "test")); /* an integer is accepted as a number */
     assert_true(d == -5.0);
     assert_ok(hl_json_get_bool(&b, object, "b", "test"));
     assert_true(b);
@@ -212,7 +212,7 @@ static void *failing_malloc(size_t n_bytes)
     return hl_fault(HL_FAULT_MEMORY) ? NULL : malloc(n_bytes);
 }
 
-/* Whichever allocation fails, it is memory that was out, never the text that was wrong. */
+/* If an allocation fails, the error is always HL_NO_MEMORY, never HL_BAD_INPUT. */
 static void no_memory_is_not_bad_text(void **state)
 {
     static const char text[] =
@@ -259,7 +259,7 @@ static void what_lacks_a_part_is_nothing(void **state)
     assert_int_equal(json_object_size(object) + json_array_size(array), 2);
     hl_json_add(&array, NULL);
     assert_null(array);
-    hl_json_add(&array, json_true()); /* stays so */
+    hl_json_add(&array, json_true()); /* a NULL array stays NULL */
     assert_null(array);
     hl_json_put(&object, "b", array);
     assert_null(object);

@@ -1,5 +1,5 @@
-/* test_json_reader.c - the pull reader: values, escapes, places of errors, and
- * agreement with jansson about what is JSON. */
+/* test_json_reader.c - the pull reader: values, escapes, places of errors, and agreement with
+ * jansson on what is valid JSON. */
 #include "support.h"
 
 #include "base/json.h"
@@ -78,7 +78,7 @@ static void errors_name_the_place(void **state)
     assert_true(hl_json_next_key(&reader, &key));
     assert_fails(HL_BAD_INPUT, "x.json: JSON line 2, column 8: neither true nor false",
                  hl_json_read_bool(&reader, &flag));
-    /* From now on every call repeats that. */
+    /* All later calls repeat the error. */
     assert_false(hl_json_next(&reader, '}'));
     assert_int_equal(reader.status, HL_BAD_INPUT);
     assert_int_equal(hl_json_reader_finish(&reader), HL_BAD_INPUT);
@@ -87,7 +87,7 @@ static void errors_name_the_place(void **state)
                  hl_json_reader_open(&reader, "\"\xff\"", 3, "x.json"));
 }
 
-/* What jansson takes and what it does not, skipping must take and refuse as well. */
+/* Skipping must accept and refuse the same texts as jansson. */
 static void skipping_agrees_with_jansson(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_judge.c - areas under curves by counting pairs, logistic models against another way to
- * the same minimum, labels that nobody vouches for, and signals that were planted. */
+/* test_judge.c - areas under curves by counting pairs, logistic models against another method,
+ * untrusted labels, and artificial signals. */
 #include "analysis_support.h"
 #include "support.h"
 
@@ -52,7 +52,7 @@ static void areas_are_shares_of_pairs(void **state)
     }
 }
 
-/* Draws of whole groups, checked by building the drawn sample. */
+/* Draws of whole groups, compared with samples that are built explicitly. */
 static void draws_keep_groups_together(void **state)
 {
     enum { N = 30, GROUPS = 6, DRAWS = 200 };
@@ -91,7 +91,7 @@ static void draws_keep_groups_together(void **state)
 
 enum { D = 5, CASES = 80 };
 
-/* Plain gradient descent, long enough. */
+/* Plain gradient descent with enough steps. */
 static void descend(double *w, const double *x, const uint8_t *y, int n, double l2)
 {
     memset(w, 0, (D + 1) * sizeof *w);
@@ -133,7 +133,7 @@ static void models_are_at_the_minimum(void **state)
     }
 }
 
-/* What can be told apart without error has no largest weights but for the penalty. */
+/* Without the penalty, perfectly separable cases would have infinite weights. */
 static void separable_cases_have_a_model(void **state)
 {
     double  x[4] = { -2.0, -1.0, 1.0, 2.0 }, w[2];
@@ -143,7 +143,7 @@ static void separable_cases_have_a_model(void **state)
     assert_ok(hl_logistic_fit(w, x, y, 4, 1, 1e-6));
     assert_true(w[0] > 5.0 && isfinite(w[0]));
     assert_near(w[1], 0.0, 1e-6);
-    /* More features than cases, all the same: they share the weight. */
+    /* More features than cases, all identical: they share the weight. */
     double  wide[2 * 40], many[41];
     uint8_t kinds[2] = { 0, 1 };
     for (int i = 0; i < 80; i++)
@@ -203,7 +203,8 @@ typedef struct made {
     hl_labels  *labels;
 } made;
 
-/* Texts in which every third token is wrong; signals of a wrong token are larger by these. */
+/* Makes texts in which every third token is wrong; the signals of a wrong token are larger by these
+ * values. */
 static made make(double in_logprob, double in_heads, uint64_t seed)
 {
     hl_random random                      = { seed };
@@ -224,7 +225,7 @@ static made make(double in_logprob, double in_heads, uint64_t seed)
             for (int which = 0; which < HL_N_TRACE_ROWS; which++)
                 for (int cell = 0; cell < LAYERS * HEADS; cell++) {
                     double more = which == HL_TRACE_RENYI2 && cell == 4 ? in_heads * is_wrong : 0.0;
-                    /* The last head of layer 1 does not exist. */
+                    /* Layer 1 lacks the last head. */
                     hl_trace_at(m.traces[t], i, (hl_trace_rows)which)[cell] =
                         cell == 5 ? NAN : (float)(unit(&random) + more);
                 }
@@ -239,7 +240,7 @@ static made make(double in_logprob, double in_heads, uint64_t seed)
     return m;
 }
 
-/* Names lie in what was handed over by value. */
+/* Sets the names, which point into the struct itself. */
 static void set_names(made *m)
 {
     for (int t = 0; t < TEXTS; t++)
@@ -271,13 +272,14 @@ static void planted_signals_are_found(void **state)
     assert_int_equal(found.n_heads, LAYERS * HEADS - 1);
     assert_true(found.over_traces && found.n_folds == 5);
     assert_true(found.auroc[HL_SIGNAL_HEADS].low > 0.9);
-    assert_true(found.gain[HL_SIGNAL_BOTH].low > 0.2); /* log-probability knows nothing */
+    assert_true(found.gain[HL_SIGNAL_BOTH].low > 0.2); /* log-probability does not help */
     assert_true(found.auroc[HL_SIGNAL_LOGPROB].low < 0.5 &&
                 found.auroc[HL_SIGNAL_LOGPROB].high > 0.5);
     assert_true(found.auroc[HL_SIGNAL_SPIKE].low < 0.5 && found.auroc[HL_SIGNAL_SPIKE].high > 0.5);
 }
 
-/* Noise does not look like a finding: a model that had seen its own cases would beat chance. */
+/* Noise does not look like a finding: a model tested on its own training cases would beat
+ * chance. */
 static void noise_adds_nothing(void **state)
 {
     int n_adds = 0, n_heads = 0;
@@ -303,14 +305,16 @@ static void labels_must_fit(void **state)
         const char *line, *message;
     } cases[] = {
         { "{\"tokens\": [3, 4], \"right\": true}",
-          "there are 24 traces, and no 'trace' says which" },
-        { "{\"trace\": \"x\", \"tokens\": [3, 4], \"right\": true}", "no trace is called 'x'" },
+          "24 traces are given, so the line needs 'trace'" },
+        { "{\"trace\": \"x\", \"tokens\": [3, 4], \"right\": true}",
+          "no given trace is called 'x'" },
         { "{\"trace\": \"00.trace\", \"tokens\": [3, 15], \"right\": true}", "has 14 tokens" },
         { "{\"trace\": \"00.trace\", \"characters\": [3, 29], \"right\": true}",
           "has 28 characters" },
         { "{\"trace\": \"00.trace\", \"tokens\": [3, 4], \"right\": true}",
           "1 right and 0 wrong spans (0 left out" },
-        { "{\"trace\": \"00.trace\", \"tokens\": [0, 2], \"right\": true}", /* the prompt */
+        { "{\"trace\": \"00.trace\", \"tokens\": [0, 2], \"right\": true}", /* tokens of the
+                                                                             * prompt */
           "0 right and 0 wrong spans (1 left out" },
     };
     (void)state;

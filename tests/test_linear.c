@@ -1,4 +1,4 @@
-/* test_linear.c - products with weights as they are stored, against plain loops. */
+/* test_linear.c - products with stored weights, against plain loops. */
 #include "support.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ static float random_value(void)
     return (float)((double)(random_state >> 11) / 9007199254740992.0 * 2.0 - 1.0);
 }
 
-/* A stored matrix and what multiplies it. */
+/* A stored matrix and what it is multiplied with. */
 typedef struct problem {
     hl_matrix      matrix;
     float         *bias;
@@ -30,7 +30,7 @@ typedef struct problem {
     hl_math        math;
 } problem;
 
-/* Any bytes are valid blocks, but few of them are numbers of a sensible size. */
+/* Any bytes are valid blocks, but few of these have values of a sensible size. */
 static void *make_stored(hl_dtype dtype, int64_t n_values)
 {
     size_t n_bytes =
@@ -79,7 +79,7 @@ static void free_problem(problem *p)
     free(p->rows.out);
 }
 
-/* On a team's threads where their number is even, else on OpenMP's. */
+/* Runs the product on n_threads threads. */
 static void run(problem *p, int n_threads)
 {
     static int8_t   q[2 * MAX_X * MAX_COLUMNS];
@@ -109,7 +109,7 @@ static void check_row(const problem *p, const float *w, int64_t row)
         double       sum = p->bias[row], size = fabs(sum);
 
         if (i % p->rows.batch_rows >= p->n_rows[i / p->rows.batch_rows]) {
-            assert_true(out == 777.0f); /* padding is left alone */
+            assert_true(out == 777.0f); /* padding is not written */
             continue;
         }
         for (int64_t j = 0; j < p->matrix.n_columns; j++) {
@@ -168,7 +168,7 @@ static void ragged_sizes(void **state)
     check(plain(HL_DTYPE_BF16, 0, 5), 2, 2);
 }
 
-/* q, k and v by heads; gate and up by turns; rotary pairs; Conv1D. */
+/* Rows are found by heads for q, k and v; gate and up in turn; rotary pairs; Conv1D. */
 static void rows_are_found(void **state)
 {
     hl_matrix by_heads = { .dtype     = HL_DTYPE_F16,
@@ -213,7 +213,7 @@ static void rows_are_found(void **state)
     check(conv, 4, 30);
 }
 
-/* Weights that begin at an odd address, as a file may have them. */
+/* Weights at an odd address, as in some files. */
 static void unaligned(void **state)
 {
     static float w[MAX_COLUMNS];
@@ -238,7 +238,7 @@ static void unaligned(void **state)
     }
 }
 
-/* Whatever shares the batch, and with however many threads: the same bits. */
+/* The bits do not depend on what shares the batch, nor on the number of threads. */
 static void rows_do_not_depend_on_company(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void products_of_bf16(void **state)
     }
 }
 
-/* Several products of one x in one call are what they are alone. */
+/* Several products of one x in one call have the same bits as single ones. */
 static void products_together(void **state)
 {
     static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_F32, HL_DTYPE_Q5_K };
@@ -304,7 +304,7 @@ static void products_together(void **state)
     pool.thread_floats = sizeof scratch / sizeof *scratch / 2;
     for (int i = 0; i < 3; i++) {
         parts[i] = make_problem(plain(types[i], 290 - 100 * i, 256), 3, 1);
-        if (i > 0) { /* they have x in common */
+        if (i > 0) { /* they share x */
             free((void *)parts[i].rows.x);
             parts[i].rows.x = parts[0].rows.x;
         }
@@ -327,8 +327,8 @@ static void products_together(void **state)
     }
 }
 
-/* x that 8 bits hold exactly gives what floats give; a long sequence beside it, and types
- * without such products, keep their floats. */
+/* If 8 bits hold x exactly, results equal those of floats.  A long sequence in the same batch, and
+ * types without such products, use floats. */
 static void activations_of_8_bits(void **state)
 {
     static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0, HL_DTYPE_Q4_K,
@@ -343,7 +343,9 @@ static void activations_of_8_bits(void **state)
 
         for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++)
             x[k] = roundf(x[k] * 126.0f) / 64.0f;
-        for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++) /* 127 in each 32 */
+        for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++) /* the largest value
+                                                                               * in each 32 is
+                                                                               * 127 */
             x[k] = k % p.rows.x_stride % 32 == 5 ? 127.0f / 64.0f : x[k];
         p.math = HL_MATH_INT8;
         run(&p, 1 + i % 3);
@@ -355,7 +357,7 @@ static void activations_of_8_bits(void **state)
     }
 }
 
-/* Two values a byte, neighbors, and scales apart from them. */
+/* Two values per byte, neighbors, with separate scales. */
 static void mxfp4_in_two_tensors(void **state)
 {
     uint8_t   bytes[2 * 16] = { 0x21, 0xf9, 0x07 }, scales[2] = { 127, 129 };

@@ -1,4 +1,4 @@
-/* test_llama2c.c - checkpoints and tokenizers of llama2.c, whole and broken. */
+/* test_llama2c.c - checkpoints and tokenizers of llama2.c, valid and broken. */
 #include "support.h"
 
 #include "formats/llama2c.h"
@@ -78,7 +78,7 @@ static const hl_tensor *find_tensor(const hl_llama2c *file, const char *name)
     return NULL;
 }
 
-/* A tensor of this shape whose first number is `first`. */
+/* Checks a tensor of this shape whose first number is `first`. */
 static void assert_tensor(const hl_llama2c *file, const char *name, int64_t rows, int64_t columns,
                           int first)
 {
@@ -218,7 +218,7 @@ static void other_files_are_not_recognized(void **state)
 
 /* ---------------------------------------------------------------- tokenizer */
 
-static const uint8_t words[] = { 3, 0, 0,    0, /* longest */
+static const uint8_t words[] = { 3, 0, 0,    0, /* length of the longest piece */
                                  0, 0, 0,    0,    1, 0, 0, 0, 'a', 0,   0,
                                  0, 0, 0,    0,    0, 0, /* an empty piece */
                                  0, 0, 0x80, 0x3f, 3, 0, 0, 0, 'x', 'y', 'z' };
@@ -251,7 +251,7 @@ static void broken_tokenizers_are_refused(void **state)
         uint8_t *cut = malloc(n > 0 ? n : 1);
         assert_non_null(cut);
         memcpy(cut, words, n);
-        bool whole = n == 13 || n == 21; /* where a piece ends */
+        bool whole = n == 13 || n == 21; /* true at the end of a piece */
         assert_int_equal(hl_llama2c_tokenizer_parse(&tokenizer, cut, n, "x"),
                          whole ? HL_OK : HL_BAD_INPUT);
         hl_llama2c_tokenizer_close(tokenizer);
@@ -269,8 +269,8 @@ static void broken_tokenizers_are_refused(void **state)
 
 /* --------------------------------------------------------------- real files */
 
-/* Row `row` of q_proj or k_proj on Hugging Face is this row of the checkpoint: there the
- * halves of a head rotate with each other, here neighbors do. */
+/* Row `row` of q_proj or k_proj on Hugging Face is this row of the checkpoint: there the halves of
+ * a head are rotated together, in the checkpoint neighbors are. */
 static int64_t rotated_row(int64_t row, int64_t d_head)
 {
     int64_t head = row / d_head, in_head = row % d_head;

@@ -1,4 +1,4 @@
-/* test_log.c - who hears what, and never two messages at once. */
+/* test_log.c - who receives log messages; never two at once. */
 #include "support.h"
 
 #include <pthread.h>
@@ -72,8 +72,8 @@ static void *shout(void *unused)
     return NULL;
 }
 
-/* The listener counts without a lock of its own: a lost count, or a report of the thread
- * sanitizer, shows that two calls overlapped. */
+/* The listener counts without a lock: a lost count, or a report of the thread sanitizer, would show
+ * that two calls overlapped. */
 static void threads_take_turns(void **state)
 {
     (void)state;

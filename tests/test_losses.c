@@ -1,5 +1,5 @@
-/* test_losses.c - the losses that a session tells, and how far rows are from those it kept, on the CPU
- * and on the device "host", against those of the logits that it tells; what it refuses. */
+/* test_losses.c - losses of a session, and divergences from kept rows, on the CPU and on the device
+ * "host", compared with the session's logits; invalid requests. */
 #include "model_support.h"
 
 #include <math.h>
@@ -118,7 +118,7 @@ static void targets_are_checked(void **state)
 /* ------------------------------------------------------------------ rows compared */
 
 typedef struct two_rows {
-    float  logits[2][N_BATCH][N_TOKENS][D_VOCAB]; /* kept, then with heads switched off */
+    float  logits[2][N_BATCH][N_TOKENS][D_VOCAB]; /* kept rows, then rows with heads disabled */
     double told[N_BATCH][N_TOKENS];
     int    at;
 } two_rows;
@@ -147,7 +147,7 @@ static void check_told(const two_rows *both)
             fail_msg("row %d of %d: %g, by the definition %g", i, b, both->told[b][i], wanted);
         most = fmax(most, wanted);
     }
-    assert_true(most > 1e-3); /* or switching heads off did nothing */
+    assert_true(most > 1e-3); /* disabling heads must have an effect */
 }
 
 static void rows_are_compared_with_those_kept(void **state)
@@ -181,7 +181,7 @@ static void rows_are_compared_with_those_kept(void **state)
         for (int k = 0; k < N_BATCH; k++)
             assert_ok(hl_session_rewind(session, k, 0));
         feed.keeps_logits = false;
-        assert_ok(hl_session_feed(session, &feed)); /* the same again: exactly 0 */
+        assert_ok(hl_session_feed(session, &feed)); /* the same tokens again: exactly 0 */
         for (int k = 0; k < N_BATCH * N_TOKENS; k++)
             assert_true(both.told[k / N_TOKENS][k % N_TOKENS] == 0.0);
         for (int k = 0; k < N_BATCH; k++)
@@ -195,7 +195,7 @@ static void rows_are_compared_with_those_kept(void **state)
     hl_model_close(model);
 }
 
-/* Rows can be compared only where some are kept. */
+/* Rows can be compared only if some were kept. */
 static void what_is_not_kept_is_refused(void **state)
 {
     static two_rows both;
@@ -222,7 +222,7 @@ static void what_is_not_kept_is_refused(void **state)
     assert_ok(hl_session_rewind(session, 0, 1));
     feed.n_tokens = 2;
     assert_ok(hl_session_feed(session, &feed));
-    feed.keeps_logits = true; /* positions 3 and 4, in the place of 0 to 2 */
+    feed.keeps_logits = true; /* positions 3 and 4, which replace 0 to 2 */
     assert_ok(hl_session_feed(session, &feed));
     assert_ok(hl_session_rewind(session, 0, 2));
     feed.keeps_logits = false;
@@ -237,7 +237,7 @@ static void what_is_not_kept_is_refused(void **state)
     hl_model_close(model);
 }
 
-/* The second chunk is not liked: what came before it is kept, the rest is not. */
+/* Fails at the second chunk: rows of the first chunk are kept, the others are not. */
 static hl_status dislike(void *context, const hl_final_rows *rows)
 {
     (void)context;
@@ -268,7 +268,7 @@ static void what_failed_is_not_kept(void **state)
     hl_model_close(model);
 }
 
-/* Rows of two models that know other tokens are no rows to compare. */
+/* Models with different vocabularies cannot be compared. */
 static void other_vocabularies_are_refused(void **state)
 {
     hl_model          *model   = open_model(LLAMA);
@@ -293,7 +293,7 @@ static void other_vocabularies_are_refused(void **state)
     hl_model_close(wide);
 }
 
-/* Two sessions on one device: what one keeps, the other's rows are compared with. */
+/* Two sessions on one device: rows of one are compared with kept rows of the other. */
 static void another_session_keeps_rows(void **state)
 {
     static two_rows   both;

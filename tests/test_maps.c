@@ -1,5 +1,5 @@
-/* test_maps.c - attention maps of other programs: their rows against the definition, against
- * golden statistics, and against each other. */
+/* test_maps.c - attention maps of other programs: their rows against the definition, against golden
+ * statistics, and against each other. */
 #include "support.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static int clear_folder(void **state)
     return 0;
 }
 
-static double random_number(uint64_t *state) /* in [0, 1) */
+static double random_number(uint64_t *state) /* returns a number in [0, 1) */
 {
     *state = hl_hash_pair(*state, 1);
     return (double)(*state >> 11) * 0x1p-53;
@@ -50,7 +50,7 @@ static void write_tensors(const char *name, const hl_tensor *tensors, size_t n)
 
 enum { MAX_ROWS = 40000, MAX_PATTERN = 40000 };
 
-/* All rows that came, layer after layer. */
+/* All rows that the tap received, layer by layer. */
 typedef struct heard {
     int64_t n_layers, n_batch, n_heads, n_rows, n_patterns, n_keys, start, n;
     float   lse[MAX_ROWS], entropy[MAX_ROWS], renyi2[MAX_ROWS], varentropy[MAX_ROWS];
@@ -154,7 +154,7 @@ static void check_row(const heard *seen, int64_t at, const double *p, int64_t n_
     assert_close(seen->previous[at], position > 0 ? p[position - 1] : 0, tolerance);
 }
 
-/* A softmax over n_seen keys of numbers of this size; scores and probabilities. */
+/* Makes a softmax over n_seen keys of numbers of this size, as scores and probabilities. */
 static void make_row(double *p, double *scores, int64_t n_seen, int64_t n_keys, double size,
                      uint64_t *state)
 {
@@ -195,7 +195,7 @@ static void random_maps_agree_with_the_definition(void **state)
     }
 }
 
-/* Sixteen bits: rows no longer sum to 1 exactly, and no entropy exceeds log n for it. */
+/* In 16 bits, rows do not sum to 1 exactly, but no entropy may exceed log n. */
 static void short_types_are_divided_by_their_sum(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void short_types_are_divided_by_their_sum(void **state)
 
 /* ------------------------------------------------------------------ golden files */
 
-/* The first layer's maps in a golden file, against its statistics, by PyTorch. */
+/* The first layer's maps in a golden file, compared with its statistics, which PyTorch computed. */
 static void golden_patterns_have_golden_statistics(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void golden_patterns_have_golden_statistics(void **state)
     }
 }
 
-/* A head's matrix from the JSON of the GPT-2 activations. */
+/* Copies a head's matrix from the JSON of the GPT-2 activations. */
 static void copy_matrix(float *out, const json_t *outputs, int layer, int head, const char *kind,
                         size_t n)
 {
@@ -281,7 +281,8 @@ static void copy_matrix(float *out, const json_t *outputs, int layer, int head, 
     }
 }
 
-/* The real GPT-2's maps: probabilities and the masked scores they came from agree. */
+/* The real GPT-2's maps: probabilities agree with the masked scores that they were computed
+ * from. */
 static void maps_of_gpt2(void **state)
 {
     (void)state;
@@ -329,7 +330,7 @@ static void maps_of_gpt2(void **state)
 /* -------------------------------------------------------------------- layouts */
 
 enum { S3 = 3 };
-/* A causal map of three positions, a different one for each number. */
+/* Makes a causal map of three positions, different for each number. */
 static void small_map(float out[S3 * S3], int number)
 {
     float a = 0.1f + 0.05f * (float)number;
@@ -358,7 +359,7 @@ static void every_shape_is_understood(void **state)
         hl_tensor tensor = { "x", HL_DTYPE_F32, cases[i].n_dims, { 0 }, data, 0 };
         hl_maps  *maps   = NULL;
         memcpy(tensor.shape, cases[i].shape, sizeof cases[i].shape);
-        write_tensors("a.safetensors", &tensor, 1); /* the only tensor may have any name */
+        write_tensors("a.safetensors", &tensor, 1); /* a single tensor may have any name */
         assert_ok(hl_maps_open(&maps, here("a.safetensors"), NULL));
         const hl_maps_info *info = hl_maps_get_info(maps);
         assert_int_equal(info->n_layers, cases[i].n_layers);
@@ -393,7 +394,7 @@ static void a_tensor_for_each_layer(void **state)
     for (int i = 0; i < 12; i++)
         assert_close(result.first[3 * i + 1], data[i][3], 1e-6);
     feed_all(&result, "a.safetensors", &(hl_maps_options){ .scores = true });
-    assert_int_equal(result.n_layers, 1); /* the one with scores */
+    assert_int_equal(result.n_layers, 1); /* only one layer has scores */
 
     tensors[3].name = "blocks.13.attn.hook_pattern";
     write_tensors("a.safetensors", tensors, 12);
@@ -405,7 +406,7 @@ static void a_tensor_for_each_layer(void **state)
            "'blocks.3.attn.hook_pattern' of shape [1,1,1,9], wanted the layers to differ in heads");
     tensors[3] = (hl_tensor){ "layers.3.attn", HL_DTYPE_F32, 3, { 1, 3, 3 }, data[3], 0 };
     write_tensors("a.safetensors", tensors, 12);
-    refuse("a.safetensors", NULL, HL_BAD_INPUT, "which of them are the maps?");
+    refuse("a.safetensors", NULL, HL_BAD_INPUT, "could be the maps");
 }
 
 static void padding_is_left_out(void **state)
@@ -419,7 +420,7 @@ static void padding_is_left_out(void **state)
 
     small_map(data[0], 1);
     for (int i = 0; i < 9; i++)
-        data[1][i] = i == 0 ? 1.0f : 55.0f; /* what padding holds does not matter */
+        data[1][i] = i == 0 ? 1.0f : 55.0f; /* values of padding do not matter */
     write_tensors("a.safetensors", tensors, 2);
     assert_ok(hl_maps_open(&maps, here("a.safetensors"), NULL));
     assert_int_equal(hl_maps_length(maps, 0), 3);
@@ -504,7 +505,7 @@ static void blind_and_broken_rows(void **state)
         assert_true(isnan(result.entropy[1]) && isnan(result.peak[1]) && isnan(result.lse[1]));
         assert_int_equal(result.argmax[1], -1);
         assert_close(result.entropy[2], log(2), 1e-6);
-        assert_int_equal(result.argmax[2], 0); /* the lowest of equals */
+        assert_int_equal(result.argmax[2], 0); /* the lowest of equal keys */
     }
 }
 
@@ -523,7 +524,8 @@ static void bad_maps_are_named(void **state)
     write_npy(here("a.npy"), "<f4", "(2, 1, 2, 3, 3)", data, sizeof data);
     refuse("a.npy", NULL, HL_BAD_INPUT,
            "layer 0, sequence 0, head 1, row 2 has an entry of -0.5, wanted none below 0");
-    feed_all(&result, "a.npy", &(hl_maps_options){ .scores = true }); /* as scores all is well */
+    feed_all(&result, "a.npy", &(hl_maps_options){ .scores = true }); /* as scores, the file is
+                                                                       * valid */
     write_npy(here("a.npy"), "<f4", "(3, 3)", data, 36);
     refuse("a.npy", NULL, HL_BAD_INPUT, "an array of shape [3,3], wanted [L,B,H,S,S]");
     write_npy(here("a.npy"), "<i4", "(1, 3, 3)", data, 36);
@@ -534,7 +536,7 @@ static void bad_maps_are_named(void **state)
     hl_tensor tensors[] = { { "x", HL_DTYPE_F32, 3, { 1, 3, 3 }, data, 0 },
                             { "y", HL_DTYPE_F32, 3, { 1, 3, 3 }, data, 0 } };
     write_tensors("a.safetensors", tensors, 2);
-    refuse("a.safetensors", NULL, HL_BAD_INPUT, "no attention maps in it");
+    refuse("a.safetensors", NULL, HL_BAD_INPUT, "no attention maps found");
 }
 
 static void the_mask_is_found_or_given(void **state)

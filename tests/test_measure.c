@@ -1,5 +1,5 @@
-/* test_measure.c - measuring: profiles against what others computed of the same tokens; the
- * same bytes whatever the batches, parts and interruptions. */
+/* test_measure.c - measuring: profiles against what others computed from the same tokens; the same
+ * bytes with any batches, parts and interruptions. */
 #include "measure_support.h"
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 /* ----------------------------------------------------------------------- golden */
 
-/* The mean of a (L, B, H, S) tensor over sequences and the rows from `first` on. */
+/* Returns the mean of a (L, B, H, S) tensor over sequences and the rows from `first` on. */
 static double tensor_mean(const hl_tensor *tensor, int64_t layer, int64_t head, int64_t first)
 {
     size_t  size = tensor->dtype == HL_DTYPE_F64 ? sizeof(double) : sizeof(float);
@@ -32,7 +32,8 @@ static double tensor_mean(const hl_tensor *tensor, int64_t layer, int64_t head, 
     return sum / (double)(B * (S - first));
 }
 
-/* The largest difference between the profile's means and the file's; < 0: not in the file. */
+/* Returns the largest difference between the means of the profile and of the file; < 0: not in the
+ * file. */
 static double compare(const hl_profile *profile, const hl_safetensors *file, const char *name,
                       hl_quantity quantity, int64_t first)
 {
@@ -45,7 +46,7 @@ static double compare(const hl_profile *profile, const hl_safetensors *file, con
         for (int64_t head = 0; head < hl_profile_heads_of(profile, layer); head++) {
             hl_moments moments = hl_profile_moments(profile, layer, head, quantity);
             double     wanted  = tensor_mean(tensor, layer, head, first);
-            /* A window hides key 0 from later rows, whose 0 is in no mean. */
+            /* A window hides the first key from later rows, whose 0 is not in the mean. */
             if (quantity == HL_Q_FIRST)
                 wanted *= (double)(tensor->shape[1] * tensor->shape[3]) / (double)moments.count;
             worst = fmax(worst, fabs(moments.mean - wanted));
@@ -210,7 +211,7 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
     options.resume     = true;
     options.progress   = stop_after;
     options.context    = &stop;
-    for (;;) { /* every three batches, again and again; batches of other sizes each time */
+    for (;;) { /* interrupts after every three batches, with a different batch size each time */
         stop.after              = 3;
         options.windows.n_batch = 1 + n_stops % 2;
         hl_status status        = hl_measure(&profile, w.model, NULL, w.corpus, &options);
@@ -226,7 +227,9 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
 
     options.progress      = NULL;
     options.windows.n_ctx = 31;
-    assert_fails(HL_BAD_INPUT, "p.part: was begun with other settings: ",
+    assert_fails(HL_BAD_INPUT,
+                 "p.part: this state was begun with other settings; use those, or remove the file "
+                 "to start again: ",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
     assert_fails(HL_BAD_INPUT, "'context': 32 and 31",
                  hl_measure(&profile, w.model, NULL, w.corpus, &options));
@@ -255,10 +258,10 @@ static void what_was_stopped_goes_on_to_the_same_bytes(void **state)
 
 /* -------------------------------------------------------- what else is measured */
 
-/* The tap of a plain run, with everything in plain sums. */
+/* The tap of a plain run, which adds up everything in plain sums. */
 typedef struct plain_run {
     const hl_model *model;
-    double          norms[8]; /* of layer 1's heads */
+    double          norms[8]; /* sums for layer 1's heads */
     double          influence;
     int64_t         n_rows;
 } plain_run;
@@ -328,7 +331,8 @@ static void norms_influence_and_loss_are_right(void **state)
     assert_ok(
         hl_session_open(&session, w.model,
                         &(hl_session_options){ .n_ctx = 256, .wants = tap.wants, .n_threads = 1 }));
-    for (int i = 0; i < 16; i++) { /* windows of 32: so short that every row is looked at */
+    for (int i = 0; i < 16; i++) { /* windows of 32 tokens, short enough that every row is
+                                    * sampled */
         int64_t ids[32];
         memcpy(ids, (const char *)tokens->data + (size_t)i * sizeof ids, sizeof ids);
         assert_ok(hl_session_rewind(session, 0, 0));
@@ -343,7 +347,8 @@ static void norms_influence_and_loss_are_right(void **state)
                     1e-5);
     assert_true(fabs(hl_profile_block_influence(profile, 1) - run.influence / (double)run.n_rows) <
                 1e-5);
-    assert_false(isnan(hl_profile_block_influence(profile, 7))); /* the last, with the loss */
+    assert_false(isnan(hl_profile_block_influence(profile, 7))); /* the last block, measured with
+                                                                  * the loss */
 
     hl_profile_free(profile);
 
@@ -364,7 +369,7 @@ static void norms_influence_and_loss_are_right(void **state)
     close_work(&w);
 }
 
-/* The head with the largest score: layer * 8 + head. */
+/* Returns the head with the largest score: layer * 8 + head. */
 static int64_t best_head(const hl_profile *profile, hl_probe probe)
 {
     int64_t best = 0;
@@ -377,8 +382,8 @@ static int64_t best_head(const hl_profile *profile, hl_probe probe)
     return best;
 }
 
-/* models/card.json has what PyTorch found on other random sequences: induction in L7H3, 0.60
- * to 0.67, previous in L6H3, 0.43 to 0.57, and no duplicate above 0.04. */
+/* models/card.json has what PyTorch found on other random sequences: induction in L7H3, 0.60 to
+ * 0.67, previous in L6H3, 0.43 to 0.57, and no duplicate above 0.04. */
 static void the_probe_finds_the_heads_that_others_found(void **state)
 {
     work        w       = open_work(DEMO, DEMO "/expected.safetensors");
@@ -395,7 +400,7 @@ static void the_probe_finds_the_heads_that_others_found(void **state)
     close_work(&w);
 }
 
-/* Each token counts once, windows overlapping or not. */
+/* Each token counts once, whether or not windows overlap. */
 static void overlapping_windows_count_every_token_once(void **state)
 {
     work        w    = open_work(DEMO, DEMO "/expected.safetensors");
@@ -442,7 +447,7 @@ static void the_formula_with_epsilon(void **state)
     close_work(&w);
 }
 
-/* The mean of a tensor [L, B, H, S] over the numbers of one head, from row `first` of each window on. */
+/* Returns the mean of a tensor [L, B, H, S] for one head, from row `first` of each window on. */
 static double mean_of_head(const hl_safetensors *file, const char *name, int64_t layer,
                            int64_t head, int64_t first)
 {
@@ -466,15 +471,15 @@ static double mean_of_head(const hl_safetensors *file, const char *name, int64_t
     return sum / (double)count;
 }
 
-/* Undefined is NaN, and then the means are the profile's. */
+/* Undefined values are NaN; means over the others are those of the profile. */
 static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
                                                const hl_profile     *profile)
 {
     static const struct {
         const char *name;
         hl_quantity quantity;
-        int         n_undefined; /* rows at a window's beginning */
-        int64_t     first;       /* that the profile counts */
+        int         n_undefined; /* rows at a window's beginning for which it is undefined */
+        int64_t     first;       /* first row that the profile counts */
     } all[] = {
         { "entropy", HL_Q_ENTROPY, 0, 0 },
         { "normalized", HL_Q_NORMALIZED, 1, 15 },
@@ -489,7 +494,7 @@ static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const float *values =
-            hl_safetensors_find(file, all[i].name)->data; /* L0, H0 from here on */
+            hl_safetensors_find(file, all[i].name)->data; /* values of L0H0 from here on */
         const void *lengths = hl_safetensors_find(file, "lengths")->data;
         float       value;
         for (int64_t window = 0; window < N_DOCUMENTS; window++) {
@@ -507,8 +512,8 @@ static void rows_have_the_means_of_the_profile(const hl_safetensors *file,
     }
 }
 
-/* verify compares rows with what the model gives; also with files that have 0 where a row does not
- * define a probability, and fewer statistics. */
+/* verify compares rows with the model's results, also for files that have 0 where a row does not
+ * define a probability, and for files with fewer statistics. */
 static void rows_can_be_verified(const char *path, const char *folder)
 {
     static const char *const before[] = {
@@ -606,7 +611,7 @@ static void impossible_options_are_refused(void **state)
     assert_fails(
         HL_BAD_ARGUMENT, "must not be negative",
         hl_measure(&profile, w.model, NULL, w.corpus, &(hl_measure_options){ .epsilon = -1.0 }));
-    /* Whoever shows a message says which command it is of. */
+    /* Messages do not name the command; the program adds its name. */
     assert_null(strstr(hl_error_message(), "measure:"));
     assert_fails(HL_BAD_ARGUMENT, "no text", hl_measure(&profile, w.model, NULL, NULL, NULL));
     close_work(&w);

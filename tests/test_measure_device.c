@@ -1,11 +1,11 @@
-/* test_measure_device.c - measuring on a device: what it sums up and compares itself, against what
- * comes of its rows. */
+/* test_measure_device.c - measuring on a device: what it sums up and compares itself, against
+ * results from its rows. */
 #include "measure_support.h"
 
 #include "base/dtype.h"
 #include "formats/safetensors.h"
 
-/* What heads write and how alike they are, which a device computes in another order. */
+/* Norms and similarities of heads' outputs, which a device computes in another order. */
 static void assert_same_likeness(const hl_profile *a, const hl_profile *b, int64_t layer)
 {
     int64_t n_heads = hl_profile_heads_of(a, layer);
@@ -33,7 +33,7 @@ static void assert_same_moments(hl_moments a, hl_moments b)
     assert_memory_equal(&a, &b, sizeof a);
 }
 
-/* Sums of rows are the same to the bit. */
+/* Sums of rows are equal to the bit. */
 static void assert_same_rows(const hl_profile *a, const hl_profile *b, int64_t layer, int64_t head)
 {
     for (int q = 0; q < HL_N_QUANTITIES; q++)
@@ -71,8 +71,8 @@ static void assert_same_shares(const hl_profile *a, const hl_profile *b, int64_t
     }
 }
 
-/* A device sums rows up where they lie and compares heads there, unless rows themselves are
- * wanted; batches and threads change no byte of it. */
+/* A device sums up rows and compares heads itself, unless rows themselves are wanted; batches and
+ * threads change no byte. */
 static void a_device_sums_up_and_compares(void **state)
 {
     const char        *folder = new_folder();
@@ -105,7 +105,7 @@ static void a_device_sums_up_and_compares(void **state)
     remove_folder(folder);
 }
 
-/* The losses that a device makes are those of the CPU, in another order of sums. */
+/* A device's losses are those of the CPU, with another order of sums. */
 static void a_device_has_the_losses(void **state)
 {
     const char        *folder = new_folder();
@@ -129,7 +129,7 @@ static void a_device_has_the_losses(void **state)
     remove_folder(folder);
 }
 
-/* Asks to stop after some batches, and counts them all. */
+/* Requests a stop after some batches, and counts all batches. */
 typedef struct listener {
     int     n_batches;
     int     stop_after; /* 0: never */
@@ -145,8 +145,8 @@ static hl_status hear(void *context, const hl_progress *progress)
     return ++l->n_batches == l->stop_after ? HL_CANCELLED : HL_OK;
 }
 
-/* Two batches are under way at a time: all count, whoever asks to stop and whenever the state is
- * saved. */
+/* Two batches run at a time: all are counted, whichever of them leads to a stop, and whenever the
+ * state is saved. */
 static void a_device_goes_on_where_it_stopped(void **state)
 {
     const char        *folder = new_folder();
@@ -166,7 +166,7 @@ static void a_device_goes_on_where_it_stopped(void **state)
     hl_profile *whole  = measure(&w, &options);
     int         n_all  = l.n_batches;
     options.state_path = path;
-    options.save_every = 1e-6; /* after every batch */
+    options.save_every = 1e-6; /* save after every batch */
     options.resume     = true;
     assert_true(n_all > 8);
     for (int stop_after = 1; stop_after <= 3; stop_after++) {
@@ -186,7 +186,7 @@ static void a_device_goes_on_where_it_stopped(void **state)
     remove_folder(folder);
 }
 
-/* How many batches it took with n_batch left to it; the numbers are those of `wanted`. */
+/* Returns the number of batches if n_batch is not set; the results must be those of `wanted`. */
 static int count_batches(const work *w, hl_measure_options options, const hl_profile *wanted)
 {
     listener l = { 0 };
@@ -199,7 +199,7 @@ static int count_batches(const work *w, hl_measure_options options, const hl_pro
     return l.n_batches;
 }
 
-/* Where nobody says how many windows at a time: a device takes up to 32, but no more than fit. */
+/* If n_batch is not set, a device takes up to 32 windows at a time, but not more than fit. */
 static void a_device_chooses_its_batch(void **state)
 {
     const char        *folder = new_folder();
@@ -230,7 +230,8 @@ static void a_device_chooses_its_batch(void **state)
     remove_folder(folder);
 }
 
-/* phi3 with 3e38 in one place of its output head, where some rows get an infinite logit. */
+/* Writes phi3 with 3e38 in one place of its output head, so that some rows have an infinite
+ * logit. */
 static void write_infinite_model(const char *folder)
 {
     static float           head[256 * 64];
@@ -259,7 +260,7 @@ static void write_infinite_model(const char *folder)
     hl_safetensors_close(file);
 }
 
-/* Losses that are no numbers are counted, on a device too; a profile keeps the count. */
+/* Losses that are not finite are counted, on a device too; a profile stores the count. */
 static void losses_that_are_not_finite(void **state)
 {
     enum { N = 60 };
@@ -298,7 +299,7 @@ static void losses_that_are_not_finite(void **state)
             first       = broken && n_broken == 0 ? j : first;
             n_broken += broken;
         }
-        assert_in_range(n_broken, 5, N - 5); /* some rows, and not all */
+        assert_in_range(n_broken, 5, N - 5); /* some rows, but not all */
         assert_int_equal(nll.n_scored, N - 1);
         assert_int_equal(nll.n_broken, n_broken);
         assert_int_equal(nll.first_broken, first);
@@ -318,7 +319,7 @@ static void losses_that_are_not_finite(void **state)
         hl_profile_free(profile);
 
         hl_evaluation *found = NULL;
-        assert_fails(HL_BAD_INPUT, "losses are not finite",
+        assert_fails(HL_BAD_INPUT, "losses are NaN or infinite",
                      hl_evaluate(&found, w.model, w.corpus, NULL, 0,
                                  &(hl_evaluate_options){ .windows = { .n_ctx = 64 } }));
         assert_ok(select_device(NULL));

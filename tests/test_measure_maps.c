@@ -26,7 +26,7 @@ static void write_tensor(const char *name, const hl_tensor *given)
     hl_safetensors_writer_free(writer);
 }
 
-/* The mean of a golden statistic over the rows of layer 0, sequence 0 and one head. */
+/* Returns the mean of a golden statistic over the rows of layer 0, sequence 0 and one head. */
 static double golden_mean(const hl_safetensors *golden, const char *name, int64_t head)
 {
     const hl_tensor *tensor = hl_safetensors_find(golden, name); /* (L,B,H,S) F64 */
@@ -73,7 +73,7 @@ static void means_are_the_golden_ones(void **state)
 
 enum { B = 3, H = 2, S = 24 };
 
-/* Random rows over all keys, or over those up to the row's own. */
+/* Makes random rows over all keys, or over those up to the row's own. */
 static void make_maps(float *out, int64_t n_maps, bool causal, uint64_t seed)
 {
     for (int64_t row = 0; row < n_maps * S; row++) {
@@ -88,7 +88,7 @@ static void make_maps(float *out, int64_t n_maps, bool causal, uint64_t seed)
     }
 }
 
-/* Sequences in another order, and one at a time and merged: the same bytes. */
+/* Sequences in another order, or measured one by one and merged, give the same bytes. */
 static void order_and_parts_do_not_matter(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void order_and_parts_do_not_matter(void **state)
     free(second);
 }
 
-/* How many keys a row could have seen decides what counts as uniform. */
+/* The number of visible keys determines what counts as uniform. */
 static void masks_decide_about_normalized_entropies(void **state)
 {
     (void)state;

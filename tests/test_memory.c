@@ -1,4 +1,4 @@
-/* test_memory.c - alignment, overflow, growing, copies of text, and the bound of it all. */
+/* test_memory.c - alignment, overflow, growing, copies of text, and the memory limit. */
 #include "support.h"
 
 #include "base/memory.h"
@@ -135,7 +135,7 @@ static void what_is_held_is_counted(void **state)
     hl_free(a);
     hl_free(b);
     assert_int_equal(hl_memory_held(), before);
-    assert_ok(hl_memory_reserve(5000)); /* of others, for us */
+    assert_ok(hl_memory_reserve(5000)); /* memory of another library */
     assert_int_equal(hl_memory_held(), before + 5000);
     hl_memory_release(5000);
 }
@@ -151,16 +151,16 @@ static void nothing_is_taken_beyond_the_bound(void **state)
     hl_memory_limit(before + 100000);
     assert_ok(hl_alloc(&block, 60000, 1));
     snprintf(numbers, sizeof numbers,
-             "50000 bytes of memory wanted beside the %zu that are held, at most %zu",
+             "50000 more bytes of memory are needed beside the %zu in use, but the limit is %zu",
              hl_memory_held(), before + 100000);
     assert_fails(HL_NO_MEMORY, numbers, hl_alloc(&more, 50000, 1));
     assert_null(more);
-    assert_fails(HL_NO_MEMORY, "70000 bytes", hl_realloc(&block, 60000, 70000, 1));
-    assert_fails(HL_NO_MEMORY, "wanted beside", hl_memory_reserve(SIZE_MAX));
-    assert_fails(HL_NO_MEMORY, "wanted beside", hl_strndup(&text, block, 50000));
+    assert_fails(HL_NO_MEMORY, "70000 more bytes", hl_realloc(&block, 60000, 70000, 1));
+    assert_fails(HL_NO_MEMORY, "needed beside", hl_memory_reserve(SIZE_MAX));
+    assert_fails(HL_NO_MEMORY, "needed beside", hl_strndup(&text, block, 50000));
     assert_null(hl_memory_allocate(50000));
     hl_free(block);
-    assert_ok(hl_alloc(&block, 60000, 1)); /* there is room again */
+    assert_ok(hl_alloc(&block, 60000, 1)); /* there is room again after the release */
     hl_free(block);
     hl_memory_limit(0);
     assert_ok(hl_alloc(&block, 200000, 1));

@@ -1,7 +1,7 @@
-/* test_npy.c - NumPy's files: what is read, and what is refused and how.
+/* test_npy.c - NumPy's files: what is read, and the errors for what is not.
  *
- * The bytes of `saved_by_numpy` are those of numpy.save(..., arange(6, dtype='<f4')
- * .reshape(2, 3)) as its format document lays them out. */
+ * The bytes of `saved_by_numpy` are those of numpy.save(..., arange(6, dtype='<f4').reshape(2, 3)),
+ * in the layout of its format document. */
 #include "support.h"
 
 #include "formats/npy.h"
@@ -15,7 +15,7 @@ static const char saved_by_numpy[] =
 
 enum { MAX_FILE = 512 };
 
-/* A version 1 file with this header, and so many zeros behind it. */
+/* Makes a version 1 file with this header, followed by n_data zeros. */
 static size_t make_file(uint8_t out[MAX_FILE], const char *header, size_t n_data)
 {
     size_t length = strlen(header);

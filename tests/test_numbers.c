@@ -1,4 +1,4 @@
-/* test_numbers.c - small statistics against closed forms and against NumPy's figures. */
+/* test_numbers.c - basic statistics against closed forms and against NumPy's results. */
 #include "analysis_support.h"
 
 #include "analysis/cluster.h"
@@ -16,7 +16,7 @@ static void test_moments(void **state)
     assert_near(hl_variance(values, 8), 8.793367346938776, CLOSE);
     memcpy(sorted, values, sizeof sorted);
     assert_int_equal(hl_sort(sorted, 8), 7);
-    /* numpy.quantile of the seven. */
+    /* numpy.quantile of the seven numbers. */
     assert_near(hl_sorted_quantile(sorted, 7, 0.025), -0.625, CLOSE);
     assert_near(hl_sorted_quantile(sorted, 7, 0.3), 2.5, CLOSE);
     assert_near(hl_sorted_quantile(sorted, 7, 0.5), 3.5, CLOSE);
@@ -28,7 +28,7 @@ static void test_moments(void **state)
 
 static void test_robust(void **state)
 {
-    /* One wild value moves neither: the distances from 3 are 2 1 0 1 997. */
+    /* One outlier changes neither: the distances from 3 are 2 1 0 1 997. */
     const double values[] = { 1, 2, 3, 4, 1000 };
     double       work[5];
     hl_robust    spread = hl_robust_spread(values, 5, work);
@@ -50,7 +50,7 @@ static void test_quantiles(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         assert_near(hl_sorted_quantile(sorted, 5, wanted[i][0]), wanted[i][1], CLOSE);
-    assert_near(hl_sorted_quantile(sorted, 4, 0.5), 3.0, CLOSE); /* between two */
+    assert_near(hl_sorted_quantile(sorted, 4, 0.5), 3.0, CLOSE); /* between two values */
     assert_near(hl_sorted_quantile(sorted, 1, 0.7), 1.0, 0.0);
     assert_true(isnan(hl_sorted_quantile(sorted, 0, 0.5)));
 }
@@ -63,7 +63,7 @@ static void test_spearman(void **state)
 
     (void)state;
     assert_ok(hl_spearman(&result, x, y, 10));
-    assert_near(result, 0.7347919231675695, CLOSE); /* correlation of NumPy's ranks */
+    assert_near(result, 0.7347919231675695, CLOSE); /* the correlation of NumPy's ranks */
     for (int i = 0; i < 6; i++) {
         up[i]   = i;
         wild[i] = exp(-3.0 * i);
@@ -102,11 +102,11 @@ static void test_parabola(void **state)
     hl_parabola  fit = hl_fit_parabola(x, y, 8);
 
     (void)state;
-    assert_near(fit.constant, 1.432717979370698, 1e-12); /* numpy.polyfit */
+    assert_near(fit.constant, 1.432717979370698, 1e-12); /* from numpy.polyfit */
     assert_near(fit.linear, 1.0604441583521103, 1e-12);
     assert_near(fit.quadratic, -0.41056293775959085, 1e-12);
 
-    /* Far from 0, where powers of x lose digits. */
+    /* Values far from 0, where powers of x lose digits. */
     double far[5], bow[5];
     for (int i = 0; i < 5; i++) {
         far[i] = 1e6 + i;
@@ -134,7 +134,7 @@ static void test_distances_of_distributions(void **state)
 
 static void test_false_discovery(void **state)
 {
-    /* Ten p-values, corrected by NumPy, in another order. */
+    /* Ten p-values and their corrections by NumPy, in another order. */
     const double p[]    = { .216, .001, .042, NAN, .039, .074, .008, .205, .041, .06, .212 };
     const double want[] = { .216, .01,  .084, NAN, .084, .10571428571428572,
                             .04,  .216, .084, .1,  .216 };
@@ -152,7 +152,7 @@ static void test_false_discovery(void **state)
 
 /* --------------------------------------------------------------- assignment */
 
-/* The least cost over all ways to give each row a column of its own. */
+/* Returns the smallest cost over all ways to assign a different column to each row. */
 static double brute_force(const double *cost, int n_rows, int n_columns, int row, unsigned taken)
 {
     double least = INFINITY;
@@ -228,12 +228,13 @@ static void test_bootstrap_error(void **state)
     assert_ok(hl_bootstrap_means(draws, values, N, 2, R, 1));
     hl_interval got = hl_bootstrap_interval(draws, R, 0.95);
 
-    /* The bootstrap's standard error of a mean is known: the sample's spread over sqrt(n). */
+    /* The bootstrap's standard error of a mean has a closed form: the sample's deviation over
+     * sqrt(n). */
     double error = sqrt(hl_variance(column, N) / N);
     assert_near(got.error, error, 0.05 * error);
     assert_near(got.low, hl_mean(column, N) - 1.96 * error, 0.15 * error);
     assert_near(got.high, hl_mean(column, N) + 1.96 * error, 0.15 * error);
-    for (int i = 0; i < R; i++) /* what is missing does not pull a mean */
+    for (int i = 0; i < R; i++) /* missing values do not change a mean */
         assert_near(draws[R + i], 3.0, CLOSE);
 }
 
@@ -267,7 +268,7 @@ static void test_bootstrap_p_value(void **state)
     assert_true(isnan(hl_bootstrap_p_value((double[]){ NAN }, 1)));
 }
 
-/* With no difference, p below 0.05 must come about one time in twenty. */
+/* Without a difference, p is below 0.05 about one time in twenty. */
 static void test_bootstrap_false_alarms(void **state)
 {
     enum { N = 40, TRIALS = 400, R = 400 };
@@ -292,7 +293,7 @@ static void test_random(void **state)
 
     (void)state;
     assert_int_equal(hl_random_next(&random),
-                     0xe220a8397b1dcdafu); /* SplitMix64's first of seed 0 */
+                     0xe220a8397b1dcdafu); /* SplitMix64's first number for seed 0 */
     for (int i = 0; i < 70000; i++)
         counts[hl_random_below(&random, 7)]++;
     for (int i = 0; i < 7; i++)

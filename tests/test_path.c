@@ -1,4 +1,4 @@
-/* test_path.c - names of files and folders, and what they lead to. */
+/* test_path.c - names of files and folders, and whether they exist. */
 #include "support.h"
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* test_pattern_sums.c - what a whole row comes to, against the plainest way to find it. */
+/* test_pattern_sums.c - sums of a complete row, against plain loops. */
 #include "support.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ static double uniform(void)
     return (double)(state >> 11) * 0x1p-53;
 }
 
-/* Weights that fall off by `sharpness`, 0 where keys are hidden, with a sum of 1; key 0 has its share. */
+/* Makes weights that decrease by `sharpness`, 0 for hidden keys, with a sum of 1; the first key has
+ * its own share. */
 static void make_row(float *p, hl_visible_keys keys, double sharpness)
 {
     double sum = 0.0;
@@ -38,7 +39,7 @@ static int compare_falling(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* All weights in order; as many as it takes. */
+/* Sorts all weights; returns how many are needed. */
 static int32_t plain_k90(const float *p, int64_t begin, int64_t end)
 {
     static float sorted[MOST_KEYS];
@@ -102,9 +103,9 @@ static void test_rows(void **unused)
         int64_t          n     = 2 + (int64_t)(uniform() * (MOST_KEYS - 2));
         hl_pattern_place place = { .keys = { .end = n }, .position = n - 1 };
 
-        if (i % 3 == 1) /* a window */
+        if (i % 3 == 1) /* with a window */
             place.keys.begin = (int64_t)(uniform() * (double)(n - 2));
-        if (i % 3 == 2) { /* and kept keys before it */
+        if (i % 3 == 2) { /* with first keys before the window */
             place.keys.kept  = n / 4;
             place.keys.begin = n / 2;
         }
@@ -113,7 +114,7 @@ static void test_rows(void **unused)
     }
 }
 
-/* A number that is none leaves a total that is none, and nothing is counted. */
+/* A NaN makes the total NaN, and nothing is counted. */
 static void test_not_a_number(void **unused)
 {
     float            p[8]  = { 0.5f, 0.25f, NAN, 0.25f };

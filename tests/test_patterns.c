@@ -1,4 +1,4 @@
-/* test_patterns.c - whole matrices of attention, against what transformers computed. */
+/* test_patterns.c - complete matrices of attention, against transformers. */
 #include "analysis_support.h"
 #include "model_support.h"
 
@@ -61,7 +61,7 @@ static void test_golden(void **state)
         check_family(folders[i]);
 }
 
-/* Encoders, windows, sinks, ALiBi and soft-caps. */
+/* Families with encoders, windows, sinks, ALiBi and soft-caps. */
 static void test_other_families(void **state)
 {
     static const char *const names[] = { "bert",    "bloom",   "gemma2", "gpt_oss", "mistral",
@@ -74,7 +74,7 @@ static void test_other_families(void **state)
         check_family(in_folder(in_shared("golden/families"), names[i]));
 }
 
-/* Every row of every layer gives out 1, to nobody behind it. */
+/* Every row of every layer sums to 1, with 0 for later keys. */
 static void test_rows(void **state)
 {
     static golden g;
@@ -102,7 +102,7 @@ static void test_rows(void **state)
     hl_model_close(model);
 }
 
-/* A text's first tokens are those that its tokenizer makes of it. */
+/* The first tokens of a text are those of its tokenizer. */
 static void test_corpus(void **state)
 {
     const char       *text      = "models/text/alice.txt";

@@ -1,5 +1,5 @@
-/* test_perplexity.c - negative log-likelihood: against what transformers computed, against
- * the definition token by token, and the arithmetic of windows, bytes and errors. */
+/* test_perplexity.c - negative log-likelihood: against transformers, against the definition token
+ * by token, and the arithmetic of windows, bytes and errors. */
 #include "model_support.h"
 
 #include <math.h>
@@ -35,8 +35,8 @@ static hl_nll add(hl_perplexity *perplexity, const int64_t *tokens, int64_t n, d
 
 /* -------------------------------------------------------------------- windows */
 
-/* The recipe that is usual with transformers: windows begin every `stride` tokens, labels
- * of what an earlier window has seen are masked, and the first label has no prediction. */
+/* The usual recipe with transformers: windows begin every `stride` tokens, labels that an earlier
+ * window has seen are masked, and the first label has no prediction. */
 static int64_t recipe(int *scored_by, int64_t n, int64_t n_ctx, int64_t stride)
 {
     int64_t previous_end = 0;
@@ -86,8 +86,8 @@ static void windows_are_the_usual_ones(void **state)
     assert_int_equal(hl_window_count(&(hl_window_cut){ .n_text = 4, .stride = 2 }, 1), 0);
 }
 
-/* A token's score is what a session that has read the window up to it says.  Products of
- * other numbers of rows round otherwise, which is worth some 1e-5 here. */
+/* Scores a token with a session that has read the window up to it.  Products of other numbers of
+ * rows round differently, by about 1e-5 here. */
 static double plain_nll(const hl_model *model, const int64_t *tokens, int64_t n)
 {
     hl_session *session = NULL;
@@ -103,8 +103,8 @@ static double plain_nll(const hl_model *model, const int64_t *tokens, int64_t n)
     return log(sum);
 }
 
-/* With tokens around each window every token of the text is scored, once, given those before it
- * in its window and what stands before that. */
+/* With tokens around each window, every token of the text is scored once, given the tokens before
+ * it in its window and those added before the window. */
 static void windows_begin_with_what_stands_around(void **state)
 {
     static const int64_t before[] = { 7, 11 };
@@ -133,7 +133,8 @@ static void windows_begin_with_what_stands_around(void **state)
         assert_int_equal(out.n_scored, N_TEXT);
         assert_int_equal(out.n_tokens, N_TEXT);
         for (int64_t i = 0; i < N_TEXT; i++) {
-            int64_t w = i < n_text ? 0 : (i - n_text) / stride + 1; /* the first that has it */
+            int64_t w = i < n_text ? 0 : (i - n_text) / stride + 1; /* the first window that
+                                                                     * contains it */
             int64_t n = 0;
 
             for (size_t b = 0; b < around.n_before; b++)
@@ -145,7 +146,7 @@ static void windows_begin_with_what_stands_around(void **state)
                 fail_msg("case %d: token %d scores %.6f, wanted %.6f", (int)c, (int)i, nll[i],
                          wanted);
         }
-        add(perplexity, tokens, 1, nll); /* the first token has something before it */
+        add(perplexity, tokens, 1, nll); /* a token precedes the first one */
         assert_false(isnan(nll[0]));
         hl_perplexity_close(perplexity);
     }
@@ -160,7 +161,7 @@ static void tokens_around_need_room(void **state)
     (void)state;
 
     assert_fails(
-        HL_BAD_ARGUMENT, "windows of 2 tokens leave no room for text beside the 2",
+        HL_BAD_ARGUMENT, "windows of 2 tokens leave no room for text beside the 2 special",
         hl_perplexity_open(&perplexity, model,
                            &(hl_perplexity_options){ .n_ctx = 2, .around = { ids, 1, ids, 1 } }));
     assert_fails(HL_BAD_ARGUMENT,
@@ -218,7 +219,7 @@ static const hl_tensor *get(const hl_safetensors *file, const char *name)
     return tensor;
 }
 
-/* transformers' own nll (B, S - 1). */
+/* Compares with transformers' own nll (B, S - 1). */
 static void check_demo(const char *folder, double tolerance)
 {
     hl_safetensors *file  = NULL;
@@ -253,7 +254,7 @@ static void demo_models_are_as_transformers_saw_them(void **state)
     (void)state;
     check_demo("models/demo", 1e-4);
     check_demo("models/demo-sparse", 1e-4);
-    assert_ok(select_device("host")); /* where a device has the losses, too */
+    assert_ok(select_device("host")); /* a device computes the losses too */
     check_demo("models/demo", 1e-4);
     assert_ok(select_device(NULL));
 }
@@ -328,7 +329,7 @@ static void batches_change_nothing(void **state)
     hl_model_close(model);
 }
 
-/* sqrt(G/(G-1) sum (s - m c)^2) / sum c, from the tokens' own scores. */
+/* Computes sqrt(G/(G-1) sum (s - m c)^2) / sum c from the tokens' own scores. */
 static double plain_error(const double *sums, const double *counts, int n)
 {
     double sum = 0.0, count = 0.0, residual = 0.0;
@@ -351,7 +352,7 @@ static void totals_and_errors_are_their_definitions(void **state)
     hl_perplexity *perplexity = open_perplexity(model, (hl_perplexity_options){ .n_ctx = 16 });
     (void)state;
 
-    /* One text: over its windows, of 16, 16, 16 and 2 tokens. */
+    /* One text: the error is over its windows, of 16, 16, 16 and 2 tokens. */
     fill_text(tokens, 50, 3);
     hl_nll out = add(perplexity, tokens, 50, nll);
     for (int i = 0; i < 50; i++) {
@@ -363,7 +364,8 @@ static void totals_and_errors_are_their_definitions(void **state)
     assert_true(fabs(out.standard_error - plain_error(sums, counts, 4)) < 1e-9);
     hl_perplexity_close(perplexity);
 
-    /* Nine texts of different lengths, one of which scores nothing: over eight texts. */
+    /* Nine texts of different lengths, one of which scores nothing: the error is over eight
+     * texts. */
     perplexity = open_perplexity(model, (hl_perplexity_options){ .n_ctx = 16 });
     for (int t = 0; t < 9; t++) {
         fill_text(tokens, 50, (uint64_t)t + 10);
@@ -399,7 +401,7 @@ static void bytes_are_those_of_scored_tokens(void **state)
     assert_ok(hl_perplexity_add(
         &out, perplexity,
         &(hl_scored_text){ .tokens = tokens, .n_tokens = 10, .n_bytes = n_bytes }));
-    assert_int_equal(out.n_bytes, 1023 - 1 - 32); /* the first of each window is given */
+    assert_int_equal(out.n_bytes, 1023 - 1 - 32); /* the first token of each window is not scored */
     assert_true(fabs(out.bits_per_byte - out.sum / log(2.0) / 990) < 1e-12);
     hl_perplexity_close(perplexity);
     hl_model_close(model);

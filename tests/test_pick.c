@@ -1,6 +1,6 @@
-/* test_pick.c - draws from logits on a device against hl_sampler_draw of the same rows: every rule,
- * the same tokens; what is said of rows; what does not fit; what is no number.  On the device
- * "host", and on the GPU where there is one. */
+/* test_pick.c - draws from logits on a device against hl_sampler_draw on the same rows: every rule,
+ * the same tokens; statistics of rows; rows that do not fit; rows with NaN.  On the device "host",
+ * and on the GPU if there is one. */
 #include "support.h"
 
 #include <math.h>
@@ -33,12 +33,12 @@ enum { N_RULES = sizeof rules / sizeof *rules };
 
 /* --------------------------------------------------------------------- devices */
 
-/* Memory on a device for all picks, and on the host for what comes back. */
+/* Memory on a device for all picks, and on the host for the results. */
 typedef struct bench {
     const hl_device_ops *ops;
     hl_device           *device;
     hl_device_pick       pick;
-    uint32_t            *repeated; /* the host's, zeroed */
+    uint32_t            *repeated; /* zeroed memory of the host */
     hl_pick_result       results[MAX_PICKS];
     hl_pick_candidate    candidates[MAX_PICKS * HL_PICK_CANDIDATES];
 } bench;
@@ -115,7 +115,8 @@ static void run_picks(bench *b, const hl_pick_rule *wanted, int64_t n_picks)
 
 /* -------------------------------------------------------------------- the rows */
 
-/* Few levels, with many ties; a smooth row; a certain one; one in which most cannot be. */
+/* Fills rows with few levels and many ties, a smooth row, a certain one, and one in which most
+ * tokens are impossible. */
 static void fill_logits(float *logits, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -141,7 +142,7 @@ static void expect_said(const hl_pick_result *said, const float *logits, int64_t
 
 /* ------------------------------------------------------------------ the same draws */
 
-/* Rule i with two samplers: one draws from whole rows, the other with the device's help. */
+/* Rule i with two samplers: one draws from whole rows, the other with the device's results. */
 typedef struct pair {
     hl_sampler *plain[N_RULES];
     hl_sampler *picked[N_RULES];
@@ -220,7 +221,7 @@ static void draws_are_those_from_whole_rows(bench *b)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         fill_logits(logits, sizes[i]);
         int n_too_many = draw_many(b, logits, sizes[i]);
-        /* Some must be, where a tie is wider than what fits; most must not. */
+        /* For the largest size some ties are wider than what fits; most are not. */
         assert_in_range(n_too_many, sizes[i] == MAX_V ? 1 : 0,
                         sizes[i] == MAX_V ? N_DRAWS * N_RULES / 3 : 0);
     }
@@ -313,7 +314,7 @@ static void on_the_gpu(void **state)
     all_of("cuda");
 }
 
-/* Bins widen and never go back. */
+/* Bins widen and never shrink. */
 static void bins_rise(void **state)
 {
     int last = 0;

@@ -1,10 +1,10 @@
-/* test_positions.c - the curve by position, and its intervals where sequences differ in
- * length. */
+/* test_positions.c - the curve by position, and its intervals for sequences of different
+ * lengths. */
 #include "profile_support.h"
 
 #include "analysis/grid.h"
 
-/* A sequence of so many rows, all of them with this entropy from row 15 on, in every head. */
+/* Adds a sequence of `length` rows; from row 15 on, all have this entropy, in every head. */
 static void add_flat(hl_profile *profile, uint64_t hash, int64_t length, float entropy)
 {
     made_sequence m;
@@ -19,9 +19,10 @@ static void add_flat(hl_profile *profile, uint64_t hash, int64_t length, float e
     add_made(profile, &m);
 }
 
-/* Six sequences with nine rows of 1 nat and six with two rows of 2 in bucket 4.  Of twelve drawn,
- * k are short, binomially: 2.5% is k = 3, near it k = 2 and 4, and 97.5% is k = 9, near it 8 and
- * 10.  Rows count, not sequences: ((12 - k) * 9 * 1 + k * 2 * 2) / ((12 - k) * 9 + k * 2). */
+/* Six sequences have nine rows of 1 nat in bucket 4 and six have two rows of 2.  Of twelve drawn, k
+ * are short, with a binomial distribution: 2.5% is at k = 3, near k = 2 and 4, and 97.5% is at k =
+ * 9, near 8 and 10.  Rows are weighted, not sequences: ((12 - k) * 9 * 1 + k * 2 * 2) / ((12 - k) *
+ * 9 + k * 2). */
 static double drawn(int k)
 {
     return ((12 - k) * 9 + k * 4) / (double)((12 - k) * 9 + k * 2);
@@ -41,7 +42,7 @@ static void draws_weigh_rows(void **state)
     assert_true(fabs(curve.means[4] - drawn(6)) < 1e-6);
     assert_true(curve.lows[4] >= drawn(2) - 1e-6 && curve.lows[4] <= drawn(4) + 1e-6);
     assert_true(curve.highs[4] >= drawn(8) - 1e-6 && curve.highs[4] <= drawn(10) + 1e-6);
-    /* Bucket 3 is the same in all of them; nothing is in bucket 5. */
+    /* Bucket 3 is the same in all sequences; bucket 5 is empty. */
     assert_true(fabs(curve.lows[3] - curve.highs[3]) < 1e-6);
     assert_true(fabs(curve.means[3] - curve.highs[3]) < 1e-6);
     assert_true(isnan(curve.means[5]) && isnan(curve.lows[5]));
@@ -62,7 +63,7 @@ static void normalized_has_a_curve_of_its_own(void **state)
     assert_ok(hl_position_curve_read(&curve, profile, HL_Q_NORMALIZED, 0));
     assert_true(isnan(curve.means[3]) && isnan(curve.highs[3])); /* fewer than 16 keys */
     assert_true(fabs(curve.means[4] - 1.5 * wanted) < 1e-6);
-    /* Each sequence twice is drawn a quarter of the time. */
+    /* Either sequence is drawn twice with a probability of a quarter. */
     assert_true(fabs(curve.lows[4] - wanted) < 1e-6);
     assert_true(fabs(curve.highs[4] - 2.0 * wanted) < 1e-6);
     hl_profile_free(profile);

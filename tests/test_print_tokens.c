@@ -1,4 +1,4 @@
-/* test_print_tokens.c - the same prompts on a terminal: columns, shades, notes. */
+/* test_print_tokens.c - views of prompts in a terminal: columns, shades, notes. */
 #include "token_view_support.h"
 
 #include "render/print.h"
@@ -20,7 +20,8 @@ static void test_columns(void **state)
     hl_text output = { 0 };
     hl_terminal_put(&output, "abcdef", 4, HL_ALIGN_LEFT);
     hl_terminal_put(&output, "ab", 4, HL_ALIGN_RIGHT);
-    hl_terminal_put(&output, "\u4f60\u597d\u5417", 4, HL_ALIGN_LEFT); /* two and a half fit */
+    hl_terminal_put(&output, "\u4f60\u597d\u5417", 4, HL_ALIGN_LEFT); /* two and a half characters
+                                                                       * fit */
     hl_text_add(&output, "", 1);
     assert_string_equal(output.bytes, "abc\u2026  ab\u4f60\u2026 ");
     hl_text_free(&output);
@@ -42,7 +43,7 @@ static void test_print_plain(void **state)
                               "   3 \u23ce\u23ce            62 12 12 12      2.40\n"
                               "   4*<|im_start|>  60 10 10 10 10   3.20\n"
                               "\n"
-                              "Figures: hundredths of the row's attention, rounded down.\n"
+                              "Numbers: % of the row's attention, rounded down.\n"
                               "At the right: entropy of the row, nats\n"
                               "* special and template tokens.\n");
     hl_free(text);
@@ -55,7 +56,7 @@ static void test_print_plain(void **state)
     unmake(view);
 }
 
-/* Both rows of a map of two tokens, to the byte. */
+/* Compares both rows of a map of two tokens, byte by byte. */
 static void test_print_colors(void **state)
 {
     static const char *const wanted[] = {
@@ -90,7 +91,7 @@ static void test_print_colors(void **state)
     unmake(view);
 }
 
-/* Signs before figures, and the notes below; also where there is nothing to look at. */
+/* Signs before figures, and the notes below, also for cells without attention. */
 static void test_print_notes(void **state)
 {
     const hl_note   notes[] = { { "first", 2, 0 }, { "unseen", 1, 3 }, { "late", 4, 4 } };
@@ -107,14 +108,14 @@ static void test_print_notes(void **state)
                                  "\u00b2 unseen: 1 \u00b7cat looks at 3 \u23ce\u23ce, 0.000\n"
                                  "\u00b3 late: 4 <|im_start|> looks at 4 <|im_start|>, 0.100\n"));
     hl_free(text);
-    /* A cell that is one column wide has the sign alone. */
+    /* A cell of one column shows only the sign. */
     unmake(view);
     view = make(50, 1, true);
     assert_ok(hl_print_tokens(&text, view, &figure, &(hl_print_options){ .width = 80 }));
     assert_non_null(strstr(text, "   2 \u00b7sat         \u00b911 "));
     hl_free(text);
     figure.notes = &(hl_note){ "far", 50, 0 };
-    assert_fails(HL_BAD_ARGUMENT, "note 'far': row 50, column 0, but tokens are 0 to 49",
+    assert_fails(HL_BAD_ARGUMENT, "note 'far' is at row 50, column 0; tokens are 0 to 49",
                  hl_print_tokens(&text, view, &figure, NULL));
     unmake(view);
 }
@@ -134,7 +135,8 @@ static void test_print_insets(void **state)
                                  "   2 611   611   611\n"));
     hl_free(text);
     unmake(view);
-    for (int64_t n_tokens = 20; n_tokens <= 300; n_tokens += 140) { /* two, one, one in bins */
+    for (int64_t n_tokens = 20; n_tokens <= 300; n_tokens += 140) { /* cells of two columns, of one,
+                                                                     * and bins of one */
         view = make(n_tokens, 3, true);
         assert_ok(hl_print_tokens(&text, view, NULL, &(hl_print_options){ .width = 60 }));
         const char *second = strstr(strstr(text, "Insets"), "L0H2");

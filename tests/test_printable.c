@@ -33,7 +33,7 @@ static void each_kind_replaces_what_it_says(void **state)
     check(HL_PRINTABLE_UTF8, "\xf0\x9f\x99", "\ufffd");
 }
 
-/* No character of all that there are is both obeyed by a terminal and let through. */
+/* No character that a terminal obeys passes unchanged. */
 static void no_control_passes(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void json_stays_the_same_value(void **state)
     free(dumped);
 }
 
-/* As snprintf: never half of a sign, and what there is no room for is counted. */
+/* As with snprintf: a replacement is never cut, and what does not fit is counted. */
 static void a_short_buffer_is_not_left(void **state)
 {
     (void)state;

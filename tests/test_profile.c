@@ -1,5 +1,5 @@
-/* test_profile.c - rows into a profile: what it says of them, against plain sums in
- * double; merging in any order; the sequences that are kept. */
+/* test_profile.c - rows added to a profile: its results against plain sums in double; merging in
+ * any order; kept sequences. */
 #include "profile_support.h"
 
 #include "stats/profile_tables.h"
@@ -45,7 +45,7 @@ static void assert_moments(hl_moments seen, plain wanted)
     assert_true(fabs(seen.variance - (wanted.squares / wanted.count - mean * mean)) < 1e-10);
 }
 
-/* Is the quantity of row i defined, where a row sees the keys 0..i? */
+/* Returns whether the quantity is defined for row i, which sees the keys 0..i. */
 static bool is_defined(hl_quantity quantity, int row)
 {
     if (quantity == HL_Q_NORMALIZED)
@@ -112,7 +112,8 @@ static void buckets_and_types_divide_the_rows(void **state)
                 mass[made[i].types[row]][to] += (double)made[i].mass[0][2][row][to];
         }
     }
-    assert_int_equal(hl_profile_n_buckets(profile), 7); /* a context of 64: 0 .. 63 */
+    assert_int_equal(hl_profile_n_buckets(profile), 7); /* with a context of 64: positions 0 ..
+                                                         * 63 */
     for (int bucket = 0; bucket < 7; bucket++)
         assert_moments(hl_profile_by_position(profile, 0, 2, bucket, HL_Q_ENTROPY),
                        by_bucket[bucket]);
@@ -139,7 +140,7 @@ static void histograms_hold_every_row_once(void **state)
     for (int i = 0; i < N_MADE * P_ROWS; i++) {
         int row = i % P_ROWS;
         if (row == 0)
-            continue; /* one key: no entropy to normalize */
+            continue; /* with one key there is no entropy to normalize */
         double share = (double)made[i / P_ROWS].values[1][HL_Q_ENTROPY][0][row] / log(row + 1.0);
         wanted[(int)fmin(share * 64.0, 63.0)]++;
     }
@@ -149,14 +150,15 @@ static void histograms_hold_every_row_once(void **state)
     }
     assert_int_equal(total, N_MADE * (P_ROWS - 1));
     double median = hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 0.5);
-    assert_true(median > 0.4 && median < 0.6); /* the rows are uniform over [0, 1] */
+    assert_true(median > 0.4 && median < 0.6); /* the rows are uniform in [0, 1] */
     assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 0.0) >= 0.0);
     assert_true(hl_profile_quantile(profile, 1, 0, HL_HIST_NORMALIZED, 1.0) <= 1.0);
-    assert_true(isnan(hl_profile_quantile(profile, 1, 2, HL_HIST_PEAK, 0.5))); /* no such head */
+    assert_true(isnan(hl_profile_quantile(profile, 1, 2, HL_HIST_PEAK, 0.5))); /* the layer lacks
+                                                                                * this head */
     hl_profile_free(profile);
 }
 
-/* 6 of 24 rows in bin 10 and 18 in bin 20, where they are taken to lie evenly. */
+/* 6 of 24 rows are in bin 10 and 18 in bin 20; within a bin, rows count as evenly distributed. */
 static void quantiles_lie_within_their_bin(void **state)
 {
     hl_profile         *profile     = new_made_profile();
@@ -223,14 +225,14 @@ static void a_window_decides_what_is_seen(void **state)
     hl_profile_mask     mask    = { .is_causal = true, .has_window = true, .window_left = 4 };
     (void)state;
 
-    memset(m->values[0][0], 0, sizeof m->values[0][0]); /* five keys have less entropy */
+    memset(m->values[0][0], 0, sizeof m->values[0][0]); /* five keys have lower entropies */
     assert_ok(hl_profile_begin(profile, &batch));
     assert_ok(hl_profile_layer(profile, &layer, &mask));
-    /* Five keys at most: never 16.  Key 0 is seen by rows 0 .. 4. */
+    /* Rows see at most five keys, never 16.  Rows 0 .. 4 see the first key. */
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NORMALIZED).count, 0);
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_FIRST).count, 5);
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_ENTROPY_NOSINK).count, P_ROWS - 1);
-    /* A learned sink is an outcome more: 16 of them with a window of 15. */
+    /* A learned sink is one more outcome: 16 of them with a window of 15. */
     mask = (hl_profile_mask){ .is_causal = true, .has_sink = true };
     assert_ok(hl_profile_layer(profile, &layer, &mask));
     assert_int_equal(hl_profile_moments(profile, 0, 0, HL_Q_NORMALIZED).count, P_ROWS - 14);
@@ -250,7 +252,7 @@ static void broken_rows_are_counted_and_placed(void **state)
     bad.start                          = 100;
     bad.values[0][HL_Q_PEAK][1][9]     = NAN;
     bad.values[0][HL_Q_ENTROPY][1][12] = 2.6f;    /* ln 13 = 2.565 */
-    bad.values[0][HL_Q_ENTROPY][0][12] = 2.5655f; /* within 1e-3 */
+    bad.values[0][HL_Q_ENTROPY][0][12] = 2.5655f; /* within the tolerance of 1e-3 */
     add_made(profile, &bad);
     bad.document = 3;
     add_made(profile, &bad);
@@ -272,14 +274,14 @@ static void patterns_are_measured(void **state)
     made_sequence row     = made[3];
     (void)state;
 
-    /* Head 0: half on itself, a quarter on key 0, a quarter on the key before. */
+    /* Head 0 gives half to itself, a quarter to the first key, a quarter to the previous key. */
     memset(row.pattern, 0, sizeof row.pattern);
     for (int i = 0; i < P_PATTERNS; i++) {
         int64_t at                = row.pattern_rows[i];
         row.pattern[0][i][at]     = 0.5f;
         row.pattern[0][i][at - 1] = 0.25f;
         row.pattern[0][i][0]      = 0.25f;
-        row.pattern[1][i][at]     = 0.5f; /* the same but for a quarter */
+        row.pattern[1][i][at]     = 0.5f; /* the other heads differ by a quarter */
         row.pattern[1][i][at - 1] = 0.5f;
         row.pattern[2][i][at - 1] = 1.0f;
     }
@@ -301,7 +303,7 @@ static void patterns_are_measured(void **state)
     assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_K90, false).mean - 3 * chance) < 1e-6);
     assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_SUPPORT2, false).mean -
                      chance / (0.25 + 0.0625 + 0.0625)) < 1e-6);
-    /* Without key 0: two thirds and one third. */
+    /* Without the first key: two thirds and one third. */
     assert_true(fabs(hl_profile_pattern(profile, 0, 0, HL_PM_SELF, true).mean - 2.0 / 3.0) < 1e-6);
     assert_int_equal(hl_profile_pattern(profile, 0, 0, HL_PM_SINK, true).count, 0);
     assert_true(fabs(hl_profile_similarity(profile, 0, 0, 1) - 0.75) < 1e-6);
@@ -314,7 +316,7 @@ static void patterns_are_measured(void **state)
     hl_profile_free(profile);
 }
 
-/* k90 against sorting, on rows long enough to be divided. */
+/* Compares k90 with sorting, on rows long enough to be divided. */
 static int falling(const void *a, const void *b)
 {
     float left  = *(const float *)a;
@@ -355,7 +357,7 @@ static void k90_is_that_of_a_sorted_row(void **state)
 
         assert_ok(hl_profile_new(&profile, &(hl_profile_shape){ 1, heads, KEYS, 1, names }));
         for (int i = 0; i < KEYS; i++) {
-            /* Some equal to each other, some 0. */
+            /* Some values are equal, some are 0. */
             pattern[i] = (float)floor(pow(made_random(&hash), (double)seed) * 50.0);
             total += (double)pattern[i];
         }
@@ -363,7 +365,7 @@ static void k90_is_that_of_a_sorted_row(void **state)
             pattern[i] = (float)((double)pattern[i] / total);
         memcpy(sorted, pattern, sizeof sorted);
         qsort(sorted, KEYS, sizeof *sorted, falling);
-        /* Where 90% is reached to the last digit, one more or less is as right. */
+        /* If 90% is reached exactly, one key more or less is right too. */
         while (mass < 0.9 - 1e-6)
             mass += (double)sorted[k++];
         assert_ok(hl_profile_begin(profile, &batch));
@@ -379,7 +381,7 @@ static void k90_is_that_of_a_sorted_row(void **state)
 
 enum { CKA_ROWS = 16, CKA_DIMS = 4, CKA_TIMES = 200 };
 
-/* k(i,j) of `rows` rows of CKA_DIMS numbers. */
+/* Computes k(i,j) of `rows` rows of CKA_DIMS numbers. */
 static void kernel_of(double *out, double outputs[CKA_ROWS][CKA_DIMS])
 {
     for (int i = 0; i < CKA_ROWS * CKA_ROWS; i++) {
@@ -396,13 +398,14 @@ static void cka_sees_turns_and_scales_but_not_chance(void **state)
     uint64_t      random  = 5;
     (void)state;
 
-    add_made(profile, &made[0]); /* a batch, for its scratch; its kernels are few */
+    add_made(profile, &made[0]); /* a batch, for its memory; its own kernels are few */
     for (int time = 0; time < CKA_TIMES; time++) {
         double outputs[P_HEADS][CKA_ROWS][CKA_DIMS];
         for (int i = 0; i < CKA_ROWS * CKA_DIMS; i++) {
             int row = i / CKA_DIMS, d = i % CKA_DIMS;
             outputs[0][row][d]                  = made_random(&random) - 0.5;
-            outputs[1][row][(d + 1) % CKA_DIMS] = -3.0 * outputs[0][row][d]; /* turned, longer */
+            outputs[1][row][(d + 1) % CKA_DIMS] = -3.0 * outputs[0][row][d]; /* rotated and
+                                                                              * scaled */
             outputs[2][row][d]                  = made_random(&random) - 0.5;
         }
         for (int head = 0; head < P_HEADS; head++)
@@ -411,7 +414,7 @@ static void cka_sees_turns_and_scales_but_not_chance(void **state)
     }
     assert_true(hl_profile_cka(profile, 0, 0, 1) > 0.999);
     assert_true(hl_profile_cka(profile, 0, 0, 2) <
-                0.05); /* few rows look alike by chance: no bias */
+                0.05); /* few random rows are not similar: the estimate has no bias */
     assert_true(hl_profile_cka(profile, 0, 0, 0) == 1.0);
     hl_profile_free(profile);
 }
@@ -428,7 +431,7 @@ static void parts_merge_to_the_whole_in_any_order(void **state)
         parts[part] = new_made_profile();
     for (int i = 0; i < N_MADE; i++) {
         add_made(whole, &made[i]);
-        add_made(parts[i % 3], &made[i]); /* the fourth stays empty */
+        add_made(parts[i % 3], &made[i]); /* the fourth part stays empty */
     }
     for (int layer = 0; layer < P_LAYERS; layer++) {
         hl_profile_set_probe(whole, layer, 0, HL_PROBE_INDUCTION, 0.25);
@@ -446,8 +449,8 @@ static void parts_merge_to_the_whole_in_any_order(void **state)
     hl_profile_free(whole);
 }
 
-/* The same text on machines that round differently: equal hashes, other means.  Which of the two
- * comes first does not depend on who was merged into whom: the one of the lower bytes. */
+/* The same text on machines that round differently: equal hashes, different means.  Which one is
+ * kept does not depend on the order of merging: it is the one with the lower bytes. */
 static void equal_hashes_are_kept_by_their_bytes(void **state)
 {
     hl_profile   *parts[2][2];
@@ -549,7 +552,7 @@ static void the_smallest_hashes_are_kept(void **state)
     hl_profile_free(reverse);
 }
 
-/* The rows of layer `layer` that a sequence has in a bucket, over its heads. */
+/* Adds up a sequence's rows of a layer in a bucket, over its heads. */
 static plain rows_in_bucket(const made_sequence *m, int layer, int bucket, int quantity)
 {
     plain all = { 0 };
@@ -565,7 +568,7 @@ static plain rows_in_bucket(const made_sequence *m, int layer, int bucket, int q
     return all;
 }
 
-/* Whole, cut short, begun late, and with a row that is broken: one batch each. */
+/* One batch each: complete, cut short, with a later first row, and with a broken row. */
 static void kept_sequences_have_curves_by_position(void **state)
 {
     hl_profile   *profile = new_made_profile();

@@ -1,5 +1,5 @@
-/* test_profile_file.c - profiles as files: there and back, how large they are, and
- * every way in which a file may lie. */
+/* test_profile_file.c - profiles as files: written and read, their size, and every way in which a
+ * file can be invalid. */
 #include "profile_support.h"
 
 #include "formats/safetensors.h"
@@ -112,19 +112,20 @@ static void a_large_model_stays_below_32_mib(void **state)
 
     for (int layer = 0; layer < 80; layer++)
         heads[layer] = 64;
-    /* The most types, the longest context, every sequence kept. */
+    /* The largest number of types, the longest context, all sequences kept. */
     assert_ok(hl_profile_new(&profile, &(hl_profile_shape){ 80, heads, 1 << 17, 8, names }));
     size_t tables = hl_profile_block_bytes(profile);
     size_t means  = (size_t)80 * 64 * HL_N_QUANTITIES * sizeof(double);
     assert_true(tables + means + 8192 < (size_t)32 << 20);
-    assert_true(tables > (size_t)28 << 20); /* the sum in profile_tables.c is about this */
+    assert_true(tables > (size_t)28 << 20); /* the sum in the comment of profile_tables.c is about
+                                             * this */
     hl_profile_free(profile);
 }
 
 /* ------------------------------------------------------------- the first format */
 
-/* The profile as a file of another format, without the tensors by position of kept sequences;
- * with a state, if it is not NULL. */
+/* Writes the profile with another format, without the tensors by position of kept sequences; with a
+ * state, unless it is NULL. */
 static void write_without(const hl_profile *profile, const char *path, const char *format,
                           const char *state)
 {
@@ -173,7 +174,7 @@ static void files_of_the_first_format_are_read(void **state)
     assert_true(isnan(hl_profile_sequence_position(old, 4, 1, 3, HL_Q_ENTROPY)));
     assert_int_equal(hl_profile_sequence_rows(old, 4, 3, HL_Q_ENTROPY), 0);
 
-    /* Written, it is one of the second, that says as little; and it merges. */
+    /* Written again, it has the second format, still without these tensors; and it merges. */
     char *bytes = profile_bytes(old, &n_bytes);
     assert_ok(hl_profile_parse(&again, bytes, n_bytes, "x"));
     assert_same_profile(old, again);
@@ -183,12 +184,12 @@ static void files_of_the_first_format_are_read(void **state)
     hl_profile_free(again);
     hl_profile_free(old);
 
-    /* What was begun with it cannot end with the same bytes. */
+    /* Work begun in the first format could not end with the same bytes. */
     write_without(profile, path, "headlight profile 1", "17 windows");
-    assert_fails(HL_BAD_INPUT, "an earlier version began",
+    assert_fails(HL_BAD_INPUT, "begun by an earlier version",
                  hl_profile_load_state(&old, &text, path));
     assert_true(old == NULL && text == NULL);
-    assert_ok(hl_profile_load(&old, path)); /* but it can be looked at */
+    assert_ok(hl_profile_load(&old, path)); /* the file itself can be read */
     hl_profile_free(old);
     write_without(profile, path, "headlight profile 2", NULL);
     assert_fails(HL_BAD_INPUT, "tensor 'sequence.position' is missing",
@@ -199,7 +200,7 @@ static void files_of_the_first_format_are_read(void **state)
 
 /* ----------------------------------------------------------------------- damage */
 
-/* A profile with one table changed must be refused with this in the message. */
+/* Checks that a profile with one table changed is refused, with this in the message. */
 static void refuse_table(hl_table table, int64_t at, int64_t value, const char *fragment)
 {
     hl_profile *profile = full_profile();

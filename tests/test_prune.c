@@ -1,4 +1,4 @@
-/* test_prune.c - heads by name, gates, rankings, and which heads are taken. */
+/* test_prune.c - heads by name, gates, rankings, and which heads are chosen. */
 #include "made_profile.h"
 #include "model_support.h"
 
@@ -48,7 +48,7 @@ static void test_lists(void **state)
                  hl_head_list_parse(&list, model, "L2H4"));
     assert_fails(HL_BAD_ARGUMENT, "'L99999999999999999999' is not a head",
                  hl_head_list_parse(&list, model, "L99999999999999999999"));
-    assert_fails(HL_BAD_ARGUMENT, "names none", hl_head_list_parse(&list, model, " , "));
+    assert_fails(HL_BAD_ARGUMENT, "is empty", hl_head_list_parse(&list, model, " , "));
     hl_model_close(model);
 }
 
@@ -71,7 +71,7 @@ static void assert_bad_gates(const hl_model *model, const char *text, const char
 static void test_gates(void **state)
 {
     hl_model *model = open_model(LLAMA);
-    /* A head's own value counts, wherever it stands. */
+    /* A value for a head overrides one for its layer, in any order. */
     hl_gates *gates = parse_gates(model, "{\"L1H2\": 0.25, \"L1\": 0.5, \"L0H3\": 0}");
     (void)state;
 
@@ -157,7 +157,7 @@ static void run_tokens(float *logits, const hl_model *model, const float *gates)
     hl_session_close(session);
 }
 
-/* As if every feed had brought them; those that a feed brings come before them. */
+/* The model's gates act like those of a feed; a feed's own gates have priority. */
 static void test_model_gates(void **state)
 {
     enum { N = 6 * 256 };
@@ -182,9 +182,9 @@ static void test_model_gates(void **state)
     gates->values[0] = 1.01f;
     assert_fails(HL_BAD_ARGUMENT, "the gate of L0H0 is 1.01",
                  hl_model_set_gates(model, gates->values));
-    assert_non_null(model->gates); /* as before */
+    assert_non_null(model->gates); /* unchanged */
     assert_ok(hl_model_set_gates(model, open->values));
-    assert_null(model->gates); /* nothing is closed */
+    assert_null(model->gates); /* all gates are 1 */
     hl_gates_free(gates);
     hl_gates_free(open);
     hl_model_close(model);
@@ -200,7 +200,7 @@ static hl_ranking *rank_profile(hl_ranker ranker, const hl_profile *profile,
     return ranking;
 }
 
-/* Every head once, and scores that rise or fall. */
+/* Checks that every head occurs once, and that scores are sorted. */
 static void check_order(const hl_ranking *ranking)
 {
     bool seen[M_LAYERS][M_HEADS] = { { false } };
@@ -267,7 +267,7 @@ static void test_random(void **state)
     hl_profile_free(profile);
 }
 
-/* Scores that come as numbers: NaN goes last, whatever the order, and equals by place. */
+/* Scores given as numbers: NaN comes last in both orders; equal ones are ordered by place. */
 static void test_scores(void **state)
 {
     hl_model   *model     = open_model(LLAMA);
@@ -302,9 +302,9 @@ static void test_needs(void **state)
 
     assert_fails(HL_BAD_ARGUMENT, "ranking by entropy needs a profile",
                  hl_rank(&ranking, HL_RANKER_ENTROPY, &inputs, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs the gradients of gates",
+    assert_fails(HL_BAD_ARGUMENT, "ranking by gradient needs gradients, so a model",
                  hl_rank(&ranking, HL_RANKER_GRADIENT, &inputs, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss without each head",
+    assert_fails(HL_BAD_ARGUMENT, "ranking by ablation needs the loss with each head disabled",
                  hl_rank(&ranking, HL_RANKER_ABLATION, &inputs, NULL));
     inputs.profile = profile; /* 6 layers */
     assert_fails(HL_BAD_INPUT, "layers, the model 3",
@@ -323,7 +323,7 @@ static void test_needs(void **state)
 
 /* -------------------------------------------------------------------- weights */
 
-/* The norm of rows and columns [first, first + n), from the whole matrix. */
+/* Returns the norm of rows and columns [first, first + n), from the whole matrix. */
 static double part_norm(const hl_model *model, hl_role role, int64_t layer, int64_t first,
                         int64_t n, bool columns)
 {
@@ -340,7 +340,7 @@ static double part_norm(const hl_model *model, hl_role role, int64_t layer, int6
     return sqrt(sum);
 }
 
-/* AUTO is what the sweeps say, as far as the evidence goes, and never entropy. */
+/* AUTO follows the sweeps as far as there is evidence, and is never entropy. */
 static void test_auto(void **state)
 {
     made_model     made    = healthy_model();
@@ -434,7 +434,7 @@ static void assert_choice(const hl_ranking *ranking, hl_choice choice, const cha
     hl_head_list_free(list);
 }
 
-/* Two query heads to a K/V head: what goes together, and how many groups that is. */
+/* Two query heads per K/V head: which are removed together, and how many groups. */
 static void test_groups(void **state)
 {
     static const double scores[12] = { 5, 9, 1, 8, 3, 3, 0, 9, 7, 7, 2, 3 };
@@ -447,19 +447,21 @@ static void test_groups(void **state)
     assert_ok(hl_rank(&ranking, HL_RANKER_ABLATION,
                       &(hl_rank_inputs){ .model = model, .ablation = scores }, NULL));
     assert_ok(hl_ranking_group(ranking, model));
-    /* Means 7, 4.5; 3, 4.5; 7, 2.5: equals by layer.  Each head keeps its score. */
+    /* Group means are 7, 4.5; 3, 4.5; 7, 2.5; equal ones are ordered by layer.  Each head keeps its
+     * score. */
     assert_choice(ranking, (hl_choice){ .count = 12, .empty_layers = true },
                   "L2H2,L2H3,L1H0,L1H1,L0H2,L0H3,L1H2,L1H3,L0H0,L0H1,L2H0,L2H1");
     assert_true(ranking->heads[1].score == 3.0);
-    /* A layer that would keep no head gives no second group. */
+    /* A layer that would keep no head does not give its second group. */
     assert_choice(ranking, (hl_choice){ .count = 6 }, "L2H2,L2H3,L1H0,L1H1,L0H2,L0H3");
-    /* The nearest number, of two the lower. */
+    /* The nearest number; of two, the lower one. */
     assert_choice(ranking, (hl_choice){ .count = 3 }, "L2H2,L2H3");
     assert_choice(ranking, (hl_choice){ .count = 1 }, "");
     assert_choice(ranking, (hl_choice){ .count = 5, .per_layer_max = 3 }, "L2H2,L2H3,L1H0,L1H1");
-    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go in whole groups",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "7 of 12 heads are to be removed, but only 6 can be in whole groups",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7 }));
-    /* Again, and highest first. */
+    /* Grouped again, with the highest first. */
     ranking->highest_first = true;
     assert_ok(hl_ranking_group(ranking, model));
     assert_choice(ranking, (hl_choice){ .count = 4 }, "L0H0,L0H1,L2H0,L2H1");
@@ -470,8 +472,8 @@ static void test_groups(void **state)
     hl_model_close(model);
 }
 
-/* A head that was never measured: its group goes last, in both directions and in any layer, and
- * several such groups go by place. */
+/* Groups with an unmeasured head come last, in both orders and in any layer; several such groups
+ * are ordered by place. */
 static void test_groups_that_were_not_measured(void **state)
 {
     static const double scores[12] = { 5, NAN, 1, 8, 3, 3, 0, 9, 7, 7, NAN, NAN };
@@ -511,9 +513,11 @@ static void test_choosing(void **state)
     assert_choice(ranking, (hl_choice){ .ratio = 0.05 }, "L0H0");
     assert_choice(ranking, (hl_choice){ .count = 9 },
                   "L0H0,L0H1,L0H2,L1H0,L1H1,L1H2,L2H0,L2H1,L2H2");
-    assert_fails(HL_BAD_ARGUMENT, "12 of 12 heads wanted, 9 can go: one stays in every layer",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "12 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.0 }));
-    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads wanted, 6 can go",
+    assert_fails(HL_BAD_ARGUMENT, "7 of 12 heads are to be removed, but only 6 can be",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .count = 7, .per_layer_max = 2 }));
     assert_fails(HL_BAD_ARGUMENT, "a ratio of 1.5",
                  hl_ranking_choose(&list, ranking, &(hl_choice){ .ratio = 1.5 }));
@@ -575,7 +579,7 @@ static void test_gradients(void **state)
     remove_folder(folder);
 }
 
-/* Each stage as it began, one letter each. */
+/* Records the beginning of each stage as one letter. */
 static hl_status note_stage(void *context, const hl_progress *progress)
 {
     char *noted = context;
@@ -592,7 +596,7 @@ static hl_status stop_at_once(void *context, const hl_progress *progress)
     return HL_CANCELLED;
 }
 
-/* What a ranker needs is taken, what is there is not taken again, and the ranking is hl_rank's. */
+/* What a ranker requires is taken once, and the ranking is that of hl_rank. */
 static void test_evidence(void **state)
 {
     const char         *folder    = new_folder();

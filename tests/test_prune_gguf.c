@@ -1,5 +1,5 @@
-/* test_prune_gguf.c - pruned models as GGUF files: what is taken out in which architecture,
- * and the logits that gates of zero give. */
+/* test_prune_gguf.c - pruned models as GGUF files: which heads each architecture removes, and
+ * logits equal to those with gates of zero. */
 #include "prune_support.h"
 
 #include <sys/stat.h>
@@ -15,17 +15,17 @@ typedef struct expectation {
     const char *family;
     chooser     choose_heads;
     const char *architecture;
-    bool        gone; /* else zeroed */
+    bool        gone; /* removed; false: zeroed */
 } expectation;
 
-/* What llama.cpp loads; doc/interop.md has the runs. */
+/* What llama.cpp can load; doc/interop.md describes the runs. */
 static const expectation expectations[] = {
     { "llama", choose_ragged, "deci", true },
     { "llama", choose_uniform, "llama", true },
     { "llama3", choose_ragged, "deci", true },
     { "llama3", choose_uniform, "llama", true },
     { "qwen2", choose_ragged, "deci", true },
-    { "qwen2", choose_uniform, "deci", true }, /* its own wants heads that cover the width */
+    { "qwen2", choose_uniform, "deci", true }, /* in qwen2 itself, heads must cover the width */
     { "qwen3", choose_ragged, "qwen3", false },
     { "qwen3", choose_uniform, "qwen3", true },
     { "gpt2", choose_ragged, "gpt2", false },
@@ -52,7 +52,7 @@ static void check_architecture(const hl_model *model, const char *wanted)
     assert_true(hl_bytes_equal(name, wanted));
 }
 
-/* In f32 the same numbers, wherever they came from: a folder or a GGUF file. */
+/* In f32 the numbers are the same, whether the model came from a folder or from a GGUF file. */
 static void check_file(const char *from, const expectation *e, const char *path)
 {
     hl_model       *model = open_model(from);
@@ -107,11 +107,11 @@ static void gguf_files_can_be_pruned(void **state)
     snprintf(path, sizeof path, "%s/x.gguf", folder);
     snprintf(again, sizeof again, "%s/y.gguf", folder);
     check_file("tests/data/gguf/llama3.gguf", &ragged, path);
-    check_file(path, &ragged, again); /* and what is deci already, once more */
+    check_file(path, &ragged, again); /* a file that is deci already, pruned once more */
     remove_folder(folder);
 }
 
-/* The golden Mistral has a window, which this architecture has no key for. */
+/* The golden Mistral has a window, for which this architecture has no key. */
 static void mistral_without_a_window(void **state)
 {
     expectation ragged  = { "mistral", choose_ragged, "deci", true };
@@ -144,7 +144,7 @@ static void mistral_without_a_window(void **state)
     remove_folder(folder);
 }
 
-/* How far a file of this type is from what gates give in f32. */
+/* Returns the error of a file of this type, against gates in f32. */
 static double error_of(const hl_model *model, const choice *c, hl_dtype dtype, const char *path)
 {
     run wanted = run_gated(model, c);
@@ -158,8 +158,8 @@ static double error_of(const hl_model *model, const choice *c, hl_dtype dtype, c
     return error;
 }
 
-/* Fewer bits cost a pruned model about what they cost the whole one.  (Rows of an output
- * projection that lost heads may be no whole blocks any more: they are F16 then.) */
+/* Lower precision costs a pruned model about as much as the whole one.  (Rows of an output
+ * projection that lost heads may not be whole blocks any more; they are F16 then.) */
 static void other_types_open_and_run(void **state)
 {
     static const hl_dtype types[] = { HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0, HL_DTYPE_Q4_0 };
@@ -208,7 +208,7 @@ static int64_t file_type_of(const hl_model *model)
     return number;
 }
 
-/* Writes the model at `from` without the heads of `names` ("": with all). */
+/* Writes the model at `from` without the heads of `names` ("": with all heads). */
 static void prune_to(hl_prune_report *report, const char *from, const char *names, hl_dtype dtype,
                      const char *path)
 {
@@ -224,7 +224,7 @@ static void prune_to(hl_prune_report *report, const char *from, const char *name
     hl_model_close(model);
 }
 
-/* Rows `first`... of a stored matrix are the rows of the one that was written, each from block
+/* Checks that rows `first`... of a stored matrix equal the rows of the written one, each from block
  * `skip` on. */
 static void assert_rows(const hl_model *before, const hl_model *after, const char *name,
                         int64_t first, int64_t skip)
@@ -245,8 +245,9 @@ static void assert_rows(const hl_model *before, const hl_model *after, const cha
                             is_bytes);
 }
 
-/* All matrices Q4_0; heads of 16, so that a block of 32 holds two.  Layer 0 loses both queries of
- * its first K/V head, whole blocks; layer 1 has one of two zeroed, half a block. */
+/* All matrices are Q4_0; heads have 16 values, so a block of 32 holds two.  Layer 0 loses both
+ * queries of its first K/V head, which are whole blocks; in layer 1 one of two is zeroed, half a
+ * block. */
 static void blocks_stay_as_they_are(void **state)
 {
     static const char *const touched[] = { "blk.0.attn_q.weight", "blk.0.attn_k.weight",
@@ -264,7 +265,7 @@ static void blocks_stay_as_they_are(void **state)
     assert_int_equal(report.file_type, HL_DTYPE_Q4_0);
     hl_prune_report_clear(&report);
 
-    prune_to(&report, whole, "L0H0,L0H1,L1H2", HL_DTYPE_F32, path); /* F32: as they are stored */
+    prune_to(&report, whole, "L0H0,L0H1,L1H2", HL_DTYPE_F32, path); /* F32: types are unchanged */
     hl_model *before = open_model(whole);
     hl_model *after  = open_model(path);
     for (size_t i = 0; i < hl_tensors_count(before->tensors); i++) {
@@ -283,7 +284,7 @@ static void blocks_stay_as_they_are(void **state)
     assert_int_equal(tensor_of(after, "blk.1.attn_output.weight")->dtype, HL_DTYPE_Q8_0);
     assert_int_equal(file_type_of(after), 2);
 
-    /* The one that grew is named, with the reason. */
+    /* The tensor that grew is named, with the reason. */
     assert_int_equal(report.n_tensors, 1);
     assert_string_equal(report.tensors[0].name, "blk.1.attn_output.weight");
     assert_int_equal(report.tensors[0].wanted, HL_DTYPE_Q4_0);
@@ -298,7 +299,7 @@ static void blocks_stay_as_they_are(void **state)
     remove_folder(folder);
 }
 
-/* Whole blocks leave, so not a bit of the rest changes: neither do the numbers. */
+/* Only whole blocks are removed, so the other numbers do not change by a bit. */
 static void blocks_that_stay_compute_the_same(void **state)
 {
     char            folder[64], whole[128], path[128];
@@ -329,7 +330,7 @@ static void blocks_that_stay_compute_the_same(void **state)
     remove_folder(folder);
 }
 
-/* A Llama of width 40: no row is a multiple of 32 values but that of the MLP's output. */
+/* Makes a Llama of width 40: only the rows of the MLP's output are multiples of 32 values. */
 static void make_narrow(const char *folder)
 {
     enum { WIDTH = 40, MLP = 64, VOCAB = 48, MOST = 64 * 64 };
@@ -375,7 +376,8 @@ static void make_narrow(const char *folder)
     assert_int_equal(fclose(config), 0);
 }
 
-/* What falls back is named, and the file says what it is, not what was asked for. */
+/* Matrices that could not get their type are named, and the file states its actual type, not the
+ * requested one. */
 static void types_that_do_not_fit_are_told(void **state)
 {
     char            folder[64], from[128], path[128];
@@ -388,7 +390,7 @@ static void types_that_do_not_fit_are_told(void **state)
     assert_int_equal(mkdir(from, 0777), 0);
     make_narrow(from);
     prune_to(&report, from, "", HL_DTYPE_Q4_0, path);
-    assert_int_equal(report.n_tensors, 7); /* all matrices but ffn_down */
+    assert_int_equal(report.n_tensors, 7); /* all matrices except ffn_down */
     for (int64_t i = 0; i < report.n_tensors; i++) {
         assert_int_equal(report.tensors[i].wanted, HL_DTYPE_Q4_0);
         assert_int_equal(report.tensors[i].written, HL_DTYPE_F16);
@@ -406,7 +408,7 @@ static void types_that_do_not_fit_are_told(void **state)
     remove_folder(folder);
 }
 
-/* The default saves: a file for a file or a name of one, a smaller folder for a folder. */
+/* The default saves the most: a file for a file or a file's name, a smaller folder for a folder. */
 static void the_default_form_saves(void **state)
 {
     char            folder[64], path[128];

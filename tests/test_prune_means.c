@@ -1,9 +1,9 @@
-/* test_prune_means.c - heads that go leave their mean output behind, as a bias. */
+/* test_prune_means.c - the mean output of removed heads, added as a bias. */
 #include "prune_support.h"
 
 /* ------------------------------------------------------------------------------ means */
 
-/* What a bias loses when it is stored as the model's weights are. */
+/* Returns the error of a bias that is stored in the type of the model's weights. */
 static double rounding_of(const hl_model *model)
 {
     switch (hl_weights_get(model->weights, HL_ROLE_ATTN_O, 0, 0)->weight.tensor->dtype) {
@@ -38,7 +38,8 @@ static void check_mean(const hl_model *model, hl_prune_form form, const choice *
         remove_folder(path);
 }
 
-/* Over a text of one token the mean of a head is what it gives there: nothing changes. */
+/* Over a text of one token, the mean of a head is its output there, so the result does not
+ * change. */
 static void check_means(const char *from, hl_prune_form last)
 {
     char          folder[64], path[128];
@@ -56,7 +57,7 @@ static void check_means(const char *from, hl_prune_form last)
         check_mean(model, form, &c, means, path);
     run whole = run_tokens(model, NULL, 1);
     run gated = run_gated(model, &c);
-    if (!(difference(&whole, &gated, 1) > 0.1)) /* zero is another thing */
+    if (!(difference(&whole, &gated, 1) > 0.1)) /* zeros would have a different result */
         fail_msg("%s: zero is off by %.2e only", from, difference(&whole, &gated, 1));
     free(gated.values);
     free(whole.values);
@@ -72,7 +73,7 @@ static void a_mean_stands_for_the_head(void **state)
     check_means("tests/data/families/starcoder2", HL_PRUNE_GGUF);
 }
 
-/* Families without output biases that may have them. */
+/* Families that have no output biases but may have them. */
 static void biases_are_added(void **state)
 {
     static const char *const families[] = { "llama", "qwen3",  "qwen3_moe", "granite", "smollm3",
@@ -100,8 +101,7 @@ static void means_need_a_bias(void **state)
     (void)state;
 
     choose(&c, 0, 0);
-    assert_fails(HL_UNSUPPORTED,
-                 "a phi3 has no output bias, and none can be added that transformers would load",
+    assert_fails(HL_UNSUPPORTED, "a phi3 has no output bias, and transformers would not load one",
                  hl_prune_write(NULL, model, &c.list, &(hl_prune_options){ .means = means },
                                 "/tmp/headlight-never"));
     assert_fails(HL_BAD_ARGUMENT, "no tokens", hl_head_means(means, model, NULL, 0, NULL, 1));

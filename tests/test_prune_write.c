@@ -1,5 +1,5 @@
-/* test_prune_write.c - folders written without heads: masked and compact they give what gates
- * of zero give, in every family, for uniform and other choices. */
+/* test_prune_write.c - folders written without heads: masked and compact ones give the results of
+ * gates at zero, in every family, for uniform and other choices. */
 #include "prune_support.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 typedef void (*chooser)(choice *c, const hl_model *model);
 
-/* All of the second layer. */
+/* Chooses all heads of the second layer. */
 static void choose_layer(choice *c, const hl_model *model)
 {
     for (int64_t head = 0; head < model->config->layers[1].n_heads; head++)
@@ -19,7 +19,7 @@ static void choose_layer(choice *c, const hl_model *model)
 
 static const chooser choosers[] = { choose_uniform, choose_ragged, choose_layer };
 
-/* A family of the shared golden data, or else one of our own that has its name. */
+/* Returns a family of the shared golden data, or else our own of this name. */
 static const char *family_path(const char *name)
 {
     static char path[2048];
@@ -32,8 +32,8 @@ static const char *family_path(const char *name)
 
 /* ---------------------------------------------------------------- every family */
 
-/* Written in one form, read back, and compared with what gates give.  Masked computes with
- * the same shapes: the same bytes.  Compact sums up in another order. */
+/* Writes one form, reads it back, and compares it with gates.  MASKED computes with the same
+ * shapes, so the bytes are the same.  COMPACT sums in another order. */
 static void check_form(const hl_model *model, const char *name, const choice *c, const run *wanted,
                        hl_prune_form form, const char *folder)
 {
@@ -86,7 +86,7 @@ static void check_family(const char *family, const char *name, const char *folde
 
 typedef void (*family_check)(const char *family, const char *name, const char *folder);
 
-/* All families there are: the shared golden data's, or else ours. */
+/* Runs a check for all families: of the shared golden data, or else our own. */
 static void for_every_family(family_check check)
 {
     char           folder[64];
@@ -118,8 +118,8 @@ static void every_family_computes_the_same_without_its_heads(void **state)
     for_every_family(check_family);
 }
 
-/* masked_logits (encoders: masked_hidden) are what transformers computed with masked_heads
- * off; the tolerance is that of headlight verify. */
+/* masked_logits (for encoders, masked_hidden) are what transformers computed with masked_heads
+ * disabled; the tolerance is that of headlight verify. */
 static void check_golden(const char *family, const char *name, const char *folder)
 {
     char            path[256];
@@ -187,7 +187,7 @@ static void no_heads_leave_the_bytes_as_they_are(void **state)
 
 /* -------------------------------------------------------------------- what is in them */
 
-/* Every tensor but the output projection, and every other file, byte for byte. */
+/* Only the output projections change: all other tensors and files are equal, byte for byte. */
 static void masked_changes_the_output_projection_alone(void **state)
 {
     char        folder[64], path[128];
@@ -289,7 +289,7 @@ static void other_layers_have_a_table_and_code(void **state)
     compact(path, "tests/data/families/gpt_neox", choose_ragged);
     json_t *config = read_config(path);
     json_t *table  = json_object_get(config, "per_layer_config");
-    assert_int_equal(get_int(config, "num_attention_heads"), 4); /* as it was */
+    assert_int_equal(get_int(config, "num_attention_heads"), 4); /* unchanged */
     assert_int_equal(get_int(json_object_get(table, "0"), "num_attention_heads"), 3);
     assert_int_equal(get_int(json_object_get(table, "2"), "num_key_value_heads"), 1);
     assert_string_equal(json_string_value(json_object_get(json_object_get(config, "auto_map"),
@@ -304,7 +304,7 @@ static void other_layers_have_a_table_and_code(void **state)
     remove_folder(folder);
 }
 
-/* In the numbers of the original, as transformers 4 wants them. */
+/* The removed heads have the original's numbers, as transformers 4 requires. */
 static void gpt2_says_which_heads_went(void **state)
 {
     char        folder[64], path[128];
@@ -326,7 +326,7 @@ static void gpt2_says_which_heads_went(void **state)
     remove_folder(folder);
 }
 
-/* Six heads do not divide a width of 64, which Llama's class asks for. */
+/* Six heads do not divide a width of 64, as Llama's class requires. */
 static void choose_first_group(choice *c, const hl_model *model)
 {
     for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
@@ -364,7 +364,7 @@ static void a_llama_of_odd_heads_is_a_mistral(void **state)
     remove_folder(folder);
 }
 
-/* What was compact can be pruned again: heads count anew. */
+/* A compact model can be pruned again, with heads numbered anew. */
 static void compact_models_are_models(void **state)
 {
     char folder[64], path[128], again[128];
@@ -393,8 +393,8 @@ static void compact_models_are_models(void **state)
 
 /* ------------------------------------------------------------------- norms of heads */
 
-/* A family's model to which norms of q and k were added, a tensor for all heads or one for
- * each, with numbers that differ from head to head. */
+/* Writes a family's model with added norms of q and k, one tensor for all heads or one for each,
+ * with numbers that differ from head to head. */
 static void add_norms(const char *path, const char *from, const char *flag, const char *q,
                       const char *k, bool each)
 {
@@ -481,7 +481,7 @@ static void bad_requests_write_nothing(void **state)
                  hl_prune_write(NULL, model, &c.list, NULL, folder));
     assert_fails(HL_NOT_FOUND, "cannot create",
                  hl_prune_write(NULL, model, &c.list, NULL, in_folder(folder, "no/x")));
-    assert_fails(HL_UNSUPPORTED, "write GGUF",
+    assert_fails(HL_UNSUPPORTED, "use --as gguf",
                  hl_prune_write(NULL, gguf, &c.list, &(hl_prune_options){ .form = HL_PRUNE_MASKED },
                                 in_folder(folder, "x")));
     assert_fails(HL_BAD_ARGUMENT, "empty", hl_prune_write(NULL, model, &c.list, NULL, ""));
@@ -491,7 +491,7 @@ static void bad_requests_write_nothing(void **state)
     remove_folder(folder);
 }
 
-/* A disk that is full after some bytes: a limit on the size of files stands for it. */
+/* A limit on the size of files replaces a disk that becomes full. */
 static void a_full_disk_leaves_nothing(void **state)
 {
     static const rlim_t room[] = { 0, 500, 4000, 60000 };
@@ -503,7 +503,7 @@ static void a_full_disk_leaves_nothing(void **state)
 
     snprintf(folder, sizeof folder, "%s", new_folder());
     choose_ragged(&c, model);
-    signal(SIGXFSZ, SIG_IGN); /* the write then fails */
+    signal(SIGXFSZ, SIG_IGN); /* the write then fails instead */
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
         for (hl_prune_form form = HL_PRUNE_MASKED; form <= HL_PRUNE_COMPACT; form++) {

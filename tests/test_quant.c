@@ -1,5 +1,5 @@
-/* test_quant.c - blocks against the values that the reference read from them,
- * and the quantizers against blocks worked out by hand. */
+/* test_quant.c - blocks against values that the reference software read from them, and quantizers
+ * against blocks computed by hand. */
 #include "support.h"
 
 #include <math.h>
@@ -8,14 +8,14 @@
 #include "formats/safetensors.h"
 #include "kernels/quant.h"
 
-/* By gguf-py: 22 types.  The second has IQ1_M, Q1_0 and Q2_0, random blocks and quantized ones, by
- * ggml's own C code; gguf-py has the first of these, and agrees. */
+/* Written by gguf-py: 22 types.  The second file has IQ1_M, Q1_0 and Q2_0, with random and
+ * quantized blocks, written by ggml's C code; gguf-py has only the first of these, and agrees. */
 #define GOLDEN     "tests/data/quants/blocks.safetensors"
 #define GOLDEN_LOW "tests/data/quants/blocks_low.safetensors"
 
 /* --------------------------------------------------------------- decoding */
 
-/* Every value of NAME.values from NAME.blocks, to the bit. */
+/* Checks every value of NAME.values, read from NAME.blocks, to the bit. */
 static void check_golden(const hl_safetensors *file, const hl_tensor *blocks, const char *backend)
 {
     hl_dtype dtype    = HL_DTYPE_COUNT;
@@ -110,7 +110,7 @@ static void q8_0_rounds_away_from_zero(void **state)
         assert_int_equal((int8_t)block[2 + i], wanted[i]);
 }
 
-/* The largest is -8: d = 1.  q = x + 8.5, cut off; +8 does not fit and becomes 15. */
+/* The largest value is -8: d = 1.  q = x + 8.5, truncated; +8 does not fit and becomes 15. */
 static void q4_0_maps_the_largest_to_minus_8(void **state)
 {
     float   x[32]     = { -8.0f, 8.0f, 0.0f, 0.5f, -0.5f, -0.51f, 7.0f, -7.49f };
@@ -126,7 +126,7 @@ static void q4_0_maps_the_largest_to_minus_8(void **state)
     for (int i = 0; i < 16; i++)
         assert_int_equal(block[2 + i] >> 4, 8);
 
-    for (int i = 0; i < 32; i++) /* of the other sign: d is negative */
+    for (int i = 0; i < 32; i++) /* with the other sign, d is negative */
         x[i] = -x[i];
     assert_ok(hl_quantize(block, HL_DTYPE_Q4_0, x, 32));
     assert_int_equal(block[0] | block[1] << 8, 0xbc00);
@@ -134,8 +134,8 @@ static void q4_0_maps_the_largest_to_minus_8(void **state)
     assert_true(back[0] == 8.0f && back[2] == 0.0f);
 }
 
-/* Two blocks as gguf-py 0.19 writes them: every value has its nibble or byte, the second half of
- * a block too. */
+/* Two blocks as gguf-py 0.19 writes them, to check the place of every nibble and byte, in the
+ * second half of a block too. */
 static void blocks_are_those_of_gguf_py(void **state)
 {
     static const uint8_t q4_0[] = { 0x2a, 0xb8, 0x2d, 0xc8, 0x62, 0x1c, 0xb7, 0x51, 0xfb,
@@ -177,8 +177,8 @@ static void quantizing_what_was_read_changes_nothing(void **state)
     hl_safetensors_close(file);
 }
 
-/* The error of a rounded value is at most half a step, d / 2, and a little for
- * d's own rounding to f16. */
+/* The error of a rounded value is at most half a step, d / 2, and a little more for rounding d
+ * itself to f16. */
 static void q8_0_is_near(void **state)
 {
     float   x[320], back[320];

@@ -1,7 +1,7 @@
 /* test_quant_agreement.c - every back end decodes blocks as the scalar one does.
  *
- * Random bytes are valid blocks of every type, so they are the test: all back
- * ends must give the same bits, NaN aside, and write no value too many. */
+ * Random bytes are valid blocks of every type: all back ends must give the same bits, except for
+ * NaN, and must not write more values than requested. */
 #include "support.h"
 
 #include <math.h>
@@ -38,12 +38,12 @@ static void decode(float *out, const char *backend, hl_dtype dtype, const uint8_
 
     assert_ok(hl_backend_select(backend));
     assert_ok(hl_kernels_current(&kernels));
-    out[n_values] = 12345.0f; /* must stay */
+    out[n_values] = 12345.0f; /* must not change */
     kernels->dequantize(out, dtype, blocks, n_values / hl_dtype_block_of(dtype).n_values);
     assert_true(out[n_values] == 12345.0f);
 }
 
-/* The blocks lie at the end of an allocation of their own, at an odd address. */
+/* The blocks are at the end of an allocation of their own, at an odd address. */
 static void compare(const char *backend, hl_dtype dtype, size_t n_blocks)
 {
     static float   wanted[MAX_VALUES + 1], seen[MAX_VALUES + 1];

@@ -1,11 +1,10 @@
-/* test_real_models.c - trained models by others, where they lie beside the checkout.
+/* test_real_models.c - trained models by others, if they are beside the checkout.
  *
- * stories260K, a Llama in four files: the text that llama2.c writes with it, token by
- * token, and the entropies of its 40 heads on the way.  gpt-nano-sort, a GPT-2 that
- * sorts: what PyTorch saw inside it.  (Its derived folder lacks c_attn.bias; the biases
- * are in gpt-nano-sort-model.json, and are put back here.)  GPT-2 of 124M parameters: its
- * scores and attention maps on five sentences, as transformer-explainer stores them; without its
- * weights, so it is the operator that is compared. */
+ * stories260K, a Llama in four files: the text that llama2.c generates with it, token by token, and
+ * the entropies of its 40 heads.  gpt-nano-sort, a GPT-2 that sorts: its values inside PyTorch.
+ * (Its derived folder lacks c_attn.bias; the biases are in gpt-nano-sort-model.json, and are added
+ * here.)  GPT-2 of 124M parameters: its scores and attention maps on five sentences, as
+ * transformer-explainer stores them; its weights are missing, so only the operator is compared. */
 #include "model_support.h"
 
 #include <math.h>
@@ -108,7 +107,7 @@ static int base64_digit(char c)
     return place != NULL && c != '\0' ? (int)(place - digits) : -1;
 }
 
-/* The floats of a tensor stored as base64; release with free. */
+/* Reads the floats of a tensor stored as base64; release with free. */
 static float *read_partial(const json_t *partials, const char *name, size_t count)
 {
     const char *text  = json_string_value(json_object_get(json_object_get(partials, name), "data"));
@@ -132,7 +131,7 @@ static float *read_partial(const json_t *partials, const char *name, size_t coun
 
 #define NANO "models/gpt-nano-sort"
 
-/* The derived folder with the biases that it lacks. */
+/* Writes the derived folder with the biases that it lacks. */
 static void complete_model(const char *folder)
 {
     char                   names[3][64];
@@ -249,7 +248,7 @@ static void sorting_is_as_pytorch_saw_it(void **state)
 enum { MAP_LAYERS = 12, MAP_HEADS = 12, MAX_KEYS = 8 };
 
 typedef struct map {
-    int64_t n; /* tokens */
+    int64_t n; /* number of tokens */
     float   scores[MAP_HEADS][MAX_KEYS][MAX_KEYS];
     double  weights[MAP_HEADS][MAX_KEYS][MAX_KEYS];
 } map;
@@ -288,8 +287,8 @@ typedef struct map_rows {
     int64_t argmax[MAP_HEADS * MAX_KEYS];
 } map_rows;
 
-/* With the scores as queries and unit vectors as keys, q.k is the score; with unit vectors
- * as values, the output is the map. */
+/* With the scores as queries and unit vectors as keys, q.k is the score; with unit vectors as
+ * values, the output is the map. */
 static void attend(map_rows *out, const map *m)
 {
     float               q[MAP_HEADS * MAX_KEYS * MAX_KEYS];
@@ -331,7 +330,7 @@ static void expect_near(double seen, double wanted, double tolerance, const char
         fail_msg("%s of row %d is %.8f, wanted %.8f", what, (int)row, seen, wanted);
 }
 
-/* All statistics of one row from the stored probabilities, in double. */
+/* Compares all statistics of one row with the stored probabilities, in double. */
 static void check_row(const map_rows *rows, const double *p, int64_t n, int64_t r, double tolerance)
 {
     int64_t i = r % n, top = 0;

@@ -1,5 +1,5 @@
-/* test_render.c - figures of profiles whose numbers are known: colors, labels that neither
- * leave the page nor touch, formats that others can read, and clear errors. */
+/* test_render.c - figures of profiles with known numbers: colors, labels that stay on the page and
+ * do not touch, formats that others can read, and clear errors. */
 #include "render_profile.h"
 #include "render_support.h"
 
@@ -36,7 +36,7 @@ static void test_maps_are_even(void **state)
                     hl_oklab_of(hl_map_color(HL_MAP_DIFFERENCE, 1.0 - i / 16.0)).l, 0.01);
 }
 
-/* Of the light that a color sends, as WCAG 2 has it. */
+/* Linear light of a color's channel, as in WCAG 2. */
 static double linear(uint8_t channel)
 {
     double share = channel / 255.0;
@@ -50,7 +50,7 @@ static double contrast(hl_color a, hl_color b)
     return (fmax(x, y) + 0.05) / (fmin(x, y) + 0.05);
 }
 
-/* As eyes see it that lack a kind of cone: Machado, Oliveira and Fernandes (2009), severity 1. */
+/* A color as seen without one kind of cone: Machado, Oliveira and Fernandes (2009), severity 1. */
 static hl_color seen_without(hl_color color, int cones)
 {
     static const double eyes[3][3][3] = {
@@ -75,7 +75,7 @@ static hl_color seen_without(hl_color color, int cones)
     return (hl_color){ out[0], out[1], out[2] };
 }
 
-/* Text can be read, lines seen, and series told apart by everybody, in both themes. */
+/* In both themes, text is readable, lines are visible, and everybody can tell series apart. */
 static void test_themes(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static void test_themes(void **state)
 }
 
 /* Ottosson's own example: white is 1, 0, 0, and sRGB red is 0.628, 0.225, 0.126. */
-/* Halfway between bright colors lie some that no screen shows: they lose chroma, and keep the
- * lightness and the hue that lie halfway. */
+/* Halfway between bright colors there are some that no screen can show: they lose chroma, and keep
+ * the lightness and the hue. */
 static void test_mixing_keeps_lightness(void **state)
 {
     int n_lost = 0;
@@ -114,7 +114,7 @@ static void test_mixing_keeps_lightness(void **state)
         hl_oklab wanted = { 0.5 * (la.l + lb.l), 0.5 * (la.a + lb.a), 0.5 * (la.b + lb.b) };
         double   chroma = hypot(seen.a, seen.b), whole = hypot(wanted.a, wanted.b);
 
-        assert_near(seen.l, wanted.l, 0.004); /* of 8 bits */
+        assert_near(seen.l, wanted.l, 0.004); /* the precision of 8 bits */
         assert_near(seen.a * wanted.b, seen.b * wanted.a, 0.004);
         assert_true(chroma < whole + 0.006);
         n_lost += chroma < whole - 0.02;
@@ -135,7 +135,7 @@ static void test_oklab(void **state)
     assert_near(red.b, 0.126, 1e-3);
 }
 
-/* The color that stands before a cell's title in the SVG is the map's. */
+/* The color before a cell's title in the SVG is the map's. */
 static void test_cell_colors(void **state)
 {
     const char *path    = in_folder(*state, "cells.svg");
@@ -219,8 +219,8 @@ static hl_canvas *draw_marked(const hl_profile *profile, const char *figure,
     return canvas;
 }
 
-/* Entropy rises with the place, so candidates go down from L5H7; those of the list as it says.
- * Ranks from 9 on cannot be taken for the numbers of layers and heads. */
+/* Entropy rises with the place, so candidates go down from L5H7; a list determines its own order.
+ * Ranks from 9 on cannot be confused with the numbers of layers and heads. */
 static void test_candidates(void **state)
 {
     hl_profile *profile = make_profile(6, 8, 1, -1);
@@ -230,7 +230,7 @@ static void test_candidates(void **state)
     hl_box ninth = box_of(canvas, "9"), last = box_of(canvas, "12");
 
     (void)state;
-    /* L5H7 is gone: 7 more of layer 5, then L4H7 is the eighth. */
+    /* L5H7 is removed: after 7 more heads of layer 5, L4H7 is the eighth. */
     assert_near(ninth.x + ninth.width / 2.0, last.x + last.width / 2.0, 1.5);
     double cell = (last.y - ninth.y) / 3.0;
     assert_true(cell > 30.0 && cell < 57.0);
@@ -238,7 +238,7 @@ static void test_candidates(void **state)
     canvas =
         draw_marked(profile, "heatmap", &(hl_draw_options){ .candidates = "L0,L3H2,L3H2,L1H4" });
     hl_box on_l3 = box_of(canvas, "9"), on_l1 = box_of(canvas, "10");
-    assert_near(on_l3.x - on_l1.x, 2.0 * 56.0, 4.0); /* the widest that cells are */
+    assert_near(on_l3.x - on_l1.x, 2.0 * 56.0, 4.0); /* the largest size of cells */
     assert_near(on_l3.y - on_l1.y, 2.0 * cell, 3.0);
     hl_canvas_close(canvas);
     hl_profile_free(profile);
@@ -253,26 +253,28 @@ static void test_candidates_by_norm(void **state)
 
     (void)state;
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
-    assert_fails(HL_BAD_INPUT, "output norm, which the profile does not hold",
+    assert_fails(HL_BAD_INPUT, "needs output norms, which this profile does not have",
                  hl_figure_draw(canvas, profile, "heatmap", &options));
     hl_canvas_close(canvas);
-    for (int64_t place = 0; place < 48; place++) /* the highest entropies write most */
+    for (int64_t place = 0; place < 48; place++) /* the highest entropies have the highest norms */
         hl_profile_norm(profile, place / 8, place % 8, 1.0 + (double)(place % 8));
     canvas       = draw_marked(profile, "heatmap", &options);
     hl_box ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10");
     hl_canvas_close(canvas);
-    /* Head 0 of all six layers is lowest, then head 1: the 9th and 10th are L2H1 and L3H1. */
+    /* Head 0 has the lowest norm in all six layers, then head 1: the 9th and 10th are L2H1 and
+     * L3H1. */
     assert_near(ninth.y, tenth.y, 1.5);
     assert_true(tenth.x - ninth.x > 30.0);
     options.candidates_by_entropy = true;
     canvas                        = draw_marked(profile, "heatmap", &options);
-    ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10"); /* L4H7 and L4H6: in one layer */
+    ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10"); /* L4H7 and L4H6 are in the same
+                                                                * layer */
     assert_near(ninth.x + ninth.width / 2.0, tenth.x + tenth.width / 2.0, 1.5);
     hl_canvas_close(canvas);
     hl_profile_free(profile);
 }
 
-/* Hatching takes a part of a cell's color away, and not all. */
+/* Hatching covers a part of a cell's color, but not all. */
 static void test_pruned(void **state)
 {
     const char     *path    = in_folder(*state, "pruned.png");
@@ -286,7 +288,7 @@ static void test_pruned(void **state)
     assert_ok(hl_draw(profile, "heatmap", path, &options));
     int64_t hatched = count_pixels(path, color);
     assert_true(hatched < 0.8 * (double)whole && hatched > 0.1 * (double)whole);
-    options.pruned = "L1H2"; /* the neighbor loses nothing */
+    options.pruned = "L1H2"; /* the neighbor is not hatched */
     assert_ok(hl_draw(profile, "heatmap", path, &options));
     assert_int_equal(count_pixels(path, color), whole);
     options.pruned = "L1H1,L3H0";
@@ -300,7 +302,7 @@ static void test_pruned(void **state)
     hl_profile_free(profile);
 }
 
-/* One head of layer 1 is broken: layers and variance have a mark there, all figures say so. */
+/* One head of layer 1 is broken: layers and variance have a mark there, and all captions say so. */
 static void test_diagnoses(void **state)
 {
     hl_profile *profile = make_profile(6, 8, 2, 13);
@@ -323,7 +325,7 @@ static void test_diagnoses(void **state)
     hl_profile_free(profile);
 }
 
-/* The curve by position has an interval where several windows gave one. */
+/* The curve by position has an interval if there are several windows. */
 static void test_positions(void **state)
 {
     const char *path    = in_folder(*state, "positions.svg");
@@ -360,7 +362,7 @@ static void test_png(void **state)
     memcpy(&corner, cairo_image_surface_get_data(image), 4);
     assert_int_equal(corner & 0xffffffU, 0x16181dU);
     cairo_surface_destroy(image);
-    /* One cell is of that color, and the bar has a line or two of it. */
+    /* One cell has that color, and so do one or two lines of the color bar. */
     int64_t n_same = count_pixels(path, wanted);
     assert_true(n_same > 1500 && n_same < 56 * 56 + 200);
     hl_profile_free(profile);
@@ -377,7 +379,7 @@ static void test_same_bytes(void **state)
         char  *files[2];
         snprintf(name, sizeof name, "same.%s", endings[i]);
         for (int k = 0; k < 2; k++) {
-            if (i == 2 && k == 1) /* a date would differ */
+            if (i == 2 && k == 1) /* a date would differ here */
                 nanosleep(&(struct timespec){ 1, 100000000 }, NULL);
             assert_ok(hl_draw(profile, "layers", in_folder(*state, name), NULL));
             files[k] = read_whole(in_folder(*state, name), &sizes[k]);
@@ -422,13 +424,13 @@ static void test_errors(void **state)
     const char *path = in_folder(*state, "x.svg");
 
     for (size_t i = 0; hl_figure_name(i) != NULL; i++)
-        assert_fails(HL_BAD_INPUT, "holds no row", hl_draw(empty, hl_figure_name(i), path, NULL));
+        assert_fails(HL_BAD_INPUT, "has no row", hl_draw(empty, hl_figure_name(i), path, NULL));
     assert_fails(HL_BAD_ARGUMENT, "no figure is called 'pie'", hl_draw(profile, "pie", path, NULL));
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg",
                  hl_draw(profile, "heatmap", in_folder(*state, "x.gif"), NULL));
     assert_fails(HL_BAD_ARGUMENT, "width is 10",
                  hl_draw(profile, "heatmap", path, &(hl_draw_options){ .width = 10.0 }));
-    assert_fails(HL_BAD_ARGUMENT, "in nats",
+    assert_fails(HL_BAD_ARGUMENT, "needs --unit nats",
                  hl_draw(profile, "heatmap", path,
                          &(hl_draw_options){ .unit = HL_UNIT_BITS, .scale = HL_SCALE_CLASSES }));
     assert_true(hl_draw(profile, "heatmap", in_folder(*state, "none/x.svg"), NULL) != HL_OK);
@@ -486,7 +488,7 @@ static void test_log_axis(void **state)
     check_log(0.03, 0.4, 0.02, 0.05, 0.5);
     check_log(1.0, 1e5, 1.0, 10.0, 1e5);
     check_log(0.004, 900.0, 0.001, 0.01, 1000.0);
-    check_log(21.0, 24.0, 21.0, 22.0, 24.0); /* too short for rungs */
+    check_log(21.0, 24.0, 21.0, 22.0, 24.0); /* the range is too short for rungs */
     hl_axis axis = hl_axis_log(0.02, 50.0, 5);
     assert_string_equal(hl_axis_label(room, &axis, 0.02), "0.02");
     assert_string_equal(hl_axis_label(room, &axis, 50.0), "50");

@@ -1,5 +1,5 @@
-/* test_render_compare.c - two models side by side: maps of known patterns, dots where heads
- * differ, layouts of any shape, the time a large one takes, and clear errors. */
+/* test_render_compare.c - two models side by side: maps of known patterns, dots for heads that
+ * differ, layouts of any shape, the time for a large model, and clear errors. */
 #include "render_profile.h"
 
 #include <time.h>
@@ -13,7 +13,7 @@ typedef struct pair {
     hl_compared    sides[2];
 } pair;
 
-/* Head h of A looks at itself with weight 1, head h of B at everybody alike. */
+/* Head h of A attends to itself only, head h of B to all tokens equally. */
 static void fill_patterns(hl_patterns *p, int64_t n_layers, int64_t n_heads, int64_t n, bool even)
 {
     *p = (hl_patterns){ n_layers, n_heads, n, calloc((size_t)n, sizeof *p->tokens),
@@ -85,7 +85,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Every head that differs has a dot, and no other; text is of another color on a dark page. */
+/* Every head that differs has a dot, and no other; text has another color on a dark page. */
 static void test_dots(void **state)
 {
     const char *path    = in_folder(*state, "dots.svg");
@@ -102,7 +102,7 @@ static void test_dots(void **state)
         n_dots++;
     assert_int_equal(n_dots, 6);
     assert_non_null(strstr(svg, "B \u2212 A: 6 of 12 heads differ"));
-    /* L2H3 has 3 nats in A and half of that in B; of rows that see 25 to 32 keys. */
+    /* L2H3 has 3 nats in A and half of that in B, for rows that see 25 to 32 keys. */
     assert_non_null(strstr(svg, "<title>L2H3 A 0.89"));
     assert_non_null(strstr(svg, "<title>L2H3 B 0.44"));
     assert_non_null(strstr(svg, "<title>L2H3 B \u2212 A -0.44"));
@@ -110,7 +110,7 @@ static void test_dots(void **state)
     free_pair(&p);
 }
 
-/* A's maps are diagonals of the darkest blue, B's have none; their sizes follow. */
+/* A's maps have diagonals of the darkest blue, B's do not; the maps' sizes are checked. */
 static void test_maps(void **state)
 {
     const char *path     = in_folder(*state, "maps.png");
@@ -128,22 +128,22 @@ static void test_maps(void **state)
     assert_ok(hl_figure_open(&figure, canvas, "T", &options));
     hl_map_block block;
     hl_map_block_plan(&block, &figure, &p.sides[0], (480.0 - 32.0 - 14.0) / 2.0);
-    /* Eight cells of each of eight maps of A, and the first of B's rows: it sees itself alone.
-     * The key's last step is 16 x 7 points at most. */
+    /* Eight cells of each of A's eight maps, and the first of B's rows, which sees only itself. The
+     * last step of the key is 16 x 7 points at most. */
     double cell = block.map / 8.0, wanted = 8.0 * (8.0 + 1.0) * cell * cell;
     assert_near((double)count_pixels(path, dark), wanted + 16.0, 0.15 * wanted + 20.0);
     hl_canvas_close(canvas);
 
     assert_ok(hl_draw_comparison(&p.sides[0], &p.sides[1], p.found, svg_path, &options));
     char *svg = read_whole(svg_path, &n_bytes);
-    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, D0 \u2013"));
+    assert_non_null(strstr(svg, "<title>A: dense L1H3, H 3.00, self \u2013"));
     assert_non_null(strstr(svg, "<title>B: sparse L1H3, H 1.50"));
     assert_non_null(strstr(svg, ">L1H2</text>"));
     free(svg);
     free_pair(&p);
 }
 
-/* The page of the largest model that the figure is meant for. */
+/* The page of the largest model that the figure is designed for. */
 static void test_large(void **state)
 {
     const char *path     = in_folder(*state, "large.png");
@@ -164,7 +164,7 @@ static void test_large(void **state)
     print_message("# 12 x 16 x 2 maps: PNG in %.2f s, SVG of %zu bytes in %.2f s\n", png, n_bytes,
                   svg);
     assert_true(SANITIZED || (png < 3.0 && svg < 3.0));
-    /* At least 40 pixels at 144 to an inch. */
+    /* At least 40 pixels at 144 dpi. */
     double width = hl_comparison_width(&p.sides[0]);
     assert_ok(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
     assert_ok(hl_figure_open(&figure, canvas, "T", &(hl_draw_options){ .width = width }));
@@ -185,10 +185,10 @@ static void test_errors(void **state)
     assert_fails(HL_BAD_ARGUMENT, "different numbers of layers or heads",
                  hl_draw_comparison(&p.sides[0], &q.sides[1], p.found, path, NULL));
     hl_compared bare = { "bare", p.profiles[1], NULL };
-    assert_fails(HL_BAD_ARGUMENT, "patterns of one model only",
+    assert_fails(HL_BAD_ARGUMENT, "the maps of one model are missing",
                  hl_draw_comparison(&p.sides[0], &bare, p.found, path, NULL));
     hl_compared mixed = { "mixed", p.profiles[1], &q.patterns[1] };
-    assert_fails(HL_BAD_ARGUMENT, "not of the profiles' models",
+    assert_fails(HL_BAD_ARGUMENT, "of other models than the profiles",
                  hl_draw_comparison(&p.sides[0], &mixed, p.found, path, NULL));
     p.patterns[1].tokens[2] = 7;
     assert_fails(HL_BAD_ARGUMENT, "different tokens",

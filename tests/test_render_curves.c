@@ -1,5 +1,5 @@
-/* test_render_curves.c - curves and scatter plots of known numbers: where points lie, names that
- * stand beside their lines and touch nothing, gaps, logarithms, and clear errors. */
+/* test_render_curves.c - curves and scatter plots of known numbers: positions of points, names
+ * beside their lines that touch nothing, gaps, logarithms, and clear errors. */
 #include "render_support.h"
 
 enum { N = 10, MANY = 12 };
@@ -12,7 +12,7 @@ typedef struct sweep {
     hl_curves figure;
 } sweep;
 
-/* Perplexities that all end near each other, so that their names have to move apart. */
+/* Makes perplexities that end close together, so that their names have to move apart. */
 static void make_sweep(sweep *s, int n_curves)
 {
     static const char *const names[MANY] = {
@@ -81,7 +81,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Names keep the order of the lines' ends, and a long one is cut. */
+/* Names keep the order of the lines' ends, and a long name is cut. */
 static void test_names(void **state)
 {
     double   y[3][2] = { { 1.0, 5.0 }, { 1.0, 5.01 }, { 1.0, 4.99 } };
@@ -111,7 +111,7 @@ static void test_names(void **state)
     hl_canvas_close(canvas);
 }
 
-/* The d of the path that follows a mark's title. */
+/* Finds the path's d that follows a mark's title. */
 static void point_of(double *x, double *y, const char *svg, const char *title)
 {
     const char *at = strstr(svg, title);
@@ -124,7 +124,7 @@ static void point_of(double *x, double *y, const char *svg, const char *title)
     *y        = strtod(end, NULL);
 }
 
-/* Equal ratios are equally far apart, and equal steps of x too; every mark has its value. */
+/* Equal ratios have equal distances, as do equal steps of x; every mark has its value. */
 static void test_points(void **state)
 {
     double    x[4] = { 0.0, 0.1, 0.2, 0.3 }, y[4] = { 10.0, 100.0, NAN, 1000.0 };
@@ -149,7 +149,7 @@ static void test_points(void **state)
     free(svg);
 }
 
-/* The bands' colors are in the picture, the darker one over less of it. */
+/* The bands' colors are in the picture; the darker one covers less of it. */
 static void test_bands(void **state)
 {
     sweep       s;
@@ -190,10 +190,16 @@ static void test_curve_errors(void **state)
     make_sweep(&s, 2);
     s.y[1][3]      = 0.0;
     s.figure.log_y = true;
-    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis has no place for 0",
+    assert_fails(HL_BAD_INPUT, "Perplexity: a logarithmic axis cannot show 0",
                  hl_draw_curves(&s.figure, path, NULL));
     s.figure.log_y = false;
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg", hl_draw_curves(&s.figure, "x.gif", NULL));
+    assert_fails(HL_BAD_ARGUMENT, "unit: curves are in nats",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .unit = HL_UNIT_BITS }));
+    assert_fails(HL_BAD_ARGUMENT, "scale: curves have no classes",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .scale = HL_SCALE_CLASSES }));
+    assert_fails(HL_BAD_ARGUMENT, "curves have no marks",
+                 hl_draw_curves(&s.figure, path, &(hl_draw_options){ .n_candidates = 3 }));
     s.curves[1].low = s.low;
     assert_fails(HL_BAD_ARGUMENT, "'entropy' has half a band",
                  hl_draw_curves(&s.figure, path, NULL));
@@ -258,7 +264,7 @@ static void test_scatter_layouts(void **state)
     }
 }
 
-/* A point that is higher stands higher, in every panel alike; NaN is left out. */
+/* A higher value is drawn higher, in every panel; NaN is left out. */
 static void test_scatter_points(void **state)
 {
     double             x[3] = { 1.0, 2.0, 3.0 }, y[2][3] = { { 0.0, 1.0, NAN }, { 1.0, 5.0, 2.0 } };

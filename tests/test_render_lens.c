@@ -1,4 +1,4 @@
-/* test_render_lens.c - the lens drawn and printed, of numbers that are known. */
+/* test_render_lens.c - the lens, drawn and printed from known numbers. */
 #include "render_support.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const char *const words[] = {
 
 enum { N_WORDS = sizeof words / sizeof *words, N_VOCAB = 4096 };
 
-/* From 0 to ln 4096, which is 8.3. */
+/* Returns entropies from 0 to ln 4096, which is 8.3. */
 static float entropy_of(int64_t place, int64_t n_places)
 {
     return (float)(log(N_VOCAB) * (double)place / (double)n_places);
@@ -57,7 +57,7 @@ static void unmake(hl_lens_view *view)
 
 /* -------------------------------------------------------------------------- pictures */
 
-/* Every cell has the color of its entropy, on an axis from 0 to 10, and its words. */
+/* Every cell has the color of its entropy, on an axis from 0 to 10, and its text. */
 static void test_colors(void **state)
 {
     hl_lens_view *view    = make(2, 3);
@@ -70,7 +70,7 @@ static void test_colors(void **state)
         hl_color    color  = hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[i] / 10.0);
         const char *before = NULL;
         char        title[160], wanted[32];
-        /* Rows are numbered as layers are; the lowest is what the embedding alone says. */
+        /* Rows are numbered like layers; the lowest is that of the embeddings. */
         char after[16] = "embedding";
         if (i / 3 > 0)
             snprintf(after, sizeof after, "layer %d", (int)(i / 3) - 1);
@@ -86,7 +86,7 @@ static void test_colors(void **state)
         assert_memory_equal(before, wanted, strlen(wanted));
     }
     assert_non_null(strstr(svg, "Tokens 3 to 5 of the prompt."));
-    assert_non_null(strstr(svg, "Framed: the token that does follow."));
+    assert_non_null(strstr(svg, "Framed: the token that follows in the text."));
     assert_non_null(strstr(svg, ">10</text>"));
     free(svg);
     unmake(view);
@@ -122,7 +122,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* Layers go up from the embedding, and every guess is drawn once. */
+/* Layers are drawn upward from the embeddings, and every guess once. */
 static void test_order(void **state)
 {
     hl_lens_view *view   = make(3, 2);
@@ -134,12 +134,12 @@ static void test_order(void **state)
         assert_true(box_of(canvas, labels[i]).y < box_of(canvas, labels[i - 1]).y);
     for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
         assert_string_not_equal(canvas->texts[i].text, "3");
-    /* Guess 0 is words[1]; cut, since it is long. */
+    /* Guess 0 is words[1]; it is cut, since it is long. */
     int n_cut = 0;
     for (int64_t i = 0; i < (int64_t)canvas->n_texts; i++)
         n_cut += strncmp(canvas->texts[i].text, "\u00b7inc", 5) == 0 &&
                  strstr(canvas->texts[i].text, "\u2026") != NULL;
-    assert_int_equal(n_cut, 2); /* as guess and as token */
+    assert_int_equal(n_cut, 2); /* once as guess, once as token */
     hl_canvas_close(canvas);
     unmake(view);
 }
@@ -159,10 +159,9 @@ static void test_odd_numbers(void **state)
     unmake(view);
 
     view = make(80, 200);
-    assert_fails(HL_LIMIT,
-                 "200 tokens are too many for one page 480 points wide, which has room for",
+    assert_fails(HL_LIMIT, "200 tokens do not fit on a page 480 points wide, which has room for",
                  hl_draw_lens(view, in_folder(*state, "x.svg"), NULL));
-    assert_fails(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes",
+    assert_fails(HL_BAD_ARGUMENT, "--scale: pictures of a prompt have no classes",
                  hl_draw_lens(view, in_folder(*state, "x.svg"),
                               &(hl_draw_options){ .scale = HL_SCALE_CLASSES }));
     assert_null(fopen(in_folder(*state, "x.svg"), "rb"));
@@ -175,7 +174,7 @@ static void test_png(void **state)
     const char   *path = in_folder(*state, "lens.png");
 
     assert_ok(hl_draw_lens(view, path, &(hl_draw_options){ .dpi = 72.0, .theme = HL_THEME_DARK }));
-    /* Of the cell's 57 x 11 pixels its word takes some; the bar has the color once. */
+    /* The text covers some of the cell's 57 x 11 pixels; the bar has the color once. */
     int64_t n_same =
         count_pixels(path, hl_map_color(HL_MAP_DIFFERENCE, (double)view->entropy[2] / 10.0));
     assert_in_range(n_same, 400, 57 * 12 + 40);
@@ -193,16 +192,17 @@ static void test_print_plain(void **state)
     view->entropy[5] = NAN;
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .width = 60 }));
     assert_string_equal(
-        text, "made, 1 layers, tokens 3 to 5 of 13\n"
-              "\n"
-              "      the             \u00b7incomprehensi\u2026 \u4f60\u597d           \n"
-              "   0 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
-              " emb  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 "
-              "\u0645\u0631\u062d\u0628\u0627       2.8\n"
-              "\n"
-              "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
-              "the most likely next token after each; > is the one that does follow.\n"
-              "Figures: entropy over the vocabulary, nats.\n");
+        text,
+        "made, 1 layers, tokens 3 to 5 of 13\n"
+        "\n"
+        "      the             \u00b7incomprehensi\u2026 \u4f60\u597d           \n"
+        "   0 >\u23ce           4.2 <|endofte\u2026  5.5 \U0001f642            -\n"
+        " emb  \u00b7incompre\u2026  0.0 \u4f60\u597d        1.4 \u0645\u0631\u062d\u0628\u0627    "
+        "   2.8\n"
+        "\n"
+        "Top line: the input tokens.  Below: the most likely next token after each layer, from\n"
+        "the embedding (emb) upwards; > marks predictions that match the text.\n"
+        "Numbers: entropy over the vocabulary, nats.\n");
     hl_free(text);
     unmake(view);
 }
@@ -222,7 +222,7 @@ static void test_print_colors(void **state)
     hl_free(text);
     assert_ok(hl_print_lens(&text, view, &(hl_print_options){ .depth = HL_DEPTH_256 }));
     assert_non_null(strstr(text, " emb  \033[38;5;231m\033[48;5;25m\u00b7incompre\u2026\033[0m "));
-    /* Half of the way: the middle of nine. */
+    /* Halfway: the middle of nine colors. */
     assert_non_null(strstr(text, "\033[38;5;16m\033[48;5;255m"));
     hl_free(text);
     unmake(view);

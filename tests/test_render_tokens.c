@@ -1,5 +1,5 @@
-/* test_render_tokens.c - pictures of prompts whose numbers are known: shades, bins, labels
- * that neither leave the page nor touch, notes, and clear errors. */
+/* test_render_tokens.c - pictures of prompts with known numbers: shades, bins, labels that stay on
+ * the page and do not touch, notes, and clear errors. */
 #include "token_view_support.h"
 
 #include <time.h>
@@ -35,7 +35,7 @@ static void test_bins(void **state)
 
 /* --------------------------------------------------------------------------- colors */
 
-/* The stroke that a title's cell has: the last color named before it. */
+/* Checks the stroke of a title's cell: the last color named before it. */
 static void assert_color_before(const char *svg, const char *title, hl_color color)
 {
     const char *at = strstr(svg, title), *before = NULL;
@@ -74,7 +74,7 @@ static void check_colors(const char *path, hl_attention_scale scale, hl_theme th
         assert_color_before(
             svg, title, hl_map_color(HL_MAP_DIFFERENCE, (double)view->maps[0].entropy[row] / 4.0));
     }
-    assert_null(strstr(svg, "0 The \u2192 1 ")); /* a token does not see the next */
+    assert_null(strstr(svg, "0 The \u2192 1 ")); /* a token does not see the next one */
     assert_non_null(strstr(svg, "Bold: special"));
     free(svg);
     unmake(view);
@@ -86,7 +86,7 @@ static void test_colors(void **state)
     check_colors(in_folder(*state, "linear.svg"), HL_ATTENTION_LINEAR, HL_THEME_DARK);
 }
 
-/* Red but for a blue cell and one that is left out. */
+/* Red, except for a blue cell and one that is left out. */
 static bool red_and_blue(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const hl_color red = { 255, 0, 0 }, blue = { 0, 0, 255 };
@@ -157,7 +157,7 @@ static void test_layouts(void **state)
     }
 }
 
-/* A row's label is level with its row, and every token has one where there is room. */
+/* A row's label is at the height of its row, and every token has one if there is room. */
 static void test_labels(void **state)
 {
     hl_token_view *view   = make(12, 1, true);
@@ -172,7 +172,7 @@ static void test_labels(void **state)
         int    n_labels = 0;
         for (int64_t k = 0; k < (int64_t)canvas->n_texts; k++) {
             const char *text = canvas->texts[k].text;
-            /* Long ones are cut. */
+            /* Long labels are cut. */
             if (strcmp(text, words[i]) == 0 || (i == 5 && strncmp(text, "\u00b7incomp", 8) == 0 &&
                                                 strstr(text, "\u2026") != NULL)) {
                 box = n_labels == 0 ? canvas->texts[k].box : box;
@@ -189,7 +189,7 @@ static void test_labels(void **state)
     unmake(view);
 }
 
-/* Cuts are between characters. */
+/* Labels are cut between characters. */
 static void test_cuts(void **state)
 {
     hl_canvas    *canvas = NULL;
@@ -206,13 +206,13 @@ static void test_cuts(void **state)
     strcpy(room, "abcdef");
     hl_figure_shorten(&figure, room, sizeof room, most, &style);
     assert_string_equal(room, "ab\u2026");
-    strcpy(room, "abe\u0301cdef"); /* a letter and its accent stay together */
+    strcpy(room, "abe\u0301cdef"); /* a letter and its accent are not separated */
     hl_figure_shorten(&figure, room, sizeof room, most, &style);
     assert_string_equal(room, "ab\u2026");
     strcpy(room, "abc");
     hl_figure_shorten(&figure, room, sizeof room, 100.0, &style);
     assert_string_equal(room, "abc");
-    hl_figure_shorten(&figure, room, sizeof room, 0.0, &style); /* something is left to see */
+    hl_figure_shorten(&figure, room, sizeof room, 0.0, &style); /* an ellipsis remains */
     assert_string_equal(room, "\u2026");
     hl_canvas_close(canvas);
 }
@@ -225,7 +225,7 @@ static void test_captions(void **state)
 
     assert_ok(hl_draw_tokens(view, path, NULL));
     char *svg = read_whole(path, &n_bytes);
-    assert_non_null(strstr(svg, "A cell is 3 \u00d7 3 tokens"));
+    assert_non_null(strstr(svg, "A cell is 3 \u00d7"));
     assert_in_range(n_bytes, 1000, 250000);
     free(svg);
     unmake(view);
@@ -257,7 +257,7 @@ static void test_notes(void **state)
                              "smallest corner",
                          1, 1 };
     const char *path = in_folder(*state, "x.svg");
-    assert_fails(HL_BAD_ARGUMENT, "row 3, column 16, but tokens are 0 to 15",
+    assert_fails(HL_BAD_ARGUMENT, "is at row 3, column 16; tokens are 0 to 15",
                  hl_draw_tokens(view, path, &(hl_token_figure){ .notes = &far, .n_notes = 1 }));
     assert_fails(HL_BAD_ARGUMENT, "no room for the note 'A note",
                  hl_draw_tokens(view, path, &(hl_token_figure){ .notes = &huge, .n_notes = 1 }));
@@ -274,7 +274,7 @@ static void test_png(void **state)
     hl_token_figure options = { .draw = { .dpi = 72.0 } };
 
     assert_ok(hl_draw_tokens(view, path, &options));
-    /* Row 1, key 1 is the only cell with a quarter: 26 points less the gaps. */
+    /* Row 1, key 1 is the only cell with a quarter: 26 points minus the gaps. */
     int64_t n_same = count_pixels(path, hl_map_color(HL_MAP_BLUES, sqrt(0.25)));
     assert_in_range(n_same, 23 * 23, 27 * 27 + 60);
     unmake(view);
@@ -290,7 +290,7 @@ static uint32_t pixel_at(cairo_surface_t *image, int x, int y)
     return pixel & 0xffffffU;
 }
 
-/* Pixels that are not white between two that are. */
+/* Counts pixels between two white ones that are not white. */
 static int count_seams(const char *path)
 {
     cairo_surface_t *image = cairo_image_surface_create_from_png(path);
@@ -318,7 +318,7 @@ static bool all_white(hl_color *out, const void *context, int64_t across, int64_
     return true;
 }
 
-/* Cells that touch leave no seam, wherever their edges fall. */
+/* Cells that touch leave no seam, wherever their edges are. */
 static void test_seams(void **state)
 {
     const char    *path  = in_folder(*state, "seams.png");
@@ -340,16 +340,16 @@ static void test_seams(void **state)
     }
 }
 
-/* A page that ends within a pixel fills it. */
+/* A page that ends within a pixel fills that pixel. */
 /* ----------------------------------------------------------------------------- fonts */
 
 static void count_warning(void *count, hl_log_level level, const char *message)
 {
     assert_int_equal(level, HL_LOG_WARNING);
-    *(int *)count += strstr(message, "no font here has ") != NULL;
+    *(int *)count += strstr(message, "no installed font has ") != NULL;
 }
 
-/* Has any font here this character? */
+/* Returns whether any installed font has this character. */
 static bool font_has(const char *code)
 {
     char  command[128], line[256];
@@ -365,7 +365,7 @@ static bool font_has(const char *code)
     return found;
 }
 
-/* Tokens of every script are drawn, and not as boxes, in both formats that have glyphs. */
+/* Tokens of every script are drawn with glyphs, not as boxes, in both formats that have glyphs. */
 static void test_scripts(void **state)
 {
     static const char *const codes[]   = { "4f60", "3053", "c548", "645", "5d0", "1f642", "1f468" };
@@ -387,7 +387,7 @@ static void test_scripts(void **state)
     for (int i = 0; i < 2; i++)
         assert_ok(hl_draw_tokens(view, in_folder(*state, formats[i]), NULL));
     assert_int_equal(n_boxes, 0);
-    /* A character that no font has, being none, is noticed. */
+    /* A character that no font has is reported. */
     free(view->tokens[0].text);
     view->tokens[0].text = strdup("\U000e1234");
     assert_ok(hl_draw_tokens(view, in_folder(*state, formats[0]), NULL));
@@ -429,7 +429,7 @@ static void test_same_bytes(void **state)
     unmake(view);
 }
 
-/* What is not a number is crossed out and said to be so; the rest is drawn. */
+/* A NaN is crossed out and reported; the rest is drawn. */
 static void test_nan(void **state)
 {
     const char    *path    = in_folder(*state, "nan.svg");
@@ -447,7 +447,7 @@ static void test_nan(void **state)
     assert_null(strstr(svg, "nan"));
     free(svg);
 
-    /* And if nothing is: still a figure. */
+    /* If all values are NaN, there is still a figure. */
     for (int i = 0; i < 25; i++)
         view->maps[0].attention[i] = NAN;
     for (int i = 0; i < 5; i++)
@@ -470,9 +470,9 @@ static void test_errors(void **state)
                      hl_print_tokens(&text, view, &options, NULL));
         assert_null(text);
     }
-    assert_fails(HL_BAD_ARGUMENT, "ends in .svg",
+    assert_fails(HL_BAD_ARGUMENT, "must end in .svg",
                  hl_draw_tokens(view, in_folder(*state, "x.gif"), NULL));
-    assert_fails(HL_BAD_ARGUMENT, "unit: pictures of a prompt are in nats",
+    assert_fails(HL_BAD_ARGUMENT, "--unit: pictures of a prompt are in nats",
                  hl_draw_tokens(view, in_folder(*state, "x.svg"),
                                 &(hl_token_figure){ .draw = { .unit = HL_UNIT_BITS } }));
     unmake(view);

@@ -1,5 +1,5 @@
-/* test_report.c - reports: the one element with data, every array against what it was made of,
- * texts that try to get out, sizes, and parts that do not belong together. */
+/* test_report.c - reports: the one element with data, every array against its source, texts that
+ * try to end the element, sizes, and parts that do not fit together. */
 #include "report_support.h"
 
 #include <sys/stat.h>
@@ -85,7 +85,7 @@ static void check_positions(json_t *data, const hl_profile *profile)
     free(values);
 }
 
-/* The nearest heads by looking at all pairs. */
+/* Finds the nearest heads by comparing all pairs. */
 static void check_twins(json_t *data, const hl_profile *profile)
 {
     const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), 3 };
@@ -143,7 +143,7 @@ static void profiles_are_told(void **state)
     assert_string_equal(json_string_value(at(data, "format")), "headlight.report/1");
     assert_string_equal(json_string_value(at(data, "version")), hl_version());
     assert_string_equal(json_string_value(at(data, "title")), "<title>");
-    assert_string_equal(json_string_value(at(data, "definitions.entropy.unit")), "nats");
+    assert_string_equal(json_string_value(at(data, "definitions.entropy.unit")), "nats or bits");
     assert_string_equal(json_string_value(at(first, "name")), named.name);
     assert_int_equal(json_integer_value(at(first, "model.layers")), M_LAYERS);
     assert_int_equal(json_integer_value(at(first, "corpus.context")), 64);
@@ -160,7 +160,7 @@ static void profiles_are_told(void **state)
     hl_profile_free(profile);
 }
 
-/* What `show` calls heads, and what `diagnose` finds. */
+/* The report has the types of `show` and the findings of `diagnose`. */
 static void types_and_diagnoses_are_told(void **state)
 {
     made_model model          = healthy_model();
@@ -205,11 +205,11 @@ static void types_and_diagnoses_are_told(void **state)
         }
     }
     for (int verdict = HL_VERDICT_NOT_FOUND; verdict <= HL_VERDICT_NOT_RUN; verdict++)
-        assert_true(n_verdicts[verdict] > 0); /* the profile has checks of each kind */
+        assert_true(n_verdicts[verdict] > 0); /* the profile has checks with each verdict */
     hl_diagnoses_free(found);
     hl_sheet_free(types);
 
-    /* A type has one color, in every report and however many heads have it. */
+    /* A type has the same color in every report, whatever the number of its heads. */
     static const char *const themes[] = { "types.colors.light", "types.colors.dark" };
     for (size_t theme = 0; theme < 2; theme++) {
         json_t *colors = at(first, themes[theme]);
@@ -257,7 +257,7 @@ static void two_profiles_are_compared(void **state)
     hl_profile_free(b);
 }
 
-/* Layers may have fewer heads than others. */
+/* Layers may lack heads that others have. */
 static void heads_that_are_not_there(void **state)
 {
     const int64_t            heads[] = { 2, 1 };
@@ -308,7 +308,7 @@ static void traces_are_told(void **state)
     hl_report report = { .trace = trace };
     json_t   *data   = write_and_read(&report);
     double   *values = decode(at(data, "trace.entropy"), (int64_t[]){ 2, 3, N }, 3);
-    double   *layers = decode(at(data, "trace.layer_H"), (int64_t[]){ 2, N }, 2);
+    double   *layers = decode(at(data, "trace.layer_entropy"), (int64_t[]){ 2, N }, 2);
     (void)state;
 
     static const char *const wanted[N] = {
@@ -336,7 +336,7 @@ static void traces_are_told(void **state)
     hl_trace_free(trace);
 }
 
-/* More rows than half precision has room for: bytes, with NaN. */
+/* With more rows than half precision is used for, values become bytes, with NaN. */
 static void many_rows_become_bytes(void **state)
 {
     enum { LAYERS = 40, HEADS = 50, N = 600 };
@@ -415,7 +415,7 @@ static void prompts_are_told(void **state)
 
 /* --------------------------------------------------------------------------- size */
 
-/* A sequence of which every head and type has rows, with whole rows for similarities. */
+/* Adds a sequence with rows for every head and type, with complete rows for similarities. */
 static void add_large_sequence(hl_profile *profile, uint64_t seed, int64_t n_layers,
                                int64_t n_heads, float *room, float *pattern)
 {
@@ -537,7 +537,7 @@ static void parts_must_belong(void **state)
     hl_profile_free(profile);
 }
 
-/* Files of other commands, and files that only pretend to be. */
+/* Output files of other commands, and files that imitate them. */
 static void tables_of_others_are_checked(void **state)
 {
     static const struct {
@@ -550,7 +550,7 @@ static void tables_of_others_are_checked(void **state)
         { "{\"tables\": {\"heads\": {}}}", "tables.heads has no list of rows" },
         { "{\"tables\": {\"heads\": {\"rows\": [{}, 7]}}}", "tables.heads.rows[1] is a" },
         { "{\"tables\": {\"heads\": {\"rows\": [{\"layer\": 6, \"head\": 0}]}}}",
-          "tables.heads.rows[0]: L6H0; the profile has 6 layers of up to 8 heads" },
+          "tables.heads.rows[0]: L6H0 does not exist: the profile has 6 layers of up to 8 heads" },
         { "{\"tables\": {\"heads\": {\"rows\": [{\"layer\": 0, \"head\": -1}]}}}", "L0H-1" },
     };
     static const char good[] = "{\"a\": \"x</script>\", \"b\": \"y\", \"tables\": {\"heads\": "

@@ -1,4 +1,4 @@
-/* test_rope.c - rotary frequencies against values worked out from the definitions. */
+/* test_rope.c - rotary frequencies against values computed from the definitions. */
 #include "support.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "model/config.h"
 #include "model/rope.h"
 
-/* 8 pairs: heads of 16. */
+/* A model with heads of 16, which have 8 pairs. */
 #define CONFIG(type, rope)                                                                         \
     "{\"model_type\": \"" type "\", \"hidden_size\": 64, \"num_attention_heads\": 4, "             \
     "\"num_hidden_layers\": 1, \"vocab_size\": 10, \"max_position_embeddings\": 256, "             \
@@ -24,7 +24,7 @@ static void check(const char *text, int64_t n_positions, double attention_factor
     assert_true(fabs(rope->attention_factor - attention_factor) < 1e-12);
     hl_rope_frequencies(seen, rope, n_positions);
     for (int i = 0; i < 8; i++) {
-        /* Rounded to float a few times on the way, as in transformers. */
+        /* The tolerance allows for several roundings to float, as in transformers. */
         if (fabs((double)seen[i] - wanted[i]) > 2e-7 * wanted[i])
             fail_msg("%s: frequency %d is %.9g, wanted %.9g", hl_rope_kind_name(rope->kind), i,
                      (double)seen[i], wanted[i]);
@@ -61,7 +61,7 @@ static void dynamic_grows_with_the_length(void **state)
         CONFIG("llama", "\"rope_theta\": 10000, \"rope_type\": \"dynamic\", \"factor\": 4");
 
     (void)state;
-    check(text, 200, 1.0, plain); /* shorter than the training's changes nothing */
+    check(text, 200, 1.0, plain); /* a context shorter than that of training changes nothing */
     check(text, 256, 1.0, plain);
     check(text, 512, 1.0, stretched);
 }

@@ -1,6 +1,6 @@
-/* test_row_distances.c - rows of two models on the same tokens, against rows that PyTorch
- * computed: a model at twice its attention temperature has, in its first layer, rows in
- * proportion to the square roots of the plain ones. */
+/* test_row_distances.c - distances between two models' rows on the same tokens, against rows that
+ * PyTorch computed: in the first layer of a model with twice the attention temperature, rows are
+ * proportional to the square roots of the original ones. */
 #include "model_support.h"
 
 #include <math.h>
@@ -44,7 +44,7 @@ static hl_row_distances *distances_of(const both *two, const hl_row_distance_opt
     return out;
 }
 
-/* out (S) row `row` of head `head`, to the power of `power` and normalized. */
+/* Computes row `row` of head `head` to the power of `power`, normalized: out (S). */
 static void golden_row(double *out, const hl_tensor *pattern, int head, int row, double power)
 {
     double sum = 0.0;
@@ -134,7 +134,7 @@ static void a_model_is_like_itself(void **state)
     close_both(&two);
 }
 
-/* Which rows are drawn does not depend on threads, and the means are of the sequences'. */
+/* The sampled rows do not depend on threads, and the means are those of the sequences. */
 static void threads_give_the_same_numbers(void **state)
 {
     both              two = open_both(MODEL, 2.0);

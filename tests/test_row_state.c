@@ -1,4 +1,4 @@
-/* test_row_state.c - the running sums against sums over whole distributions. */
+/* test_row_state.c - the running sums against sums over complete distributions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 enum { N = 200 };
 
-/* A fixed, irregular row of scores. */
+/* Makes a fixed, irregular row of scores. */
 static void fill(double *scores, double size, double offset)
 {
     uint32_t state = 12345;
@@ -29,7 +29,7 @@ static hl_row_state push_all(const double *scores, int begin, int end)
     return row;
 }
 
-/* What the sums must give, from the probabilities themselves. */
+/* Expected results, computed from the probabilities. */
 typedef struct plain {
     double lse, entropy, renyi2, varentropy;
 } plain;
@@ -144,7 +144,7 @@ static void equal_keys_are_uniform(void **unused)
     near(hl_row_state_varentropy(row), 0.0, 1e-14);
 }
 
-/* One score of NaN or +inf spoils the row wherever it stands, and a hidden one (-inf) nowhere. */
+/* One score of NaN or +inf makes the row invalid at any place; a hidden key (-inf) never does. */
 static void what_is_not_finite_is_never_forgotten(void **unused)
 {
     double       scores[N], bad[] = { NAN, INFINITY };
@@ -153,7 +153,7 @@ static void what_is_not_finite_is_never_forgotten(void **unused)
     (void)unused;
 
     for (int i = 0; i < 8; i++) {
-        fill(scores, 1e4, 0.0); /* so far apart that older sums vanish */
+        fill(scores, 1e4, 0.0); /* so far apart that older sums become negligible */
         scores[places[i / 2]] = bad[i % 2];
         row                   = push_all(scores, 0, N);
         assert_true(isnan(hl_row_state_lse(row)) && isnan(hl_row_state_entropy(row)));

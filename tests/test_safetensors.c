@@ -1,4 +1,4 @@
-/* test_safetensors.c - one test a check: a file that breaks only that rule. */
+/* test_safetensors.c - one test per check: each file breaks only one rule. */
 #include "support.h"
 
 #include <dirent.h>
@@ -6,8 +6,8 @@
 #include "base/dtype.h"
 #include "formats/safetensors.h"
 
-/* A file in memory: length, header, then `n_data` bytes 0, 1, 2 ...  Exactly as
- * large as it must be, so that the address sanitizer sees a byte too far. */
+/* A file in memory: length, header, then `n_data` bytes 0, 1, 2 ...  Its allocation has exactly its
+ * size, so that the address sanitizer detects a read beyond it. */
 typedef struct image {
     uint8_t *bytes;
     size_t   n_bytes;
@@ -26,7 +26,7 @@ static image new_image(const char *header, size_t n_header, size_t n_data)
     return file;
 }
 
-/* This header over that much data must be refused, with this in the message. */
+/* Checks that this header with that much data is refused, with this in the message. */
 static void refuse(const char *header, size_t n_data, const char *fragment)
 {
     hl_safetensors *file = (hl_safetensors *)&file;
@@ -128,10 +128,10 @@ static void scalars_and_empty_tensors_are_fine(void **state)
 static void every_dtype_is_accepted(void **state)
 {
     (void)state;
-    for (int i = 0; i < HL_DTYPE_Q4_0; i++) { /* with which GGUF's blocks begin */
+    for (int i = 0; i < HL_DTYPE_Q4_0; i++) { /* the types before Q4_0, the first block type */
         char   header[256];
         image  made;
-        size_t n_bytes = hl_dtype_bits((hl_dtype)i); /* of 8 elements */
+        size_t n_bytes = hl_dtype_bits((hl_dtype)i); /* size of 8 elements */
         snprintf(header, sizeof header,
                  "{\"t\":{\"dtype\":\"%s\",\"shape\":[2,4],\"data_offsets\":[0,%zu]}}",
                  hl_dtype_name((hl_dtype)i), n_bytes);
@@ -173,7 +173,7 @@ static void many_tensors_are_all_found(void **state)
     image  made;
 
     assert_non_null(header);
-    for (int i = 0; i < N_TENSORS; i++) { /* the names come in another order than the data */
+    for (int i = 0; i < N_TENSORS; i++) { /* the names have another order than the data */
         int place = (i * 1237) % N_TENSORS;
         at += (size_t)sprintf(header + at,
                               "%c\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],"
@@ -310,7 +310,7 @@ static void bad_shapes_are_refused(void **state)
 static void overflowing_shapes_are_refused(void **state)
 {
     (void)state;
-    /* 2^32 * 2^32 wraps to 0, and so would seem to need no bytes at all. */
+    /* 2^32 * 2^32 wraps around to 0, which would seem to need no bytes at all. */
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
            "dimension 1 is 4294967296: negative, or the size overflows");
     refuse("{\"a\":{\"dtype\":\"F64\",\"shape\":[9223372036854775807],\"data_offsets\":[0,8]}}", 8,
@@ -402,7 +402,7 @@ static void files_are_opened_by_path(void **state)
     remove_folder(folder);
 }
 
-/* Files that the reference implementation wrote, where they are at hand. */
+/* Files that the reference implementation wrote, if they are available. */
 static void files_of_the_reference_are_accepted(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ static hl_safetensors_writer *new_writer(void)
     return writer;
 }
 
-/* Write, and read the file back as bytes; the caller frees them. */
+/* Writes the file and reads it back as bytes; the caller frees them. */
 static char *written_bytes(hl_safetensors_writer *writer, size_t *n_bytes)
 {
     const char *folder = new_folder();
@@ -59,7 +59,8 @@ static void bytes_are_exactly_the_format(void **state)
     hl_safetensors_writer_free(writer);
 }
 
-/* Data that comes later, the last tensor first: the bytes of a file written at once. */
+/* Data that are added later, the last tensor first, give the same bytes as a file written at
+ * once. */
 static void data_may_come_later(void **state)
 {
     (void)state;
@@ -106,10 +107,10 @@ static void empty_file_is_valid(void **state)
     hl_safetensors_writer_free(NULL);
 }
 
-/* GGUF's block types come after these. */
+/* GGUF's block types come after these types. */
 enum { N_DTYPES = HL_DTYPE_Q4_0 };
 
-/* One tensor of every dtype, added in two orders. */
+/* Makes one tensor of every dtype, added in one of two orders. */
 static hl_safetensors_writer *writer_of_all_dtypes(bool backwards)
 {
     static char            names[N_DTYPES][24];
@@ -215,8 +216,8 @@ static void many_tensors_are_written(void **state)
 
 /* ----------------------------------------------------------------- refused */
 
-/* Adding this tensor makes write fail, with this in the message; later, good
- * tensors do not help. */
+/* Checks that adding this tensor makes write fail, with this in the message; valid tensors added
+ * later do not help. */
 static void refuse(const hl_tensor *tensor, const char *fragment)
 {
     const char            *folder = new_folder();
@@ -280,7 +281,7 @@ static void impossible_names_are_refused(void **state)
     refuse(&tensor, "cannot be called NULL");
 }
 
-/* What the two refusals below share: this writer cannot write. */
+/* Checks for the two refusals below that this writer cannot write. */
 static void assert_unwritable(hl_safetensors_writer *writer, const char *fragment)
 {
     const char *folder = new_folder();
@@ -332,7 +333,7 @@ static void unwritable_target_is_reported(void **state)
     assert_fails(HL_NOT_FOUND, "/nowhere/t", hl_safetensors_write(writer, "/nowhere/t"));
     assert_fails(HL_BAD_ARGUMENT, "/dev/full", hl_safetensors_write(writer, "/dev/full"));
 
-    size_t n_bytes; /* the writer can still be used */
+    size_t n_bytes; /* the writer is still usable */
     free(written_bytes(writer, &n_bytes));
     hl_safetensors_writer_free(writer);
 }

@@ -10,7 +10,7 @@
 
 enum { MAX_V = 2000 };
 
-/* Numbers for tests; repeated values on purpose where `n_levels` is small. */
+/* Fills logits with random numbers; with a small `n_levels`, values repeat. */
 static void fill_logits(float *logits, int64_t n, uint64_t seed, int n_levels)
 {
     for (int64_t i = 0; i < n; i++)
@@ -28,7 +28,8 @@ static hl_sampler *new_sampler(int64_t d_vocab, hl_sample_options options)
 
 /* -------------------------------------------------------- the slow definitions */
 
-/* How many tokens come before `token` by falling score, equals by rising number. */
+/* Returns how many tokens come before `token` by falling score, with equal ones by rising
+ * number. */
 static int64_t rank_of(const double *scores, int64_t n, int64_t token)
 {
     int64_t rank = 0;
@@ -38,7 +39,7 @@ static int64_t rank_of(const double *scores, int64_t n, int64_t token)
     return rank;
 }
 
-/* Strictly larger ones only: the k-th largest value and its equals have fewer than k. */
+/* Counts strictly larger ones: the k-th largest value and its equals have fewer than k. */
 static int64_t n_larger(const double *scores, int64_t n, int64_t token)
 {
     int64_t count = 0;
@@ -60,7 +61,7 @@ static void softmax(double *out, const double *scores, int64_t n)
         out[i] = exp(scores[i] - max) / sum;
 }
 
-/* The mass of those that come before. */
+/* Returns the mass of the tokens before it. */
 static double mass_before(const double *p, const double *scores, int64_t n, int64_t token)
 {
     double  mass = 0.0;
@@ -71,7 +72,7 @@ static double mass_before(const double *p, const double *scores, int64_t n, int6
     return mass;
 }
 
-/* out: probabilities after temperature and filters, 0 for what is gone. */
+/* Computes probabilities after temperature and filters, 0 for tokens that were filtered out. */
 static void expected_probabilities(double *out, const float *logits, int64_t n,
                                    const hl_sample_options *o)
 {
@@ -113,7 +114,7 @@ static void expect_probabilities(hl_sampler *sampler, const double *wanted, int6
     }
 }
 
-/* Margins: no top_p lies within rounding of a cumulative sum here. */
+/* No top_p used here is within rounding of a cumulative sum. */
 static void filters_are_their_definitions(void **state)
 {
     static const double  temperatures[] = { 0.3, 1.0, 2.5 };
@@ -152,7 +153,7 @@ static void penalties_are_their_definition(void **state)
     int64_t           token;
     (void)state;
 
-    /* 3 falls out of the last four; 0 comes twice and is penalized once. */
+    /* Token 3 is not among the last four; 0 occurs twice and is penalized once. */
     const int64_t text[] = { 3, 3, 0, 1, 2, 0 };
     for (size_t i = 0; i < 6; i++)
         assert_ok(hl_sampler_accept(sampler, text[i]));
@@ -164,7 +165,7 @@ static void penalties_are_their_definition(void **state)
         assert_true(fabs(candidates[i].probability - p[i]) < 1e-7);
     hl_sampler_free(sampler);
 
-    /* Without a limit 3 stays penalized, and greedy takes 0's neighbor. */
+    /* Without a limit, 3 stays penalized, and greedy sampling takes 0's neighbor. */
     sampler = new_sampler(6, (hl_sample_options){ .repeat_penalty = 4.0 });
     for (size_t i = 0; i < 6; i++)
         assert_ok(hl_sampler_accept(sampler, text[i]));
@@ -175,8 +176,8 @@ static void penalties_are_their_definition(void **state)
 
 /* ----------------------------------------------------------------------- draws */
 
-/* Pearson's chi-square of 20000 draws of a fixed seed, over ten outcomes: with 9 degrees
- * of freedom 27.9 is passed once in a thousand seeds, and this is one seed. */
+/* Pearson's chi-square of 20000 draws with a fixed seed, over ten outcomes: with 9 degrees of
+ * freedom, one seed in a thousand exceeds 27.9. */
 static void draws_follow_the_probabilities(void **state)
 {
     enum { N_DRAWS = 20000, N = 10 };
@@ -235,7 +236,7 @@ static void a_seed_is_a_text(void **state)
     hl_sampler_free(other);
 }
 
-/* SplitMix64 of state 1234567, as its authors' program prints it: the mixing is theirs. */
+/* SplitMix64 with state 1234567, as its authors' program prints it. */
 static void random_numbers_are_splitmix64(void **state)
 {
     static const uint64_t published[] = { UINT64_C(6457827717110365317),
@@ -314,8 +315,7 @@ static void what_is_no_number_is_named(void **state)
                  hl_sampler_draw(&token, sampler, logits));
     for (int i = 0; i < 4; i++)
         logits[i] = -INFINITY;
-    assert_fails(HL_BAD_INPUT, "none of 4 tokens is possible",
-                 hl_sampler_draw(&token, sampler, logits));
+    assert_fails(HL_BAD_INPUT, "no token can be drawn", hl_sampler_draw(&token, sampler, logits));
     assert_fails(HL_BAD_ARGUMENT, "token 4, wanted 0 to 3", hl_sampler_accept(sampler, 4));
     hl_sampler_free(sampler);
 }
@@ -360,7 +360,7 @@ static void rows_of_logits_are_measured(void **state)
     assert_int_equal(row.top, 0);
     row = hl_logits_read(sure, 3);
     assert_int_equal(row.top, 1);
-    /* q = e^-40: H = log(1 + q) + 40 q / (1 + q), all of whose digits are wanted. */
+    /* q = e^-40: H = log(1 + q) + 40 q / (1 + q), whose digits must all be right. */
     assert_true(fabs(row.entropy / (41.0 * exp(-40.0)) - 1.0) < 1e-12);
     assert_true(fabs(row.varentropy / (1600.0 * exp(-40.0)) - 1.0) < 1e-12);
 }

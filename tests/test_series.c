@@ -1,4 +1,4 @@
-/* test_series.c - a training run's points: numbers, falls, alarms, and the file they are kept in. */
+/* test_series.c - the points of a training run: numbers, falls, alarms, and their file. */
 #include "made_profile.h"
 
 #include <sys/stat.h>
@@ -6,7 +6,7 @@
 #include "analysis/series_parts.h"
 #include "render/events.h"
 
-/* A model whose attention is sharper than the healthy one's by so much. */
+/* Makes a model whose attention is sharper than the healthy one's by this amount. */
 static made_model sharper(double by)
 {
     made_model model = healthy_model();
@@ -87,7 +87,7 @@ static void a_point_says_what_the_profile_says(void **state)
     hl_profile_free(profile);
 }
 
-/* What `headlight diagnose NOW BEFORE` says of the two is what the series says. */
+/* The series gives the same results as `headlight diagnose NOW BEFORE`. */
 static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
 {
     made_model    before = healthy_model(), now = sharper(0.1);
@@ -108,7 +108,7 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
     snprintf(words, sizeof words, "; since step 100 the mean fell by %.1f robust sigma",
              point->fall);
     assert_non_null(strstr(point->findings[1], words));
-    /* Nothing fell before. */
+    /* The first point has no fall. */
     assert_int_equal(hl_series_at(series, 0)->verdicts[1], HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);
     hl_series_free(series);
@@ -116,7 +116,7 @@ static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
     hl_profile_free(second);
 }
 
-/* The checkpoint after a high one has diverged: what is left of its rows lies far lower. */
+/* The checkpoint after a high one has diverged: its remaining rows are much lower. */
 static void a_diverged_checkpoint_is_no_collapse(void **state)
 {
     hl_series *series = new_series();
@@ -130,7 +130,7 @@ static void a_diverged_checkpoint_is_no_collapse(void **state)
     assert_ok(add_model(series, &model, 200, NULL));
     const hl_series_point *point = hl_series_at(series, 1);
     assert_int_equal(point->verdicts[0], HL_VERDICT_FOUND);
-    assert_non_null(strstr(point->findings[0], "rows are not finite"));
+    assert_non_null(strstr(point->findings[0], "NaN or Inf rows"));
     assert_int_equal(point->verdicts[1], HL_VERDICT_NOT_RUN);
     assert_null(strstr(point->findings[1], "fell by"));
     hl_series_free(series);
@@ -143,7 +143,7 @@ static void falls_are_looked_for_among_the_last_steps(void **state)
     hl_series_options two    = { .n_back = 2 };
     (void)state;
 
-    /* In any order: steps count, not when they were measured. */
+    /* Checkpoints may be measured in any order: steps count. */
     add(series, 0.01, 20);
     add(series, 0.00, 10);
     add(series, 0.02, 30);
@@ -157,7 +157,7 @@ static void falls_are_looked_for_among_the_last_steps(void **state)
     assert_int_equal(hl_series_n_points(series), 4);
     assert_int_equal(hl_series_at(series, 3)->since, 10);
     assert_true(hl_series_at(series, 3)->fall > near);
-    /* A rise is a fall below 0. */
+    /* A rise is a negative fall. */
     add(series, 0.0, 31);
     assert_true(hl_series_at(series, 4)->fall < 0.5);
     hl_series_free(series);
@@ -254,7 +254,7 @@ static void a_series_comes_back(void **state)
     assert_memory_equal(first, second, n_first);
     assert_int_equal(hl_series_n_layers(loaded), M_LAYERS);
     assert_true(hl_series_at(loaded, 2)->fall == hl_series_at(series, 2)->fall);
-    /* It goes on as if it had never been away. */
+    /* A series that was read continues like one that was not. */
     add(series, 0.05, 400);
     add(loaded, 0.05, 400);
     char *line = NULL, *other = NULL;
@@ -315,7 +315,7 @@ static void bad_files_are_refused(void **state)
     assert_fails(HL_NOT_FOUND, "nowhere", hl_series_load(&series, "/nowhere"));
 }
 
-/* Every member of a good line, spoilt in turn. */
+/* Changes every member of a valid line in turn. */
 static void spoilt_lines_are_refused(void **state)
 {
     static const char *const changes[][3] = {
@@ -347,7 +347,7 @@ static void spoilt_lines_are_refused(void **state)
                  at + strlen(changes[i][0]));
         assert_fails(HL_BAD_INPUT, changes[i][2], hl_series_parse(&loaded, bad, strlen(bad), "f"));
     }
-    /* The words of earlier versions. */
+    /* The spellings of earlier versions. */
     const char *at = strstr(good, "\"verdict\": \"not found\"");
     snprintf(bad, n_bytes + 100, "%.*s\"verdict\": \"present\"%s", (int)(at - good), good,
              at + strlen("\"verdict\": \"not found\""));
@@ -426,14 +426,15 @@ static void events_are_appended(void **state)
     char *whole = read_file(path, &n_whole);
     assert_true(n_whole > n_first);
     assert_memory_equal(whole, first, n_first);
-    assert_int_equal(file_number(path), inode); /* whoever has it open sees the rest */
+    assert_int_equal(file_number(path), inode); /* the file is the same, so open readers see what is
+                                                 * appended */
 
-    /* Cut off by a crash: completed. */
+    /* A file that a crash cut off is completed. */
     assert_int_equal(truncate(path, (off_t)n_whole - 7), 0);
     assert_ok(hl_series_write_events(series, here));
     assert_same_file(path, whole, n_whole);
     assert_int_equal(file_number(path), inode);
-    /* Of another series, or damaged: written anew. */
+    /* A file of another series, or a damaged one, is rewritten. */
     whole[n_first + 3] ^= 1;
     write_file(path, whole, n_whole);
     whole[n_first + 3] ^= 1;

@@ -1,4 +1,4 @@
-/* test_serve_security.c - who may ask a server: hosts, origins, tokens. */
+/* test_serve_security.c - who may send requests: hosts, origins, tokens. */
 #include "support.h"
 
 #include "serve/security.h"

@@ -1,4 +1,4 @@
-/* test_serve_wire.c - what clients send, as options; numbers and texts as JSON. */
+/* test_serve_wire.c - requests as options; numbers and texts as JSON. */
 #include "support.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* Single quotes stand for double ones. */
+/* Parses JSON with single quotes instead of double ones. */
 static json_t *parse(const char *text)
 {
     char    copy[4096];
@@ -93,7 +93,7 @@ static void all_members(void **state)
     json_decref(tree);
 }
 
-/* A mass of nothing is the likeliest token, not all of them. */
+/* top_p 0 selects the most likely token, not all tokens. */
 static void top_p_of_nothing(void **state)
 {
     hl_wire_request request;
@@ -134,7 +134,7 @@ static void refusals(void **state)
         { "{'messages': [], 'top_logprobs': 3}", "top_logprobs", "needs logprobs", true },
         { "{'messages': [], 'tools': [1]}", "tools", "not supported", true },
         { "{'messages': [], 'response_format': {'type': 'json_object'}}", "response_format",
-          "text alone", true },
+          "generates only text", true },
         { "{'messages': [], 'max_tokens': 0}", "max_tokens", "wanted 1", true },
     };
 
@@ -172,7 +172,7 @@ static void token_ids(void **state)
 {
     static const struct {
         const char *text;
-        int64_t     n_prompts; /* 0: refused */
+        int64_t     n_prompts; /* 0: the request is refused */
     } cases[] = {
         { "[1, 2, 3]", 1 },
         { "[[1], [2, 3]]", 2 },

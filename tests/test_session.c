@@ -1,5 +1,5 @@
-/* test_session.c - what a session promises beyond right numbers (test_verify_model.c
- * has those): batches, chunks, gates, taps, limits, and files with damage. */
+/* test_session.c - promises of sessions beyond right numbers (test_verify_model.c has those):
+ * batches, chunks, gates, taps, limits, and damaged files. */
 #include "model_support.h"
 
 #include <math.h>
@@ -19,11 +19,11 @@ static const int64_t tokens[2 * N_TOKENS] = {
 /* -------------------------------------------------------------- what was seen */
 
 typedef struct seen {
-    float   values[MAX_STORED]; /* of one sequence, in the order they came */
+    float   values[MAX_STORED]; /* values of one sequence, in the order of the tap's calls */
     size_t  count;
     int64_t sequence;
     int     n_layers;
-    int     stop_after; /* layers; 0: never */
+    int     stop_after; /* number of layers; 0: never */
 } seen;
 
 static void keep(seen *s, const float *values, int64_t n)
@@ -130,7 +130,7 @@ static void last_logits(float *out, const hl_model *model, hl_session_options op
     hl_session *session = open_session(model, options);
 
     assert_ok(hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = N_TOKENS - 1 }));
-    if (rewind) { /* what follows is read again */
+    if (rewind) { /* the rows after the rewind are computed again */
         assert_ok(hl_session_rewind(session, 0, 9));
         assert_ok(hl_session_feed(session,
                                   &(hl_feed){ .tokens = tokens + 9, .n_tokens = N_TOKENS - 10 }));
@@ -161,7 +161,7 @@ static void caches_agree(void **state)
 
 enum { N_LONG = 700, N_SEGMENTS = 3 };
 
-/* Statistics of each sequence's last row, layer by layer. */
+/* Statistics of each sequence's last row, by layer. */
 typedef struct last_rows {
     float  values[MAX_STORED];
     size_t count;
@@ -187,7 +187,7 @@ static hl_status see_last_rows(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* Two sequences; the last token of each in a feed of its own if `stepped`. */
+/* Feeds two sequences; if `stepped`, the last token of each in a feed of its own. */
 static void feed_long(last_rows *s, const hl_model *model, bool stepped)
 {
     static int64_t ids[2 * N_LONG], last[2];
@@ -218,7 +218,7 @@ static void feed_long(last_rows *s, const hl_model *model, bool stepped)
     hl_session_close(session);
 }
 
-/* Long enough that a step's heads are shared out. */
+/* Long enough that the heads of a step are shared among threads. */
 static void a_step_agrees_with_a_whole_pass(void **state)
 {
     static last_rows whole, step;
@@ -227,7 +227,7 @@ static void a_step_agrees_with_a_whole_pass(void **state)
 
     feed_long(&whole, model, false);
     feed_long(&step, model, true);
-    /* Chunks of the whole pass came one by one: its last one counts. */
+    /* The chunks of the whole pass arrive one by one; the last one counts. */
     assert_true(whole.count >= step.count && step.count > 0);
     for (size_t i = 0; i < step.count; i++) {
         float wanted = whole.values[whole.count - step.count + i];
@@ -259,7 +259,7 @@ static hl_status see_stream(void *context, const hl_layer_rows *rows)
         assert_true(
             rows->z[(i / rows->d_head * rows->n_heads + 1) * rows->d_head + i % rows->d_head] ==
             0.0f);
-    /* Rows 4 and 15, of which the last sees 16 keys. */
+    /* Rows 4 and 15; the latter sees 16 keys. */
     assert_int_equal(rows->n_patterns, 2);
     for (int64_t i = 0; i < rows->n_heads * 2; i++) {
         double sum = 0.0;
@@ -292,7 +292,7 @@ static void taps_get_what_they_want(void **state)
     assert_ok(hl_session_feed(session,
                               &(hl_feed){ .tokens = tokens, .n_tokens = N_TOKENS, .tap = &tap }));
     assert_int_equal(s.n_layers, hl_model_get_info(model)->n_layers);
-    for (int i = 0; i < 256; i++) /* head 1 of every layer is closed */
+    for (int i = 0; i < 256; i++) /* head 1 of every layer is disabled */
         gates[i] = i % hl_model_get_info(model)->n_heads == 1 ? 0.0f : 1.0f;
     s.gated = true;
     assert_ok(hl_session_rewind(session, 0, 0));
@@ -369,7 +369,7 @@ static void limits_are_named(void **state)
 
 /* --------------------------------------------------------------------- damage */
 
-/* A copy of a model with one element of a tensor replaced by NaN. */
+/* Writes a copy of a model with one element of a tensor replaced by NaN. */
 static void damage(const char *folder, const char *tensor_name)
 {
     size_t          n_bytes;
@@ -384,7 +384,7 @@ static void damage(const char *folder, const char *tensor_name)
     assert_non_null(tensor);
     size_t at = (size_t)((const char *)tensor->data - bytes);
     hl_safetensors_close(file);
-    memset(bytes + at, 0xff, 4); /* NaN in F32, and twice in F16 and BF16 */
+    memset(bytes + at, 0xff, 4); /* these bytes are NaN in F32, and twice NaN in F16 and BF16 */
     write_file(in_folder(folder, "model.safetensors"), bytes, n_bytes);
     free(bytes);
 }
@@ -398,14 +398,14 @@ static void numbers_that_are_none_are_found(void **state)
     damage(folder, "model.layers.1.mlp.gate_up_proj.weight");
     hl_model *model = open_model(folder);
     session         = open_session(model, (hl_session_options){ 0 });
-    assert_fails(HL_BAD_INPUT, "layer 1: tensor 'model.layers.1.mlp.gate_up_proj.weight' holds",
+    assert_fails(HL_BAD_INPUT, "layer 1: tensor 'model.layers.1.mlp.gate_up_proj.weight' has a NaN",
                  hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = 2 }));
     hl_session_close(session);
     hl_model_close(model);
 
     damage(folder, "model.layers.2.input_layernorm.weight");
     model = open_model(folder);
-    assert_fails(HL_BAD_INPUT, "layer 2: tensor 'model.layers.2.input_layernorm.weight' holds",
+    assert_fails(HL_BAD_INPUT, "layer 2: tensor 'model.layers.2.input_layernorm.weight' has a NaN",
                  hl_session_open(&session, model, NULL));
     hl_model_close(model);
     remove_folder(folder);

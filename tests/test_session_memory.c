@@ -1,7 +1,6 @@
-/* test_session_memory.c - what a session holds is known before it opens, does not grow with
- * the context but for the cache, and is all there is: 32768 tokens are fed to a small
- * model, and a model in the shape of an 8B Llama is measured, from a file with a hole for
- * its weights. */
+/* test_session_memory.c - the memory of a session is known before it opens, does not grow with the
+ * context except for the cache, and is complete: 32768 tokens are fed to a small model, and a model
+ * in the shape of an 8B Llama is measured, from a file with a hole for its weights. */
 #include "model_support.h"
 
 #include <fcntl.h>
@@ -21,7 +20,7 @@ typedef struct shape {
 typedef struct header {
     char   text[1 << 16];
     size_t used;
-    size_t offset; /* of the next tensor's data */
+    size_t offset; /* offset of the next tensor's data */
 } header;
 
 static void add_tensor(header *h, const char *name, int rows, int columns)
@@ -75,7 +74,7 @@ static void write_config(const char *folder, const shape *s)
     write_file(in_folder(folder, "config.json"), text, (size_t)length);
 }
 
-/* Small bf16 numbers, for models that are run. */
+/* Fills weights with small bf16 numbers, for models that are run. */
 static void fill_weights(int file, size_t begin, size_t n_bytes)
 {
     uint16_t *values = malloc(n_bytes);
@@ -91,7 +90,7 @@ static void fill_weights(int file, size_t begin, size_t n_bytes)
     free(values);
 }
 
-/* A model of this shape; false where the file system has no room for such a file. */
+/* Makes a model of this shape; returns false if the file system has no room for the file. */
 static bool make_model(const char *folder, const shape *s, bool filled)
 {
     static header h;
@@ -200,8 +199,8 @@ static void a_large_model_reads_32768_tokens_in_under_1_gib(void **state)
     remove_folder(folder);
 }
 
-/* In a child: KiB that the process grew by from before the session to after the feed,
- * less what the session says it holds; or LONG_MIN. */
+/* Returns, from a child process, the KiB by which the process grew from before the session to after
+ * the feed, minus the memory that the session reports; or LONG_MIN. */
 static long feed_in_child(const char *folder, int64_t n_tokens)
 {
     hl_model          *model   = NULL;
@@ -242,8 +241,8 @@ static long probe_feed(const char *folder, int64_t n_tokens)
     return kib;
 }
 
-/* Everything that is not in the session: its model's mapped pages, the kernels' scratch,
- * OpenBLAS and its buffers, stacks of threads. */
+/* The tolerance covers memory outside the session: the model's mapped pages, the kernels' scratch
+ * memory, OpenBLAS with its buffers, and the stacks of threads. */
 static void a_feed_of_32768_tokens_takes_what_was_said(void **state)
 {
     static const shape small = { 1, 64, 1, 1, 16, 64, 256, 32768 };

@@ -1,5 +1,5 @@
-/* test_session_sequences.c - feeds of some sequences only: each comes out as if it were alone,
- * with its own length and gates, and others keep what they had. */
+/* test_session_sequences.c - feeds of some sequences only: each has the same results as if it were
+ * alone, with its own length and gates, and other sequences are unchanged. */
 #include "model_support.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ enum { N_BATCH = 5, N_CTX = 64, N_PROMPT = 21, N_STEPS = 4, MAX_CELLS = 64 };
 
 static const char *const models[] = { "tests/data/families/llama3", "models/demo" };
 
-/* Everything that a feed says of its last row, of up to N_BATCH sequences. */
+/* All results of a feed for its last row, for up to N_BATCH sequences. */
 typedef struct seen {
     int64_t n_batch;
     int64_t sequences[N_BATCH];
@@ -60,7 +60,7 @@ static int64_t token_of(int64_t sequence, int64_t position)
     return (sequence * 37 + position * 11 + 5) % 200;
 }
 
-/* n tokens of each of the sequences, each where it has come to. */
+/* Feeds n tokens of each of the sequences, from its current length on. */
 static void feed(seen *s, hl_session *session, const int64_t *sequences, const int64_t *texts,
                  int64_t n_sequences, int64_t n, const float *const *gates)
 {
@@ -86,7 +86,7 @@ static void feed(seen *s, hl_session *session, const int64_t *sequences, const i
                                                    .gates_each  = gates }));
 }
 
-/* Number b of `all` says what `alone` says, to the byte. */
+/* Checks that number b of `all` equals `alone`, to the byte. */
 static void assert_same(const seen *all, int64_t b, const seen *alone, const float *logits,
                         const float *logits_alone, int64_t d_vocab)
 {
@@ -97,8 +97,8 @@ static void assert_same(const seen *all, int64_t b, const seen *alone, const flo
     assert_memory_equal(logits, logits_alone, sizeof(float) * (size_t)d_vocab);
 }
 
-/* Sequences 0, 1, 3 and 4 begin with prompts of 3, 8, 13 and 18 tokens, 3 has a head switched
- * off; then they take steps together. */
+/* Sequences 0, 1, 3 and 4 begin with prompts of 3, 8, 13 and 18 tokens; 3 has a disabled head. Then
+ * they take steps together. */
 static void run_together(const char *path, int n_threads)
 {
     hl_model            *model   = open_model(path);
@@ -145,7 +145,7 @@ static void each_is_as_if_alone(void **state)
     }
 }
 
-/* A plain feed of the same tokens agrees, and gates do something. */
+/* A plain feed of the same tokens agrees, and gates have an effect. */
 static void gates_are_of_one_sequence(void **state)
 {
     hl_model   *model = open_model(models[0]);

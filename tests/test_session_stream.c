@@ -1,16 +1,16 @@
-/* test_session_stream.c - a feed that begins at a layer, from the residual stream of a whole
- * pass, gives the same bytes: every layer of every golden family; and from the stream that the
- * session has kept itself, on the CPU and behind the seam of devices. */
+/* test_session_stream.c - a feed that begins at a layer, from the residual stream of a whole pass,
+ * gives the same bytes, for every layer of every golden family; also from the stream that the
+ * session kept itself, on the CPU and on a device. */
 #include "base/status.h"
 #include "model_support.h"
 
 enum { N_BATCH = 2, N_TOKENS = 19, MAX_LAYERS = 16, MAX_MODEL = 256, MAX_VOCAB = 1024 };
 
-/* What a pass leaves: the stream before each layer and the end, and the last rows. */
+/* Results of a pass: the stream before each layer and at the end, and the last rows. */
 typedef struct pass {
     float  streams[MAX_LAYERS + 1][N_BATCH * N_TOKENS * MAX_MODEL];
-    float  ends[N_BATCH * N_TOKENS * MAX_VOCAB]; /* logits, or the stream after the last norm */
-    int    n_layers;                             /* reports of layers: one a chunk and layer */
+    float  ends[N_BATCH * N_TOKENS * MAX_VOCAB]; /* logits, or the stream after the final norm */
+    int    n_layers;                             /* number of reports, one per chunk and layer */
     size_t n_values;
 } pass;
 
@@ -76,7 +76,7 @@ static void compare(const pass *whole, const pass *part, const hl_model_info *in
                             (size_t)(11 * info->d_model) * sizeof(float));
 }
 
-/* With gates from the layer where the second pass starts on, as evaluate.c has it. */
+/* Uses gates from the layer on where the second pass starts, as evaluate.c does. */
 static void check_family(const char *path)
 {
     static pass          whole, part;
@@ -90,7 +90,7 @@ static void check_family(const char *path)
         hl_session_open(&session, model,
                         &(hl_session_options){ .n_ctx   = 32,
                                                .n_batch = N_BATCH,
-                                               .n_chunk = 8, /* an encoder's is the whole */
+                                               .n_chunk = 8, /* an encoder's chunk is the whole */
                                                .wants   = HL_WANT_RESID_POST | HL_WANT_HIDDEN }));
     for (int64_t layer = 1; layer <= info->n_layers; layer++) {
         for (int64_t i = 0; i < info->n_layers * info->n_heads; i++)
@@ -120,7 +120,7 @@ static hl_session *open_keeper(const hl_model *model, const char *device, int64_
     return session;
 }
 
-/* As check_family; but the stream is what the session has kept of a pass without gates. */
+/* Like check_family, with the stream that the session kept from a pass without gates. */
 static void check_keeping(const char *path, const char *device, int64_t every)
 {
     static pass          whole, part;
@@ -137,7 +137,7 @@ static void check_keeping(const char *path, const char *device, int64_t every)
         assert_ok(run(&part, keeper, NULL, NULL, 0));
         assert_ok(run(&part, keeper, gates, NULL, layer));
         compare(&whole, &part, info, layer, path);
-        assert_ok(run(&part, keeper, gates, NULL, layer)); /* it is there still */
+        assert_ok(run(&part, keeper, gates, NULL, layer)); /* the stream is still kept */
         compare(&whole, &part, info, layer, path);
     }
     hl_session_close(keeper);
@@ -145,7 +145,7 @@ static void check_keeping(const char *path, const char *device, int64_t every)
     hl_model_close(model);
 }
 
-/* What a setting changes is kept, too: from there on the next one goes on. */
+/* The changed stream of a setting is kept too: the next setting continues from it. */
 static void check_walk(const char *path, const char *device)
 {
     static pass          whole, part;
@@ -201,7 +201,7 @@ static void streams_that_are_not_kept(void **state)
         HL_BAD_ARGUMENT, "kept for positions 19 to 23 of sequence 0",
         hl_session_feed(session, &(hl_feed){ .tokens = more, .n_tokens = 5, .first_layer = 2 }));
     assert_ok(hl_session_feed(session, &(hl_feed){ .tokens = more, .n_tokens = 5 }));
-    assert_ok(run(&p, session, NULL, NULL, 2)); /* a part of what is there */
+    assert_ok(run(&p, session, NULL, NULL, 2)); /* only a part of the kept positions */
     assert_fails(HL_BAD_ARGUMENT, "from layer 1 on without a residual stream",
                  run(&p, session, NULL, NULL, 1));
     hl_session_close(session);
@@ -214,7 +214,7 @@ static hl_status refuse(void *context, const hl_layer_rows *rows)
     return rows->start[0] == 8 ? hl_fail(HL_CANCELLED, "enough") : HL_OK;
 }
 
-/* A feed that fails takes away what it would have written, but for the chunks that it finished. */
+/* A failed feed loses the rows that it would have written, except those of finished chunks. */
 static void streams_of_a_feed_that_failed(void **state)
 {
     static pass   p;

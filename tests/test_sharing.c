@@ -1,5 +1,6 @@
-/* test_sharing.c - what threads may share by what the headers say: a model, a tokenizer, a corpus and a
- * profile, all at once; and what each thread has for itself.  Worth most under the thread sanitizer. */
+/* test_sharing.c - objects that the headers allow threads to share: a model, a tokenizer, a corpus
+ * and a profile, all at once; and what each thread has for itself.  Most useful under the thread
+ * sanitizer. */
 #include "support.h"
 
 #include <math.h>
@@ -18,17 +19,17 @@ typedef struct shared {
     hl_model     *model;
     hl_tokenizer *tokenizer;
     hl_corpus    *corpus;
-    hl_profile   *profile; /* what is measured of the corpus */
+    hl_profile   *profile; /* measured from the corpus */
 } shared;
 
-/* What one thread found.  Assertions are for the thread that started it. */
+/* Results of one thread, which the main thread checks. */
 typedef struct sharer {
     const shared *all;
     hl_status     status;
     bool          same_profile;
     double        nll;
     int64_t       top;          /* the most likely token after the text */
-    char          message[256]; /* of its own last failing call */
+    char          message[256]; /* message of its own last failing call */
     pthread_t     thread;
 } sharer;
 
@@ -136,7 +137,7 @@ static void threads_share_what_is_const(void **state)
         found[i].all = &all;
         assert_int_equal(pthread_create(&found[i].thread, NULL, share, &found[i]), 0);
     }
-    /* What is the process's may be set while they are at work. */
+    /* Settings of the process may be changed at any time. */
     hl_memory_limit((size_t)1 << 40);
     hl_memory_limit(0);
     hl_log_set(NULL, NULL, HL_LOG_DEBUG);

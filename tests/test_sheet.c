@@ -1,4 +1,4 @@
-/* test_sheet.c - a table in its three forms, letter by letter. */
+/* test_sheet.c - a table in its three forms, character by character. */
 #include "analysis_support.h"
 
 #include "analysis/sheet.h"
@@ -43,7 +43,7 @@ static void check(hl_sheet_format format, const char *wanted)
     hl_sheet_free(table);
 }
 
-/* Parameters are read by people: no exponents, in whole numbers of any size that there is. */
+/* Parameters are for people: whole numbers of any size, without exponents. */
 static void test_large_numbers(void **state)
 {
     static const char counts[] = "params:0 score:3";
@@ -73,7 +73,7 @@ static void test_large_numbers(void **state)
                               "tokens  16384\n");
     hl_free(text);
     assert_ok(hl_sheet_render(&text, table, HL_SHEET_CSV));
-    assert_non_null(strstr(text, "10616832,12345678.9")); /* as programs read them */
+    assert_non_null(strstr(text, "10616832,12345678.9")); /* for programs */
     hl_free(text);
     hl_sheet_free(table);
 }
@@ -195,7 +195,7 @@ static void test_no_rows(void **state)
     hl_sheet_free(table);
 }
 
-/* Names in cells come from files: neither a terminal nor a spreadsheet may be made to obey them. */
+/* Names in cells come from files: neither a terminal nor a spreadsheet may interpret them. */
 static void foreign_text_is_harmless(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* test_show.c - what `headlight show` prints of profiles whose numbers are known: cells, colors, and
+/* test_show.c - the output of `headlight show` for profiles with known numbers: cells, colors, and
  * pages that are not too wide. */
 #include "made_profile.h"
 
 enum { MOST_HEADS = 200, MOST_LAYERS = 200 };
 
-/* What the program prints, without the newline at the end; release with free. */
+/* Returns the program's output without its last newline; release with free. */
 static char *run(const char *arguments, const char *path)
 {
     const char *program = getenv("HEADLIGHT");
@@ -23,7 +23,7 @@ static char *run(const char *arguments, const char *path)
     return output;
 }
 
-/* The line that begins with this, copied to a static buffer without its end. */
+/* Copies the line that begins with this to a static buffer, without its end. */
 static const char *line_of(const char *output, const char *beginning)
 {
     static char line[4096];
@@ -39,7 +39,7 @@ static const char *line_of(const char *output, const char *beginning)
     return NULL;
 }
 
-/* How many columns the widest line takes, escape sequences aside. */
+/* Returns the number of columns of the widest line, without escape sequences. */
 static int widest(const char *output)
 {
     int most = 0, width = 0;
@@ -56,8 +56,8 @@ static int widest(const char *output)
     return most;
 }
 
-/* Two layers: an even head, one on a single key, a broken one; and, in layer 1, one that gives 0.6 to
- * the token before. */
+/* Two layers: a uniform head, one on a single key, a broken one; and, in layer 1, one that gives
+ * 0.6 to the previous token. */
 static const char *small_profile(const char *folder)
 {
     made_model  model = { .n_layers = 2, .n_heads = 3, .n_sequences = 2 };
@@ -72,7 +72,8 @@ static const char *small_profile(const char *folder)
     return path;
 }
 
-/* Hundredths of the normalized entropy of the head that gives 0.6 to the token before, rounded down. */
+/* Returns the normalized entropy of the head that gives 0.6 to the previous token, in hundredths,
+ * rounded down. */
 static int known_figure(void)
 {
     made_head head = { .kind = MADE_PREVIOUS, .strength = 0.6 };
@@ -95,18 +96,18 @@ static void test_figures(void **state)
     strcpy(folder, new_folder());
     path         = small_profile(folder);
     char *output = run("", path);
-    /* Layers across, heads up: the page and pictures have them so. */
+    /* Layers across, heads up, as on the page and in figures. */
     assert_string_equal(line_of(output, "L "), "L      0  1");
     assert_string_equal(line_of(output, "H2 "), "H2     - 99");
     assert_string_equal(line_of(output, "H1 "), "H1    00 99");
     snprintf(wanted, sizeof wanted, "H0    99 %02d", known_figure());
     assert_string_equal(line_of(output, "H0 "), wanted);
     assert_true(strstr(output, "\nH2 ") < strstr(output, "\nH0 "));
-    assert_string_equal(line_of(output, "normalized entropy:"),
-                        "normalized entropy: 0 ... 1 (1 = uniform), in %");
+    assert_string_equal(line_of(output, "normalized entropy,"),
+                        "normalized entropy, % (0 = all on one token, 100 = uniform)");
     assert_null(strchr(output, '\033'));
     assert_true(widest(output) <= 80);
-    /* One key, then ever more, to the context's last. */
+    /* One key, then more and more, up to the context's last. */
     const char *positions = strstr(output, "\npositions\n");
     assert_non_null(positions);
     assert_non_null(strstr(line_of(positions, "  entropy "), "0.000 (0) to "));
@@ -116,10 +117,10 @@ static void test_figures(void **state)
                         "  95% intervals of the entropy: up to 0.000 either way");
     free(output);
 
-    /* Colors that were not asked for do not go into a pipe; those that were do. */
+    /* Colors are not written to a pipe unless requested. */
     output           = run("--color truecolor", path);
     const char *line = strstr(output, "\nH1 ");
-    for (int end = 0; end < 2; end++) { /* the colors that pictures have */
+    for (int end = 0; end < 2; end++) { /* the same colors as in figures */
         hl_color color = hl_map_color(HL_MAP_ENTROPY, end);
         snprintf(wanted, sizeof wanted, "\033[38;5;%dm\033[48;2;%d;%d;%dm %s\033[0m",
                  end == 1 ? 16 : 231, color.red, color.green, color.blue, end == 1 ? "99" : "00");
@@ -133,13 +134,13 @@ static void test_figures(void **state)
     free(output);
 
     output = run("--by self", path);
-    assert_string_equal(line_of(output, "self:"), "self: 0 ... 1, in %");
+    assert_string_equal(line_of(output, "self,"), "self, %");
     free(output);
     remove_folder(folder);
 }
 
-/* A profile of equally many heads in all layers but the last, which has one less; the entropy rises from
- * layer to layer. */
+/* Writes a profile with the same number of heads in all layers except the last, which has one less;
+ * the entropy rises from layer to layer. */
 static void write_wide(const char *path, int64_t n_layers, int64_t n_heads)
 {
     static float             entropy[MOST_HEADS][M_ROWS], other[MOST_HEADS][M_ROWS];
@@ -200,7 +201,7 @@ static int count_lines(const char *output, const char *beginning)
     return count;
 }
 
-/* Every layer has its place, within 80 columns, whatever there is of layers and heads. */
+/* Every layer has its place within 80 columns, for any number of layers and heads. */
 static void test_wide_pages(void **state)
 {
     static const int64_t sizes[][2] = { { 2, 3 },   { 25, 4 },  { 26, 4 },  { 37, 12 }, { 38, 12 },
@@ -246,11 +247,11 @@ static void test_blocks(void **state)
     /* The last layer has one head less. */
     assert_non_null(strstr(output, " 94 96   \nH0    51 "));
     free(output);
-    output = run("--color 256", path); /* one block: a cell is a column */
+    output = run("--color 256", path); /* one block, with cells of one column */
     assert_int_equal(count_lines(output, "\nH0 "), 1);
     free(output);
 
-    write_wide(path, 40, 40); /* two blocks of 40 lines are too many: tenths in one */
+    write_wide(path, 40, 40); /* two blocks of 40 lines would be too high: tenths in one column */
     output = run("", path);
     assert_string_equal(line_of(output, "L "), "L    0        8        16       24       32");
     assert_string_equal(line_of(output, "H0 "),
@@ -259,7 +260,7 @@ static void test_blocks(void **state)
                         "H39  00001111 22223333 44445555 66667777 8888999 ");
     free(output);
 
-    write_wide(path, 4, 160); /* three heads a line */
+    write_wide(path, 4, 160); /* each line shows three heads */
     output = run("", path);
     line_of(output, "each line is the mean of 3 heads");
     assert_string_equal(line_of(output, "H159 "), "H159  12 37 62   ");

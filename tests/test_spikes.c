@@ -1,4 +1,4 @@
-/* test_spikes.c - scores of spikes, against the definition written out once more. */
+/* test_spikes.c - scores of spikes, compared with a second implementation of the definition. */
 #include "analysis_support.h"
 #include "support.h"
 
@@ -9,7 +9,7 @@
 
 enum { N_VALUES = 23, N_LEARNED = 40, N_SCORED = 200 };
 
-/* Roughly normal, about 0.5. */
+/* Draws a roughly normal number around 0.5. */
 static float draw(hl_random *random)
 {
     double sum = 0.0;
@@ -18,7 +18,7 @@ static float draw(hl_random *random)
     return (float)(0.5 + 0.05 * (sum - 6.0));
 }
 
-/* Head 7 does not exist. */
+/* Draws a row in which head 7 does not exist. */
 static void draw_row(float row[N_VALUES], hl_random *random)
 {
     for (int i = 0; i < N_VALUES; i++)
@@ -40,8 +40,8 @@ static double plain_mean(const plain *p, const float row[N_VALUES])
 
     for (int i = 0; i < N_VALUES; i++)
         z[i] = ((double)row[i] - p->center[i]) / p->sigma[i];
-    count = (int)hl_sort(z, N_VALUES); /* NaN last */
-    assert_int_equal(count, 22);       /* so that two fall on either side */
+    count = (int)hl_sort(z, N_VALUES); /* sorts NaN last */
+    assert_int_equal(count, 22);       /* two values are trimmed on either side */
     for (int i = 2; i < 20; i++)
         sum += z[i];
     return sum / 18.0;
@@ -77,7 +77,7 @@ static double plain_score(plain *p, const float row[N_VALUES])
     return score;
 }
 
-/* Values are multiples of `grain`, or anything. */
+/* Compares scores of values that are multiples of `grain`, or any numbers. */
 static void check_scores(float grain)
 {
     hl_random  random = { 5 };
@@ -97,7 +97,7 @@ static void check_scores(float grain)
     for (int i = 0; i < N_SCORED; i++) {
         draw_row(row, &random);
         for (int j = 0; j < N_VALUES; j++) {
-            row[j] += i % 50 == 49 ? 0.1f : 0.0f; /* spikes among them */
+            row[j] += i % 50 == 49 ? 0.1f : 0.0f; /* some rows have spikes */
             row[j] = grain > 0.0f ? grain * roundf(row[j] / grain) : row[j];
         }
         assert_near(hl_spikes_score(spikes, row), plain_score(&p, row), 1e-9);
@@ -111,7 +111,7 @@ static void scores_are_as_defined(void **state)
     check_scores(0.0f);
 }
 
-/* Ranks among equals. */
+/* Values that repeat have equal ranks. */
 static void scores_of_values_that_repeat(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static hl_spikes *learned(hl_random *random, int64_t n_back)
     return spikes;
 }
 
-/* All heads rise by two sigma, which each does alone now and then. */
+/* All heads rise by two sigma, which each of them does alone from time to time. */
 static void a_common_rise_is_a_spike_and_hides_none(void **state)
 {
     hl_random  random = { 11 };
@@ -144,7 +144,7 @@ static void a_common_rise_is_a_spike_and_hides_none(void **state)
     (void)state;
 
     for (int i = 0; i < N_SCORED; i++) {
-        bool rises = i % 20 >= 18; /* two after one another */
+        bool rises = i % 20 >= 18; /* two rows in sequence */
         draw_row(row, &random);
         for (int j = 0; rises && j < N_VALUES; j++)
             row[j] += 0.1f;
@@ -158,7 +158,7 @@ static void a_common_rise_is_a_spike_and_hides_none(void **state)
     hl_spikes_free(spikes);
 }
 
-/* A slow drift is followed: what has become usual is no spike. */
+/* A slow drift is followed: what has become usual is not a spike. */
 static void a_drift_is_none(void **state)
 {
     hl_random  random = { 12 };
@@ -169,7 +169,7 @@ static void a_drift_is_none(void **state)
     for (int i = 0; i < 1000; i++) {
         draw_row(row, &random);
         for (int j = 0; j < N_VALUES; j++)
-            row[j] += 0.0002f * (float)i; /* by four sigma, in the end */
+            row[j] += 0.0002f * (float)i; /* four sigma in the end */
         double score = hl_spikes_score(spikes, row);
         if (i >= 900)
             assert_true(score < 4.0);
@@ -193,7 +193,7 @@ static void going_back_forgets(void **state)
     hl_spikes_rewind(spikes, 3);
     for (int i = 22; i < 30; i++)
         assert_true(hl_spikes_score(spikes, rows[i]) == scores[i]);
-    hl_spikes_rewind(spikes, 100); /* no further than it remembers */
+    hl_spikes_rewind(spikes, 100); /* only as far as states are remembered */
     assert_true(hl_spikes_score(spikes, rows[22]) == scores[22]);
     hl_spikes_free(spikes);
 }
@@ -213,7 +213,7 @@ static void too_early_to_say(void **state)
     hl_spikes_free(spikes);
 }
 
-/* Heads that never move have no spread of their own. */
+/* Heads that never change have no spread of their own. */
 static void constant_heads_give_numbers(void **state)
 {
     hl_spikes *spikes = NULL;
@@ -226,7 +226,7 @@ static void constant_heads_give_numbers(void **state)
     for (int i = 0; i < HL_SPIKE_MIN_ROWS; i++)
         hl_spikes_learn(spikes, row);
     assert_near(hl_spikes_score(spikes, row), 0.0, 1e-12);
-    row[0] = row[1] = 0.3f; /* two of 23 are trimmed away */
+    row[0] = row[1] = 0.3f; /* trimming removes two of 23 */
     assert_near(hl_spikes_score(spikes, row), 0.0, 1e-9);
     hl_spikes_free(spikes);
 }

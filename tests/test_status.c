@@ -1,4 +1,4 @@
-/* test_status.c - messages: stored per thread, prefixed, cut, made harmless. */
+/* test_status.c - messages: stored per thread, prefixed, cut, made safe to show. */
 #include "support.h"
 
 #include <pthread.h>
@@ -48,7 +48,7 @@ static void control_characters_are_replaced(void **state)
     (void)state;
     hl_fail(HL_IO, "%s", "a\x1b[31m\n\x7f\xc3\xa9");
     assert_string_equal(hl_error_message(), "a\\x1b[31m\\x0a\\x7f\xc3\xa9");
-    /* C1 and bidirectional controls too; a message of escapes alone is cut between them. */
+    /* C1 and bidirectional controls too; a message of escapes only is cut between two of them. */
     hl_fail(HL_IO, "%s",
             "\xc2\x9b"
             "2J \u202e \u200f \u061c \xff");

@@ -1,7 +1,7 @@
-/* test_stop_words.c - words that end a text, however the text is cut into pieces. */
+/* test_stop_words.c - words that end a text, wherever the text is cut into pieces. */
 #include "support.h"
 
-/* Feeds the text cut after every byte whose bit is set; collects what is shown. */
+/* Feeds the text, cut after every byte whose bit is set; collects what is shown. */
 static bool run(char *out, const char *const *words, size_t n_words, const char *text,
                 unsigned cuts)
 {

@@ -1,6 +1,6 @@
-/* test_sweep.c - sweeps: every point against perplexity alone, iterative orders against the same
- * by hand, sweeps that were stopped against those that were not, and the ceiling of savings
- * against what is known of GPT-2. */
+/* test_sweep.c - sweeps: every point against perplexity alone, iterative orders against a separate
+ * implementation, interrupted sweeps against complete ones, and the limit of savings against known
+ * numbers of GPT-2. */
 #include "model_support.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ enum { N_DOCUMENTS = 3, N_TOKENS = 40, CONTEXT = 16, N_RATIOS = 4, N_GATES = 12,
 
 static const double ratios[N_RATIOS] = { 0.0, 0.25, 0.5, 0.75 };
 
-/* A model and two texts, which have nothing in common unless told. */
+/* A model and two texts, which have no document in common unless requested. */
 typedef struct bench {
     const char *folder;
     hl_model   *model;
@@ -136,14 +136,14 @@ static void every_point_is_perplexity(void **state)
         if (row % N_RATIOS == 0) {
             assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "rise")) == 0.0);
             assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "kl")) == 0.0);
-            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "same")) == 1.0);
+            assert_true(hl_sheet_number(points, row, hl_sheet_find(points, "agreement")) == 1.0);
         }
     }
     hl_sweep_free(sweep);
     close_bench(&b);
 }
 
-/* Intervals hold what they are of, and the band its parts in order. */
+/* Intervals contain their values, and the limits of the band are in order. */
 static void intervals_and_bands_are_sane(void **state)
 {
     bench            b       = open_bench();
@@ -178,9 +178,10 @@ static void intervals_and_bands_are_sane(void **state)
     close_bench(&b);
 }
 
-/* One window: drawing texts gives the same text each time, so that only the seeds make the
- * comparison with random uncertain.  Of three seeds, drawn three times, all are the worst one in
- * 1 of 27 draws, which is more than 2.5%: the interval reaches from the worst to the best. */
+/* With one window, resampling texts gives the same text each time, so the uncertainty of the
+ * comparison with random comes from the seeds only.  Three draws of three seeds are all the worst
+ * one in 1 of 27 cases, which is more than 2.5%: the interval reaches from the worst to the
+ * best. */
 static void comparing_with_random_draws_seeds(void **state)
 {
     bench            b       = open_bench();
@@ -188,7 +189,7 @@ static void comparing_with_random_draws_seeds(void **state)
     int              n_wide  = 0;
     (void)state;
 
-    options.test_tokens = CONTEXT; /* the first window */
+    options.test_tokens = CONTEXT; /* only the first window */
     hl_sweep *sweep     = run(&b, &options);
     assert_int_equal(sweep->test->n_windows, 1);
     for (int64_t i = 0; i < sweep->n_fixed * N_RATIOS; i++) {
@@ -205,8 +206,8 @@ static void comparing_with_random_draws_seeds(void **state)
     close_bench(&b);
 }
 
-/* From HL_MIN_TEXTS documents on, whole documents are drawn: intervals are those of a bootstrap
- * over documents, which draws all windows of one together. */
+/* From HL_MIN_TEXTS documents on, whole documents are resampled: intervals are those of a bootstrap
+ * over documents, which draws all windows of a document together. */
 static void intervals_are_over_documents(void **state)
 {
     enum { MANY = HL_MIN_TEXTS, WINDOWS = N_TOKENS / CONTEXT + 1 };
@@ -221,7 +222,7 @@ static void intervals_are_over_documents(void **state)
     hl_sweep *sweep = run(&b, &options);
     assert_int_equal(sweep->test->n_windows, MANY * WINDOWS);
     for (int64_t i = 0; i < MANY * WINDOWS; i++) {
-        values[i / WINDOWS][0] += sweep->test->scores[i].nll; /* of setting 0 */
+        values[i / WINDOWS][0] += sweep->test->scores[i].nll; /* scores of setting 0 */
         values[i / WINDOWS][1] += (double)sweep->test->scored[i];
     }
     assert_ok(hl_bootstrap_means(draws, &values[0][0], MANY, 2, HL_RESAMPLES, options.seed));
@@ -234,7 +235,7 @@ static void intervals_are_over_documents(void **state)
     close_bench(&b);
 }
 
-/* On one and the same text, ablation ranks by exactly what it is held against. */
+/* On the same text, ablation ranks by exactly what it is compared with. */
 static void ablation_tells_its_own_importance(void **state)
 {
     bench            b       = open_bench();
@@ -255,7 +256,7 @@ static void ablation_tells_its_own_importance(void **state)
     close_bench(&b);
 }
 
-/* Which of the sentences from `first` on has these words; -1: none. */
+/* Returns the first sentence from `first` on with these words; -1: none. */
 static int64_t said(const hl_sweep *sweep, size_t first, const char *words)
 {
     for (size_t i = first; i < sweep->n_verdict; i++) {
@@ -265,7 +266,7 @@ static int64_t said(const hl_sweep *sweep, size_t first, const char *words)
     return -1;
 }
 
-/* Nothing is called best at telling importance that cannot be said to tell it. */
+/* No ranker is called the best predictor unless it predicts significantly. */
 static void verdicts_do_not_contradict_themselves(void **state)
 {
     bench            b       = open_bench();
@@ -278,16 +279,16 @@ static void verdicts_do_not_contradict_themselves(void **state)
         sweep->correlations[i] =
             (hl_sweep_value){ all[i] == HL_RANKER_ENTROPY ? -0.14 : 0.0, -0.4, 0.2 };
     assert_ok(hl_sweep_make_verdict(sweep));
-    assert_true(said(sweep, first, "cannot be said to tell importance at all") >= 0);
-    assert_true(said(sweep, first, "tells it best") < 0);
-    assert_true(said(sweep, first, "None of the 8 rankers that switch nothing off") >= 0);
+    assert_true(said(sweep, first, "there is no evidence that it predicts importance") >= 0);
+    assert_true(said(sweep, first, "predicts it best") < 0);
+    assert_true(said(sweep, first, "None of the 8 rankers that need no ablation") >= 0);
 
     first                  = sweep->n_verdict;
-    sweep->correlations[4] = (hl_sweep_value){ 0.3, 0.1, 0.5 }; /* weight: lowest first */
-    sweep->correlations[7] = (hl_sweep_value){ 0.6, 0.5, 0.7 }; /* sink: on the wrong side */
+    sweep->correlations[4] = (hl_sweep_value){ 0.3, 0.1, 0.5 }; /* weight puts the lowest first */
+    sweep->correlations[7] = (hl_sweep_value){ 0.6, 0.5, 0.7 }; /* sink has the wrong sign */
     assert_ok(hl_sweep_make_verdict(sweep));
     assert_true(said(sweep, first,
-                     "Of the 8 rankers that switch nothing off, weight tells it best: "
+                     "Of the 8 rankers that need no ablation, weight predicts it best: "
                      "rho +0.300") >= 0);
     assert_true(said(sweep, first, "None of the") < 0);
     hl_sweep_free(sweep);
@@ -296,7 +297,8 @@ static void verdicts_do_not_contradict_themselves(void **state)
 
 /* ------------------------------------------------------------------ iterative orders */
 
-/* By hand: measured with the gates, the heads left by falling entropy, one stays in a layer. */
+/* Repeats a step: measures with the gates and removes the heads of highest entropy; each layer
+ * keeps one. */
 static void next_by_hand(float *gates, const bench *b, int64_t n_off)
 {
     hl_profile *profile = NULL;
@@ -365,7 +367,7 @@ static hl_status count_calls(void *context, const hl_progress *progress)
     return ++s->n_calls == s->stop_at ? HL_CANCELLED : HL_OK;
 }
 
-/* All tables, one after the other. */
+/* Renders all tables, one after another. */
 static char *all_tables(const hl_sweep *sweep)
 {
     char  *out  = NULL;
@@ -403,7 +405,7 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
     int   n_calls      = stop.n_calls;
     hl_sweep_free(sweep);
 
-    /* Stopped again and again; what is lost is the batch at work. */
+    /* Interrupted again and again; only the current batch is lost. */
     options.resume = true;
     assert_int_equal(unlink(path), 0);
     int n_stops = 0;
@@ -424,7 +426,7 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
     hl_sweep_free(sweep);
     free(seen);
 
-    /* A state that is done is done. */
+    /* A finished state needs no further work. */
     stop  = (stopper){ 0 };
     sweep = run(&b, &options);
     assert_int_equal(stop.n_calls, 0);
@@ -439,11 +441,12 @@ static void stopped_sweeps_go_on_to_the_same_bytes(void **state)
     close_bench(&b);
 }
 
-/* What a killed process leaves: the state as it was at one call, while settings are evaluated. */
+/* The state that an interrupted process leaves: a copy made at one call during the evaluation of
+ * settings. */
 typedef struct witness {
     const char *state;
     const char *copy;
-    int         n_evaluated; /* calls of that stage */
+    int         n_evaluated; /* number of calls of that stage */
     int         copy_at;     /* 0: never */
 } witness;
 
@@ -492,7 +495,7 @@ static void the_state_is_saved_between_settings(void **state)
         options.resume     = true;
         options.state_path = copy;
         sweep              = run(&b, &options);
-        /* The call is before its own setting is saved. */
+        /* The call comes before its own setting is saved. */
         assert_int_equal(w.n_evaluated, n_evaluated - (copy_at - 1));
         char *seen = all_tables(sweep);
         assert_string_equal(seen, wanted);
@@ -500,7 +503,7 @@ static void the_state_is_saved_between_settings(void **state)
         free(seen);
     }
 
-    /* Not more often than asked. */
+    /* The state is not saved more often than requested. */
     w                  = (witness){ .state = path, .copy = copy, .copy_at = n_evaluated / 2 };
     options.resume     = false;
     options.state_path = path;
@@ -529,20 +532,22 @@ static void what_makes_no_sense_is_refused(void **state)
     const hl_ranker  fixed   = HL_RANKER_WEIGHT;
     (void)state;
 
-    assert_fails(HL_BAD_ARGUMENT, "must be tested on another",
+    assert_fails(HL_BAD_ARGUMENT, "rank on one text and test on another",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.rank, &options));
     options.ratios   = bad;
     options.n_ratios = 3;
-    assert_fails(HL_BAD_ARGUMENT, "ratio 2 is 0.5; they must rise",
+    assert_fails(HL_BAD_ARGUMENT, "ratio 2 is 0.5; ratios must rise",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options.ratios   = most;
     options.n_ratios = 2;
-    assert_fails(HL_BAD_ARGUMENT, "11 of 12 heads wanted, 9 can go: one stays in every layer",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "11 of 12 heads are to be removed, but only 9 can be: every layer keeps one "
+                 "(--empty-layers allows more)",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options             = options_of();
     options.iterative   = &fixed;
     options.n_iterative = 1;
-    assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
+    assert_fails(HL_BAD_ARGUMENT, "weight does not use a text",
                  hl_sweep_run(&sweep, b.model, NULL, b.rank, b.test, &options));
     options         = options_of();
     options.n_seeds = 1;
@@ -554,7 +559,8 @@ static void what_makes_no_sense_is_refused(void **state)
 
 /* -------------------------------------------------------------------------- savings */
 
-/* GPT-2 small at 1024 tokens: half of the heads are 11.4% of parameters and 14.2% of operations. */
+/* GPT-2 small at 1024 tokens: half of the heads are 11.4% of the parameters and 14.2% of the
+ * operations. */
 static void ceilings_are_those_of_gpt2(void **state)
 {
     double     d    = 768.0;
@@ -576,14 +582,14 @@ static void ceilings_are_those_of_gpt2(void **state)
     assert_true(hl_ceiling_of(&gpt2, 0).flops_share == 0.0);
 }
 
-/* Groups of two: a K/V head goes with every second. */
+/* Groups of two: a K/V head is removed with every second query head. */
 static void shapes_are_those_of_the_model(void **state)
 {
     hl_model *model  = open_model(LLAMA);
     hl_shapes shapes = hl_shapes_of(model, 16);
     (void)state;
 
-    /* 3 layers of width 64 with 4 heads of 16 to 2 K/V heads, MLPs of 128, 256 tokens. */
+    /* 3 layers of width 64 with 4 heads of 16 and 2 K/V heads, MLPs of 128, 256 tokens. */
     assert_true(shapes.n_multiplied ==
                 3.0 * (2.0 * 64 * 64 + 2.0 * 32 * 64 + 3.0 * 128 * 64) + 256.0 * 64);
     assert_true(shapes.n_params == 127424.0 && shapes.n_heads == 12.0 && shapes.group == 2.0);

@@ -1,4 +1,5 @@
-/* test_temporary.c - what killed processes leave is taken away by the next, and nothing else is. */
+/* test_temporary.c - leftovers of killed processes are removed by the next one, and nothing else
+ * is. */
 #include "support.h"
 
 #include <fcntl.h>
@@ -11,7 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-/* A process that begins a file and a folder in `here`, and then waits to be killed. */
+/* Starts a process that begins a file and a folder in `here`, and then waits to be killed. */
 static pid_t begin_elsewhere(const char *here)
 {
     int ready[2];
@@ -63,7 +64,7 @@ static void leftovers_of_the_killed_are_removed(void **state)
     pid_t       child = begin_elsewhere(here);
     (void)state;
 
-    /* As long as it lives its files stay, whoever writes. */
+    /* As long as the process lives, other writers do not remove its files. */
     assert_int_equal(count_files(here), 2);
     write_something(here);
     assert_int_equal(count_files(here), 3);
@@ -90,7 +91,7 @@ static void a_folder_removes_them_too(void **state)
     remove_folder(here);
 }
 
-/* Names that are not quite ours, and things that are no files of ours. */
+/* Names of a slightly different form, and things that are not files. */
 static void nothing_else_is_touched(void **state)
 {
     static const char *const names[] = {
@@ -117,7 +118,7 @@ static void nothing_else_is_touched(void **state)
     remove_folder(here);
 }
 
-/* Whoever holds the lock is alive, by whatever name; an unlocked name of this kind is a leftover. */
+/* The holder of a lock is alive, whatever the name; an unlocked name of this form is a leftover. */
 static void a_lock_protects(void **state)
 {
     const char *here = new_folder();
@@ -136,8 +137,8 @@ static void a_lock_protects(void **state)
     remove_folder(here);
 }
 
-/* Between the last close of the written file and its rename the lock must hold: here both writers
- * of a folder finish, one after the other began. */
+/* The lock must last from the last close of the written file to its rename: both writers of a
+ * folder finish here, one after the other has begun. */
 static void two_writers_leave_each_other_alone(void **state)
 {
     const char *here  = new_folder();

@@ -1,4 +1,4 @@
-/* test_tensors.c - a model's tensors from folders, shards, parts and single files. */
+/* test_tensors.c - a model's tensors in folders, shards, parts and single files. */
 #include "support.h"
 
 #include <dirent.h>
@@ -57,7 +57,7 @@ static float number_of(const hl_tensors *tensors, const char *name)
 
 /* -------------------------------------------------------------- safetensors */
 
-/* A file of tensors of one number each, their names' letters: "abc" holds a, b, c. */
+/* Writes a file with one tensor per letter, each of one number: "abc" has the tensors a, b, c. */
 static void write_shard(const char *file, const char *letters)
 {
     hl_safetensors_writer *writer = NULL;
@@ -105,7 +105,7 @@ static void a_folder_with_one_file(void **state)
     hl_tensors_close(tensors);
     hl_tensors_close(NULL);
 
-    tensors = open_here("model.safetensors"); /* the file itself */
+    tensors = open_here("model.safetensors"); /* the path of the file itself */
     assert_string_equal(hl_tensors_folder(tensors), folder);
     assert_int_equal(hl_tensors_count(tensors), 2);
     hl_tensors_close(tensors);
@@ -123,16 +123,17 @@ static void shards_make_one_model(void **state)
         assert_int_equal(hl_tensors_n_files(tensors), 2);
         for (char letter = 'a'; letter <= 'd'; letter++)
             assert_true(number_of(tensors, (char[2]){ letter }) == letter);
-        assert_string_equal(hl_tensors_at(tensors, 1)->name, "c"); /* shard by shard */
+        assert_string_equal(hl_tensors_at(tensors, 1)->name, "c"); /* in the order of the shards */
         hl_tensors_close(tensors);
     }
-    write_shard(SHARD_2, "bdaz"); /* what the map does not place there is left aside */
+    write_shard(SHARD_2, "bdaz"); /* tensors that the map does not assign to the shard are
+                                   * ignored */
     hl_tensors *tensors = open_here("");
     assert_int_equal(hl_tensors_count(tensors), 4);
     hl_tensors_close(tensors);
 }
 
-/* What is hashed is the model, not how it lies on disk. */
+/* The hash depends on the tensors, not on the files that store them. */
 static void the_hash_is_of_the_tensors(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void impossible_indices_are_refused(void **state)
 
 /* --------------------------------------------------------------------- GGUF */
 
-/* One part: its tensors as in write_shard, and what it says about the split. */
+/* Writes one part: tensors as in write_shard, and its metadata on the split. */
 static void write_part(const char *file, const char *letters, int number, int count, int n_tensors)
 {
     hl_gguf_writer *writer = NULL;
@@ -236,7 +237,7 @@ static void write_part(const char *file, const char *letters, int number, int co
 
 static void write_parts(void)
 {
-    write_part(PART_1, "", 0, 3, 3); /* metadata alone, as some splits begin */
+    write_part(PART_1, "", 0, 3, 3); /* only metadata, as in the first part of some splits */
     write_part(PART_2, "ba", 1, 3, 3);
     write_part(PART_3, "c", 2, 3, 3);
 }
@@ -389,7 +390,7 @@ static void foreign_folders_are_explained(void **state)
     refuse("", HL_UNSUPPORTED, "an adapter");
 }
 
-/* The advice loads the model with its output head, and saves the tokenizer as well. */
+/* The suggested command loads the model with its output head, and saves the tokenizer as well. */
 static void advice_fits_the_architecture(void **state)
 {
     static const struct {
@@ -417,7 +418,7 @@ static void advice_fits_the_architecture(void **state)
     refuse("", HL_UNSUPPORTED, "AutoModelForCausalLM");
 }
 
-/* What transformers cannot load either gets no advice to load it. */
+/* If transformers cannot load a file, it is not suggested. */
 static void other_software_is_told_apart(void **state)
 {
     static const struct {
@@ -442,7 +443,7 @@ static void other_software_is_told_apart(void **state)
     }
 }
 
-/* A name that is meant for Hugging Face: where its cache is, and whether it has the model. */
+/* For a name on Hugging Face, the error says where its cache is and whether it has the model. */
 static void a_model_in_the_cache_is_found(void **state)
 {
     hl_tensors *none = NULL;
@@ -497,7 +498,7 @@ static void foreign_quantization_is_named(void **state)
     refuse_config("{\"quantization_config\":{}}", "a method that config.json does not name");
     refuse_config("{\"text_config\":{\"quantization_config\":{\"quant_method\":\"awq\"}}}", "awq");
     write_text("config.json", "{\"quantization_config\":{\"quant_method\":\"mxfp4\"}}");
-    hl_tensors_close(open_here("")); /* gpt_oss: read */
+    hl_tensors_close(open_here("")); /* gpt_oss can be read */
     write_text("config.json", "{");
     refuse("", HL_BAD_INPUT, "config.json: JSON line 1");
     write_text("config.json", "{}");

@@ -1,5 +1,5 @@
-/* test_threads.c - how many threads; every item is done once, whoever does it, on machines that
- * are busy or grant no threads, too. */
+/* test_threads.c - the number of threads; every item is done once by any thread, also on machines
+ * that are busy or grant no threads. */
 #include "support.h"
 
 #include <assert.h>
@@ -36,7 +36,8 @@ static void default_is_what_the_machine_allows(void **state)
     assert_int_equal(hl_threads_chosen(NULL, 8, 3), 3);
     assert_int_equal(hl_threads_chosen(NULL, 2, 16), 2);
     assert_int_equal(hl_threads_chosen("5", 2, 1), 5);
-    assert_int_equal(hl_threads_chosen("5,2", 2, 1), 5); /* nested levels: the first is ours */
+    assert_int_equal(hl_threads_chosen("5,2", 2, 1), 5); /* of nested levels, the first one
+                                                          * counts */
     assert_int_equal(hl_threads_chosen("all", 4, 0), 4);
     assert_int_equal(hl_threads_chosen("-3", 4, 2), 2);
     assert_int_equal(hl_threads_chosen("99999999999", 4, 2), HL_MAX_THREADS);
@@ -100,7 +101,7 @@ static void calls_after_a_pause(void **state)
     }
 }
 
-/* An item that waits for another to begin needs a second thread: it comes. */
+/* An item that waits for another one to begin needs a second thread. */
 static void wait_for_both(void *context, int64_t first, int64_t end, int member)
 {
     _Atomic int *n_begun = context;
@@ -126,7 +127,7 @@ static void others_do_help(void **state)
     }
 }
 
-/* The caller is done long before the other thread: it sleeps, and is woken. */
+/* The caller finishes long before the other thread: it sleeps, and is woken. */
 static void take_long(void *context, int64_t first, int64_t end, int member)
 {
     struct timespec pause = { 0, 20000000 };
@@ -154,7 +155,7 @@ static void call_inside(void *context, int64_t first, int64_t end, int member)
     (void)member;
 
     for (int64_t i = first; i < end; i++) {
-        tally own = { .n_threads = 1 }; /* the calling thread alone */
+        tally own = { .n_threads = 1 }; /* only the calling thread */
         hl_parallel(4, 50, 1, count_items, &own);
         for (int64_t j = 0; j < 50; j++)
             assert(own.done[j] == 1);
@@ -211,7 +212,7 @@ static void no_threads_are_granted(void **state)
     check_call(9, 500, 1);
 }
 
-/* The priority of both threads of a call, which wait for each other. */
+/* The priorities of both threads of a call, which wait for each other. */
 typedef struct priorities {
     _Atomic int n_begun;
     _Atomic int sum;
@@ -238,13 +239,13 @@ static void *call_nicely(void *context)
     return NULL;
 }
 
-/* Threads that a background call has made do not slow down others, and the other way round. */
+/* Background calls and other calls do not share threads. */
 static void the_background_keeps_its_threads(void **state)
 {
     int base = getpriority(PRIO_PROCESS, 0);
     (void)state;
 
-#ifdef __linux__ /* elsewhere a priority is the whole process' */
+#ifdef __linux__ /* elsewhere a priority belongs to the whole process */
     if (base > 10)
         skip();
     for (int i = 0; i < 3; i++) {
@@ -264,8 +265,8 @@ static void the_background_keeps_its_threads(void **state)
 
 #ifdef __linux__
 
-/* What the kernel says of threads that wait for a core, as the library reads it: its open is this
- * file's (--wrap, in the Makefile). */
+/* The times that threads waited for a core, as the library reads them from the kernel: this file
+ * replaces its open (--wrap, in the Makefile). */
 typedef enum kernel {
     KERNEL_AS_IT_IS,
     KERNEL_SILENT,
@@ -276,7 +277,7 @@ typedef enum kernel {
 
 static _Atomic int     kernel_says;
 static _Atomic int     n_asked;
-static _Atomic int64_t n_waits; /* seconds that a busy kernel has reported */
+static _Atomic int64_t n_waits; /* waiting time that a busy kernel reports, in seconds */
 
 static int open_made(const char *text)
 {
@@ -329,7 +330,7 @@ int __wrap_open(const char *path, int flags, ...)
 
 typedef struct long_wait {
     _Atomic bool is_begun;
-    double       seconds; /* the caller's processor time when it began to wait */
+    double       seconds; /* the caller's CPU time when it began to wait */
 } long_wait;
 
 static double processor_seconds(void)
@@ -340,7 +341,7 @@ static double processor_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The other thread takes two milliseconds, for which the caller has nothing to do. */
+/* The other thread takes two milliseconds; the caller has nothing to do during that time. */
 static void keep_waiting(void *context, int64_t first, int64_t end, int member)
 {
     long_wait *w = context;
@@ -357,7 +358,8 @@ static void keep_waiting(void *context, int64_t first, int64_t end, int member)
     w->seconds = processor_seconds();
 }
 
-/* How many of 40 waits the caller spent looking, 200 us or more of processor time, and not asleep. */
+/* Returns in how many of 40 waits the caller was spinning, with 200 us or more of CPU time, and not
+ * asleep. */
 static int patient_waits(int says)
 {
     int n = 0;
@@ -369,15 +371,16 @@ static int patient_waits(int says)
 
         hl_parallel(2, 2, 1, keep_waiting, &w);
         n += i >= 40 &&
-             processor_seconds() - w.seconds > 200e-6; /* the first are for the kernel's word */
+             processor_seconds() - w.seconds > 200e-6; /* the first waits only let the library read
+                                                        * the kernel's times */
     }
     assert_true(atomic_load(&n_asked) > 0);
     atomic_store(&kernel_says, KERNEL_AS_IT_IS);
     return n;
 }
 
-/* Waiting threads look for a while where the machine is idle, and where nobody can say whether it is; they
- * sleep where others want the cores. */
+/* Waiting threads spin for a while if the machine is idle or if this is unknown; they sleep if
+ * others need the cores. */
 static void the_kernel_says_who_waits(void **state)
 {
     static const kernel ways[] = { KERNEL_SILENT, KERNEL_STEADY, KERNEL_EMPTY, KERNEL_STEADY };
@@ -386,7 +389,7 @@ static void the_kernel_says_who_waits(void **state)
 
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         atomic_store(&kernel_says, KERNEL_SILENT);
-        nanosleep(&calm, NULL); /* what was before is forgotten */
+        nanosleep(&calm, NULL); /* earlier waiting times are forgotten */
         int n = patient_waits(ways[i]);
         if (n < 10)
             fail_msg("%d of 40 waits were patient, way %d", n, (int)i);

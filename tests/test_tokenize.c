@@ -1,10 +1,10 @@
-/* test_tokenize.c - tokenizer.json files small enough to read: models, added tokens,
- * post-processors, and everything that is wrong with some. */
+/* test_tokenize.c - short tokenizer.json files: models, added tokens, post-processors, and invalid
+ * files. */
 #include "tokenize_support.h"
 
 #include <pthread.h>
 
-/* A tokenizer.json with this model and, in front of it, these other members. */
+/* Returns a tokenizer.json with these members, followed by this model. */
 static const char *file_with(const char *members, const char *model)
 {
     static char text[8192];
@@ -58,11 +58,11 @@ static void bpe_options(void **state)
     assert_ids(t, "a\xc3\xa9x", IDS(1, 7, 8, 0));
     assert_int_equal(hl_tokenizer_type(t, 7), HL_TOKEN_BYTE);
     hl_tokenizer_close(t);
-    /* No unknown token: what is not known is dropped. */
+    /* Without an unknown token, unknown characters are dropped. */
     t = parse_tokenizer(file_with("", "{\"type\":\"BPE\"," ABC_VOCAB "," ABC_MERGES "}"));
     assert_ids(t, "xaby", IDS(4));
     hl_tokenizer_close(t);
-    /* A piece that no merge makes is found whole, if the file says so. */
+    /* A piece that no merge produces is found as a whole word, if the file requests it. */
     const char *vocab = "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[]";
     char        model[256];
     snprintf(model, sizeof model, "{\"type\":\"BPE\",%s}", vocab);
@@ -83,7 +83,7 @@ static void bpe_options(void **state)
     hl_tokenizer_close(t);
 }
 
-/* Where no piece has a ▁ inside, long texts are cut at spaces; nobody may notice. */
+/* If no piece has a ▁ inside, long texts are cut at spaces, without an effect on the tokens. */
 static void cutting_at_spaces_changes_nothing(void **state)
 {
     (void)state;
@@ -105,8 +105,8 @@ static void cutting_at_spaces_changes_nothing(void **state)
     hl_tokenizer_close(t);
 }
 
-/* Where a, b and c have become abc, the b behind them is not the one that a was next to.  Ids by
- * Hugging Face's tokenizers 0.23. */
+/* When a, b and c have become abc, the b after them is not the neighbor of that a any more.  Ids
+ * from Hugging Face's tokenizers 0.23. */
 static void pairs_that_are_gone_do_not_merge(void **state)
 {
     (void)state;
@@ -138,8 +138,8 @@ static void unigram_takes_the_best_path(void **state)
     hl_tokenizer_close(t);
 }
 
-/* Of paths that score the same, the one whose last piece begins first is kept, at every place of
- * the text: ids by Hugging Face's tokenizers 0.23. */
+/* Of paths with equal scores, the one whose last piece begins first is kept, at every place of the
+ * text.  Ids from Hugging Face's tokenizers 0.23. */
 static void unigram_ties(void **state)
 {
     (void)state;
@@ -160,8 +160,8 @@ static void unigram_ties(void **state)
     hl_tokenizer_close(t);
 }
 
-/* An unknown character costs 10 more than the worst piece, here -30: p and qr together -34.5 or
- * -35.5, where pq and r are -35.  Ids by Hugging Face's tokenizers 0.23. */
+/* An unknown character costs 10 more than the worst piece, here -30: p and qr together have -34.5
+ * or -35.5, pq and r have -35.  Ids from Hugging Face's tokenizers 0.23. */
 static void unigram_unknown_characters_have_a_price(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void bad_pipelines_are_refused(void **state)
     refuse(HL_BAD_INPUT, file_with(deep, LETTERS), "nested");
 }
 
-/* Cut anywhere, the file is refused; nothing is read behind its end. */
+/* A file that is cut anywhere is refused; nothing is read beyond its end. */
 static void truncated_files_are_refused(void **state)
 {
     (void)state;
@@ -436,7 +436,7 @@ static void truncated_files_are_refused(void **state)
     free(json);
 }
 
-/* jansson would not have taken these keys. */
+/* jansson would refuse these keys. */
 static void pieces_may_hold_nul(void **state)
 {
     (void)state;
@@ -514,7 +514,7 @@ static void folders_are_read(void **state)
     assert_fails(HL_NOT_FOUND, "No such file", hl_tokenizer_open(&t, "/nowhere/tokenizer.json"));
 }
 
-/* NULL if all went well. */
+/* Returns NULL on success. */
 static void *encode_often(void *context)
 {
     const hl_tokenizer *tokenizer = context;
@@ -587,7 +587,7 @@ static void vocab_text_is_characters(void **state)
     const char   *folder = new_folder();
     hl_tokenizer *t      = NULL;
 
-    /* Capitals are kept: lower-cased text would reach none of them. */
+    /* Text is not lowercased, since lowercased text would never reach these pieces. */
     write_text(folder, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nA\nC\nD\n[HUMAN]\n");
     write_text(folder, "config.json", "{\"model_type\":\"bert\"}");
     t = open_tokenizer(folder);
@@ -596,22 +596,22 @@ static void vocab_text_is_characters(void **state)
     assert_around(t, "A", IDS(2, 5, 3));
     hl_tokenizer_close(t);
 
-    /* A decoder goes on where the text ends. */
+    /* A decoder continues the text, so nothing is added after it. */
     write_text(folder, "config.json", "{\"model_type\":\"gpt2\"}");
     t = open_tokenizer(folder);
     assert_around(t, "ACD", IDS(5, 6, 7));
     hl_tokenizer_close(t);
 
-    /* BERT's own class does not take words apart without ## pieces. */
+    /* BERT's own class keeps words whole if there are no ## pieces. */
     write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\":\"BertTokenizer\"}");
     t = open_tokenizer(folder);
     assert_ids(t, "A CD", IDS(5, 1));
     hl_tokenizer_close(t);
 
-    /* Whole words without a rule for what is between them, and classes that are not known. */
+    /* Whole words without a rule for the text between them, and unknown classes. */
     write_text(folder, "tokenizer_config.json", "{}");
     write_text(folder, "vocab.txt", "[PAD]\n[UNK]\nC\nCl\n>>\n[C@@H]\n");
-    assert_fails(HL_UNSUPPORTED, "vocab.txt: this vocabulary is no WordPiece",
+    assert_fails(HL_UNSUPPORTED, "vocab.txt: this vocabulary is neither WordPiece",
                  hl_tokenizer_open(&t, folder));
     assert_non_null(strstr(hl_error_message(), "save_pretrained"));
     write_text(folder, "tokenizer_config.json", "{\"tokenizer_class\":\"SmilesTokenizer\"}");

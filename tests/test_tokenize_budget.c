@@ -1,5 +1,5 @@
-/* test_tokenize_budget.c - tokenizers that want too much are stopped, soon and with a message that
- * names the file and the step; tokenizers that do not are never stopped, however long the text is. */
+/* test_tokenize_budget.c - tokenizers that need too much are stopped soon, with a message that
+ * names the file and the step; others are never stopped, for texts of any length. */
 #include "tokenize_support.h"
 
 #include <time.h>
@@ -9,8 +9,8 @@
 #include "tokenize/bpe.h"
 #include "tokenize/vocab.h"
 
-/* Generous for a machine that others use and for builds with sanitizers: what has no budget takes
- * minutes at these sizes. */
+/* Enough for a busy machine and for builds with sanitizers: without a budget, these sizes take
+ * minutes. */
 #define MOST_SECONDS 10.0
 
 #define WORDS "{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"a\":1,\"aa\":2}}"
@@ -23,7 +23,8 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A tokenizer.json; where has the step `count` times, with commas between, instead of %s. */
+/* Writes a tokenizer.json: `where`, with %s replaced by `count` copies of the step, separated by
+ * commas. */
 static void write_repeated(hl_buffer *out, const char *where, const char *step, int count,
                            const char *model)
 {
@@ -64,8 +65,8 @@ static char *repeat(const char *word, size_t n_bytes)
     return text;
 }
 
-/* Encoding n bytes of the word again and again ends in time with HL_LIMIT, and the message names the
- * file and this. */
+/* Checks that encoding n bytes of repeated words fails in time with HL_LIMIT, and that the message
+ * names the file and this text. */
 static void gives_up(hl_tokenizer *t, const char *word, size_t n_bytes, const char *named)
 {
     hl_encoding *encoding = NULL;
@@ -79,7 +80,8 @@ static void gives_up(hl_tokenizer *t, const char *word, size_t n_bytes, const ch
         fail_msg("'%s' is not in '%s'", named, hl_error_message());
     assert_null(encoding);
     assert_true(cpu_seconds() - begin < MOST_SECONDS);
-    /* Buffers stay with the tokenizer; a byte has an origin of eight, and buffers double. */
+    /* The tokenizer keeps its buffers: an origin takes eight bytes per byte of text, and buffers
+     * double in size. */
     assert_true(hl_memory_held() < held + 64 * (64 * n_bytes + (1 << 20)));
     hl_tokenizer_close(t);
     free(text);
@@ -98,7 +100,7 @@ static void patterns_that_backtrack(void **state)
 
     gives_up(parse_repeated(pre, SPLIT("a*a*b|."), 1, WORDS), "a", 8000, "a*a*b|.");
     gives_up(parse_repeated(pre, SPLIT("(a|aa)+c|."), 1, WORDS), "a", 8000, "(a|aa)+c|.");
-    /* No match anywhere: one search tries every place. */
+    /* There is no match: one search tries every place. */
     gives_up(parse_repeated(pre, SPLIT("a*a*a*[bc]"), 1, WORDS), "a", 20000, "a*a*a*[bc]");
     gives_up(
         parse_repeated("\"normalizer\":%s", REPLACE("\"Regex\":\"a*a*a*[bc]|.\"", "a"), 1, WORDS),
@@ -118,7 +120,8 @@ static void texts_that_grow(void **state)
              "(Replace): ");
     gives_up(parse_repeated(list, "{\"type\":\"ByteLevel\"}", 40, WORDS), "\xc3\xa9", 2,
              "(ByteLevel): makes ");
-    /* A thousand bytes before every stretch between two added tokens, of which there are many. */
+    /* A thousand bytes are put before every stretch between two added tokens, of which there are
+     * many. */
     assert_ok(hl_buffer_append_text(&step, "{\"type\":\"Prepend\",\"prepend\":\""));
     assert_ok(hl_buffer_append_text(&step, long_piece));
     assert_ok(hl_buffer_append(&step, "\"}", 3));
@@ -152,7 +155,7 @@ static void words_that_are_searched_for_ever(void **state)
     assert_ok(hl_buffer_append(&model, "b\",-2]]}", 9));
     gives_up(parse_repeated("\"pre_tokenizer\":%s", "null", 1, model.data), "a", 200000,
              "takes too long");
-    /* So do added tokens. */
+    /* Added tokens do the same. */
     model.n_bytes = 0;
     assert_ok(hl_buffer_append_text(&model, "{\"id\":7,\"content\":\""));
     assert_ok(hl_buffer_append_text(&model, piece));
@@ -208,7 +211,7 @@ static void decoders_that_grow_or_backtrack(void **state)
     hl_tokenizer_close(t);
 }
 
-/* Limits that know only their number get the file's name where it is read. */
+/* Limits that know only their number get the file's name from its reader. */
 static void limits_name_the_file(void **state)
 {
     (void)state;
@@ -240,8 +243,8 @@ static void limits_name_the_file(void **state)
 
 /* ------------------------------------------------------------------ collisions */
 
-/* Two blocks of eight bytes that hl_hash_bytes mixes alike, whatever stands before them: the upper
- * bit passes the multiplication, comes down by 32, and the second block takes it back. */
+/* Makes two blocks of eight bytes that hl_hash_bytes mixes in the same way, after any text: the
+ * upper bit passes the multiplication, is shifted down by 32, and the second block cancels it. */
 static void put_pair(uint8_t *out, bool other)
 {
     uint64_t blocks[2] = { 0x6161616161616161U, 0x6262626262626262U };
@@ -274,17 +277,17 @@ static void pieces_that_collide_are_refused(void **state)
     hl_vocab_free(&vocab);
 }
 
-/* Pairs of ids whose products with bpe.c's factor agree in the bits that choose a slot. */
+/* Pairs of ids whose products with bpe.c's factor have equal bits where the slot is chosen. */
 static void merges_that_collide_are_refused(void **state)
 {
     (void)state;
-    const uint64_t inverse = UINT64_C(0xf1de83e19937733d); /* of the factor, modulo 2^64 */
+    const uint64_t inverse = UINT64_C(0xf1de83e19937733d); /* inverse of the factor, modulo 2^64 */
     hl_merges      merges  = { 0 };
     hl_status      status  = HL_OK;
 
     assert_true(inverse * UINT64_C(0x9e3779b97f4a7c15) == 1);
     for (uint64_t i = 1; i < 20000 && status == HL_OK; i++) {
-        uint64_t hash = i << 32 | (i & UINT32_MAX); /* upper and lower half cancel */
+        uint64_t hash = i << 32 | (i & UINT32_MAX); /* the upper and the lower half cancel */
         uint64_t pair = hash * inverse;
         status = hl_merges_add(&merges, (int32_t)(pair >> 32), (int32_t)(pair & UINT32_MAX), 0, 0);
     }
@@ -313,7 +316,7 @@ static void callers_can_stop(void **state)
     assert_fails(HL_CANCELLED, "stopped",
                  hl_tokenizer_encode(&encoding, t, text, 1 << 20, &options));
     assert_null(encoding);
-    assert_int_equal(n_left, 0); /* not asked again */
+    assert_int_equal(n_left, 0); /* the callback is not called again */
     n_left = 1 << 30;
     assert_ok(hl_tokenizer_encode(&encoding, t, text, 1 << 20, &options));
     assert_true(n_left < (1 << 30) - 10);
@@ -324,7 +327,7 @@ static void callers_can_stop(void **state)
 
 /* --------------------------------------------------------------------- real texts */
 
-/* Long texts of one kind, and long runs, come back whole. */
+/* Checks that long texts of one kind, and long runs, are decoded to the same text. */
 static void comes_back(const hl_tokenizer *t, const char *word, size_t n_bytes)
 {
     hl_encoding *encoding  = NULL;
@@ -342,8 +345,8 @@ static void comes_back(const hl_tokenizer *t, const char *word, size_t n_bytes)
     free(text);
 }
 
-/* More than two million for spaces, where an expression may look at each of them; the others are
- * quick or slow alike. */
+/* Returns the length of a text: more than two million only for spaces, where an expression may
+ * examine each of them; the other kinds take equal time. */
 static size_t length_of(size_t kind)
 {
     return kind == 0 ? 3 << 20 : 1 << 18;
@@ -363,7 +366,7 @@ static const char *const kinds[] = { " ",
                                      "Aa",
                                      "The quick brown fox. " };
 
-/* GPT-2's expression and Llama 3's, in the small byte-level tokenizer's place. */
+/* GPT-2's and Llama 3's expressions, in the small byte-level tokenizer. */
 static void long_texts_pass(void **state)
 {
     (void)state;

@@ -20,7 +20,7 @@ static const char file[] =
                                                   "\"model\":{\"type\":\"WordLevel\",\"unk_token\":"
                                                   "\"?\",\"vocab\":{\"?\":0,\"a\":1}}}";
 
-/* A tokenizer whose tokens are characters, with this template. */
+/* Makes a tokenizer whose tokens are characters, with this template. */
 static hl_tokenizer *with_template(const char *template)
 {
     hl_tokenizer *tokenizer            = parse_tokenizer(file);
@@ -58,7 +58,8 @@ static void writes(const char *template, const char *wanted, hl_chat_format form
     hl_tokenizer_close(tokenizer);
 }
 
-/* Templates with the markers of a format are written in it, and not claimed to be known. */
+/* Chats are written in the format whose markers a template has, which is then not reported as
+ * known. */
 static void formats_by_their_markers(void **state)
 {
     (void)state;
@@ -89,7 +90,7 @@ static void formats_by_their_markers(void **state)
            HL_CHAT_PHI3, false);
 }
 
-/* ChatML as many templates write it, in the spellings that are one to Jinja. */
+/* ChatML as in many templates, in spellings that are equal in Jinja. */
 #define CHATML_LOOP(role, content, newline)                                                        \
     "{% for message in messages %}{{'<|im_start|>' + " role " + " newline " + " content            \
     " + '<|im_end|>' + " newline "}}{% endfor %}"                                                  \
@@ -119,7 +120,8 @@ static void templates_that_are_known(void **state)
         "<|start_header_id|>user<|end_header_id|>\n\nBye.<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n",
         HL_CHAT_LLAMA3, true);
-    /* What changes the text changes the answer: trimmed contents, a space, another condition. */
+    /* Changes that affect the text make the template unknown: trimmed contents, a space, another
+     * condition. */
     writes(CHATML_LOOP("message['role']", "message['content'] | trim", "'\\n'"), chatml,
            HL_CHAT_CHATML, false);
     writes(CHATML_LOOP("message['role']", "message['content']", "' \\n'"), chatml, HL_CHAT_CHATML,
@@ -141,7 +143,7 @@ static void count_warning(void *context, hl_log_level level, const char *message
     n_warnings += level == HL_LOG_WARNING && strstr(message, "chat template") != NULL;
 }
 
-/* Texts by the three roles, with nothing else asked for. */
+/* Returns whether a conversation has only texts of the three roles and no other options. */
 static bool can_be_written(const json_t *conversation, hl_chat_message *messages, size_t *n)
 {
     const json_t *list = json_object_get(conversation, "messages");
@@ -164,8 +166,8 @@ static bool can_be_written(const json_t *conversation, hl_chat_message *messages
     return true;
 }
 
-/* What is claimed to be known is what Jinja2 gives; whatever else there is gets a warning.  Whether
- * the template is known. */
+/* Checks that a known template gives the text of Jinja2, and that others get a warning; returns
+ * whether it is known. */
 static bool check_template(const char *name, const char *template, const json_t *conversations)
 {
     hl_tokenizer   *tokenizer = with_template(template);
@@ -263,7 +265,7 @@ static void options_are_obeyed(void **state)
     hl_tokenizer_close(tokenizer);
 }
 
-/* Qwen's templates have a system message for those who bring none. */
+/* Qwen's templates have a system message that is used if the chat has none. */
 static void standard_system_messages(void **state)
 {
     (void)state;
@@ -297,7 +299,7 @@ static void tokens_have_roles(void **state)
         if (encoding->types[i] == HL_TOKEN_SPECIAL)
             assert_int_equal(encoding->roles[i], HL_ROLE_TEMPLATE);
     }
-    assert_int_equal(n_special, 4); /* not five: what the user wrote is text */
+    assert_int_equal(n_special, 4); /* not five: the marker in the user's text is ordinary text */
     assert_int_equal(n_system, 1);
     assert_int_equal(n_user, strlen("a<|im_end|>"));
     assert_int_equal(encoding->ids[0], 302);

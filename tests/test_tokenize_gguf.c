@@ -1,8 +1,7 @@
 /* test_tokenize_gguf.c - tokenizers from GGUF files and from tokenizer.bin.
  *
- * NAME.gguf.inp holds texts, NAME.gguf.out the ids that the models' own tokenizers
- * gave, a line for each.  Where only these two lie there, the vocabulary is one of
- * the tokenizer.json files. */
+ * NAME.gguf.inp holds texts, NAME.gguf.out the ids of the models' own tokenizers, one line for each
+ * text.  If only these two exist, the vocabulary is one of the tokenizer.json files. */
 #include "tokenize_support.h"
 
 #include "tokenize/vocab_source.h"
@@ -24,7 +23,7 @@ static void check_line(const hl_tokenizer *tokenizer, const char *text, size_t n
     hl_encoding_free(encoding);
 }
 
-/* The number of texts. */
+/* Compares all texts; returns their number. */
 static int check_pairs(const char *tokenizer_path, const char *name)
 {
     char path[256];
@@ -42,7 +41,7 @@ static int check_pairs(const char *tokenizer_path, const char *name)
         size_t n_bytes  = end != NULL ? (size_t)(end - text) : n_texts - (size_t)(text - texts);
         char  *line_end = strchr(line, '\n');
         if (line_end == NULL)
-            break; /* after the last separator nothing follows */
+            break; /* nothing follows the last separator */
         *line_end = '\0';
         check_line(tokenizer, text, n_bytes, line);
         line = line_end + 1;
@@ -87,7 +86,7 @@ static void qwen2(void **state)
     assert_true(check_pairs(shared_path("tokenizers/qwen2_5"), "deepseek-r1-qwen") >= 40);
 }
 
-/* GPT-2's vocabulary comes both ways: they must agree on everything. */
+/* GPT-2's vocabulary exists in both formats: they must agree on everything. */
 static void both_gpt2_files_agree(void **state)
 {
     (void)state;
@@ -109,7 +108,7 @@ static void both_gpt2_files_agree(void **state)
     hl_tokenizer_close(two);
 }
 
-/* llama2.c's tokenizer.bin and the GGUF file of the same model. */
+/* llama2.c's tokenizer.bin and the GGUF file of the same model agree. */
 static void stories_agree(void **state)
 {
     (void)state;
@@ -176,7 +175,7 @@ static hl_vocab_source llama_source(void)
     return source;
 }
 
-/* The best score goes first: ba (-4) before ▁a (-5) before ab (-6). */
+/* The merge with the best score comes first: ba (-4) before ▁a (-5) before ab (-6). */
 static void scores_order_the_merges(void **state)
 {
     (void)state;
@@ -206,7 +205,7 @@ static void scores_order_the_merges(void **state)
     hl_tokenizer_close(tokenizer);
 }
 
-/* Pieces of equal scores: the leftmost pair goes first, whatever its id.  Ids by
+/* For pieces with equal scores, the leftmost pair is merged first, whatever its id.  Ids from
  * SentencePiece 0.2. */
 static void equal_scores_merge_from_the_left(void **state)
 {

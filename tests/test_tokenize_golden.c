@@ -1,12 +1,12 @@
-/* test_tokenize_golden.c - what Hugging Face's tokenizers said, exactly.
+/* test_tokenize_golden.c - exactly the results of Hugging Face's tokenizers.
  *
- * NAME.json holds texts with ids, pieces, spans (in characters), the decoded text
- * and the ids with special tokens around them. */
+ * NAME.json holds texts with ids, pieces, spans (in characters), the decoded text and the ids with
+ * special tokens around them. */
 #include "tokenize_support.h"
 
 #include "base/utf8.h"
 
-/* Characters before this byte. */
+/* Counts the characters before this byte. */
 static size_t count_characters(const char *text, size_t n_bytes)
 {
     size_t count = 0;
@@ -59,7 +59,8 @@ static void check_decoded(const hl_tokenizer *tokenizer, const hl_encoding *enco
     hl_free(decoded);
 }
 
-/* Pieces are spelled as in the vocabulary, but an unknown one as the text it stands for. */
+/* Compares pieces: they are spelled as in the vocabulary, an unknown one as the text that it stands
+ * for. */
 static void check_pieces(const hl_tokenizer *tokenizer, const hl_encoding *encoding,
                          const json_t *wanted, const char *text)
 {

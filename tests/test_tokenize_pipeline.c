@@ -1,7 +1,7 @@
-/* test_tokenize_pipeline.c - every normalizer, pre-tokenizer and decoder, one by one.
+/* test_tokenize_pipeline.c - every normalizer, pre-tokenizer and decoder by itself.
  *
- * The expected values are those of the reference implementation: its documentation,
- * its own tests, or what its source says of corner cases. */
+ * The expected values are those of the reference implementation: from its documentation, its own
+ * tests, or its source for special cases. */
 #include "tokenize_support.h"
 
 #include "tokenize/pipeline_json.h"
@@ -15,7 +15,7 @@ static json_t *parse(const char *json)
 
 /* -------------------------------------------------------------- normalizers */
 
-/* The text comes out so, and its origins are in order and inside the input. */
+/* Checks the normalized text, and that its origins are in order and inside the input. */
 static void normalizes(const char *json, const char *text, const char *wanted)
 {
     json_t                *value       = parse(json);
@@ -51,7 +51,7 @@ static void unicode_forms(void **state)
     normalizes("{\"type\":\"NFD\"}", "\u00e9\u1e69", "e\u0301s\u0323\u0307");
     normalizes("{\"type\":\"NFKC\"}", "\ufb01 \u00bd \u2167 \uff21", "fi 1\u20442 VIII A");
     normalizes("{\"type\":\"NFKD\"}", "\ufb01\u00e9", "fie\u0301");
-    /* Marks are put in order, and a mark blocks another of its class. */
+    /* Marks are sorted, and a mark blocks another one of its class. */
     normalizes("{\"type\":\"NFC\"}", "a\u0301\u0323", "\u1ea1\u0301");
     normalizes("{\"type\":\"NFC\"}", "a\u0308\u0301", "\u00e4\u0301");
     normalizes("{\"type\":\"NFC\"}", "\u1100\u1161\u11a8", "\uac01");
@@ -60,8 +60,8 @@ static void unicode_forms(void **state)
     normalizes("{\"type\":\"NFC\"}", "", "");
 }
 
-/* Characters that the fast path leaves alone, the slow one must leave alone too: behind a
- * mark (which ends a fast run) and before one that joins nothing. */
+/* Characters that the fast path leaves unchanged must also be unchanged by the slow one: after a
+ * mark, which ends a fast run, and before a mark that composes with nothing. */
 static void quiet_characters_are_quiet(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void sequences_are_flattened(void **state)
     normalizes("null", "x", "x");
 }
 
-/* A charsmap with a few rules: a trie in which every node has 256 units of its own. */
+/* Builds a charsmap with a few rules: a trie in which every node has 256 units of its own. */
 typedef struct map_builder {
     uint32_t units[256 * 64];
     size_t   n_blocks;
@@ -150,7 +150,7 @@ typedef struct map_builder {
 
 static void add_rule(map_builder *map, const char *from, const char *to)
 {
-    size_t base   = 0x100; /* the root's children */
+    size_t base   = 0x100; /* children of the root */
     map->units[0] = 0x100U << 10;
     for (size_t i = 0; from[i] != '\0'; i++) {
         size_t at = base ^ (unsigned char)from[i];
@@ -174,9 +174,9 @@ static void precompiled_rules(void **state)
     map_builder *map = calloc(1, sizeof *map);
     assert_non_null(map);
     add_rule(map, "\ufb01", "fi");
-    add_rule(map, "\u00e9", "e\u0301"); /* one becomes two */
-    add_rule(map, "X", "");             /* vanishes */
-    add_rule(map, "e", "E");            /* and so does a mark behind it */
+    add_rule(map, "\u00e9", "e\u0301"); /* one character becomes two */
+    add_rule(map, "X", "");             /* the character is removed */
+    add_rule(map, "e", "E");            /* and so is a mark after it */
     size_t   n_units = 256 * 64;
     size_t   n_blob  = 4 + 4 * n_units + map->n_text;
     uint8_t *blob    = malloc(n_blob);
@@ -215,7 +215,7 @@ static void precompiled_rules(void **state)
 
 /* ----------------------------------------------------------- pre-tokenizers */
 
-/* The parts, joined with bars. */
+/* Checks the parts, joined with bars. */
 static void splits(const char *json, const char *text, const char *wanted)
 {
     json_t                *value   = parse(json);
@@ -265,7 +265,7 @@ static void split_behaviors(void **state)
     splits(SPLIT("{\"Regex\":\"[a-z]+\"}", "Removed", "true"), text, "the|final|countdown");
     splits(SPLIT("{\"Regex\":\"-\"}", "MergedWithNext", "false"), "-a-", "-a|-");
     splits(SPLIT("{\"Regex\":\"-\"}", "MergedWithPrevious", "false"), "-a-", "-|a-");
-    /* Empty matches cut without taking anything. */
+    /* Empty matches cut, but remove nothing. */
     splits(SPLIT("{\"Regex\":\"(?=(\\\\d{3})+(?!\\\\d))\"}", "Isolated", "false"), "1234567",
            "1|234|567");
     splits(SPLIT("{\"Regex\":\"\"}", "Isolated", "false"), "a\u00e9b", "a|\u00e9|b");
@@ -325,7 +325,7 @@ static void byte_level(void **state)
            "i|\u00e2\u0143\u00a2|j");
     splits("{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "a   b\n\nc d's",
            "a|\u0120\u0120|\u0120b|\u010a|\u010a|c|\u0120d|'s");
-    /* A byte that is not UTF-8 is spelled as itself. */
+    /* A byte that is not valid UTF-8 is spelled as itself. */
     splits("{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "\xff", "\u00ff");
 }
 
@@ -364,7 +364,7 @@ static void patterns_are_rewritten(void **state)
     assert_null(pattern);
 }
 
-/* U+180E was white space once; it is the one place where PCRE2 differs. */
+/* U+180E is no longer white space, except in PCRE2. */
 static void white_space_is_white_space(void **state)
 {
     (void)state;
@@ -419,7 +419,7 @@ static void endless_patterns_are_stopped(void **state)
 
 /* ----------------------------------------------------------------- decoders */
 
-/* `pieces` are separated by bars. */
+/* Decodes `pieces`, which are separated by bars. */
 static void decodes(const char *json, const char *pieces, const char *wanted)
 {
     json_t    *value   = parse(json);
@@ -451,7 +451,7 @@ static void decoders(void **state)
     (void)state;
     decodes("null", "a|b", "a b");
     decodes("{\"type\":\"ByteLevel\"}", "Hello|\u0120w\u00c3|\u00b6|rld", "Hello w\u00f6rld");
-    decodes("{\"type\":\"ByteLevel\"}", "a b|\u0120", "a b "); /* no spelling: as it is */
+    decodes("{\"type\":\"ByteLevel\"}", "a b|\u0120", "a b "); /* not a spelling: unchanged */
     decodes("{\"type\":\"Metaspace\",\"replacement\":\"\u2581\"}", "\u2581Hey|\u2581you",
             "Hey you");
     decodes("{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"never\"}",

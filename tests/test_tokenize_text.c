@@ -1,7 +1,7 @@
-/* test_tokenize_text.c - much text, there and back.
+/* test_tokenize_text.c - long texts, encoded and decoded.
  *
- * Byte-level tokenizers give the input back, whatever it is; decoding token by token
- * gives what decoding at once does, in whole characters. */
+ * Byte-level tokenizers give any input back.  Decoding token by token gives the same text as
+ * decoding at once, in whole characters. */
 #include "tokenize_support.h"
 
 #include "base/utf8.h"
@@ -21,7 +21,7 @@ static void check_round_trip(const hl_tokenizer *tokenizer, const char *text, si
     hl_encoding_free(encoding);
 }
 
-/* Spans lie inside the text, in order, and leave nothing out. */
+/* Checks that spans are inside the text, in order, and leave nothing out. */
 static void check_spans(const hl_tokenizer *tokenizer, const char *text, size_t n_bytes)
 {
     hl_encoding *encoding = encode(tokenizer, text, n_bytes, false);
@@ -37,7 +37,7 @@ static void check_spans(const hl_tokenizer *tokenizer, const char *text, size_t 
     hl_encoding_free(encoding);
 }
 
-/* Token by token, never a cut character, and the same in the end. */
+/* Decodes token by token: no character is cut, and the text is the same. */
 static void check_stream(const hl_tokenizer *tokenizer, const char *text, size_t n_bytes)
 {
     hl_encoding      *encoding  = encode(tokenizer, text, n_bytes, true);
@@ -124,7 +124,7 @@ static void random_characters_stream(void **state)
     }
 }
 
-/* What is cached must be what is computed: twice the same, whatever came between. */
+/* Cached results must equal computed ones: encodes twice, with other texts between. */
 static void caching_changes_nothing(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void streams_hold_back_half_characters(void **state)
     const char       *text;
     size_t            n_bytes;
 
-    assert_int_equal(encoding->n_tokens, 4); /* the vocabulary has no euro */
+    assert_int_equal(encoding->n_tokens, 4); /* the vocabulary has no euro sign */
     assert_ok(hl_decode_stream_open(&stream, tokenizer, NULL));
     static const size_t wanted[] = { 0, 0, 3, 0 };
     for (size_t i = 0; i < 4; i++) {
@@ -255,7 +255,7 @@ static void llama2_streams(void **state)
     hl_tokenizer_close(tokenizer);
 }
 
-/* A hidden token between two words takes no space with it. */
+/* A hidden token between two words does not remove a space. */
 static void hidden_tokens_keep_spaces(void **state)
 {
     (void)state;

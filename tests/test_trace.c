@@ -1,4 +1,5 @@
-/* test_trace.c - what a tracer keeps, against rows taken apart by hand; its file; and locking. */
+/* test_trace.c - the contents of a trace, against rows processed separately; its file; and
+ * locking. */
 #include "analysis_support.h"
 #include "model_support.h"
 
@@ -28,7 +29,8 @@ static hl_status watch(void *context, const hl_layer_rows *rows)
     for (int64_t head = 0; head < rows->n_heads; head++) {
         const float *p = rows->pattern + head * rows->n_keys;
         float       *q = w->before[rows->layer][head];
-        /* The row before sums to 1 over the keys both see; this one lacks its own key there. */
+        /* The previous row sums to 1 over the keys that both see; this row has its own key in
+         * addition. */
         double sum = (double)p[position];
         for (int64_t key = 0; key < position; key++)
             sum += fabs((double)p[key] - (double)q[key]);
@@ -110,7 +112,7 @@ static void same_trace(const hl_trace *a, const hl_trace *b)
     }
 }
 
-/* Generates from a prompt and leaves the trace in `path`. */
+/* Generates from a prompt and writes the trace to `path`. */
 static void generate(const char *path, double temperature)
 {
     const int64_t prompt[]  = { 41, 17, 260, 99 };
@@ -141,7 +143,7 @@ static void generate(const char *path, double temperature)
     assert_int_equal(hl_trace_n_tokens(read), 204);
     same_trace(read, hl_tracer_trace(tracer));
     hl_trace_free(read);
-    /* Lines of JSON bring every bit back as well. */
+    /* Lines of JSON preserve every bit too. */
     char lines[256];
     snprintf(lines, sizeof lines, "%s.jsonl", path);
     assert_ok(hl_trace_write(hl_tracer_trace(tracer), lines));
@@ -154,7 +156,7 @@ static void generate(const char *path, double temperature)
     hl_model_close(model);
 }
 
-/* What the trace says of locking, in place of what was found before. */
+/* Replaces the finding of the profile by that of the trace on locking. */
 static hl_diagnosis judge(hl_diagnoses *found, const hl_trace *trace)
 {
     enum { LOCKING = 3 };
@@ -194,7 +196,8 @@ static void test_plain_generation_moves(void **state)
 
 /* ----------------------------------------------------------------- a frozen cache */
 
-/* From token `frozen` on the same token at the same place, as if the cache had stopped growing. */
+/* Decodes tokens; from `frozen` on always the same token at the same place, as if the cache had
+ * stopped growing. */
 static hl_tracer *decode(const hl_model *model, int n_tokens, int frozen)
 {
     hl_session *session = open_session(model);
@@ -226,13 +229,13 @@ static void test_a_frozen_cache_is_locked(void **state)
     (void)state;
     assert_int_equal(locking.verdict, HL_VERDICT_FOUND);
     assert_true(locking.value < locking.threshold);
-    /* The window begins with a few tokens that moved: not in all heads too few to matter. */
+    /* The window begins with a few tokens that moved: too few in most heads, but not in all. */
     assert_in_range(locking.n_heads, N_LAYERS * N_HEADS / 2 + 1, N_LAYERS * N_HEADS);
     hl_tracer_close(tracer);
-    tracer  = decode(model, 100, 100); /* no two windows */
+    tracer  = decode(model, 100, 100); /* too short for two windows */
     locking = judge(found, hl_tracer_trace(tracer));
     assert_int_equal(locking.verdict, HL_VERDICT_NOT_RUN);
-    assert_non_null(strstr(locking.measure, "generate again, with --max-tokens 129"));
+    assert_non_null(strstr(locking.measure, "run headlight generate again with --max-tokens 129"));
     hl_diagnoses_free(found);
     hl_tracer_close(tracer);
     hl_model_close(model);
@@ -277,7 +280,7 @@ static void test_bad_files(void **state)
     remove_folder(folder);
 }
 
-/* Traces of before spell it "normalised", which is as long. */
+/* Earlier traces spell it "normalised", which has the same length. */
 static void test_the_old_spelling_is_read(void **state)
 {
     const char *folder = new_folder();
@@ -331,7 +334,7 @@ static void test_bad_lines(void **state)
         { LINE_1 TOKEN ", \"spike\": \"high\"}", "x, line 2: spike has a string" },
         { LINE_1 TOKEN ", \"entropy\": [[1]]}", "entropy is not 1 lists of 2 numbers" },
         { LINE_1 TOKEN ", \"entropy\": [[1, {}]]}", "entropy has an object" },
-        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: goes on behind its 1 tokens" },
+        { LINE_1 TOKEN "}\n" TOKEN "}\n", "x: continues after its 1 tokens" },
         { LINE_1 TOKEN, "x, line 2" },
     };
     static const char nul[]  = LINE_1 "{\"kind\": \"prompt\", \"text\": \"a\\u0000b\"}\n";
@@ -344,7 +347,8 @@ static void test_bad_lines(void **state)
                      hl_trace_parse_lines(&trace, bad[i].text, strlen(bad[i].text), "x"));
         assert_null(trace);
     }
-    assert_ok(hl_trace_parse_lines(&trace, nul, strlen(nul), "x")); /* a token may be any bytes */
+    assert_ok(hl_trace_parse_lines(&trace, nul, strlen(nul), "x")); /* the text of a token may have
+                                                                     * any bytes */
     hl_traced_token about = hl_trace_describe(trace, 0);
     assert_int_equal(about.n_bytes, 3);
     assert_memory_equal(about.text, "a\0b", 3);

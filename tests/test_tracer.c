@@ -1,5 +1,5 @@
-/* test_tracer.c - the rows of a prompt and of a text, against `measure --rows` of the same
- * tokens; kinds, lookback, texts; going back; and files of both formats. */
+/* test_tracer.c - the rows of a prompt and of a text, against `measure --rows` of the same tokens;
+ * kinds, lookback, texts; rewinding; and files of both formats. */
 #include "analysis_support.h"
 #include "model_support.h"
 
@@ -26,11 +26,11 @@ typedef struct story {
     hl_tracer    *tracer;
     hl_generator *generator;
     hl_encoding  *prompt;
-    int64_t       ids[N_CTX + 1]; /* of all of the text */
+    int64_t       ids[N_CTX + 1]; /* ids of the whole text */
     int64_t       n_ids;
 } story;
 
-/* Prompts come in short chunks, but where the whole is to be computed as measuring does. */
+/* Prompts are fed in short chunks, except where the whole must be computed as in measuring. */
 static int64_t n_chunk = 7;
 
 static story begin(hl_tracer_options tracing, bool segments)
@@ -131,10 +131,10 @@ static double largest(const hl_tensor *tensor, int64_t count)
     return most;
 }
 
-/* Rows that were decoded one by one are sums in another order, and so can those of the prompt be:
- * OpenBLAS has kernels of their own for small products, which a shorter prompt gets and a whole
- * window does not.  The tolerance is metrics.md's, 8 * 2^-24 * max|s|; a row's lse is its largest
- * score and a little. */
+/* Decoded rows are sums in another order, and those of the prompt may be too: OpenBLAS has other
+ * kernels for small products, which a shorter prompt uses and a whole window does not.  The
+ * tolerance is that of metrics.md, 8 * 2^-24 * max|s|; a row's lse is slightly larger than its
+ * largest score. */
 static void compare(const hl_trace *trace, hl_trace_rows which, const hl_safetensors *rows,
                     const char *name, int64_t n_prompt)
 {
@@ -149,7 +149,7 @@ static void compare(const hl_trace *trace, hl_trace_rows which, const hl_safeten
     for (int64_t i = 0; i < count; i++) {
         int64_t cell = i / n, row = i % n;
         if (row + 1 >= n)
-            continue; /* leads to no token */
+            continue; /* the last row predicts no token */
         double got  = hl_trace_row(trace, row + 1, cell / N_HEADS, cell % N_HEADS, which);
         double away = fabs(got - (double)wanted[i]);
         worst[row >= n_prompt] = fmax(worst[row >= n_prompt], away);
@@ -178,7 +178,7 @@ static void rows_are_those_of_measure(void **state)
 
 /* ------------------------------------------------------------ what rows look at */
 
-/* From whole rows: lookback by kind, and entropy without key 0. */
+/* Results from complete rows: lookback by kind, and entropy without the first key. */
 typedef struct whole {
     const hl_tap *inner;
     double        lookback[N_LAYERS][N_HEADS][HL_N_KINDS];
@@ -229,7 +229,7 @@ static void lookback_and_nosink_by_hand(void **state)
     for (int i = 0; i < 20; i++) {
         int64_t id    = 100 + 3 * i;
         int64_t entry = hl_trace_n_tokens(hl_tracer_trace(s.tracer));
-        if (i == 10) { /* something is put in */
+        if (i == 10) { /* inserts a token here */
             assert_ok(hl_tracer_prompt(s.tracer, others, kinds, 2));
             feed.tokens   = others;
             feed.n_tokens = 2;
@@ -245,7 +245,7 @@ static void lookback_and_nosink_by_hand(void **state)
             int    layer = cell / N_HEADS, head = cell % N_HEADS;
             double total = 0.0;
             for (int kind = 0; kind < HL_N_KINDS; kind++) {
-                /* The row leads to a token that is not there yet: ask the trace inside. */
+                /* The row predicts a token that does not exist yet: use the internal function. */
                 double share = (double)hl_trace_at(hl_tracer_trace(s.tracer), entry,
                                                    (hl_trace_rows)(HL_TRACE_LOOKBACK + kind))[cell];
                 assert_near(share, w.lookback[layer][head][kind], 1e-5);
@@ -293,7 +293,7 @@ static void a_token_is_described(void **state)
         assert_true(n_text + about.n_bytes < sizeof text);
         memcpy(text + n_text, about.text, about.n_bytes);
         n_text += about.n_bytes;
-        /* 16 keys are needed, and then as many rows. */
+        /* 16 keys are needed, and then the same number of rows. */
         if (i >= n_prompt)
             assert_int_equal(isnan(about.spike), i < 32);
         else
@@ -327,7 +327,7 @@ static void entities_are_capitals_and_digits(void **state)
     }
 }
 
-/* What is decided without tables is decided as they would. */
+/* ASCII characters, which are classified without tables, have the same classes as in the tables. */
 static void ascii_is_as_unicode_has_it(void **state)
 {
     (void)state;
@@ -347,7 +347,7 @@ static void ascii_is_as_unicode_has_it(void **state)
 
 /* ---------------------------------------------------------------------- going back */
 
-/* A text that went back and was drawn again is traced as if it had come straight. */
+/* A text that was rewound and drawn again has the same trace as a text drawn without a rewind. */
 static void going_back_leaves_no_trace(void **state)
 {
     story s = begin((hl_tracer_options){ .n_back = 16 }, true);
@@ -363,8 +363,8 @@ static void going_back_leaves_no_trace(void **state)
     assert_int_equal(hl_trace_n_tokens(hl_tracer_trace(s.tracer)), s.n_ids);
     for (int i = 0; i < 10; i++)
         step(&s);
-    assert_true(memcmp(first, s.ids + s.n_ids - 10, sizeof first) != 0); /* other draws */
-    /* The same tokens, straight. */
+    assert_true(memcmp(first, s.ids + s.n_ids - 10, sizeof first) != 0); /* the draws differ */
+    /* The same tokens without a rewind. */
     story straight = begin((hl_tracer_options){ .n_back = 16 }, true);
     hl_generator_close(straight.generator);
     straight.generator = NULL;
@@ -387,7 +387,7 @@ static void going_back_leaves_no_trace(void **state)
         for (int which = 0; which < HL_N_TRACE_ROWS; which++) {
             double x = hl_trace_mean(hl_tracer_trace(s.tracer), i, (hl_trace_rows)which);
             double y = hl_trace_mean(hl_tracer_trace(straight.tracer), i, (hl_trace_rows)which);
-            if (which != HL_TRACE_CHANGE) /* has no row before it after going back */
+            if (which != HL_TRACE_CHANGE) /* after a rewind the previous row is missing */
                 assert_true(x == y || (isnan(x) && isnan(y)));
         }
     }
@@ -398,7 +398,7 @@ static void going_back_leaves_no_trace(void **state)
     end(&s);
 }
 
-/* Rows that are forgotten change neither scores nor the rows that are left. */
+/* Forgetting rows changes neither scores nor the rows that are kept. */
 static void forgetting_changes_nothing_else(void **state)
 {
     story whole_story = begin((hl_tracer_options){ 0 }, true);
@@ -466,7 +466,7 @@ static void both_files_say_the_same(void **state)
     remove_folder(folder);
 }
 
-/* A file as the first release wrote it. */
+/* Writes a file as the first release did. */
 static void format_1_is_read(void **state)
 {
     static const float     rows[12]   = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
@@ -518,7 +518,7 @@ static void format_1_is_read(void **state)
 
 enum { N_KEYS = 40 };
 
-/* A row of probabilities, 0 where keys are not seen; some of it may be a sink's. */
+/* Draws a row of probabilities, 0 for keys that are not seen; a sink may have a share. */
 static void draw_row(float p[N_KEYS], hl_visible_keys seen, hl_random *random)
 {
     double sum = 0.0;
@@ -532,7 +532,8 @@ static void draw_row(float p[N_KEYS], hl_visible_keys seen, hl_random *random)
         p[key] /= (float)(sum + 0.1);
 }
 
-/* The definition: half the distance over keys that both see, all else being one outcome. */
+/* The definition: half the distance over the keys that both see, with everything else as one
+ * outcome. */
 static double change_by_key(const float *p, const float *q, hl_visible_keys now,
                             hl_visible_keys before)
 {

@@ -1,4 +1,4 @@
-/* test_utf8.c - what is valid, where it stops being so, and both ways of coding. */
+/* test_utf8.c - valid text, the place of the first error, encoding and decoding. */
 #include "support.h"
 
 #include "base/utf8.h"
@@ -13,13 +13,13 @@ static void every_character_survives(void **state)
             continue;
         size_t length = hl_utf8_encode(bytes, c);
         assert_int_equal(hl_utf8_length(bytes, length), length);
-        assert_int_equal(hl_utf8_length(bytes, length - 1), 0); /* cut, or empty */
+        assert_int_equal(hl_utf8_length(bytes, length - 1), 0); /* incomplete, or empty */
         assert_int_equal(hl_utf8_next(bytes, &at), c);
         assert_int_equal(at, length);
     }
 }
 
-/* Every sequence of up to three bytes, and the edges of four. */
+/* Every sequence of up to three bytes, and the limits of four bytes. */
 static void lengths_agree_with_the_definition(void **state)
 {
     (void)state;

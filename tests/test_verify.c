@@ -1,5 +1,5 @@
-/* test_verify.c - golden attention cases on every back end, and whether a wrong
- * number is noticed: a verification that cannot fail is worth nothing. */
+/* test_verify.c - golden attention cases on every back end, and whether a wrong number is noticed:
+ * a verification that cannot fail is useless. */
 #include <glob.h>
 #include <math.h>
 
@@ -34,7 +34,7 @@ static void assert_passes(const char *path)
     hl_verify_report_free(report);
 }
 
-/* The number of cases in a folder, all of them passed. */
+/* Returns the number of cases in a folder, which must all pass. */
 static size_t verify_folder(const char *folder)
 {
     char   pattern[512];
@@ -85,7 +85,8 @@ static void every_backend_is_run(void **state)
 
 /* ---------------------------------------------------------- wrong numbers */
 
-/* Runs on the scalar back end; exactly `output` must be over, and in which element (-1: any). */
+/* Runs the scalar back end; exactly `output` must exceed its tolerance, in this element (-1:
+ * any). */
 static void assert_only_fails(const char *path, const char *output, int64_t element)
 {
     hl_verify_report *report = NULL;
@@ -103,7 +104,7 @@ static void assert_only_fails(const char *path, const char *output, int64_t elem
     hl_verify_report_free(report);
 }
 
-/* Moves the middle element of one expected tensor by twice what is allowed. */
+/* Changes the middle element of one expected tensor by twice the tolerance. */
 static void tamper(const char *source, const hl_verify_entry *entry)
 {
     hl_safetensors  *file = NULL;
@@ -175,7 +176,7 @@ static void infinities_are_compared(void **state)
 
 /* ------------------------------------------------------------------ arg-max */
 
-/* One row over three keys whose scores are `k`; the case claims key `wanted`. */
+/* Makes one row over three keys whose scores are `k`; the case expects key `wanted`. */
 static double argmax_error(const float k[3], int64_t wanted, double max_score)
 {
     static const float one[3]    = { 1.0f, 1.0f, 1.0f };
@@ -259,8 +260,8 @@ static void assert_stored(const hl_safetensors *written, const char *name, hl_dt
     assert_int_equal(tensor->dtype, dtype);
 }
 
-/* What is written is what was computed, to the bit: put back into the case as
- * the expected values it has no error at all. */
+/* Written results are the computed ones, to the bit: as expected values of the case they give an
+ * error of 0. */
 static void writing_keeps_every_bit(void **state)
 {
     char              path[256];
@@ -294,7 +295,7 @@ static void writing_keeps_every_bit(void **state)
     hl_safetensors_close(written);
 }
 
-/* Also when over tolerance, and when the case expects nothing. */
+/* Results are written even if an error exceeds its tolerance, or if the case expects nothing. */
 static void writing_needs_no_success(void **state)
 {
     char              path[256];
@@ -349,12 +350,13 @@ static void arguments_are_checked(void **state)
     assert_non_null(strstr(hl_error_message(), "abacus"));
     assert_null(report);
     hl_verify_report_free(NULL);
-    assert_fails(HL_BAD_ARGUMENT, "one.safetensors: 'n_chunk' is for models, and this is none",
+    assert_fails(HL_BAD_ARGUMENT,
+                 "one.safetensors: 'n_chunk' applies to models only, and this is not a model",
                  hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .n_chunk = 3 }));
     assert_fails(
-        HL_BAD_ARGUMENT, "'decode' is for models",
+        HL_BAD_ARGUMENT, "'decode' applies to models only",
         hl_verify(&report, CASES "one.safetensors", &(hl_verify_options){ .decode = true }));
-    assert_fails(HL_BAD_ARGUMENT, "'prepare' is for models",
+    assert_fails(HL_BAD_ARGUMENT, "'prepare' applies to models only",
                  hl_verify(&report, CASES "one.safetensors",
                            &(hl_verify_options){ .prepare = leave_as_it_is }));
 }

@@ -1,4 +1,4 @@
-/* test_verify_blocks.c - files of quantized blocks: right, wrong and nonsense. */
+/* test_verify_blocks.c - files of quantized blocks: right, wrong and invalid ones. */
 #include "verify_support.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static void attention_cases_are_still_run(void **state)
     assert_null(report);
 }
 
-/* One block of Q8_0 with d = 1, and values that should be 0, 1, 2 ... */
+/* One block of Q8_0 with d = 1; its values should be 0, 1, 2 ... */
 static const uint8_t block[34] = { 0,  0x3c, 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,
                                    10, 11,   12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
                                    22, 23,   24, 25, 26, 27, 28, 29, 30, 31 };
@@ -53,7 +53,7 @@ static hl_tensor blocks_named(const char *name)
     return (hl_tensor){ name, HL_DTYPE_U8, 2, { 1, 34 }, block, sizeof block };
 }
 
-/* A file of one block and, unless it is NULL, one tensor of values. */
+/* Makes a file of one block and, unless it is NULL, one tensor of values. */
 static const char *blocks_file(const hl_tensor *blocks, const hl_tensor *values)
 {
     hl_tensor both[2] = { *blocks };
@@ -105,7 +105,7 @@ static void nonsense_is_refused(void **state)
     hl_tensor          expected   = { "Q8_0.values", HL_DTYPE_F32, 1, { 31 }, values, 124 };
     (void)state;
 
-    refuse(&blocks, NULL, "holds no expected values");
+    refuse(&blocks, NULL, "no expected values");
     refuse(&blocks, &expected, "'Q8_0.values': 31 values of type F32, the blocks hold 32 of F32");
     expected = (hl_tensor){ "Q8_0.values", HL_DTYPE_I32, 1, { 32 }, values, 128 };
     refuse(&blocks, &expected, "of type I32");
@@ -124,7 +124,7 @@ static void nonsense_is_refused(void **state)
     refuse(&blocks, NULL, "has dtype I8, wanted U8");
 }
 
-/* What is written is what was read, to the bit, and passes as expected values. */
+/* Written values are the ones that were read, to the bit, and pass as expected values. */
 static void writing_stores_the_values(void **state)
 {
     hl_safetensors   *golden = NULL, *written = NULL;
@@ -148,7 +148,7 @@ static void writing_stores_the_values(void **state)
     hl_safetensors_close(golden);
     hl_safetensors_close(written);
 
-    hl_tensor blocks = blocks_named("Q8_0.blocks"); /* nothing expected: written all the same */
+    hl_tensor blocks = blocks_named("Q8_0.blocks"); /* written even though nothing is expected */
     options.backend  = "scalar";
     assert_ok(hl_verify(&report, blocks_file(&blocks, NULL), &options));
     assert_int_equal(report->n_entries, 0);

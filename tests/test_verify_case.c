@@ -1,11 +1,11 @@
-/* test_verify_case.c - golden cases that are not what they claim. */
+/* test_verify_case.c - invalid golden cases. */
 #include "measure/verify_case.h"
 
 #include "verify_support.h"
 
 #define ODD_DIM CASES "odd_dim.safetensors" /* B 1, Hq 2, Hkv 1, Sq Sk 19, D Dv 7 */
 
-/* The edited case is refused with a message that has these words. */
+/* Checks that the edited case is refused with a message that has these words. */
 static void assert_refused(const case_edit *edit, const char *words)
 {
     hl_verify_case *golden = NULL;
@@ -174,7 +174,7 @@ static void refuses_files_that_are_not_cases(void **state)
     assert_null(golden);
 }
 
-/* Every truncation of a real case is refused, and none crashes. */
+/* Real cases, truncated at any place, are refused without a crash. */
 static void refuses_truncated_cases(void **state)
 {
     static uint8_t  bytes[16384];

@@ -1,7 +1,7 @@
-/* test_verify_model.c - models against what Hugging Face transformers computed.
+/* test_verify_model.c - models against the results of Hugging Face transformers.
  *
- * Four small checkpoints are kept here; the golden folder beside the checkout has
- * 34 families and 26 of them as GGUF files, and those tests are skipped without it. */
+ * Four small checkpoints are in the repository.  The golden folder beside the checkout has 34
+ * families and 26 of them as GGUF files; those tests are skipped without it. */
 #include "model_support.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static const char *const families[] = {
 
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
-/* Every error is at most `share` of what is allowed. */
+/* Checks that every error is at most `share` of its tolerance. */
 static void expect_within(const char *path, const hl_verify_options *options, double share)
 {
     hl_verify_report *report = NULL;
@@ -82,9 +82,9 @@ static void all_families_agree(void **state)
         expect_within(family_folder(i), &(hl_verify_options){ .n_threads = 1 }, 1.0);
 }
 
-/* The golden numbers are f32 themselves and use up most of what is allowed for some
- * (gpt_neo, gpt_oss: 0.9 of it against double precision), so that another order of
- * our sums may end just beyond. */
+/* The golden numbers are f32 themselves and use up most of the tolerance for some families
+ * (gpt_neo, gpt_oss: 0.9 of it against double precision).  Another order of sums may therefore
+ * exceed it slightly. */
 static void all_families_agree_through_the_cache(void **state)
 {
     (void)state;
@@ -102,9 +102,9 @@ static void all_families_agree_through_the_cache(void **state)
     }
 }
 
-/* Of gemma2 the format keeps neither query_pre_attn_scalar (24 here) nor, with norms
- * rounded to f16 after 1 was added, the weights: it is another model.  What transformers
- * computes of that one lies in tests/data (tools/interop/gguf_twin.py, expected.py). */
+/* For gemma2, GGUF does not keep query_pre_attn_scalar (24 here) nor the exact weights, since norms
+ * are rounded to f16 after 1 was added: the file is another model.  The results of transformers for
+ * that model are in tests/data (tools/interop/gguf_twin.py, expected.py). */
 static void gguf_expected(char *path, size_t size, int family)
 {
     if (strcmp(families[family], "gemma2") == 0)
@@ -223,7 +223,7 @@ static void bad_expectations_are_refused(void **state)
     expect_refusal(tensors, 2, "'lengths' has 5 for sequence 0, wanted 0 to 4");
 }
 
-/* An expected file with its integers in 32 bits is the same file. */
+/* An expected file with 32-bit integers gives the same results. */
 static void narrow_tokens_are_read(void **state)
 {
     const char            *folder = new_folder();

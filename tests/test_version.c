@@ -1,4 +1,4 @@
-/* test_version.c - what the library says about itself. */
+/* test_version.c - the library's version and build information. */
 #include "support.h"
 
 static void version_is_three_numbers(void **state)
@@ -18,7 +18,7 @@ static void header_and_library_have_one_version(void **state)
     assert_string_equal(hl_version(), HL_VERSION_STRING);
     assert_int_equal(HL_VERSION_NUMBER,
                      10000 * HL_VERSION_MAJOR + 100 * HL_VERSION_MINOR + HL_VERSION_PATCH);
-    /* A number keeps its place: 0.99.99 is less than 1.0.0. */
+    /* Each number has two digits, so 0.99.99 is less than 1.0.0. */
     assert_true(HL_VERSION_MINOR < 100 && HL_VERSION_PATCH < 100);
 }
 

@@ -1,5 +1,5 @@
 /* test_view.c - views of a prompt: attention, entropies and lens as transformers computed them,
- * means of heads, rows asked for in pieces, and what tokens are called. */
+ * means of heads, rows requested in pieces, and texts of tokens. */
 #include "model_support.h"
 
 #include <math.h>
@@ -79,7 +79,7 @@ static void check_golden(const char *folder)
     for (int64_t i = 0; i < n; i++)
         check_head(&g, &view->maps[1 + i], insets[i].layer, insets[i].head);
 
-    /* The first map is the mean of all the others. */
+    /* The first map is the mean of all others. */
     assert_int_equal(view->maps[0].n_heads, n);
     for (int64_t place = 0; place < view->n_tokens * view->n_tokens; place++) {
         double sum = 0.0;
@@ -141,7 +141,7 @@ static void pieces_make_the_whole(void **state)
         check_pieces(in_shared("golden/families/bert"));
 }
 
-/* Some heads of several layers, and what the map is called. */
+/* Some heads of several layers are averaged, and the map has a name. */
 static void chosen_heads_are_averaged(void **state)
 {
     golden         g         = open_golden(families[0]);
@@ -199,7 +199,7 @@ static void what_is_not_there_is_refused(void **state)
 
 /* ---------------------------------------------------------------------- prompt maps */
 
-/* What a byte stands for, and how far that may be from what it was made of. */
+/* Checks what a byte stands for, and its distance from the exact value. */
 static void check_cells(const hl_prompt_maps *maps, int64_t map, const hl_token_map *exact)
 {
     const uint8_t *cell = maps->cells + map * maps->n_cells;
@@ -215,7 +215,8 @@ static void check_cells(const hl_prompt_maps *maps, int64_t map, const hl_token_
     assert_ptr_equal(cell, maps->cells + (map + 1) * maps->n_cells);
 }
 
-/* All heads against the floats of views, which transformers vouches for above; in pieces, too. */
+/* Compares all heads with the floats of views, which are compared with transformers above; in
+ * pieces, too. */
 static void check_maps(const char *folder, int64_t at_once)
 {
     golden               g       = open_golden(folder);
@@ -263,7 +264,7 @@ static void maps_have_a_budget(void **state)
     hl_prompt_maps *maps    = NULL;
     (void)state;
 
-    /* Room for the mean, and heads are named: those as well. */
+    /* There is room for the mean, and heads are named: both are made. */
     assert_ok(hl_prompt_maps_new(&maps, g.model, &g.prompt,
                                  &(hl_prompt_maps_options){ heads, 3, one, false, 0 }));
     assert_int_equal(maps->n_maps, 6);
@@ -271,7 +272,7 @@ static void maps_have_a_budget(void **state)
     assert_int_equal(maps->heads[1].head, 2);
     assert_int_equal(maps->heads[2].layer, 2);
     hl_prompt_maps_free(maps);
-    /* Not even that: what is named alone, or the mean after all. */
+    /* There is no room for the mean: named heads only, or the mean if there are none. */
     assert_ok(hl_prompt_maps_new(&maps, g.model, &g.prompt,
                                  &(hl_prompt_maps_options){ heads, 1, one - 1, false, 0 }));
     assert_int_equal(maps->n_maps, 1);
@@ -292,7 +293,7 @@ static void maps_have_a_budget(void **state)
 
 /* ----------------------------------------------------------------------------- lens */
 
-/* Tolerances are those of `verify`; none of these files has two best tokens as near as rounding. */
+/* Tolerances are those of `verify`; in these files no two best tokens are within rounding. */
 static void check_lens(const char *folder, int64_t begin, int64_t end)
 {
     golden           g       = open_golden(folder);
@@ -325,7 +326,7 @@ static void lens_is_as_expected(void **state)
     (void)state;
     for (int i = 0; i < N_FAMILIES; i++) {
         check_lens(families[i], 0, 0);
-        check_lens(families[i], 7, 19); /* after others, which were fed without it */
+        check_lens(families[i], 7, 19); /* tokens after others that were fed without the lens */
     }
     if (path_exists(in_shared("golden/families/gemma2"))) {
         check_lens(in_shared("golden/families/gemma2"), 0, 0);
@@ -348,7 +349,7 @@ static void lens_is_refused(void **state)
     if (!path_exists(in_shared("golden/families/bert")))
         skip();
     g = open_golden(in_shared("golden/families/bert"));
-    assert_fails(HL_UNSUPPORTED, "no lens on it",
+    assert_fails(HL_UNSUPPORTED, "no logit lens",
                  hl_lens_view_new(&view, g.model, &g.prompt, NULL));
     close_golden(&g);
 }
@@ -377,7 +378,7 @@ static void check_names(const char *tokenizer_path, const char *text, const char
     hl_tokenizer_close(tokenizer);
 }
 
-/* Every byte of what cannot be shown is seen; nothing else changes. */
+/* Every invalid or invisible byte gets a sign; nothing else changes. */
 static void tokens_have_names(void **state)
 {
     static const char *const bytes[]  = { "the",   "\u00b7old", "\u23ce", "\u21e5",
@@ -402,7 +403,7 @@ static void numbers_name_tokens_without_tokenizer(void **state)
     hl_free(token.text);
 }
 
-/* What a template wrote is marked, special or not. */
+/* Text that a template added is marked, whether or not its tokens are special. */
 static void templates_are_marked(void **state)
 {
     const int64_t  ids[]   = { 5, 6, 7 };

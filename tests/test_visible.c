@@ -1,4 +1,4 @@
-/* test_visible.c - the keys that a row sees, against the definition, key by key. */
+/* test_visible.c - the keys that a row sees, compared with the definition key by key. */
 #include "support.h"
 
 #include "base/visible.h"
@@ -32,8 +32,8 @@ static void check_row(const hl_reach *reach, int64_t n_keys, int64_t position)
     assert_int_equal(hl_visible_count(keys), count);
 }
 
-/* Rows before the first key and behind the last, windows wider than the keys, kept keys within the window,
- * touching it and beyond it. */
+/* Rows before the first key and after the last, windows wider than the number of keys, first keys
+ * within the window, next to it and apart from it. */
 static void rows_see_what_the_definition_says(void **state)
 {
     (void)state;

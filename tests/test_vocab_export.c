@@ -1,6 +1,6 @@
-/* test_vocab_export.c - tokenizers of tokenizer.json files, written into GGUF files and read
- * back: the ids that Hugging Face's tokenizers gave, and the lists that llama.cpp's own
- * converter wrote for the same vocabularies. */
+/* test_vocab_export.c - tokenizers of tokenizer.json files, written to GGUF files and read back:
+ * the ids of Hugging Face's tokenizers, and the lists that llama.cpp's converter wrote for the same
+ * vocabularies. */
 #include "tokenize_support.h"
 
 #include "formats/gguf.h"
@@ -11,7 +11,7 @@
 
 /* ------------------------------------------------------------------ golden ids */
 
-/* The tokenizer as a GGUF file without tensors, at `path`. */
+/* Writes the tokenizer to `path` as a GGUF file without tensors. */
 static void write_vocab(const char *path, const hl_tokenizer *tokenizer, const char *note)
 {
     hl_vocab_export *vocab  = NULL;
@@ -46,7 +46,7 @@ static void check_ids(const hl_tokenizer *tokenizer, const json_t *vector, const
     hl_encoding_free(encoding);
 }
 
-/* Is the text the same in the normal form that the file cannot ask for? */
+/* Returns whether the text is unchanged by the normal form that the file cannot express. */
 static bool is_normal(const hl_tokenizer *tokenizer, const json_t *text)
 {
     hl_mapped_text_builder builders[2] = { 0 };
@@ -65,7 +65,7 @@ static bool is_normal(const hl_tokenizer *tokenizer, const json_t *text)
     return same;
 }
 
-/* `kept`: how many of the 119 texts the file must give the ids of. */
+/* `kept` is the number of the 119 texts whose ids the file must give. */
 static void check_golden(const char *from, const char *vectors_path, const char *note, int kept)
 {
     hl_tokenizer *tokenizer = open_tokenizer(from);
@@ -241,7 +241,7 @@ static void refusals(void **state)
                   "no place for a tokenizer of whole words");
 }
 
-/* More pieces than embeddings, and fewer. */
+/* More pieces than embeddings, and fewer pieces. */
 static void sizes(void **state)
 {
     hl_tokenizer    *tokenizer = open_tokenizer(SMALL_TOKENIZERS "/small-bpe");

@@ -1,4 +1,4 @@
-/* test_watch.c - what is done of spikes: the text, the tracer and what is reported go together. */
+/* test_watch.c - reactions to spikes: the text, the tracer and the report are consistent. */
 #include "model_support.h"
 
 #include <jansson.h>
@@ -10,18 +10,18 @@ enum { N_CTX = 200, N_NEW = 120 };
 static const char prompt_text[] =
     "The old man looked out at the sea, and said that he had not been there since the war.";
 
-/* A text under a watch. */
+/* A text that is watched. */
 typedef struct story {
     hl_model     *model;
     hl_tokenizer *tokenizer;
     hl_session   *session;
     hl_watch     *watch;
     hl_generator *generator;
-    int64_t       ids[2 * N_CTX]; /* of what stays */
+    int64_t       ids[2 * N_CTX]; /* ids of the tokens that stay */
     int64_t       n_ids;
     int64_t       n_prompt;
     int           n_acts[HL_WATCH_ASKED_OUT + 1];
-    hl_watched    last; /* that was a spike */
+    hl_watched    last; /* the last token that was a spike */
 } story;
 
 static story begin(hl_watch_options options)
@@ -63,7 +63,7 @@ static int64_t n_traced(const story *s)
     return hl_trace_n_tokens(hl_tracer_trace(hl_watch_tracer(s->watch)));
 }
 
-/* The whole text; after each token the trace has as many as the text. */
+/* Generates the whole text; after each token the trace and the text have the same length. */
 static void write_text(story *s)
 {
     hl_generated token   = { 0 };

@@ -1,5 +1,5 @@
-/* test_weights.c - finding roles in files: what is missing, misshaped or stored in
- * another way.  (test_family.c has the reference models.) */
+/* test_weights.c - finding roles in files: missing tensors, wrong shapes, other ways to store them.
+ *  (test_family.c has the reference models.) */
 #include "model_support.h"
 
 #include "formats/safetensors.h"
@@ -60,7 +60,7 @@ static void add_cube(maker *made, const char *name, int64_t n, int64_t rows, int
     add(made, name, HL_DTYPE_F32, 3, shape);
 }
 
-/* The attention of a Llama's layer. */
+/* Adds the attention of a Llama's layer. */
 static void add_layer(maker *made, int layer)
 {
     static const struct {
@@ -82,7 +82,7 @@ static void add_layer(maker *made, int layer)
     }
 }
 
-/* All of a one-layer Llama but its MLP and head. */
+/* Adds all of a one-layer Llama except its MLP and head. */
 static void add_attention(maker *made)
 {
     add_matrix(made, "model.embed_tokens.weight", V, D);
@@ -113,7 +113,7 @@ static hl_model *finish_model(maker *made)
     return model;
 }
 
-/* The model must be refused, with this in the message. */
+/* Checks that the model is refused, with this in the message. */
 static void refuse_model(maker *made, hl_status wanted, const char *fragment)
 {
     hl_model *model = (hl_model *)&model;
@@ -186,7 +186,7 @@ static void other_dtypes_are_refused(void **state)
     refuse_model(&made, HL_UNSUPPORTED, "'model.layers.0.mlp.gate_proj.weight' is stored as I8");
 }
 
-/* In all layers or in none. */
+/* Biases must be in all layers or in none. */
 static void biases_of_some_layers_are_refused(void **state)
 {
     static const char *const parts[] = { "q", "k", "v", "o" };
@@ -229,7 +229,7 @@ static void extra_tensors_and_buffers_are_tolerated(void **state)
     add_matrix(&made, "extra.weight", 2, 3);
     add_vector(&made, "model.layers.0.self_attn.rotary_emb.inv_freq", 4);
     add(&made, "model.layers.0.attn.bias", HL_DTYPE_F32, 4, mask);
-    add_matrix(&made, "lm_head.weight", V, D); /* a copy: the head is tied */
+    add_matrix(&made, "lm_head.weight", V, D); /* a copy of the embedding: the head is tied */
     hl_log_set(count_messages, &n_heard, HL_LOG_INFO);
     hl_model *model = finish_model(&made);
     hl_log_set(NULL, NULL, HL_LOG_INFO);
@@ -268,7 +268,7 @@ static void names_without_the_prefix_are_found(void **state)
     add_vector(&made, "h.0.mlp.dense_4h_to_h.bias", D);
     hl_model *model = finish_model(&made);
 
-    /* Per head q, k, v: row 8 of q, the second head's first, is row 24 of the file. */
+    /* q, k, v per head: row 8 of q, the second head's first, is row 24 of the file. */
     const hl_param *q = hl_weights_get(model->weights, HL_ROLE_ATTN_Q, 0, 0);
     const hl_param *v = hl_weights_get(model->weights, HL_ROLE_ATTN_V, 0, 0);
     assert_int_equal(hl_weight_row(&q->weight, 8), 24);
@@ -309,7 +309,7 @@ static float value_at(const hl_model *model, hl_role role, int64_t part, int64_t
     return values[column];
 }
 
-/* Experts stacked, gate above up, as newer code keeps them. */
+/* Stacked experts, with gate before up, as newer code stores them. */
 static void stacked_experts_are_taken_apart(void **state)
 {
     maker made = start_model(CONFIG("mixtral", TIED ", \"num_local_experts\": 3"));
@@ -349,7 +349,7 @@ static void shared_experts_are_found(void **state)
     hl_model_close(model);
 }
 
-/* A norm for every head: as tensors of their own, and stacked. */
+/* A norm for every head, in separate tensors or stacked. */
 static void norms_of_heads_are_found(void **state)
 {
     maker made = start_model(CONFIG("stablelm", TIED ", \"qk_layernorm\": true, "
@@ -382,7 +382,7 @@ static void norms_of_heads_are_found(void **state)
     hl_model_close(model);
 }
 
-/* The released form of gpt-oss: blocks and scales, gate and up in turn. */
+/* The released form of gpt-oss: blocks and scales, with gate and up in turn. */
 static void mxfp4_in_two_tensors_is_read(void **state)
 {
     maker   made          = start_model(CONFIG("gpt_oss", TIED ", \"num_local_experts\": 2, "

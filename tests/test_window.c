@@ -1,8 +1,7 @@
-/* test_window.c - every token counts once, in whatever windows, batches and parts.
+/* test_window.c - every token counts once, with any windows, batches and parts.
  *
- * Documents are lines of ids in which each id is unlike its neighbors, so that a
- * token's place can be told from the outside.  What windows should be is computed here
- * from the lengths alone. */
+ * Documents are lines of ids.  Each id differs from its neighbors, so that a token's place is known
+ * from its id.  The expected windows are computed here from the lengths alone. */
 #include "tokenize_support.h"
 
 #include "base/hash.h"
@@ -32,7 +31,7 @@ static hl_corpus *open_corpus(int64_t n_documents)
         fprintf(file, "[");
         for (int64_t i = 0; i < lengths[d]; i++)
             fprintf(file, "%s%d", i > 0 ? ", " : "", id_of(d, i));
-        fprintf(file, "]\n\n"); /* blank lines do not matter */
+        fprintf(file, "]\n\n"); /* blank lines are ignored */
     }
     fclose(file);
     assert_ok(hl_corpus_open(&corpus, NULL, tokenizer, &options));
@@ -99,7 +98,7 @@ static void check_window(const hl_batch *batch, int64_t b, const wanted_window *
     }
 }
 
-/* All batches of some options, each followed by a fresh start from where it ended. */
+/* Reads all batches with some options; after each batch a new reader continues from its end. */
 static void compare(const hl_corpus *corpus, int64_t n_documents, hl_window_options options)
 {
     static wanted_window wanted[MAX_WINDOWS];
@@ -151,7 +150,7 @@ static void windows_are_what_they_should_be(void **state)
     hl_corpus_close(corpus);
 }
 
-/* The hashes of all windows of a part, in order; with their places, or of what they hold alone. */
+/* Hashes all windows of a part, in order, with or without their places. */
 static size_t hash_windows(uint64_t *out, const hl_corpus *corpus, hl_window_options options,
                            bool with_places)
 {
@@ -194,7 +193,7 @@ static void parts_make_the_whole(void **state)
         options.pack              = round % 3 == 1;
         options.max_tokens        = round % 3 == 2 ? 100 : 0;
         size_t n                  = hash_part(whole, corpus, options);
-        options.n_batch           = 7; /* which does not matter */
+        options.n_batch           = 7; /* which has no effect */
         assert_int_equal(hash_part(parts, corpus, options), n);
         assert_memory_equal(whole, parts, n * sizeof *whole);
         qsort(whole, n, sizeof *whole, compare_u64);
@@ -210,7 +209,7 @@ static void parts_make_the_whole(void **state)
     }
 }
 
-/* Packed, the windows run through all documents with the end-of-text token between. */
+/* With pack, windows run through all documents, with the end-of-text token between them. */
 static void packed_windows_are_full(void **state)
 {
     (void)state;
@@ -229,7 +228,7 @@ static void packed_windows_are_full(void **state)
         for (int64_t i = 0; i < lengths[d]; i++)
             stream[n++] = id_of(d, i);
     }
-    for (;;) { /* every window after a fresh start */
+    for (;;) { /* a new reader for every window */
         assert_ok(hl_windows_open(&windows, corpus, &options));
         assert_ok(hl_windows_seek(windows, &place));
         assert_ok(hl_windows_next(&batch, windows));
@@ -251,9 +250,10 @@ static void packed_windows_are_full(void **state)
     hl_corpus_close(corpus);
 }
 
-/* --------------------------------------------------- what stands around the text
+/* --------------------------------------------------- tokens around the text
  *
- * Words are tokens here, and the template is the case's: what is before and behind "$A". */
+ * Words are tokens here, and the template is that of the case, with pieces before and after
+ * "$A". */
 
 enum { N_WORDS = 50, FIRST_WORD = 5 }; /* ids 0 to 4: <unk> <a> <b> <y> <z> */
 
@@ -277,13 +277,13 @@ static const around_case arounds[] = {
 };
 enum { N_AROUNDS = sizeof arounds / sizeof *arounds };
 
-/* What lies beside the tokenizer: its template for chats, and names of tokens. */
+/* Writes the files beside the tokenizer: its chat template, and names of tokens. */
 static void put_config(const char *text)
 {
     write_file(in_folder(folder, "tokenizer_config.json"), text, strlen(text));
 }
 
-/* Tokens beside those of the table may be added: `more`, JSON that begins with a comma. */
+/* Makes a tokenizer; `more`, JSON that begins with a comma, may add tokens. */
 static hl_tokenizer *make_tokenizer(const around_case *around, const char *more)
 {
     static char text[8192];
@@ -339,7 +339,8 @@ static hl_corpus *open_texts(const hl_tokenizer *own, int64_t n_documents)
     return corpus;
 }
 
-/* One window against its text [start, start + n_text), of which the first n_overlap have counted. */
+/* Compares one window with its text [start, start + n_text); the first n_overlap tokens have been
+ * counted. */
 static void check_text_window(const hl_batch *batch, int64_t b, const around_case *around,
                               const wanted_window *wanted)
 {
@@ -365,7 +366,7 @@ static void check_text_window(const hl_batch *batch, int64_t b, const around_cas
     }
 }
 
-/* What the windows of all documents should be; n_around rows of each are no text. */
+/* Computes the expected windows of all documents; n_around rows of each are not text. */
 static size_t plan_texts(wanted_window *out, const around_case *around, int64_t n_documents,
                          const hl_window_options *options)
 {
@@ -389,7 +390,7 @@ static size_t plan_texts(wanted_window *out, const around_case *around, int64_t 
     return n;
 }
 
-/* In batches, each followed by a fresh start; every token of the texts counts once. */
+/* Compares batches, with a new reader after each; every token of the texts counts once. */
 static void compare_texts(const hl_corpus *corpus, const around_case *around, int64_t n_documents,
                           hl_window_options options)
 {
@@ -447,7 +448,7 @@ static void every_window_begins_and_ends_as_the_template_says(void **state)
     }
 }
 
-/* Parts have the windows of the whole, as without anything around. */
+/* Parts have the windows of the whole, with tokens around them too. */
 static void parts_of_texts_make_the_whole(void **state)
 {
     (void)state;
@@ -470,7 +471,7 @@ static void parts_of_texts_make_the_whole(void **state)
     hl_tokenizer_close(own);
 }
 
-/* The same windows as documents of ids have the same hashes: rows are drawn by content alone. */
+/* The same windows as documents of ids have the same hashes: rows are sampled by content alone. */
 static void windows_are_those_of_the_same_ids(void **state)
 {
     (void)state;
@@ -497,7 +498,7 @@ static void windows_are_those_of_the_same_ids(void **state)
     hl_windows_close(windows);
     size_t n = hash_windows(texts, corpus, options, false);
     hl_corpus_close(corpus);
-    assert_ok(hl_corpus_open(&corpus, NULL, own, &of_ids)); /* nothing is put around these */
+    assert_ok(hl_corpus_open(&corpus, NULL, own, &of_ids)); /* nothing is added around these */
     assert_int_equal(hash_windows(ids, corpus, options, false), n);
     assert_memory_equal(texts, ids, n * sizeof *ids);
     hl_corpus_close(corpus);
@@ -512,7 +513,8 @@ static void tokens_may_stand_around_documents_or_nowhere(void **state)
     hl_corpus    *corpus = open_texts(own, N_DOCUMENTS);
 
     for (int way = HL_AROUND_DOCUMENT; way <= HL_AROUND_NONE; way++) {
-        hl_window_options options = { .n_ctx = 2, .around = (hl_around)way }; /* room for both */
+        hl_window_options options = { .n_ctx = 2, .around = (hl_around)way }; /* there is room for
+                                                                               * both */
         hl_windows       *windows = NULL;
         hl_batch          batch;
         int64_t           d = 0, at = 0;
@@ -525,7 +527,8 @@ static void tokens_may_stand_around_documents_or_nowhere(void **state)
                 break;
             assert_int_equal(batch.documents[0], d);
             assert_int_equal(batch.starts[0], at);
-            assert_int_equal(batch.text_begin[0], 0); /* all of it is scored, as of old */
+            assert_int_equal(batch.text_begin[0], 0); /* all of it is scored, as before this
+                                                       * option */
             assert_int_equal(batch.text_end[0], batch.lengths[0]);
             for (int64_t i = 0; i < batch.lengths[0]; i++, at++) {
                 int64_t text = at - n_around / 2;
@@ -581,7 +584,7 @@ static void packed_texts_have_the_tokens_around_each_window(void **state)
     unlink(in_folder(folder, "tokenizer_config.json"));
 }
 
-/* A chat begins as its own template says: each of its windows does. */
+/* A chat begins as its own template does, and so does each of its windows. */
 static void windows_of_chats_begin_as_the_chat(void **state)
 {
     static const char chat[] =
@@ -612,7 +615,7 @@ static void windows_of_chats_begin_as_the_chat(void **state)
                 break;
             n_windows++;
             assert_int_equal(batch.text_begin[0], has_bos);
-            assert_int_equal(batch.text_end[0], batch.lengths[0]); /* it has an end of its own */
+            assert_int_equal(batch.text_end[0], batch.lengths[0]); /* the chat has its own ending */
             for (int64_t i = 0; i < batch.lengths[0]; i++) {
                 n_words += batch.tokens[i] > FIRST_WORD && batch.tokens[i] <= FIRST_WORD + 9;
                 assert_true((batch.tokens[i] == 1) == (has_bos && i == 0));
@@ -635,8 +638,8 @@ static void windows_need_room_for_text(void **state)
     hl_windows   *windows = NULL;
 
     assert_fails(HL_BAD_ARGUMENT,
-                 "a context of 4 leaves no room for text: the tokenizer puts 4 tokens around every "
-                 "window, so wanted 5 or more",
+                 "a context of 4 leaves no room for text: the tokenizer adds 4 tokens to every "
+                 "window; use --context 5 or more",
                  hl_windows_open(&windows, corpus, &(hl_window_options){ .n_ctx = 4 }));
     assert_fails(HL_BAD_ARGUMENT, "no way 3",
                  hl_windows_open(&windows, corpus,
@@ -668,8 +671,8 @@ static void equal_windows_have_equal_hashes(void **state)
     hl_corpus_close(corpus);
 }
 
-/* The same tokens of which some have counted before are another window: a second one of context 4
- * and stride 2, and a first one. */
+/* The same tokens, some of which have been counted before, are a different window: a second one
+ * with context 4 and stride 2, and a first one. */
 static void windows_of_other_overlaps_have_other_hashes(void **state)
 {
     (void)state;

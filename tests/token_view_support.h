@@ -1,4 +1,4 @@
-/* token_view_support.h - views of prompts whose numbers are known. */
+/* token_view_support.h - views of prompts with known numbers. */
 #ifndef HL_TESTS_TOKEN_VIEW_SUPPORT_H
 #define HL_TESTS_TOKEN_VIEW_SUPPORT_H
 
@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Of many lengths and scripts; some are none. */
+/* Texts of various lengths and scripts; some are empty. */
 static const char *const words[] = {
     "The",
     "\u00b7cat",
@@ -28,7 +28,8 @@ static const char *const words[] = {
 
 enum { N_WORDS = sizeof words / sizeof *words };
 
-/* Row i puts half of its mass on the first token and the rest evenly on all it sees. */
+/* Row i gives half of its mass to the first token and spreads the rest evenly over all that it
+ * sees. */
 static inline float attention_of(int64_t row, int64_t key, int64_t n_seen)
 {
     (void)row;

@@ -1,5 +1,5 @@
-/* tokenize_support.h - what the tokenizer tests share: where the data is, golden
- * vectors, and comparing encodings with lists. */
+/* tokenize_support.h - what the tokenizer tests share: paths of data, golden vectors, and
+ * comparisons of encodings with lists. */
 #ifndef HL_TESTS_TOKENIZE_SUPPORT_H
 #define HL_TESTS_TOKENIZE_SUPPORT_H
 
@@ -9,8 +9,8 @@
 
 #define SMALL_TOKENIZERS "tests/data/tokenizers"
 
-/* PATH below the shared material, in one of four static buffers; skips the test where
- * the material is not there. */
+/* A path below the shared material, in one of four static buffers; skips the test if the material
+ * is missing. */
 static inline const char *shared_path(const char *path)
 {
     const char *shared = getenv("HEADLIGHT_SHARED");
@@ -38,7 +38,7 @@ static inline hl_encoding *encode(const hl_tokenizer *tokenizer, const char *tex
     return encoding;
 }
 
-/* A tokenizer from text; the test says what is in it. */
+/* Parses a tokenizer from text. */
 static inline hl_tokenizer *parse_tokenizer(const char *json)
 {
     hl_tokenizer *tokenizer = NULL;
@@ -46,7 +46,7 @@ static inline hl_tokenizer *parse_tokenizer(const char *json)
     return tokenizer;
 }
 
-/* The ids of a text are exactly these; ids end with -1. */
+/* Checks that the ids of a text are exactly these; ids end with -1. */
 static inline void assert_ids(const hl_tokenizer *tokenizer, const char *text, const int64_t *ids)
 {
     hl_encoding *encoding = encode(tokenizer, text, strlen(text), false);

@@ -1,7 +1,7 @@
-/* verify_support.h - golden attention cases with something changed.
+/* verify_support.h - golden attention cases with one change.
  *
- * The tests of verify need files that are wrong in one way: a copy of a good
- * case with a tensor left out or replaced, or with other options. */
+ * The tests of verify need files with one error: a copy of a valid case with a tensor left out or
+ * replaced, or with other options. */
 #ifndef HL_TESTS_VERIFY_SUPPORT_H
 #define HL_TESTS_VERIFY_SUPPORT_H
 
@@ -13,14 +13,14 @@
 
 #define CASES "tests/data/attention/"
 
-/* What to change; all zero copies the file. */
+/* A change; all zero copies the file. */
 typedef struct case_edit {
     const char      *drop;    /* leave this tensor out */
-    const hl_tensor *replace; /* in place of the one with its name, or in addition */
-    const char      *options; /* in place of the metadata "case"; "" leaves it out */
+    const hl_tensor *replace; /* replaces the tensor of this name, or is added */
+    const char      *options; /* replaces the metadata "case"; "" leaves it out */
 } case_edit;
 
-/* A folder for one test program's files, made and removed around its tests. */
+/* A folder for the files of one test program, made before its tests and removed after them. */
 static const char *scratch_folder;
 
 static inline int make_scratch(void **state)
@@ -79,7 +79,7 @@ static inline const char *edited_case(const char *source, const case_edit *edit)
     return scratch("case");
 }
 
-/* Writes a case of these tensors alone. */
+/* Writes a case with only these tensors. */
 static inline const char *new_case(const char *options, const hl_tensor *tensors, size_t n_tensors)
 {
     hl_safetensors_writer *writer = NULL;

@@ -118,17 +118,17 @@ def loss_table(card: dict) -> str:
 
 
 ATTENTION_ROWS = (
-    ("entropy", "mean entropy H, nats"), ("normalized_entropy", "normalized mean Ĥ"),
-    ("diagonal", "diagonal mass D0"), ("lift", "lift of D0 over uniform"),
-    ("previous", "previous token D1"), ("band", "band D4"), ("sink", "sink (key 0)"),
+    ("entropy", "mean entropy H, nats"), ("normalized_entropy", "mean normalized entropy Ĥ"),
+    ("diagonal", "self D0"), ("lift", "lift of D0 over uniform"),
+    ("previous", "previous token D1"), ("band", "band D4"), ("sink", "sink mass"),
     ("content", "content mass"), ("peak", "peak"), ("peak_p95", "95th percentile of the peak"),
-    ("off_peak", "peak off the diagonal"), ("dominant", "share of rows led by the diagonal"),
+    ("off_peak", "peak on another token"), ("dominant", "share of rows whose peak is the token itself"),
     ("edges", "edges kept, A > 1e-3"), ("k90", "k90 / n"), ("support2", "e^H2 / n"),
 )
 
 
 def attention_table(card: dict) -> str:
-    """Means over all heads, with and without key 0."""
+    """Means over all heads, with and without the first key."""
     rows = []
     for key, label in ATTENTION_ROWS:
         cells = []
@@ -137,8 +137,8 @@ def attention_table(card: dict) -> str:
             cells += ["–"] * 3 if None in pair else [f"{pair[0]:.4f}", f"{pair[1]:.4f}",
                                                      change(*pair)]
         rows.append([label, *cells])
-    return table(["mean over 64 heads", "demo", "demo-sparse", "change", "demo, without key 0",
-                  "demo-sparse, without key 0", "change"], rows)
+    return table(["mean over 64 heads", "demo", "demo-sparse", "change", "demo, without the first key",
+                  "demo-sparse, without the first key", "change"], rows)
 
 
 def repeats_table(card: dict) -> str:
@@ -157,13 +157,13 @@ def repeats_table(card: dict) -> str:
 TRADEOFF_ROWS = (
     ("held_out_loss", "held-out loss, nats/token", 4), ("wikitext2_loss", "wikitext-2 loss", 4),
     ("train_loss", "training loss (dropout on)", 4),
-    ("entropy", "mean entropy H, nats", 3), ("normalized_entropy", "normalized mean Ĥ", 3),
-    ("entropy_no_sink", "mean H without key 0", 3), ("edges", "edges kept, A > 1e-3", 4),
-    ("edges_no_sink", "edges kept without key 0", 4), ("diagonal", "diagonal mass D0", 4),
-    ("diagonal_no_sink", "D0 without key 0", 4), ("lift", "lift of D0 over uniform", 2),
-    ("dominant", "share of rows led by the diagonal", 3), ("previous", "previous token D1", 3),
-    ("band", "band D4", 3), ("sink", "sink (key 0)", 3), ("content", "content mass", 3),
-    ("peak", "peak", 3), ("off_peak", "peak off the diagonal", 3), ("k90", "k90 / n", 4),
+    ("entropy", "mean entropy H, nats", 3), ("normalized_entropy", "mean normalized entropy Ĥ", 3),
+    ("entropy_no_sink", "mean H without the first key", 3), ("edges", "edges kept, A > 1e-3", 4),
+    ("edges_no_sink", "edges kept without the first key", 4), ("diagonal", "self D0", 4),
+    ("diagonal_no_sink", "D0 without the first key", 4), ("lift", "lift of D0 over uniform", 2),
+    ("dominant", "share of rows whose peak is the token itself", 3), ("previous", "previous token D1", 3),
+    ("band", "band D4", 3), ("sink", "sink mass", 3), ("content", "content mass", 3),
+    ("peak", "peak", 3), ("off_peak", "peak on another token", 3), ("k90", "k90 / n", 4),
     ("support2", "e^H2 / n", 4),
 )
 
@@ -236,7 +236,7 @@ def claim_rows(card: dict) -> list[list[str]]:
 
 def claims_table(card: dict) -> str:
     """Document 004's claims, measured."""
-    return table(["claim of document 004", "demo", "demo-sparse"], claim_rows(card))
+    return table(["claim of the figure", "demo", "demo-sparse"], claim_rows(card))
 
 
 def pair_table(card: dict) -> str:

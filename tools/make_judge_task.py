@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""make_judge_task.py - texts of which it is known what is right in them, for `headlight judge`.
+"""make_judge_task.py - makes texts with known correct tokens, for `headlight judge`.
 
     tools/make_judge_task.py FOLDER [--texts 300] [--model models/demo] [--headlight build/headlight]
     build/headlight judge FOLDER/*.trace FOLDER/labels.jsonl
 
-A prompt is a list of random words, each of one token, and then the beginning of the same list; the
-model continues, the likeliest token each time.  It is right as long as it goes on with the list, and
-the first word that is not the list's is wrong.  In every other text some words of the
-repeated beginning are corrupted, exchanged for others, so that there is less to go by.  Words
-after the first wrong one are not labeled: nobody can say what would be right there.  Words come from
-models/text/alice.txt; the same seed gives the same texts.
+A prompt is a list of random words, each of one token, followed by the beginning of the same list. The
+model continues it with the most likely tokens.  Its words are right as long as they follow the list;
+the first other word is wrong.  In every second text some words of the repeated beginning are replaced
+by others, to make the task harder.  Words after the first wrong one are not labeled, since no word
+would be right there.  Words come from models/text/alice.txt; the same seed gives the same texts.
 """
 import argparse
 import json
@@ -19,10 +18,10 @@ import re
 import subprocess
 import sys
 
-WORDS = 48       # of a list
-LEAST = 12       # of these, repeated at least
-SHARE = 0.5      # of the repeated words, corrupted in every other text
-WRITTEN = 4      # tokens that the model writes
+WORDS = 48       # number of words in a list
+LEAST = 12       # smallest number of repeated words
+SHARE = 0.5      # share of the repeated words that are replaced in every second text
+WRITTEN = 4      # number of generated tokens
 
 
 def parse():
@@ -53,7 +52,7 @@ def find_words(options):
 
 
 def make_text(words, draw, corrupted):
-    """A prompt, and the words that should follow."""
+    """A prompt, and the words that should follow it."""
     chosen = draw.sample(words, 2 * WORDS)
     listed, others = chosen[:WORDS], chosen[WORDS:]
     n_begun = draw.randrange(LEAST, WORDS - WRITTEN)
@@ -65,7 +64,7 @@ def make_text(words, draw, corrupted):
 
 
 def label(text, expected, begin, name):
-    """A line for every word up to the first that is wrong."""
+    """One label for every word up to the first wrong one."""
     lines = []
     for match, wanted in zip(re.finditer(r"\s*\S+", text), expected):
         right = match.group() == " " + wanted

@@ -69,7 +69,8 @@ def run_case(library, kernel, dtype, d, case, seed):
     wanted = reference.forward(q, k, v, **options, **known)
     seen = library.forward(q, k, v, kernel=kernel, arrays=arrays, **options)
     torch.cuda.synchronize()
-    allowed = max(1e-4, 8 * 2.0**-24 * wanted["max_score"])
+    # Tensor cores truncate the sum after every 16 products, so that a score's error grows with d.
+    allowed = max(1e-4, 8 * max(1, d / 128) * 2.0**-24 * wanted["max_score"])
     errors = {}
     for name in ("lse", "entropy", "renyi2"):
         a, b = seen[name].double(), wanted[name]
@@ -89,7 +90,7 @@ def main():
     kernel = sys.argv[2] if len(sys.argv) > 2 else "auto"
     good = True
     for dtype in (torch.bfloat16, torch.float16):
-        for d in (64, 128):
+        for d in (64, 128, 256):
             for seed, case in enumerate(CASES):
                 good = run_case(library, kernel, dtype, d, case, seed) and good
     print("all good" if good else "SOME ARE BAD")

@@ -5,7 +5,7 @@
 FOLDER has the operator's cases (*.safetensors).  They are f32, which `headlight verify --device cuda`
 runs on the plain kernel alone.  Here q, k and v are rounded, and every kernel that takes the case
 is compared with float64 from the rounded numbers.  For the Hopper kernel, widths below 64, or between
-64 and 128, are padded with zeros, which changes no result.  Every statistic that the kernel computes
+64, 128 and 256, are padded with zeros, which changes no result.  Every statistic that the kernel computes
 must be within max(1e-4, 8 * 2^-24 * max|s|) (varentropy: times its spread), out within 2^-7
 (bf16) or 2^-10 (fp16) of its norm."""
 import glob
@@ -51,7 +51,7 @@ def widened(kernel, tensors):
     if kernel != "hopper":
         return tensors
     most = max(t.shape[3] for t in tensors)
-    width = 64 if most <= 64 else 128 if most <= 128 else most
+    width = next((w for w in (64, 128, 256) if most <= w), most)
     return [F.pad(t, (0, width - t.shape[3])) for t in tensors]
 
 

@@ -19,6 +19,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import headlight_cuda as hl
 
 ROUNDS = 15
+LEVELS = {"": ("lse",), " + two": ("lse", "entropy", "renyi2"),
+          " + all": ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "self",
+                     "previous", "first")}
 
 
 def sdpa(backend, q, k, v):
@@ -26,6 +29,14 @@ def sdpa(backend, q, k, v):
         with sdpa_kernel(backend):
             F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return run
+
+
+def flash3(q, k, v):
+    """FlashAttention-3, of the build that HEADLIGHT_FA3 names; its rows are (batch, row, head, d)."""
+    sys.path.insert(0, os.environ["HEADLIGHT_FA3"])
+    from flash_attn_interface import flash_attn_func
+    rows = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
+    return lambda: flash_attn_func(*rows, causal=True)
 
 
 def time_once(run, n):
@@ -44,8 +55,10 @@ def time_shape(library, d, length, kernels):
                for _ in range(3))
     methods = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v),
                "flash": sdpa(SDPBackend.FLASH_ATTENTION, q, k, v)}
+    if "HEADLIGHT_FA3" in os.environ:
+        methods["flash3"] = flash3(q, k, v)
     for kernel in kernels:
-        for name, wanted in ((" + stats", ("lse", "entropy", "renyi2")), ("", ("lse",))):
+        for name, wanted in LEVELS.items():
             methods[f"{kernel}{name}"] = library.prepare(
                 q, k, v, statistics=wanted, kernel=kernel, causal=True)[0]
     flops = 2.0 * length * length * d * n_heads * n_batch
@@ -83,7 +96,7 @@ def main():
         [1024, 2048, 4096, 8192, 16384, 32768]
     report = dict(device=torch.cuda.get_device_name(), torch=torch.__version__,
                   cudnn=torch.backends.cudnn.version(), rounds=ROUNDS, shapes=[])
-    for d in (64, 128):
+    for d in (64, 128, 256):
         for length in lengths:
             flops, times = time_shape(library, d, length, kernels)
             report["shapes"].append(dict(d=d, length=length, flops=flops, ms=times))

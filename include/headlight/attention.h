@@ -24,12 +24,11 @@ extern "C" {
  *     j <= p + window_right                          if WINDOW_RIGHT.
  *
  * Its scores are s = scale * q.k, then softcap * tanh(s / softcap), then plus
- * alibi_slope * (j - p), then plus key_bias. With a learned sink the softmax has one additional outcome, with score
- * sinks[head] and without a value.  A row that sees no key has lse -inf, argmax -1, and zero in
- * every other output.  A row with a score of NaN or +inf has argmax -1 and NaN in the other
- * outputs, with two exceptions: keys that it does not see keep probability 0, and entropy_nosink is
- * finite if only the first key's score was not.
- */
+ * alibi_slope * (j - p), then plus key_bias.  With a learned sink the softmax has one additional
+ * outcome, with score sinks[head] and without a value.  A row that sees no key has lse -inf,
+ * argmax -1, and zero in every other output.  A row with a score of NaN or +inf has argmax -1 and
+ * NaN in the other outputs, with two exceptions: keys that it does not see keep probability 0, and
+ * entropy_nosink is finite if only the first key's score was not. */
 
 /* A matrix of rows for every batch and head: element (b, h, r, d) lies at
  * data[b*batch_stride + h*head_stride + r*row_stride + d], strides counted in

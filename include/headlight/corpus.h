@@ -29,8 +29,8 @@ extern "C" {
  *   a file     whatever its name; .jsonl and .ndjson are JSONL, all else is text
  *   a folder   its files that end in .txt .text .md .markdown .rst .jsonl .ndjson, sorted by
  *              name, and those of the folders in it; names that begin with a dot are
- *              passed over, and others are counted as skipped
- *   a pattern  with * ? [...], where no file has that very name: what it matches, sorted
+ *              ignored, and other files are counted as skipped
+ *   a pattern  with * ? [...], if there is no file of exactly that name: its matches, sorted
  *   "-"        standard input, which is copied to a temporary file first
  *
  * Text must be valid UTF-8; a byte order mark is dropped.  Documents without text are counted and

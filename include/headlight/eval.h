@@ -1,5 +1,5 @@
-/* headlight/eval.h - how far a model is from another one, and how fast it is.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/eval.h - how much a model differs from a reference model, and how fast it runs. Part of
+ * headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_EVAL_H
 #define HEADLIGHT_EVAL_H
 
@@ -16,7 +16,7 @@ extern "C" {
  *         hl_agreement_add(agreement, tokens, n_tokens);
  *     hl_agreement_total total = hl_agreement_get(agreement);
  *
- * What changes when a model is changed: both read the same tokens, in the windows of
+ * Compares a changed model with its reference model.  Both read the same tokens, in the windows of
  * hl_perplexity, and their predictions of every scored token are compared.
  *
  * An hl_agreement is for one thread at a time. */
@@ -24,22 +24,22 @@ extern "C" {
 typedef struct hl_agreement hl_agreement;
 
 typedef struct hl_agreement_options {
-    int64_t n_ctx; /* as in hl_perplexity_options, with the next three; 0: the smaller of the
-                    * two models' defaults */
+    int64_t n_ctx; /* as in hl_perplexity_options; 0: the smaller of the two models' defaults */
     int64_t stride;
     int32_t n_threads;
     hl_around_tokens around;
 } hl_agreement_options;
 
 typedef struct hl_agreement_total {
-    int64_t n_tokens; /* predictions that were compared */
+    int64_t n_tokens; /* number of predictions compared */
     int64_t n_windows;
-    double  kl;       /* mean KL(reference || model), nats a token; NaN of none, as the rest */
-    double  kl_error; /* its standard error, over windows */
-    double  top1;     /* share of rows where both find the same token likeliest */
+    double  kl;       /* mean KL(reference || model), nats per token; NaN if nothing was compared */
+    double  kl_error; /* standard error of kl, over windows */
+    double  top1;     /* share of rows where both models have the same most likely token; NaN if
+                       * nothing was compared */
 } hl_agreement_total;
 
-/* Borrows both models, which must know equally many tokens and be no encoders. */
+/* Borrows both models.  They must have the same number of tokens, and neither may be an encoder. */
 HL_API hl_status hl_agreement_open(hl_agreement **out, const hl_model *model,
                                    const hl_model *reference, const hl_agreement_options *options);
 HL_API void      hl_agreement_close(hl_agreement *agreement);
@@ -49,23 +49,23 @@ HL_API hl_agreement_total hl_agreement_get(const hl_agreement *agreement);
 /* ------------------------------------------------------------------- speed */
 
 typedef struct hl_speed_options {
-    int64_t n_prefill; /* tokens of the prompt; 0: as many as there are, at most 512 */
-    int64_t n_decode;  /* tokens after it, one at a time; 0: 32 */
-    int64_t n_rounds;  /* the median is taken of so many; 0: 3 */
+    int64_t n_prefill; /* tokens of the prompt; 0: all given tokens, at most 512 */
+    int64_t n_decode;  /* tokens fed one at a time after the prompt; 0: 32 */
+    int64_t n_rounds;  /* number of rounds that the medians are taken over; 0: 3 */
     int32_t n_threads;
 } hl_speed_options;
 
 typedef struct hl_speed {
     int64_t n_prefill;
     int64_t n_decode;
-    double  prefill_seconds; /* median, for all tokens of the prompt */
-    double  decode_seconds;  /* median, for all tokens after it */
-    size_t  session_bytes;   /* held beside the weights, the cache among them */
+    double  prefill_seconds; /* median time for all tokens of the prompt */
+    double  decode_seconds;  /* median time for all tokens after the prompt */
+    size_t  session_bytes;   /* memory in addition to the weights, including the cache */
     size_t  cache_bytes;
 } hl_speed;
 
-/* Feeds the tokens as a prompt, then goes on with them from the start, one at a time.  Times are
- * of this machine at this moment: compare only what was measured side by side. */
+/* Feeds the tokens as a prompt, then feeds them again from the start, one at a time.  Times depend
+ * on the machine and its load: compare only times that were measured side by side. */
 HL_API hl_status hl_measure_speed(hl_speed *out, const hl_model *model, const int64_t *tokens,
                                   int64_t n_tokens, const hl_speed_options *options);
 

@@ -59,9 +59,9 @@ HL_API hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_to
  *     one tensor   [L,B,H,S,S], [L,H,S,S] or [H,S,S]; in safetensors it is called attention,
  *                  attentions, attn, pattern, patterns, scores or attn_scores, or it is the only
  *                  one in the file
- *     one a layer  [B,H,S,S] or [H,S,S] each, named alike but for a number, from 0 up:
- *                  "blocks.10.attn.hook_pattern" is layer 10.  The names must have attn,
- *                  attention, pattern or scores in them; heads may differ in number
+ *     one per      [B,H,S,S] or [H,S,S] each, with names that differ only in a number, from 0
+ *     layer        up: "blocks.10.attn.hook_pattern" is layer 10.  The names must contain attn,
+ *                  attention, pattern or scores; layers may have different numbers of heads
  *
  * with queries before keys, and optionally `lengths` [B], integers: the number of real
  * positions.  If there are fewer queries than keys, the queries are the last positions.  Rows

@@ -128,8 +128,8 @@ HL_API int64_t    hl_profile_n_buckets(const hl_profile *profile);
 HL_API hl_moments hl_profile_by_position(const hl_profile *profile, int64_t layer, int64_t head,
                                          int64_t bucket, hl_quantity quantity);
 
-/* Moments by type of the row's token.  Only ENTROPY, NORMALIZED and RENYI2 are available; min and max
- * are NaN.  hl_profile_lookback returns the mean share of attention that rows of type `from`
+/* Moments by type of the row's token.  Only ENTROPY, NORMALIZED and RENYI2 are available; min and
+ * max are NaN.  hl_profile_lookback returns the mean share of attention that rows of type `from`
  * give to keys of type `to`. */
 HL_API int64_t     hl_profile_n_types(const hl_profile *profile);
 HL_API const char *hl_profile_type_name(const hl_profile *profile, int64_t type);
@@ -161,8 +161,8 @@ HL_API hl_moments hl_profile_nll(const hl_profile *profile);
 HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
 /* Sequences kept for the bootstrap: those with the smallest content hashes.
- * hl_profile_sequence_mean returns the mean ENTROPY, NORMALIZED or ENTROPY_NOSINK of a sequence; NaN if the
- * sequence has no such row. */
+ * hl_profile_sequence_mean returns the mean ENTROPY, NORMALIZED or ENTROPY_NOSINK of a sequence;
+ * NaN if the sequence has no such row. */
 HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* number of kept sequences */
 HL_API int64_t hl_profile_all_sequences(const hl_profile *profile);
 HL_API int64_t hl_profile_n_tokens(const hl_profile *profile);

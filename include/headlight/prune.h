@@ -1,5 +1,5 @@
-/* headlight/prune.h - heads by name, gates, rankings, and which heads to take.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/prune.h - names of heads, gates, rankings, and choosing heads to remove. Part of
+ * headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_PRUNE_H
 #define HEADLIGHT_PRUNE_H
 
@@ -15,20 +15,21 @@ extern "C" {
  *     if (hl_head_list_parse(&heads, model, "L5H1,L7") == HL_OK) ...
  *     hl_head_list_free(heads); */
 
-/* By layer and head, each once, from hl_head_list_parse; in the order of a ranking from
- * hl_ranking_choose. */
+/* Each head occurs once.  hl_head_list_parse sorts by layer and head; hl_ranking_choose keeps the
+ * order of the ranking. */
 typedef struct hl_head_list {
     hl_head *heads; /* (n_heads) */
     int64_t  n_heads;
 } hl_head_list;
 
-/* What "L5H1" says, or "L5" (then .head is -1), of a word of n_bytes; false if it is neither.
- * Whether a model has such a head is another question. */
+/* Parses "L5H1", or "L5" (.head is then -1), in a word of n_bytes; returns false if it is neither.
+ * Does not check whether a model has such a head. */
 HL_API bool hl_head_read(hl_head *out, const char *word, size_t n_bytes);
-/* "L5H1,L7H3"; "L5" is all of layer 5, and blanks may stand between.  HL_BAD_ARGUMENT, with the
- * word and what the model has, for what is no head of it. */
+/* Parses "L5H1,L7H3"; "L5" stands for all heads of layer 5, and spaces are allowed between heads.
+ * Returns HL_BAD_ARGUMENT for a head that the model does not have; the message has the word and
+ * what the model has. */
 HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const char *text);
-/* "L5H1,L7H3", to be released with hl_free. */
+/* Formats a list as "L5H1,L7H3".  Release *out with hl_free. */
 HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
 HL_API void      hl_head_list_free(hl_head_list *list);
 
@@ -36,29 +37,29 @@ HL_API void      hl_head_list_free(hl_head_list *list);
  *
  *     hl_gates_new(&gates, model);
  *     hl_gates_set(gates, heads, 0.0f);
- *     hl_model_set_gates(model, gates->values);      for all sessions, or one feed at a time:
- *     hl_feed feed = { ..., .gates = gates->values };
+ *     hl_model_set_gates(model, gates->values);           for all sessions, or
+ *     hl_feed feed = { ..., .gates = gates->values };     for one feed
  *
- * A gate multiplies what its head writes, before the output projection: 1 leaves it as it
- * is, 0 switches it off.  That alone saves no time.
+ * A gate multiplies the output of its head, before the output projection: 1 leaves the output
+ * unchanged, 0 disables the head.  A disabled head saves no time.
  *
- * hl_gates_set needs the gates alone, and gates that a feed or a call borrows stay as they are until it
- * returns. */
+ * No other thread may use the gates during hl_gates_set, and gates that a call borrows must not
+ * change until it returns. */
 
 typedef struct hl_gates {
     int64_t n_layers;
-    int64_t n_heads; /* the most of any layer, as hl_model_info's */
-    float  *values;  /* (n_layers, n_heads), 0 to 1; 1 where a layer has no such head */
+    int64_t n_heads; /* largest number in any layer, as in hl_model_info */
+    float  *values;  /* (n_layers, n_heads), 0 to 1; 1 for heads that a layer lacks */
 } hl_gates;
 
-/* All open. */
+/* Creates gates that are all 1. */
 HL_API hl_status hl_gates_new(hl_gates **out, const hl_model *model);
-/* From a file: { "L5H1": 0, "L7": 0.5, ... } in JSON, where the rest is 1; or the only tensor
- * (or `gates`) of a .safetensors file, F32 of shape [n_layers, n_heads]. */
+/* Reads gates from a file: JSON such as { "L5H1": 0, "L7": 0.5, ... }, where the rest is 1; or a
+ * .safetensors file with a tensor `gates`, or only one tensor, F32 of shape [n_layers, n_heads]. */
 HL_API hl_status hl_gates_load(hl_gates **out, const hl_model *model, const char *path);
-/* Gives all heads of the list this value. */
+/* Sets the gates of all heads of the list to this value. */
 HL_API void hl_gates_set(hl_gates *gates, const hl_head_list *heads, float value);
-/* How many are not 1. */
+/* Returns the number of gates that are not 1. */
 HL_API int64_t hl_gates_n_changed(const hl_gates *gates);
 HL_API void    hl_gates_free(hl_gates *gates);
 
@@ -67,30 +68,31 @@ HL_API void    hl_gates_free(hl_gates *gates);
  *     hl_gate_gradients(&gradients, model, corpus, NULL);
  *     hl_rank_inputs inputs = { .model = model, .gradient = gradients->magnitude };
  *
- * dL/dg of every head, L the mean negative log-likelihood of a window's text (of its first token
- * only where something stands before it), by
- * one forward and one backward pass a window: how much the loss would change if the head
- * were turned down a little.  Importance is the mean over windows of |dL/dg| (after Michel et
- * al. 2019), where the plain mean would let windows cancel.  Gates are the model's, else 1. */
+ * Computes dL/dg for the gate g of every head, by one forward and one backward pass per window:
+ * how much the loss would change if the gate were lowered a little.  L is the mean negative
+ * log-likelihood of a window's text; the first token counts only if a token precedes it.  The
+ * importance of a head is the mean of |dL/dg| over windows (after Michel et al. 2019); in the mean
+ * of dL/dg, windows could cancel.  Gates are the model's, else 1. */
 
 typedef struct hl_gradients {
     int64_t n_layers;
     int64_t n_heads;
     double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
-    double  nll;       /* mean over windows of L */
+    double  nll;       /* mean over windows of the loss L */
     int64_t n_windows;
-    int64_t n_tokens; /* that were predicted */
+    int64_t n_tokens; /* number of predicted tokens */
 } hl_gradients;
 
 typedef struct hl_gradient_options {
-    hl_window_options    windows; /* side by side, one at a time: stride and n_batch must be 0 */
+    hl_window_options    windows; /* windows do not overlap and run one at a time: stride and
+                                   * n_batch must be 0 */
     int32_t              n_threads;
-    hl_progress_callback progress; /* after every window */
-    void                *context;  /* of progress */
+    hl_progress_callback progress; /* called after every window */
+    void                *context;  /* passed to `progress` */
 } hl_gradient_options;
 
-/* HL_UNSUPPORTED for an encoder. */
+/* Returns HL_UNSUPPORTED for an encoder. */
 HL_API hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model,
                                    const hl_corpus *corpus, const hl_gradient_options *options);
 HL_API void      hl_gradients_free(hl_gradients *gradients);
@@ -101,41 +103,42 @@ HL_API void      hl_gradients_free(hl_gradients *gradients);
  *     hl_rank(&ranking, HL_RANKER_AUTO, &(hl_rank_inputs){ .profile = profile }, NULL);
  *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.3 });
  *
- * A ranker gives every head a score; a ranking has them in the order in which they would be
- * taken out. */
+ * A ranker gives every head a score; a ranking has all heads in the order in which they would be
+ * removed. */
 
 typedef enum hl_ranker {
-    HL_RANKER_AUTO = 0,         /* GRADIENT where gradients are given, else OUTPUT_NORM */
+    HL_RANKER_AUTO = 0,         /* GRADIENT if gradients are given, else OUTPUT_NORM */
     HL_RANKER_ENTROPY,          /* mean H of all rows, nats; highest first             */
     HL_RANKER_NORMALIZED,       /* mean H / ln n; highest first                        */
-    HL_RANKER_ENTROPY_NOSINK,   /* mean H without key 0; highest first                 */
+    HL_RANKER_ENTROPY_NOSINK,   /* mean H without the first key; highest first */
     HL_RANKER_RENYI2,           /* mean collision entropy; highest first               */
-    HL_RANKER_OUTPUT_NORM,      /* what it writes, of the layer's mean; lowest first   */
+    HL_RANKER_OUTPUT_NORM,      /* output norm relative to the layer's mean; lowest first */
     HL_RANKER_WEIGHT,           /* |W_Q| |W_K| |W_V| |W_O|, Frobenius; lowest first    */
     HL_RANKER_GRADIENT,         /* mean |dL/dg| over windows; lowest first             */
     HL_RANKER_ENTROPY_GRADIENT, /* H / max H * (1 - |dL/dg| / max |dL/dg|); highest first */
     HL_RANKER_SINK,             /* mean A(i,0); highest first                          */
-    HL_RANKER_ABLATION,         /* rise of the loss without it; lowest first           */
-    HL_RANKER_RANDOM,           /* by seed                                             */
+    HL_RANKER_ABLATION,         /* rise of the loss with the head disabled; lowest first */
+    HL_RANKER_RANDOM,           /* random order, by seed */
     HL_N_RANKERS
 } hl_ranker;
 
-/* "auto", "entropy", "output-norm", ...; NULL past the last.  And a line on each. */
+/* The names of the rankers, "auto", "entropy", "output-norm", ..., and one line on each; NULL past
+ * the last. */
 HL_API const char *hl_ranker_name(size_t ranker);
 HL_API const char *hl_ranker_summary(size_t ranker);
-/* What sweeps said against a ranker, in a sentence; NULL: nothing. */
+/* Returns a sentence on how the ranker did badly in our sweeps; NULL if it did not. */
 HL_API const char *hl_ranker_verdict(size_t ranker);
-/* What AUTO stands for, before there is evidence.  Up to a fifth of all heads the gradient cost
- * least on average over our sweeps (doc/sweep.md), beyond that the output norm; an encoder has no loss to take
- * gradients of, nor has a profile alone.  `ratio` is the share of heads to be taken, 0 where that
- * is not known; the model may be NULL. */
+/* Returns the ranker that AUTO stands for, before there is evidence: GRADIENT for up to a fifth of
+ * all heads, where it cost least on average in our sweeps (doc/sweep.md), beyond that OUTPUT_NORM.
+ * It is also OUTPUT_NORM for an encoder, which has no loss to take gradients of, and without texts.
+ *  `ratio` is the share of heads to be removed, 0 if unknown; the model may be NULL. */
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
-/* HL_BAD_ARGUMENT, with all names, if there is none of that name. */
+/* Finds a ranker by name.  Returns HL_BAD_ARGUMENT, with all names, if there is no such ranker. */
 HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
-/* Does it take the heads with the highest scores first, unless told otherwise? */
+/* Returns true if the ranker's default order puts the highest scores first. */
 HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
 
-/* What a ranker cannot do without; of AUTO nothing, since it takes what is there. */
+/* The inputs that a ranker requires.  AUTO requires none, since it uses what is given. */
 enum {
     HL_NEEDS_PROFILE  = 1 << 0,
     HL_NEEDS_MODEL    = 1 << 1,
@@ -145,63 +148,67 @@ enum {
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
-/* What a ranker can draw on; NULL: not there. */
+/* The inputs of a ranker; NULL: not given. */
 typedef struct hl_rank_inputs {
     const hl_profile *profile;  /* for entropies, sinks and output norms */
-    const hl_model   *model;    /* for weights; and for random, without a profile */
-    const double     *gradient; /* (n_layers, n_heads) of hl_gate_gradients */
+    const hl_model   *model;    /* for weights; for random, used if there is no profile */
+    const double     *gradient; /* (n_layers, n_heads) from hl_gate_gradients */
     const double     *ablation; /* (n_layers, n_heads) rise of the mean NLL */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {
-    HL_ORDER_DEFAULT = 0, /* the ranker's own */
+    HL_ORDER_DEFAULT = 0, /* the ranker's default */
     HL_ORDER_HIGHEST,     /* highest scores first */
     HL_ORDER_LOWEST,
 } hl_rank_order;
 
 typedef struct hl_rank_options {
     hl_rank_order order;
-    uint64_t      seed; /* of random */
+    uint64_t      seed; /* seed of the random ranker */
 } hl_rank_options;
 
 typedef struct hl_ranked {
     int64_t layer;
     int64_t head;
-    double  score; /* NaN: never measured; such heads come last */
+    double  score; /* NaN: not measured; such heads come last */
 } hl_ranked;
 
 typedef struct hl_ranking {
     hl_ranker  ranker; /* never AUTO */
     bool       highest_first;
     int64_t    n_layers;
-    int64_t    n_heads; /* all of the model's */
-    hl_ranked *heads;   /* (n_heads) the first to go first; equals by layer and head */
-    int64_t   *groups;  /* (n_layers) so many go together, by hl_ranking_group; NULL: one by one */
+    int64_t    n_heads; /* number of heads in the model */
+    hl_ranked *heads;   /* (n_heads) in pruning order; heads with equal scores by layer and head */
+    int64_t   *groups;  /* (n_layers) number of heads that are removed together, from
+                         * hl_ranking_group; NULL: heads are removed one by one */
 } hl_ranking;
 
-/* HL_BAD_ARGUMENT if the ranker needs an input that is not there, and says which; HL_BAD_INPUT
- * if the profile is not of the model's shape or does not hold what is needed. */
+/* Ranks the heads.  Returns HL_BAD_ARGUMENT, naming the input, if an input that the ranker requires
+ * is missing; HL_BAD_INPUT if the profile does not have the model's shape or lacks what the ranker
+ * requires. */
 HL_API hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
                          const hl_rank_options *options);
 HL_API void      hl_ranking_free(hl_ranking *ranking);
-/* Query heads that share a K/V head go together from now on: groups in the order of their heads'
- * mean score, heads of a group side by side.  HL_BAD_INPUT if the model has other heads. */
+/* Makes query heads that share a K/V head be removed together: groups are ordered by the mean score
+ * of their heads, and the heads of a group stand side by side.  Returns HL_BAD_INPUT if the model's
+ * heads are not those of the ranking. */
 HL_API hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model);
-/* As a table, the first `count` heads or, with 0, all. */
+/* Makes a table of the first `count` heads; 0: all heads. */
 HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count);
 
-/* Which heads of a ranking to take: the first, but for those that the limits spare.  Query heads
- * of a K/V head are taken one by one, and the K/V head can only go when all of them have; or,
- * where the ranking is one of groups, all at once: then as many groups as come nearest to the
- * number wanted. */
+/* How to choose heads: the first ones of a ranking, except those that the limits protect.  If the
+ * ranking is not grouped, query heads are removed one by one, and a K/V head can only be removed
+ * when all of its query heads are.  If it is grouped, whole groups are removed, and their number is
+ * chosen so that the number of heads comes closest to the one wanted. */
 typedef struct hl_choice {
-    double  ratio;         /* of all heads, 0 to 1, rounded to the nearest number; or */
-    int64_t count;         /* so many, if ratio is 0 */
-    int64_t per_layer_max; /* 0: no limit */
-    bool    empty_layers;  /* a layer may lose all heads; else one stays in each */
+    double  ratio;         /* share of all heads, 0 to 1, rounded to the nearest number */
+    int64_t count;         /* number of heads if ratio is 0 */
+    int64_t per_layer_max; /* largest number of removed heads per layer; 0: no limit */
+    bool    empty_layers;  /* a layer may lose all heads; false: each layer keeps at least one */
 } hl_choice;
 
-/* HL_BAD_ARGUMENT if the limits leave fewer than are wanted; the message has the most. */
+/* Chooses heads.  Returns HL_BAD_ARGUMENT if the limits leave fewer heads than wanted; the message
+ * has the largest possible number. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
 

@@ -1,5 +1,5 @@
-/* headlight/report.h - everything that was found, as one interactive page.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/report.h - all results as one interactive page. Part of headlight.h, which see for the
+ * conventions. */
 #ifndef HEADLIGHT_REPORT_H
 #define HEADLIGHT_REPORT_H
 
@@ -16,32 +16,34 @@ extern "C" {
  *     hl_report         report = { .profiles = &first, .n_profiles = 1 };
  *     hl_report_write(&report, "gpt2.html");
  *
- * One HTML file that needs no network: the page that is built into the library, and as JSON in it
- * all that is given here.  doc/report.md describes that JSON. */
+ * One HTML file that needs no network: the page that is built into the library, with all data of
+ * the report as JSON in it.  doc/report.md describes that JSON. */
 
 typedef struct hl_report_profile {
-    const char       *name; /* not NULL */
+    const char       *name; /* must not be NULL */
     const hl_profile *profile;
 } hl_report_profile;
 
-/* Borrowed, all of it; what is NULL or 0 is not in the report. */
+/* All pointers are borrowed.  A part that is NULL or 0 is not in the report. */
 typedef struct hl_report {
     const char *title;
     const hl_report_profile
-                         *profiles; /* (n_profiles) all of one shape; the first two are compared */
+                         *profiles; /* (n_profiles) of the same shape; the first two are compared */
     int64_t               n_profiles;
-    const hl_model_info  *model; /* of which the first profile is: adds what profiles lack */
+    const hl_model_info  *model; /* model of the first profile; adds what profiles do not hold */
     const hl_prompt_maps *maps;
     const hl_lens_view   *lens;
     const hl_trace       *trace;
     double                spike_threshold; /* 0: HL_SPIKE_THRESHOLD */
-    const char *compare_path; /* what `headlight compare --json` printed, instead of comparing */
-    const char *sweep_path;   /* what `headlight sweep --json` printed */
-    uint64_t    seed;         /* of the bootstrap */
+    const char *compare_path; /* file with the output of `headlight compare --json`, used instead of
+                               * comparing */
+    const char *sweep_path;   /* file with the output of `headlight sweep --json` */
+    uint64_t    seed;         /* random seed of the bootstrap */
 } hl_report;
 
-/* Writes all of it or nothing.  HL_BAD_ARGUMENT if there is nothing to report; HL_BAD_INPUT, saying
- * what differs, if the parts have not the same layers and heads. */
+/* Writes the page.  After a failure no file is left behind.  Returns HL_BAD_ARGUMENT if there is
+ * nothing to report; HL_BAD_INPUT, with the difference, if the parts do not have the same layers
+ * and heads. */
 HL_API hl_status hl_report_write(const hl_report *report, const char *path);
 
 #ifdef __cplusplus

@@ -17,26 +17,28 @@ extern "C" {
  *             printf("%lld %s\n", (long long)found->items[i].step, found->items[i].path);
  *     hl_checkpoints_free(found);
  *
- * Checkpoints are the folders in a folder that have a config.json and weights (.safetensors;
- * .bin, so that opening them can say what to do), and its .gguf files; of a split one the
- * first part.  Names that begin with a dot or with "tmp", and those that are not UTF-8, are
- * passed over: somebody is still writing, or will not be understood.  A name's step is the number
- * behind "step(s)", "checkpoint", "ckpt", "iter(ation)" or "epoch", the first of these words that has
- * one; else the last number before the ending and before the part of a split file. */
+ * The checkpoints in a folder are the folders in it that have a config.json and weights
+ * (.safetensors, or .bin: opening these gives an error that says what to do), and its .gguf files;
+ * of a split file, only the first part is listed.  Names that begin with a dot or with "tmp" are
+ * ignored, since these files may be incomplete; so are names that are not UTF-8.  The step in a
+ * name is the number after the first of the words "step(s)", "checkpoint", "ckpt", "iter(ation)"
+ * or "epoch" that is followed by a number; otherwise it is the last number before the extension
+ * and before the part number of a split file. */
 
 typedef struct hl_checkpoint {
     char   *path;
-    char   *name;     /* its last part: "checkpoint-500" */
-    int64_t step;     /* by its name */
-    int64_t n_bytes;  /* of config.json and weights, as the next */
-    int64_t modified; /* when the last of them was changed: nanoseconds since 1970 */
+    char   *name;     /* last part of the path: "checkpoint-500" */
+    int64_t step;     /* step that the name gives */
+    int64_t n_bytes;  /* size of config.json and weights */
+    int64_t modified; /* last change of config.json and weights: nanoseconds since 1970 */
 } hl_checkpoint;
 
 typedef struct hl_checkpoints {
-    hl_checkpoint *items; /* (count) by step, then by name */
+    hl_checkpoint *items; /* (count) sorted by step, then by name */
     int64_t        count;
-    int64_t        n_unnumbered;     /* that were left out: no number in their names */
-    char          *first_unnumbered; /* one of them; NULL if there is none */
+    int64_t        n_unnumbered;     /* number of checkpoints left out, since their names have no
+                                      * number */
+    char          *first_unnumbered; /* one of the checkpoints left out; NULL if there is none */
 } hl_checkpoints;
 
 HL_API hl_status hl_checkpoints_list(hl_checkpoints **out, const char *folder);
@@ -49,52 +51,56 @@ HL_API void      hl_checkpoints_free(hl_checkpoints *checkpoints);
  *                   NULL);
  *     hl_series_write(series, "first.jsonl");
  *
- * What the profiles of a run's checkpoints say, in the order in which they were measured, all on
- * the same text and in the same way.  The file is lines of JSON, which doc/watch.md
- * describes; it is written whole each time.
+ * A series has one point per checkpoint, in the order in which they were measured, all on the same
+ * text and in the same way.  Its file has lines of JSON, described in doc/watch.md; each write
+ * replaces the whole file.
  *
- * Any number of threads may read a series at once; hl_series_add needs it alone. */
+ * Any number of threads may read a series at once; no other thread may use it during
+ * hl_series_add. */
 
 typedef struct hl_series hl_series;
 
-/* Owned by the series; valid until the next hl_series_add. */
+/* A point is owned by the series and valid until the next hl_series_add. */
 typedef struct hl_series_point {
     char   *name;
     int64_t step;
-    int64_t n_bytes;    /* as the checkpoint's: is it still the same? */
-    int64_t modified;   /* likewise */
-    int64_t n_tokens;   /* measured */
-    double  entropy;    /* mean over heads, nats; NaN: not measured, as all that follow */
-    double  normalized; /* mean over heads, normalized, of rows that see at least 16 keys */
-    double  nll;        /* nats a token */
-    /* The mean normalized entropy of all heads, by sequence. */
+    int64_t n_bytes;    /* size of the checkpoint, to detect changes */
+    int64_t modified;   /* time of the checkpoint's last change, to detect changes */
+    int64_t n_tokens;   /* number of tokens measured */
+    double  entropy;    /* mean over heads, nats; NaN: not measured */
+    double  normalized; /* mean over heads, of rows that see at least 16 keys; NaN: not measured */
+    double  nll;        /* nats per token; NaN: not measured */
+    /* The mean normalized entropy of all heads, measured for each sequence. */
     int64_t n_sequences;
-    double  level;  /* its mean */
-    double  median; /* and median, with */
-    double  sigma;  /* a robust standard deviation */
-    /* How far `level` lies below the highest median of the checkpoints before, in that one's sigmas;
-     * and the step of that one, -1: there is none to compare with. */
+    double  level;  /* mean over sequences */
+    double  median; /* median over sequences */
+    double  sigma;  /* robust standard deviation over sequences */
+    /* How far `level` lies below the highest median of the earlier checkpoints, in sigmas of that
+     * checkpoint; and the step of that checkpoint, -1 if there is none to compare with. */
     double     fall;
     int64_t    since;
     hl_verdict verdicts[HL_N_DIAGNOSES]; /* in the order of hl_diagnosis_name */
     double     values[HL_N_DIAGNOSES];
-    char      *findings[HL_N_DIAGNOSES]; /* in words; "" where there is nothing to say */
-    float     *heads_entropy;            /* (n_layers, n_heads) nats; NaN: no such head */
+    char      *findings[HL_N_DIAGNOSES]; /* the findings in words; "" for a check that found
+                                          * nothing */
+    float     *heads_entropy;            /* (n_layers, n_heads) nats; NaN for heads that a layer
+                                          * lacks */
     float     *heads_normalized;         /* (n_layers, n_heads) */
 } hl_series_point;
 
-/* Which checkpoint a profile is of, and on what text. */
+/* The checkpoint and the text that a profile was measured on. */
 typedef struct hl_series_entry {
-    const char *name; /* UTF-8, not "" */
-    int64_t     step; /* from 0 on */
+    const char *name; /* UTF-8, not empty */
+    int64_t     step; /* not negative */
     int64_t     n_bytes;
     int64_t     modified;
-    uint64_t    text; /* hl_corpus_info's hash */
+    uint64_t    text; /* hash of the text, as in hl_corpus_info */
 } hl_series_entry;
 
 typedef struct hl_series_options {
     const hl_thresholds *thresholds; /* NULL: the defaults */
-    int64_t              n_back;     /* how many checkpoints a fall is looked for in; 0: 5 */
+    int64_t              n_back;     /* number of earlier checkpoints that the level is compared
+                                      * with; 0: 5 */
 } hl_series_options;
 
 HL_API hl_status hl_series_new(hl_series **out);
@@ -102,26 +108,27 @@ HL_API void      hl_series_free(hl_series *series);
 HL_API hl_status hl_series_load(hl_series **out, const char *path);
 HL_API hl_status hl_series_write(const hl_series *series, const char *path);
 
-/* Diagnoses the profile and adds a point behind the others, in place of one that has the same
- * name.  Entropy-collapse is found also where the level fell by more than collapse-fall
- * since the highest of the n_back steps before.  HL_BAD_INPUT, saying what differs, for a
- * profile of another shape, of another text, or measured in another way. */
+/* Diagnoses the profile and adds a point at the end, or replaces the point of the same name.
+ * Entropy-collapse is also found if the level fell by more than the threshold collapse-fall since
+ * the highest of the n_back previous steps.  Returns HL_BAD_INPUT, with the difference, for a
+ * profile of another shape or text, or one that was measured in another way. */
 HL_API hl_status hl_series_add(hl_series *series, const hl_profile *profile,
                                const hl_series_entry *entry, const hl_series_options *options);
 
 HL_API int64_t hl_series_n_points(const hl_series *series);
-HL_API int64_t hl_series_n_layers(const hl_series *series); /* 0: nothing was added yet */
-HL_API int64_t hl_series_n_heads(const hl_series *series);  /* the most of any layer */
-/* By the order in which they were added; and by name, NULL if there is none. */
+HL_API int64_t hl_series_n_layers(const hl_series *series); /* 0: the series is empty */
+HL_API int64_t hl_series_n_heads(const hl_series *series);  /* largest number in any layer */
+/* hl_series_at returns points in the order in which they were added.  hl_series_find returns the
+ * point of a name, or NULL. */
 HL_API const hl_series_point *hl_series_at(const hl_series *series, int64_t index);
 HL_API const hl_series_point *hl_series_find(const hl_series *series, const char *name);
-/* The point's line of the file, without its end; *out is released with hl_free. */
+/* Renders a point as its line of the file, without the line end.  Release *out with hl_free. */
 HL_API hl_status hl_series_render(char **out, const hl_series *series, int64_t index);
 
-/* Brings FOLDER/events.out.tfevents.0000000000.headlight up to date, which TensorBoard reads; the
- * folder is made if it is not there.  New points are appended, as whoever is looking expects; where
- * the file does not begin as the series does, it is written anew.  Times are those of the
- * checkpoints: the same series is the same bytes. */
+/* Updates FOLDER/events.out.tfevents.0000000000.headlight, which TensorBoard reads, and creates the
+ * folder if necessary.  New points are appended, since TensorBoard reads a file once; if the file
+ * does not begin with the series' earlier points, it is rewritten.  Times are those of the
+ * checkpoints, so the same series gives the same bytes. */
 HL_API hl_status hl_series_write_events(const hl_series *series, const char *folder);
 
 #ifdef __cplusplus

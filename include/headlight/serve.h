@@ -19,48 +19,54 @@ extern "C" {
  *     hl_server_drain(server, 30.0, NULL);
  *     hl_server_close(server);
  *
- * It answers from threads of its own until it is closed, and uses model and tokenizer in them: other
- * threads may do so too, but not change the model's gates.  Any thread may drain and close the server,
- * one of them at a time; a signal handler may not.  doc/serve.md has the interface, and what keeps
- * strangers out. */
+ * A server answers from its own threads until it is closed.  They use the model and the tokenizer;
+ * other threads may use these too, but must not change the model's gates.  Any one thread at a time
+ * may drain or close the server, but not a signal handler.  doc/serve.md describes the interface
+ * and access control. */
 
 typedef struct hl_server hl_server;
 
 typedef struct hl_server_options {
-    const char        *host;  /* where to listen; NULL: "127.0.0.1" */
-    int32_t            port;  /* 0: 7700; -1: any that is free */
-    const char        *token; /* that requests must bring: one token per line, any of which will do.
-                               * NULL: none, at a loopback address only */
-    const char *const *names; /* (n_names) under which it may be asked for, beside its address */
+    const char        *host;  /* address to listen on; NULL: "127.0.0.1" */
+    int32_t            port;  /* 0: 7700; -1: any free port */
+    const char        *token; /* access tokens, one per line; a request must have one of them. NULL:
+                               * requests need none, allowed only at a loopback address */
+    const char *const *names; /* (n_names) host names that requests may use, in addition to the
+                               * address */
     size_t             n_names;
-    const char        *model_name; /* NULL: the last part of the model's path */
-    int64_t            n_slots;    /* texts at once; 0: 8 */
-    int64_t            n_queue;    /* requests that wait for one; 0: 4 for each slot */
-    int64_t            n_ctx;      /* tokens of a text; 0: the default (HL_DEFAULT_CTX) */
+    const char        *model_name; /* NULL: last part of the model's path */
+    int64_t            n_slots;    /* largest number of texts generated at once; 0: 8 */
+    int64_t            n_queue;    /* largest number of waiting requests; 0: 4 for each slot */
+    int64_t            n_ctx;      /* largest number of tokens of a text; 0: the default
+                                    * (HL_DEFAULT_CTX) */
     int32_t            n_threads;  /* 0: all cores */
     hl_dtype           cache_dtype;
     hl_math            math;
-    uint64_t           seed;            /* of requests that bring none: each takes the next */
-    size_t             max_body_bytes;  /* 0: 4 MiB */
-    int64_t            max_connections; /* 0: 512, or what the system allows */
-    int64_t            max_per_peer;    /* requests under way from one address (of IPv6: from one
-                                         * /64 network); 0: half of all that fit, and all of them for
-                                         * loopback addresses */
-    int64_t            max_per_token; /* requests under way with one token; 0: half of all that fit,
-                                       * and all of them where there is one token */
-    double             request_seconds; /* for a request to come whole; 0: 30 */
-    double             stall_seconds;   /* that a reader may keep a text waiting; 0: 30 */
+    uint64_t           seed;            /* seed of the first request without a seed; each later one
+                                         * takes the next number */
+    size_t             max_body_bytes;  /* largest request body; 0: 4 MiB */
+    int64_t            max_connections; /* largest number of connections; 0: 512, or what the system
+                                         * allows */
+    int64_t            max_per_peer;    /* largest number of requests from one address (IPv6: from
+                                         * one /64 network) at a time; 0: half of all that fit, or
+                                         * all for loopback addresses */
+    int64_t            max_per_token; /* largest number of requests with one access token at a time;
+                                       * 0: half of all that fit, or all if there is only one
+                                       * token */
+    double             request_seconds; /* time in which a request must arrive completely; 0: 30 */
+    double             stall_seconds;   /* time after which a client that does not read is
+                                         * disconnected; 0: 30 */
 } hl_server_options;
 
-/* Borrows model and tokenizer.  HL_BAD_ARGUMENT for another address than a loopback's without a
- * token; HL_IO where the port is taken; HL_UNSUPPORTED of encoders. */
+/* Opens a server.  It borrows model and tokenizer.  Returns HL_BAD_ARGUMENT for an address other
+ * than loopback without a token; HL_IO if the port is in use; HL_UNSUPPORTED for encoders. */
 HL_API hl_status hl_server_open(hl_server **out, const hl_model *model,
                                 const hl_tokenizer *tokenizer, const hl_server_options *options);
 HL_API int32_t   hl_server_port(const hl_server *server);
-/* Takes no new requests and waits up to `seconds` for the ones there are; *n_cut (may be NULL) had
- * to be cut short. */
+/* Accepts no more requests and waits up to `seconds` for the current ones.  *n_cut (may be NULL) is
+ * the number of requests that were cut short. */
 HL_API void hl_server_drain(hl_server *server, double seconds, int64_t *n_cut);
-/* Cuts what is under way.  Accepts NULL. */
+/* Closes the server and cuts all current requests short.  Accepts NULL. */
 HL_API void hl_server_close(hl_server *server);
 
 #ifdef __cplusplus

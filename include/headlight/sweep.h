@@ -1,5 +1,5 @@
-/* headlight/sweep.h - what switching heads off costs: many settings of gates, one text.
- * Part of headlight.h, which see for the conventions. */
+/* headlight/sweep.h - what disabling heads costs: many settings of gates on one text. Part of
+ * headlight.h, which see for the conventions. */
 #ifndef HEADLIGHT_SWEEP_H
 #define HEADLIGHT_SWEEP_H
 
@@ -17,58 +17,61 @@ extern "C" {
  *         printf("%f\n", hl_evaluation_total(found, 0).nll);
  *     hl_evaluation_free(found);
  *
- * The same numbers as hl_perplexity's, to the bit, for each setting of the gates, beside how far
- * its predictions are from those of the model as it is.  Layers below the first gate in which
- * two settings differ are run once for both. */
+ * For each setting of the gates, computes the same numbers as hl_perplexity, bit by bit, and how
+ * far the predictions are from those of the reference model, the same model with all gates 1.
+ * Layers below the first gate in which two settings differ are run once for both. */
 
 /* Sums over scored tokens. */
 typedef struct hl_scores {
-    double  nll;    /* -log p of the token */
-    double  kl;     /* from the dense model's next-token distribution to this one, nats */
-    int64_t n_same; /* rows whose likeliest token is the dense model's */
+    double  nll;    /* sum of -log p of the tokens */
+    double  kl;     /* sum of the KL divergences of this next-token distribution from the reference
+                     * model's, nats */
+    int64_t n_same; /* number of rows with the same most likely token as the reference model */
 } hl_scores;
 
 typedef struct hl_evaluation {
     int64_t    n_settings;
     int64_t    n_windows;
-    int64_t    n_documents; /* with a window that scores */
-    int64_t    n_ctx;       /* what the options' became */
-    int64_t    n_scored;    /* tokens of all windows */
-    int64_t   *scored;      /* (n_windows) tokens */
-    int64_t   *documents;   /* (n_windows) 0, 1, ... in order */
-    hl_scores *dense;       /* (n_windows) with all gates 1 */
+    int64_t    n_documents; /* number of documents that have a window with a scored token */
+    int64_t    n_ctx;       /* context length in use, after defaults are applied */
+    int64_t    n_scored;    /* number of scored tokens in all windows */
+    int64_t   *scored;      /* (n_windows) number of scored tokens */
+    int64_t   *documents;   /* (n_windows) number of the window's document: 0, 1, ... in order */
+    hl_scores *dense;       /* (n_windows) the reference model: all gates 1 */
     hl_scores *scores;      /* (n_settings, n_windows) */
-    /* Blocks run for a batch of windows, the dense model's too, and how many it would have
-     * been without a shared prefix. */
+    /* Number of blocks that were run for a batch of windows, including those of the reference
+     * model, and the number that would have been run without sharing common lower layers. */
     int64_t n_layers_run;
     int64_t n_layers_naive;
-    /* Settings that differ from each other and from the dense model, which counts too: equal
-     * ones are run once, and are no merit of the prefix. */
+    /* Number of different settings, including the reference model.  Equal settings are run only
+     * once; n_layers_naive counts each of them. */
     int64_t n_distinct;
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {
-    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: 512 rows' worth. */
+    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: as many windows as
+     * hold 512 rows. */
     hl_window_options windows;
-    /* For what is kept of one batch: dense predictions, which must fit, unless they lie on a device,
-     * and residual streams; layers whose stream does not fit are run again.  0: 1 GiB, or what the
-     * predictions of one window take. */
+    /* Limit for what is kept of one batch: the reference model's predictions, which must fit unless
+     * they are on a device, and residual streams.  Layers whose stream does not fit are run again.
+     * 0: 1 GiB, or the size of the predictions of one window if that is more. */
     size_t               memory_bytes;
     int32_t              n_threads;
-    hl_progress_callback progress; /* after every setting of every batch */
-    void                *context;  /* of progress */
+    hl_progress_callback progress; /* called after every setting of every batch */
+    void                *context;  /* passed to `progress` */
 } hl_evaluate_options;
 
-/* gates: (n_settings, n_layers, n_heads).  HL_UNSUPPORTED for an encoder. */
+/* Runs all settings: gates (n_settings, n_layers, n_heads).  Returns HL_UNSUPPORTED for an
+ * encoder. */
 HL_API hl_status hl_evaluate(hl_evaluation **out, const hl_model *model, const hl_corpus *corpus,
                              const float *gates, int64_t n_settings,
                              const hl_evaluate_options *options);
 HL_API void      hl_evaluation_free(hl_evaluation *evaluation);
-/* Sums over all windows; setting -1: the dense model. */
+/* Returns the sums over all windows; setting -1 is the reference model. */
 HL_API hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting);
 
-/* Rise of the mean NLL when one head alone is switched off: out (n_layers, n_heads), NaN where
- * a layer has no such head. */
+/* Computes the rise of the mean NLL with one head disabled: out (n_layers, n_heads), NaN for heads
+ * that a layer lacks. */
 HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *corpus,
                            const hl_evaluate_options *options);
 
@@ -79,34 +82,37 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  *     hl_evidence_rank(&ranking, &evidence, HL_RANKER_GRADIENT, model, NULL);
  *     hl_evidence_free(&evidence);
  *
- * What rankings are made of, taken from texts as far as a ranker needs it.  The model's gates are
- * as they are. */
+ * The evidence holds the inputs of rankers.  Only what a ranker requires is measured, with the
+ * model's gates as they are. */
 
 typedef struct hl_evidence {
-    hl_profile   *profile; /* each NULL: not there */
+    hl_profile   *profile; /* NULL in each of these three: not taken yet */
     hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) of hl_ablate */
+    double       *ablation; /* (n_layers, n_heads) from hl_ablate */
 } hl_evidence;
 
 typedef struct hl_evidence_options {
-    hl_window_options windows;         /* n_batch: of the profile and of ablation */
-    int64_t           gradient_tokens; /* gradients: of the first so many; 0: as windows says */
-    uint64_t          seed;            /* of the rows that are looked at whole */
+    hl_window_options windows;         /* n_batch applies to the profile and to ablation */
+    int64_t           gradient_tokens; /* number of tokens that gradients are computed on, from the
+                                        * start; 0: as `windows` says */
+    uint64_t          seed;            /* random seed of the sampled complete rows */
     int32_t           n_threads;
-    /* With the stage: at its beginning, with a share of 0, and then as it goes on. */
+    /* Called at the beginning of each stage, with a share of 0, and then during the stage. */
     hl_progress_callback progress;
-    void                *context; /* of progress */
+    void                *context; /* passed to `progress` */
 } hl_evidence_options;
 
-/* Adds what the ranker needs and the evidence does not hold yet; what is held stays also where this
- * fails.  The tokenizer and the options may be NULL. */
+/* Takes what the ranker requires and the evidence does not hold yet.  After a failure the evidence
+ * keeps what it held.  The tokenizer and the options may be NULL. */
 HL_API hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_model *model,
                                   const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                                   const hl_evidence_options *options);
-/* hl_rank by what the evidence holds; the model may be NULL where there is a profile. */
+/* Ranks heads as hl_rank does, with the inputs of the evidence; the model may be NULL if there is a
+ * profile. */
 HL_API hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ranker ranker,
                                   const hl_model *model, const hl_rank_options *options);
-HL_API void      hl_evidence_free(hl_evidence *evidence); /* what it holds, not the struct */
+HL_API void      hl_evidence_free(hl_evidence *evidence); /* releases what the evidence holds, but
+                                                           * not the struct */
 
 /* ------------------------------------------------------------------- sweeps
  *
@@ -116,74 +122,80 @@ HL_API void      hl_evidence_free(hl_evidence *evidence); /* what it holds, not 
  *             puts(hl_sweep_verdict(sweep, i));
  *     hl_sweep_free(sweep);
  *
- * Ranks heads on one text, switches more and more of them off in that order, and measures what
- * it costs on another text; beside it random orders, and every head switched off alone.
+ * Ranks heads on one text, disables more and more of them in that order, and measures the cost on
+ * another text.  For comparison it also runs random orders, and disables every head alone.
  *
- * A run sets the model's gates, so no other thread may use the model meanwhile.  The sweep that comes of
- * it does not change any more, and any number of threads may read it at once. */
+ * A run sets the model's gates, so no other thread may use the model at that time.  The resulting
+ * sweep does not change, and any number of threads may read it at once. */
 
 typedef struct hl_sweep hl_sweep;
 
-/* A text whose last word is to be foretold. */
+/* A text whose last word is to be predicted. */
 typedef struct hl_word_text {
-    const int64_t *tokens; /* (n_tokens) with HL_AROUND_WINDOW without what the tokenizer adds */
+    const int64_t *tokens; /* (n_tokens) with HL_AROUND_WINDOW, without the tokens that the
+                            * tokenizer adds */
     int64_t        n_tokens;
-    int64_t        first;  /* token of the word, not 0 */
-    int64_t        n_word; /* tokens of it */
+    int64_t        first;  /* index of the word's first token, at least 1 */
+    int64_t        n_word; /* number of the word's tokens */
 } hl_word_text;
 
 typedef struct hl_sweep_options {
-    /* Change the numbers. */
-    const hl_ranker *rankers; /* (n_rankers); NULL: all.  Random is there in any case */
+    /* Options that change the numbers. */
+    const hl_ranker *rankers; /* (n_rankers); NULL: all.  The random ranker is always included */
     int64_t          n_rankers;
-    const hl_ranker *iterative; /* (n_iterative) also with new measurements after every ratio */
+    const hl_ranker *iterative; /* (n_iterative) rankers that are also run with new measurements
+                                 * after every ratio */
     int64_t          n_iterative;
-    const double    *ratios; /* (n_ratios) rising, from 0 on and below 1; NULL: 0, 0.1 ... 0.7 */
+    const double    *ratios; /* (n_ratios) increasing, at least 0 and below 1; NULL: 0, 0.1 ...
+                              * 0.7 */
     int64_t          n_ratios;
-    int64_t          n_seeds; /* of random; 0: 10 */
+    int64_t          n_seeds; /* number of random orders; 0: 10 */
     uint64_t         seed;
-    int64_t          per_layer_max; /* as in hl_choice, with the next */
+    int64_t          per_layer_max; /* largest number of disabled heads per layer, as in
+                                     * hl_choice */
     bool             empty_layers;
-    bool             groups;       /* query heads of a K/V head go together */
-    int64_t          rank_tokens;  /* most tokens of the text to rank on; 0: all */
-    int64_t          test_tokens;  /* and of the one to test on */
-    int64_t          n_ctx;        /* tokens of a window; 0: the default */
+    bool             groups;       /* disable the query heads of a K/V head together */
+    int64_t          rank_tokens;  /* largest number of tokens of the text to rank on; 0: all */
+    int64_t          test_tokens;  /* largest number of tokens of the text to test on; 0: all */
+    int64_t          n_ctx;        /* tokens per window; 0: the default */
     hl_around        around;       /* as in hl_window_options */
-    bool             shared_texts; /* the texts may have documents in common */
-    /* (n_words) or NULL: how often every setting foretells these, beside the loss. */
+    bool             shared_texts; /* the two texts may have documents in common */
+    /* (n_words) texts; for every setting the number of correctly predicted last words is counted.
+     * NULL: none. */
     const hl_word_text *words;
     int64_t             n_words;
 
-    /* Do not. */
+    /* Options that do not change the numbers. */
     size_t               memory_bytes; /* as in hl_evaluate_options */
     int32_t              n_threads;
-    const char          *state_path; /* where the state is saved; NULL: nowhere */
-    double               save_every; /* seconds; 0: 30 */
-    bool                 resume;     /* go on from the state, if there is one */
-    hl_progress_callback progress; /* with the stage; what ends the work ends it after its state has
-                                    * been saved */
-    void                *context;  /* of progress */
+    const char          *state_path; /* file to save the state in; NULL: the state is not saved */
+    double               save_every; /* seconds between saves; 0: 30 */
+    bool                 resume;     /* continue from the saved state, if there is one */
+    hl_progress_callback progress; /* called with the stage; if it ends the work, the state is saved
+                                    * first */
+    void                *context;  /* passed to `progress` */
 } hl_sweep_options;
 
-/* HL_BAD_ARGUMENT if the texts have a document in common, unless allowed, and if a ratio is more
- * than the limits leave; HL_BAD_INPUT for a state of other settings.  The model's gates are set
- * on the way, and all 1 afterwards.  The state's file is for the caller to remove. */
+/* Runs a sweep.  Returns HL_BAD_ARGUMENT if the texts have a document in common and shared_texts is
+ * false, or if a ratio exceeds what the limits allow; HL_BAD_INPUT for a saved state of other
+ * settings. The model's gates are changed during the run, and all are 1 afterwards.  The caller
+ * removes the state file. */
 HL_API hl_status hl_sweep_run(hl_sweep **out, hl_model *model, const hl_tokenizer *tokenizer,
                               const hl_corpus *rank_corpus, const hl_corpus *test_corpus,
                               const hl_sweep_options *options);
 HL_API void      hl_sweep_free(hl_sweep *sweep);
 
-/* Tables, borrowed from the sweep; NULL if there is none of that name:
- *   points       what every order of heads costs at every ratio
- *   random       the band of the random orders
- *   correlation  each ranker's score against what a head alone costs
- *   heads        both, of every head
- *   savings      the most that taking out so many heads can save */
+/* Returns a table, borrowed from the sweep; NULL if there is no table of that name:
+ *   points       cost of every order of heads at every ratio
+ *   random       range of the random orders
+ *   correlation  of each ranker's scores with the costs of single heads
+ *   heads        score and cost of every head
+ *   savings      the most that removing a number of heads can save */
 HL_API const char     *hl_sweep_table_name(size_t index);
 HL_API const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name);
-/* What it comes to, a sentence at a time; NULL past the last. */
+/* Returns a sentence of the conclusions; NULL past the last. */
 HL_API const char *hl_sweep_verdict(const hl_sweep *sweep, size_t index);
-/* Of the test text; borrowed. */
+/* Returns the evaluation of the test text, borrowed from the sweep. */
 HL_API const hl_evaluation *hl_sweep_evaluation(const hl_sweep *sweep);
 
 #ifdef __cplusplus

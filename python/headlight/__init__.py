@@ -30,18 +30,18 @@ __all__ = ["Attention", "Diagnosis", "Error", "Evaluation", "Generation", "Gradi
 
 
 def version() -> str:
-    """Of the library."""
+    """The library's version."""
     return _text(library().hl_version())
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":  # asked of the library, which is opened when it is first needed
+    if name == "__version__":  # read from the library, which is opened when it is first needed
         return version()
     raise AttributeError(f"module 'headlight' has no attribute {name!r}")
 
 
 def backends() -> List[str]:
-    """The names of the kernels that this CPU can run, the preferred one last."""
+    """The names of the back ends that this CPU can run, the preferred one last."""
     names, out = library().hl_backend_names(), []
     while names[len(out)] is not None:
         out.append(_text(names[len(out)]))
@@ -49,11 +49,11 @@ def backends() -> List[str]:
 
 
 def backend() -> str:
-    """The one in use."""
+    """The name of the back end in use."""
     return _text(library().hl_backend_name())
 
 
 def select_backend(name: Optional[str]) -> None:
-    """Another one from now on; None: choose again."""
+    """Switches to another back end; None: choose automatically again."""
     from ._library import call
     call("hl_backend_select", None if name is None else name.encode())

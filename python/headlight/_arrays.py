@@ -1,12 +1,12 @@
 """Arrays of other libraries as pointers, without a copy, and new arrays of the same kind.
 
-    numpy                       as it is; uint16 stands for bf16, which numpy does not have
-    PyTorch                     asked directly: a training step has many small calls
+    numpy                       used directly; uint16 stands for bf16, which numpy does not have
+    PyTorch                     read without DLPack, since a training step has many small calls
     __dlpack__                  CuPy, JAX ...: memory of the CPU or of an NVIDIA GPU
     __cuda_array_interface__    Numba and other libraries without DLPack
-    anything else               what numpy.asarray makes of it
+    anything else               converted by numpy.asarray
 
-Results are made by the library that q is of: PyTorch, CuPy, or else numpy.
+Results are arrays of the library that made q: PyTorch, CuPy, or else numpy.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _N_BYTES = {s.F32: 4, s.F16: 2, s.BF16: 2, s.F64: 8}
 
 @dataclasses.dataclass
 class Tensor:
-    """Where an array lies.  `owner` keeps it there."""
+    """Location and layout of an array; `owner` keeps its memory alive."""
     pointer: int
     dtype: int  # HL_DTYPE_...
     shape: Tuple[int, ...]
@@ -46,7 +46,7 @@ class Tensor:
 
 
 def kind_of(array: Any) -> str:
-    """ "torch", "cupy" or "numpy": who makes arrays like this one."""
+    """"torch", "cupy" or "numpy": the library that makes results for this array."""
     module = type(array).__module__.split(".")[0]
     return module if module in ("torch", "cupy") else "numpy"
 
@@ -64,14 +64,14 @@ def empty(kind: str, device: str, shape: Tuple[int, ...], dtype: Any) -> Any:
 
 
 def pointer_of(array: Any) -> int:
-    """Of an array that empty() or convert() made."""
+    """The address of an array that empty() or convert() made."""
     if isinstance(array, np.ndarray):
         return array.ctypes.data
     return array.data_ptr() if kind_of(array) == "torch" else array.data.ptr
 
 
 def convert(values: Any, kind: str, device: str, dtype: Any) -> Any:
-    """A packed array of that type where `values` are: themselves, if they are one already."""
+    """A packed array of that type on the same device; `values` itself if it is one already."""
     if device == "cpu":
         if kind_of(values) == "torch":
             values = values.detach().cpu().numpy()
@@ -86,7 +86,7 @@ def convert(values: Any, kind: str, device: str, dtype: Any) -> Any:
 
 
 def spoil(array: Any, rows: np.ndarray) -> None:
-    """NaN into the rows of (batch, heads, queries) that `rows`, (batch, queries), names."""
+    """Sets the rows of (batch, heads, queries) that `rows`, (batch, queries), marks to NaN."""
     if not rows.any():
         return
     if isinstance(array, np.ndarray):
@@ -100,7 +100,7 @@ def spoil(array: Any, rows: np.ndarray) -> None:
 
 
 def current_stream(array: Any, device: str) -> int:
-    """The stream that the array's library works in, as cudaStream_t; 0 is the default one."""
+    """The current stream of the array's library, as cudaStream_t; 0 is the default stream."""
     kind = kind_of(array)
     if kind == "torch":
         return int(sys.modules["torch"].cuda.current_stream(device).cuda_stream)
@@ -111,7 +111,7 @@ def current_stream(array: Any, device: str) -> int:
 
 
 def on_device(kind: str, device: str) -> Any:
-    """While it lasts, that GPU is the thread's."""
+    """A context in which that GPU is the thread's current one."""
     if kind == "torch":
         cuda = sys.modules["torch"].cuda
         is_current = device == f"cuda:{cuda.current_device()}"
@@ -147,12 +147,12 @@ def _packed(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 
 def _from_dlpack(array: Any, name: str) -> Tensor:
-    """Looks into the capsule without taking it: it lets go of the array when it is collected."""
+    """Reads the capsule without consuming it: it releases the array when it is collected."""
     device_type, device_id = array.__dlpack_device__()
     if int(device_type) in (_DL_CPU, _DL_CUDA_HOST):
         capsule, device = array.__dlpack__(), "cpu"
     elif int(device_type) in (_DL_CUDA, _DL_CUDA_MANAGED):
-        # No waiting (-1): the work goes into the array's own stream.
+        # -1: do not wait, since the work is queued in the array's own stream.
         capsule, device = array.__dlpack__(stream=-1), f"cuda:{device_id}"
     else:
         raise Error(f"{name} lies on a device of DLPack's type {int(device_type)}, wanted a CPU (1) "
@@ -202,7 +202,7 @@ def _from_torch(array: Any, name: str) -> Tensor:
 
 
 def read(array: Any, name: str) -> Tensor:
-    """Where a floating-point array lies; `name` is for messages."""
+    """Location and layout of a floating-point array; `name` is for messages."""
     if isinstance(array, np.ndarray):
         return _from_numpy(array, name)
     if kind_of(array) == "torch":
@@ -216,8 +216,8 @@ def read(array: Any, name: str) -> Tensor:
 
 
 def rows(array: Any, name: str) -> Tuple[s.Rows, Tensor]:
-    """(n_batch, n_heads, n_rows, width) as hl_rows.  Copied only if a row's numbers do not lie
-    side by side, or strides are such as hl_rows cannot say: negative, or all of them 0."""
+    """(n_batch, n_heads, n_rows, width) as hl_rows.  Makes a copy only if the numbers of a row are not
+    adjacent, or if hl_rows cannot express the strides: negative ones, or only zeros."""
     tensor = read(array, name)
     if len(tensor.shape) != 4:
         raise Error(f"{name} has {len(tensor.shape)} axes, wanted 4: (batch, heads, rows, width)")
@@ -243,7 +243,7 @@ def _packed_copy(array: Any, tensor: Tensor) -> Any:
 
 
 def _numpy_view(tensor: Tensor) -> np.ndarray:
-    """Memory of the CPU as numpy sees it."""
+    """A numpy view of CPU memory."""
     n_bytes = _N_BYTES[tensor.dtype]
     kind = np.uint16 if tensor.dtype == s.BF16 else _NUMPY_TYPES[tensor.dtype]
     low = sum(min(0, (extent - 1) * stride) for extent, stride in zip(tensor.shape, tensor.strides))

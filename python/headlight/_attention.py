@@ -1,7 +1,7 @@
-"""Attention that measures: hl_attention_forward and _backward on whatever arrays come.
+"""Attention that measures its rows: hl_attention_forward and _backward on arrays of any library.
 
-Shapes are q (batch, heads, queries, d_head), k (batch, kv_heads, keys, d_head) and
-v (batch, kv_heads, keys, d_value); what is reported of every row is (batch, heads, queries).
+Shapes are q (batch, heads, queries, d_head), k (batch, kv_heads, keys, d_head) and v (batch, kv_heads,
+keys, d_value); statistics of rows are (batch, heads, queries).
 """
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ MAX_HEAD_DIM = 256
 
 @dataclasses.dataclass
 class Attention:
-    """What was wanted of attention(); None of the rest.  Each but `out` and `segment_mass` is
+    """The requested results of attention(); the others are None.  All but `out` and `segment_mass` are
     (batch, heads, queries), float32; entropies are in nats."""
     out: Any = None  # (batch, heads, queries, d_value)
     lse: Any = None  # log of the sum of exp(score)
-    entropy: Any = None  # Shannon
+    entropy: Any = None  # Shannon entropy
     renyi2: Any = None  # collision entropy
     varentropy: Any = None
-    entropy_nosink: Any = None  # over the keys other than the first; NaN where a row sees no other
+    entropy_nosink: Any = None  # without the first key; NaN if a row sees no other key
     peak: Any = None  # largest probability
-    argmax: Any = None  # its key, int64; -1 where a row sees none
-    self: Any = None  # probability of the row's own position; NaN where the row does not see it
-    previous: Any = None  # ... of the one before, as is
-    first: Any = None  # ... of key 0, as is
+    argmax: Any = None  # key with this probability, int64; -1 if a row sees no key
+    self: Any = None  # probability of the row's own position; NaN if the row does not see it
+    previous: Any = None  # probability of the previous position; NaN if not visible
+    first: Any = None  # probability of the first key; NaN if not visible
     segment_mass: Any = None  # (batch, heads, queries, n_segments)
 
     diagonal = property(lambda found: found.self, doc="What `self` was called in earlier versions.")
@@ -42,20 +42,20 @@ class Attention:
 
 @dataclasses.dataclass
 class Gradients:
-    """Of the loss; dgates and dsinks are None where there are no gates or sinks."""
-    dq: Any  # as q
-    dk: Any  # as k
-    dv: Any  # as v
+    """Gradients of the loss; dgates and dsinks are None without gates or sinks."""
+    dq: Any  # shaped like q
+    dk: Any  # shaped like k
+    dv: Any  # shaped like v
     dgates: Any = None  # (heads)
     dsinks: Any = None  # (heads)
 
 
 def compute_attention_entropy(attn_probs: Any, eps: float = 1e-8) -> Any:
-    """Mean entropy of each head, from whole matrices of attention, by the textbook:
-    -sum p ln(p + eps), averaged over batch and queries.
+    """Mean entropy of each head from complete attention matrices, by the textbook formula: -sum p ln(p
+    + eps), averaged over batch and queries.
 
-    attn_probs: (batch, heads, queries, keys), numpy or PyTorch.  Returns (heads), of the same
-    kind and, with PyTorch, part of its graph.  attention() finds the same without the matrix.
+    attn_probs: (batch, heads, queries, keys), numpy or PyTorch.  Returns (heads), of the same kind and,
+    with PyTorch, part of its graph.  attention() computes the same without the matrix.
     """
     if len(attn_probs.shape) != 4:
         raise Error(f"attn_probs has {len(attn_probs.shape)} axes, wanted 4: "
@@ -74,7 +74,7 @@ def compute_attention_entropy(attn_probs: Any, eps: float = 1e-8) -> Any:
 
 @dataclasses.dataclass
 class _Problem:
-    """hl_attention, and all that must live as long as it is used."""
+    """An hl_attention, with everything that must live as long as it is used."""
     c: s.Attention
     kind: str
     device: str
@@ -90,7 +90,7 @@ class _Problem:
         return _arrays.empty(self.kind, self.device, shape, dtype)
 
     def side(self, name: str, values: Any, dtype: Any, *shapes: Tuple[int, ...]) -> Any:
-        """An array of the problem beside q, k and v: converted, checked, kept."""
+        """An array of the problem other than q, k and v: converted, checked, kept alive."""
         array = _arrays.convert(values, self.kind, self.device, dtype)
         if tuple(array.shape) not in shapes:
             raise Error(f"{name} has shape {tuple(array.shape)}, wanted " +
@@ -108,7 +108,7 @@ class _Problem:
         return found
 
     def output_dtype(self, name: str) -> int:
-        """As the input's; numpy has no bf16, and gets float32."""
+        """The same as q's; for bf16 in numpy, which lacks that type, float32."""
         dtype = self.dtypes[name]
         return s.F32 if dtype == s.BF16 and self.kind == "numpy" else dtype
 
@@ -182,7 +182,7 @@ def _problem(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[fl
              sinks: Any = None, gates: Any = None, segments: Any = None, n_segments: int = 0,
              n_threads: int = 0, stream: Optional[int] = None) -> _Problem:
     p = _start(q, k, v)
-    # The GPU's library takes problems as they are: the scale is always said.
+    # The GPU library has no default scale, so it is always passed.
     p.c.scale = float(scale) if scale is not None else 1.0 / math.sqrt(p.c.d_head)
     p.c.flags = s.SCALE | (s.CAUSAL if causal else 0)
     p.c.softcap, p.c.n_threads = float(softcap), n_threads
@@ -204,14 +204,14 @@ def _problem(q: Any, k: Any, v: Any, *, causal: bool = False, scale: Optional[fl
 
 
 def _check_options(caller: str, options: Dict[str, Any]) -> None:
-    """Python itself would say that _problem() does not know an option."""
+    """Raises an error like Python's, which would name _problem() instead of the public function."""
     for name in options:
         if name not in _problem.__kwdefaults__:
             raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
 def _state_strides(p: _Problem) -> None:
-    """Packed strides in numbers, which the GPU's library wants."""
+    """Packed strides as numbers, which the GPU library requires."""
     for name, n_heads, n_rows, width in (("q", p.c.n_heads, p.c.n_queries, p.c.d_head),
                                          ("k", p.c.n_kv_heads, p.c.n_keys, p.c.d_head),
                                          ("v", p.c.n_kv_heads, p.c.n_keys, p.c.d_value)):
@@ -230,24 +230,24 @@ def _pack(found: s.Rows, n_heads: int, n_rows: int, width: int) -> s.Rows:
 
 def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "entropy"),
               out_dtype: Optional[str] = None, **options: Any) -> Attention:
-    """softmax(scale q k^T + ...) v, and what each row of the softmax looked like, without ever
-    holding the rows.
+    """softmax(scale q k^T + ...) v, with statistics of each row of the softmax, without ever storing
+    the rows.
 
-    q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads,
-    keys, d_value).  numpy arrays, or what has __dlpack__ or __cuda_array_interface__, of float16,
-    float32, float64 or bfloat16 (numpy: uint16), in any strides; nothing is copied unless the last
-    axis has gaps.  Arrays on a GPU are worked on there, by libheadlight_cuda.so, in their library's
-    current stream.
+    q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads, keys,
+    d_value).  numpy arrays, or arrays with __dlpack__ or __cuda_array_interface__, of float16, float32,
+    float64 or bfloat16 (numpy: uint16), in any strides; nothing is copied unless the last axis has
+    gaps.  Arrays on a GPU are processed there, by libheadlight_cuda.so, in their library's current
+    stream.
 
-    want: which of Attention's fields; what is not wanted is not computed.
+    want: names of fields of Attention; the others are not computed.
     out_dtype: "float32", "float16", "float64" or "bfloat16"; None: q's.
 
-    causal, window_left, window_right, window_sink: which keys a row sees (headlight.h).
+    causal, window_left, window_right, window_sink: which keys each row sees (headlight/attention.h).
     scale: 1 / sqrt(d_head) if None.  softcap: 0 for none.
     query_start, key_length: (batch) integers; None: keys - queries, and all keys.
     alibi_slopes, sinks, gates: (heads).  key_bias: (heads, keys).
     segments: (keys) or (batch, keys), numbers below n_segments.
-    n_threads: of the CPU, 0 for all.  stream: a cudaStream_t instead of the current one.
+    n_threads: CPU threads; 0: all cores.  stream: a cudaStream_t to use instead of the current one.
     """
     wanted = tuple("self" if name == "diagonal" else name  # the name in earlier versions
                    for name in ((want,) if isinstance(want, str) else want))
@@ -277,13 +277,13 @@ def attention(q: Any, k: Any, v: Any, *, want: Iterable[str] = ("out", "lse", "e
     return Attention(**found)
 
 
-# Which keys a row must see for a statistic to be defined; the library says 0 where it does not.
+# The keys that a row must see for a statistic to be defined; otherwise the library returns 0.
 _NEEDS = {"self": lambda seen, position: seen(position), "previous": lambda seen, position: seen(position - 1),
           "first": lambda seen, position: seen(0 * position)}
 
 
 def _spoil_undefined(p: _Problem, found: Dict[str, Any], options: Dict[str, Any]) -> None:
-    """NaN where a row does not define a statistic.  Rows that see no key at all keep their 0."""
+    """Sets undefined statistics to NaN.  Rows that see no key at all keep their 0."""
     wanted = [name for name in (*_NEEDS, "entropy_nosink") if name in found]
     if not wanted or math.prod(p.row_shape) == 0:
         return
@@ -317,7 +317,7 @@ def _dtype_of(name: str, kind: str) -> int:
 
 
 def _run(p: _Problem, direction: str, *structs: c.Structure) -> None:
-    """The call, on the CPU or in the arrays' stream."""
+    """Runs the call on the CPU or in the arrays' stream."""
     first, *rest = structs
     if p.device == "cpu":
         call(f"hl_attention_{direction}", c.byref(first), c.byref(p.c), *map(c.byref, rest))
@@ -335,10 +335,10 @@ def attention_backward(q: Any, k: Any, v: Any, forward: Attention, *, grad_out: 
                        **options: Any) -> Gradients:
     """Gradients of a loss that depends on attention()'s out, entropy and lse.
 
-    forward: what attention() found with the same options: lse always, out with grad_out, entropy
-    with grad_entropy.
-    grad_out: (batch, heads, queries, d_value); grad_entropy, grad_lse: (batch, heads, queries);
-    each may be None, for zero.
+    forward: the result of attention() with the same options.  It must have lse; also out if grad_out is
+    given, and entropy if grad_entropy is given.
+    grad_out: (batch, heads, queries, d_value); grad_entropy, grad_lse: (batch, heads, queries); each
+    may be None, for zero.
     """
     _check_options("attention_backward", options)
     p = _problem(q, k, v, **options)

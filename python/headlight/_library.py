@@ -1,14 +1,14 @@
-"""Finds libheadlight.so, says how its functions are called, and turns its failures into Error.
+"""Finds libheadlight.so, declares its functions, and turns its failures into Error.
 
-The library is looked for, in this order:
+The library is looked for in this order:
 
-    $HEADLIGHT_LIBRARY             a file; then nowhere else
-    beside this package            where `pip install .` puts it
-    build/ of a checkout           where `make` puts it
-    the loader's folders           libheadlight.so.0, where `make install` put it
+    $HEADLIGHT_LIBRARY             a file; if set, no other place is tried
+    beside this package            `pip install .` puts it there
+    build/ of a checkout           `make` puts it there
+    the loader's folders           libheadlight.so.0, from `make install`
 
-It is opened when it is first needed, so that `import headlight` cannot fail for want of it.  All
-calls go through ctypes.CDLL, which releases the interpreter's lock while they run.
+It is opened when it is first needed, so that `import headlight` works without it.  All calls go through
+ctypes.CDLL, which releases the interpreter's lock while they run.
 """
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MAJOR = 0
 
 
 class Error(Exception):
-    """A call of the library failed: `status` is its name, "bad input"; the text is the library's."""
+    """A call of the library failed.  `status` is the name of its status, such as "bad input"; the text
+    is the library's message."""
 
     def __init__(self, message: str, status: str = "bad argument"):
         super().__init__(message)
@@ -43,7 +44,7 @@ def _ref(kind):
     return c.POINTER(kind)
 
 
-# name: (what it returns, what it takes)
+# name: (result, arguments)
 SIGNATURES = {
     "hl_error_message": (s.Text, []),
     "hl_status_name": (s.Text, [c.c_int]),
@@ -230,7 +231,7 @@ def cuda_library() -> c.CDLL:
 
 
 def fail(status: int) -> NoReturn:
-    """Raises what the library said of this thread's last failure."""
+    """Raises an Error with the library's message for this thread's last failure."""
     lib = library()
     message = lib.hl_error_message().decode("utf-8", "replace")
     raise Error(message, lib.hl_status_name(status).decode())
@@ -252,7 +253,7 @@ def call_cuda(name: str, *arguments: Any) -> None:
 
 
 def text(value: bytes | None) -> str:
-    """What C says, as Python says it."""
+    """Converts a C text to str."""
     return "" if value is None else value.decode("utf-8", "replace")
 
 
@@ -261,13 +262,13 @@ def path_bytes(path: Any) -> bytes:
 
 
 def texts(values: List[bytes]) -> Any:
-    """An array of C strings."""
+    """Converts texts to an array of C strings."""
     return (s.Text * max(1, len(values)))(*values)
 
 
 class Handle:
-    """An object of the library's, closed once: by close(), at the end of a `with`, or at last
-    when nobody refers to it any more."""
+    """An object of the library that is closed exactly once: by close(), at the end of a `with` block,
+    or when nothing refers to it any more."""
 
     def __init__(self, pointer: int, close: str):
         self._close = getattr(library(), close)
@@ -275,7 +276,7 @@ class Handle:
 
     @classmethod
     def open(cls, close: str, name: str, *arguments: Any) -> "Handle":
-        """Calls `name`, whose first argument gets the object."""
+        """Calls `name`, which stores the new object in its first argument."""
         out = c.c_void_p()
         call(name, c.byref(out), *arguments)
         assert out.value is not None
@@ -304,7 +305,7 @@ class Handle:
 
 
 class Watcher:
-    """Makes a C callback of a Python function.  What that raises ends the call of the library with
+    """Makes a C callback from a Python function.  An exception in it ends the call of the library with
     HL_CANCELLED and is raised again by finish()."""
 
     def __init__(self, kind: Any, function: Callable[..., Any]):

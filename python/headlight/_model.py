@@ -1,4 +1,4 @@
-"""Models: what they are, their tokens, and what they do with a text."""
+"""Models: their description, their tokens, and what they compute from a text."""
 from __future__ import annotations
 
 import contextlib
@@ -24,7 +24,7 @@ Files = Union[Path, Sequence[Path]]
 
 @dataclasses.dataclass(frozen=True)
 class ModelInfo:
-    """What a model is; the fields of hl_model_info."""
+    """A model's description; the fields of hl_model_info."""
     family: str
     format: str
     tokenizer_path: str
@@ -36,7 +36,7 @@ class ModelInfo:
     d_model: int
     d_head: int
     d_vocab: int
-    n_ctx: int  # 0: the file does not say
+    n_ctx: int  # 0: not given in the file
     n_experts: int
     n_experts_used: int
     d_expert: int
@@ -57,26 +57,26 @@ class ModelInfo:
     n_params: int
     n_tensors: int
     tensor_bytes: int
-    kv_bytes_f32: int  # of the cache, a token
+    kv_bytes_f32: int  # KV-cache bytes per token
     kv_bytes_f16: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Token:
-    """A new token, and what the model was like as it chose; entropies in nats."""
+    """A new token and the model's state when it was chosen; entropies in nats."""
     id: int
-    text: str  # whole characters: may be "" and more the next time
+    text: str  # whole characters: may be "" now, and more with the next token
     logprob: float
-    entropy: float  # of the next token, over the vocabulary
+    entropy: float  # of the distribution over the vocabulary
     varentropy: float
-    attention_entropy: float  # mean over all heads of the row that led to it
+    attention_entropy: float  # mean over all heads, in the row that predicted it
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
     text: str  # without the prompt
     tokens: List[Token]
-    stop: str  # "end", "length", "context", "stop"; "callback": on_token said so
+    stop: str  # "end", "length", "context", "stop"; "callback": on_token returned False
     prompt_tokens: List[int]
 
 
@@ -86,22 +86,22 @@ class Evaluation:
     mean: float  # nats per token
     perplexity: float
     bits_per_byte: float
-    standard_error: float  # of the mean
+    standard_error: float  # standard error of the mean
     sum: float
     n_scored: int
     n_tokens: int
     n_bytes: int
     n_windows: int
     n_texts: int
-    n_broken: int  # scored tokens whose loss is not finite: then mean and the rest are NaN
-    nll: List[np.ndarray]  # of each text, (tokens), NaN where one was not scored
+    n_broken: int  # scored tokens whose loss is not finite; if there are any, mean and the rest are NaN
+    nll: List[np.ndarray]  # per text, (tokens), NaN for tokens that were not scored
 
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
     n_tokens: int
     n_sequences: int
-    share: float  # of the work, 0 to 1
+    share: float  # finished share of the work, 0 to 1
 
 
 def _read_info(found: s.ModelInfo) -> ModelInfo:
@@ -128,8 +128,8 @@ class Model:
     """
 
     def __init__(self, path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()):
-        """path: a Hugging Face folder, a .gguf file or a llama2.c .bin.  tokenizer: another one
-        than the model's own.  off: heads whose outputs are nothing, in all that is run."""
+        """path: a Hugging Face folder, a .gguf file or a llama2.c .bin.  tokenizer: path of a tokenizer
+        to use instead of the model's own.  off: heads to disable in all calls."""
         self._model = Handle.open("hl_model_close", "hl_model_open", path_bytes(path))
         self._tokenizer: Optional[Handle] = None
         self._tokenizer_path = tokenizer
@@ -156,7 +156,7 @@ class Model:
 
     @property
     def hash(self) -> int:
-        """Which model this is, whatever files it lies in.  Reads all of it."""
+        """A hash of all tensors, whatever files store them.  Reads the whole model."""
         out = c.c_uint64()
         call("hl_model_hash", c.byref(out), self._model.pointer, 0)
         return out.value
@@ -164,7 +164,7 @@ class Model:
     # ----------------------------------------------------------------- heads
 
     def gates(self, off: Off) -> np.ndarray:
-        """(layer, head) float32: 0 for these heads, 1 for the rest."""
+        """(layer, head) float32: 0 for these heads, 1 for all others."""
         names = off if isinstance(off, str) else ",".join(off)
         found = c.POINTER(s.Gates)()
         with Handle.open("hl_head_list_free", "hl_head_list_parse", self._model.pointer,
@@ -181,7 +181,7 @@ class Model:
 
     @property
     def tokenizer(self) -> Handle:
-        """Opened when it is first needed: token ids do without one."""
+        """Opened when it is first needed: token ids do not require it."""
         if self._tokenizer is None:
             path = self._tokenizer_path or self.info.tokenizer_path
             self._tokenizer = Handle.open("hl_tokenizer_close", "hl_tokenizer_open",
@@ -189,7 +189,7 @@ class Model:
         return self._tokenizer
 
     def _encode(self, content: str, add_special: bool, plain: bool) -> Tuple[np.ndarray, np.ndarray]:
-        """(tokens) ids, and the bytes of the text that each stands for."""
+        """(tokens) ids, and the number of bytes of the text per token."""
         data = content.encode("utf-8", "surrogateescape")
         found = c.POINTER(s.Encoding)()
         call("hl_tokenizer_encode", c.byref(found), self.tokenizer.pointer, data, len(data),
@@ -206,12 +206,12 @@ class Model:
 
     def tokenize(self, content: str, *, add_special: bool = False,
                  plain: bool = False) -> np.ndarray:
-        """(tokens) int64.  add_special: with the tokens that the model expects around a text.
-        plain: special tokens spelled out in the text are ordinary text."""
+        """(tokens) int64.  add_special: add the tokens that the model expects around a text. plain:
+        treat special tokens that are spelled out in the text as ordinary text."""
         return self._encode(content, add_special, plain)[0]
 
     def detokenize(self, ids: Any, *, skip_special: bool = False) -> str:
-        """The text of some tokens; what is no character becomes U+FFFD."""
+        """The text of some tokens; invalid UTF-8 becomes U+FFFD."""
         packed = np.ascontiguousarray(ids, dtype=np.int64)
         out, n_bytes = c.c_void_p(), s.Size()
         call("hl_tokenizer_decode", c.byref(out), c.byref(n_bytes), self.tokenizer.pointer,
@@ -229,21 +229,22 @@ class Model:
                 probe: bool = True, epsilon: float = 0.0, n_sample: int = 0,
                 n_threads: int = 0, special: str = "window",
                 on_progress: Optional[Callable[[Progress], None]] = None) -> Profile:
-        """Runs the model over texts and sums up what its heads do.
+        """Runs the model over texts and sums up statistics of its heads.
 
-        One of
+        Exactly one of
             texts       a text, or several: each is a document
             files       as for `headlight measure`: files, folders, patterns
             token_ids   (sequences, tokens) integers, or a list of lists of them
 
-        context: tokens of a window; 0: the model's, at most 4096.  stride: from one window to the
-        next.  seed: of the rows that are looked at whole.  nll: the loss of every token too.
-        probe: measure induction on a random sequence.  epsilon: above 0, entropy by
-        compute_attention_entropy's formula, slowly.  on_progress may raise, which ends it.
-        special: around what the tokenizer's own tokens go (<bos>, [CLS] ... [SEP]): every "window",
-        every "document" before it is cut, or "none".  Token ids are taken as they are.
+        context: tokens per window; 0: the model's, at most 4096.  stride: tokens from one window to the
+        next.  seed: random seed of the sampled complete rows.  nll: measure the loss of every token
+        too. probe: measure induction on a random sequence.  epsilon: above 0, compute entropy by the
+        formula of compute_attention_entropy, slowly.  on_progress: may raise an exception, which ends
+        the call.
+        special: where the tokenizer's own tokens (<bos>, [CLS] ... [SEP]) are added: around every
+        "window", around every "document" before it is cut, or "none".  Nothing is added to token ids.
         """
-        def report(progress: Any) -> None:  # is called without a listener, too: Ctrl-C is seen there
+        def report(progress: Any) -> None:  # called without on_progress too, so that Ctrl-C is noticed
             if on_progress is not None:
                 found = progress.contents
                 on_progress(Progress(found.n_tokens, found.n_windows, found.share))
@@ -264,7 +265,7 @@ class Model:
     @contextlib.contextmanager
     def _corpus(self, texts: Optional[Texts], files: Optional[Files], token_ids: Any,
                 n_sample: int, seed: int) -> Iterator[Handle]:
-        """Texts and ids go through a temporary file, as long as the corpus is open: it reads
+        """Writes texts and ids to a temporary file for as long as the corpus is open, since it reads
         documents when they are needed."""
         if sum(x is not None for x in (texts, files, token_ids)) != 1:
             raise Error("one of texts, files and token_ids is wanted")
@@ -290,8 +291,8 @@ class Model:
                 yield corpus
 
     def patterns(self, tokens: Any, *, n_threads: int = 0) -> NamedArray:
-        """(layer, head, query, key) the whole attention of every head on a text or on token ids:
-        at most 512 tokens."""
+        """(layer, head, query, key) complete attention of every head on a text or on token ids, for at
+        most 512 tokens."""
         ids = np.ascontiguousarray(self.tokenize(tokens, add_special=True)
                                    if isinstance(tokens, str) else tokens, dtype=np.int64)
         found = c.POINTER(s.Patterns)()
@@ -315,9 +316,11 @@ class Model:
                  ignore_end: bool = False, context: int = 0, n_threads: int = 0) -> Generation:
         """Continues a text, or token ids.
 
-        on_token: called with each Token as it comes; False ends the text after it.
-        max_tokens: 0 for as many as the context holds.  temperature: 0 for the likeliest token.
-        stop: texts that end it, and are not part of it.  off: heads to switch off, "L5H1,L7".
+        on_token: called with each Token as it is generated; if it returns False, the text ends after
+        that token.
+        max_tokens: 0 for as many as the context holds.  temperature: 0 for always the most likely token.
+        stop: texts that end the generated text, and are not part of it.  off: heads to disable,
+        "L5H1,L7".
         """
         if self.info.is_encoder:
             raise Error(f"{self.path} is an encoder ({self.info.family}): it sees whole texts and "
@@ -351,13 +354,13 @@ class Model:
         return ids if len(ids) else np.array([self.info.bos_id], dtype=np.int64)
 
     def _end_ids(self) -> List[int]:
-        """What the tokenizer knows as the end of a text or of a turn."""
+        """The tokens that the tokenizer uses for the end of a text or of a turn."""
         found = (library().hl_tokenizer_special(self.tokenizer.pointer, s.SPECIALS.index(name))
                  for name in ("EOS", "EOT"))
         return [id for id in found if id >= 0]
 
     def _room(self, n_prompt: int, max_tokens: int) -> int:
-        """No more than is needed, no more than the model has."""
+        """The context length: as much as needed, at most what the model has."""
         most, needed = self.info.n_ctx, n_prompt + max_tokens
         if max_tokens == 0:
             return most
@@ -368,10 +371,11 @@ class Model:
     def eval(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
              context: int = 0, stride: int = 0, off: Off = (), n_threads: int = 0,
              special: str = "window") -> Evaluation:
-        """How well the model predicts texts (hl_perplexity).  Windows of `context` tokens begin
-        every `stride`.  Each text is a document, each file, and each line of a .jsonl file.
-        special: as for measure; only with "document" the arrays of nll have places for the tokens
-        that the tokenizer adds."""
+        """Measures how well the model predicts texts (hl_perplexity).  Windows of `context` tokens
+        begin every `stride` tokens.  Each text, each file, and each line of a .jsonl file is a
+        document.
+        special: as for measure; only with "document" do the arrays of nll include the tokens that the
+        tokenizer adds."""
         if (texts is None) == (files is None):
             raise Error("one of texts and files is wanted")
         if texts is not None:
@@ -406,7 +410,7 @@ class Model:
 
 
 class _Writer:
-    """Tokens to text: whole characters, up to a word that ends it."""
+    """Turns tokens into text, in whole characters, up to a stop word."""
 
     def __init__(self, tokenizer: Handle, stop: Sequence[str]):
         if any(not word for word in stop):
@@ -426,26 +430,26 @@ class _Writer:
         self._stream.close()
 
     def _call(self, name: str, *arguments: Any) -> bytes:
-        """A call that gives text."""
+        """Makes a call that returns a text."""
         out, n_bytes = c.c_void_p(), s.Size()
         call(name, c.byref(out), c.byref(n_bytes), *arguments)
         return c.string_at(out.value, n_bytes.value) if n_bytes.value else b""
 
     def _pass(self, more: bytes) -> None:
-        """Through the stop words."""
+        """Passes text through the search for stop words."""
         found = c.c_bool()
         self._text.append(self._call("hl_stop_words_push", c.byref(found), self._stop.pointer, more,
                                      len(more)))
         self.ended = self.ended or found.value
 
     def push(self, id: int) -> str:
-        """What a token adds, before stop words."""
+        """Adds a token; returns its text before the search for stop words."""
         more = self._call("hl_decode_stream_push", self._stream.pointer, id)
         self._pass(more)
         return more.decode("utf-8", "replace")
 
     def finish(self) -> str:
-        """The whole text."""
+        """Returns the rest of the text."""
         self._pass(self._call("hl_decode_stream_finish", self._stream.pointer))
         self._text.append(self._call("hl_stop_words_finish", self._stop.pointer))
         return b"".join(self._text).decode("utf-8", "replace")
@@ -470,7 +474,7 @@ def _run_generator(generator: Handle, writer: _Writer,
 
 
 def _rows(token_ids: Any) -> Iterable[Any]:
-    """(tokens) is one row."""
+    """Token ids as rows; (tokens) becomes one row."""
     if len(token_ids) == 0 or np.ndim(token_ids[0]) > 0:
         return token_ids
     return [token_ids]
@@ -506,5 +510,5 @@ def _text_of_line(line: str, place: str) -> str:
 
 
 def open_model(path: Path, *, tokenizer: Optional[Path] = None, off: Off = ()) -> Model:
-    """headlight.open: a model, from a Hugging Face folder, a .gguf file or a llama2.c .bin."""
+    """headlight.open: opens a Hugging Face folder, a .gguf file or a llama2.c .bin."""
     return Model(path, tokenizer=tokenizer, off=off)

@@ -1,4 +1,4 @@
-"""Arrays whose axes have names, and tables: plain numpy inside, pandas and xarray on request."""
+"""Arrays with named axes, and tables: numpy arrays that pandas and xarray objects can be made from."""
 from __future__ import annotations
 
 import dataclasses
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def optional(module: str, wanted_for: str) -> Any:
-    """A module that is not needed for anything else."""
+    """Imports a module that only one function needs."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -18,14 +18,14 @@ def optional(module: str, wanted_for: str) -> Any:
 
 
 class NamedArray:
-    """Numbers with names for their axes: `values`, a numpy array, and `dims`.
+    """Numbers with named axes: `values`, a numpy array, and `dims`.
 
         profile.entropy.dims                  ("layer", "head")
         profile.entropy[3, 1]                 as numpy
         profile.entropy.sel(layer=3)          a NamedArray over heads
         numpy.asarray(profile.entropy)        the values
 
-    NaN stands for what was not measured, and for heads that a layer does not have.
+    NaN stands for values that were not measured, and for heads that a layer lacks.
     """
 
     def __init__(self, values: Any, dims: Tuple[str, ...], name: str = ""):
@@ -44,7 +44,7 @@ class NamedArray:
         return self.values.ndim
 
     def sel(self, **where: int) -> "NamedArray":
-        """What lies at these places of these axes."""
+        """The values at these indices of these axes."""
         for dim in where:
             if dim not in self.dims:
                 raise KeyError(f"there is no axis {dim!r}; there are {', '.join(self.dims)}")
@@ -53,7 +53,7 @@ class NamedArray:
                           self.name)
 
     def mean(self, *dims: str) -> "NamedArray":
-        """Over these axes, or all; what is NaN does not count."""
+        """The mean over these axes, or over all; NaN values are skipped."""
         over = dims or self.dims
         for dim in over:
             if dim not in self.dims:
@@ -65,7 +65,7 @@ class NamedArray:
         return NamedArray(mean, tuple(d for d in self.dims if d not in over), self.name)
 
     def to_xarray(self) -> Any:
-        """xarray.DataArray, where that is installed."""
+        """An xarray.DataArray, if xarray is installed."""
         return optional("xarray", "to_xarray").DataArray(self.values, dims=self.dims,
                                                          name=self.name or None)
 
@@ -104,5 +104,5 @@ class Table:
         return [dict(zip(names, values)) for values in zip(*self.columns.values())]
 
     def to_pandas(self) -> Any:
-        """pandas.DataFrame, where that is installed."""
+        """A pandas.DataFrame, if pandas is installed."""
         return optional("pandas", "to_pandas").DataFrame(self.columns)

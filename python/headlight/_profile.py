@@ -1,4 +1,4 @@
-"""Profiles: what was measured of every head, as arrays."""
+"""Profiles: the measurements of every head, as arrays."""
 from __future__ import annotations
 
 import ctypes as c
@@ -19,23 +19,29 @@ _STATISTICS = ("count", "mean", "variance", "min", "max")
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """One of the things that can be wrong with attention."""
+    """The result of one check for a problem of attention."""
     name: str  # "entropy-collapse"
     verdict: str  # "not found", "found", "not run"
-    value: float  # what the rule compares; NaN: not measured
+    value: float  # value that the rule compares; NaN: not measured
     threshold: float
-    below: bool  # found where the value is below the threshold, not above
+    below: bool  # True: a problem is a value below the threshold; False: above it
     rule: str
     finding: str
-    against: str  # what speaks against it; "" if nothing
+    against: str  # evidence against the finding; "" if there is none
     evidence: str  # "literature" or "heuristic"
     source: str
     mitigation: str
-    measure: str  # how to measure what is missing
+    measure: str  # how to measure what is missing; "" if nothing is missing
     heads: List[Tuple[int, int, float]]  # (layer, head, value), the clearest first
 
 
+# Names that earlier versions had.
+_EARLIER = {"fair": "normalized", "nosink": "entropy_nosink", "diagonal": "self", "diagonal_top": "self_top"}
+
+
 def _index(name: str, names: Tuple[str, ...], what: str) -> int:
+    if name not in names:
+        name = _EARLIER.get(name, name)
     if name not in names:
         raise Error(f"there is no {what} {name!r}; there are {', '.join(names)}")
     return names.index(name)
@@ -46,7 +52,7 @@ def _bytes(value: Optional[str]) -> Optional[bytes]:
 
 
 class Profile:
-    """What was measured of every head of a model on some text.
+    """The measurements of every head of a model on some text.
 
         profile = headlight.Profile.load("gpt2.profile")
         profile.entropy                      NamedArray (layer, head), nats
@@ -68,7 +74,7 @@ class Profile:
     @classmethod
     def from_maps(cls, path: Path, *, scores: bool = False, mask: str = "auto", seed: int = 0,
                   n_threads: int = 0) -> "Profile":
-        """Of attention that another program stored: (layer, batch, head, query, key) in a
+        """Measures attention that another program stored: (layer, batch, head, query, key) in a
         .safetensors or .npy file (hl_measure_maps).  mask: "auto", "causal" or "full"."""
         options = s.MapsOptions(scores, _index(mask, ("auto", "causal", "full"), "mask"), seed,
                                 n_threads)
@@ -79,8 +85,8 @@ class Profile:
         call("hl_profile_write", self._handle.pointer, path_bytes(path))
 
     def merge(self, *others: "Profile") -> "Profile":
-        """Adds profiles of other parts of the text to this one, which is returned.  One of another
-        model, or that was measured in another way, is an Error, and has not been added."""
+        """Adds profiles of other parts of the text to this one, and returns it.  Raises Error for a
+        profile of another model or one that was measured in another way; that profile is not added."""
         for other in others:
             call("hl_profile_merge", self._handle.pointer, other._handle.pointer)
         return self
@@ -104,7 +110,7 @@ class Profile:
         return getattr(library(), name)(self._handle.pointer, *arguments)
 
     def setting(self, key: str) -> Optional[str]:
-        """What was measured and how: "model", "context", "seed" ...; None if it does not say."""
+        """A setting of the measurement: "model", "context", "seed" ...; None if it is not recorded."""
         found = self._get("hl_profile_setting", key.encode())
         return None if found is None else text(found)
 
@@ -114,7 +120,7 @@ class Profile:
 
     @property
     def n_heads(self) -> int:
-        """The most of any layer."""
+        """The largest number of heads in any layer."""
         return self._get("hl_profile_n_heads")
 
     @property
@@ -123,18 +129,19 @@ class Profile:
 
     @property
     def n_sequences(self) -> int:
-        """That were measured."""
+        """The number of measured sequences."""
         return self._get("hl_profile_all_sequences")
 
     @property
     def heads(self) -> np.ndarray:
-        """(layer) how many each has."""
+        """(layer) number of heads."""
         return np.array([self._get("hl_profile_heads_of", layer)
                          for layer in range(self.n_layers)], dtype=np.int64)
 
     def _per_head(self, name: str, value: Callable[[int, int], Any], *more: Tuple[str, int],
                   dtype: Any = np.float64) -> NamedArray:
-        """(layer, head, ...) from a function of both; NaN, or 0 of counts, where there is none."""
+        """(layer, head, ...) from a function of both; NaN, or 0 for counts, for heads that a layer
+        lacks."""
         shape = (self.n_layers, self.n_heads, *(n for _, n in more))
         out = np.full(shape, math.nan if dtype == np.float64 else 0, dtype=dtype)
         for layer, n_heads in enumerate(self.heads):
@@ -165,30 +172,30 @@ class Profile:
 
     @property
     def broken(self) -> NamedArray:
-        """(layer, head) rows that hold a NaN or an infinity."""
+        """(layer, head) number of rows with a NaN or an infinity."""
         return self._per_head("broken", lambda *at: self._get("hl_profile_broken", *at),
                               dtype=np.int64)
 
     @property
     def output_norm(self) -> NamedArray:
-        """(layer, head) norm of what a head writes, over the layer's mean."""
+        """(layer, head) output norm relative to the layer's mean."""
         return self._per_head("output_norm", lambda *at: self._get("hl_profile_output_norm", *at))
 
     @property
     def block_influence(self) -> NamedArray:
-        """(layer) mean of 1 - cos(in, out)."""
+        """(layer) mean of 1 - cos(in, out) of the block."""
         values = [self._get("hl_profile_block_influence", layer) for layer in range(self.n_layers)]
         return NamedArray(values, ("layer",), "block_influence")
 
     @property
     def nll(self) -> float:
-        """Nats a token; NaN: not measured, or broken_losses."""
+        """Loss in nats per token; NaN if it was not measured or if there are broken_losses."""
         found = self._get("hl_profile_nll")
         return found.mean if found.count else math.nan
 
     @property
     def broken_losses(self) -> int:
-        """Tokens whose loss is not finite."""
+        """The number of tokens whose loss is not finite."""
         return self._get("hl_profile_broken_losses")
 
     def histogram(self, name: str = "normalized") -> NamedArray:
@@ -200,7 +207,7 @@ class Profile:
                               ("bin", s.N_BINS), dtype=np.int64)
 
     def by_position(self, quantity: str = "entropy") -> NamedArray:
-        """(layer, head, bucket) means; bucket b is positions 2^b - 1 to 2^(b+1) - 2."""
+        """(layer, head, bucket) means; bucket b holds positions 2^b - 1 to 2^(b+1) - 2."""
         which = _index(quantity, ("entropy", "normalized"), "quantity by position")
         n = self._get("hl_profile_n_buckets")
         return self._per_head(quantity, lambda *at: [
@@ -209,7 +216,7 @@ class Profile:
 
     @property
     def types(self) -> List[str]:
-        """The types of tokens: "prompt", "special" ..."""
+        """The names of the token types: "prompt", "special" ..."""
         return [text(self._get("hl_profile_type_name", i))
                 for i in range(self._get("hl_profile_n_types"))]
 
@@ -223,7 +230,8 @@ class Profile:
 
     @property
     def lookback(self) -> NamedArray:
-        """(layer, head, from, to) share of attention that rows of a type give to keys of one."""
+        """(layer, head, from, to) share of attention that rows of type `from` give to keys of type
+        `to`."""
         n = self._get("hl_profile_n_types")
         return self._per_head("lookback", lambda *at: [
             [self._get("hl_profile_lookback", *at, a, b) for b in range(n)] for a in range(n)],
@@ -236,20 +244,20 @@ class Profile:
                                                             nosink).mean)
 
     def probe(self, name: str = "induction") -> NamedArray:
-        """(layer, head) score on a repeated random sequence; NaN where it was not run."""
+        """(layer, head) score on a repeated random sequence; NaN if the probe was not run."""
         which = _index(name, s.PROBES, "probe")
         return self._per_head(name, lambda *at: self._get("hl_profile_probe", *at, which))
 
     @property
     def similarity(self) -> NamedArray:
-        """(layer, head, other) 1 - mean total variation between two heads' rows."""
+        """(layer, head, other) 1 - mean total variation between the rows of two heads."""
         n, heads = self.n_heads, self.heads
         return self._per_head("similarity", lambda layer, head: [
             self._get("hl_profile_similarity", layer, head, other) if other < heads[layer]
             else math.nan for other in range(n)], ("other", n))
 
     def sequence_means(self, quantity: str = "entropy") -> NamedArray:
-        """(sequence, layer, head) of the sequences that were kept for the bootstrap."""
+        """(sequence, layer, head) means of the sequences kept for the bootstrap."""
         which = s.QUANTITIES.index(("entropy", "normalized", "entropy_nosink")[
             _index(quantity, ("entropy", "normalized", "entropy_nosink"), "quantity by sequence")])
         n = self._get("hl_profile_n_sequences")
@@ -263,7 +271,7 @@ class Profile:
     # --------------------------------------------------------------- tables
 
     def columns(self) -> Dict[str, np.ndarray]:
-        """A row a head: layer, head and the mean of every quantity."""
+        """A Table with one row per head: layer, head and the mean of every quantity."""
         there = [(layer, head) for layer, n in enumerate(self.heads) for head in range(n)]
         at = tuple(np.array(there, dtype=np.int64).reshape(-1, 2).T)
         out = {"layer": at[0], "head": at[1]}
@@ -272,11 +280,11 @@ class Profile:
         return out
 
     def to_pandas(self) -> Any:
-        """columns() as a pandas.DataFrame, where pandas is installed."""
+        """columns() as a pandas.DataFrame, if pandas is installed."""
         return optional("pandas", "to_pandas").DataFrame(self.columns())
 
     def to_xarray(self) -> Any:
-        """Every quantity over (layer, head) as an xarray.Dataset, where xarray is installed."""
+        """Every quantity over (layer, head) as an xarray.Dataset, if xarray is installed."""
         xarray = optional("xarray", "to_xarray")
         arrays = {quantity: self.moments(quantity) for quantity in s.QUANTITIES}
         return xarray.Dataset({name: (array.dims, array.values) for name, array in arrays.items()})
@@ -292,8 +300,8 @@ class Profile:
 
     def diagnose(self, before: Optional["Profile"] = None,
                  thresholds: Optional[Dict[str, float]] = None) -> List[Diagnosis]:
-        """Eight things that can be wrong with attention.  before: the same model's profile at an
-        earlier time.  thresholds: {"collapse-share": 0.2 ...}, else the defaults."""
+        """Runs eight checks for problems of attention.  before: a profile of the same model at an
+        earlier time.  thresholds: {"collapse-share": 0.2 ...}; the rest are defaults."""
         limits = library().hl_thresholds_default()
         for name, value in (thresholds or {}).items():
             call("hl_threshold_set", c.byref(limits), name.encode(), value)
@@ -310,12 +318,12 @@ class Profile:
              scale: str = "continuous", width: float = 0, dpi: float = 0, seed: int = 0,
              pruned: Optional[str] = None, candidates: Optional[str] = None,
              n_candidates: int = 0, candidates_by: str = "output-norm") -> None:
-        """Draws a figure, as .svg, .png or .pdf by the path's ending; figures() has their names.
+        """Draws a figure as .svg, .png or .pdf, by the extension of the path; figures() has the names.
 
         theme: "light", "dark"; unit: "nats", "bits", "normalized"; scale: "continuous", "classes";
-        width in points; pruned, candidates: heads to mark, "L5H1,L7"; n_candidates: or the first
-        heads to prune, by candidates_by: "output-norm", lowest first, or "entropy", highest first,
-        which cost more than a random order in doc/sweep.md."""
+        width in points; pruned, candidates: heads to mark, "L5H1,L7"; n_candidates: mark the first
+        heads in pruning order instead, by candidates_by: "output-norm", lowest first, or "entropy",
+        highest first, which cost more than a random order in doc/sweep.md."""
         options = s.DrawOptions(_bytes(title), _bytes(caption), _index(theme, s.THEMES, "theme"),
                                 _index(unit, s.UNITS, "unit"), _index(scale, s.SCALES, "scale"),
                                 width, dpi, seed, _bytes(pruned), _bytes(candidates), n_candidates,
@@ -334,7 +342,7 @@ def _read_sheet(sheet: int) -> Table:
             values: Any = [text(lib.hl_sheet_text(sheet, row, column)) for row in range(n_rows)]
         else:
             values = np.array([lib.hl_sheet_number(sheet, row, column) for row in range(n_rows)])
-            if kind != "real" and not np.isnan(values).any():  # else some were not measured
+            if kind != "real" and not np.isnan(values).any():  # some values were not measured
                 values = values.astype(np.int64 if kind == "int" else np.bool_)
         columns[text(lib.hl_sheet_column_name(sheet, column))] = values
     return Table(text(lib.hl_sheet_name(sheet)), text(lib.hl_sheet_title(sheet)), columns)
@@ -361,7 +369,7 @@ def analyses() -> List[str]:
 
 
 def default_thresholds() -> Dict[str, float]:
-    """Of the rules of Profile.diagnose, by name: {"collapse-share": ...}."""
+    """The default thresholds of Profile.diagnose, by name: {"collapse-share": ...}."""
     return dict(zip(_names("hl_threshold_name"), library().hl_thresholds_default().values))
 
 

@@ -1,7 +1,7 @@
 """The structs and constants of headlight.h that Python uses, field by field.
 
-Nothing here is guessed at run time: tests/python/test_layout.py compiles a program against the
-header and compares every size, offset and constant with it.  `c_name` is what C calls a struct.
+They are checked by tests/python/test_layout.py, which compiles a program against the header and
+compares every size, offset and constant.  `c_name` is the name of a struct in C.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ N_THRESHOLDS = 14
 
 CUDA_INTERFACE = 2
 
-# Every number above that the header names, for the test.
+# The constants above that the header names, for the test.
 CONSTANTS = {
     **{f"HL_{name}": i for i, name in enumerate(STATUS)},
     "HL_DTYPE_F32": F32, "HL_DTYPE_F16": F16, "HL_DTYPE_BF16": BF16, "HL_DTYPE_F64": F64,

@@ -48,7 +48,7 @@ _TABLE = _make_table()
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's, as in iSCSI (RFC 3720)."""
+    """Castagnoli's CRC, as in iSCSI (RFC 3720)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
@@ -73,7 +73,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def _varint(value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF  # negative ones are of 64 bits
+    value &= 0xFFFFFFFFFFFFFFFF  # negative numbers take 64 bits
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -119,8 +119,8 @@ def _histogram(tag: str, values: np.ndarray, n_bins: int) -> bytes:
 
 
 class EventWriter:
-    """An event file of its own in a folder, which TensorBoard looks at; made if it is not there.
-    What was written is in the file when a call returns."""
+    """An event file in a folder that TensorBoard reads; the folder is created if necessary. Everything
+    written is in the file when a call returns."""
 
     def __init__(self, folder: Union[str, "os.PathLike[str]"]):
         os.makedirs(folder, exist_ok=True)
@@ -128,7 +128,7 @@ class EventWriter:
         name = f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{os.getpid()}"
         self.path = os.path.join(folder, name)
         n_files = 0
-        while os.path.exists(self.path):  # another one of this process, in this second
+        while os.path.exists(self.path):  # another file of this process in this second
             n_files += 1
             self.path = os.path.join(folder, f"{name}.{n_files}")
         self._file: Any = open(self.path, "xb")
@@ -142,13 +142,13 @@ class EventWriter:
 
     def scalars(self, step: int, values: Mapping[str, float],
                 wall_time: Optional[float] = None) -> None:
-        """One event with all of them; what is NaN is written as it is."""
+        """Writes one event with all values; NaN is written too."""
         data = b"".join(_scalar(tag, float(value)) for tag, value in values.items())
         self._write(_event(time.time() if wall_time is None else wall_time, step, _block(5, data)))
 
     def histogram(self, step: int, tag: str, values: Any, *, n_bins: int = 32,
                   wall_time: Optional[float] = None) -> None:
-        """Of the values that are finite; without any nothing is written."""
+        """Writes a histogram of the finite values; if there are none, nothing."""
         flat = np.asarray(values, dtype=np.float64).ravel()
         flat = flat[np.isfinite(flat)]
         if flat.size == 0:

@@ -1,17 +1,17 @@
-"""Entropies of every head over the steps of a training run: written, and alarms where they go wrong.
+"""Entropies of every head over the steps of a training run: written to files, with alarms.
 
     log = EntropyLog(folder="runs/first", jsonl="first.jsonl", on_alarm=print)
     log.log(step, entropy, normalized, loss=2.3)
 
 Needs numpy only; headlight.torch.AttentionMonitor collects the entropies.  The rules and their
-limits are those of `headlight diagnose` (default_thresholds), on means of a step where a profile
-has medians of rows:
+thresholds are those of `headlight diagnose` (default_thresholds), applied to means of a step where a
+profile has medians of rows:
 
     broken     an entropy is not finite (NaN or infinity): the run has diverged.  Such heads
-               count in no other rule, and where they are most heads no other rule is asked
+               count in no other rule; if most heads are broken, no other rule is applied
     collapse   a share of collapse-share of the heads has a normalized entropy below
                collapse-entropy
-    overload   a share of overload-share of them has one of overload-entropy or more
+    overload   a share of overload-share of the heads has one of overload-entropy or more
 """
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ Path = Union[str, "os.PathLike[str]"]
 class Alarm:
     step: int
     kind: str  # "broken", "collapse", "overload"
-    share: float  # of the heads that are measured; of "collapse" and "overload", that are finite
-    threshold: float  # that the share has reached
+    share: float  # share of the measured heads; for "collapse" and "overload", of the finite ones
+    threshold: float  # threshold that the share has reached
     heads: List[Tuple[int, int]]  # (layer, head)
 
     def __str__(self) -> str:
@@ -46,9 +46,9 @@ class Alarm:
 
 def find_alarms(step: int, entropy: np.ndarray, normalized: np.ndarray, limits: Dict[str, float],
                 there: Optional[np.ndarray] = None) -> List[Alarm]:
-    """entropy, normalized: (layer, head).  there: which heads exist; without it, those that are not NaN
-    in both, or all of them where everything is NaN.  What is not finite comes first, and alone where
-    it is most heads."""
+    """Returns the alarms of a step.  entropy, normalized: (layer, head).  there: which heads exist;
+    without it, those that are not NaN in both, or all of them if everything is NaN.  Broken heads come
+    first; if most heads are broken, that is the only alarm."""
     if there is None:
         there = ~(np.isnan(entropy) & np.isnan(normalized))
         there = there if there.any() else np.ones_like(there)
@@ -68,10 +68,10 @@ def find_alarms(step: int, entropy: np.ndarray, normalized: np.ndarray, limits: 
 
 
 class EntropyLog:
-    """Where the entropies of each step go; all of it is optional.
+    """Writes the entropies of each step; every output is optional.
 
     folder: TensorBoard's event files: "entropy/mean", "entropy/L3H1" ... and a histogram.
-    jsonl: a line a step, {"step", "entropy", "normalized", "alarms", ...}, appended.
+    jsonl: one line per step, {"step", "entropy", "normalized", "alarms", ...}, appended.
     on_step(step, entropy, normalized), on_alarm(alarm): called.
     thresholds: some of default_thresholds()'s, by name.
     """
@@ -87,15 +87,15 @@ class EntropyLog:
         self.limits.update(thresholds or {})
         self.on_step, self.on_alarm = on_step, on_alarm
         self._events = EventWriter(folder) if folder is not None else None
-        self._known: Optional[np.ndarray] = None  # heads that have had a number
+        self._known: Optional[np.ndarray] = None  # heads that have had a finite value
         self._lines: Any = open(jsonl, "a", encoding="utf-8") if jsonl is not None else None
 
     def log(self, step: int, entropy: Any, normalized: Any, *, there: Any = None,
             **scalars: float) -> List[Alarm]:
-        """entropy: (layer, head) nats; normalized: the same over what uniform attention would
-        have.  there: (layer, head), which heads exist; without it, a head is missing as long as both
-        are NaN, and not finite if they become so.  scalars: the loss, say.  Returns the step's
-        alarms."""
+        """entropy: (layer, head) nats; normalized: entropies divided by that of uniform attention.
+        there: (layer, head), which heads exist; without it, a head counts as missing as long as both
+        values have always been NaN, and as broken if they become NaN later.  scalars: other values,
+        such as the loss.  Returns the step's alarms."""
         entropy, normalized = (np.asarray(x, dtype=np.float64) for x in (entropy, normalized))
         if entropy.ndim != 2 or entropy.shape != normalized.shape:
             raise Error(f"entropies have the shapes {entropy.shape} and {normalized.shape}, wanted "
@@ -152,5 +152,5 @@ class EntropyLog:
 
 
 def _listed(values: np.ndarray) -> List[List[Optional[float]]]:
-    """JSON has no NaN: null."""
+    """A list for JSON, which has no NaN: null stands for it."""
     return [[float(value) if np.isfinite(value) else None for value in row] for row in values]

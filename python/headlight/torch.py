@@ -29,7 +29,7 @@ if not hasattr(torch.library, "custom_op"):
 
 # ------------------------------------------------------------------ the operator
 #
-# Operators have no keyword for "none" of a number: a window of -1 is no window.
+# The operators' schemas have no optional integers: a window of -1 means no window.
 
 
 def _options(sinks, gates, alibi_slopes, key_bias, query_start, key_length, causal, scale, softcap,
@@ -86,7 +86,7 @@ def _(q, k, v, out, lse, entropy, grad_out, grad_lse, grad_entropy, sinks, gates
 
 def _keep(ctx, inputs, output):
     q, k, v, sinks, gates, alibi_slopes, key_bias, query_start, key_length, *ctx.settings = inputs
-    ctx.set_materialize_grads(False)  # what no loss depends on costs nothing
+    ctx.set_materialize_grads(False)  # gradients that no loss depends on are None, not zeros
     ctx.save_for_backward(q, k, v, *output, sinks, gates, alibi_slopes, key_bias, query_start,
                           key_length)
 
@@ -103,7 +103,7 @@ _forward.register_autograd(_gradient, setup_context=_keep)
 
 
 def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
-    """In the type that autocast asks for, as PyTorch's own attention does."""
+    """Casts to the type that autocast selects, as PyTorch's own attention does."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
@@ -111,8 +111,8 @@ def _under_autocast(*tensors: Tensor) -> Tuple[Tensor, ...]:
 
 
 class AttentionRows(NamedTuple):
-    """What attention() finds; all three are parts of the graph."""
-    out: Tensor  # (batch, heads, queries, d_value), as q
+    """The results of attention(); all three are parts of the graph."""
+    out: Tensor  # (batch, heads, queries, d_value), of q's type
     lse: Tensor  # (batch, heads, queries) float32
     entropy: Tensor  # (batch, heads, queries) float32, nats
 
@@ -127,9 +127,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False,
               module: Optional[torch.nn.Module] = None) -> AttentionRows:
     """headlight.attention with gradients of q, k, v, sinks and gates, through out, lse and entropy.
 
-    q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads,
-    keys, d_value).  alibi_slopes and key_bias are constants.  layer: which one this is, for
-    collectors and monitors; module: whose it is.  Under autocast q, k and v are cast.
+    q: (batch, heads, queries, d_head); k: (batch, kv_heads, keys, d_head); v: (batch, kv_heads, keys,
+    d_value).  alibi_slopes and key_bias are constants.  layer, module: the layer's number and its
+    module, for collectors and monitors.  Under autocast q, k and v are cast.
     """
     q, k, v = _under_autocast(q, k, v)
     rows = AttentionRows(*_forward(
@@ -150,14 +150,14 @@ _listeners: List[Callable[..., None]] = []
 
 def report(layer: int, entropy: Tensor, *, n_keys: int, causal: bool,
            window: Optional[int] = None, module: Optional[torch.nn.Module] = None) -> None:
-    """Tells whoever listens the entropies of a layer's rows, (batch, heads, queries).  window: how
-    many keys before its own a row sees at most."""
+    """Passes the entropies of a layer's rows, (batch, heads, queries), to collectors and monitors.
+    window: the number of keys before its own that a row sees at most."""
     for listener in tuple(_listeners):
         listener(layer, entropy, n_keys=n_keys, causal=causal, window=window, module=module)
 
 
 class Collector:
-    """The entropies of a forward pass, for a loss.
+    """Collects the entropies of a forward pass, for a loss.
 
         with Collector() as seen:
             loss = model(**batch).loss
@@ -181,7 +181,7 @@ class Collector:
         _listeners.remove(self._listen)
 
     def means(self) -> Dict[int, Tensor]:
-        """{layer: (heads)} over all rows that were seen."""
+        """{layer: (heads)} means over all collected rows."""
         return {layer: torch.cat([x.transpose(0, 1).flatten(1) for x in parts], dim=1).mean(dim=1)
                 for layer, parts in sorted(self.layers.items())}
 
@@ -200,7 +200,7 @@ class EntropyRegularizer(torch.nn.Module):
         self.target, self.weight, self.side = target, weight, side
 
     def forward(self, entropy: Union[Tensor, Iterable[Tensor], Collector]) -> Tensor:
-        """entropy: (batch, heads, queries), several of them, or a Collector."""
+        """entropy: (batch, heads, queries), several such tensors, or a Collector."""
         if isinstance(entropy, Collector):
             heads = list(entropy.means().values())
         else:
@@ -214,14 +214,15 @@ class EntropyRegularizer(torch.nn.Module):
         return self.weight * off.square().mean()
 
 
-EntropyRegulariser = EntropyRegularizer  # the spelling of before; still works
+EntropyRegulariser = EntropyRegularizer  # the earlier spelling, still accepted
 
 
 # -------------------------------------------------------------------- monitoring
 
 
 def _keys_seen(n_queries: int, n_keys: int, causal: bool, window: Optional[int]) -> np.ndarray:
-    """(queries) how many keys each row sees, the last query standing at the last key."""
+    """(queries) the number of keys that each row sees; the last query is at the position of the last
+    key."""
     before = np.arange(n_keys - n_queries, n_keys)
     after = np.zeros_like(before) if causal else n_keys - 1 - before
     if window is not None:
@@ -232,14 +233,15 @@ def _keys_seen(n_queries: int, n_keys: int, causal: bool, window: Optional[int])
 @functools.lru_cache(maxsize=64)
 def _scale_to_uniform(n_queries: int, n_keys: int, causal: bool, window: Optional[int],
                       device: torch.device) -> Tuple[Tensor, int]:
-    """(queries) 1 / ln of the keys that a row sees, 0 where it is one; and how many see more."""
+    """(queries) 1 / ln of the number of visible keys, 0 if a row sees one key; and the number of rows
+    that see more."""
     seen = _keys_seen(n_queries, n_keys, causal, window)
     scale = np.where(seen > 1, 1.0 / np.log(np.maximum(seen, 2)), 0.0)
     return torch.tensor(scale, dtype=torch.float32, device=device), int(np.sum(seen > 1))
 
 
 class AttentionMonitor:
-    """Entropies of every head of a model while it trains, with alarms.
+    """Records the entropies of every head of a model during training, with alarms.
 
         monitor = AttentionMonitor(model, folder="runs/first", on_alarm=print)
         for step, batch in enumerate(batches):
@@ -248,16 +250,16 @@ class AttentionMonitor:
             monitor.step(step, loss=loss.item())
         monitor.close()
 
-    The model's attention must report: headlight.transformers' does, and attention(layer=...).
-    Each step is the mean of all rows since the one before; normalized is over what uniform attention
-    on the keys that a row sees (up to its own, if causal, and in its window) would have.
+    The model's attention must report its entropies: headlight.transformers and attention(layer=...) do.
+    Each step has the mean of all rows since the previous step.  Normalized entropies are divided by the
+    entropy of uniform attention on the keys that a row sees (causal, in its window).
     Options are EntropyLog's.
     """
 
     def __init__(self, model: Optional[torch.nn.Module] = None, **options: Any):
         self.log = EntropyLog(**options)
         self._modules = None if model is None else set(model.modules())
-        # {layer: ((2, heads) sums, (2) of how many rows)} of entropies and of normalized ones
+        # {layer: ((2, heads) sums, (2) numbers of rows)} of entropies and of normalized entropies
         self._seen: Dict[int, Tuple[Any, Any]] = {}
         _listeners.append(self._listen)
 
@@ -275,7 +277,7 @@ class AttentionMonitor:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """While it lasts nothing is seen: for evaluating the model between two steps."""
+        """A context in which nothing is recorded, for evaluating the model between two steps."""
         _listeners.remove(self._listen)
         try:
             yield
@@ -283,8 +285,8 @@ class AttentionMonitor:
             _listeners.append(self._listen)
 
     def entropies(self) -> Tuple[np.ndarray, np.ndarray]:
-        """(layer, head) mean and normalized entropy since the last step; NaN where none was seen, or
-        where a row was not finite."""
+        """(layer, head) mean and normalized entropy since the last step; NaN if there were no rows, or
+        if a row was not finite."""
         n_layers = max(self._seen, default=-1) + 1
         n_heads = max((sums.shape[1] for sums, _ in self._seen.values()), default=0)
         out = np.full((2, n_layers, n_heads), math.nan)
@@ -293,7 +295,7 @@ class AttentionMonitor:
         return out[0], out[1]
 
     def step(self, step: int, **scalars: float) -> List[Alarm]:
-        """Writes what was seen since the last step, and forgets it; the step's alarms."""
+        """Writes what was recorded since the last step, and resets it; returns the step's alarms."""
         if not self._seen:
             raise Error("no entropies were seen: is the model's attention headlight's?")
         entropy, normalized = self.entropies()

@@ -6,15 +6,15 @@
         model(**batch)
     seen.means()[3]                                    (heads) of layer 3, nats
 
-The model is otherwise as it was.  Its mask is that of padding alone, (batch, keys), left or right;
-which keys a row sees follows from is_causal and sliding_window.  Not taken, with an Error: masks with
-holes, packed sequences, chunks, static caches, dropout of attention probabilities, biases of positions.
+The rest of the model is unchanged.  The mask is only that of padding, (batch, keys), on the left or
+right; is_causal and sliding_window determine which keys each row sees.  These raise an Error: masks with
+holes, packed sequences, chunks, static caches, dropout of attention probabilities, position biases.
 
-Some model classes (BLOOM, CodeGen and others) compute attention in code of their own, yet ask the
-registered implementation for their mask.  Such a model would get None for its causal mask and compute
-other numbers.  `refuse_class` raises an Error that names the class, wherever "headlight" is asked for:
+Some model classes (BLOOM, CodeGen and others) compute attention in their own code, but ask the
+registered implementation for their mask.  Such a model would get None as its causal mask and compute
+other numbers.  `refuse_class` raises an Error that names the class, wherever "headlight" is requested:
 in from_pretrained, from_config, a constructor or set_attn_implementation, or by changing the config of
-a model that exists.
+an existing model.
 """
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ NAME = "headlight"
 
 
 def _takes_attention(model_class: type) -> bool:
-    """Does the class compute attention through the registered function?  transformers itself tells
-    by its source.  A class that declares neither SDPA nor other back ends may still rely on a whole
-    mask, as BigBirdPegasus' decoder does: its modules say is_causal = False."""
+    """Returns whether the class computes attention through the registered function.  transformers
+    itself determines this from the class's source.  A class that declares neither SDPA nor other back
+    ends may still need a complete mask, as BigBirdPegasus' decoder does: its modules have is_causal =
+    False."""
     can_set = getattr(model_class, "_can_set_attn_implementation", None)  # since 4.54
     declared = bool(getattr(model_class, "_supports_attention_backend", False))
     if can_set is None:
@@ -63,14 +64,15 @@ def _subclasses(base: type) -> Iterator[type]:
 
 @functools.lru_cache(maxsize=None)
 def _refused_by_config(config_class: type) -> Optional[type]:
-    """A class of models with such a config, if none of them can take our attention."""
+    """A model class with such a config, if no such class can use this attention."""
     classes = [one for one in _subclasses(PreTrainedModel)
                if getattr(one, "config_class", None) is config_class]
     return classes[-1] if classes and not any(map(_takes_attention, classes)) else None
 
 
 def _configs_asked(config: Any, wanted: Any) -> List[Any]:
-    """The configs for which `wanted`, an implementation or a dict of them by sub-config, names ours."""
+    """The configs for which `wanted`, an implementation or a dict of them by sub-config, selects
+    "headlight"."""
     own = wanted.get("") if isinstance(wanted, dict) else wanted
     found = [config] if own == NAME else []
     for key in getattr(config, "sub_configs", {}):
@@ -81,10 +83,10 @@ def _configs_asked(config: Any, wanted: Any) -> List[Any]:
 
 
 def _guard_models() -> None:
-    """Has every model that is made, or told to change its attention, checked first."""
+    """Makes sure that every model is checked when it is created or when its attention is changed."""
     make = PreTrainedModel.__init__
     change = getattr(PreTrainedModel, "set_attn_implementation", None)  # since 4.54
-    if hasattr(make, "_headlight_guard"):  # this module was imported before
+    if hasattr(make, "_headlight_guard"):  # replaced already by an earlier import
         return
 
     @functools.wraps(make)
@@ -113,7 +115,7 @@ def _guard_models() -> None:
 
 def _refuse_patterns(q_length: Any, n_seen: int, local_size: Optional[int], config: Any,
                      plain: bool) -> None:
-    """plain: transformers would leave the mask out where nothing is padded."""
+    """plain: without padding, transformers would leave the mask out."""
     if not plain and q_length is not None and q_length > 1:
         raise Error("the mask is of more than padding (packed sequences, or a mask function of the "
                     "model's): headlight's attention takes padding alone", "unsupported")
@@ -128,12 +130,12 @@ def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: An
                  local_size: Optional[int] = None, config: Any = None,
                  allow_is_causal_skip: bool = True, allow_is_bidirectional_skip: bool = False,
                  **__: Any) -> Optional[torch.Tensor]:
-    """What transformers calls for a mask: (batch, keys), False where a key is padding; None where
-    none is."""
-    refused = _refused_by_config(type(config))  # its config was changed after it was made
+    """The mask function for transformers: (batch, keys), False for padding; None if there is no
+    padding."""
+    refused = _refused_by_config(type(config))  # the config was changed after the model was made
     if refused is not None:
         refuse_class(refused)
-    if cache_position is not None:  # until 5.5: the positions of the queries
+    if cache_position is not None:  # up to 5.4: the positions of the queries
         q_length, q_offset = len(cache_position), int(cache_position[0])
     _refuse_patterns(q_length, kv_length + int(kv_offset), local_size, config,
                      allow_is_causal_skip or allow_is_bidirectional_skip)
@@ -152,7 +154,7 @@ def padding_mask(*_: Any, kv_length: int, kv_offset: Any = 0, attention_mask: An
 
 
 def _real_keys(mask: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-    """(batch) the first key that is no padding, and the one after the last."""
+    """(batch) the first key that is not padding, and the one after the last such key."""
     n_real, n_keys = mask.sum(dim=1), mask.shape[1]
     first = mask.to(torch.int8).argmax(dim=1)
     places = torch.arange(n_keys, device=mask.device)
@@ -177,8 +179,8 @@ def attention_forward(module: torch.nn.Module, query: torch.Tensor, key: torch.T
                       is_causal: Optional[bool] = None, sliding_window: Optional[int] = None,
                       softcap: Optional[float] = None, s_aux: Optional[torch.Tensor] = None,
                       **others: Any) -> Tuple[torch.Tensor, None]:
-    """What transformers calls for attention.  query: (batch, heads, queries, d_head); returns
-    (batch, queries, heads, d_value).  The entropy goes to collectors and monitors."""
+    """The attention function for transformers.  query: (batch, heads, queries, d_head); returns (batch,
+    queries, heads, d_value).  Passes the entropy to collectors and monitors."""
     _refuse(module, dropout, others)
     if is_causal is None:
         is_causal = getattr(module, "is_causal", True)
@@ -200,11 +202,11 @@ def _attend_padded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
         raise Error(f"the mask has {mask.dim()} axes, wanted 2: (batch, keys)", "unsupported")
     first, end = _real_keys(mask)
     n_before = key.shape[2] - query.shape[2]
-    if not bool(first.any()):  # on the right: rows stand where they would without it
+    if not bool(first.any()):  # padding on the right: positions of rows do not change
         rows = attention(query, key, value, key_length=end,
                          query_start=torch.full_like(end, n_before), **options)
         out, entropies = rows.out, list(rows.entropy.unsqueeze(1))
-    else:  # on the left, sequence by sequence: the rows of padding see nothing
+    else:  # padding on the left, one sequence at a time: rows of padding see no key
         found = []
         for b, (begin, stop) in enumerate(zip(first.tolist(), end.tolist())):
             start = torch.tensor([n_before - begin], device=query.device)
@@ -212,7 +214,7 @@ def _attend_padded(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
                                    value[b:b + 1, :, begin:stop], query_start=start, **options))
         out, entropies = torch.cat([rows.out for rows in found]), [rows.entropy for rows in found]
     for entropy, begin, stop in zip(entropies, first.tolist(), end.tolist()):
-        real = entropy[:, :, max(0, begin - n_before):stop - n_before]  # what is no padding
+        real = entropy[:, :, max(0, begin - n_before):stop - n_before]  # rows that are not padding
         if who["layer"] is not None and real.shape[2] > 0:
             report(who["layer"], real, n_keys=stop - begin, causal=options["causal"],
                    window=options["window_left"], module=who["module"])

@@ -187,7 +187,7 @@ static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
 /* ----------------------------------------------------------------- patterns */
 
 static const char pattern_columns[] =
-    "layer:i head:i key_0:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
+    "layer:i head:i first_token:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
     "peak:3 not_self:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
     "probe_previous:3";
 
@@ -543,11 +543,11 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
 static const char *in_words(double stability)
 {
     if (isnan(stability))
-        return "too few heads to divide";
+        return "too few heads to form groups";
     if (stability >= 0.8)
-        return "stable: the same groups come out without a fifth of the heads";
-    return stability >= 0.5 ? "partly stable: the borders move when heads are left out"
-                            : "not stable: do not read much into these groups";
+        return "stable: the same groups form when a fifth of the heads is left out";
+    return stability >= 0.5 ? "partly stable: the borders of groups move when heads are left out"
+                            : "not stable: do not rely on these groups";
 }
 
 static hl_status fill_clusters(hl_sheet *table, const hl_profile *profile,
@@ -580,32 +580,32 @@ static const struct {
       "Every head: means over rows, 95% intervals by bootstrap", head_columns, fill_heads },
     { "layers", "every layer: mean entropies with intervals, block influence",
       "Every layer: means over heads, 95% intervals by bootstrap", layer_columns, fill_layers },
-    { "shape", "the layer profile's range, minimum, curvature, trend; is it flat?",
-      "The shape of the layer profile", shape_columns, fill_shape },
-    { "variance", "how much the heads of a layer differ",
-      "How much the heads of a layer differ (equal entropy is not equal attention)",
+    { "shape", "shape of entropy by layer: range, minimum, curvature, trend, flat or not",
+      "Shape of the layer profile", shape_columns, fill_shape },
+    { "variance", "variance between the heads of each layer",
+      "Variance between the heads of each layer (equal entropy does not mean equal attention)",
       variance_columns, fill_variance },
     { "extremes", "the most and the least focused heads", "The most and the least focused heads",
       extreme_columns, fill_extremes },
-    { "similarity", "pairs of heads whose rows are nearly the same",
-      "Pairs of heads of a layer, most alike first", pair_columns, fill_similarity },
-    { "patterns", "self, band, sink and sparsity of every head",
+    { "similarity", "pairs of heads of a layer, by similarity of their rows",
+      "Pairs of heads of a layer, most similar first", pair_columns, fill_similarity },
+    { "patterns", "patterns of every head: self, previous, band, sink, sparsity, induction",
       "Patterns of every head, over sampled rows", pattern_columns, fill_patterns },
     { "positions", "entropy by position in the sequence",
       "Entropy by position: means over heads, 95% intervals by bootstrap", position_columns,
       fill_positions },
-    { "positions-by-head", "the same for every head", "Entropy of every head by position",
+    { "positions-by-head", "the same for each head", "Entropy of every head by position",
       head_position_columns, fill_positions_by_head },
     { "token-types", "entropy by type of token", "Entropy by type of token, means over heads",
       type_columns, fill_token_types },
-    { "token-types-by-head", "the same for every head", "Entropy of every head by type of token",
+    { "token-types-by-head", "the same for each head", "Entropy of every head by type of token",
       head_type_columns, fill_token_types_by_head },
-    { "lookback", "how much attention each type of token gives to each",
-      "How much attention tokens of one type give to another, over heads; and who gives most",
+    { "lookback", "attention that each type of token gives to each type",
+      "Attention that tokens of one type give to another: mean, lowest and highest head",
       lookback_columns, fill_lookback },
-    { "head-types", "what each head does, and the rule that said so",
-      "What each head does: the first rule that holds", kind_columns, fill_head_types },
-    { "clusters", "heads that behave alike, and how stable that is",
+    { "head-types", "type of each head, and the rule that gave it",
+      "Type of each head: the first rule that holds", kind_columns, fill_head_types },
+    { "clusters", "groups of heads that behave alike, and how stable they are",
       "Heads that behave alike: by position, token type and pattern", cluster_columns,
       fill_clusters },
 };

@@ -462,15 +462,15 @@ static const struct {
 } tables[] = {
     { "ranks", "Is the order of the heads the same?", rank_columns, fill_ranks,
       offsetof(hl_comparison, ranks) },
-    { "metrics", "Every metric: means over heads, and the largest change", metric_columns,
-      fill_metrics, offsetof(hl_comparison, metrics) },
+    { "metrics", "Every metric: mean over heads, and the head with the largest change",
+      metric_columns, fill_metrics, offsetof(hl_comparison, metrics) },
     { "layers", "Normalized entropy of every layer, B - A, 95% intervals", layer_columns,
       fill_layers, offsetof(hl_comparison, layers) },
     { "heads", "Normalized entropy of every head, B - A, 95% intervals", head_columns, fill_heads,
       offsetof(hl_comparison, heads) },
     { "differences", "Every metric of every head, B - A", difference_columns, fill_differences,
       offsetof(hl_comparison, differences) },
-    { "matching", "Which head of B is which of A, by their profiles", matching_columns,
+    { "matching", "Best partner in B for each head of A, by their profiles", matching_columns,
       fill_matching, offsetof(hl_comparison, matching) },
     { "rows", "Sampled rows of every head, A against B, 95% intervals", row_columns, NULL,
       offsetof(hl_comparison, rows) },
@@ -533,16 +533,16 @@ static hl_status check_shapes(const hl_profile *a, const hl_profile *b)
 {
     if (hl_profile_n_layers(a) != hl_profile_n_layers(b) ||
         hl_profile_n_heads(a) != hl_profile_n_heads(b))
-        return hl_fail(
-            HL_BAD_INPUT,
-            "the first profile is of %lld layers of %lld heads, the second of %lld of %lld",
-            (long long)hl_profile_n_layers(a), (long long)hl_profile_n_heads(a),
-            (long long)hl_profile_n_layers(b), (long long)hl_profile_n_heads(b));
+        return hl_fail(HL_BAD_INPUT,
+                       "the profiles differ in shape: the first has %lld layers of %lld heads, the "
+                       "second %lld of %lld",
+                       (long long)hl_profile_n_layers(a), (long long)hl_profile_n_heads(a),
+                       (long long)hl_profile_n_layers(b), (long long)hl_profile_n_heads(b));
     for (int64_t layer = 0; layer < hl_profile_n_layers(a); layer++) {
         if (hl_profile_heads_of(a, layer) != hl_profile_heads_of(b, layer))
             return hl_fail(HL_BAD_INPUT,
-                           "layer %lld has %lld heads in the first profile, %lld in "
-                           "the second",
+                           "the profiles differ in shape: layer %lld has %lld heads in the first "
+                           "and %lld in the second",
                            (long long)layer, (long long)hl_profile_heads_of(a, layer),
                            (long long)hl_profile_heads_of(b, layer));
     }

@@ -114,7 +114,7 @@ bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head)
 void hl_examination_say_broken(const hl_examination *e, hl_text *text)
 {
     if (e->n_broken > 0)
-        hl_text_addf(text, "%lld heads are left out, as most of their rows are not finite. ",
+        hl_text_addf(text, "%lld heads are left out: most of their rows are NaN or infinite. ",
                      (long long)e->n_broken);
 }
 
@@ -131,11 +131,11 @@ hl_status hl_examination_no_rows(hl_examination *e)
     char needs[96];
 
     if (e->n_broken == 0)
-        return hl_examination_not_run(e, "rows of attention, and the profile has none",
+        return hl_examination_not_run(e, "rows of attention; the profile has none",
                                       "measure the model on a longer text");
-    snprintf(needs, sizeof needs, "finite attention: most rows of %lld heads are not finite",
+    snprintf(needs, sizeof needs, "finite attention: most rows of %lld heads are NaN or infinite",
              (long long)e->n_broken);
-    return hl_examination_not_run(e, needs, "mend what dead-or-broken found first");
+    return hl_examination_not_run(e, needs, "first fix what dead-or-broken found");
 }
 
 /* What a profile does not hold: the loss without the first heads that were found. */
@@ -144,7 +144,7 @@ static void ask_for_ablation(hl_examination *e)
     enum { NAMED = 4 };
     const hl_diagnosis *result = e->result;
 
-    hl_text_addf(&e->measure, "the loss without them: headlight eval with --off ");
+    hl_text_addf(&e->measure, "the loss with them disabled: headlight eval --off ");
     for (int64_t i = 0; i < result->n_heads && i < NAMED; i++)
         hl_text_addf(&e->measure, "%sL%lldH%lld", i > 0 ? "," : "",
                      (long long)result->heads[i].layer, (long long)result->heads[i].head);
@@ -236,7 +236,7 @@ static hl_status add_screen(hl_examination *e)
     if (where >= 0)
         hl_text_addf(
             &e->against,
-            "Screen: the heads of layer %lld differ least, by %.4f in normalized entropy. ",
+            "The heads of layer %lld differ least: standard deviation %.4f in normalized entropy. ",
             (long long)where, least);
     return HL_OK;
 }
@@ -249,29 +249,29 @@ static hl_status diagnose_redundancy(hl_examination *e)
     result->threshold = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
     hl_text_addf(&e->rule,
                  "two heads of a layer whose sampled rows have a similarity (1 - mean total "
-                 "variation) of at least %g, on all keys and on the keys beside the first; "
-                 "confirmed where ablation costs less than 0.005 nats",
+                 "variation) of at least %g, with and without the first key; a pair is confirmed "
+                 "only if disabling one head changes the loss by less than 0.005 nats",
                  result->threshold);
     HL_NEED(list_pairs(&pairs, e));
     HL_NEED(add_screen(e));
     if (pairs.n_sinks > 0)
         hl_text_addf(&e->against,
-                     "Not counted: %lld pair%s alike only in resting on the first key. ",
+                     "Not counted: %lld pair%s similar only because both attend to the first key. ",
                      (long long)pairs.n_sinks, pairs.n_sinks == 1 ? "" : "s");
     result->value = pairs.most;
     if (pairs.n_measured == 0)
         return hl_examination_not_run(e, "sampled rows of two heads of a layer",
-                                      "measure the model itself: rows are sampled as it runs");
+                                      "measure the model itself: rows are sampled while it runs");
     hl_shown_by_sort(result, true);
     drop_repeats(result);
     if (pairs.n_redundant == 0) {
-        hl_text_addf(&e->finding, "the most alike of %lld pairs: %.3f", (long long)pairs.n_measured,
-                     pairs.most);
+        hl_text_addf(&e->finding, "highest similarity of %lld pairs: %.3f",
+                     (long long)pairs.n_measured, pairs.most);
         return HL_OK;
     }
     result->verdict = HL_VERDICT_FOUND;
     ask_for_ablation(e);
-    hl_text_addf(&e->against, "Ablation is not measured: the pairs are candidates.");
+    hl_text_addf(&e->against, "Ablation was not measured, so these pairs are candidates.");
     return HL_OK;
 }
 
@@ -283,7 +283,7 @@ static hl_status diagnose_inactive(hl_examination *e)
     int64_t       n_measured = 0;
 
     result->threshold = hl_limit(e, HL_T_INACTIVE_NORM);
-    hl_text_addf(&e->rule, "what a head writes has a mean norm under %g of its layer's mean",
+    hl_text_addf(&e->rule, "a head whose output norm is under %g of its layer's mean",
                  result->threshold);
     HL_EACH_HEAD(e->profile, layer, head)
     {
@@ -298,14 +298,15 @@ static hl_status diagnose_inactive(hl_examination *e)
     }
     hl_shown_by_sort(result, false);
     if (n_measured == 0)
-        return hl_examination_not_run(e, "the norms of what heads write",
-                                      "measure the model itself: maps alone do not have them");
+        return hl_examination_not_run(
+            e, "the output norms of heads",
+            "measure the model itself: attention maps alone do not have them");
     hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
                  (long long)result->n_heads, (long long)n_measured, result->value);
     if (result->n_heads > 0) {
         result->verdict = HL_VERDICT_FOUND;
-        hl_text_addf(&e->against, "A small norm can still matter where a later norm scales it up: "
-                                  "ablation is not measured.");
+        hl_text_addf(&e->against, "A head with a small norm can still matter, because a later norm "
+                                  "layer may scale it up. Ablation was not measured.");
         ask_for_ablation(e);
     }
     return HL_OK;
@@ -334,7 +335,8 @@ static hl_status diagnose_sinks(hl_examination *e)
     hl_diagnosis *result = e->result;
 
     result->threshold = hl_limit(e, HL_T_SINK_MASS);
-    hl_text_addf(&e->rule, "a mean attention of more than %g to the first key", result->threshold);
+    hl_text_addf(&e->rule, "a head with a mean attention of more than %g to the first token",
+                 result->threshold);
     HL_EACH_HEAD(e->profile, layer, head)
     {
         double first = hl_profile_mean(e->profile, layer, head, HL_Q_FIRST);
@@ -345,14 +347,14 @@ static hl_status diagnose_sinks(hl_examination *e)
     }
     hl_shown_by_sort(result, true);
     if (isnan(result->value))
-        return hl_examination_not_run(e, "rows that see the first key, and none was counted",
+        return hl_examination_not_run(e, "rows that see the first token; none was counted",
                                       "measure the model on a longer text");
     hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
                  (long long)e->n_counted, result->value);
     if (result->n_heads > 0) {
         result->verdict = HL_VERDICT_FOUND;
         hl_text_addf(&e->against,
-                     "Most trained decoders have such heads. Without the first key their median "
+                     "Most trained decoders have such heads. Without the first token their median "
                      "normalized entropy is %.2f.",
                      entropy_elsewhere(e));
     }
@@ -369,8 +371,8 @@ static hl_status diagnose_broken(hl_examination *e)
 
     result->threshold = hl_limit(e, HL_T_BROKEN_ROWS);
     hl_text_addf(&e->rule,
-                 "more than %g rows that are not finite (NaN or infinity) or have an entropy over "
-                 "ln n + 0.001; or a head without a single good row",
+                 "more than %g rows that are NaN, infinite, or have an entropy over ln n + 0.001; "
+                 "or a head without a valid row",
                  result->threshold);
     HL_EACH_HEAD(e->profile, layer, head)
     {
@@ -393,7 +395,7 @@ static hl_status diagnose_broken(hl_examination *e)
     if (result->n_heads == 0)
         hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
     else
-        hl_text_addf(&e->finding, "%.0f rows are not finite; %lld heads have no valid row", total,
+        hl_text_addf(&e->finding, "%.0f NaN or Inf rows; %lld heads without a valid row", total,
                      (long long)n_dead);
     if (result->n_heads > 0) {
         const hl_shown_by *at       = &result->heads[0];
@@ -420,32 +422,33 @@ static const struct {
 } diagnoses[HL_N_DIAGNOSES] = {
     /* First: where rows are not finite, the other diagnoses have less to go by, or nothing. */
     { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
-      "The weights or the file are damaged there: get the file again, or look at the layer below.",
+      "The weights or the file are damaged: download the file again, or look at the layer below.",
       diagnose_broken, false },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
       "In training: an entropy regularizer (the backward pass gives its gradient), spectral "
       "reparametrization or QK-norm, a lower learning rate. At inference: a higher attention "
-      "temperature. A higher sampling temperature, as often advised, spreads the choice of the "
-      "next token and leaves attention as it is.",
+      "temperature. A higher sampling temperature, as often advised, changes which token is drawn, "
+      "not attention.",
       hl_diagnose_collapse, false },
     { "entropic-overload", "literature", "Jha and Reagen 2024",
-      "Norms before the blocks (pre-norm, RMSNorm); check that gradients reach the queries and "
-      "keys; leave documents of high perplexity out of the data (headlight eval --per-document "
-      "lists them); check that the text is of the domain that the model knows.",
+      "Use norms before the blocks (pre-norm, RMSNorm); check that gradients reach queries and "
+      "keys; drop documents of high perplexity from the data (headlight eval --per-document lists "
+      "them); check that the text is from the domain the model was trained on.",
       hl_diagnose_overload, false },
     { "attention-locking", "heuristic", "",
       "A sliding window that keeps the first token, scaled RoPE frequencies, or dropping old keys "
       "from the cache.",
       hl_diagnose_locking, true },
     { "flat-profile", "heuristic", "",
-      "Prune or train the deep layers again; look at the block influence first.", hl_diagnose_flat,
-      true },
+      "Prune the deep layers, or train them again; look at their block influence first.",
+      hl_diagnose_flat, true },
     { "head-redundancy", "literature", "Michel et al. 2019", "Prune the weaker head of each pair.",
       diagnose_redundancy, false },
     { "inactive-heads", "literature", "Bondarenko et al. 2023",
-      "Prune them: what they write is next to nothing.", diagnose_inactive, true },
+      "Prune them: they write almost nothing.", diagnose_inactive, true },
     { "sink-heads", "literature", "Xiao et al. 2023",
-      "Keep one a layer, or prune with ablation; read their entropy without the first key.",
+      "Keep one per layer, or prune with --by ablation; read their entropy without the first "
+      "token.",
       diagnose_sinks, false },
 };
 

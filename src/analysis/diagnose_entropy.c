@@ -45,7 +45,8 @@ static hl_status find_fall(double *out, hl_examination *e)
 
     *out = NAN;
     if (!hl_same_setting(e->profile, e->before, "context")) {
-        hl_text_addf(&e->against, "Not compared with the earlier profile: another context. ");
+        hl_text_addf(&e->against,
+                     "Not compared with the earlier profile, which has another context. ");
         return HL_OK;
     }
     HL_NEED(hl_level_of(&before, e->before));
@@ -53,7 +54,7 @@ static hl_status find_fall(double *out, hl_examination *e)
     *out = hl_level_fall(&before, &now);
     if (isnan(*out))
         hl_text_addf(&e->against,
-                     "Not compared with the earlier profile: its sequences are too few. ");
+                     "Not compared with the earlier profile, which has too few sequences. ");
     return HL_OK;
 }
 
@@ -86,7 +87,8 @@ static void explain_collapse(hl_examination *e, double fall)
         hl_text_addf(&e->finding, "; since the earlier profile the mean %s %.1f robust sigma",
                      fall >= 0.0 ? "fell by" : "rose by", fabs(fall));
     if (counts.n_sink + counts.n_positional > 0)
-        hl_text_addf(&e->against, "Sink and positional heads are sharp by nature: %lld of these. ",
+        hl_text_addf(&e->against,
+                     "%lld of these are sink or positional heads, which are focused by nature. ",
                      (long long)(counts.n_sink + counts.n_positional));
     if (hl_profile_nll(e->profile).count > 0)
         hl_text_addf(&e->against, "Loss on this text: %.3f nats per token.",
@@ -99,9 +101,9 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     double        fall   = NAN;
 
     hl_text_addf(&e->rule,
-                 "more than %.0f%% of heads with a median normalized entropy, first key left out, "
-                 "under %g; or since an earlier profile of the same context a fall of the mean by "
-                 "more than %g robust sigma",
+                 "more than %.0f%% of heads with a median normalized entropy, first token "
+                 "excluded, under %g; or since an earlier profile of the same context a fall of "
+                 "the mean by more than %g robust sigma",
                  100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
                  hl_limit(e, HL_T_COLLAPSE_FALL));
     HL_NEED(list_collapsed(e));
@@ -209,14 +211,14 @@ hl_status hl_diagnose_overload(hl_examination *e)
     hl_text_addf(&e->finding, "%lld of %lld heads (%.0f%%)", (long long)result->n_heads,
                  (long long)e->n_counted, 100.0 * result->value);
     if (!known)
-        hl_text_addf(&e->against, "Change between inputs is not known: fewer than two sequences. ");
+        hl_text_addf(&e->against,
+                     "Change between inputs is unknown: there are fewer than two sequences. ");
     if (e->before != NULL) {
         HL_NEED(compare_overload(e));
     } else {
-        hl_text_addf(&e->against, "Not compared with random weights: that is not measured.");
-        hl_text_addf(&e->measure,
-                     "give headlight diagnose a second profile, of the same text and of "
-                     "weights of the same shapes drawn at random");
+        hl_text_addf(&e->against, "Not compared with random weights.");
+        hl_text_addf(&e->measure, "give headlight diagnose a second profile: the same text, and "
+                                  "the same architecture with random weights");
     }
     return HL_OK;
 }
@@ -262,7 +264,7 @@ hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *
 
     *out = (hl_locking){ false, -1, NAN, NAN, NAN, 0 };
     if (length < 2)
-        return hl_fail(HL_BAD_ARGUMENT, "a window of %lld tokens, at least 2 are needed",
+        return hl_fail(HL_BAD_ARGUMENT, "locking-window is %lld tokens; at least 2 are needed",
                        (long long)length);
     for (int64_t first = 0; first + length <= n_tokens; first++) {
         window w = { slope_of(entropy + first, length), sqrt(hl_variance(entropy + first, length)),
@@ -347,9 +349,9 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
 
     HL_NEED(hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds));
     if (text->n_tokens < 2 * length) {
-        snprintf(needs, sizeof needs, "%lld generated tokens, and the trace has %lld",
+        snprintf(needs, sizeof needs, "%lld generated tokens; the trace has %lld",
                  (long long)(2 * length + 1), (long long)text->n_generated);
-        snprintf(how, sizeof how, "generate again, with --max-tokens %lld and --trace",
+        snprintf(how, sizeof how, "run headlight generate again with --max-tokens %lld and --trace",
                  (long long)(2 * length + 1));
         return hl_examination_not_run(e, needs, how);
     }
@@ -358,10 +360,10 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
         e->result->value = fmin(e->result->value, hl_mean(text->change + first, length));
     e->result->verdict = found.locked ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     if (!found.locked) {
-        hl_text_addf(&e->finding, "in the stillest of %lld windows rows change by %.4f",
+        hl_text_addf(&e->finding, "smallest change of rows in any of %lld windows: %.4f",
                      (long long)found.n_windows, e->result->value);
         if (e->result->value < e->result->threshold) {
-            hl_text_addf(&e->finding, ", but its entropy moves, or no window before it moved");
+            hl_text_addf(&e->finding, ", but there the entropy moves, or no earlier window moved");
             /* Another part of the rule decided: this number would mislead. */
             e->result->value = NAN;
         }
@@ -372,7 +374,7 @@ static hl_status find_locked(hl_examination *e, const decoded *text)
                  "%.4f",
                  (long long)text->tokens[found.first], found.change,
                  fabs(found.slope) * (double)length, found.spread);
-    hl_text_addf(&e->against, "A text that repeats itself also looks still: read it there.");
+    hl_text_addf(&e->against, "A text that repeats itself looks the same: read it at that place.");
     return list_locked(e, text->tokens + found.first, length);
 }
 
@@ -380,24 +382,22 @@ hl_status hl_diagnose_locking(hl_examination *e)
 {
     HL_SCOPED(free_decoded) decoded text = { 0 };
 
-    hl_text_addf(
-        &e->rule,
-        "while generating, a window of %g tokens whose entropy neither drifts nor spreads by "
-        "%g and whose rows differ by less than %g from the ones before, after a window that "
-        "moved",
-        hl_limit(e, HL_T_LOCKING_WINDOW), hl_limit(e, HL_T_LOCKING_SPREAD),
-        hl_limit(e, HL_T_LOCKING_CHANGE));
+    hl_text_addf(&e->rule,
+                 "in a generated text, after a window in which attention moved, a window of %g "
+                 "tokens in which entropy drifts and spreads by less than %g and each row differs "
+                 "from the one before by less than %g",
+                 hl_limit(e, HL_T_LOCKING_WINDOW), hl_limit(e, HL_T_LOCKING_SPREAD),
+                 hl_limit(e, HL_T_LOCKING_CHANGE));
     e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
     if (e->trace == NULL) {
         char    needs[64], how[160];
         int64_t n_tokens = 2 * (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW) + 1;
 
         snprintf(needs, sizeof needs, "%lld generated tokens", (long long)n_tokens);
-        snprintf(
-            how, sizeof how,
-            "let headlight generate write a trace of %lld tokens (--max-tokens, --trace), and give "
-            "it to headlight diagnose with --trace",
-            (long long)n_tokens);
+        snprintf(how, sizeof how,
+                 "write a trace with headlight generate --max-tokens %lld --trace, then give it to "
+                 "headlight diagnose --trace",
+                 (long long)n_tokens);
         return hl_examination_not_run(e, needs, how);
     }
     HL_NEED(read_decoded(&text, e->trace));
@@ -418,7 +418,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
             idlest = layer;
         }
     }
-    hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error of a layer %.4f",
+    hl_text_addf(&e->finding, "range %.4f over %lld layers, standard error per layer %.4f",
                  shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
     if (shape->minimum >= 0)
         hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
@@ -437,7 +437,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
     double                                             errors = hl_limit(e, HL_T_FLAT_ERRORS);
 
     hl_text_addf(&e->rule,
-                 "the layers' mean normalized entropies range over less than %g standard errors",
+                 "the range of the layers' mean normalized entropies is under %g standard errors",
                  errors);
     HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_NORMALIZED, errors, 0));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
@@ -447,10 +447,10 @@ hl_status hl_diagnose_flat(hl_examination *e)
     e->result->value     = layers->shape.range;
     e->result->threshold = errors * layers->shape.error;
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
-        char needs[80] = "a mean of each layer in 2 windows of text";
+        char needs[80] = "2 windows of text in every layer";
 
         if (hl_profile_n_sequences(e->profile) < 2)
-            snprintf(needs, sizeof needs, "at least 2 windows of text, and the profile has %lld",
+            snprintf(needs, sizeof needs, "at least 2 windows of text; the profile has %lld",
                      (long long)hl_profile_n_sequences(e->profile));
         return hl_examination_not_run(
             e, needs, "measure the model on a longer text, or with a shorter --context");

@@ -22,14 +22,14 @@ static const struct rule {
 } rules[] = {
     { HL_HEAD_INDUCTION, HL_FROM_PROBE, HL_PROBE_INDUCTION, 0.4,
       "induction score on a repeated random sequence" },
-    { HL_HEAD_PREVIOUS, HL_FROM_ROWS, HL_Q_PREVIOUS, 0.4, "mean attention to the token before" },
+    { HL_HEAD_PREVIOUS, HL_FROM_ROWS, HL_Q_PREVIOUS, 0.4, "mean attention to the previous token" },
     { HL_HEAD_SELF, HL_FROM_ROWS, HL_Q_SELF, 0.4, "mean attention to the token itself" },
     { HL_HEAD_SINK, HL_FROM_ROWS, HL_Q_FIRST, 0.3, "mean attention to the first token" },
     { HL_HEAD_LOCAL, HL_FROM_PATTERN_NOSINK, HL_PM_BAND, 0.5,
-      "mass on the last five keys, key 0 aside" },
+      "attention to the last five keys, first token excluded" },
     /* The share of attention that neither nearness nor the first key explains. */
     { HL_HEAD_SPECIALIST, HL_FROM_PATTERN_NOSINK, HL_PM_CONTENT, 0.5,
-      "content mass of a sharp head (median under 0.5)" },
+      "content mass of a focused head (median under 0.5)" },
     { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_NORMALIZED, 0.7, "normalized entropy" },
 };
 

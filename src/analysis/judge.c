@@ -58,7 +58,8 @@ static hl_status find_trace(size_t *out, const judging *j, const hl_label *label
     if (label->trace == NULL && j->n_traces == 1)
         return HL_OK;
     if (label->trace == NULL)
-        return hl_fail(HL_BAD_INPUT, "%s:%lld: there are %zu traces, and no 'trace' says which",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s:%lld: %zu traces are given, so the line needs 'trace' to say which one",
                        j->labels->where, (long long)label->line, j->n_traces);
     for (; *out < j->n_traces; ++*out) {
         const char *slash = strrchr(j->names[*out], '/');
@@ -67,7 +68,7 @@ static hl_status find_trace(size_t *out, const judging *j, const hl_label *label
             (slash != NULL && strcmp(label->trace, slash + 1) == 0))
             return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT, "%s:%lld: no trace is called '%.100s'", j->labels->where,
+    return hl_fail(HL_BAD_INPUT, "%s:%lld: no given trace is called '%.100s'", j->labels->where,
                    (long long)label->line, label->trace);
 }
 
@@ -246,8 +247,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
     }
     if (n_wrong == 0 || n_wrong == n)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: outside of fold %lld all spans are %s; more texts are needed, or fewer "
-                       "folds",
+                       "%s: outside of fold %lld all spans are %s; add texts, or use fewer --folds",
                        j->labels->where, (long long)fold, n_wrong == 0 ? "right" : "wrong");
     standardize(j, n, d);
     HL_NEED(hl_logistic_fit(j->weights, j->features, j->kinds, n, d, j->options.l2));

@@ -118,9 +118,10 @@ static hl_status check_settings(const hl_series *series, const hl_profile *profi
             strcmp(hl_series_settings[i], "special") == 0 ? "document" : "not known";
 
         if ((had == NULL) != (has == NULL) || (had != NULL && strcmp(had, has) != 0))
-            return hl_fail(HL_BAD_INPUT, "%s: its %s is %.60s, but %.60s in the series", name,
-                           hl_series_settings[i], has != NULL ? has : unsaid,
-                           had != NULL ? had : unsaid);
+            return hl_fail(
+                HL_BAD_INPUT,
+                "%s: its %s is %.60s, but %.60s in the series; use another --series FILE", name,
+                hl_series_settings[i], has != NULL ? has : unsaid, had != NULL ? had : unsaid);
     }
     return HL_OK;
 }

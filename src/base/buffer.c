@@ -75,7 +75,7 @@ const char *hl_find_bytes(const char *text, size_t n_text, const char *needle, s
     return NULL;
 }
 
-/* The limit is checked only when a buffer grows, because most appends are of a byte or two. */
+/* The limit is checked only when a buffer grows, because most appends are of one or two bytes. */
 static hl_status grow_buffer(hl_buffer *buffer, size_t more)
 {
     if (buffer->most != 0 && more > buffer->most - buffer->n_bytes)

@@ -33,8 +33,8 @@ typedef struct hl_bytes {
 } hl_bytes;
 
 bool hl_bytes_equal(hl_bytes bytes, const char *text);
-/* Some structs own their hl_bytes, and say so.  These two make an owned copy, which ends in a
- * NUL that n_bytes does not count, and release it. */
+/* Some structs own their hl_bytes; their comments say so.  hl_bytes_copy makes an owned copy, which
+ * ends in a NUL that n_bytes does not count.  hl_bytes_free releases it. */
 hl_status hl_bytes_copy(hl_bytes *out, const char *bytes, size_t n_bytes);
 void      hl_bytes_free(hl_bytes *owned);
 
@@ -46,7 +46,7 @@ typedef struct hl_buffer {
     char  *data;
     size_t n_bytes;
     size_t capacity;
-    size_t most; /* the limit in bytes; 0: no limit but memory */
+    size_t most; /* largest number of bytes; 0: no limit */
 } hl_buffer;
 
 hl_status hl_buffer_append(hl_buffer *buffer, const void *bytes, size_t n_bytes);

@@ -21,7 +21,7 @@
 
 static const struct {
     const char    *name;
-    size_t         bits; /* per element; 0: a block type */
+    size_t         bits; /* bits per element; 0: a block type */
     hl_dtype_block block;
     uint32_t       ggml_id;
 } dtypes[HL_DTYPE_COUNT] = {
@@ -302,7 +302,7 @@ hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_
     }
 
 hl_status hl_dtype_from_f32(void *out, hl_dtype dtype, const float *source,
-                            size_t count){ STORE_BY_DTYPE(/* unchanged */) }
+                            size_t count){ STORE_BY_DTYPE(/* f32 is copied without conversion */) }
 
 hl_status hl_dtype_from_f64(void *out, hl_dtype dtype, const double *source, size_t count)
 {

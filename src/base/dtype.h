@@ -35,8 +35,8 @@ uint16_t hl_f32_to_f16(float value);
 float    hl_bf16_to_f32(uint16_t bits);
 uint16_t hl_f32_to_bf16(float value);
 
-/* Converts `count` elements of any of F32 F16 BF16 F64, the integers and BOOL;
- * source need not be aligned.  HL_UNSUPPORTED for the other dtypes. */
+/* Converts `count` elements of F32, F16, BF16, F64, any integer type or BOOL; source need not be
+ * aligned.  HL_UNSUPPORTED for the other dtypes. */
 hl_status hl_dtype_to_f32(float *out, const void *source, hl_dtype dtype, size_t count);
 hl_status hl_dtype_to_f64(double *out, const void *source, hl_dtype dtype, size_t count);
 /* Stores as F32, F16, BF16 or F64. */

@@ -102,12 +102,12 @@ static size_t directory_length(const char *path)
 
 enum {
     MAX_MAPPINGS     = 1024,
-    MAX_PATH_KEPT    = 256, /* bytes; of a longer path, the end is kept */
+    MAX_PATH_KEPT    = 256, /* largest number of bytes kept; of a longer path, the end is kept */
     EXIT_OF_THE_FILE = 3,   /* the program's exit status for bad input */
 };
 
 typedef struct watched {
-    _Atomic uintptr_t begin; /* 0: free */
+    _Atomic uintptr_t begin; /* 0: the entry is free */
     size_t            n_bytes;
     char              path[MAX_PATH_KEPT];
 } watched;
@@ -286,10 +286,10 @@ typedef struct locked_name {
 
 #define MARK      ".headlight.tmp"
 #define N_LETTERS 6
-#define NAME_KEPT 200 /* bytes of the target's name; a file name has at most 255 bytes */
+#define NAME_KEPT 200 /* bytes kept of the target's name; file names have at most 255 */
 #define RETRIES   100
 
-/* Letters that another process or thread is unlikely to pick now. */
+/* Makes letters that another process or thread is unlikely to choose at the same time. */
 static void random_letters(char out[N_LETTERS + 1])
 {
     static atomic_uint counter;
@@ -328,9 +328,9 @@ static bool leads_to(int folder, const char *name, int descriptor)
            open_one.st_dev == named.st_dev && open_one.st_ino == named.st_ino;
 }
 
-/* Locks a name that was just created.  False if another process took it for a leftover, so that a
- * new name is needed.  On a file system without locks it stays unlocked, and no process removes
- * it. */
+/* Locks a name that was just created.  Returns false if another process took it for a leftover: the
+ * caller must choose a new name.  On a file system without locks the name stays unlocked, and no
+ * process removes it. */
 static bool lock_new(const char *name, int descriptor)
 {
     if (flock(descriptor, LOCK_EX | LOCK_NB) == 0)
@@ -500,7 +500,7 @@ static hl_status check_target(const char *path)
     if (S_ISDIR(info.st_mode))
         return hl_fail(HL_BAD_ARGUMENT, "%s: is a directory, wanted a file", path);
     if (!S_ISREG(info.st_mode))
-        return hl_fail(HL_BAD_ARGUMENT, "%s: not a regular file, will not be replaced", path);
+        return hl_fail(HL_BAD_ARGUMENT, "%s: not a regular file; it is not overwritten", path);
     return HL_OK;
 }
 
@@ -639,8 +639,8 @@ static int sync_folder(const char *folder)
     return code;
 }
 
-/* All steps after the last write.  Afterwards the temporary name no longer exists, or
- * the writer has an error. */
+/* Does all steps after the last write.  Afterwards the temporary name no longer exists, or the
+ * writer has an error. */
 static hl_status put_in_place(hl_writer *writer)
 {
     HL_FREED char *folder = NULL;
@@ -720,7 +720,8 @@ hl_status hl_folder_check(const char *path)
     if (path[0] == '\0')
         return hl_fail(HL_BAD_ARGUMENT, "the name of the folder to write is empty");
     if (lstat(path, &about) == 0)
-        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already, and is not replaced", path);
+        return hl_fail(HL_BAD_ARGUMENT, "%s: exists already; remove it or choose another name",
+                       path);
     return HL_OK;
 }
 
@@ -750,7 +751,8 @@ hl_status hl_folder_finish(hl_folder **folder)
 {
     hl_folder *f = *folder;
 
-    (void)sync_folder(f->temporary.name); /* its files are on the disk already */
+    (void)sync_folder(f->temporary.name); /* the files are on the disk already, but their names may
+                                           * not be */
     if (hl_sys_rename(f->temporary.name, f->path) != 0)
         return hl_fail(HL_IO, "%s: renaming into place: %s", f->path, strerror(errno));
     free_temporary(&f->temporary);

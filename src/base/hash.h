@@ -22,7 +22,7 @@ uint64_t hl_hash(const void *bytes, size_t n_bytes, uint64_t seed);
 typedef struct hl_hasher {
     uint64_t lanes[4];
     uint64_t seed;
-    uint64_t n_bytes;     /* added so far */
+    uint64_t n_bytes;     /* number of bytes added so far */
     uint8_t  partial[32]; /* the last n_bytes % 32 bytes */
 } hl_hasher;
 

@@ -67,7 +67,7 @@ static json_t *build_string(hl_json_reader *reader)
     if (hl_json_read_string(reader, &text) != HL_OK)
         return NULL;
     if (reader->refuses_nul && memchr(text.data, '\0', text.n_bytes) != NULL) {
-        hl_json_reader_fail(reader, "a string with NUL (\\u0000) in it");
+        hl_json_reader_fail(reader, "a string contains NUL (\\u0000)");
         return NULL;
     }
     return made(reader, json_stringn_nocheck(text.data, text.n_bytes)); /* checked UTF-8 */
@@ -128,7 +128,7 @@ static void build_member(hl_json_reader *reader, json_t *object, hl_bytes key)
     HL_FREED char *name = NULL;
 
     if (memchr(key.data, '\0', key.n_bytes) != NULL)
-        hl_json_reader_fail(reader, "a key with NUL (\\u0000) in it");
+        hl_json_reader_fail(reader, "a key contains NUL (\\u0000)");
     else
         reader->status = hl_strndup(&name, key.data, key.n_bytes);
     if (reader->status == HL_OK && json_object_get(object, name) != NULL)
@@ -325,7 +325,7 @@ char *hl_json_dump(const json_t *value, size_t flags)
     hl_text text  = { 0 };
     char   *whole = NULL;
 
-    /* The text's own status is checked as well: jansson does not always check append's result. */
+    /* The text's own status is checked as well: jansson sometimes ignores append's result. */
     if (value != NULL && json_dump_callback(value, append, &text, flags) == 0)
         hl_text_finish(&whole, &text);
     hl_text_free(&text);

@@ -22,12 +22,12 @@ hl_status hl_json_parse_file(json_t **out, const char *path);
 /* JSON objects, one per line.  The caller sets at, end and where, and with_nul if strings may hold
  * NUL. */
 typedef struct hl_json_lines {
-    const char *at; /* the next line */
+    const char *at; /* start of the next line */
     const char *end;
     const char *where;
     bool        with_nul;
-    int64_t     number;     /* of the last line read, counted from 1 */
-    char        place[600]; /* of the last line read, for messages: "FILE, line 7" */
+    int64_t     number;     /* number of the last line read, counted from 1 */
+    char        place[600]; /* name of the last line read, for messages: "FILE, line 7" */
 } hl_json_lines;
 
 /* Reads the next line; the caller releases the value. */

@@ -20,7 +20,7 @@
 #include "base/utf8.h"
 
 #define MAX_DEPTH  64
-#define MAX_NUMBER 64 /* most characters of a number, NUL included */
+#define MAX_NUMBER 64 /* largest size of a number's text, with its NUL */
 
 /* ------------------------------------------------------------------ failing */
 

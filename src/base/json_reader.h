@@ -23,15 +23,15 @@ typedef struct hl_json_reader {
     size_t      n_bytes;
     size_t      at;
     const char *where; /* borrowed */
-    bool        first; /* nothing has been read yet in the innermost container */
+    bool        first; /* nothing has been read in the innermost container yet */
     int         depth;
-    char       *scratch; /* the last string, when it had escapes */
+    char       *scratch; /* the last string, if it had escapes */
     size_t      scratch_bytes;
-    bool        refuses_nul; /* in strings; set by the caller */
+    bool        refuses_nul; /* refuse NUL in strings; set by the caller */
     hl_status   status;      /* the first error so far */
 } hl_json_reader;
 
-/* The text must outlive the reader.  It is checked to be UTF-8 here. */
+/* Opens a reader and checks that the text is UTF-8.  The text must outlive the reader. */
 hl_status hl_json_reader_open(hl_json_reader *out, const char *text, size_t n_bytes,
                               const char *where);
 /* Opens a part of a text that has been checked already, as found by hl_json_skip. */

@@ -47,7 +47,8 @@ static inline bool hl_condition_wait(pthread_cond_t *condition, pthread_mutex_t 
 
     if (now >= until)
         return false;
-    until        = until < now + 1e6 ? until : now + 1e6; /* callers wait in loops */
+    until        = until < now + 1e6 ? until : now + 1e6; /* the deadline is moved nearer to avoid
+                                                           * overflow; callers wait in loops */
     when.tv_sec  = (time_t)until;
     when.tv_nsec = (long)((until - (double)when.tv_sec) * 1e9);
     pthread_cond_timedwait(condition, mutex, &when);

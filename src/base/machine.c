@@ -110,10 +110,11 @@ const hl_cpu *hl_cpu_features(void)
 #define MAX_PATH 4096
 
 typedef struct group_files {
-    const char *hierarchy; /* the folder of its groups */
+    const char *hierarchy; /* folder of this version's groups */
     const char *limit;
-    const char *usage;         /* for CPU time: the period; NULL: `limit` has both */
-    const char *file_pages[2]; /* names in memory.stat */
+    const char *usage;         /* name of the file of memory in use, or of the CPU period; NULL:
+                                * `limit` has both numbers */
+    const char *file_pages[2]; /* names of these pages in memory.stat */
 } group_files;
 
 /* How much of a resource a group leaves; SIZE_MAX if it sets no limit. */

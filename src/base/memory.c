@@ -78,8 +78,8 @@ hl_status hl_memory_reserve(size_t n_bytes)
         return HL_OK;
     hl_memory_release(n_bytes);
     return hl_fail(HL_NO_MEMORY,
-                   "%zu bytes of memory wanted beside the %zu that are held, at most %zu: "
-                   "max-memory allows more",
+                   "%zu more bytes of memory are needed beside the %zu in use, but the limit is "
+                   "%zu; --max-memory sets it",
                    n_bytes, before, limit);
 }
 
@@ -93,7 +93,8 @@ static void *counted(void *block, size_t n_bytes)
 {
     size_t real = block != NULL ? malloc_usable_size(block) : 0;
 
-    atomic_fetch_add_explicit(&held, real - n_bytes, memory_order_relaxed); /* modulo 2^64 */
+    atomic_fetch_add_explicit(&held, real - n_bytes, memory_order_relaxed); /* the difference is
+                                                                             * modulo 2^64 */
     return block;
 }
 

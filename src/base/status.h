@@ -29,7 +29,7 @@ typedef struct hl_kept_error {
     char      message[HL_MESSAGE_BYTES];
 } hl_kept_error;
 
-/* Keeps `status` and the stored message, unless it is HL_OK or a failure is kept already. */
+/* Keeps `status` and the stored message, unless it is HL_OK or another failure is kept already. */
 void hl_keep_error(hl_kept_error *kept, hl_status status);
 /* Stores the kept message again and returns its status.  Where nothing is kept, returns HL_OK and
  * leaves the stored message unchanged. */

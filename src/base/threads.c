@@ -24,7 +24,8 @@
  * Teams are kept in a list and lent to calls.  There are as many teams as there were
  * simultaneous calls at the busiest moment. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
-#define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier): the C library asks for it */
+#define _GNU_SOURCE /* sched_getaffinity; NOLINT(bugprone-reserved-identifier): the C library asks
+                     * for it */
 #endif
 #include "base/threads.h"
 
@@ -43,16 +44,17 @@
 enum {
     RUN_BITS        = 21,
     RUNS_PER_THREAD = 4,
-    LOOKS_PER_CLOCK = 32, /* between two readings of the clock */
-    HASTY_LOOKS     = 64, /* before a thread sleeps on a busy machine: a few microseconds */
+    LOOKS_PER_CLOCK = 32, /* number of checks between two readings of the clock */
+    HASTY_LOOKS     = 64, /* number of checks before a thread sleeps on a busy machine: a few
+                           * microseconds */
 };
 #define RUN_MASK        ((UINT64_C(1) << RUN_BITS) - 1)
-#define PATIENT_SECONDS 500e-6 /* ten times the longest time to wake a thread */
+#define PATIENT_SECONDS 500e-6 /* ten times the longest time that waking a thread takes */
 #define CHECK_SECONDS   20e-3  /* several scheduler slices, so that BUSY_SHARE is meaningful */
 /* The machine is busy if a thread waits for a core during this share of CHECK_SECONDS.  Measured:
  * 0.1% on an idle machine, 20 to 50% beside two busy loops on two cores. */
 #define BUSY_SHARE   0.10
-#define CALM_SECONDS 0.5 /* without waiting for a core, until the machine counts as idle again */
+#define CALM_SECONDS 0.5 /* after this time without waiting for a core, the machine is idle */
 
 typedef struct work_items {
     hl_parallel_work work;
@@ -75,7 +77,7 @@ typedef struct hl_team {
 
     int             n_threads; /* the team serves only calls with this number of threads */
     int             n_members;
-    struct hl_team *next;          /* in the list of free teams */
+    struct hl_team *next;          /* next team in the list of free teams */
     bool            is_background; /* made by and for callers of hl_parallel_background */
 } hl_team;
 

@@ -131,7 +131,8 @@ static const char *sign_of(char room[SIGN_BYTES], uint32_t c, hl_printable_kind 
         return c == ' ' ? "\u00b7" : c == '\t' ? "\u2192" : "\u21b5";
     if (kind == HL_PRINTABLE_UTF8 || (kind == HL_PRINTABLE_LINES && is_space))
         return NULL;
-    if (kind == HL_PRINTABLE_JSON && c < 0x20) /* layout; strings are already escaped */
+    if (kind == HL_PRINTABLE_JSON && c < 0x20) /* such characters are layout here: inside strings
+                                                * they are already escaped */
         return NULL;
     bool is_replaced = kind == HL_PRINTABLE_LINES || kind == HL_PRINTABLE_JSON
                            ? is_control(c)

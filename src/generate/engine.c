@@ -34,7 +34,8 @@ static hl_status check_prompt(const hl_engine *engine, const hl_job_options *opt
         return hl_fail(HL_BAD_ARGUMENT, "job: a prompt of %lld tokens, wanted 1 or more",
                        (long long)options->n_tokens);
     if (options->n_tokens > engine->options.n_ctx)
-        return hl_fail(HL_LIMIT, "the prompt has %lld tokens, but the context has room for %lld",
+        return hl_fail(HL_LIMIT,
+                       "the prompt has %lld tokens, but the context has room for only %lld",
                        (long long)options->n_tokens, (long long)engine->options.n_ctx);
     for (int64_t i = 0; i < options->n_tokens; i++) {
         HL_NEED(hl_check_count("job: a token", options->tokens[i], 0, engine->config->d_vocab - 1));
@@ -312,7 +313,7 @@ static hl_status open_session(hl_engine *engine)
     };
 
     if (engine->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it cannot generate text",
                        engine->model->path, engine->config->family);
     HL_NEED(hl_session_open(&engine->session, engine->model, &session));
     options->n_ctx   = engine->session->options.n_ctx;
@@ -365,7 +366,7 @@ hl_status hl_engine_open(hl_engine **out, const hl_model *model, const hl_engine
     HL_NEED(allocate(engine));
     engine->counts.n_slots = engine->options.n_slots;
     if (pthread_create(&engine->thread, NULL, hl_engine_worker, engine) != 0)
-        return hl_fail(HL_NO_MEMORY, "engine: the system grants no thread");
+        return hl_fail(HL_NO_MEMORY, "engine: the system refuses another thread");
     engine->has_thread = true;
     *out               = hl_taken(&engine);
     return HL_OK;
@@ -429,9 +430,10 @@ static hl_status check_place(hl_engine *engine, const hl_job *job)
     if (n_jobs < most)
         return HL_OK;
     engine->counts.n_refused++;
-    return hl_fail(HL_BUSY,
-                   "%lld texts are under way and %lld wait, which is all there is room for",
-                   (long long)engine->counts.n_running, (long long)engine->counts.n_queued);
+    return hl_fail(
+        HL_BUSY,
+        "the server is full: %lld texts are being generated and %lld are waiting; try again later",
+        (long long)engine->counts.n_running, (long long)engine->counts.n_queued);
 }
 
 static hl_status enqueue(hl_engine *engine, hl_job *job)

@@ -144,7 +144,7 @@ static hl_status check_session(const hl_session *session)
     if (session == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "generate: session is NULL");
     if (session->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it sees whole texts and writes none",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it cannot generate text",
                        session->model->path, session->config->family);
     if ((session->options.wants & (HL_WANT_LAST_DRAW | HL_WANT_LAST_LOGITS)) == 0)
         return hl_fail(HL_BAD_ARGUMENT, "generate: the session lacks HL_WANT_LAST_DRAW");
@@ -221,7 +221,7 @@ static hl_status check_room(const hl_generator *generator, int64_t n_tokens)
     if (n_tokens <= room)
         return HL_OK;
     return hl_fail(HL_LIMIT,
-                   "the prompt has %lld tokens, but the context of %lld has room for %lld",
+                   "the prompt has %lld tokens, but a context of %lld has room for only %lld",
                    (long long)n_tokens, (long long)n_ctx, (long long)(room > 0 ? room : 0));
 }
 
@@ -277,11 +277,10 @@ hl_status hl_generator_next(hl_generated *out, hl_generator *generator)
     HL_NEED(feed_waiting(generator));
     /* Checked before the logits, which are then NaN as well: the NaN arose here. */
     if (!isfinite(generator->next.attention_entropy))
-        return hl_fail(
-            HL_BAD_INPUT,
-            "%s: attention is not finite: after %lld tokens the entropies of the last row "
-            "are NaN (headlight measure and diagnose say in which heads)",
-            generator->session->model->path, (long long)generator->session->length[0]);
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: after %lld tokens attention is NaN; headlight measure and headlight "
+                       "diagnose say in which heads",
+                       generator->session->model->path, (long long)generator->session->length[0]);
     HL_NEED(hl_session_look(generator->session, &pick, 1));
     HL_NEED(
         hl_draft_draw(&generator->next, &generator->draft, &pick, generator->session->length[0]));

@@ -207,7 +207,7 @@ static hl_encoding *encode_answer(hl_watch *watch)
         snprintf(answer->problem, sizeof answer->problem, "%.150s", hl_error_message());
     else if ((int64_t)encoding->n_tokens > watch->n_ctx - n_tokens(watch))
         snprintf(answer->problem, sizeof answer->problem,
-                 "its %zu tokens do not fit into the context of %lld", encoding->n_tokens,
+                 "its %zu tokens do not fit into the context of %lld tokens", encoding->n_tokens,
                  (long long)watch->n_ctx);
     if (answer->problem[0] == '\0')
         return encoding;

@@ -130,12 +130,14 @@ static hl_status open_library(void)
 {
     pthread_once(&opened, open_once);
     if (library.handle == NULL)
-        return hl_fail(HL_NOT_FOUND, "cuda: no libheadlight_cuda.so, which make CUDA=1 builds (%s)",
+        return hl_fail(HL_NOT_FOUND,
+                       "cuda: libheadlight_cuda.so was not found; build it with make CUDA=1 (%s)",
                        library.reason);
     if (!find_functions() || library.interface() != HL_CUDA_INTERFACE ||
         library.device()->interface != HL_DEVICE_INTERFACE)
         return hl_fail(HL_UNSUPPORTED,
-                       "cuda: libheadlight_cuda.so is of another version, wanted interface %d",
+                       "cuda: libheadlight_cuda.so is from another version; build it again "
+                       "(interface %d is needed)",
                        HL_CUDA_INTERFACE);
     hl_status status = library.probe();
     return status == HL_OK ? HL_OK : hl_fail(status, "cuda: %s", library.error());

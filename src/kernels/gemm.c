@@ -88,7 +88,7 @@ static void open_once(void)
     if (library != NULL)
         use_library(library);
     if (sgemm == NULL)
-        hl_log(HL_LOG_WARNING, "no libopenblas here: long sequences are multiplied slowly");
+        hl_log(HL_LOG_WARNING, "libopenblas was not found; long sequences are slower without it");
 }
 
 const char *hl_gemm_name(void)

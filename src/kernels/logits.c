@@ -82,7 +82,8 @@ hl_status hl_logits_check(const float *logits, int64_t n)
         possible = possible || logits[i] > -INFINITY;
     }
     if (!possible)
-        return hl_fail(HL_BAD_INPUT, "none of %lld tokens is possible: all logits are -inf",
+        return hl_fail(HL_BAD_INPUT,
+                       "no token can be drawn: the logits of all %lld tokens are -inf",
                        (long long)n);
     return HL_OK;
 }

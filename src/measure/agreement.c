@@ -1,10 +1,10 @@
 /* agreement.c - two models' predictions of the same tokens, row by row.
  *
- * Logits of a whole window are too many to keep, so a window goes through both models a piece
- * at a time: the reference's session keeps its logits of the piece, where it runs, and the model's
- * are compared with them (model/kept.h):
+ * The logits of a whole window are too many to keep, so a window goes through both models in
+ * pieces. The reference model's session keeps its logits of a piece where it runs, and the model's
+ * logits are compared with them (model/kept.h):
  *
- *     KL(p || q) = sum p (ln p - ln q),   p the reference's, q the model's. */
+ *     KL(p || q) = sum p (ln p - ln q),   p the reference model's, q the model's. */
 #include <math.h>
 #include <string.h>
 
@@ -15,24 +15,25 @@
 #include "model/forward.h"
 #include "model/model.h"
 
-/* Rows; logits, which the CPU keeps with their probabilities. */
+/* Largest number of rows per piece; largest number of kept logits.  The CPU keeps probabilities
+ * with them. */
 enum { MAX_PIECE = 512, MAX_KEPT = 16 << 20, MAX_KEPT_ON_DEVICE = 64 << 20 };
 enum { WANTS = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
 
 HL_CLOSES(hl_agreement_close, hl_agreement)
 
 struct hl_agreement {
-    hl_agreement_options options; /* complete */
+    hl_agreement_options options; /* with all defaults filled in */
     hl_session          *model;
     hl_session          *reference;
     hl_window_cut        cut;
-    int64_t             *tokens; /* (n_ctx) of the window at hand */
+    int64_t             *tokens; /* (n_ctx) tokens of the current window */
     int64_t              n_piece;
-    int64_t             *tops;   /* (n_piece) the reference's likeliest tokens */
+    int64_t             *tops;   /* (n_piece) the reference model's most likely tokens */
     int64_t              at;     /* position of the piece's first row */
-    double               kl;     /* of the window at hand, so far */
-    hl_ratio_sums        sums;   /* of KL, over windows */
-    int64_t              n_same; /* rows */
+    double               kl;     /* sum over the current window so far */
+    hl_ratio_sums        sums;   /* sums of KL over windows */
+    int64_t              n_same; /* number of rows with the same most likely token */
 };
 
 /* -------------------------------------------------------------- open and close */
@@ -42,11 +43,12 @@ static hl_status check_models(const hl_model *model, const hl_model *reference)
     if (model == NULL || reference == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "agreement: a model is NULL");
     if (model->config->is_encoder || reference->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder, which predicts no next token",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder, which does not predict the next token",
                        model->config->is_encoder ? model->path : reference->path);
     if (model->config->d_vocab != reference->config->d_vocab)
         return hl_fail(HL_BAD_INPUT,
-                       "%s knows %lld tokens, %s %lld: their predictions differ in kind",
+                       "%s has a vocabulary of %lld tokens and %s one of %lld: their predictions "
+                       "cannot be compared",
                        model->path, (long long)model->config->d_vocab, reference->path,
                        (long long)reference->config->d_vocab);
     return HL_OK;
@@ -75,7 +77,7 @@ static hl_status choose_piece(hl_agreement *a, const hl_model *model)
     return HL_OK;
 }
 
-/* As hl_perplexity's: the smaller of the two contexts where none is given. */
+/* Fills in defaults as hl_perplexity does: n_ctx is the smaller of the two models' defaults. */
 static hl_status complete_options(hl_agreement *a, const hl_model *model, const hl_model *reference)
 {
     hl_agreement_options *options = &a->options;
@@ -141,13 +143,13 @@ static hl_status compare_rows(void *context, const hl_final_rows *rows)
     for (int64_t row = 0; row < rows->n_rows; row++) {
         double kl = rows->divergence[row];
 
-        a->kl += kl > 0.0 || isnan(kl) ? kl : 0.0; /* rounding may leave it below */
+        a->kl += kl > 0.0 || isnan(kl) ? kl : 0.0; /* rounding may make it negative */
         a->n_same += rows->tops[row] == tops[row];
     }
     return HL_OK;
 }
 
-/* Tokens [from, from + n) of the window through both, without what is told of them. */
+/* Feeds tokens [from, from + n) of the window to both models, without comparing. */
 static hl_status feed_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 {
     hl_feed feed = { .tokens = tokens, .n_tokens = n };
@@ -156,7 +158,7 @@ static hl_status feed_both(hl_agreement *a, const int64_t *tokens, int64_t n)
     return hl_session_feed(a->model, &feed);
 }
 
-/* The same, and each foretells the token after it. */
+/* Feeds tokens to both models and compares their predictions of the token after each. */
 static hl_status compare_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 {
     hl_tap  keep    = { .context = a, .final = keep_rows, .wants = WANTS };
@@ -174,7 +176,8 @@ static hl_status compare_both(hl_agreement *a, const int64_t *tokens, int64_t n)
 
 /* --------------------------------------------------------------------- windows */
 
-/* The rows that predict a scored token: those behind the context, but for the last token's. */
+/* Compares the rows that predict a scored token: those after the context, except the last
+ * token's. */
 static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_window *window)
 {
     int64_t context = hl_window_context(&a->cut, window);
@@ -194,7 +197,7 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
         HL_NEED(compare_both(a, a->tokens + a->at, n));
     }
     if (!isfinite(a->kl))
-        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are not finite",
+        return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN or infinite",
                        (long long)window->begin);
     if (n_rows > 0)
         hl_ratio_add(&a->sums, a->kl, (double)n_rows);

@@ -1,11 +1,11 @@
-/* checkpoints.c - which models lie in a folder, and of which training step each is.
+/* checkpoints.c - finds the checkpoints in a folder, and their training steps.
  *
  *     FOLDER/checkpoint-500/{config.json,model.safetensors,optimizer.pt,...}
  *     FOLDER/step_1000.gguf
  *     FOLDER/step_2000-00001-of-00003.gguf, and its other parts
  *
- * Nothing is opened: what is being written now looks the same as what is done, and whoever asks
- * must wait until size and time stay as they are. */
+ * No file is opened.  An incomplete checkpoint looks like a complete one, so callers must wait
+ * until its size and time no longer change. */
 #include "measure/checkpoints.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ HL_CLOSES(hl_checkpoints_free, hl_checkpoints)
 
 /* ------------------------------------------------------------------------- names */
 
-/* In capitals or not, and not the whole name. */
+/* Compares without case; the ending must not be the whole name. */
 static bool has_ending(const char *name, const char *ending)
 {
     size_t n = strlen(name), n_ending = strlen(ending);
@@ -36,7 +36,8 @@ static bool has_ending(const char *name, const char *ending)
     return n > n_ending && strcasecmp(name + n - n_ending, ending) == 0;
 }
 
-/* The length of "-00002-of-00003.gguf" at the end of a name and the part it names; 0: it has none. */
+/* Returns the length of an ending such as "-00002-of-00003.gguf", and the number of the part; 0 if
+ * there is none. */
 static size_t split_ending(const char *name, int *part)
 {
     enum { LENGTH = sizeof "-00002-of-00003.gguf" - 1 };
@@ -54,7 +55,7 @@ static size_t split_ending(const char *name, int *part)
     return LENGTH;
 }
 
-/* The digits at the start of a text; -1: none, or too many of them. */
+/* Returns the number at the start of a text; -1 if there is none or it has too many digits. */
 static int64_t leading_number(const char *text)
 {
     size_t  n     = strspn(text, "0123456789");
@@ -67,7 +68,7 @@ static int64_t leading_number(const char *text)
     return value;
 }
 
-/* The number behind a word in a name: "step=20", "Step 20"; -1: none. */
+/* Returns the number after a word in a name, as in "step=20" or "Step 20"; -1 if there is none. */
 static int64_t number_behind(const char *name, const char *word)
 {
     size_t n = strlen(word);
@@ -118,7 +119,7 @@ static void add_file(hl_checkpoint *checkpoint, const struct stat *about)
         checkpoint->modified = modified;
 }
 
-/* Files come and go while they are looked at: what is no longer there is no file. */
+/* Files may disappear at any time; a missing file is not an error. */
 static hl_status look_at(struct stat *about, bool *there, const char *folder, const char *name)
 {
     char     *path   = NULL;
@@ -129,7 +130,7 @@ static hl_status look_at(struct stat *about, bool *there, const char *folder, co
     return status;
 }
 
-/* Sizes and times of config.json and weights; *is_model: both are there. */
+/* Adds up sizes and times of config.json and weights; *is_model is true if both exist. */
 static hl_status look_into(hl_checkpoint *checkpoint, bool *is_model)
 {
     hl_status   status    = HL_OK;
@@ -161,7 +162,7 @@ done:
     return status;
 }
 
-/* The other parts of a split file, which lie beside the first. */
+/* Adds the other parts of a split file, which are in the same folder. */
 static hl_status add_parts(hl_checkpoint *checkpoint, const char *folder_path)
 {
     hl_status   status = HL_OK;
@@ -215,7 +216,7 @@ static bool is_passed_over(const char *name)
     return name[0] == '.' || strncmp(name, "tmp", 3) == 0 || hl_utf8_find_bad(name, n) != n;
 }
 
-/* Fills in a checkpoint that has path and name; *is_model: it is one. */
+/* Fills in a checkpoint that has path and name; *is_model is false if it is not a checkpoint. */
 static hl_status examine(hl_checkpoint *checkpoint, bool *is_model, const char *folder)
 {
     struct stat about;
@@ -234,7 +235,7 @@ static hl_status examine(hl_checkpoint *checkpoint, bool *is_model, const char *
     return is_split && *is_model ? add_parts(checkpoint, folder) : HL_OK;
 }
 
-/* Takes the checkpoint over. */
+/* Appends the checkpoint, whose texts it takes over. */
 static hl_status append(hl_checkpoints *found, hl_checkpoint *checkpoint)
 {
     HL_NEED(HL_GROW_ONE(&found->items, found->count));
@@ -243,7 +244,8 @@ static hl_status append(hl_checkpoints *found, hl_checkpoint *checkpoint)
     return HL_OK;
 }
 
-/* Of those without a number the first by name is remembered: folders have no order. */
+/* Counts a name without a number and keeps the first in alphabetical order, since folders have no
+ * order. */
 static hl_status leave_out(hl_checkpoints *found, const char *name)
 {
     found->n_unnumbered++;

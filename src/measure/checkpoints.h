@@ -4,7 +4,7 @@
 
 #include "headlight/series.h"
 
-/* The training step in a file name; -1: there is none. */
+/* Returns the training step in a file name; -1 if there is none. */
 int64_t hl_checkpoint_step(const char *name);
 
 #endif

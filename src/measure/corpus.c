@@ -30,9 +30,11 @@ static hl_status check_options(const hl_tokenizer *tokenizer, const memory_text 
     if (n_texts == 0 && options->token_ids == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "no text given");
     if (n_texts > 0 && options->token_ids != NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "either text or token ids, not both");
+        return hl_fail(HL_BAD_ARGUMENT, "text and token ids cannot be combined");
     if (n_texts > 0 && tokenizer == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "text needs a tokenizer, and there is none");
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "text needs a tokenizer, but none was found; name one with --tokenizer PATH");
     if (options->n_sample < 0)
         return hl_fail(HL_BAD_ARGUMENT, "a sample of %lld documents", (long long)options->n_sample);
     if (options->format < HL_TEXT_AUTO || options->format > HL_TEXT_JSONL)
@@ -119,9 +121,9 @@ static hl_status check_not_empty(const hl_corpus *corpus)
     if (corpus->documents.count > 0)
         return HL_OK;
     if (corpus->files.count == 1)
-        return hl_fail(HL_BAD_INPUT, "%s: no %s in it, nothing to measure",
+        return hl_fail(HL_BAD_INPUT, "%s: no %s in this file, nothing to measure",
                        corpus->files.items[0].path, what);
-    return hl_fail(HL_BAD_INPUT, "%s and %zu more files: no %s in them, nothing to measure",
+    return hl_fail(HL_BAD_INPUT, "%s and %zu more files: no %s in these files, nothing to measure",
                    corpus->files.items[0].path, corpus->files.count - 1, what);
 }
 
@@ -243,11 +245,10 @@ hl_status hl_corpus_around(hl_around_tokens *out, const hl_corpus *corpus)
     for (size_t i = 0; i < around.n_before + around.n_after; i++) {
         int64_t id = i < around.n_before ? around.before[i] : around.after[i - around.n_before];
         if (id < 0 || id >= corpus->n_vocab)
-            return hl_fail(
-                HL_BAD_INPUT,
-                "the tokenizer puts id %lld around a text, and the model has %lld tokens: "
-                "it is another model's",
-                (long long)id, (long long)corpus->n_vocab);
+            return hl_fail(HL_BAD_INPUT,
+                           "the tokenizer adds id %lld around a text, but the model has only %lld "
+                           "tokens: this is the tokenizer of another model",
+                           (long long)id, (long long)corpus->n_vocab);
     }
     *out = around;
     return HL_OK;

@@ -16,11 +16,11 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-#define STEP 256 /* characters between two places that are remembered */
+#define STEP 256 /* number of characters between two remembered places */
 
 /* ------------------------------------------------------------ records: spans */
 
-/* Where every STEP-th character of a text begins. */
+/* The bytes at which every STEP-th character of a text begins. */
 typedef struct char_places {
     hl_bytes text;
     size_t  *places; /* (n_chars / STEP + 1) */
@@ -52,7 +52,7 @@ static hl_status find_places(char_places *out, hl_bytes text)
     return HL_OK;
 }
 
-/* The byte at which a character begins. */
+/* Returns the byte at which a character begins. */
 static size_t place_of(const char_places *places, size_t character)
 {
     size_t at = places->places[character / STEP];
@@ -107,7 +107,7 @@ done:
 
 /* ------------------------------------------------------------ records: chats */
 
-/* The content of a message as one string, which the caller owns. */
+/* Copies the content of a message as one string, which the caller owns. */
 static hl_status read_content(char **out, const json_t *content, size_t message, const char *where)
 {
     HL_SCOPED(hl_text_free) hl_text text = { 0 };
@@ -227,7 +227,7 @@ size_t hl_record_bytes(const hl_record *record)
 /* ----------------------------------------------------------------- documents */
 
 #define BLOCK     ((size_t)1 << 18)
-#define MAX_CARRY 3 /* bytes of a character whose rest is in the next block */
+#define MAX_CARRY 3 /* largest number of bytes of a character that continues in the next block */
 
 void hl_name_line(char *out, size_t n_bytes, const char *path, uint64_t line)
 {
@@ -235,13 +235,13 @@ void hl_name_line(char *out, size_t n_bytes, const char *path, uint64_t line)
 
     if (line > 0)
         snprintf(number, sizeof number, ":%llu", (unsigned long long)line);
-    /* A path that is too long loses its beginning, which says less than its end. */
+    /* A path that is too long is shortened at its start, which says less than its end. */
     size_t room   = n_bytes - 1 - strlen(number);
     size_t length = strlen(path);
     snprintf(out, n_bytes, "%s%s", length > room ? path + (length - room) : path, number);
 }
 
-/* One without text only counts as empty. */
+/* Adds a document; one without text is only counted as empty. */
 static hl_status documents_add(hl_documents *documents, const hl_document *document)
 {
     if (document->n_bytes == 0) {
@@ -265,9 +265,9 @@ void hl_documents_free(hl_documents *documents)
 typedef struct text_check {
     const hl_text_source *source;
     char                 *block;   /* (MAX_CARRY + BLOCK) */
-    size_t                n_carry; /* bytes at its start that were read before */
-    uint64_t              at;      /* of block[0] in the file */
-    uint64_t              n_lines; /* ends of lines before it */
+    size_t                n_carry; /* bytes at the start of the block that were read before */
+    uint64_t              at;      /* offset of block[0] in the file */
+    uint64_t              n_lines; /* number of line ends before the block */
     hl_hasher             hasher;
 } text_check;
 
@@ -280,7 +280,7 @@ static uint64_t count_lines(const char *text, size_t n_bytes)
     return count;
 }
 
-/* What a file that is no text may be, by its first bytes. */
+/* Guesses, by its first bytes, what a file that is not text may be. */
 static const char *guess(const hl_text_source *source)
 {
     static const struct {
@@ -313,7 +313,7 @@ static hl_status not_utf8(const text_check *check, size_t bad)
                    guess(check->source));
 }
 
-/* The next n_bytes of the file, behind what was carried over. */
+/* Checks the next n_bytes of the file, after the bytes that were carried over. */
 static hl_status check_block(text_check *check, size_t n_bytes, bool last)
 {
     char  *fresh  = check->block + check->n_carry;
@@ -411,8 +411,8 @@ typedef struct sample_key {
     size_t   index;
 } sample_key;
 
-/* Documents of equal content have equal keys; which of them is taken makes no difference to
- * what is measured. */
+/* Documents of equal content have equal keys; choosing either of them gives the same
+ * measurements. */
 static int compare_keys(const void *a, const void *b)
 {
     const sample_key *left = a, *right = b;
@@ -441,7 +441,8 @@ hl_status hl_documents_sample(hl_documents *documents, int64_t n_sample, uint64_
     qsort(keys, count, sizeof *keys, compare_keys);
     qsort(keys, (size_t)n_sample, sizeof *keys, compare_indices);
     for (size_t i = 0; i < (size_t)n_sample; i++)
-        documents->items[i] = documents->items[keys[i].index]; /* keys[i].index >= i */
+        documents->items[i] = documents->items[keys[i].index]; /* keys[i].index >= i, so no item is
+                                                                * overwritten before it is read */
     documents->count = (size_t)n_sample;
     hl_free(keys);
     return HL_OK;
@@ -454,14 +455,14 @@ static bool is_integer(hl_dtype dtype)
     return dtype >= HL_DTYPE_I8 && dtype <= HL_DTYPE_U64;
 }
 
-/* Element `index` of an integer tensor; what is beyond int64 comes back negative. */
+/* Reads an element of an integer tensor; values beyond int64 become negative. */
 static int64_t read_integer(const hl_tensor *tensor, int64_t index)
 {
     size_t         size      = hl_dtype_bits(tensor->dtype) / 8;
     const uint8_t *bytes     = (const uint8_t *)tensor->data + (size_t)index * size;
     bool           is_signed = tensor->dtype <= HL_DTYPE_I64;
     uint64_t       value     = 0;
-    uint64_t       sign      = 0; /* the top bit */
+    uint64_t       sign      = 0; /* the highest bit */
 
     for (size_t i = 0; i < size; i++) {
         value |= (uint64_t)bytes[i] << (8 * i);

@@ -1,6 +1,6 @@
 /* corpus_files.c - files, folders, patterns and standard input; and their bytes.
  *
- * Everything is sorted by the bytes of its name, not by a locale's rules: the same folder
+ * Everything is sorted by the bytes of its name, not by a locale's rules, so that the same folder
  * is the same corpus everywhere. */
 #include "measure/corpus_parts.h"
 
@@ -115,7 +115,7 @@ static hl_status add_name(name_list *names, const char *name)
     return status;
 }
 
-/* What is in a folder, sorted; hidden entries left out. */
+/* Lists a folder, sorted, without hidden entries. */
 static hl_status list_folder(name_list *out, const char *path)
 {
     hl_status status = HL_OK;
@@ -152,7 +152,8 @@ static hl_status join_path(char **out, const char *folder, const char *name)
 
 static hl_status add_folder(file_finder *finder, const char *path, int depth);
 
-/* A link to a file is that file; a link to a folder could lead back here, and is skipped. */
+/* A link to a file counts as that file; a link to a folder is skipped, since it could lead back
+ * here. */
 static hl_status add_entry(file_finder *finder, const char *path, int depth)
 {
     struct stat info;
@@ -206,7 +207,7 @@ static hl_status add_path(file_finder *finder, const char *path)
 
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return add_whole_folder(finder, path);
-    return add_file(finder, path, -1); /* what cannot be read is said when it is opened */
+    return add_file(finder, path, -1); /* if it cannot be read, opening it reports that */
 }
 
 /* A folder that is not there has no matches; one that cannot be read is an error. */
@@ -238,7 +239,7 @@ done:
 
 /* ------------------------------------------------------------ standard input */
 
-/* A file without a name, which goes when it is closed. */
+/* Creates a file without a name, which disappears when it is closed. */
 static hl_status make_nameless(int *out)
 {
     const char *folder = getenv("TMPDIR");
@@ -272,9 +273,9 @@ static hl_status write_all(int descriptor, const char *bytes, size_t n_bytes)
     return HL_OK;
 }
 
-/* How much of standard input is copied: a file as long as it is now, though it may grow; a device
- * (/dev/zero) DEVICE_BYTES; a pipe half of what is free where the copy lies.  *is_all: more than that
- * is no error. */
+/* Limits how much of standard input is copied: of a file, its current size; of a device
+ * (/dev/zero), DEVICE_BYTES; of a pipe, half of the free space.  With *is_all, more input is not an
+ * error. */
 static hl_status bound_input(uint64_t *most, bool *is_all, int copy)
 {
     struct stat    input;
@@ -318,10 +319,10 @@ static hl_status copy_input(int descriptor)
             n_copied = most;
         }
         if (n_copied > most)
-            HL_NEED(hl_fail(HL_LIMIT,
-                            "standard input: more than %llu bytes, which is all that is copied of "
-                            "it here; use a file",
-                            (unsigned long long)most));
+            HL_NEED(
+                hl_fail(HL_LIMIT,
+                        "standard input: more than %llu bytes, the most that is copied; use a file",
+                        (unsigned long long)most));
         HL_NEED(write_all(descriptor, block, (size_t)n_read));
     }
     return HL_OK;
@@ -392,7 +393,7 @@ static hl_status check_kind(const hl_text_source *source, const struct stat *inf
     if (S_ISDIR(info->st_mode))
         return hl_fail(HL_BAD_INPUT, "%s: is a directory, wanted a file", source->path);
     if (S_ISFIFO(info->st_mode))
-        return hl_fail(HL_BAD_INPUT, "%s: is a pipe, wanted a file (standard input is '-')",
+        return hl_fail(HL_BAD_INPUT, "%s: is a pipe; give a file, or '-' for standard input",
                        source->path);
     return hl_fail(HL_BAD_INPUT, "%s: not a regular file", source->path);
 }
@@ -439,7 +440,7 @@ void hl_text_source_close(hl_text_source *source)
 hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t at, size_t n_bytes)
 {
     if (source->memory != NULL) {
-        memcpy(out, source->memory + at, n_bytes); /* its size does not change */
+        memcpy(out, source->memory + at, n_bytes); /* memory does not change its size */
         return HL_OK;
     }
     while (n_bytes > 0) {
@@ -451,7 +452,7 @@ hl_status hl_text_source_read(char *out, const hl_text_source *source, uint64_t 
                            strerror(errno));
         if (n_read == 0)
             return hl_fail(
-                HL_BAD_INPUT, "%s: ends at byte %llu, it had %llu: it shrank while in use",
+                HL_BAD_INPUT, "%s: ends at byte %llu, but had %llu bytes: it shrank while in use",
                 source->path, (unsigned long long)at, (unsigned long long)source->n_bytes);
         out += n_read;
         at += (uint64_t)n_read;
@@ -493,7 +494,7 @@ void hl_line_reader_close(hl_line_reader *reader)
     *reader = (hl_line_reader){ 0 };
 }
 
-/* More of the file behind what is in the buffer; *more is false when there is none. */
+/* Reads more of the file into the buffer; *more is false at its end. */
 static hl_status fill(bool *more, hl_line_reader *reader)
 {
     size_t   held = reader->end - reader->begin;
@@ -526,7 +527,7 @@ static void hand_out(hl_line *out, hl_line_reader *reader, size_t n_bytes, size_
 
 hl_status hl_line_reader_next(hl_line *out, bool *more, hl_line_reader *reader)
 {
-    size_t looked = 0; /* bytes that hold no end of line */
+    size_t looked = 0; /* number of bytes without a line end */
 
     for (;;) {
         size_t      held = reader->end - reader->begin;
@@ -540,7 +541,7 @@ hl_status hl_line_reader_next(hl_line *out, bool *more, hl_line_reader *reader)
         looked = held;
         HL_NEED(fill(more, reader));
         if (!*more) {
-            *more = held > 0; /* the last line need not end */
+            *more = held > 0; /* the last line may lack a line end */
             if (*more)
                 hand_out(out, reader, held, 0);
             return HL_OK;

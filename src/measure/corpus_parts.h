@@ -1,12 +1,12 @@
-/* corpus_parts.h - the inside of a corpus: what it is made of, in the order of its making.
+/* corpus_parts.h - internals of a corpus: its parts, in the order in which they are made.
  *
  *     corpus_files.c      names to files, and files to ranges and lines
- *     corpus_documents.c  files to documents: where each lies, how long it is, what it holds
- *     corpus_types.c      kinds of text, and the rules that find them
+ *     corpus_documents.c  files to documents: offset, length and content of each
+ *     corpus_types.c      types of text, and the rules that find them
  *     corpus.c            opening
  *     corpus_reader.c     documents to tokens, text in the pieces of corpus_pieces.h
  *
- * Nothing changes once a corpus is open. */
+ * An open corpus does not change. */
 #ifndef HL_MEASURE_CORPUS_PARTS_H
 #define HL_MEASURE_CORPUS_PARTS_H
 
@@ -19,12 +19,12 @@
 
 /* --------------------------------------------------------------------- files */
 
-/* Text is read, not mapped: then a file of any length costs one buffer, and one that
- * somebody cuts short is an error with a name instead of a signal. */
+/* Text is read, not mapped: a file of any length then needs only one buffer, and a truncated one
+ * causes an error with a name instead of a signal. */
 
 /* A file that is part of a corpus. */
 typedef struct hl_text_file {
-    char          *path; /* "standard input" for a copy of that */
+    char          *path; /* path, or "standard input" for a copy of it */
     hl_text_format format;
     int            descriptor; /* descriptor of the copy of standard input, which has no name;
                                 * else -1 */
@@ -80,7 +80,7 @@ typedef struct hl_line_reader {
 typedef struct hl_line {
     hl_bytes bytes;  /* without the line ending; borrowed until the next line */
     uint64_t at;     /* offset in the file */
-    uint64_t number; /* from 1 */
+    uint64_t number; /* line number, from 1 */
 } hl_line;
 
 /* Skips a byte order mark.  The source must outlive the reader. */
@@ -142,7 +142,7 @@ hl_status hl_types_mark(uint8_t *marks, const hl_types *types, hl_matcher *match
  * A message's content is a string, null, or an array of parts { "type": "text", "text" }. */
 
 typedef struct hl_record_span {
-    hl_span     span; /* of the text, in bytes */
+    hl_span     span; /* bytes of the text */
     const char *type; /* borrowed from the value */
 } hl_record_span;
 

@@ -1,7 +1,7 @@
 /* corpus_pieces.c - tokenizing long texts in pieces that overlap.
  *
- * Two slots take turns: `now` holds the piece that is being handed out, `next` the one
- * behind it, which must be there before anybody knows where `now` ends. */
+ * Two slots take turns: `now` holds the current piece, `next` the one after it, which must be
+ * tokenized before the end of `now` is known. */
 #include "measure/corpus_pieces.h"
 
 #include <assert.h>
@@ -19,22 +19,22 @@ typedef struct piece_slot {
     char        *text;
     size_t       capacity;
     size_t       n_bytes;
-    uint64_t     at; /* of text[0] in the whole */
+    uint64_t     at; /* offset of text[0] in the whole text */
     hl_encoding *encoding;
-    size_t       begin; /* the first token that has not been handed out before */
+    size_t       begin; /* first token that has not been returned yet */
 } piece_slot;
 
 struct hl_text_pieces {
     const hl_tokenizer *tokenizer;
     hl_encode_options   options;
-    size_t              piece_bytes; /* as wanted */
+    size_t              piece_bytes; /* size of a piece as requested */
     size_t              n_overlap;
-    size_t              n_bytes; /* of the next piece, which may have had to grow */
+    size_t              n_bytes; /* size of the next piece, which may have grown */
     hl_text_input       input;
     hl_hasher           hasher;
     piece_slot          slots[2];
-    int                 now;     /* which slot */
-    bool                started; /* the first piece is there */
+    int                 now;     /* index of the current slot */
+    bool                started; /* the first piece has been read */
 };
 
 hl_status hl_text_pieces_new(hl_text_pieces **out, const hl_tokenizer *tokenizer,
@@ -91,13 +91,12 @@ static hl_status bad_text(const hl_text_pieces *pieces, uint64_t at)
 {
     const hl_text_source *source = pieces->input.source;
 
-    return hl_fail(HL_BAD_INPUT, "%s: byte %llu is no longer UTF-8: it changed while in use",
+    return hl_fail(HL_BAD_INPUT, "%s: byte %llu is no longer UTF-8: the file changed while in use",
                    source != NULL ? source->path : "text",
                    (unsigned long long)(pieces->input.at + at));
 }
 
-/* Appends `n_fresh` bytes of the whole to a slot's text; they are hashed, as nobody has seen
- * them before. */
+/* Appends and hashes `n_fresh` bytes that were not read before. */
 static hl_status append_fresh(hl_text_pieces *pieces, piece_slot *slot, size_t n_fresh)
 {
     HL_NEED(HL_GROW(&slot->text, &slot->capacity, slot->n_bytes, n_fresh + 1));
@@ -108,14 +107,14 @@ static hl_status append_fresh(hl_text_pieces *pieces, piece_slot *slot, size_t n
     return HL_OK;
 }
 
-/* How many more bytes a slot gets: to make it `wanted` long, whole characters, or all. */
+/* Fills a slot up to `wanted` bytes, in whole characters, or to the end of the text. */
 static hl_status fill(hl_text_pieces *pieces, piece_slot *slot, size_t wanted)
 {
     uint64_t left = pieces->input.n_bytes - slot->at - slot->n_bytes;
     uint64_t n    = wanted > slot->n_bytes ? wanted - slot->n_bytes : 0;
 
     HL_NEED(append_fresh(pieces, slot, (size_t)(n < left ? n : left)));
-    for (;;) { /* at most three times */
+    for (;;) { /* runs at most three times */
         size_t n_cut = hl_utf8_incomplete(slot->text, slot->n_bytes);
         if (n_cut == 0 || slot->at + slot->n_bytes == pieces->input.n_bytes)
             break;
@@ -147,7 +146,7 @@ static uint64_t begin_of(const piece_slot *slot, size_t token)
     return slot->at + slot->encoding->spans[token].begin;
 }
 
-/* The first token that begins at or after a byte of the whole. */
+/* Returns the first token that begins at or after a byte of the whole text. */
 static size_t token_at(const piece_slot *slot, uint64_t at, size_t from)
 {
     size_t token = from;
@@ -157,7 +156,8 @@ static size_t token_at(const piece_slot *slot, uint64_t at, size_t from)
     return token;
 }
 
-/* Where two neighbors meet: left's tokens end before *left_end, right's begin there. */
+/* Finds where two neighbors meet: left's tokens end before *left_end, right's begin at
+ * *right_begin. */
 static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
                  const piece_slot *right, uint64_t from)
 {
@@ -165,7 +165,7 @@ static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
 
     size_t i = token_at(left, from, left->begin);
     size_t j = token_at(right, from, 0);
-    size_t n = 0; /* tokens in a row that are the same */
+    size_t n = 0; /* number of consecutive equal tokens */
 
     while (n < N_AGREE && i < left->encoding->n_tokens && j < right->encoding->n_tokens) {
         uint64_t left_at = begin_of(left, i), right_at = begin_of(right, j);
@@ -179,7 +179,7 @@ static bool join(size_t *left_end, size_t *right_begin, const piece_slot *left,
     return n == N_AGREE;
 }
 
-/* The next piece, beginning with the end of this one. */
+/* Reads the next piece, which begins with the end of the current one. */
 static hl_status open_next(hl_text_pieces *pieces)
 {
     piece_slot *now     = &pieces->slots[pieces->now];
@@ -187,7 +187,7 @@ static hl_status open_next(hl_text_pieces *pieces)
     size_t      overlap = pieces->n_overlap < now->n_bytes ? pieces->n_overlap : now->n_bytes;
 
     while (hl_utf8_is_continuation(now->text[now->n_bytes - overlap]))
-        overlap--; /* the text is valid: it stops at a character's first byte */
+        overlap--; /* the text is valid, so this stops at the first byte of a character */
     next->n_bytes = 0;
     next->at      = now->at + now->n_bytes - overlap;
     HL_NEED(HL_GROW(&next->text, &next->capacity, 0, overlap));
@@ -197,8 +197,8 @@ static hl_status open_next(hl_text_pieces *pieces)
     return encode(pieces, next);
 }
 
-/* Neighbors that cannot be joined become one, and the next will be longer.  Text that
- * comes behind changes no token near the start of a piece, so `begin` stays. */
+/* Joins neighbors that do not agree into one piece; the next piece will be longer.  Text that is
+ * added at the end changes no token near the start of a piece, so `begin` stays. */
 static hl_status swallow_next(hl_text_pieces *pieces)
 {
     piece_slot *now    = &pieces->slots[pieces->now];
@@ -212,7 +212,7 @@ static hl_status swallow_next(hl_text_pieces *pieces)
     return encode(pieces, now);
 }
 
-/* Makes `next` the piece after `now`, and says where `now` ends. */
+/* Makes `next` the piece after `now`, and finds where `now` ends. */
 static hl_status find_end(size_t *end, size_t *next_begin, hl_text_pieces *pieces)
 {
     piece_slot *now  = &pieces->slots[pieces->now];

@@ -1,16 +1,16 @@
-/* corpus_pieces.h - the tokens of a text of any length, a piece at a time.
+/* corpus_pieces.h - the tokens of a text of any length, in pieces.
  *
- * A text is tokenized in pieces that overlap.  Inside an overlap both neighbors have
- * tokens for the same bytes; once they have agreed on N_AGREE tokens in a row, what stands
- * left of the text's cut no longer matters to the right one nor what stands right of it to
- * the left one, and the two are joined in the middle of that stretch:
+ * A text is tokenized in pieces that overlap.  Both neighbors have tokens for the bytes of the
+ * overlap.  Once these agree on N_AGREE tokens in a row, text before the overlap no longer matters
+ * to the right piece, nor text after it to the left one, and the two are joined in the middle of
+ * the agreeing tokens:
  *
  *     left   ....|the|cat|sat|on|the|mat|an        the cut spoils the last word
  *     right              |at|on|the|mat|and|...    ... and the first
  *     joined ....|the|cat|sat|on|the|mat|and|...
  *
- * Where they never agree (a word as long as the overlap), the left piece grows by the
- * right one and the next is twice as long: at worst a piece is the whole text. */
+ * If they never agree (a word as long as the overlap), the left piece grows by the right one and
+ * the next is twice as long: at worst a piece is the whole text. */
 #ifndef HL_MEASURE_CORPUS_PIECES_H
 #define HL_MEASURE_CORPUS_PIECES_H
 

@@ -1,7 +1,7 @@
-/* corpus_reader.c - the tokens of documents, one after the other.
+/* corpus_reader.c - reads the tokens of documents.
  *
- * Four kinds of documents come down to ids and types: text (of a file or of a line), in
- * pieces; a chat, through its template; a line of ids; a row of a table of them. */
+ * Four kinds of documents become ids and types: text of a file or a line, in pieces; a chat,
+ * through its template; a line of ids; a row of a table of ids. */
 #include "measure/corpus.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@
 #include "tokenize/tokenizer.h"
 
 typedef enum reader_state {
-    READER_END = 0, /* nothing (more) to hand out */
-    READER_TEXT,    /* in pieces */
+    READER_END = 0, /* the document is finished */
+    READER_TEXT,    /* text, read in pieces */
     READER_CHAT,
     READER_IDS,
 } reader_state;
@@ -23,24 +23,24 @@ typedef enum reader_state {
 struct hl_token_reader {
     const hl_corpus   *corpus;
     hl_around          way;
-    hl_around_tokens   around; /* of this document's windows */
+    hl_around_tokens   around; /* tokens around this document's windows */
     const hl_document *document;
     char               name[256];
     reader_state       state;
-    bool               at_start; /* nothing of a text has been handed out yet */
-    hl_text_source     source;   /* of the file that was read last */
+    bool               at_start; /* no token of the text has been returned yet */
+    hl_text_source     source;   /* the file that was read last */
     uint32_t           file;
-    char              *line; /* of the file, where a document is a line */
+    char              *line; /* the line, if the document is a line of the file */
     size_t             line_capacity;
     hl_record          record;
     hl_text_pieces    *pieces;
     hl_matcher        *matcher;
-    uint8_t           *marks; /* a type for every byte of a piece's text */
+    uint8_t           *marks; /* type of every byte of a piece's text */
     size_t             marks_capacity;
     hl_ids             ids;
-    uint8_t           *types; /* beside the ids */
+    uint8_t           *types; /* (n) types of the ids */
     size_t             types_capacity;
-    uint64_t           n_passed; /* bytes of the document up to the last token */
+    uint64_t           n_passed; /* bytes of the document before the last token */
 };
 
 hl_status hl_token_reader_open(hl_token_reader **out, const hl_corpus *corpus, hl_around around)
@@ -76,12 +76,12 @@ void hl_token_reader_close(hl_token_reader *reader)
 
 static hl_status has_changed(const hl_token_reader *reader)
 {
-    return hl_fail(HL_BAD_INPUT, "%s: has other content than when it was first read", reader->name);
+    return hl_fail(HL_BAD_INPUT, "%s: the file changed while in use", reader->name);
 }
 
 /* ------------------------------------------------------------------- beginning */
 
-/* Opens the document's file, if it is not the one that is open. */
+/* Opens the document's file, unless it is open already. */
 static hl_status open_file(hl_token_reader *reader)
 {
     const hl_document *document = reader->document;
@@ -184,15 +184,15 @@ static hl_status clear_output(hl_token_reader *reader, size_t n_tokens)
     return HL_GROW(&reader->types, &reader->types_capacity, 0, n_tokens);
 }
 
-/* There is room for it: clear_output has been told how many come. */
+/* Appends a token; clear_output has reserved the room. */
 static hl_status put_token(hl_token_reader *reader, int64_t id, uint8_t type)
 {
     const hl_corpus *corpus = reader->corpus;
 
     if (id < 0 || id >= corpus->n_vocab)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: the tokenizer gives id %lld, and the model has %lld tokens: it is "
-                       "another model's",
+                       "%s: the tokenizer gives id %lld, but the model has only %lld tokens: this "
+                       "is the tokenizer of another model",
                        reader->name, (long long)id, (long long)corpus->n_vocab);
     if (hl_tokenizer_type(corpus->tokenizer, id) == HL_TOKEN_SPECIAL)
         type = HL_TYPE_SPECIAL;
@@ -201,19 +201,19 @@ static hl_status put_token(hl_token_reader *reader, int64_t id, uint8_t type)
     return HL_OK;
 }
 
-/* A span of the document, in the text that begins at byte `at` of it. */
+/* Marks a span of the document in its text from byte `at` on. */
 static void mark_span(uint8_t *marks, size_t n_bytes, uint64_t at, hl_span span, uint8_t type)
 {
     uint64_t begin = span.begin > at ? span.begin - at : 0;
     uint64_t end   = span.end > at ? span.end - at : 0;
 
     for (uint64_t i = begin; i < end && i < n_bytes; i++) {
-        if (marks[i] == HL_NO_TYPE) /* the first that covers it counts */
+        if (marks[i] == HL_NO_TYPE) /* the first span that covers a byte sets its type */
             marks[i] = type;
     }
 }
 
-/* The types that the line's spans and the rules give to the bytes of a text. */
+/* Marks the types that the line's spans and the rules give to the bytes of a text. */
 static hl_status mark_text(hl_token_reader *reader, const char *text, size_t n_bytes, uint64_t at)
 {
     const hl_types *types = &reader->corpus->types;
@@ -227,7 +227,7 @@ static hl_status mark_text(hl_token_reader *reader, const char *text, size_t n_b
     return hl_types_mark(reader->marks, types, reader->matcher, text, n_bytes);
 }
 
-/* Of the mark under a token's last byte, or else `otherwise`. */
+/* Returns the type of a token's last byte, or `otherwise`. */
 static uint8_t type_at(const hl_token_reader *reader, hl_span span, uint8_t otherwise)
 {
     uint8_t mark = reader->marks[span.end > 0 ? span.end - 1 : 0];
@@ -246,7 +246,7 @@ static hl_status put_piece(hl_token_reader *reader, const hl_text_piece *piece)
     hl_around_tokens around = hl_tokenizer_around(reader->corpus->tokenizer);
 
     if (reader->way == HL_AROUND_WINDOW)
-        reader->around = around; /* for whoever cuts the windows */
+        reader->around = around; /* used by the code that cuts windows */
     if (reader->way != HL_AROUND_DOCUMENT)
         around = (hl_around_tokens){ 0 };
     HL_NEED(clear_output(reader, piece->end - piece->begin + around.n_before + around.n_after));
@@ -278,8 +278,8 @@ static hl_status next_text(hl_token_reader *reader)
     return HL_OK;
 }
 
-/* A chat is written by its own template, which may begin as the tokenizer's does: then that is left
- * out, as every window begins with it.  How many tokens are left out. */
+/* A chat has the tokens of its own template.  If it begins with the tokens that the tokenizer puts
+ * before a text, they are skipped, since every window begins with them.  Returns their number. */
 static size_t skip_beginning(hl_token_reader *reader, const hl_encoding *coded)
 {
     hl_around_tokens around = hl_tokenizer_around(reader->corpus->tokenizer);
@@ -302,7 +302,7 @@ static hl_status next_chat(hl_token_reader *reader)
     hl_chat_options          options = { .no_prompt = true };
     hl_encode_options        encode  = corpus->encoding;
 
-    encode.plain  = false; /* a template spells its own tokens out */
+    encode.plain  = false; /* a template writes its special tokens as text */
     reader->state = READER_END;
     HL_TRY(hl_chat_render(&chat, corpus->tokenizer, reader->record.messages,
                           reader->record.n_messages, &options));
@@ -324,7 +324,7 @@ done:
     return status;
 }
 
-/* They are there already; only their types are not. */
+/* Returns ids that were read already, with their types. */
 static hl_status next_ids(hl_token_reader *reader)
 {
     const hl_tokenizer *tokenizer = reader->corpus->tokenizer;

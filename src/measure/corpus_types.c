@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-/* The types that have a meaning of their own, in the order of their numbers. */
+/* The predefined types, in the order of their numbers. */
 static const char *const own_names[] = { "prompt", "special", "system", "user", "assistant" };
 enum { N_ALWAYS = 2, N_OWN = sizeof own_names / sizeof *own_names };
 
@@ -74,7 +74,7 @@ hl_status hl_types_need(hl_types *types, const char *name, const char *where)
 
 /* ------------------------------------------------------------------ numbering */
 
-/* Where a name goes among the others: those with a meaning first, the rest by alphabet. */
+/* Returns the rank of a name: predefined names first, then all others alphabetically. */
 static int rank_of(const char *name)
 {
     for (int i = 0; i < N_OWN; i++) {
@@ -123,7 +123,7 @@ static hl_status parse_rule(hl_types *types, const char *text)
     if (equals == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "type '%.100s': wanted NAME=EXPRESSION", text);
     HL_NEED(hl_strndup(&rule->name, text, (size_t)(equals - text)));
-    types->n_rules++; /* from here on close releases it */
+    types->n_rules++; /* counted now, so that close releases it */
     HL_NEED(hl_types_need(types, rule->name, "type"));
     return hl_pattern_new(&rule->pattern, equals + 1, strlen(equals + 1));
 }
@@ -173,7 +173,7 @@ static hl_status mark_rule(uint8_t *marks, const hl_type_rule *rule, hl_matcher 
             return HL_OK;
         mark_span(marks, span, rule->type);
         at = span.end;
-        if (span.end == span.begin && at < n_bytes) /* nothing matched: one character on */
+        if (span.end == span.begin && at < n_bytes) /* an empty match: move on by one character */
             at += hl_utf8_length(text + at, n_bytes - at);
     }
     return HL_OK;

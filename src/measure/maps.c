@@ -1,7 +1,7 @@
-/* maps.c - attention maps from a file, checked once and handed out as rows.
+/* maps.c - reads attention maps from a file, checks them and returns their rows.
  *
- * Every row is read as double, checked when the file is opened, and measured when it is asked
- * for. */
+ * All rows are checked when the file is opened, and measured when they are requested, in double
+ * precision. */
 #include "measure/maps.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ struct hl_maps {
     char           *path;
     int             n_threads;
     double         *scratch; /* (n_threads, n_keys) */
-    /* What is handed out; grows to what is asked for. */
-    int64_t  n_room; /* sequences */
+    /* Output buffers, which grow with the requests. */
+    int64_t  n_room; /* number of sequences that the buffers can hold */
     int64_t *start;
     float   *statistics; /* (HL_ROW_STATISTICS, n, n_heads, n_queries) */
     int64_t *argmax;     /* (n, n_heads, n_queries) */
@@ -42,11 +42,11 @@ struct hl_maps {
 
 /* ------------------------------------------------------------- reading a row */
 
-/* A row: what a position gives to each key. */
+/* A row: the attention of one position to each key. */
 typedef struct map_row {
     double *values;   /* (n_keys) probabilities, or scores with -inf for hidden keys */
-    int64_t n_keys;   /* real ones */
-    int64_t position; /* of the row itself */
+    int64_t n_keys;   /* number of keys that are not padding */
+    int64_t position; /* position of the row */
     bool    scores;
 } map_row;
 
@@ -55,7 +55,7 @@ static int64_t start_of(const hl_maps_layout *layout)
     return layout->n_keys > layout->n_queries ? layout->n_keys - layout->n_queries : 0;
 }
 
-/* Keys of a sequence that are no padding. */
+/* Returns the number of keys of a sequence that are not padding. */
 static int64_t real_keys(const hl_maps_layout *layout, int64_t sequence)
 {
     int64_t n_padding = layout->n_queries - layout->lengths[sequence];
@@ -72,7 +72,7 @@ static void hide_scores(double *values, int64_t n_keys, hl_dtype dtype)
     }
 }
 
-/* A row in double; the types of maps can all be converted. */
+/* Reads a row as doubles; all types that maps can have are convertible. */
 static map_row read_row(double *values, const hl_maps *maps, int64_t layer, int64_t sequence,
                         int64_t head, int64_t query)
 {
@@ -92,9 +92,9 @@ static map_row read_row(double *values, const hl_maps *maps, int64_t layer, int6
 
 /* ----------------------------------------------------------- measuring a row */
 
-/* A probability p is a score of log p.  The sums of row_state.h are taken in two passes,
- * the maximum first: the row is all there.  As everywhere, the keys other than key 0 have a
- * state of their own, to which key 0 comes last. */
+/* A probability p counts as a score of log p.  The complete row is known, so the sums of
+ * row_state.h are taken in two passes, the maximum first.  As everywhere, the keys other than the
+ * first have their own state, which the first key joins last. */
 
 typedef struct row_result {
     double  lse;
@@ -113,10 +113,10 @@ static double score_of(const map_row *row, int64_t key)
 {
     double value = row->values[key];
 
-    return row->scores ? value : log(value); /* log 0 = -inf: as good as hidden */
+    return row->scores ? value : log(value); /* log 0 = -inf, which hides the key */
 }
 
-/* The state of keys [begin, end); *argmax is the first of the largest, -1 if none. */
+/* Sums up keys [begin, end); *argmax is the first of the largest, -1 if there is none. */
 static hl_row_state sum_keys(int64_t *argmax, const map_row *row, int64_t begin, int64_t end)
 {
     hl_row_state state = hl_row_state_empty();
@@ -139,7 +139,7 @@ static hl_row_state sum_keys(int64_t *argmax, const map_row *row, int64_t begin,
         double x = score_of(row, key) - state.max;
         double e = row->scores ? exp(x) : row->values[key] / row->values[*argmax];
         if (e == 0.0)
-            continue; /* hidden, or nearly so: 0 * -inf is NaN */
+            continue; /* skips hidden keys, since 0 * -inf is NaN */
         state.sum += e;
         state.dot += e * x;
         state.collision += e * e;
@@ -156,7 +156,7 @@ static double probability_at(const map_row *row, int64_t key)
 /* Turns the row into probabilities that sum to 1. */
 static void normalize(map_row *row, double lse)
 {
-    double scale = exp(-lse); /* +inf for a row that sees nothing */
+    double scale = exp(-lse); /* +inf for a row that sees no key */
 
     for (int64_t key = 0; key < row->n_keys; key++) {
         if (lse == -INFINITY)
@@ -166,14 +166,14 @@ static void normalize(map_row *row, double lse)
     }
 }
 
-/* Probabilities are the scores of a row whose lse is 0, once divided by their sum. */
+/* Returns the lse to report: 0 for probabilities, which have been divided by their sum. */
 static double reported_lse(const map_row *row, double lse)
 {
     return row->scores || isnan(lse) || lse == -INFINITY ? lse : 0.0;
 }
 
-/* Metrics as for any row (row_state.h), and the row itself as probabilities that sum to 1,
- * in place. */
+/* Computes the metrics as for any row (row_state.h), and turns the row itself into
+ * probabilities. */
 static row_result measure_row(map_row *row)
 {
     int64_t      first = -1, other = -1;
@@ -211,7 +211,7 @@ typedef enum row_problem {
     ROW_SUM,
 } row_problem;
 
-/* What is wrong with a row of probabilities, and the number that shows it. */
+/* Returns what is wrong with a row of probabilities; *seen is the number that shows it. */
 static row_problem check_row(double *seen, const map_row *row)
 {
     double sum = 0.0;
@@ -246,14 +246,14 @@ typedef struct row_place {
     int64_t query;
 } row_place;
 
-/* Place number `index` among the heads of all sequences of a layer. */
+/* Returns the place with number `index` among the heads of all sequences of a layer. */
 static row_place place_of(const hl_maps *maps, int64_t layer, int64_t index)
 {
     int64_t n_heads = maps->layout.layers[layer].n_heads;
     return (row_place){ layer, index / n_heads, index % n_heads, 0 };
 }
 
-/* The rows of one head: whether any looks ahead, and the first bad one. */
+/* Checks the rows of one head: whether any sees later keys, and the first invalid one. */
 static row_problem check_head(bool *ahead, double *seen, row_place *place, const hl_maps *maps,
                               double *scratch)
 {
@@ -283,11 +283,11 @@ static hl_status complain(const hl_maps *maps, const row_place *place, row_probl
                    (long long)place->head, (long long)place->query, what, seen, wanted);
 }
 
-/* The maps of a layer to be checked: what a thread is given. */
+/* The argument of the threads that check the maps of a layer. */
 typedef struct check_job {
     const hl_maps   *maps;
     int64_t          layer;
-    _Atomic(int64_t) n_good; /* maps before the first bad one that was met */
+    _Atomic(int64_t) n_good; /* number of maps before the first invalid one found so far */
     _Atomic(bool)    ahead;
 } check_job;
 
@@ -312,7 +312,7 @@ static void check_some(void *context, int64_t first, int64_t end, int member)
         atomic_store(&job->ahead, true);
 }
 
-/* All rows of a layer.  Of several bad heads the first is named, whichever thread met it. */
+/* Checks all rows of a layer.  The error names the first invalid head, in any order of threads. */
 static hl_status check_layer(bool *ahead, const hl_maps *maps, int64_t layer)
 {
     int64_t     n_maps  = maps->layout.n_batch * maps->layout.layers[layer].n_heads;
@@ -336,12 +336,13 @@ static hl_status decide_mask(hl_maps *maps, bool ahead)
 
     maps->info.is_causal = !ahead && square && maps->options.mask != HL_MAPS_MASK_FULL;
     if (maps->options.mask == HL_MAPS_MASK_CAUSAL && !maps->info.is_causal)
-        return hl_fail(HL_BAD_INPUT, "%s: not causal: a row looks at a key behind its position",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: not causal: a row attends to a key after its position; use --mask full",
                        maps->path);
     return HL_OK;
 }
 
-/* The bytes of one sequence in every layer, padding among them. */
+/* Hashes the bytes of one sequence in every layer, including padding. */
 uint64_t hl_maps_hash_of(const hl_maps *maps, int64_t sequence)
 {
     const hl_maps_layout *layout = &maps->layout;
@@ -360,7 +361,7 @@ uint64_t hl_maps_hash_of(const hl_maps *maps, int64_t sequence)
     return hl_hash_end(&hasher);
 }
 
-/* As a corpus's: the sum of its sequences'. */
+/* Returns the sum of the hashes of the sequences, as for a corpus. */
 static uint64_t hash_maps(const hl_maps *maps)
 {
     uint64_t hash = 0;
@@ -435,7 +436,7 @@ int64_t hl_maps_length(const hl_maps *maps, int64_t sequence)
 
 /* ------------------------------------------------------------------- handing out */
 
-/* Room for n sequences; nothing is kept. */
+/* Makes room for n sequences; old contents are lost. */
 static hl_status make_room(hl_maps *maps, int64_t n)
 {
     size_t n_rows = (size_t)(n * maps->info.n_heads * maps->info.n_queries);
@@ -458,7 +459,7 @@ static hl_status make_room(hl_maps *maps, int64_t n)
     return HL_OK;
 }
 
-/* The rows of the maps that a tap wants whole. */
+/* Chooses the rows that a tap wants as patterns. */
 static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, const hl_tap *tap)
 {
     int64_t start  = start_of(&maps->layout);
@@ -479,7 +480,7 @@ static hl_status choose_patterns(int64_t *n_patterns, hl_maps *maps, int64_t n, 
     return HL_OK;
 }
 
-/* Where the statistics of a layer go. */
+/* Returns where the statistics of a layer are stored. */
 static hl_attention_result layout_result(const hl_maps *maps, int64_t n_rows)
 {
     hl_attention_result result = hl_attention_result_in(maps->statistics, n_rows);
@@ -502,20 +503,20 @@ static void put_row(hl_attention_result *out, int64_t at, const row_result *row)
     out->argmax[at]         = row->argmax;
 }
 
-/* A whole row, as far as it is real. */
+/* Copies a row up to its padding. */
 static void put_pattern(float *out, const map_row *row, int64_t n_keys)
 {
     for (int64_t key = 0; key < n_keys; key++)
         out[key] = key < row->n_keys ? (float)row->values[key] : 0.0f;
 }
 
-/* All rows of one head of one sequence. */
+/* Measures all rows of one head of one sequence. */
 static void measure_head(hl_attention_result *result, const hl_maps *maps, row_place place,
                          int64_t index, int64_t n_patterns, double *scratch)
 {
     int64_t n_queries = maps->info.n_queries;
     int64_t n_keys    = maps->info.n_keys;
-    int64_t pattern   = 0; /* the next one that is wanted: rows rise */
+    int64_t pattern   = 0; /* index of the next wanted row; they are in increasing order */
 
     for (place.query = 0; place.query < n_queries; place.query++) {
         map_row    row   = { .values = scratch };
@@ -532,12 +533,12 @@ static void measure_head(hl_attention_result *result, const hl_maps *maps, row_p
     }
 }
 
-/* Maps to be measured: what a thread is given. */
+/* The argument of the threads that measure maps. */
 typedef struct map_job {
     hl_maps             *maps;
     hl_attention_result *result;
     int64_t              layer;
-    int64_t              sequence; /* of the first map */
+    int64_t              sequence; /* sequence of the first map */
     int64_t              n_patterns;
 } map_job;
 

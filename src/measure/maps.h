@@ -4,23 +4,23 @@
  *     HL_TRY(hl_maps_open(&maps, path, &options));
  *     const hl_maps_info *info = hl_maps_get_info(maps);
  *     for (int64_t first = 0; first < info->n_batch; first += n)
- *         HL_TRY(hl_maps_feed(maps, first, n, &tap));         tap->layer, a layer at a time
+ *         HL_TRY(hl_maps_feed(maps, first, n, &tap));     calls tap->layer once per layer
  *   done:
  *     hl_maps_close(maps);
  *
  * headlight.h describes the files that can be read.
  *
- * Queries come before keys: entry [i,j] is how much position i looks at position j.  Where
- * there are more queries than keys, both begin at position 0.
+ * Queries come before keys: entry [i,j] is the attention of position i to position j.  If there are
+ * more queries than keys, both begin at position 0.
  *
- * Probabilities are checked when the file is opened: no entry is negative, and each row sums to
- * 1 within 1e-3, or to 0 where a row sees nothing.  A row is then divided by its sum, so that
- * rounding to 16 bits cannot make an entropy invalid.  With `scores`, entries are scores
- * before the softmax, and a key is hidden by -inf, by anything up to -1e9, or by the lowest
- * number of its type, which is what programs write for -inf.
+ * Probabilities are checked when the file is opened: no entry is negative, and each row sums to 1
+ * within 1e-3, or to 0 if it sees no key.  A row is then divided by its sum, so that rounding to 16
+ * bits cannot make an entropy invalid.  With `scores`, entries are scores before the softmax, and a
+ * key is hidden by -inf, by any value up to -1e9, or by the lowest number of its type, which
+ * programs write for -inf.
  *
- * A file is causal if no row sees a key after its own position.  A NaN is not an error: it
- * becomes a broken row of the profile. */
+ * A file is causal if no row sees a key after its own position.  A NaN is not an error: it becomes
+ * a broken row of the profile. */
 #ifndef HL_MEASURE_MAPS_H
 #define HL_MEASURE_MAPS_H
 
@@ -34,7 +34,7 @@ typedef struct hl_maps_info {
     int64_t  n_queries;
     int64_t  n_keys;
     bool     is_causal;
-    uint64_t hash; /* of all the maps */
+    uint64_t hash; /* hash of all maps */
 } hl_maps_info;
 
 typedef struct hl_maps hl_maps;
@@ -42,7 +42,7 @@ typedef struct hl_maps hl_maps;
 hl_status hl_maps_open(hl_maps **out, const char *path, const hl_maps_options *options);
 void      hl_maps_close(hl_maps *maps);
 HL_CLOSES(hl_maps_close, hl_maps)
-/* Borrowed. */
+/* The result is borrowed from the maps. */
 const hl_maps_info *hl_maps_get_info(const hl_maps *maps);
 int64_t             hl_maps_heads_of(const hl_maps *maps, int64_t layer);
 /* The number of real positions of a sequence, and a hash of its maps in all layers. */

@@ -15,7 +15,7 @@
 typedef struct candidate {
     const hl_tensor *tensor;
     int64_t          layer;
-    size_t           begin; /* of the number */
+    size_t           begin; /* start of the number in the name */
     size_t           end;
 } candidate;
 
@@ -25,7 +25,7 @@ static bool is_float(hl_dtype dtype)
            dtype == HL_DTYPE_F64;
 }
 
-/* "[2,3,4]" */
+/* Prints a shape as "[2,3,4]". */
 static void print_shape(char *out, size_t n_bytes, const hl_tensor *tensor)
 {
     size_t used = (size_t)snprintf(out, n_bytes, "[");
@@ -99,7 +99,7 @@ static bool has_any(const char *name, const char *const *words, size_t n_words)
     return false;
 }
 
-/* A name that speaks of attention and has a number in it. */
+/* Returns true if the name is one of attention and has a number. */
 static bool is_candidate(candidate *out, const hl_tensor *tensor)
 {
     static const char *const words[] = { "attn", "attention", "pattern", "scores" };
@@ -113,7 +113,7 @@ static bool is_candidate(candidate *out, const hl_tensor *tensor)
     return true;
 }
 
-/* Alike but for the number. */
+/* Returns true if two names differ only in their numbers. */
 static bool are_alike(const candidate *a, const candidate *b)
 {
     return a->begin == b->begin && strncmp(a->tensor->name, b->tensor->name, a->begin) == 0 &&
@@ -126,7 +126,8 @@ static int compare_layers(const void *a, const void *b)
     return left->layer < right->layer ? -1 : left->layer > right->layer;
 }
 
-/* All that could be a layer's; of both kinds, if the file has both, the one that is wanted. */
+/* Collects all tensors that could be a layer's; if the file has scores and probabilities, only the
+ * kind that is wanted. */
 static size_t collect(candidate *out, const hl_safetensors *file, bool scores)
 {
     size_t n = 0, n_wanted = 0;
@@ -149,8 +150,9 @@ static hl_status check_candidates(const candidate *items, size_t n, const char *
 {
     for (size_t i = 0; i < n; i++) {
         if (!are_alike(&items[0], &items[i]))
-            return hl_fail(HL_BAD_INPUT, "%s: '%s' and '%s': which of them are the maps?", path,
-                           items[0].tensor->name, items[i].tensor->name);
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: both '%s' and '%s' could be the maps; keep one of them in the file",
+                           path, items[0].tensor->name, items[i].tensor->name);
     }
     for (size_t i = 0; i < n; i++) {
         if (items[i].layer != (int64_t)i)
@@ -196,7 +198,7 @@ static const hl_tensor *find_one(const hl_safetensors *file, bool scores)
                                          "patterns",  "scores",     "attn_scores" };
     enum { N_NAMES = sizeof names / sizeof *names, N_PATTERNS = 5 };
 
-    for (int i = 0; i < N_NAMES; i++) { /* scores first, if they are wanted */
+    for (int i = 0; i < N_NAMES; i++) { /* names of scores are tried first if scores are wanted */
         int              which  = scores ? (i + N_PATTERNS) % N_NAMES : i;
         const hl_tensor *tensor = hl_safetensors_find(file, names[which]);
         if (tensor != NULL)
@@ -220,8 +222,8 @@ static hl_status read_safetensors(hl_maps_layout *layout, const char *path, bool
     }
     if (n == 0)
         HL_TRY(hl_fail(HL_BAD_INPUT,
-                       "%s: no attention maps in it: wanted a tensor 'attention', or one a layer "
-                       "with attn, attention, pattern or scores and a number in its name",
+                       "%s: no attention maps found: wanted a tensor 'attention', or one per layer "
+                       "whose name has attn, attention, pattern or scores and a number",
                        path));
     qsort(items, n, sizeof *items, compare_layers);
     HL_TRY(use_many(layout, items, n, path));
@@ -231,7 +233,7 @@ done:
     return status;
 }
 
-/* `lengths` where there are any, else all that there is. */
+/* Reads `lengths`; without it all positions are real. */
 static hl_status read_lengths(hl_maps_layout *layout, const char *path)
 {
     const hl_tensor *tensor =

@@ -1,23 +1,23 @@
-/* measure.c - a model over a text, and a profile of it.
+/* measure.c - runs a model over a text and makes a profile of it.
  *
- * Batches of windows go through a session; its tap hands over the rows of one layer
- * after the other, and they become sums at once.  Nothing is kept of a window after its
- * batch, so memory does not depend on how much text there is.
+ * Batches of windows go through a session.  Its tap passes on the rows of one layer after another,
+ * which are summed up at once.  Nothing is kept of a window after its batch, so memory does not
+ * depend on the length of the text.
  *
- * Block influence compares the residual stream before and after a block, in some rows that
- * are kept from one block to the next; but for the last one's, whose MLP is not even run
- * unless the loss is wanted.
+ * Block influence compares the residual stream before and after a block, in some rows that are kept
+ * from one block to the next.  The last block is left out: its MLP is run only if the loss is
+ * wanted.
  *
- * A device has nothing to do while the host looks at the last layer of a batch and gets the next
- * one ready, and its kernels leave some of it idle between them.  So two batches are under way, each
- * with a session, a thread and a profile of its own:
+ * A device would be idle while the host processes the last layer of a batch and prepares the next
+ * one.  So two batches run at the same time, each with its own session, thread and profile:
  *
  *     first   ..batch 0..........|..batch 2..........|        \
  *     twin        ..batch 1..........|..batch 3..........|     merged
  *
- * Whoever is free takes the next batch.  Profiles merge to the same bytes in any order, so that
- * nothing depends on who took which.  They rest, and are merged, when the state is to be saved
- * and at the end.  Where the twin does not fit, the first is alone, as on the CPU. */
+ * Either takes the next batch when it is free.  Merging profiles gives the same bytes in any order,
+ * so the result does not depend on which one took which batch.  They pause, and are merged, when
+ * the state is saved and at the end.  If there is not enough memory for the twin, the first works
+ * alone, as on the CPU. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_
     }
 }
 
-/* Where in the piece rows are looked at: by the window's content, and nothing else. */
+/* Chooses the rows of the piece to sample, by the window's content only. */
 static void draw_rows(hl_measuring *m, int64_t sequence)
 {
     const hl_batch *batch = &m->batch;
@@ -68,7 +68,7 @@ static void draw_rows(hl_measuring *m, int64_t sequence)
 
 /* --------------------------------------------------------------- block influence */
 
-/* Does the chunk have number `index` of m->outputs? */
+/* Returns true if m->outputs[index] is in the chunk. */
 static bool is_in_chunk(const hl_measuring *m, const hl_layer_rows *rows, int64_t index)
 {
     int64_t sequence = index / HL_OUTPUT_ROWS;
@@ -77,7 +77,8 @@ static bool is_in_chunk(const hl_measuring *m, const hl_layer_rows *rows, int64_
     return row >= 0 && row < rows->lengths[sequence];
 }
 
-/* A sampled row before and after a block: the session's stream is what the next one reads. */
+/* Compares a sampled row before and after a block: the session's stream is the next block's
+ * input. */
 static void follow_row(const hl_measuring *m, const hl_layer_rows *rows, int64_t index)
 {
     int64_t d_model  = rows->d_model;
@@ -122,7 +123,7 @@ static hl_profile_mask mask_of(const hl_measuring *m, int64_t layer)
     };
 }
 
-/* What a layer brings, and who takes it: what a thread is given. */
+/* A layer to be added: the argument of the threads. */
 typedef struct layer_job {
     hl_measuring        *m;
     const hl_layer_rows *rows;
@@ -151,8 +152,8 @@ static void entropy_by_definition(void *context, int64_t first, int64_t end, int
     }
 }
 
-/* After the block the session's stream is its output.  The last block is not finished unless
- * the loss is wanted. */
+/* Returns the number of rows to follow.  After a block the session's stream is its output, but the
+ * last block is not finished unless the loss is wanted. */
 static int64_t rows_to_follow(const hl_measuring *m, const hl_layer_rows *rows)
 {
     bool is_finished = rows->layer < m->config->n_layers - 1 || m->options.nll;
@@ -167,7 +168,7 @@ static int layer_threads(const hl_measuring *m, const hl_layer_rows *rows)
     return hl_profile_threads(m->profile, n_rows * HL_N_QUANTITIES);
 }
 
-/* Heads first, then the rows to be followed: the long work before the short. */
+/* Adds heads first, then the followed rows: long work comes before short work. */
 static void add_some(void *context, int64_t first, int64_t end, int member)
 {
     const layer_job *job = context;
@@ -183,7 +184,7 @@ static void add_some(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* A head is paired with those that follow it, so the first have the most to do. */
+/* Each head is paired with all later ones, so the first heads have the most work. */
 static void pair_some(void *context, int64_t first, int64_t end, int member)
 {
     const layer_job *job = context;
@@ -195,8 +196,8 @@ static void pair_some(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* All that a layer adds, in two calls: what a head adds by itself takes so little time that
- * threads must not meet more often. */
+/* Adds a layer in two parallel calls.  Each head takes so little time that more calls would cost
+ * too much. */
 static void add_layer(hl_measuring *m, const hl_layer_rows *rows)
 {
     int       n_threads = layer_threads(m, rows);
@@ -240,7 +241,8 @@ static hl_status watch_layer(void *context, const hl_layer_rows *given)
     return HL_OK;
 }
 
-/* What a device may sum up and compare: all, unless rows themselves are wanted. */
+/* Returns true if a device may sum up and compare rows: always, unless the rows themselves are
+ * wanted. */
 static bool may_plan(const hl_measuring *m)
 {
     return m->options.epsilon == 0.0 && m->rows == NULL;
@@ -261,8 +263,8 @@ static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_pla
 
 /* -------------------------------------------------------------------------- loss */
 
-/* The tokens that a sequence's rows of the piece should foretell; -1 where there is none, where it is
- * no text, or where it has counted already. */
+/* Sets the token that each row of the piece should predict; -1 if there is none, if it is not text,
+ * or if it has been counted already. */
 static void place_targets(const hl_measuring *m, int64_t sequence)
 {
     const hl_batch *batch = &m->batch;
@@ -292,7 +294,7 @@ static hl_status watch_final(void *context, const hl_final_rows *rows)
 
 /* ----------------------------------------------------------------------- batches */
 
-/* The columns of the piece: tokens and lengths; false if no sequence reaches it. */
+/* Sets tokens and lengths of the piece; false if no sequence reaches it. */
 static bool cut_piece(hl_measuring *m)
 {
     const hl_batch *batch = &m->batch;
@@ -342,7 +344,7 @@ static hl_status feed_piece(hl_measuring *m)
     return hl_session_feed(m->session, &feed);
 }
 
-/* m->batch through the session into the profile. */
+/* Runs m->batch through the session and adds it to the profile. */
 static hl_status measure_batch(hl_measuring *m)
 {
     const hl_batch  *batch = &m->batch;
@@ -371,18 +373,18 @@ static hl_status measure_batch(hl_measuring *m)
 /* ----------------------------------------------------- who takes which batch */
 
 typedef struct turns {
-    hl_measuring   *m;       /* the first, whose windows are all's */
-    hl_measuring   *twin;    /* NULL: there is none, or not yet */
-    double          until;   /* when the state is to be saved */
-    pthread_mutex_t mutex;   /* guards the windows, their place, and what follows */
+    hl_measuring   *m;       /* the first, which owns the windows */
+    hl_measuring   *twin;    /* NULL: not used, or not created yet */
+    double          until;   /* time at which the state will be saved */
+    pthread_mutex_t mutex;   /* guards the windows, their place, and the fields below */
     bool            is_over; /* no batch is left */
     int64_t         n_tokens;
     int64_t         n_sequences;
-    hl_status       asked; /* by whoever hears of the progress: not HL_OK is to stop */
-    hl_kept_error   error; /* the first, whose thread may be gone */
+    hl_status       asked; /* the progress callback's result; not HL_OK: stop */
+    hl_kept_error   error; /* the first error, kept because its thread may have ended */
 } turns;
 
-/* Others read on while this one is worked with. */
+/* Copies the batch, since the windows read on during the work. */
 static void copy_batch(hl_measuring *own)
 {
     hl_batch *batch = &own->batch;
@@ -399,7 +401,7 @@ static void copy_batch(hl_measuring *own)
     hl_batch_set_places(batch, own->copy.places);
 }
 
-/* The next batch, behind which another begins to be read; under the mutex. */
+/* Takes the next batch and starts reading the one after it; called with the mutex held. */
 static hl_status take_batch(turns *t, hl_measuring *own)
 {
     hl_measuring *m = t->m;
@@ -416,7 +418,7 @@ static hl_status take_batch(turns *t, hl_measuring *own)
     return HL_OK;
 }
 
-/* False: there is nothing to do until the state has been saved, or at all. */
+/* Takes a batch; false if there is none before the state is saved. */
 static bool take(turns *t, hl_measuring *own)
 {
     pthread_mutex_lock(&t->mutex);
@@ -454,7 +456,7 @@ static void *run_twin(void *context)
     turns    *t      = context;
     hl_status status = t->twin == NULL ? hl_measure_twin_new(&t->twin, t->m) : HL_OK;
 
-    if (status == HL_NO_MEMORY || status == HL_LIMIT) /* then the first goes on alone */
+    if (status == HL_NO_MEMORY || status == HL_LIMIT) /* the first then works alone */
         return NULL;
     pthread_mutex_lock(&t->mutex);
     hl_keep_error(&t->error, status);
@@ -464,7 +466,7 @@ static void *run_twin(void *context)
     return NULL;
 }
 
-/* Both rest. */
+/* Merges the twin's profile, while both pause. */
 static hl_status merge_twin(turns *t)
 {
     HL_CLOSED(hl_profile_free) hl_profile *empty = NULL;
@@ -481,13 +483,13 @@ static hl_status merge_twin(turns *t)
 
 /* --------------------------------------------------------------- all batches */
 
-/* Until the state is to be saved, or all is done. */
+/* Works until the state must be saved, or until all batches are done. */
 static hl_status run_round(turns *t)
 {
     pthread_t twin;
     bool      is_two = false;
 
-    t->until = INFINITY; /* a round has a batch, however often the state is saved */
+    t->until = INFINITY; /* a round has at least one batch, however often the state is saved */
     if (take(t, t->m)) {
         t->until = hl_clock_seconds() + t->m->options.save_every;
         is_two =
@@ -514,7 +516,7 @@ static hl_status run_rounds(turns *t)
     return HL_OK;
 }
 
-/* All batches that are left, and the state saved on the way. */
+/* Processes all remaining batches, and saves the state at intervals. */
 static hl_status measure_all(hl_measuring *m)
 {
     turns t = { .m           = m,
@@ -548,12 +550,12 @@ hl_status hl_measure(hl_profile **out, const hl_model *model, const hl_tokenizer
         HL_TRY(hl_measure_probe(&m));
     if (m.options.rows_path != NULL)
         HL_TRY(hl_measure_rows_new(&m.rows, &m));
-    HL_TRY(hl_measure_save(&m)); /* whether it can be is better known now than later */
+    HL_TRY(hl_measure_save(&m)); /* fails now rather than later if the state cannot be saved */
     HL_TRY(measure_all(&m));
     if (m.options.windows.n_parts == 1 && hl_profile_all_sequences(m.profile) == 0)
-        HL_TRY(hl_fail(HL_BAD_INPUT, "no token of the text is in any window, beside those "
-                                     "that the tokenizer adds"));
-    if (m.options.windows.n_parts > 1 || m.rows != NULL) /* done, but others may not be */
+        HL_TRY(hl_fail(HL_BAD_INPUT, "no token of the text fits into a window beside the special "
+                                     "tokens; use a longer --context"));
+    if (m.options.windows.n_parts > 1 || m.rows != NULL) /* complete, but others may not be */
         HL_TRY(hl_measure_save(&m));
     if (m.rows != NULL)
         HL_TRY(hl_measure_rows_finish(m.rows));

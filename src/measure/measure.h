@@ -1,14 +1,14 @@
-/* measure.h - the inside of hl_measure: a session, a corpus, and a profile between them.
+/* measure.h - internals of hl_measure: a session, a corpus, and the profile made from them.
  *
  *     measure.c          the tap, batches one after another or two at a time
  *     measure_setup.c    options, the profile's settings, memory
- *     measure_outputs.c  what heads write: norms and kernels
+ *     measure_outputs.c  outputs of heads: norms and kernels
  *     measure_probe.c    a repeated random sequence
  *     measure_rows.c     writes every row to a file
  *     measure_state.c    the state from which an interrupted run resumes
  *
- * A window goes through the session in pieces of HL_PIECE rows; an encoder takes it whole.
- * Each piece has its own sampled rows, chosen by a hash of the window's content. */
+ * A window goes through the session in pieces of HL_PIECE rows; an encoder takes it whole. Each
+ * piece has its own sampled rows, chosen by a hash of the window's content. */
 #ifndef HL_MEASURE_MEASURE_H
 #define HL_MEASURE_MEASURE_H
 
@@ -76,7 +76,7 @@ typedef struct hl_measuring {
  * Unused entries at the end are -1. */
 void hl_measure_draw(int64_t *out, int64_t n, int64_t low, int64_t high, uint64_t hash);
 
-/* measure_setup.c */
+/* measure_setup.c: fills in defaults and allocates everything. */
 hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer);
 void      hl_measure_close(hl_measuring *m);
 /* Makes a second hl_measuring for batches of the same windows, which it does not read itself.  It

@@ -1,9 +1,9 @@
 /* measure_maps.c - a profile of attention that another program computed.
  *
- * Without a model there is nothing but rows: statistics and sampled whole rows are
- * counted, while outputs of heads, block influence, loss and probes stay unmeasured.  All
- * positions are of one token type.  A sequence goes through by itself, so that its
- * sampled rows can be drawn by its own content. */
+ * Without a model there are only rows: their statistics and sampled complete rows are counted,
+ * while outputs of heads, block influence, loss and probes are not measured.  All positions have
+ * one token type. Each sequence goes through alone, so that its sampled rows depend on its own
+ * content only. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -12,7 +12,7 @@
 #include "measure/maps.h"
 #include "measure/measure.h"
 
-enum { SAMPLED_ROWS = 16 /* of a sequence, looked at whole */ };
+enum { SAMPLED_ROWS = 16 /* number of complete rows per sequence */ };
 
 typedef struct map_measuring {
     hl_maps        *maps;
@@ -20,8 +20,8 @@ typedef struct map_measuring {
     hl_profile_mask mask;
     uint64_t        seed;
     int32_t         n_threads;
-    int64_t         context; /* positions: queries, and keys before them */
-    int64_t         start;   /* of the first query */
+    int64_t         context; /* number of positions: queries, and keys before them */
+    int64_t         start;   /* position of the first query */
     uint8_t        *types;   /* (context) all 0 */
 } map_measuring;
 
@@ -55,7 +55,7 @@ static hl_status measure_sequence(map_measuring *m, int64_t sequence)
                              .n_pattern_positions = n_rows < SAMPLED_ROWS ? n_rows : SAMPLED_ROWS };
 
     if (n_rows == 0)
-        return HL_OK; /* all of it is padding */
+        return HL_OK; /* the whole sequence is padding */
     hl_measure_draw(positions, tap.n_pattern_positions, m->start, length,
                     hl_hash_pair(m->seed, hash));
     HL_NEED(hl_profile_begin(m->profile, &batch));

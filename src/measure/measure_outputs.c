@@ -1,12 +1,12 @@
-/* measure_outputs.c - what heads write into the residual stream, without writing it.
+/* measure_outputs.c - what heads write into the residual stream, without computing it.
  *
- * A head writes y = z W_h, with W_h its d rows of the output projection.  Its norm and its
- * products with what it wrote elsewhere follow from the d x d Gram matrix alone,
+ * A head writes y = z W_h, where W_h is its d rows of the output projection.  The norm of y and its
+ * products with other rows follow from the d x d Gram matrix alone,
  *
  *     y_i . y_j = z_i (W_h W_h') z_j',
  *
- * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both.  Some rows of
- * every piece are looked at: means of norms need no more. */
+ * so that a row costs d^2 instead of d * d_model.  Row i of z W_h W_h' serves both.  Only some rows
+ * of every piece are used, which is enough for means of norms. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static float *gram_of(const hl_measuring *m, int64_t layer, int64_t head)
     return m->gram + (layer * m->config->n_heads + head) * d * d;
 }
 
-/* The output projection is stored as (d_model, n_heads d), a head being d columns of it;
- * its rows are gathered first. */
+/* The output projection is stored as (d_model, n_heads d), with d columns per head; its rows are
+ * gathered first. */
 static void make_head_gram(float *out, float *rows, const float *weight, const hl_config *config,
                            int64_t n_heads, int64_t head)
 {
@@ -51,7 +51,7 @@ static void make_head_gram(float *out, float *rows, const float *weight, const h
                                  .k            = d_model });
 }
 
-/* The Gram matrices of a layer to be made: what a thread is given. */
+/* The argument of the threads that make a layer's Gram matrices. */
 typedef struct gram_job {
     hl_measuring *m;
     int64_t       layer;
@@ -102,7 +102,7 @@ hl_status hl_measure_make_gram(hl_measuring *m)
 
 /* ------------------------------------------------------------------------- rows */
 
-/* Those of m->outputs in this chunk, by their places among the rows that are told:
+/* Lists those rows of m->outputs that are in this chunk, by their places among the reported rows:
  * out (HL_OUTPUT_ROWS). */
 static int64_t output_rows(int64_t *out, const hl_measuring *m, const hl_layer_rows *rows,
                            int64_t sequence)
@@ -150,13 +150,14 @@ static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, i
     return outputs;
 }
 
-/* Of |z W_h|^2.  Rounding may make it less than 0; what is no number stays one that is not counted. */
+/* Adds |z W_h| from its square, which rounding may make negative; NaN stays NaN and is not
+ * counted. */
 static void add_norm(const hl_measuring *m, const hl_layer_rows *rows, int64_t head, double square)
 {
     hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
 }
 
-/* k(i,j) of n rows, `step` apart; it is symmetric. */
+/* Computes k(i,j) of n rows, `step` apart; it is symmetric. */
 static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int64_t step)
 {
     int64_t d = outputs->d;
@@ -171,7 +172,7 @@ static void make_kernel(double *out, const head_outputs *outputs, int64_t n, int
     }
 }
 
-/* Of n rows, so many are compared between heads. */
+/* Returns how many of n rows are compared between heads. */
 static int64_t kernel_rows(int64_t n)
 {
     return n > HL_KERNEL_ROWS ? HL_KERNEL_ROWS : n;
@@ -193,7 +194,7 @@ static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequ
     hl_profile_kernels_head(m->profile, sequence, head, kernel, n);
 }
 
-/* Where rows come with hl_likeness (kernels/row_sums.h): z stays where it is. */
+/* Adds norms from hl_likeness (kernels/row_sums.h), which is computed where z is. */
 static void add_told_norms(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
                            int64_t head)
 {
@@ -216,7 +217,7 @@ void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t
     }
 }
 
-/* Of a sequence in this chunk. */
+/* Returns the number of rows of a sequence in this chunk that are compared. */
 static int64_t sequence_kernel_rows(const hl_measuring *m, const hl_layer_rows *rows,
                                     int64_t sequence)
 {

@@ -1,14 +1,14 @@
-/* measure_probe.c - which heads look for what came after the same token before?
+/* measure_probe.c - which heads attend to what followed the same token before.
  *
- * Random tokens, repeated once, have no meaning and no neighbors that go together: what
- * a head does in the second half can only come from the first.  With n tokens, position i
- * of the second half looks at
+ * Random tokens, repeated once, have no meaning and no related neighbors: what a head does in the
+ * second half can only come from the first.  With n tokens, position i of the second half attends
+ * to
  *
- *     i - n + 1   what followed the token then    (induction)
- *     i - n       the token itself                (duplicate)
- *     i - 1       the position before             (previous)
+ *     i - n + 1   the token that followed at that time (induction)
+ *     i - n       the same token                        (duplicate)
+ *     i - 1       the previous token                    (previous)
  *
- * and the scores are the mean probabilities of these. */
+ * The scores are the mean probabilities of these. */
 #include <math.h>
 #include <string.h>
 
@@ -19,16 +19,17 @@
 
 typedef struct probe_run {
     hl_measuring *m;
-    int64_t       n_tokens;  /* before they repeat */
-    int64_t       first;     /* position of the first of them: 1 behind a begin-of-text */
+    int64_t       n_tokens;  /* number of tokens before they repeat */
+    int64_t       first;     /* position of the first random token: 1 after a begin-of-text token */
     int64_t      *tokens;    /* (first + 2 n_tokens) */
-    int64_t      *positions; /* (n_tokens) of the second half */
+    int64_t      *positions; /* (n_tokens) positions of the second half */
     double       *sums;      /* (L, H, 3) */
 } probe_run;
 
 static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 {
-    static const int64_t keys_before[HL_N_PROBES] = { 1, 0, -1 }; /* plus -n, but for the last */
+    static const int64_t keys_before[HL_N_PROBES] = { 1, 0, -1 }; /* offsets of the keys; -n is
+                                                                   * added to all but the last */
     probe_run           *run                      = context;
     int64_t              n                        = run->n_tokens;
 
@@ -85,7 +86,7 @@ static void keep_scores(const probe_run *run)
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
         for (int64_t i = 0; i < config->layers[layer].n_heads * HL_N_PROBES; i++) {
             double score = run->sums[layer * config->n_heads * HL_N_PROBES + i] / count;
-            /* What is no number stays unsaid: the rows of such a head are broken anyway. */
+            /* NaN is not added: the rows of such a head count as broken anyway. */
             if (score >= 0.0)
                 hl_profile_set_probe(run->m->profile, layer, i / HL_N_PROBES,
                                      (hl_probe)(i % HL_N_PROBES), fmin(score, 1.0));

@@ -1,17 +1,16 @@
-/* measure_rows.c - the statistics of every row, as design: tensors of golden files.
+/* measure_rows.c - writes the statistics of every row as tensors with the names of golden files.
  *
- * Windows come one after the other, but in the file layers come first: (L, B, H, S).  How
- * many windows there will be is counted beforehand, so that the file has its whole size
- * from the start and each batch goes to its places in it: memory does not depend on how
- * much text there is.
+ * Windows come one after another, but in the file layers come first: (L, B, H, S).  The number of
+ * windows is counted beforehand, so that the file has its final size from the start and each batch
+ * is written to its places.  Memory therefore does not depend on the length of the text.
  *
- * What a row does not define is NaN: the previous token's probability in row 0, the entropy without
- * the first token where no other is seen, and all of what lies behind a window's end.
+ * Undefined values are NaN: the previous token's probability in row 0, the entropy without the
+ * first token if no other is visible, and everything after a window's end.
  *
- * Where a state is saved (measure_state.c), the file is FILE.part until all rows are in it.
- * A state says how many windows are done; those are in the file, and what a killed process
- * wrote behind them is written again.  The last state is saved before FILE.part becomes
- * FILE, so that with nothing left to do and no FILE.part all is well. */
+ * If a state is saved (measure_state.c), the file is called FILE.part until all rows are in it. The
+ * state has the number of finished windows; these are in the file, and what an interrupted process
+ * wrote after them is written again.  The last state is saved before FILE.part is renamed to FILE:
+ * if no work is left and FILE.part does not exist, the file is complete. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,8 +22,8 @@
 #include "formats/safetensors.h"
 #include "measure/measure.h"
 
-/* Every quantity that a profile has of a row, by the name of golden files, and the bit of
- * hl_row_defined that says which rows have it.  lse is -inf, not NaN, where no key is seen. */
+/* Every quantity of a row, by its name in golden files, and the bit of hl_row_defined for rows that
+ * have it.  lse is -inf, not NaN, if no key is visible. */
 enum { NORMALIZED = 9, NORMALIZED_NOSINK = 10, N_FIXED = 11, ALWAYS = -1 };
 
 static const struct {
@@ -51,16 +50,17 @@ struct hl_measure_rows {
     char                  *part; /* path.part; NULL: no state is saved */
     hl_writer             *file;
     hl_safetensors_writer *header;
-    int                    n_statistics; /* fixed ones, then lookback.TYPE where there are types */
+    int                    n_statistics; /* number of statistics: the fixed ones, then lookback.TYPE
+                                          * if there are types */
     char                   names[MAX_STATISTICS][NAME_BYTES];
     size_t                 offsets[MAX_STATISTICS];
-    const int64_t         *lengths; /* (n_batch) of the batch's windows; borrowed */
+    const int64_t         *lengths; /* (n_batch) lengths of the batch's windows; borrowed */
     int64_t                n_layers;
     int64_t                n_heads;
     int64_t                context;
-    int64_t                n_windows; /* in all */
+    int64_t                n_windows; /* number of windows in the whole file */
     int64_t                n_done;
-    float                 *batch; /* (n_batch, statistics, L, H, S), NaN where there is no row */
+    float                 *batch; /* (n_batch, statistics, L, H, S), NaN for missing rows */
 };
 
 /* ----------------------------------------------------------------------- opening */
@@ -87,17 +87,18 @@ static void add_tensor(hl_safetensors_writer *writer, const char *name, hl_dtype
 
     memcpy(tensor.shape, shape, (size_t)n_dims * sizeof *shape);
     hl_status status = hl_tensor_bytes(&tensor.n_bytes, &tensor);
-    if (status != HL_OK) /* too large: the writer finds it as well, and remembers */
+    if (status != HL_OK) /* the size is too large; the writer detects that too, and keeps the
+                          * error */
         tensor.n_bytes = 0;
     hl_safetensors_add(writer, &tensor);
 }
 
-/* What the rows are of: settings of the profile, and the text. */
+/* Metadata that identifies the rows: settings of the profile, and the text. */
 static const char *const provenance[] = { "model", "tokenizer", "context", "stride",  "epsilon",
                                           "gates", "adjusted",  "version", "special", "text" };
 enum { N_PROVENANCE = sizeof provenance / sizeof *provenance, HASH_BYTES = 24 };
 
-/* NULL where the profile does not say. */
+/* Returns the value of an entry; NULL if the profile does not have it. */
 static const char *provenance_of(char text[HASH_BYTES], const hl_measuring *m, int i)
 {
     if (i < N_PROVENANCE - 1)
@@ -125,7 +126,8 @@ static hl_status make_header(hl_measure_rows *rows, const hl_measuring *m)
     return HL_OK;
 }
 
-/* Is FILE.part of this work?  A file that opens has all the bytes that its shapes need. */
+/* Checks that FILE.part belongs to this work.  A file that opens has all bytes that its shapes
+ * need. */
 static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
 {
     HL_CLOSED(hl_safetensors_close) hl_safetensors *file = NULL;
@@ -138,7 +140,8 @@ static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
         const char *seen   = hl_safetensors_metadata(file, provenance[i]);
 
         if ((wanted == NULL) != (seen == NULL) || (seen != NULL && strcmp(wanted, seen) != 0))
-            return hl_fail(HL_BAD_INPUT, "%s: '%s' is %s, wanted %s: rows of other work",
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: '%s' is %s, wanted %s: these are the rows of another measurement",
                            rows->part, provenance[i], seen != NULL ? seen : "not said",
                            wanted != NULL ? wanted : "none");
     }
@@ -151,7 +154,7 @@ static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
     return HL_OK;
 }
 
-/* A new file; with nothing of the work lost if there is no room for it. */
+/* Creates a new file; if there is no space for it, this fails before any work is done. */
 static hl_status open_new(hl_measure_rows *rows)
 {
     hl_status status = HL_OK;
@@ -199,7 +202,7 @@ static size_t window_count(const hl_measure_rows *rows)
     return (size_t)(rows->n_statistics * rows->n_layers * rows->n_heads * rows->context);
 }
 
-/* How much of a row goes to tokens of a type is kept where there are several. */
+/* The attention to tokens of each type is stored if there are several types. */
 static void name_statistics(hl_measure_rows *rows, const hl_profile *profile)
 {
     int64_t n_types = hl_profile_n_types(profile);
@@ -264,7 +267,7 @@ void hl_measure_rows_begin(hl_measure_rows *rows, const hl_batch *batch)
         rows->batch[i] = NAN;
 }
 
-/* One statistic of a row, `at` among the rows of its layer. */
+/* Returns one statistic of row `at` of a layer. */
 static float value_of(const hl_layer_rows *layer, int statistic, int64_t at,
                       const hl_row_defined *defined)
 {
@@ -309,7 +312,7 @@ void hl_measure_rows_add(hl_measure_rows *rows, const hl_layer_rows *layer,
     }
 }
 
-/* Items [first, first + n) of a tensor of I64, `width` each. */
+/* Writes items [first, first + n) of an I64 tensor, `width` numbers each. */
 static void write_integers(hl_measure_rows *rows, const char *name, const int64_t *values,
                            int64_t n, int64_t width)
 {
@@ -319,7 +322,7 @@ static void write_integers(hl_measure_rows *rows, const char *name, const int64_
                        (size_t)(n * width) * sizeof *values);
 }
 
-/* (H, S) of one window goes to each (statistic, layer). */
+/* Writes the (H, S) of one window to each (statistic, layer). */
 static void write_window(hl_measure_rows *rows, int64_t sequence)
 {
     size_t n_layer = (size_t)(rows->n_heads * rows->context);
@@ -339,10 +342,10 @@ static void write_window(hl_measure_rows *rows, int64_t sequence)
 hl_status hl_measure_rows_end(hl_measure_rows *rows, const hl_batch *batch)
 {
     if (rows->n_done + batch->n_windows > rows->n_windows)
-        return hl_fail(HL_BAD_INPUT,
-                       "%s: more windows than the %lld that were counted: the text "
-                       "has changed",
-                       rows->path, (long long)rows->n_windows);
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: more windows than the %lld that were counted: the text changed while in use",
+            rows->path, (long long)rows->n_windows);
     write_integers(rows, "tokens", batch->tokens, batch->n_windows, rows->context);
     write_integers(rows, "lengths", batch->lengths, batch->n_windows, 1);
     for (int64_t i = 0; i < batch->n_windows; i++)
@@ -361,7 +364,8 @@ hl_status hl_measure_rows_finish(hl_measure_rows *rows)
     hl_writer *file = rows->file;
 
     if (rows->n_done != rows->n_windows)
-        return hl_fail(HL_BAD_INPUT, "%s: %lld windows, %lld were counted: the text has changed",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: %lld windows, but %lld were counted: the text changed while in use",
                        rows->path, (long long)rows->n_done, (long long)rows->n_windows);
     rows->file = NULL;
     return hl_writer_finish(file);

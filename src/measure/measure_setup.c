@@ -1,4 +1,4 @@
-/* measure_setup.c - from a model and options to all that measuring needs. */
+/* measure_setup.c - prepares a measurement: options, settings, session, memory. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,12 +28,12 @@ static hl_status complete_options(hl_measuring *m)
     if (!(m->options.save_every > 0.0) || !(m->options.epsilon >= 0.0))
         return hl_fail(HL_BAD_ARGUMENT, "save_every and epsilon must not be negative");
     if (m->options.nll && m->config->is_encoder)
-        return hl_fail(HL_BAD_ARGUMENT, "%s is an encoder, which predicts no next token",
+        return hl_fail(HL_BAD_ARGUMENT, "%s is an encoder, which does not predict the next token",
                        m->model->path);
     return HL_OK;
 }
 
-/* A device is busy with so many tokens at a time. */
+/* Returns a number of windows that keeps a device busy. */
 static int64_t device_batch(int64_t n_ctx)
 {
     const int64_t n_tokens = 32768, most = 32;
@@ -42,9 +42,9 @@ static int64_t device_batch(int64_t n_ctx)
     return n < 1 ? 1 : n < most ? n : most;
 }
 
-/* How much at a time, on whatever it is.  On a device two batches are worked on, by half of the
- * threads each: from the beginning, as OpenMP keeps threads that it once had, and sleeps when it
- * has more than cores. */
+/* Chooses the number of windows per batch and whether two batches run at the same time.  In that
+ * case each gets half of the threads, from the beginning, so that there are never more threads than
+ * cores. */
 static hl_status choose_batches(hl_measuring *m)
 {
     hl_window_options *windows = &m->options.windows;
@@ -62,7 +62,7 @@ static hl_status choose_batches(hl_measuring *m)
 
 /* ---------------------------------------------------------------------- settings */
 
-/* The vocabulary, in the order of its ids. */
+/* Hashes the vocabulary in the order of its ids. */
 static uint64_t tokenizer_hash(const hl_tokenizer *tokenizer)
 {
     hl_hasher hasher;
@@ -79,7 +79,7 @@ static uint64_t tokenizer_hash(const hl_tokenizer *tokenizer)
     return hl_hash_end(&hasher);
 }
 
-/* The dtype that most bytes of the weights have. */
+/* Returns the dtype that most bytes of the weights have. */
 static const char *main_dtype(const hl_model *model)
 {
     size_t         n_bytes[HL_DTYPE_COUNT] = { 0 };
@@ -93,8 +93,9 @@ static const char *main_dtype(const hl_model *model)
     return hl_dtype_name(most);
 }
 
-/* The way of old profiles, document, is not written: they do not say it either.  Nor is any where
- * nothing is put around a text, as all ways are one then. */
+/* Records how tokens are put around windows.  HL_AROUND_DOCUMENT is not recorded, since old
+ * profiles, which were made that way, do not record it.  If the tokenizer adds no tokens, all ways
+ * are the same and none is recorded. */
 static hl_status set_around(hl_measuring *m)
 {
     hl_around        way = m->options.windows.around;
@@ -128,7 +129,7 @@ static hl_status set_options(hl_measuring *m)
     return hl_profile_set(m->profile, "samples", text);
 }
 
-/* A model that does not run as it was trained is another one, though its weights are the same. */
+/* An adjusted model counts as another model, though its weights are the same. */
 static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjusted)
 {
     char text[160];
@@ -152,7 +153,7 @@ static hl_status set_math(hl_profile *profile)
     return math == HL_MATH_F32 ? HL_OK : hl_profile_set(profile, "math", hl_math_name(math));
 }
 
-/* So is one with gates. */
+/* A model with gates counts as another model. */
 static hl_status set_gates(hl_profile *profile, const hl_model *model)
 {
     const float *gates = model->gates;
@@ -216,7 +217,7 @@ static hl_status open_session(hl_measuring *m)
     return hl_session_open(&m->session, m->model, &options);
 }
 
-/* With as many windows at a time as fit, where nobody said how many. */
+/* Opens a session; if the caller did not set n_batch, with as many windows as fit in memory. */
 static hl_status open_fitting_session(hl_measuring *m)
 {
     hl_status status = open_session(m);
@@ -249,7 +250,7 @@ static hl_status allocate(hl_measuring *m)
     return HL_OK;
 }
 
-/* For a batch of one's own, where others read on. */
+/* Makes memory for a copy of a batch, needed if the windows read on during the work. */
 static hl_status make_copy(hl_measuring *m)
 {
     size_t n_batch = (size_t)m->options.windows.n_batch;
@@ -283,7 +284,7 @@ hl_status hl_measure_setup(hl_measuring *m, const hl_tokenizer *tokenizer)
     return HL_OK;
 }
 
-/* What every one has of its own. */
+/* Closes what each of the two owns. */
 static void close_own(hl_measuring *m)
 {
     hl_session_close(m->session);

@@ -1,8 +1,8 @@
-/* measure_state.c - what a killed run goes on from.
+/* measure_state.c - the state from which an interrupted run continues.
  *
- * The state is a profile of the windows so far, with one line of metadata: the text it was
- * begun with, which part of it, and the place of the next window.  It is written under
- * another name and renamed, so that there is always a whole one. */
+ * The state is a profile of the windows so far, with one line of metadata: the text, which part of
+ * it is measured, and the place of the next window.  It is written under another name and renamed,
+ * so that there is always a complete one. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +74,8 @@ static hl_status parse_state(saved_state *out, const char *text, const char *pat
                  out->place.document, out->place.token, out->place.n_windows, out->place.n_counted,
                  out->place.overlap);
     if (n != N_FIELDS || strcmp(again, text) != 0)
-        return hl_fail(HL_BAD_INPUT, "%s: not the state of work that can go on", path);
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: not the saved state of a measurement; remove it to start again", path);
     return HL_OK;
 }
 
@@ -91,7 +92,8 @@ static hl_status check_state(const hl_measuring *m, const saved_state *saved)
 
     if (saved->text != now.text)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: was begun with another text (hash %016" PRIx64 ", not %016" PRIx64 ")",
+                       "%s: this state was begun with another text (hash %016" PRIx64
+                       ", now %016" PRIx64 "); remove it to start again",
                        path, saved->text, now.text);
     if (saved->max_tokens != now.max_tokens)
         return differ(path, "max_tokens", saved->max_tokens, now.max_tokens);
@@ -113,7 +115,10 @@ static hl_status load_state(hl_measuring *m)
     HL_TRY(parse_state(&state, text, m->options.state_path));
     status = hl_profile_check_same(saved, m->profile);
     if (status != HL_OK)
-        HL_TRY(hl_fail_within(status, "%s: was begun with other settings", m->options.state_path));
+        HL_TRY(hl_fail_within(status,
+                              "%s: this state was begun with other settings; use those, or remove "
+                              "the file to start again",
+                              m->options.state_path));
     HL_TRY(check_state(m, &state));
     HL_TRY(hl_windows_seek(m->windows, &state.place));
     m->place = state.place;

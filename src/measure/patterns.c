@@ -1,7 +1,7 @@
-/* patterns.c - the attention of every head on a few tokens, as whole matrices.
+/* patterns.c - the attention of every head on a few tokens, as complete matrices.
  *
- * The tokens are one chunk of one sequence, so that a layer's rows come in a single call of the
- * tap, and row r of them is position r. */
+ * The tokens are one chunk of one sequence, so a layer's rows arrive in a single call of the tap,
+ * and row r is position r. */
 #include <string.h>
 
 #include "base/memory.h"

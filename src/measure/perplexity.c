@@ -1,20 +1,20 @@
-/* perplexity.c - how well a model predicts texts: -log p of every token, added up.
+/* perplexity.c - how well a model predicts texts: the sum of -log p of their tokens.
  *
  *     tokens     0 . . . . . . . . . . . 12         n_ctx 6, stride 4
  *     window 0   g s s s s s                        g given, s scored, c context only
  *     window 1           c c s s s s
  *     window 2                   c c s s s
  *
- * With B before each window, and room for 5 tokens of the text beside it, stride 5:
+ * With a token B before each window there is room for 5 tokens of text; with stride 5:
  *
  *     window 0 B s s s s s
  *     window 1           B s s s s s
  *
- * What stands behind a window takes its room and is not fed: no scored row sees it.
+ * Tokens after a window take room but are not fed, since no scored row sees them.
  *
- * A window goes through the model in two feeds: what is context only, without logits, and
- * then the rows that predict a scored token.  Its last token predicts nothing and is not
- * fed at all.  Losses come from the session, which leaves logits where they are. */
+ * A window goes through the model in two feeds: the context without logits, then the rows that
+ * predict a scored token.  Its last token predicts nothing and is not fed.  The session computes
+ * the losses, so logits are not copied. */
 #include "measure/perplexity.h"
 
 #include <math.h>
@@ -33,20 +33,20 @@ typedef struct text_sums {
     int64_t       n_tokens;
     int64_t       n_bytes;
     int64_t       n_broken;
-    int64_t       first_broken; /* if there are any */
+    int64_t       first_broken; /* valid if there are any */
     bool          bytes_known;
 } text_sums;
 
 struct hl_perplexity {
     const hl_model       *model;
-    hl_perplexity_options options; /* complete */
+    hl_perplexity_options options; /* with all defaults filled in */
     hl_session           *session;
     hl_window_cut         cut;
-    int64_t              *tokens;  /* (n_batch, n_ctx) of a feed */
-    int64_t              *targets; /* ... and the tokens after them */
+    int64_t              *tokens;  /* (n_batch, n_ctx) tokens of a feed */
+    int64_t              *targets; /* (n_batch, n_ctx) the tokens to predict */
     int64_t              *lengths; /* (n_batch) */
-    hl_window            *windows; /* (n_batch) those at work */
-    double               *nll;     /* (n_batch, n_ctx) of the token at that place */
+    hl_window            *windows; /* (n_batch) windows of the current feed */
+    double               *nll;     /* (n_batch, n_ctx) loss of the token at each place */
     text_sums             total;
 };
 
@@ -59,11 +59,10 @@ hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
 
     *out = (hl_window_cut){ n_ctx - (int64_t)n_around, stride, *around };
     if (out->n_text < 1)
-        return hl_fail(
-            HL_BAD_ARGUMENT,
-            "%s: windows of %lld tokens leave no room for text beside the %zu that stand "
-            "around each, wanted %zu or more",
-            who, (long long)n_ctx, n_around, n_around + 1);
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "%s: windows of %lld tokens leave no room for text beside the %zu special "
+                       "tokens; use --context %zu or more",
+                       who, (long long)n_ctx, n_around, n_around + 1);
     if (out->stride > out->n_text)
         out->stride = out->n_text;
     for (size_t i = 0; i < n_around; i++) {
@@ -77,7 +76,7 @@ hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
     return HL_OK;
 }
 
-/* The first token of a text has something before it, or is not scored. */
+/* Returns how many first tokens of a text are not scored: none if a token precedes them. */
 static int64_t n_given(const hl_window_cut *cut)
 {
     return cut->around.n_before > 0 ? 0 : 1;
@@ -94,7 +93,9 @@ int64_t hl_window_count(const hl_window_cut *cut, int64_t n_tokens)
 hl_window hl_window_at(const hl_window_cut *cut, int64_t n_tokens, int64_t index)
 {
     hl_window window = { .begin = index * cut->stride };
-    int64_t   before = index > 0 ? window.begin - cut->stride + cut->n_text : 0; /* the last end */
+    int64_t   before = index > 0 ? window.begin - cut->stride + cut->n_text : 0; /* end of the
+                                                                                  * previous
+                                                                                  * window */
 
     window.end   = window.begin + cut->n_text < n_tokens ? window.begin + cut->n_text : n_tokens;
     window.first = before > window.begin ? before : window.begin + n_given(cut);
@@ -121,10 +122,10 @@ static hl_status check_model(const hl_model *model)
     if (model == NULL)
         return hl_fail(HL_BAD_ARGUMENT, "perplexity: model is NULL");
     if (model->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED,
-                       "%s is an encoder (%s): its rows see the tokens that follow, so it has no "
-                       "perplexity",
-                       model->path, model->config->family);
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "%s is an encoder (%s), which sees the tokens that follow, so it has no perplexity",
+            model->path, model->config->family);
     return HL_OK;
 }
 
@@ -172,7 +173,7 @@ hl_status hl_perplexity_open(hl_perplexity **out, const hl_model *model,
     HL_NEED(hl_window_cut_make(&perplexity->cut, perplexity->options.n_ctx,
                                perplexity->options.stride, &perplexity->options.around,
                                model->config->d_vocab, "perplexity"));
-    HL_NEED(open_session(perplexity)); /* refuses contexts that are too long */
+    HL_NEED(open_session(perplexity)); /* fails if the context is too long */
 
     size_t n_batch = (size_t)perplexity->options.n_batch;
     size_t n_rows  = n_batch * (size_t)perplexity->options.n_ctx;
@@ -208,13 +209,13 @@ int64_t hl_perplexity_n_ctx(const hl_perplexity *perplexity, int64_t *stride)
 
 /* -------------------------------------------------------------------- scoring */
 
-/* What the tap needs to know beside the rows it gets. */
+/* The context of the tap's callback. */
 typedef struct scoring {
     hl_perplexity        *perplexity;
     const hl_scored_text *text;
 } scoring;
 
-/* Row i stands at position start + i and predicts the token after it. */
+/* Row i is at position start + i and predicts the next token. */
 static hl_status score_rows(void *context, const hl_final_rows *rows)
 {
     const scoring   *s        = context;
@@ -223,7 +224,7 @@ static hl_status score_rows(void *context, const hl_final_rows *rows)
     double          *nll      = s->perplexity->nll + rows->sequence * s->perplexity->options.n_ctx;
 
     for (int64_t row = 0; row < rows->n_rows; row++) {
-        int64_t place = rows->start + row + 1 - n_before; /* in the window's text */
+        int64_t place = rows->start + row + 1 - n_before; /* place in the window's text */
 
         nll[place] = rows->losses[row];
         if (s->text->top != NULL)
@@ -300,7 +301,7 @@ double hl_ratio_error(const hl_ratio_sums *sums)
     return sums->n < 2 ? NAN : sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / sums->count;
 }
 
-/* What a window has scored, token by token. */
+/* Adds the losses of a window, token by token. */
 static void add_window(text_sums *sums, const scoring *s, int64_t index)
 {
     const hl_window *window = &s->perplexity->windows[index];
@@ -319,7 +320,7 @@ static void add_window(text_sums *sums, const scoring *s, int64_t index)
         if (s->text->n_bytes != NULL)
             sums->n_bytes += s->text->n_bytes[i];
     }
-    if (window->first < window->end) /* not a last window of one token */
+    if (window->first < window->end) /* excludes a last window of one token */
         hl_ratio_add(&sums->windows, sum, (double)(window->end - window->first));
 }
 
@@ -361,7 +362,7 @@ static hl_nll summarize(const text_sums *sums)
 
 /* ---------------------------------------------------------------------- texts */
 
-/* The last token of a window is never fed, so the session does not look at it. */
+/* Checks the last token of each window, which the session does not see. */
 static hl_status check_text(const hl_perplexity *perplexity, const hl_scored_text *text)
 {
     int64_t d_vocab = perplexity->model->config->d_vocab;
@@ -381,7 +382,7 @@ static hl_status check_text(const hl_perplexity *perplexity, const hl_scored_tex
     return HL_OK;
 }
 
-/* After n_windows, of which this is the last. */
+/* Reports progress after n_windows, of which `last` is the last. */
 static hl_status report_progress(const hl_perplexity *perplexity, const hl_window *last,
                                  int64_t n_windows, int64_t n_tokens)
 {

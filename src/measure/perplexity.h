@@ -7,15 +7,15 @@
 
 HL_CLOSES(hl_perplexity_close, hl_perplexity)
 
-/* Tokens [begin, end) of a text, of which [first, end) are scored. first > begin, or first =
- * begin where tokens are put before each window. */
+/* Tokens [begin, end) of a text, of which [first, end) are scored. first > begin, or first = begin
+ * if tokens are put before each window. */
 typedef struct hl_window {
     int64_t begin;
     int64_t first;
     int64_t end;
 } hl_window;
 
-/* How texts are cut. */
+/* How texts are cut into windows. */
 typedef struct hl_window_cut {
     int64_t          n_text; /* tokens of the text per window */
     int64_t          stride; /* 1 to n_text */

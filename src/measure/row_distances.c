@@ -1,8 +1,7 @@
 /* row_distances.c - two models on the same tokens, row by row.
  *
- * Each window goes through A first, whose sampled rows of all layers are kept; then through
- * B, whose rows are compared with them as they come: every head of a layer with every
- * other, because training permutes heads. */
+ * Each window goes through A first, whose sampled rows of all layers are kept; then through B.
+ * Every head of a layer of B is compared with every head of A, because training permutes heads. */
 #include <math.h>
 #include <string.h>
 
@@ -20,20 +19,20 @@ enum { N_ROWS = 8 };
 typedef struct row_run {
     const hl_model         *models[2];
     hl_session             *sessions[2];
-    hl_row_distance_options options; /* complete */
+    hl_row_distance_options options; /* with all defaults filled in */
     hl_windows             *windows;
     hl_batch                batch;
-    int64_t                *positions; /* (n_rows) of the window */
-    int64_t                 n_drawn;   /* of them, in this window */
+    int64_t                *positions; /* (n_rows) sampled positions of the window */
+    int64_t                 n_drawn;   /* number of sampled positions in this window */
     float                  *kept;      /* (L, H, n_rows, context) A's rows */
-    hl_row_distances       *out;       /* sums, until the end */
-    size_t                  capacity;  /* of out->of_sequences */
-    double                 *sequence;  /* (L, H) sums of the window */
+    hl_row_distances       *out;       /* sums during the run, means at the end */
+    size_t                  capacity;  /* allocated size of out->of_sequences */
+    double                 *sequence;  /* (L, H) sums over the window */
 } row_run;
 
 /* --------------------------------------------------------------------- distances */
 
-/* Two rows over the same keys; what a learned sink takes is one outcome more. */
+/* Two rows over the same keys; the share of a learned sink is one more outcome. */
 typedef struct two_rows {
     const float *a;
     const float *b;
@@ -111,7 +110,7 @@ static hl_status keep_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* Head `a` of A with all heads of B, in one row. */
+/* Compares head `a` of A with all heads of B, in one row. */
 static void compare_head(const row_run *run, const hl_layer_rows *rows, int64_t a, int64_t index)
 {
     hl_row_distances *out    = run->out;
@@ -133,7 +132,7 @@ static void compare_head(const row_run *run, const hl_layer_rows *rows, int64_t 
     }
 }
 
-/* What a thread is given. */
+/* The argument of the threads. */
 typedef struct compare_job {
     const row_run       *run;
     const hl_layer_rows *rows;
@@ -179,7 +178,7 @@ static hl_status feed(row_run *run, int side)
         &(hl_feed){ .tokens = run->batch.tokens, .n_tokens = run->batch.lengths[0], .tap = &tap });
 }
 
-/* Rows that see one key alone are the same in all models, and are not drawn. */
+/* Samples rows.  Rows that see only one key are the same in all models and are left out. */
 static void draw_rows(row_run *run)
 {
     const hl_batch *batch = &run->batch;
@@ -226,7 +225,7 @@ static hl_status compare_windows(row_run *run)
     return HL_OK;
 }
 
-/* From sums to means; NaN where there is no such head, or no row. */
+/* Turns sums into means; NaN if the layer lacks the head or no row was compared. */
 static void finish_means(const row_run *run)
 {
     hl_row_distances *out = run->out;
@@ -252,7 +251,8 @@ static hl_status check_models(const hl_config *a, const hl_config *b)
 {
     if (a->n_layers != b->n_layers || a->n_heads != b->n_heads)
         return hl_fail(HL_BAD_INPUT,
-                       "the first model has %lld layers of %lld heads, the second %lld of %lld",
+                       "the models differ in shape: the first has %lld layers of %lld heads, the "
+                       "second %lld of %lld",
                        (long long)a->n_layers, (long long)a->n_heads, (long long)b->n_layers,
                        (long long)b->n_heads);
     for (int64_t layer = 0; layer < a->n_layers; layer++) {

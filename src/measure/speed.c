@@ -1,4 +1,4 @@
-/* speed.c - how long a prompt takes, and the tokens after it. */
+/* speed.c - the time for a prompt, and for the tokens after it. */
 #include <stdlib.h>
 
 #include "base/machine.h"

@@ -1,9 +1,8 @@
-/* verify.c - what has known answers, whatever its kind.
+/* verify.c - hl_verify: finds out what kind of golden file a path is.
  *
- * hl_verify of headlight.h: a folder, or a file that is not called .safetensors, is
- * a model.  Else it looks into the file: tensors called NAME.blocks make it a
- * file of quantized blocks, else it is an attention case, which says best itself
- * what it lacks. */
+ * A folder, or a file that is not called .safetensors, is a model.  A .safetensors file with
+ * tensors called NAME.blocks is a file of quantized blocks.  Any other is an attention case, whose
+ * reader reports best what it lacks. */
 #include "measure/verify.h"
 
 #include <math.h>
@@ -32,7 +31,7 @@ static hl_status holds_blocks(bool *out, const char *path)
     return HL_OK;
 }
 
-/* Options that only a model has a use for. */
+/* Refuses options that are only for models. */
 static hl_status check_no_model(const char *path, const hl_verify_options *options)
 {
     const char *unused = options == NULL            ? NULL
@@ -43,7 +42,8 @@ static hl_status check_no_model(const char *path, const hl_verify_options *optio
 
     return unused == NULL
                ? HL_OK
-               : hl_fail(HL_BAD_ARGUMENT, "%s: '%s' is for models, and this is none", path, unused);
+               : hl_fail(HL_BAD_ARGUMENT,
+                         "%s: '%s' applies to models only, and this is not a model", path, unused);
 }
 
 hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_options *options)
@@ -62,7 +62,8 @@ hl_status hl_verify(hl_verify_report **out, const char *path, const hl_verify_op
 
 /* ------------------------------------------------------------------- report */
 
-/* "dir/gqa.safetensors" is called "gqa", the folder "models/demo-1.5/" "demo-1.5". */
+/* Returns the case's name: "gqa" for "dir/gqa.safetensors", "demo-1.5" for the folder
+ * "models/demo-1.5/". */
 static hl_status case_name(char **out, const char *path)
 {
     size_t      end = strlen(path);
@@ -123,7 +124,7 @@ double hl_verify_difference(double ours, double theirs)
 {
     if (isnan(ours) || isnan(theirs))
         return INFINITY;
-    /* Not the general case below: -inf - -inf is NaN. */
+    /* Infinities need this case, since -inf - -inf is NaN. */
     if (ours == theirs)
         return 0.0;
     return fabs(ours - theirs);
@@ -166,12 +167,13 @@ hl_status hl_verify_compare(hl_verify_report *report, const char *backend,
 
 /* ------------------------------------------------------------------ back ends */
 
-/* The list's own spelling of a name: reports borrow it, the caller's may go.  A GPU's back
- * end is in no list. */
+/* Finds the list's own copy of a name, since reports borrow it and the caller's copy may be freed.
+ * A GPU's back end is in no list. */
 static hl_status find_backend(const char **out, bool *listed, const char *name)
 {
     if (name[0] == '\0')
-        return HL_NOT_FOUND; /* HEADLIGHT_BACKEND names none; the message is there already */
+        return HL_NOT_FOUND; /* HEADLIGHT_BACKEND names no back end; the message is stored
+                              * already */
     *listed = true;
     for (const char *const *known = hl_backend_names(); *known != NULL; known++) {
         if (strcmp(*known, name) == 0) {
@@ -182,7 +184,7 @@ static hl_status find_backend(const char **out, bool *listed, const char *name)
     *listed = false;
     if (strcmp(name, "cuda") == 0) {
         *out = "cuda";
-        return hl_backend_select(name); /* says what is missing */
+        return hl_backend_select(name); /* its error says what is missing */
     }
     return hl_fail(HL_NOT_FOUND, "no back end '%s' in this build or on this CPU", name);
 }

@@ -1,9 +1,9 @@
-/* verify.h - what the kinds of verification share: a report, the back ends, and one comparer.
+/* verify.h - what the kinds of verification share: a report, the back ends, and the comparison.
  *
- * A kind (attention cases, files of blocks, models) opens its file, makes a report and
- * hands a function to hl_verify_backends, which calls it once for every back end that
- * the options ask for, with that back end in use.  The function computes, and passes pairs of
- * arrays to hl_verify_compare. */
+ * A kind (attention cases, files of blocks, models) opens its file, makes a report and passes a
+ * function to hl_verify_backends.  The function is called once for every back end that the options
+ * select, with that back end in use.  It computes and passes pairs of arrays to
+ * hl_verify_compare. */
 #ifndef HL_MEASURE_VERIFY_H
 #define HL_MEASURE_VERIFY_H
 
@@ -34,8 +34,8 @@ hl_status hl_verify_report_new(hl_verify_report **out, const char *path, size_t 
 typedef hl_status (*hl_verify_step)(void *context, hl_verify_report *report, const char *backend,
                                     const char *write_path);
 
-/* Runs `step` for each back end.  The back end is a setting of the whole process; the previous
- * one is restored at the end. */
+/* Runs `step` on each back end.  The back end is a setting of the whole process; the previous one
+ * is restored at the end. */
 hl_status hl_verify_backends(hl_verify_report *report, const hl_verify_options *options,
                              hl_verify_step step, void *context);
 
@@ -47,7 +47,7 @@ typedef hl_status (*hl_verify_judge)(double *cost, const void *context, size_t i
 typedef struct hl_verify_pair {
     const char      *output; /* its name in the report */
     const float     *ours;   /* as many values as in `theirs` */
-    const int64_t   *whole;  /* used instead of `ours` where the values are integers */
+    const int64_t   *whole;  /* used instead of `ours` if the values are integers */
     const hl_tensor *theirs;
     double           tolerance;
     bool             relative; /* tolerance is relative to the largest value of `theirs` */
@@ -62,10 +62,10 @@ hl_status hl_verify_compare(hl_verify_report *report, const char *backend,
  * tolerance. */
 void hl_verify_report_add(hl_verify_report *report, const hl_verify_entry *entry);
 
-/* Is this the name of quantized blocks, as in Q4_K.blocks? */
+/* Returns true for names of quantized blocks, such as Q4_K.blocks. */
 bool hl_verify_is_blocks(const char *tensor_name);
 
-/* |ours - theirs|; infinite where one of the two is NaN. */
+/* Returns |ours - theirs|; infinite if one of the two is NaN. */
 double hl_verify_difference(double ours, double theirs);
 
 #endif

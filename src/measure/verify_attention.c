@@ -1,21 +1,20 @@
 /* verify_attention.c - golden attention cases on every back end.
  *
- * hl_verify_attention of headlight.h: reads a case (verify_case.h), runs the operator on it
- * on each back end in turn, and lists how far every output is from what the case expects.
+ * Reads a case (verify_case.h), runs the operator on it on each back end in turn, and lists the
+ * difference of every output from what the case expects.
  *
- * Running.  Everything that the case's inputs allow is computed, expected or not.  The
- * backward pass is fed with our own forward's out, lse and entropy, as in training, so an
- * error of the forward shows again in the gradients.  Before a run every output is filled
- * with NaN: a kernel that leaves an element out cannot profit from what lay in memory, or
- * from the back end before it.
+ * Running.  Everything that the case's inputs allow is computed, expected or not.  The backward
+ * pass gets our own forward pass's out, lse and entropy, as in training, so an error of the forward
+ * pass also appears in the gradients.  Before a run every output is filled with NaN: if a kernel
+ * leaves an element out, values from the previous back end cannot hide that.
  *
- * Comparing.  What is allowed stands in hl_verify_specs, each widened, where that is more, to the
- * rounding that float scores bring with them whatever the method, HL_SCORE_ROUNDING.
+ * Comparing.  Tolerances are in hl_verify_specs.  Each is raised to HL_SCORE_ROUNDING, the rounding
+ * error of float scores with any method, if that is larger.
  *
- * Arg-max has no error of its own: it is right or wrong.  But where two keys
- * share the top of a row within rounding, either may win, so a key that differs
- * from the expected one costs the difference of the two scores, recomputed in
- * double from the inputs, and only the rounding term is allowed. */
+ * Arg-max has no error of its own: it is right or wrong.  But if two keys share the top of a row
+ * within rounding, either may win.  A key that differs from the expected one therefore costs the
+ * difference of the two scores, recomputed in double from the inputs, and only the rounding term is
+ * allowed. */
 #include <math.h>
 #include <string.h>
 
@@ -29,21 +28,21 @@
 #include "measure/verify_case.h"
 
 typedef struct case_outputs {
-    /* By hl_verify_output, packed, shaped as hl_verify_specs says; NULL for what
-     * the inputs do not allow, and for argmax, which is kept apart. */
+    /* Results by hl_verify_output, packed, with the shapes of hl_verify_specs; NULL if the inputs
+     * do not allow it, and for argmax, which is kept separately. */
     float   *values[HL_VERIFY_N_OUTPUTS];
     int64_t *argmax; /* (n_batch, n_heads, n_queries) */
 } case_outputs;
 
 /* ------------------------------------------------------------------- outputs */
 
-/* Gates are 1 where there are none, so their gradient exists either way; it is
- * asked for only where the case shows interest. */
+/* Gates are 1 if there are none, so their gradient always exists; it is computed only if the case
+ * has gates or expects it. */
 static bool is_wanted(const hl_verify_case *golden, hl_verify_output output)
 {
     switch (output) {
     case HL_VERIFY_ARGMAX:
-        return false; /* not a float */
+        return false; /* argmax is not a float */
     case HL_VERIFY_SEGMENT_MASS:
         return golden->problem.segments != NULL;
     case HL_VERIFY_DGATES:
@@ -127,7 +126,7 @@ static hl_status run_backward(case_outputs *outputs, const hl_attention *problem
     return hl_attention_backward(&gradient, problem, &upstream);
 }
 
-/* Forward, then backward from that forward's results, on the back end in use. */
+/* Runs the forward pass, then the backward pass on its results, on the back end in use. */
 static hl_status compute(case_outputs *outputs, const hl_verify_case *golden, int32_t n_threads)
 {
     hl_attention problem = golden->problem;
@@ -137,7 +136,7 @@ static hl_status compute(case_outputs *outputs, const hl_verify_case *golden, in
     hl_status status = run_forward(outputs, &problem);
     if (status == HL_OK && golden->has_upstream)
         status = run_backward(outputs, &problem, &golden->upstream);
-    /* The operator blames its arguments; they came from the file. */
+    /* The operator reports a bad argument, but the arguments came from the file. */
     return status == HL_OK ? HL_OK
                            : hl_fail_within(status == HL_BAD_ARGUMENT ? HL_BAD_INPUT : status, "%s",
                                             golden->where);
@@ -145,7 +144,7 @@ static hl_status compute(case_outputs *outputs, const hl_verify_case *golden, in
 
 /* ------------------------------------------------------------------- writing */
 
-/* *data is what the tensor points to, for the caller to free after writing. */
+/* *data is what the tensor points to; the caller frees it after writing. */
 static hl_status add_output(hl_safetensors_writer *writer, void **data, const case_outputs *outputs,
                             const hl_verify_case *golden, hl_verify_output output)
 {
@@ -168,7 +167,7 @@ static hl_status add_output(hl_safetensors_writer *writer, void **data, const ca
     return HL_OK;
 }
 
-/* Stores them under the case's names and dtypes, with the case's options. */
+/* Stores the results under the case's names and dtypes, with the case's options. */
 static hl_status write_outputs(const case_outputs *outputs, const hl_verify_case *golden,
                                const char *path)
 {
@@ -196,10 +195,10 @@ done:
 typedef struct row_place {
     int64_t batch;
     int64_t head;
-    int64_t position; /* of the row among its keys */
+    int64_t position; /* position of the row among its keys */
 } row_place;
 
-/* Row (batch, head, row) of packed rows as doubles. */
+/* Reads row (batch, head, row) of packed rows as doubles. */
 static hl_status read_row(double *out, const hl_rows *rows, int64_t index, int64_t d_head)
 {
     size_t n_bytes = (size_t)d_head * (hl_dtype_bits(rows->dtype) / 8);
@@ -208,7 +207,7 @@ static hl_status read_row(double *out, const hl_rows *rows, int64_t index, int64
                            (size_t)d_head);
 }
 
-/* The score of one key, as the top of headlight.h defines it, in double. */
+/* Computes the score of one key in double, as headlight/attention.h defines it. */
 static hl_status exact_score(double *out, const hl_attention *p, row_place place, int64_t q_row,
                              int64_t key)
 {
@@ -232,8 +231,7 @@ static hl_status exact_score(double *out, const hl_attention *p, row_place place
     return HL_OK;
 }
 
-/* A hl_verify_judge of a hl_attention: what it costs that we said `ours` where the case says
- * `theirs`, keys of a row. */
+/* A hl_verify_judge for arg-max: the cost of `ours` if the case expects `theirs`. */
 static hl_status judge_argmax(double *cost, const void *context, size_t index, double ours,
                               double theirs)
 {
@@ -264,7 +262,7 @@ typedef struct attention_run {
     int32_t               n_threads;
 } attention_run;
 
-/* Without anything to compare, a case would always pass. */
+/* A case with nothing to compare would always pass. */
 static hl_status check_purpose(const hl_verify_case *golden, const hl_verify_options *options)
 {
     for (int output = 0; output < HL_VERIFY_N_OUTPUTS; output++) {
@@ -273,7 +271,7 @@ static hl_status check_purpose(const hl_verify_case *golden, const hl_verify_opt
     }
     if (options->write_path != NULL)
         return HL_OK;
-    return hl_fail(HL_BAD_INPUT, "%s: holds no expected output to compare with", golden->where);
+    return hl_fail(HL_BAD_INPUT, "%s: no expected output to compare with", golden->where);
 }
 
 static hl_status add_entries(hl_verify_report *report, const attention_run *run,
@@ -301,7 +299,7 @@ static hl_status add_entries(hl_verify_report *report, const attention_run *run,
     return HL_OK;
 }
 
-/* A hl_verify_step. */
+/* A hl_verify_step: runs the case, compares, and writes results if requested. */
 static hl_status run_case(void *context, hl_verify_report *report, const char *backend,
                           const char *write_path)
 {

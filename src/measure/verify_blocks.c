@@ -1,13 +1,12 @@
 /* verify_blocks.c - quantized blocks on every back end.
  *
- * hl_verify_blocks of headlight.h.  A file of blocks is a safetensors file with,
- * for each type,
+ * A file of blocks is a safetensors file that has, for each type,
  *
- *     NAME.blocks  (..., n_bytes)   U8: raw blocks of the type, one a row
+ *     NAME.blocks  (..., n_bytes)   U8: raw blocks of the type, one per row
  *     NAME.values  (..., n_values)  F32: what another program read from them
  *
- * where NAME is a dtype's.  Nothing but the same values will do: decoding a
- * block is a few exact steps, and all back ends take the same ones. */
+ * where NAME is a dtype's name.  The values must be equal: decoding a block takes a few exact
+ * steps, which are the same on all back ends. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,23 +21,23 @@
 
 #define BLOCKS    ".blocks"
 #define VALUES    ".values"
-#define MAX_DTYPE 16 /* bytes of a dtype's name, with its NUL */
-#define MAX_NAME  24 /* with an ending */
+#define MAX_DTYPE 16 /* largest size of a dtype's name, with its NUL */
+#define MAX_NAME  24 /* with a suffix */
 #define MAX_TYPES HL_DTYPE_COUNT
 
 typedef struct block_type {
     hl_dtype         dtype;
     const hl_tensor *blocks;
-    const hl_tensor *expected;              /* NULL: the file does not say */
+    const hl_tensor *expected;              /* NULL: the file has no values to compare with */
     char             values_name[MAX_NAME]; /* NAME.values */
-    float           *values;                /* (n_values) what we read */
+    float           *values;                /* (n_values) values that we read */
     size_t           n_values;
 } block_type;
 
 typedef struct block_file {
     hl_safetensors *file;
     const char     *where;
-    block_type      types[MAX_TYPES]; /* each name is there once, so they fit */
+    block_type      types[MAX_TYPES]; /* each name occurs once, so there is room */
     size_t          n_types;
 } block_file;
 
@@ -49,7 +48,7 @@ bool hl_verify_is_blocks(const char *tensor_name)
 
 /* ------------------------------------------------------------------ reading */
 
-/* "Q4_K.blocks" is of type Q4_K, and its values are called Q4_K.values. */
+/* Parses a name: "Q4_K.blocks" has type Q4_K, and its values are Q4_K.values. */
 static hl_status parse_name(block_type *type, const char *name)
 {
     char   dtype_name[MAX_DTYPE] = "";
@@ -112,14 +111,14 @@ done:
     return status;
 }
 
-/* Without anything to compare, a file would always pass. */
+/* A file with nothing to compare would always pass. */
 static hl_status check_purpose(const block_file *file, const hl_verify_options *options)
 {
     for (size_t i = 0; i < file->n_types; i++) {
         if (file->types[i].expected != NULL || options->write_path != NULL)
             return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT, "%s: holds no expected values to compare with", file->where);
+    return hl_fail(HL_BAD_INPUT, "%s: no expected values to compare with", file->where);
 }
 
 static hl_status read_types(block_file *file, const char *path)
@@ -143,7 +142,7 @@ static void release(block_file *file)
 
 /* ---------------------------------------------------------------- comparing */
 
-/* A hl_verify_judge: values that are not numbers are all alike. */
+/* A hl_verify_judge for which all NaNs are equal. */
 static hl_status judge_value(double *cost, const void *context, size_t index, double ours,
                              double theirs)
 {
@@ -172,7 +171,7 @@ static hl_status write_values(const block_file *file, const char *path)
     return hl_safetensors_write(writer, path);
 }
 
-/* A hl_verify_step: decode everything, compare, perhaps write. */
+/* A hl_verify_step: decodes everything, compares, and writes results if requested. */
 static hl_status decode_all(void *context, hl_verify_report *report, const char *backend,
                             const char *write_path)
 {

@@ -1,19 +1,18 @@
 /* verify_case.c - reading a golden attention case.
  *
- * The options come first, because they say what shape every tensor must have:
+ * The options come first, because they determine the shape of every tensor:
  *
  *     {"B":1, "Hq":4, "Hkv":2, "Sq":65, "Sk":65, "D":64, "Dv":64, "causal":true,
  *      "window_left":9, "window_right":9, "window_sink":1, "softcap":20.0,
  *      "scale":0.125, "max_score":8.4, "input":"bf16"}
  *
- * The seven sizes are required, the rest is optional ("input" only repeats the
- * dtype of q).  Then each tensor is looked up by name, its dtype and shape are
- * compared with what the options promise, and inputs are copied, because bytes
- * in a safetensors file need not be aligned.
+ * The seven sizes are required, the rest is optional ("input" only repeats the dtype of q).  Then
+ * each tensor is looked up by name, its dtype and shape are compared with what the options require,
+ * and inputs are copied, because bytes in a safetensors file need not be aligned.
  *
- * The sizes are bounded before anything is allocated.  An array is never larger
- * than a small multiple of one that is really in the file, except where a size
- * is zero; the bound on rows of heads keeps such a file from spinning. */
+ * The sizes are bounded before anything is allocated.  An array is never larger than a small
+ * multiple of one that is in the file, except if a size is zero; the limit on rows of heads bounds
+ * the time that such a file can take. */
 #include "measure/verify_case.h"
 
 #include <math.h>
@@ -47,14 +46,14 @@ const hl_verify_spec hl_verify_specs[HL_VERIFY_N_OUTPUTS] = {
 
 /* ------------------------------------------------------------- the options */
 
-#define MAX_BATCH_HEADS (1 << 20) /* n_batch * n_heads */
+#define MAX_BATCH_HEADS (1 << 20) /* limit of n_batch * n_heads */
 #define MAX_LENGTH      (INT64_C(1) << 30)
-#define MAX_POSITION    (INT64_C(1) << 40) /* sums of positions stay far from overflow */
-#define MAX_MAX_SCORE   1e6 /* fp32 keeps half a nat there: more would pass anything */
+#define MAX_POSITION    (INT64_C(1) << 40) /* keeps sums of positions far from overflow */
+#define MAX_MAX_SCORE   1e6 /* fp32 rounds to half a nat there: anything would pass */
 
 typedef struct size_rule {
     const char *key;
-    size_t      offset; /* in hl_attention */
+    size_t      offset; /* offset in hl_attention */
     int64_t     low;
     int64_t     high;
 } size_rule;
@@ -72,7 +71,7 @@ static const size_rule size_rules[] = {
 static hl_status read_size(hl_attention *problem, const json_t *options, const size_rule *rule,
                            const char *where)
 {
-    int64_t size = INT64_MIN; /* stays when the key is missing */
+    int64_t size = INT64_MIN; /* unchanged if the key is missing */
 
     HL_NEED(hl_json_get_int(&size, options, rule->key, where));
     if (size == INT64_MIN)
@@ -114,7 +113,7 @@ static hl_status read_window(hl_attention *problem, int64_t *window, uint32_t fl
     return HL_OK;
 }
 
-/* Leaves *out as it is where the key is missing. */
+/* Reads a number; *out is unchanged if the key is missing. */
 static hl_status read_number(double *out, const json_t *options, const char *key, double low,
                              double high, const char *where)
 {
@@ -199,7 +198,7 @@ int64_t hl_verify_size(const hl_verify_case *golden, char letter)
     case 'V':
         return problem->d_value;
     default:
-        return problem->n_segments; /* 'S' */
+        return problem->n_segments; /* the letter S */
     }
 }
 
@@ -212,7 +211,7 @@ size_t hl_verify_count(const hl_verify_case *golden, hl_verify_output output)
     return count;
 }
 
-/* "[2,65,64]" */
+/* Formats a shape as "[2,65,64]". */
 static void format_shape(char *out, size_t n_bytes, const int64_t *shape, int n_dims)
 {
     size_t used = (size_t)snprintf(out, n_bytes, "[");
@@ -260,7 +259,7 @@ static hl_status check_dtype(const hl_verify_case *golden, const hl_tensor *tens
                    tensor->name, hl_dtype_name(tensor->dtype), wanted);
 }
 
-/* *out is NULL, without an error, where the file has no such tensor. */
+/* Finds a tensor; *out is NULL, without an error, if the file does not have it. */
 static hl_status find_tensor(const hl_tensor **out, const hl_verify_case *golden, const char *name,
                              const char *letters, uint64_t dtypes)
 {
@@ -280,8 +279,7 @@ static hl_status find_tensor(const hl_tensor **out, const hl_verify_case *golden
 
 /* ---------------------------------------------------------------- inputs */
 
-/* An aligned copy that the case owns; *out is left alone where the file has no
- * such tensor. */
+/* Makes an aligned copy that the case owns; *out is unchanged if the file has no such tensor. */
 static hl_status copy_input(void **out, hl_dtype *dtype, hl_verify_case *golden, const char *name,
                             const char *letters, uint64_t dtypes)
 {
@@ -321,7 +319,7 @@ static hl_status copy_floats(const float **out, hl_verify_case *golden, const ch
     return status;
 }
 
-/* Integers between low and high. */
+/* Copies integers, which must be between low and high. */
 static hl_status copy_ints(const int64_t **out, hl_verify_case *golden, const char *name,
                            const char *letters, int64_t low, int64_t high)
 {
@@ -341,8 +339,8 @@ static hl_status copy_ints(const int64_t **out, hl_verify_case *golden, const ch
     return HL_OK;
 }
 
-/* How many segments there are is the last size of segment_mass, or else one
- * more than the largest number in use. */
+/* The number of segments is the last size of segment_mass, or else one more than the largest number
+ * in use. */
 static hl_status count_segments(hl_verify_case *golden, const int64_t *numbers)
 {
     const hl_tensor *mass = hl_safetensors_find(golden->file, "segment_mass");
@@ -359,7 +357,7 @@ static hl_status count_segments(hl_verify_case *golden, const int64_t *numbers)
     return HL_OK;
 }
 
-/* The file has int64 (n_keys), the operator wants bytes. */
+/* Copies segments: the file has int64 (n_keys), the operator takes bytes. */
 static hl_status copy_segments(hl_verify_case *golden)
 {
     const int64_t *numbers = NULL;
@@ -410,7 +408,8 @@ static hl_status copy_upstream(hl_verify_case *golden)
 
 /* --------------------------------------------------------------- expected */
 
-/* What an output cannot be computed without; NULL if all of it is there. */
+/* Returns the name of an input that an output requires and the case lacks; NULL if there is
+ * none. */
 static const char *missing_for(const hl_verify_case *golden, int output)
 {
     if (output == HL_VERIFY_SEGMENT_MASS && golden->problem.segments == NULL)
@@ -442,7 +441,7 @@ static hl_status find_expected(hl_verify_case *golden)
 
 /* ------------------------------------------------------------ open and close */
 
-/* Takes the file that lies at `file`. */
+/* Takes ownership of the file at `file`. */
 static hl_status case_from_file(hl_verify_case **out, hl_safetensors **file, const char *where)
 {
     HL_CLOSED(hl_verify_case_close) hl_verify_case *golden = NULL;

@@ -2,14 +2,14 @@
  *
  *     hl_verify_case *golden = NULL;
  *     HL_TRY(hl_verify_case_open(&golden, "tests/data/attention/gqa.safetensors"));
- *     ... golden->problem goes straight into hl_attention_forward ...
+ *     ... pass golden->problem to hl_attention_forward ...
  *   done:
  *     hl_verify_case_close(golden);
  *
- * A case is a safetensors file: inputs and upstream gradients, the options as
- * JSON under the metadata key "case", and what another program computed from
- * them.  Nothing in it is trusted; after a successful open every size, dtype
- * and number has been checked, and the inputs are aligned copies. */
+ * A case is a safetensors file: inputs and upstream gradients, the options as JSON under the
+ * metadata key "case", and outputs that another program computed from them.  The file is untrusted;
+ * after a successful open every size, dtype and number has been checked, and the inputs are aligned
+ * copies. */
 #ifndef HL_MEASURE_VERIFY_CASE_H
 #define HL_MEASURE_VERIFY_CASE_H
 
@@ -17,7 +17,7 @@
 #include "formats/safetensors.h"
 #include "headlight/attention.h"
 
-/* What a case may expect, in the order of a report. */
+/* The outputs that a case may expect, in the order of a report. */
 typedef enum hl_verify_output {
     HL_VERIFY_OUT = 0,
     HL_VERIFY_LSE,
@@ -45,7 +45,7 @@ typedef enum hl_verify_output {
 typedef struct hl_verify_spec {
     const char *name;  /* name of the tensor */
     const char *shape; /* "BHQ", ... */
-    hl_dtype    dtype; /* as golden files store it */
+    hl_dtype    dtype; /* dtype in golden files */
     double      tolerance;
     bool        relative; /* tolerance is relative to the largest value of the tensor */
 } hl_verify_spec;
@@ -64,7 +64,7 @@ typedef struct hl_verify_case {
     bool                  has_upstream; /* at least one of the three gradients is in the file */
     double                max_score;    /* largest |score|: sets the rounding allowed for */
 
-    /* NULL where the case expects nothing; borrowed from file. */
+    /* Borrowed from the file; NULL if the case does not expect this output. */
     const hl_tensor *expected[HL_VERIFY_N_OUTPUTS];
 
     void  *inputs[HL_VERIFY_MAX_INPUTS]; /* the aligned copies that problem points to */

@@ -1,16 +1,16 @@
-/* verify_model.c - a model against what another program computed with it.
+/* verify_model.c - compares a model with what another program computed with it.
  *
- * hl_verify_model of headlight.h.  The expected file has tokens [B,S], I64 or I32, and any of
- * the tensors in output_specs; others are passed over.  Without such a file tokens are made
- * up, and what is compared are the fused statistics of rows with those of the same rows
- * materialized in double precision, from the same queries and keys.
+ * The expected file has tokens [B,S], I64 or I32, and any of the tensors in output_specs; other
+ * tensors are ignored.  Without such a file, tokens are made up, and the fused statistics of rows
+ * are compared with those of the same rows materialized in double precision from the same queries
+ * and keys.
  *
- * Tolerances are in output_specs; what follows from scores is allowed HL_SCORE_ROUNDING too.
- * The lens' top token is right or wrong, except where the first two are within the tolerance
- * of each other: then a wrong one costs their distance.
+ * Tolerances are in output_specs; values computed from scores are also allowed HL_SCORE_ROUNDING.
+ * The lens' top token is right or wrong, except if the first two are within the tolerance of each
+ * other: then a wrong one costs their distance.
  *
- * Letters of shapes: L n_layers, M n_layers + 1, B sequences, S tokens of each, T S - 1,
- * H n_heads, V d_vocab, D d_model. */
+ * Letters of shapes: L n_layers, M n_layers + 1, B sequences, S tokens per sequence, T S - 1, H
+ * n_heads, V d_vocab, D d_model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +29,8 @@
 #include "model/session.h"
 
 enum {
-    MADE_UP_TOKENS = 64,  /* where nothing is expected */
-    MAX_POSITIONS  = 512, /* whose rows are materialized */
+    MADE_UP_TOKENS = 64,  /* number of tokens made up without an expected file */
+    MAX_POSITIONS  = 512, /* largest number of positions whose rows are materialized */
 };
 
 typedef enum model_output {
@@ -58,11 +58,11 @@ typedef struct output_spec {
     const char *name;
     const char *shape;
     double      tolerance; /* 0: not compared */
-    bool        relative;  /* to the largest value of the tensor */
-    bool        scored;    /* the rounding of scores widens it */
+    bool        relative;  /* the tolerance is relative to the largest value of the tensor */
+    bool        scored;    /* the tolerance is raised to the rounding of scores */
 } output_spec;
 
-/* The statistics of rows, from which fused and exact rows can be compared. */
+/* Number of row statistics, for which fused and exact rows can be compared. */
 #define MODEL_N_STATISTICS (MODEL_LSE + 1)
 
 static const output_spec output_specs[MODEL_N_OUTPUTS] = {
@@ -88,8 +88,8 @@ static const output_spec output_specs[MODEL_N_OUTPUTS] = {
 typedef struct output_values {
     float           *values; /* NULL: not computed */
     size_t           count;
-    const hl_tensor *expected;    /* NULL: the file does not say */
-    double           exact_error; /* statistics: the largest distance from exact rows */
+    const hl_tensor *expected;    /* NULL: the file does not have it */
+    double           exact_error; /* for statistics: largest difference from exact rows */
 } output_values;
 
 typedef struct model_results {
@@ -104,18 +104,18 @@ typedef struct model_results {
     int64_t  n_tokens;
     int64_t *tokens;    /* (B, S) */
     int64_t *lengths;   /* (B) rows of each sequence that are compared; NULL: nothing is expected */
-    int64_t *positions; /* (S) those whose rows are materialized */
+    int64_t *positions; /* (S) positions whose rows are materialized */
     int64_t  n_positions;
-    float   *gates;    /* (L, H) with masked_heads closed; NULL: none are */
-    bool     masked;   /* the pass that is running has them closed */
-    bool     alone;    /* nothing is expected of the model as it runs */
+    float   *gates;    /* (L, H) gates with masked_heads at 0; NULL: no heads are masked */
+    bool     masked;   /* the current pass uses `gates` */
+    bool     alone;    /* the file expects nothing for the model as it runs */
     float   *lens_gap; /* (M, S) */
     double   max_score;
 
     output_values outputs[MODEL_N_OUTPUTS];
 } model_results;
 
-/* The size that a letter stands for. */
+/* Returns the size that a letter stands for. */
 static int64_t size_of(const model_results *results, char letter)
 {
     switch (letter) {
@@ -145,7 +145,7 @@ static bool is_whole(const hl_tensor *tensor)
     return tensor->dtype == HL_DTYPE_I64 || tensor->dtype == HL_DTYPE_I32;
 }
 
-/* Item `index` of a tensor that is_whole.  Tensors may lie at any byte. */
+/* Reads item `index` of an integer tensor.  Tensors need not be aligned. */
 static int64_t whole_at(const hl_tensor *tensor, int64_t index)
 {
     const char *data = tensor->data;
@@ -178,7 +178,8 @@ static hl_status read_tokens(model_results *results)
     return HL_OK;
 }
 
-/* lengths [B], as `measure --rows` writes them: rows behind them are padding.  Without, none is. */
+/* Reads lengths [B], as `measure --rows` writes them: rows after them are padding.  Without lengths
+ * there is no padding. */
 static hl_status read_lengths(model_results *results)
 {
     const hl_tensor *lengths = hl_safetensors_find(results->expected, "lengths");
@@ -209,7 +210,7 @@ static hl_status read_lengths(model_results *results)
     return HL_OK;
 }
 
-/* The same for every model of a vocabulary, and of no meaning. */
+/* Makes tokens without meaning, the same ones for every model with this vocabulary size. */
 static hl_status make_tokens(model_results *results)
 {
     int64_t  n_ctx = results->info->n_ctx;
@@ -225,7 +226,7 @@ static hl_status make_tokens(model_results *results)
     return status;
 }
 
-/* masked_heads [n, 2] are (layer, head). */
+/* Reads masked_heads [n, 2], which are (layer, head). */
 static hl_status read_gates(model_results *results)
 {
     const hl_tensor *masked  = hl_safetensors_find(results->expected, "masked_heads");
@@ -251,7 +252,7 @@ static hl_status read_gates(model_results *results)
     return HL_OK;
 }
 
-/* Were the expected outputs made with the very gates that the model has? */
+/* Returns true if the expected outputs were made with exactly the gates that the model has. */
 static bool same_gates(const model_results *results)
 {
     const float *gates = results->model->gates;
@@ -263,7 +264,7 @@ static bool same_gates(const model_results *results)
     return same;
 }
 
-/* What the file calls that which the model, with its gates, should give; NULL: nothing. */
+/* Returns the expected tensor's name for the model with its gates; NULL if there is none. */
 static const char *expected_name(const model_results *results, model_output output)
 {
     if (results->model->gates == NULL)
@@ -305,8 +306,8 @@ static hl_status check_shape(const model_results *results, const hl_tensor *tens
     return HL_OK;
 }
 
-/* Statistics are always there; the rest where it is expected, or, without a file,
- * where it is asked for by --write. */
+/* Statistics are always computed; other outputs if expected or, without a file, if --write is
+ * given. */
 static bool is_computed(const model_results *results, model_output output)
 {
     if (output < MODEL_N_STATISTICS)
@@ -350,7 +351,7 @@ static hl_status plan_outputs(model_results *results)
     return HL_OK;
 }
 
-/* Every position, or as many as fit, evenly spread; all of them for a pattern. */
+/* Chooses all positions, or as many as fit, evenly spread; a pattern needs all of them. */
 static hl_status plan_positions(model_results *results)
 {
     bool      all    = results->outputs[MODEL_PATTERN0].values != NULL;
@@ -380,7 +381,7 @@ static void results_free(model_results *results)
 }
 HL_CLOSES(results_free, model_results)
 
-/* `path` names the expected file, or is NULL: then tokens are made up. */
+/* `path` is the expected file, or NULL: then tokens are made up. */
 static hl_status results_new(model_results **out, const hl_model *model, const char *path,
                              const hl_verify_options *options)
 {
@@ -409,7 +410,7 @@ static hl_status results_new(model_results **out, const hl_model *model, const c
 
 /* ---------------------------------------------------------- what layers tell */
 
-/* Everything is not a number until the tap has brought it. */
+/* Fills all results with NaN, until the tap stores them. */
 static void forget(model_results *results)
 {
     for (int output = 0; output < MODEL_N_OUTPUTS; output++) {
@@ -452,7 +453,7 @@ static double exact_statistic(const hl_pattern_row *row, model_output output)
     return values[output];
 }
 
-/* (B, H, C) of a chunk into (L, B, H, S). */
+/* Copies (B, H, C) of a chunk into (L, B, H, S). */
 static void keep_statistic(model_results *results, const hl_layer_rows *rows, model_output output)
 {
     const float *source  = statistic(rows->rows, output);
@@ -469,7 +470,7 @@ static void keep_statistic(model_results *results, const hl_layer_rows *rows, mo
     }
 }
 
-/* How far the fused statistics of materialized rows are from the exact ones. */
+/* Compares the fused statistics of materialized rows with the exact ones. */
 static void compare_exact(model_results *results, const hl_layer_rows *rows, int64_t index)
 {
     int64_t               row   = rows->pattern_rows[index % rows->n_patterns];
@@ -485,7 +486,7 @@ static void compare_exact(model_results *results, const hl_layer_rows *rows, int
     }
 }
 
-/* Rows of the first layer and sequence: (H, S, S). */
+/* Stores the rows (H, S, S) of the first layer and sequence. */
 static void keep_pattern(model_results *results, const hl_layer_rows *rows)
 {
     float  *values = output_of(results, MODEL_PATTERN0);
@@ -544,7 +545,7 @@ static void keep_rows(float *values, const float *rows, const model_results *res
 static double log_sum(const float *logits, int64_t n)
 {
     double max  = (double)logits[0];
-    double rest = -1.0; /* the largest counts as 1 once */
+    double rest = -1.0; /* the largest term counts as 1, once */
 
     for (int64_t i = 1; i < n; i++)
         max = fmax(max, (double)logits[i]);
@@ -601,7 +602,7 @@ static hl_status watch_final(void *context, const hl_final_rows *final)
 
 /* ------------------------------------------------------------------- running */
 
-/* One token of each sequence after the other. */
+/* Feeds one token of each sequence at a time. */
 static hl_status decode(model_results *results, const hl_feed *whole)
 {
     HL_FREED int64_t *column = NULL;
@@ -692,7 +693,7 @@ done:
 
 /* ----------------------------------------------------------------- comparing */
 
-/* Is item `index` of [L, B, H, S] a row behind its sequence's end? */
+/* Returns true if item `index` of [L, B, H, S] is a row after its sequence's end. */
 static bool is_padding(const model_results *results, size_t index)
 {
     size_t n_tokens = (size_t)results->n_tokens;
@@ -706,13 +707,13 @@ typedef struct compared_output {
     model_output         output;
 } compared_output;
 
-/* A hl_verify_judge of a compared_output. */
+/* A hl_verify_judge for a compared_output. */
 static hl_status judge_output(double *cost, const void *context, size_t index, double ours,
                               double theirs)
 {
     const compared_output *compared = context;
     model_output           output   = compared->output;
-    /* A file says NaN where a row does not define a probability, the operator 0. */
+    /* If a row does not define a probability, the file has NaN and the operator 0. */
     bool may_lack = output == MODEL_PREVIOUS || output == MODEL_SELF || output == MODEL_FIRST;
 
     if (output < MODEL_N_STATISTICS && is_padding(compared->results, index))
@@ -760,7 +761,7 @@ static hl_status compare(hl_verify_report *report, const model_results *results,
 
 /* ------------------------------------------------------------------- writing */
 
-/* *data is what the tensor points to, for the caller to free after writing. */
+/* *data is what the tensor points to; the caller frees it after writing. */
 static hl_status add_output(hl_safetensors_writer *writer, void **data,
                             const model_results *results, model_output output)
 {
@@ -823,7 +824,7 @@ done:
 
 /* ------------------------------------------------------------- all back ends */
 
-/* A hl_verify_step. */
+/* A hl_verify_step: runs the model, compares, and writes results if requested. */
 static hl_status run_model(void *context, hl_verify_report *report, const char *backend,
                            const char *write_path)
 {
@@ -835,7 +836,8 @@ static hl_status run_model(void *context, hl_verify_report *report, const char *
     return write_path != NULL ? write_results(results, write_path) : HL_OK;
 }
 
-/* The file named by the options, or the one in the model's folder; NULL: none. */
+/* Returns the file named by the options, or the one in the model's folder; NULL if there is
+ * none. */
 static const char *find_expected(char *buffer, size_t n_bytes, const char *path,
                                  const hl_verify_options *options)
 {

@@ -1,10 +1,10 @@
 /* view.c - a prompt's tokens as they are shown, and the attention of chosen heads on them.
  *
- * What a token stands for depends on its tokenizer: byte-level pieces are spelled in an
- * alphabet of their own and decode to bytes, which may be part of a character; SentencePiece
- * writes spaces as U+2581, and decoding a token alone would drop the one it begins with;
- * WordPiece's ## is worth seeing.  So the first kind is decoded and the others are shown as
- * they are spelled.  What cannot be seen then gets a sign that can:
+ * How a token is shown depends on its tokenizer.  Byte-level pieces are spelled in their own
+ * alphabet and decode to bytes, which may be part of a character, so these pieces are decoded.
+ * Other pieces are shown as they are spelled: SentencePiece writes spaces as U+2581, and decoding a
+ * single token would drop the space at its start; WordPiece's ## is informative.  Invisible
+ * characters are then replaced by signs:
  *
  *     space and U+2581   \u00b7
  *     line end           \u23ce
@@ -12,9 +12,9 @@
  *     not UTF-8          \xe4, byte by byte
  *     control, and what turns or hides other text (U+202E ...)   \u202e
  *
- * A session holds the rows of all heads of a layer while it reports them.  That is kept to
- * 16 MiB by asking for some positions at a time.  Of what is reported to a view of tokens only
- * the rows of heads that somebody chose are computed and added to the maps they belong to. */
+ * A session holds the rows of all heads of a layer while it reports them.  To limit this to 16 MiB,
+ * only some positions are requested at a time.  A view of tokens computes only the rows of chosen
+ * heads and adds them to their maps. */
 #include "measure/view.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@
 
 /* ---------------------------------------------------------------- characters */
 
-/* No character becomes longer than this. */
+/* The largest number of bytes that replace a character. */
 enum { SIGN_BYTES = 12 };
 
 static int write_sign(char out[SIGN_BYTES], uint32_t c, const char *character, size_t length)
@@ -64,7 +64,7 @@ static hl_status make_visible(char **out, const char *text, size_t n_bytes)
 
 /* -------------------------------------------------------------------- tokens */
 
-/* Does the piece say best what the token is? */
+/* Returns true if the piece itself should be shown rather than its decoded text. */
 static bool shows_piece(const hl_tokenizer *tokenizer, hl_token_type type, const char *piece)
 {
     return type == HL_TOKEN_SPECIAL || type == HL_TOKEN_BYTE || type == HL_TOKEN_UNKNOWN ||
@@ -83,7 +83,7 @@ static hl_status name_known(hl_view_token *out, const hl_tokenizer *tokenizer, c
     out->is_marked = type == HL_TOKEN_SPECIAL;
     if (!shows_piece(tokenizer, type, piece))
         HL_NEED(hl_tokenizer_decode(&decoded, &n_bytes, tokenizer, &id, 1, NULL));
-    /* A token that decodes to nothing is still something. */
+    /* A token that decodes to nothing is shown as its piece. */
     return n_bytes > 0 ? make_visible(&out->text, decoded, n_bytes)
                        : make_visible(&out->text, piece, n_piece);
 }
@@ -106,9 +106,9 @@ hl_status hl_view_name_token(hl_view_token *out, const hl_tokenizer *tokenizer, 
 hl_status hl_view_check_prompt(const hl_prompt *prompt)
 {
     if (prompt->n_tokens <= 0)
-        return hl_fail(HL_BAD_ARGUMENT, "the prompt has no tokens: there is nothing to look at");
+        return hl_fail(HL_BAD_ARGUMENT, "the prompt has no tokens");
     if (prompt->n_tokens > HL_VIEW_MOST_TOKENS)
-        return hl_fail(HL_LIMIT, "the prompt has %lld tokens; at most %d can be looked at",
+        return hl_fail(HL_LIMIT, "the prompt has %lld tokens; at most %d can be shown",
                        (long long)prompt->n_tokens, (int)HL_VIEW_MOST_TOKENS);
     return HL_OK;
 }
@@ -120,12 +120,12 @@ hl_status hl_view_check_head(int64_t *n_heads, const hl_model *model, hl_head ch
 
     *n_heads = 0;
     if (choice.layer < 0 || choice.layer >= n_layers)
-        return hl_fail(HL_BAD_ARGUMENT, "there is no layer %lld: the model has %lld, from 0 on",
+        return hl_fail(HL_BAD_ARGUMENT, "no layer %lld: the model has %lld layers, counted from 0",
                        (long long)choice.layer, (long long)n_layers);
     HL_NEED(hl_model_get_layer(&layer, model, choice.layer));
     if (choice.head < -1 || choice.head >= layer.n_heads || layer.n_heads == 0)
         return hl_fail(HL_BAD_ARGUMENT,
-                       "there is no head %lld in layer %lld, which has %lld, from 0 on",
+                       "no head %lld in layer %lld, which has %lld heads, counted from 0",
                        (long long)choice.head, (long long)choice.layer, (long long)layer.n_heads);
     *n_heads = layer.n_heads;
     return HL_OK;
@@ -160,7 +160,7 @@ void hl_view_tokens_free(hl_view_token *tokens, int64_t n_tokens)
 
 /* ----------------------------------------------------- whole rows, in pieces */
 
-/* Floats of rows that a session may hold. */
+/* Number of floats of rows that a session may hold. */
 enum { ROWS_AT_ONCE = 4 << 20 };
 
 int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens)
@@ -170,7 +170,7 @@ int64_t hl_view_at_once(const hl_model *model, int64_t n_tokens)
     return n_rows < 1 ? 1 : n_rows > n_tokens ? n_tokens : n_rows;
 }
 
-/* The piece that begins with position `first`. */
+/* Runs the piece that begins with position `first`. */
 static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const hl_tap *tap,
                            int64_t first, const float *gates, bool is_encoder)
 {
@@ -190,7 +190,7 @@ static hl_status run_piece(hl_session *session, const hl_prompt *prompt, const h
 static hl_status run_pieces(hl_session *session, const hl_model *model, const hl_prompt *prompt,
                             const hl_view_rows *rows, int64_t at_once)
 {
-    HL_FREED int64_t *places = NULL; /* 0, 1, 2 ... */
+    HL_FREED int64_t *places = NULL; /* holds 0, 1, 2 ... */
     hl_tap            tap    = { .context       = rows->context,
                                  .layer         = rows->layer,
                                  .wants         = HL_WANT_PATTERN,
@@ -231,12 +231,12 @@ hl_status hl_view_run(const hl_model *model, const hl_prompt *prompt, const hl_v
 
 enum { MOST_INSETS = 64 };
 
-/* What is open while a view is made. */
+/* The state while a view is made. */
 typedef struct watch {
     const hl_model      *model;
     const hl_model_info *info;
     hl_token_view       *view;
-    bool                *wanted; /* (n_layers, n_heads) by any map */
+    bool                *wanted; /* (n_layers, n_heads) heads that any map needs */
     bool                *in_map; /* (n_maps, n_layers, n_heads) */
 } watch;
 
@@ -296,7 +296,7 @@ static void name_mean(hl_token_map *map, const hl_token_view_options *options)
                  options->n_heads == 0 ? "" : "chosen ", plural(map->n_heads));
 }
 
-/* How many heads a map is the mean of; and they are wanted. */
+/* Returns the number of heads that a map averages, and marks them as wanted. */
 static int64_t count_members(const watch *w, int64_t map)
 {
     int64_t n_heads = w->info->n_layers * w->info->n_heads;
@@ -396,7 +396,7 @@ hl_status hl_token_view_in_pieces(hl_token_view **out, const hl_model *model,
     options = options != NULL ? options : &none;
     HL_TRY(hl_view_check_prompt(prompt));
     if (options->n_insets > MOST_INSETS) {
-        status = hl_fail(HL_LIMIT, "%lld insets; at most %d", (long long)options->n_insets,
+        status = hl_fail(HL_LIMIT, "%lld insets given; at most %d", (long long)options->n_insets,
                          (int)MOST_INSETS);
         goto done;
     }

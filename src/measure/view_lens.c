@@ -1,8 +1,8 @@
-/* view_lens.c - what a model would say after each layer.
+/* view_lens.c - what a model would predict after each layer.
  *
- * The lens itself is the session's (HL_WANT_LENS, forward_ends.c), which works on a few rows
- * of logits at a time; here its answers are collected.  Tokens before the first that is wanted
- * are fed without it, tokens behind the last not at all. */
+ * The session computes the lens (HL_WANT_LENS, forward_ends.c) on a few rows of logits at a time;
+ * here its results are collected.  Tokens before the first one wanted are fed without the lens,
+ * tokens after the last one are not fed. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void keep(const lens_watch *w, int64_t row, int64_t start, int64_t n_rows
     memcpy(w->view->entropy + place, entropies, (size_t)n_rows * sizeof *entropies);
 }
 
-/* A layer's lens is that of what it reads: row 0 are the embeddings. */
+/* A layer's lens applies to its input: row 0 is that of the embeddings. */
 static hl_status watch_layer(void *context, const hl_layer_rows *rows)
 {
     keep(context, rows->layer, rows->start[0], rows->lengths[0], rows->lens_top,
@@ -122,8 +122,7 @@ hl_status hl_lens_view_new(hl_lens_view **out, const hl_model *model, const hl_p
     HL_TRY(hl_view_check_prompt(prompt));
     if (hl_model_get_info(model)->is_encoder) {
         status = hl_fail(HL_UNSUPPORTED,
-                         "an encoder (%s) does not say what comes next, so there is "
-                         "no lens on it",
+                         "an encoder (%s) does not predict the next token, so it has no logit lens",
                          hl_model_get_info(model)->family);
         goto done;
     }

@@ -1,8 +1,8 @@
-/* view_maps.c - the attention of many heads on a prompt, in a byte a pair of tokens.
+/* view_maps.c - the attention of many heads on a prompt, with one byte per pair of tokens.
  *
- * view.c runs the model.  A head's row becomes bytes as soon as it is reported.  The mean over
- * heads needs all layers: the sums of one piece of positions are held as floats, and become bytes
- * when the last layer has added to them. */
+ * view.c runs the model.  A head's row is converted to bytes as soon as it is reported.  The mean
+ * over heads needs all layers: for one piece of positions, its sums are held as floats, and are
+ * converted when the last layer has been added. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,22 +15,22 @@
 
 enum { NO_MAP = -1 };
 
-/* What is open while maps are made. */
+/* The state while maps are made. */
 typedef struct mapping {
     const hl_model *model;
     hl_prompt_maps *maps;
-    int64_t        *place;     /* (n_layers, n_heads) of a head among the maps; NO_MAP */
-    bool           *wanted;    /* (n_layers, n_heads) whose rows are asked for */
-    int64_t         n_members; /* heads that there are */
+    int64_t        *place;     /* (n_layers, n_heads) index of a head's map; NO_MAP */
+    bool           *wanted;    /* (n_layers, n_heads) heads whose rows are requested */
+    int64_t         n_members; /* number of heads of the model */
     bool            has_mean;
     int64_t         at_once;
-    int64_t         first; /* position of this piece */
-    float          *sums;  /* (at_once, n_tokens) over heads; NULL: no mean */
+    int64_t         first; /* first position of this piece */
+    float          *sums;  /* (at_once, n_tokens) sums over heads; NULL: no mean */
 } mapping;
 
 /* -------------------------------------------------------------------------- one row */
 
-/* How many keys a row has cells for. */
+/* Returns the number of cells of a row. */
 static int64_t row_length(const hl_prompt_maps *maps, int64_t position)
 {
     return maps->is_causal ? position + 1 : maps->n_tokens;
@@ -43,7 +43,7 @@ static uint8_t *row_cells(const hl_prompt_maps *maps, int64_t map, int64_t posit
     return maps->cells + map * maps->n_cells + before;
 }
 
-/* Probabilities, up to a factor `scale`, to bytes. */
+/* Converts probabilities, up to a factor `scale`, to bytes. */
 static void keep_row(const hl_prompt_maps *maps, int64_t map, int64_t position, const float *row,
                      float scale)
 {
@@ -54,7 +54,7 @@ static void keep_row(const hl_prompt_maps *maps, int64_t map, int64_t position, 
     for (int64_t key = 0; key < n_keys; key++)
         peak = row[key] > peak ? row[key] : peak;
     for (int64_t key = 0; key < n_keys; key++) {
-        /* Not where it is NaN: a broken head has an empty map. */
+        /* False for NaN: a broken head has an empty map. */
         bool some  = row[key] > 0.0f && isfinite(peak);
         cells[key] = some ? (uint8_t)lrintf(255.0f * (row[key] / peak)) : 0;
     }
@@ -94,7 +94,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* All layers have added to the sums of a piece. */
+/* Called when all layers have been added to the sums of a piece. */
 static hl_status end_piece(void *context, int64_t first, int64_t n)
 {
     mapping *m        = context;
@@ -121,7 +121,7 @@ static hl_status count_members(mapping *m)
     return HL_OK;
 }
 
-/* A map for a head, or for all of a layer; heads that have one keep it. */
+/* Chooses a map for a head, or for all heads of a layer; heads that have one keep it. */
 static hl_status choose(mapping *m, hl_head choice)
 {
     int64_t   n_heads = 0;
@@ -152,7 +152,7 @@ static hl_status choose_all(mapping *m)
     return status;
 }
 
-/* Heads that are named must be there, whether or not they would be shown anyway. */
+/* Named heads must exist, even if all heads are shown anyway. */
 static hl_status choose_heads(mapping *m, const hl_prompt_maps_options *options)
 {
     hl_prompt_maps *maps = m->maps;
@@ -162,7 +162,7 @@ static hl_status choose_heads(mapping *m, const hl_prompt_maps_options *options)
 
     HL_NEED(count_members(m));
     HL_NEED(HL_ALLOC(&maps->heads, (size_t)m->n_members + 1));
-    /* n_cells is 2^26 at most, and so are layers times heads. */
+    /* n_cells is 2^26 at most, and so is the number of layers times heads. */
     bool all_fit = (m->n_members + 1) * maps->n_cells <= most;
     m->has_mean  = all_fit || maps->n_cells <= most || options->n_heads == 0;
     if (m->has_mean)

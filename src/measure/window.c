@@ -1,12 +1,13 @@
-/* window.c - documents, one after the other, through a window that slides over them.
+/* window.c - moves a window over documents, one after another.
  *
- * The window is an array of places for text, as many as the context has beside what is put
- * around it.  It is filled from the reader, handed out with that around it, and moved on by
- * `stride`: what is left of it stays at its start as the overlap, which has counted already.  Without pack it is emptied at the end of each document;
- * with pack the stream of tokens goes on, separators between.
+ * The window is an array of places for text: the context minus the tokens that are put around it.
+ * It is filled from the reader, returned with these tokens around it, and moved by `stride`; the
+ * rest of its text stays at its start as the overlap, which has been counted already.  Without pack
+ * it is emptied at the end of each document; with pack the stream of tokens continues, with
+ * separators between documents.
  *
- * Every place remembers which token of which document it holds, so that the place of
- * the next window can be told at any time. */
+ * Every place remembers which token of which document it holds, so the place of the next window is
+ * always known. */
 #include "measure/window.h"
 
 #include <pthread.h>
@@ -22,7 +23,7 @@
 #define MAX_PARTS        ((int64_t)1 << 20)
 #define DOCUMENTS_A_PART 8
 
-/* One token and where it comes from. */
+/* One token and its origin. */
 typedef struct held_token {
     int64_t id;
     uint8_t type;
@@ -30,7 +31,7 @@ typedef struct held_token {
     int64_t token;
 } held_token;
 
-/* What a batch is read into. */
+/* Memory that a batch is read into. */
 typedef struct batch_memory {
     int64_t  *tokens;
     uint8_t  *types;
@@ -42,33 +43,33 @@ struct hl_windows {
     const hl_corpus  *corpus;
     hl_window_options options;
     int64_t           n_documents;
-    bool              by_document; /* parts are whole documents */
+    bool              by_document; /* parts consist of whole documents */
     hl_token_reader  *reader;
 
-    /* The stream of tokens. */
-    int64_t        document; /* that is being read; n_documents at the end */
-    int64_t        token;    /* of it, that comes next */
+    /* The position in the stream of tokens. */
+    int64_t        document; /* document being read; n_documents at the end */
+    int64_t        token;    /* index of its next token */
     bool           is_open;  /* the reader is at that token */
     hl_token_piece piece;
-    size_t         at; /* in the piece */
+    size_t         at; /* index in the piece */
 
-    /* The window. */
-    hl_around_tokens around; /* of the document that is being read */
-    held_token      *held;   /* (context) text */
+    /* The current window. */
+    hl_around_tokens around; /* tokens around the windows of the document being read */
+    held_token      *held;   /* (context) tokens of text */
     int64_t          n_held;
-    int64_t          overlap; /* of them have counted before */
+    int64_t          overlap; /* number of these that have been counted before */
     int64_t          n_windows;
     int64_t          n_counted;
     bool             ended;
 
-    /* The batch, and the one before it. */
+    /* The current batch and the previous one. */
     batch_memory batches[2];
     int          at_hand;
 
     /* Progress, in bytes of this part. */
     double n_bytes;
-    double n_passed;       /* documents that are done */
-    double n_piece_passed; /* pieces of this one that are done */
+    double n_passed;       /* bytes of finished documents */
+    double n_piece_passed; /* bytes of finished pieces of this document */
 };
 
 /* ---------------------------------------------------------------------- opening */
@@ -94,15 +95,15 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     if (options.around == HL_AROUND_WINDOW &&
         options.n_ctx <= (int64_t)(around.n_before + around.n_after))
         return hl_fail(HL_BAD_ARGUMENT,
-                       "a context of %lld leaves no room for text: the tokenizer puts %zu token%s "
-                       "around every window, so wanted %zu or more",
+                       "a context of %lld leaves no room for text: the tokenizer adds %zu token%s "
+                       "to every window; use --context %zu or more",
                        (long long)options.n_ctx, around.n_before + around.n_after,
                        around.n_before + around.n_after == 1 ? "" : "s",
                        around.n_before + around.n_after + 1);
     if (options.around == HL_AROUND_WINDOW && options.pack)
         windows->around = around;
     if (options.pack && hl_corpus_separator(windows->corpus) < 0)
-        return hl_fail(HL_BAD_ARGUMENT, "pack: neither tokenizer nor model has an end-of-text "
+        return hl_fail(HL_BAD_ARGUMENT, "--pack: neither tokenizer nor model has an end-of-text "
                                         "token to put between documents");
     windows->options     = options;
     windows->by_document = options.n_parts > 1 && !options.pack && options.max_tokens == 0 &&
@@ -110,7 +111,7 @@ static hl_status set_options(hl_windows *windows, const hl_window_options *given
     return HL_OK;
 }
 
-/* Is the document read by this part at all? */
+/* Returns true if this part reads the document. */
 static bool is_ours(const hl_windows *windows, int64_t document)
 {
     return !windows->by_document || document % windows->options.n_parts == windows->options.part;
@@ -130,7 +131,7 @@ static hl_status allocate(hl_windows *windows)
     for (int i = 0; i < 2; i++) {
         batch_memory *memory = &windows->batches[i];
 
-        HL_NEED(HL_ALLOC(&memory->tokens, context * n_batch)); /* at most 2^40 */
+        HL_NEED(HL_ALLOC(&memory->tokens, context * n_batch)); /* the product is at most 2^40 */
         HL_NEED(HL_ALLOC(&memory->types, context * n_batch));
         HL_NEED(HL_ALLOC(&memory->places, HL_BATCH_PLACES * n_batch));
         HL_NEED(HL_ALLOC(&memory->hashes, n_batch));
@@ -138,7 +139,7 @@ static hl_status allocate(hl_windows *windows)
     return HL_OK;
 }
 
-/* Goes to the first document from this one on that is ours. */
+/* Goes to the first document of this part, from this one on. */
 static void go_to_document(hl_windows *windows, int64_t document)
 {
     while (document < windows->n_documents && !is_ours(windows, document))
@@ -187,8 +188,8 @@ void hl_windows_close(hl_windows *windows)
 
 /* --------------------------------------------------------------- the token stream */
 
-/* The next piece of the document, when this one is used up; n_tokens 0 at its end.  Packed, all
- * documents are one text with the same around it. */
+/* Reads the next piece of the document when this one is used up; n_tokens is 0 at its end.  With
+ * pack, all documents are one text with the same tokens around it. */
 static hl_status next_piece(hl_windows *windows)
 {
     if (windows->at < windows->piece.n_tokens)
@@ -216,8 +217,8 @@ static void take(held_token *out, hl_windows *windows, int64_t id, uint8_t type)
     *out = (held_token){ id, type, windows->document, windows->token++ };
 }
 
-/* The next token of the document or, packed, the separator behind it; *there is false
- * where there is none. */
+/* Reads the next token of the document or, with pack, the separator after it; *there is false if
+ * there is none. */
 static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
 {
     *there = true;
@@ -239,7 +240,7 @@ static hl_status next_token(held_token *out, bool *there, hl_windows *windows)
 
 /* ---------------------------------------------------------------------- the window */
 
-/* For text, in a window of the document that was read last. */
+/* Returns the room for text in a window of the document that was read last. */
 static int64_t room_for_text(const hl_windows *windows)
 {
     return windows->options.n_ctx - (int64_t)(windows->around.n_before + windows->around.n_after);
@@ -255,8 +256,8 @@ static int64_t first_row(const hl_windows *windows)
     return windows->overlap > 0 ? windows->overlap + (int64_t)windows->around.n_before : 0;
 }
 
-/* Fills the window with what is left of the document, or of all of them.  The first token of a
- * document tells how much room there is in its windows, which is one token at least. */
+/* Fills the window with the rest of the document or, with pack, of all documents.  The room of its
+ * windows is known after the document's first token, and is at least one token. */
 static hl_status fill(hl_windows *windows, bool *document_ended)
 {
     *document_ended = false;
@@ -270,7 +271,7 @@ static hl_status fill(hl_windows *windows, bool *document_ended)
     return HL_OK;
 }
 
-/* After a window: what stays is the overlap, or nothing. */
+/* After a window, keeps the overlap, or nothing at the end of a document. */
 static void slide(hl_windows *windows, bool document_ended)
 {
     int64_t stays = room_for_text(windows) - windows->options.stride;
@@ -283,7 +284,7 @@ static void slide(hl_windows *windows, bool document_ended)
     windows->overlap = stays;
 }
 
-/* Fills the window as the next one of the whole work; *there is false at its end. */
+/* Fills the window as the next one of all parts; *there is false at the end. */
 static hl_status next_window(bool *there, bool *document_ended, hl_windows *windows)
 {
     int64_t limit = windows->options.max_tokens;
@@ -294,7 +295,7 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
         HL_NEED(fill(windows, document_ended));
         if (windows->n_held > windows->overlap)
             break;
-        slide(windows, true); /* all of this document has counted */
+        slide(windows, true); /* all tokens of this document have been counted */
         windows->ended = windows->document == windows->n_documents;
     }
     if (windows->ended)
@@ -303,7 +304,7 @@ static hl_status next_window(bool *there, bool *document_ended, hl_windows *wind
     if (limit > 0 && n_new >= limit - windows->n_counted) {
         windows->n_held -= n_new - (limit - windows->n_counted);
         windows->ended = true;
-        if (windows->n_held <= windows->overlap) /* no text would be left */
+        if (windows->n_held <= windows->overlap) /* the window would have no new text */
             return HL_OK;
         n_new = limit - windows->n_counted;
     }
@@ -363,7 +364,7 @@ static void put_window(hl_windows *windows, int64_t b)
     memory->hashes[b] = hash_window(windows, tokens);
 }
 
-/* The memory of the batch before the last, cleared. */
+/* Returns the memory of the batch before the previous one, cleared. */
 static batch_memory *new_batch(hl_windows *windows)
 {
     size_t context = (size_t)windows->options.n_ctx;
@@ -449,7 +450,7 @@ static hl_status check_place(const hl_windows *windows, const hl_window_place *p
     return HL_OK;
 }
 
-/* Drops the tokens of a document before the place. */
+/* Drops the tokens of a document before the place to seek. */
 static hl_status drop_tokens(hl_windows *windows, int64_t n_tokens)
 {
     held_token unused;
@@ -458,7 +459,7 @@ static hl_status drop_tokens(hl_windows *windows, int64_t n_tokens)
         int64_t document = windows->document;
         bool    there    = false;
         HL_NEED(next_token(&unused, &there, windows));
-        if (windows->document != document) /* it, or its separator, was the last */
+        if (windows->document != document) /* this token, or the separator after it, was the last */
             return hl_fail(HL_BAD_INPUT, "document %lld has no token %lld", (long long)document,
                            (long long)n_tokens);
     }
@@ -470,7 +471,7 @@ hl_status hl_windows_seek(hl_windows *windows, const hl_window_place *place)
     hl_status status = check_place(windows, place);
 
     if (status != HL_OK)
-        return hl_fail_within(HL_BAD_INPUT, "the place to go on from");
+        return hl_fail_within(HL_BAD_INPUT, "the place to continue from");
     windows->n_held    = 0;
     windows->overlap   = place->overlap;
     windows->n_windows = place->n_windows;
@@ -504,17 +505,18 @@ double hl_windows_progress(const hl_windows *windows)
 
 /* ------------------------------------------------------------- reading ahead */
 
-/* Reading and tokenizing take a few percent of the time a GPU needs for the same tokens, and
- * would leave it idle between batches.  On the CPU, which has no time to spare, a batch is read
- * when it is needed. */
+/* On a GPU, reading and tokenizing take a few percent of the time; a thread does it so that the GPU
+ * is not idle between batches.  On the CPU, which has no idle time, a batch is read when it is
+ * needed. */
 
 struct hl_ahead {
     hl_windows   *windows;
-    bool          in_thread; /* or when it is asked for */
+    bool          in_thread; /* false: the batch is read when it is taken */
     bool          is_running;
     pthread_t     thread;
     hl_batch      batch;
-    hl_kept_error error; /* of the thread, whose own is gone with it */
+    hl_kept_error error; /* error of the thread, kept because the thread's own message ends with
+                          * it */
 };
 
 hl_status hl_ahead_new(hl_ahead **out, hl_windows *windows, bool in_thread)
@@ -533,7 +535,7 @@ static void *read_batch(void *context)
     return NULL;
 }
 
-/* Where there is no thread to be had, the batch is read when it is asked for. */
+/* If no thread can be started, the batch is read when it is taken. */
 void hl_ahead_begin(hl_ahead *ahead)
 {
     ahead->is_running =

@@ -50,8 +50,8 @@ typedef struct hl_window_place {
     int64_t document;
     int64_t token;     /* Index of the token in that document's text.  With HL_AROUND_DOCUMENT the
                         * tokens put before the text count too. */
-    int64_t n_windows; /* Number of windows before this place, including those of other parts.
-                        * Where whole documents are dealt out, only this part's windows count. */
+    int64_t n_windows; /* Number of windows before this place, including those of other parts. If
+                        * parts consist of whole documents, only this part's windows count. */
     int64_t n_counted; /* number of counted tokens in those windows */
     int64_t overlap;   /* number of the next window's rows that have been counted already */
 } hl_window_place;
@@ -63,8 +63,8 @@ typedef struct hl_batch {
     int64_t        n_batch;
     int64_t        n_windows; /* 0: end of the corpus */
     int64_t        context;
-    const int64_t *tokens;    /* (n_batch, context), 0 where padded */
-    const uint8_t *types;     /* (n_batch, context), 0 where padded */
+    const int64_t *tokens;    /* (n_batch, context), 0 for padding */
+    const uint8_t *types;     /* (n_batch, context), 0 for padding */
     const int64_t *lengths;   /* (n_batch) */
     const int64_t *first_row; /* (n_batch) rows before this one have been counted already */
     const int64_t *documents; /* (n_batch) document of row 0 */
@@ -102,16 +102,15 @@ double hl_windows_progress(const hl_windows *windows);
 
 /* ------------------------------------------------------------- reading ahead */
 
-/* Batches of windows, each read while the one before is worked on.
+/* Batches of windows; each is read while the previous one is processed.
  *
  *     hl_ahead_new(&ahead, windows, true);
  *     while (hl_ahead_take(&batch, ahead) == HL_OK && batch.n_windows > 0) {
- *         ... windows stand behind this batch: their place, their progress ...
+ *         ... the windows' place and progress are those after this batch ...
  *         hl_ahead_begin(ahead);
- *         ... work; the windows must be left alone ...
+ *         ... work; the windows must not be used ...
  *     }
- *     hl_ahead_free(ahead);
- */
+ *     hl_ahead_free(ahead); */
 typedef struct hl_ahead hl_ahead;
 
 /* Borrows the windows.  With in_thread false, each batch is read when it is taken. */

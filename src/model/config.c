@@ -447,17 +447,17 @@ static hl_status check_heads(const hl_config *config, int64_t index, const char 
         return HL_OK;
     if (q < 0 || q > HL_MAX_HEADS || kv < 0 || kv > q)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: layer %lld has %lld heads and %lld K/V heads, wanted 0 to %d, and no "
-                       "more K/V heads than heads",
+                       "%s: layer %lld has %lld heads and %lld KV heads, wanted 0 to %d, and no "
+                       "more KV heads than heads",
                        where, (long long)index, q, kv, HL_MAX_HEADS);
     if (kv == 0)
         return hl_fail(HL_UNSUPPORTED,
-                       "%s: layer %lld has %lld heads and no K/V heads: linear attention is not "
+                       "%s: layer %lld has %lld heads and no KV heads: linear attention is not "
                        "supported",
                        where, (long long)index, q);
     if (q % kv != 0)
         return hl_fail(HL_BAD_INPUT,
-                       "%s: layer %lld has %lld heads, not divisible by its %lld K/V heads", where,
+                       "%s: layer %lld has %lld heads, not divisible by its %lld KV heads", where,
                        (long long)index, q, kv);
     return HL_OK;
 }

@@ -143,7 +143,7 @@ static hl_status choose_target(hl_gguf_export *file, const hl_config *config)
 
     if (own == NULL)
         return hl_fail(HL_UNSUPPORTED,
-                       "llama.cpp loads a %s of these numbers of heads in no architecture",
+                       "no architecture of llama.cpp loads a %s with these numbers of heads",
                        config->family);
     file->family       = own->names;
     file->architecture = own->architecture;

@@ -72,7 +72,8 @@ static bool keep_id(hl_model *model, int64_t id, const char *what)
     if (id < model->config->d_vocab)
         return true;
     generation->foreign_ids[generation->n_foreign_ids++] = id;
-    hl_log(HL_LOG_WARNING, "%s: the %s is %lld, and the vocabulary has %lld tokens: it is not used",
+    hl_log(HL_LOG_WARNING,
+           "%s: the %s is %lld, but the vocabulary has only %lld tokens; it is ignored",
            model->path, what, (long long)id, (long long)model->config->d_vocab);
     return false;
 }
@@ -318,9 +319,10 @@ static hl_status check_adjustment(const hl_model *model, const hl_adjustment *wa
     if (wanted->window > 0 && config->is_encoder)
         return hl_fail(HL_UNSUPPORTED, "%s: an encoder cannot be given a window", model->path);
     if (rope && !turns(config))
-        return hl_fail(HL_UNSUPPORTED, "%s: its positions do not turn (no RoPE)", model->path);
+        return hl_fail(HL_UNSUPPORTED, "%s: this model has no RoPE, so RoPE cannot be changed",
+                       model->path);
     if (wanted->rope_factor != 0.0 && main->kind != HL_ROPE_DEFAULT)
-        return hl_fail(HL_UNSUPPORTED, "%s: its positions are scaled already (%s)", model->path,
+        return hl_fail(HL_UNSUPPORTED, "%s: this model's RoPE is already scaled (%s)", model->path,
                        hl_rope_kind_name(main->kind));
     return HL_OK;
 }

@@ -742,8 +742,8 @@ hl_status hl_observe_embedded(hl_session *session, const hl_chunk *chunk)
         return HL_OK;
     if (!d->ops->is_near && lane->kept[HL_KEPT_POST].device == NULL)
         return hl_fail(HL_UNSUPPORTED,
-                       "on %s the embeddings are told to sessions opened with "
-                       "HL_WANT_RESID_POST or n_sampled",
+                       "on %s only sessions opened with HL_WANT_RESID_POST or n_sampled get "
+                       "embeddings",
                        d->ops->name);
     lane->kinds = 0;
     HL_NEED(keep(session, chunk, lane, 1U << HL_KEPT_POST));

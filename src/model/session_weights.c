@@ -60,11 +60,13 @@ static hl_status not_a_number(const hl_session *session, const hl_weight *weight
     if (file == NULL)
         file = session->model->path;
     if (layer < 0)
-        return hl_fail(HL_BAD_INPUT,
-                       "%s: tensor '%s' holds a number that is not finite, in row %lld", file,
-                       weight->tensor->name, (long long)row);
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: tensor '%s' has a NaN or infinite value in row %lld; download the file again",
+            file, weight->tensor->name, (long long)row);
     return hl_fail(HL_BAD_INPUT,
-                   "%s: layer %lld: tensor '%s' holds a number that is not finite, in row %lld",
+                   "%s: layer %lld: tensor '%s' has a NaN or infinite value in row %lld; download "
+                   "the file again",
                    file, (long long)layer, weight->tensor->name, (long long)row);
 }
 

@@ -565,7 +565,7 @@ static bool is_left_out(const hl_weights *weights, const wanted_tensor *wanted, 
 {
     if (!wanted->is_bias || is_anywhere(weights, *wanted) || has_norm_bias(weights, wanted->role))
         return false;
-    hl_log(HL_LOG_WARNING, "no tensor '%s', nor in any other layer: taken as zero", name);
+    hl_log(HL_LOG_WARNING, "tensor '%s' is missing in every layer; it is taken as zero", name);
     return true;
 }
 
@@ -667,7 +667,7 @@ static void log_strangers(const hl_weights *weights)
     for (size_t i = 0; i < weights->n_tensors; i++) {
         const hl_tensor_use *use = &weights->uses[i];
         if (use->role == HL_N_STORED_ROLES && !use->is_buffer)
-            hl_log(HL_LOG_INFO, "tensor '%s' plays no part in a %s and is not used",
+            hl_log(HL_LOG_INFO, "tensor '%s' does not belong to a %s and is not used",
                    use->tensor->name, weights->finder.config->family);
     }
 }

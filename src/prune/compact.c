@@ -96,14 +96,14 @@ hl_status hl_compact_check(const hl_config *config)
     const char *reason = NULL;
 
     if (config->position == HL_POSITION_ALIBI || config->position == HL_POSITION_ALIBI_FALCON)
-        reason = "ALiBi's slopes follow from the number of heads, so those that stay would change";
+        reason = "ALiBi's slopes depend on the number of heads, so those of the remaining heads "
+                 "would change";
     else if (config->qk_norm == HL_HEAD_NORM_ALL)
-        reason = "its norms of q and k span all heads, so those that stay would change";
+        reason =
+            "its norms of q and k span all heads, so those of the remaining heads would change";
     if (reason == NULL)
         return HL_OK;
-    return hl_fail(HL_UNSUPPORTED,
-                   "heads cannot be taken out of this %s: %s (masked can be "
-                   "written)",
+    return hl_fail(HL_UNSUPPORTED, "heads cannot be removed from this %s: %s; use --as masked",
                    config->family, reason);
 }
 

@@ -303,7 +303,7 @@ static hl_status complete_options(hl_evaluator *e)
     hl_window_options *windows = &e->options.windows;
 
     if (e->config->is_encoder)
-        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it predicts no next token",
+        return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it does not predict the next token",
                        e->model->path, e->config->family);
     windows->n_ctx = hl_config_ctx(e->config, windows->n_ctx);
     if (windows->stride != 0 || windows->n_parts != 0 || windows->part != 0)
@@ -361,8 +361,8 @@ static hl_status check_kept(size_t *out, const hl_evaluator *e, size_t n_rows)
     if (*out <= e->options.memory_bytes)
         return HL_OK;
     return hl_fail(HL_LIMIT,
-                   "the predictions of %zu rows take %zu MiB, more than the %zu MiB allowed: "
-                   "allow more, or use a shorter context",
+                   "the predictions of %zu rows take %zu MiB, but only %zu MiB are allowed; allow "
+                   "more memory or use a shorter context",
                    n_rows, *out >> 20, e->options.memory_bytes >> 20);
 }
 
@@ -589,7 +589,7 @@ static hl_status add_setting(hl_evaluator *e)
         out[e->n_done + i] = sum_window(&n_broken, e, i);
         if (n_broken > 0)
             return hl_fail(HL_BAD_INPUT,
-                           "window %lld of the text: %lld of %lld losses are not finite",
+                           "window %lld of the text: %lld of %lld losses are NaN or infinite",
                            (long long)(e->n_done + i), (long long)n_broken,
                            (long long)e->result->scored[e->n_done + i]);
     }
@@ -712,7 +712,7 @@ hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n
     int64_t n_windows = batch_size(e, e->n_done);
 
     if (n_walked < 1 || n_walked > e->result->n_settings || n_windows == 0)
-        return hl_fail(HL_BAD_INPUT, "evaluate: no walk of %lld settings to go on with",
+        return hl_fail(HL_BAD_INPUT, "evaluate: no walk of %lld settings to continue",
                        (long long)n_walked);
     for (int64_t i = 0; i < n_walked * n_windows; i++) {
         const double *in     = scores + 3 * i;

@@ -108,7 +108,7 @@ hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const ch
     if ((*out)->n_heads == 0) {
         hl_head_list_free(*out);
         *out   = NULL;
-        status = hl_fail(HL_BAD_ARGUMENT, "a list of heads that names none");
+        status = hl_fail(HL_BAD_ARGUMENT, "the list of heads is empty");
     }
     return status;
 }

@@ -72,7 +72,7 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
         hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first));
     for (int64_t i = 0; i < sums->n_layers * sums->n_heads; i++) {
         if (!isfinite(work->one[i]))
-            return hl_fail(HL_BAD_INPUT, "the gradient of L%lldH%lld is not a number",
+            return hl_fail(HL_BAD_INPUT, "the gradient of L%lldH%lld is NaN",
                            (long long)(i / sums->n_heads), (long long)(i % sums->n_heads));
         sums->mean[i] += work->one[i];
         sums->magnitude[i] += fabs(work->one[i]);
@@ -108,7 +108,7 @@ static hl_status run(gradient_work *work)
         HL_NEED(report(work));
     }
     if (work->sums->n_windows == 0)
-        return hl_fail(HL_BAD_INPUT, "the text has no window of two tokens: nothing to predict");
+        return hl_fail(HL_BAD_INPUT, "the text is too short: no window has two tokens");
     for (int64_t i = 0; i < work->sums->n_layers * work->sums->n_heads; i++) {
         work->sums->mean[i] /= (double)work->sums->n_windows;
         work->sums->magnitude[i] /= (double)work->sums->n_windows;

@@ -64,7 +64,8 @@ static hl_status feed_windows(mean_sums *m, hl_session *session, const int64_t *
 
     if (room < 1)
         return hl_fail(HL_BAD_ARGUMENT,
-                       "a context of %lld leaves no room for text beside the tokens around it",
+                       "a context of %lld tokens leaves no room for text beside the special "
+                       "tokens; use a longer --context",
                        (long long)n_ctx);
     for (int64_t at = 0; at < n_tokens; at += room) {
         m->n_text = n_tokens - at < room ? n_tokens - at : room;
@@ -91,7 +92,7 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
                                    .n_threads = n_threads };
 
     if (tokens == NULL || n_tokens < 1)
-        return hl_fail(HL_BAD_ARGUMENT, "no tokens to take the means of heads over");
+        return hl_fail(HL_BAD_ARGUMENT, "no tokens to compute the mean outputs of heads on");
     if (around != NULL)
         m.around = *around;
     HL_NEED(HL_ALLOC_ZEROED(&sums, count));
@@ -188,8 +189,7 @@ hl_status hl_new_biases_check(const hl_config *config, hl_prune_form form)
                  : is_listed(folders, sizeof folders / sizeof *folders, config->family)))
         return HL_OK;
     return hl_fail(HL_UNSUPPORTED,
-                   "a %s has no output bias, and none can be added that %s would load: means of "
-                   "heads have no place in it",
+                   "--mean cannot be used: a %s has no output bias, and %s would not load one",
                    config->family, to_file ? "llama.cpp" : "transformers");
 }
 

@@ -26,27 +26,26 @@ typedef struct ranker_spec {
 } ranker_spec;
 
 static const ranker_spec rankers[HL_N_RANKERS] = {
-    [HL_RANKER_AUTO] = { "auto", "gradient where there are texts to take it on, else output-norm",
-                         false, 0 },
-    [HL_RANKER_ENTROPY] = { "entropy", "mean entropy of all rows, nats", true, HL_NEEDS_PROFILE },
-    [HL_RANKER_NORMALIZED]     = { "normalized", "mean entropy over ln n, rows of 16 keys or more",
+    [HL_RANKER_AUTO]       = { "auto", "gradient if a text is given, else output-norm", false, 0 },
+    [HL_RANKER_ENTROPY]    = { "entropy", "mean entropy, nats", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_NORMALIZED] = { "normalized", "mean normalized entropy (rows with 16 keys or more)",
+                               true, HL_NEEDS_PROFILE },
+    [HL_RANKER_ENTROPY_NOSINK] = { "entropy-nosink", "mean entropy without the first token, nats",
                                    true, HL_NEEDS_PROFILE },
-    [HL_RANKER_ENTROPY_NOSINK] = { "entropy-nosink",
-                                   "mean entropy over the keys but the first, nats", true,
-                                   HL_NEEDS_PROFILE },
-    [HL_RANKER_RENYI2]      = { "renyi2", "mean collision entropy, nats", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_RENYI2]      = { "renyi2", "mean Rényi-2 entropy, nats", true, HL_NEEDS_PROFILE },
     [HL_RANKER_OUTPUT_NORM] = { "output-norm", "output norm relative to the layer's mean", false,
                                 HL_NEEDS_PROFILE },
-    [HL_RANKER_WEIGHT]      = { "weight", "product of the norms of W_Q, W_K, W_V, W_O", false,
+    [HL_RANKER_WEIGHT]      = { "weight", "product of the norms of W_Q, W_K, W_V and W_O", false,
                                 HL_NEEDS_MODEL },
-    [HL_RANKER_GRADIENT] = { "gradient", "mean over windows of |dL/dg|", false, HL_NEEDS_GRADIENT },
+    [HL_RANKER_GRADIENT] = { "gradient", "mean |dL/dg| over windows, g the gate of the head", false,
+                             HL_NEEDS_GRADIENT },
     [HL_RANKER_ENTROPY_GRADIENT] = { "entropy-gradient",
-                                     "entropy times 1 - gradient, each over its largest", true,
-                                     HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT },
-    [HL_RANKER_SINK]     = { "sink", "mean share of the first key", true, HL_NEEDS_PROFILE },
-    [HL_RANKER_ABLATION] = { "ablation", "rise of the loss without this head alone", false,
+                                     "entropy times (1 - gradient), each relative to its largest",
+                                     true, HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT },
+    [HL_RANKER_SINK]     = { "sink", "mean attention to the first token", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_ABLATION] = { "ablation", "rise of the loss with this head alone disabled", false,
                              HL_NEEDS_ABLATION },
-    [HL_RANKER_RANDOM]   = { "random", "an order drawn by seed", false, 0 },
+    [HL_RANKER_RANDOM]   = { "random", "random order, set by --seed", false, 0 },
 };
 
 /* ---------------------------------------------------------------------- names */
@@ -107,7 +106,7 @@ hl_status hl_ranker_find(hl_ranker *out, const char *name)
     }
     return hl_fail(
         HL_BAD_ARGUMENT,
-        "no ranker is called '%s': there are auto, entropy, normalized, entropy-nosink, renyi2, "
+        "no ranker is called '%s'; there are auto, entropy, normalized, entropy-nosink, renyi2, "
         "output-norm, weight, gradient, entropy-gradient, sink, ablation, random",
         name);
 }
@@ -124,9 +123,9 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
     else if ((spec->needs & HL_NEEDS_MODEL) != 0 && inputs->model == NULL)
         what = "the model";
     else if ((spec->needs & HL_NEEDS_GRADIENT) != 0 && inputs->gradient == NULL)
-        what = "the gradients of gates, so a model and a text";
+        what = "gradients, so a model and a text";
     else if ((spec->needs & HL_NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
-        what = "the loss without each head, so a model and a text";
+        what = "the loss with each head disabled, so a model and a text";
     else if (inputs->profile == NULL && inputs->model == NULL)
         what = "a profile or a model";
     if (what == NULL)
@@ -141,9 +140,8 @@ static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
         return HL_OK;
     *ranker = inputs->gradient != NULL ? HL_RANKER_GRADIENT : HL_RANKER_OUTPUT_NORM;
     if (inputs->gradient == NULL && inputs->profile == NULL)
-        return hl_fail(HL_BAD_ARGUMENT,
-                       "ranking needs a profile, for the output norms of heads, or "
-                       "the gradients of gates, so a model and a text");
+        return hl_fail(HL_BAD_ARGUMENT, "ranking needs a profile, for the output norms of heads, "
+                                        "or gradients, so a model and a text");
     return HL_OK;
 }
 
@@ -367,9 +365,10 @@ static hl_status check_scores(const hl_ranking *ranking)
         if (!isnan(ranking->heads[i].score))
             return HL_OK;
     }
-    return hl_fail(HL_BAD_INPUT,
-                   "ranking by %s: the profile does not hold it; measure again, or rank by another",
-                   rankers[ranking->ranker].name);
+    return hl_fail(
+        HL_BAD_INPUT,
+        "ranking by %s: this profile does not have it; measure again, or use another ranker",
+        rankers[ranking->ranker].name);
 }
 
 /* ---------------------------------------------------------------------- order */
@@ -561,7 +560,7 @@ static hl_status wanted_count(int64_t *out, const hl_ranking *ranking, const hl_
     if (!(choice->ratio >= 0.0 && choice->ratio <= 1.0))
         return hl_fail(HL_BAD_ARGUMENT, "a ratio of %g, wanted 0 to 1", choice->ratio);
     if (choice->count < 0 || choice->per_layer_max < 0)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld heads, at most %lld a layer: wanted 0 or more",
+        return hl_fail(HL_BAD_ARGUMENT, "%lld heads, at most %lld per layer: wanted 0 or more",
                        (long long)choice->count, (long long)choice->per_layer_max);
     *out = choice->ratio > 0.0 ? (int64_t)floor(choice->ratio * (double)ranking->n_heads + 0.5)
                                : choice->count;
@@ -622,12 +621,12 @@ hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const
     HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
     int64_t room = count_room(left, ranking, choice);
     if (count > room)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld of %lld heads wanted, %lld can go%s%s%s",
-                       (long long)count, (long long)ranking->n_heads, (long long)room,
-                       ranking->groups != NULL ? " in whole groups" : "",
-                       choice->empty_layers ? "" : ": one stays in every layer",
-                       choice->per_layer_max > 0 ? ", and a layer gives no more than its limit"
-                                                 : "");
+        return hl_fail(
+            HL_BAD_ARGUMENT, "%lld of %lld heads are to be removed, but only %lld can be%s%s%s",
+            (long long)count, (long long)ranking->n_heads, (long long)room,
+            ranking->groups != NULL ? " in whole groups" : "",
+            choice->empty_layers ? "" : ": every layer keeps one (--empty-layers allows more)",
+            choice->per_layer_max > 0 ? ", and --per-layer-max limits each layer" : "");
     HL_NEED(HL_ALLOC_ZEROED(&list, 1));
     HL_NEED(HL_ALLOC(&list->heads, (size_t)room));
     take_first(list, left, ranking, count);

@@ -62,14 +62,17 @@ static hl_status check_rankers(const hl_sweep *s)
 {
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
         if (s->rankers[i] >= HL_N_RANKERS || s->rankers[i] == HL_RANKER_RANDOM)
-            return hl_fail(HL_BAD_ARGUMENT, "sweep: random is there anyway, by its seeds");
+            return hl_fail(
+                HL_BAD_ARGUMENT,
+                "sweep: random orders are always measured; leave random out of the rankers");
         if (s->rankers[i] == HL_RANKER_AUTO)
-            return hl_fail(HL_BAD_ARGUMENT, "sweep: auto is gradient or output-norm: name these");
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "sweep: auto is not a ranker of its own; name gradient or output-norm");
     }
     for (int64_t i = 0; i < s->options.n_iterative; i++) {
         if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))
             return hl_fail(HL_BAD_ARGUMENT,
-                           "sweep: %s looks at no text, so it has nothing to look at again",
+                           "sweep: %s does not use a text, so it cannot be iterative",
                            hl_ranker_name((size_t)s->iterative[i]));
     }
     if (s->options.n_rankers + s->options.n_iterative == 0)
@@ -90,7 +93,7 @@ static hl_status complete_ratios(hl_sweep *s, const hl_sweep_options *given)
         if (!(s->ratios[i] >= 0.0 && s->ratios[i] < 1.0) ||
             (i > 0 && s->ratios[i] <= s->ratios[i - 1]))
             return hl_fail(HL_BAD_ARGUMENT,
-                           "sweep: ratio %lld is %g; they must rise, from 0 on and below 1",
+                           "sweep: ratio %lld is %g; ratios must rise, be at least 0 and below 1",
                            (long long)i, s->ratios[i]);
     }
     s->options.n_ratios = n;
@@ -139,8 +142,9 @@ static hl_status check_texts(const hl_sweep *s)
         HL_NEED(hl_corpus_get_document(&info, s->test_corpus, i));
         if (!s->options.shared_texts && has_document(s->rank_corpus, info.hash))
             return hl_fail(HL_BAD_ARGUMENT,
-                           "%s (hash %016" PRIx64 ") is in the text to rank on and in the text to "
-                           "test on: what is ranked on a text must be tested on another",
+                           "%s (hash %016" PRIx64
+                           ") is in both texts; rank on one text and test on "
+                           "another (--same-text allows it)",
                            info.name, info.hash);
     }
     return HL_OK;

@@ -130,9 +130,13 @@ static hl_status check_key(const hl_sweep_state *state, const hl_safetensors *fi
     const char *key = hl_safetensors_metadata(file, KEY);
 
     if (key == NULL)
-        return hl_fail(HL_BAD_INPUT, "%s: not the state of a sweep", state->path);
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: not the state of a sweep; remove it or name another with --state",
+                       state->path);
     if (strcmp(key, state->key) != 0)
-        return hl_fail(HL_BAD_INPUT, "%s: was begun with other settings (%s), not with these (%s)",
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: this state was begun with other settings (%s; now %s); use those, or "
+                       "remove the file to start again",
                        state->path, key, state->key);
     return HL_OK;
 }

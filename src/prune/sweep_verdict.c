@@ -253,10 +253,11 @@ static void put_value(hl_sheet *table, hl_sweep_value value)
 static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] =
-        "order:t ratio:2 off:i nll:4 low:4 high:4 perplexity:2 rise:4 rise_low:4 rise_high:4 "
-        "vs_random:4 vs_low:4 vs_high:4 beaten:i kl:4 same:4 last_word:4";
-    hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(&table, "points", "What every order costs", columns);
+        "order:t ratio:2 disabled:i nll:4 low:4 high:4 perplexity:2 rise:4 rise_low:4 rise_high:4 "
+        "vs_random:4 vs_low:4 vs_high:4 beaten:i kl:4 agreement:4 last_word:4";
+    hl_sheet *table = NULL;
+    hl_status status =
+        hl_sheet_new(&table, "points", "Loss of every order at every ratio", columns);
 
     for (int64_t i = 0; status == HL_OK && i < s->n_fixed * s->options.n_ratios; i++) {
         const hl_sweep_point *point = &s->points[i];
@@ -282,9 +283,10 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 static hl_status make_random(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] =
-        "ratio:2 off:i least:4 quarter:4 median:4 three_quarters:4 most:4 mean:4 last_word:4";
-    hl_sheet *table  = NULL;
-    hl_status status = hl_sheet_new(&table, "random", "Random orders: NLL over the seeds", columns);
+        "ratio:2 disabled:i least:4 quarter:4 median:4 three_quarters:4 most:4 mean:4 last_word:4";
+    hl_sheet *table = NULL;
+    hl_status status =
+        hl_sheet_new(&table, "random", "Random orders: loss over the seeds", columns);
 
     if (status == HL_OK)
         hl_sheet_fact_real(table, "seeds", (double)s->options.n_seeds);
@@ -310,7 +312,8 @@ static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
     static const char columns[] = "ranker:t takes:t right:t rho:3 low:3 high:3";
     hl_sheet         *table     = NULL;
     hl_status         status    = hl_sheet_new(
-                   &table, "correlation", "Score against the rise of the loss without that head", columns);
+                   &table, "correlation",
+                   "Does the score predict the rise of the loss with that head disabled?", columns);
 
     for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers; i++) {
         bool highest = hl_ranker_takes_highest(s->rankers[i]);
@@ -327,7 +330,8 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
 {
     static const char columns[] = "ranker:t layer:i head:i place:i score:4 rise:5";
     hl_sheet         *table     = NULL;
-    hl_status status = hl_sheet_new(&table, "heads", "Every head, by every ranker", columns);
+    hl_status         status =
+        hl_sheet_new(&table, "heads", "Score and cost of every head, by every ranker", columns);
 
     for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers * s->n_singles; i++) {
         const hl_ranking *ranking = s->orders[i / s->n_singles].ranking;
@@ -350,11 +354,11 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
 
 static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
 {
-    static const char columns[] = "ratio:2 off:i params:0 params_share:4 flops_share:4";
+    static const char columns[] = "ratio:2 disabled:i params:0 params_share:4 flops_share:4";
     hl_shapes         shapes    = hl_shapes_of(s->model, s->options.n_ctx);
     hl_sheet         *table     = NULL;
     hl_status         status    = hl_sheet_new(
-                   &table, "savings", "The most that taking these heads out can save, by shapes", columns);
+                   &table, "savings", "Upper bound of what removing these heads saves, by shapes", columns);
 
     if (status == HL_OK)
         hl_sheet_fact_real(table, "context", (double)s->options.n_ctx);
@@ -452,7 +456,8 @@ static void say_winner(hl_sweep *s, int64_t ratio)
         "(%+.4f to %+.4f)%s%s.",
         s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name, rise.value,
         rise.low, rise.high,
-        equals[0] != '\0' ? "; not clearly worse: " : ", clearly less than all others", equals);
+        equals[0] != '\0' ? "; not significantly worse: " : ", significantly less than all others",
+        equals);
 }
 
 /* ------------------------------------------------------------------------ entropy */
@@ -495,7 +500,7 @@ static void say_against_random(hl_sweep *s, int64_t order)
         worse += gap.low > 0.0;
     }
     say(s,
-        "Highest entropy first against random (%lld seeds): better at %d of %d ratios, "
+        "Highest entropy first against random orders (%lld seeds): better at %d of %d ratios, "
         "worse at %d, no significant difference at %d.",
         (long long)s->options.n_seeds, better, compared, worse, compared - better - worse);
     for (int64_t i = 0; i < s->options.n_ratios; i++) {
@@ -503,9 +508,8 @@ static void say_against_random(hl_sweep *s, int64_t order)
         if (s->n_off[i] == 0)
             continue;
         say(s,
-            "  ratio %.2g: %+.4f nats per token to the mean of random (%+.4f to %+.4f), "
-            "better than %lld of %lld seeds; %lld of %lld layers are left with one head at "
-            "most.",
+            "  ratio %.2g: %+.4f nats per token against the mean of random orders (%+.4f to "
+            "%+.4f), better than %lld of %lld seeds; %lld of %lld layers keep at most one head.",
             s->ratios[i], point->vs_random.value, point->vs_random.low, point->vs_random.high,
             (long long)point->n_beaten, (long long)s->options.n_seeds,
             (long long)count_bare(s, s->orders[order].first + i),
@@ -532,10 +536,10 @@ static const char *judge(hl_sweep_value rho, bool highest_first)
     bool below = rho.high<0.0, above = rho.low> 0.0;
 
     if (!below && !above)
-        return "so it cannot be said to tell importance at all";
-    return below == highest_first ? "so to that extent it tells what a head alone is worth, in the "
-                                    "direction that the ranker takes"
-                                  : "so heads that it takes first matter more, not less";
+        return "so there is no evidence that it predicts importance";
+    return below == highest_first ? "so it predicts to that extent what a head alone is worth, in "
+                                    "the direction that the ranker uses"
+                                  : "so the heads that it removes first matter more, not less";
 }
 
 static void say_importance(hl_sweep *s, int64_t order)
@@ -545,8 +549,8 @@ static void say_importance(hl_sweep *s, int64_t order)
     int64_t        n_ready = 0; /* rankers that have a correlation */
 
     say(s,
-        "Does entropy tell importance?  Spearman's rho with the rise of the loss without a "
-        "head alone is %+.3f (%+.3f to %+.3f), %s.",
+        "Does entropy predict importance?  Spearman's rho with the rise of the loss with one head "
+        "disabled is %+.3f (%+.3f to %+.3f), %s.",
         rho.value, rho.low, rho.high, judge(rho, true));
     /* Only a ranker whose correlation is significant may be called the best. */
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
@@ -558,14 +562,14 @@ static void say_importance(hl_sweep *s, int64_t order)
     }
     if (best >= 0 && n_ready > 1)
         say(s,
-            "Of the %lld rankers that switch nothing off, %s tells it best: rho %+.3f "
-            "(%+.3f to %+.3f).",
+            "Of the %lld rankers that need no ablation, %s predicts it best: rho %+.3f (%+.3f to "
+            "%+.3f).",
             (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
             s->correlations[best].value, s->correlations[best].low, s->correlations[best].high);
     else if (n_ready > 1)
         say(s,
-            "None of the %lld rankers that switch nothing off can be said to tell it: no "
-            "interval leaves 0 out on the side that the ranker takes.",
+            "None of the %lld rankers that need no ablation predicts it: no interval excludes 0 on "
+            "the side that the ranker uses.",
             (long long)n_ready);
 }
 
@@ -589,8 +593,8 @@ static void say_together(hl_sweep *s)
     }
     if (lose > 0)
         say(s,
-            "What a head costs alone is not what heads cost together: of %d rankers that tell "
-            "the former, %d are worse than random at some ratio.",
+            "The cost of a single head does not add up to the cost of many: of %d rankers that "
+            "predict the former, %d are worse than random at some ratio.",
             alone, lose);
 }
 
@@ -604,8 +608,8 @@ static void say_doubt(hl_sweep *s)
 
     if (n_units < HL_MIN_TEXTS)
         say(s,
-            "All this is from %lld windows: too few for intervals that hold for other text; test "
-            "on more, or with a shorter context.",
+            "These results are from only %lld windows, too few for intervals that hold for other "
+            "text; test on more text, or with a shorter --context.",
             (long long)n_units);
 }
 
@@ -619,13 +623,13 @@ static void say_costs(hl_sweep *s)
     double               settings = (double)test->n_settings + 1.0;
 
     say(s,
-        "A gate of zero alone saves no time.  Taking %lld heads out can save at most "
-        "%.1f%% of parameters and %.1f%% of operations at %lld tokens.",
+        "Disabling heads does not speed up inference.  Removing %lld heads can save at most %.1f%% "
+        "of parameters and %.1f%% of operations at %lld tokens.",
         (long long)most, 100.0 * limit.params_share, 100.0 * limit.flops_share,
         (long long)s->options.n_ctx);
     say(s,
-        "%lld settings and the dense model, %lld of them different, ran %lld layers of "
-        "%lld: a shared prefix saved %.0f%%, with equal settings %.0f%%.",
+        "%lld settings and the model with all heads (%lld of them different) ran %lld of %lld "
+        "layers: layers in common saved %.0f%%, or %.0f%% with equal settings.",
         (long long)test->n_settings, (long long)test->n_distinct, (long long)test->n_layers_run,
         (long long)test->n_layers_naive,
         100.0 * (1.0 - run / (all * (double)test->n_distinct / settings)),

@@ -159,8 +159,8 @@ static hl_status check_folder(const hl_model *model, const char *path)
 {
     if (hl_tensors_kind_of(model->tensors) != HL_TENSORS_SAFETENSORS)
         return hl_fail(HL_UNSUPPORTED,
-                       "%s: a folder is written from a Hugging Face folder only, and this is %s: "
-                       "write GGUF",
+                       "%s: only a Hugging Face folder can be written as a folder, and this is %s; "
+                       "use --as gguf",
                        model->path, model->info.format);
     return hl_folder_check(path);
 }

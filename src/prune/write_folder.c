@@ -79,10 +79,10 @@ static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tens
             return HL_OK;
     }
     if (tensor->n_dims <= axis || tensor->n_dims > 2)
-        return hl_fail(HL_UNSUPPORTED,
-                       "tensor '%s' has %d dimensions, wanted 1 or 2: no heads can "
-                       "be taken out of it",
-                       tensor->name, tensor->n_dims);
+        return hl_fail(
+            HL_UNSUPPORTED,
+            "tensor '%s' has %d dimensions, wanted 1 or 2: heads cannot be removed from it",
+            tensor->name, tensor->n_dims);
     if (hl_dtype_is_block(tensor->dtype))
         return hl_fail(HL_UNSUPPORTED, "tensor '%s' is stored as %s, whose blocks span heads",
                        tensor->name, hl_dtype_name(tensor->dtype));

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What rounding may add to a whole number of steps. */
+/* Tolerance for rounding when steps are counted. */
 #define SLACK 1e-9
 
 /* ------------------------------------------------------------------------ even ticks */
@@ -13,7 +13,7 @@ static double step_for(double low, double high, int n_steps)
 {
     double range = high - low > 0.0 ? high - low : fmax(fabs(high), 1.0);
     double power = pow(10.0, floor(log10(range / n_steps)));
-    double parts = range / n_steps / power; /* 1 to 10 */
+    double parts = range / n_steps / power; /* between 1 and 10 */
 
     return (parts <= 1.0 ? 1.0 : parts <= 2.0 ? 2.0 : parts <= 5.0 ? 5.0 : 10.0) * power;
 }
@@ -48,7 +48,8 @@ hl_axis hl_axis_within(double low, double high, int n_steps)
 
 /* ----------------------------------------------------------------------- logarithms */
 
-/* Rung 0 is 1, then 2, 5, 10, 20 ... and 0.5, 0.2 below. */
+/* Returns the value of a rung: rung 0 is 1, the next are 2, 5, 10, 20 ...; those below 0.5, 0.2
+ * ... */
 static double rung(int64_t number)
 {
     static const double parts[] = { 1.0, 2.0, 5.0 };
@@ -62,7 +63,7 @@ static double climb(const hl_axis *axis, int64_t number)
     return axis->ticks == HL_TICKS_POWERS ? pow(10.0, (double)number) : rung(number);
 }
 
-/* From the rung at or below `low` to the one at or above `high`. */
+/* Makes an axis from the rung at or below `low` to the one at or above `high`. */
 static hl_axis ladder(double low, double high, hl_ticks ticks)
 {
     hl_axis axis  = { .ticks = ticks, .logarithmic = true };
@@ -86,7 +87,7 @@ hl_axis hl_axis_log(double low, double high, int n_steps)
 {
     double decades = log10(high / low);
 
-    /* Rungs would be too few, and the data a sliver between two of them. */
+    /* There are too few rungs, and the data would fill only a small part between two of them. */
     if (3.0 * decades < 2.5) {
         hl_axis axis     = hl_axis_around(low, high, n_steps);
         axis.logarithmic = true;

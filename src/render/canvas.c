@@ -1,4 +1,4 @@
-/* canvas.c - what all formats share: checks, hatching, placing text, writing. */
+/* canvas.c - the parts that all formats share: checks, hatching, placing text, writing. */
 #include "render/canvas.h"
 
 #include <assert.h>
@@ -54,7 +54,8 @@ void hl_canvas_page(hl_canvas *canvas, double width, double height, hl_color bac
     if (canvas->status != HL_OK)
         return;
     canvas->width      = width;
-    canvas->height     = ceil(height); /* whole points: else the last is half a pixel */
+    canvas->height     = ceil(height); /* A height of whole points: otherwise the last row would be
+                                        * half a pixel. */
     canvas->background = background;
     canvas->started    = true;
     canvas->backend->start(canvas);
@@ -73,12 +74,12 @@ hl_status hl_canvas_write(hl_canvas *canvas, const char *path)
     if (canvas->status != HL_OK)
         return canvas->status;
     int64_t n_unknown = hl_typesetter_unknown(canvas->typesetter);
-    if (n_unknown > 0) /* such a picture is right but for some labels */
-        hl_log(
-            HL_LOG_WARNING,
-            "%s: no font here has %lld of its characters, boxes with their codes stand for them; "
-            "fonts-wqy-microhei has Chinese, Japanese and Korean, fonts-symbola has emoji",
-            path, (long long)n_unknown);
+    if (n_unknown > 0) /* the picture is complete except for some labels */
+        hl_log(HL_LOG_WARNING,
+               "%s: no installed font has %lld of its characters; boxes with their codes are drawn "
+               "instead (Debian: fonts-wqy-microhei for Chinese, Japanese and Korean, "
+               "fonts-symbola for emoji)",
+               path, (long long)n_unknown);
     hl_writer_write(writer, canvas->output.bytes, canvas->output.n_bytes);
     return hl_writer_finish(writer);
 }
@@ -141,12 +142,13 @@ void hl_canvas_hatch(hl_canvas *canvas, hl_box box, double spacing, const hl_str
     enum { BATCH = 64 };
     hl_point ends[2 * BATCH];
     int64_t  n_lines = 0;
-    double   step    = spacing * sqrt(2.0); /* along a side, for lines at 45 degrees */
+    double   step    = spacing * sqrt(2.0); /* distance along a side, for lines at 45 degrees */
     int64_t  n_all   = (int64_t)((box.width + box.height) / step + 0.5);
 
     for (int64_t i = 0; i < n_all; i++) {
-        /* A line x + y = c, in coordinates of the box with y up to down, from the lower left to the
-         * upper right: it enters at the left or lower side and leaves at the upper or right one. */
+        /* The line x + y = c, in coordinates of the box with y downward, runs from the lower left
+         * to the upper right: it enters at the left or lower side and leaves at the upper or right
+         * one. */
         double c    = ((double)i + 0.5) * step;
         double low  = fmax(0.0, c - box.height);
         double high = fmin(box.width, c);
@@ -226,7 +228,7 @@ double hl_canvas_text_width(hl_canvas *canvas, const char *text, const hl_text_s
     return hl_typesetter_measure(canvas->typesetter, text, style->size, style->bold).advance;
 }
 
-/* The smallest upright box around a turned one; x and y of `box` are relative to `at`. */
+/* Returns the smallest upright box around a rotated one; x and y of `box` are relative to `at`. */
 static hl_box turned(hl_point at, hl_box box, double degrees)
 {
     double angle = degrees * 3.14159265358979323846 / 180.0;
@@ -258,7 +260,7 @@ static hl_status note_text(hl_canvas *canvas, const char *text, hl_box box)
 void hl_canvas_text(hl_canvas *canvas, double x, double y, const char *text,
                     const hl_text_style *style)
 {
-    /* Capitals of most sans-serifs are so high, in parts of the size. */
+    /* Height of capitals in most sans-serif fonts, as a share of the font size. */
     static const double capital = 0.72;
     static const double lift[]  = { 0.0, capital / 2.0, capital };
     static const double back[]  = { 0.0, 0.5, 1.0 };

@@ -1,4 +1,4 @@
-/* canvas.h - one way to draw, whatever the file is to be.
+/* canvas.h - one way to draw, for all file formats.
  *
  *     HL_CLOSED(hl_canvas_close) hl_canvas *canvas = NULL;
  *     HL_NEED(hl_canvas_open(&canvas, HL_FORMAT_SVG, 0.0));
@@ -8,8 +8,8 @@
  *     HL_NEED(hl_canvas_write(canvas, "figure.svg"));
  *
  * Lengths are points, 1/72 inch; x goes right and y down from the upper left corner.
- * A canvas keeps its first error and turns later calls into nothing; write reports it.
- * Text is measured by pango for all formats, so that their layouts agree. */
+ * A canvas keeps its first error and ignores later calls; hl_canvas_write reports the error. Text
+ * is measured by pango for all formats, so that their layouts agree. */
 #ifndef HL_RENDER_CANVAS_H
 #define HL_RENDER_CANVAS_H
 
@@ -74,7 +74,7 @@ typedef struct hl_cell_grid {
     hl_box  box;
     int64_t n_across;
     int64_t n_down;
-    double  gap; /* between cells */
+    double  gap; /* width of the space between cells */
     /* Returns the color of a cell; false: the cell is left out. */
     bool (*color)(hl_color *out, const void *context, int64_t across, int64_t down);
     /* Writes the title of a cell, "" for none. NULL: no cell has a title. */
@@ -91,7 +91,8 @@ hl_box hl_cell_box(const hl_cell_grid *grid, int64_t across, int64_t down);
 /* ------------------------------------------------------------------------ text */
 
 typedef enum hl_anchor { HL_ANCHOR_START = 0, HL_ANCHOR_MIDDLE, HL_ANCHOR_END } hl_anchor;
-/* Which height of the letters is at the point: the baseline, the middle or the top of a capital. */
+/* The part of the letters that is at the point: the baseline, the middle or the top of a
+ * capital. */
 typedef enum hl_stand { HL_STAND_BASE = 0, HL_STAND_MIDDLE, HL_STAND_TOP } hl_stand;
 
 typedef struct hl_text_style {

@@ -1,8 +1,8 @@
-/* canvas_backend.h - what a format has to do, for canvas*.c alone.
+/* canvas_backend.h - the functions of a format; used by canvas*.c only.
  *
- * Back ends get finished geometry: text stands on its base line, hatching is segments,
- * nothing is NaN.  They write to canvas->output, at the latest in `finish`, and report errors
- * with hl_canvas_fail. */
+ * Back ends get finished geometry: text is placed by its baseline, hatching is segments, nothing is
+ * NaN. They write to canvas->output, in `finish` at the latest, and report errors with
+ * hl_canvas_fail. */
 #ifndef HL_RENDER_CANVAS_BACKEND_H
 #define HL_RENDER_CANVAS_BACKEND_H
 
@@ -23,8 +23,8 @@ typedef struct hl_typesetter hl_typesetter;
 hl_status hl_typesetter_open(hl_typesetter **out);
 void      hl_typesetter_close(hl_typesetter *typesetter);
 
-/* Relative to the start of the baseline: the advance and the box of the ink, whose y is mostly
- * negative. */
+/* Size of a text, relative to the start of its baseline: the advance, and the box of the ink, whose
+ * y is mostly negative. */
 typedef struct hl_text_extents {
     double advance;
     hl_box ink;

@@ -1,6 +1,6 @@
-/* canvas_cairo.c - PNG and PDF by cairo, and text by pango: the one file that knows either.
+/* canvas_cairo.c - PNG and PDF by cairo, and text by pango: the only file that uses either.
  *
- * PNG and PDF differ in the surface alone.  How large text is, pango says for all formats. */
+ * PNG and PDF differ in the surface only.  pango measures text for all formats. */
 #include <cairo-pdf.h>
 #include <cairo.h>
 #include <pango/pangocairo.h>
@@ -31,7 +31,7 @@ void hl_typesetter_close(hl_typesetter *typesetter)
     hl_free(typesetter);
 }
 
-/* Outlines are not fitted to pixels, or widths would depend on the resolution. */
+/* Outlines are not fitted to pixels: otherwise widths would depend on the resolution. */
 static void be_exact(PangoContext *context)
 {
     cairo_font_options_t *options = cairo_font_options_create();
@@ -64,7 +64,7 @@ hl_status hl_typesetter_open(hl_typesetter **out)
 
     *out = NULL;
     HL_NEED(HL_ALLOC_ZEROED(&typesetter, 1));
-    /* A map of our own: the default one belongs to its thread. */
+    /* A font map of its own: pango's default one belongs to the thread that made it. */
     typesetter->fonts = pango_cairo_font_map_new();
     pango_cairo_font_map_set_resolution(PANGO_CAIRO_FONT_MAP(typesetter->fonts), 72.0);
     typesetter->context = pango_font_map_create_context(typesetter->fonts);
@@ -73,11 +73,12 @@ hl_status hl_typesetter_open(hl_typesetter **out)
     typesetter->font   = pango_font_description_new();
     pango_font_description_set_family_static(typesetter->font, HL_FONT_FAMILIES);
     pango_layout_set_single_paragraph_mode(typesetter->layout, TRUE);
-    /* One missing font has another in its place; where there is none, pango would draw boxes. */
+    /* A missing font is replaced by another one; if there is no font at all, pango draws boxes. */
     lay_out(typesetter, "A", 10.0, false);
     if (pango_layout_get_unknown_glyphs_count(typesetter->layout) > 0)
-        return hl_fail(HL_NOT_FOUND, "there is no font here to draw letters with: install one, "
-                                     "fonts-liberation for example");
+        return hl_fail(
+            HL_NOT_FOUND,
+            "no font is installed to draw letters with; install one, for example fonts-liberation");
     *out = hl_taken(&typesetter);
     return HL_OK;
 }
@@ -105,7 +106,7 @@ int64_t hl_typesetter_unknown(const hl_typesetter *typesetter)
 /* ------------------------------------------------------------------ PNG and PDF */
 
 #define POINTS_PER_INCH 72.0
-/* cairo's own limit of an image is 32767. */
+/* cairo limits the sides of an image to 32767 pixels. */
 #define MAX_PIXELS      30000.0
 #define BYTES_PER_PIXEL 4
 
@@ -113,7 +114,7 @@ typedef struct cairo_state {
     cairo_surface_t *surface;
     cairo_t         *cairo;
     bool             is_pdf;
-    size_t           n_pixel_bytes; /* reserved */
+    size_t           n_pixel_bytes; /* bytes reserved for the pixels */
 } cairo_state;
 
 static cairo_t *pen_of(const hl_canvas *canvas)
@@ -129,7 +130,7 @@ static cairo_status_t add_bytes(void *output, const unsigned char *bytes, unsign
 
 static void note_error(hl_canvas *canvas, cairo_status_t error)
 {
-    if (canvas->output.status != HL_OK) /* which cairo calls an error while writing */
+    if (canvas->output.status != HL_OK) /* cairo reports this as an error while writing */
         hl_canvas_fail(canvas, canvas->output.status);
     else if (error != CAIRO_STATUS_SUCCESS)
         hl_canvas_fail(canvas, hl_fail(error == CAIRO_STATUS_NO_MEMORY ? HL_NO_MEMORY : HL_INTERNAL,
@@ -138,7 +139,8 @@ static void note_error(hl_canvas *canvas, cairo_status_t error)
 
 /* -------------------------------------------------------------------------- surfaces */
 
-/* cairo takes the memory of the pixels, and it counts as ours; *n_bytes is 0 where it does not. */
+/* Counts the memory that cairo takes for pixels as held; *n_bytes is 0 for formats without
+ * pixels. */
 static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
 {
     double scale  = canvas->dpi / POINTS_PER_INCH;
@@ -147,8 +149,9 @@ static hl_status reserve_pixels(size_t *n_bytes, const hl_canvas *canvas)
 
     *n_bytes = 0;
     if (width > MAX_PIXELS || height > MAX_PIXELS || width < 1.0 || height < 1.0)
-        return hl_fail(HL_LIMIT, "a picture of %.0f x %.0f pixels; from 1 to %.0f each way", width,
-                       height, MAX_PIXELS);
+        return hl_fail(HL_LIMIT,
+                       "a picture of %.0f x %.0f pixels; each side must have 1 to %.0f pixels",
+                       width, height, MAX_PIXELS);
     size_t    wanted = (size_t)(width + 1.0) * (size_t)(height + 1.0) * BYTES_PER_PIXEL;
     hl_status status = hl_memory_reserve(wanted);
     if (status == HL_OK)
@@ -179,7 +182,7 @@ static void start(hl_canvas *canvas, bool is_pdf)
     if (is_pdf) {
         state->surface = cairo_pdf_surface_create_for_stream(add_bytes, &canvas->output,
                                                              canvas->width, canvas->height);
-        /* No date in it: the same picture is the same bytes. */
+        /* The date is left out, so that the same picture has the same bytes. */
         cairo_pdf_surface_set_metadata(state->surface, CAIRO_PDF_METADATA_CREATE_DATE, "");
     } else {
         state->surface =
@@ -187,7 +190,7 @@ static void start(hl_canvas *canvas, bool is_pdf)
                                        (int)(canvas->height * scale + 0.5));
     }
     state->cairo = cairo_create(state->surface);
-    /* All of it: the page may end within a pixel. */
+    /* Fills the whole surface, since the page may end within a pixel. */
     set_color(state->cairo, canvas->background);
     cairo_paint(state->cairo);
     if (!is_pdf)
@@ -288,9 +291,9 @@ static void segments(hl_canvas *canvas, const hl_point *points, int64_t n_segmen
     stroke_path(cairo, stroke);
 }
 
-/* Where cells touch, smoothed edges would leave seams: in PNG they end at whole pixels, in PDF
- * each goes a little under the next; in PNG too, or an edge on the middle of a pixel might, in
- * cairo's 256ths of one, be on neither side of it. */
+/* If cells touch, smoothed edges would leave seams.  In PNG, cells therefore end at whole pixels.
+ * In PDF, each cell extends a little under the next one; in PNG too, since an edge in the middle of
+ * a pixel could, in cairo's 256ths of a pixel, be on neither side of it. */
 static void cells(hl_canvas *canvas, const hl_cell_grid *grid)
 {
     cairo_t *cairo  = pen_of(canvas);

@@ -1,13 +1,13 @@
-/* canvas_svg.c - SVG 1.1, written by hand: text stays text, and files stay small.
+/* canvas_svg.c - SVG 1.1, written by hand: text remains text, and files are small.
  *
- * Cells are the bulk.  A cell is a stroke of length 1 and width 1 in a coordinate system
- * whose unit is a cell, sorted by color so that a color is named once:
+ * Cells are most of a file.  A cell is a stroke of length 1 and width 1 in a coordinate system
+ * whose unit is a cell.  Cells are sorted by color, so that each color is written once:
  *
  *     <g transform="matrix(37 0 0 37 60 80)" stroke-width="0.95">
  *     <g stroke="#3a125c"><path d="M5 3h1"><title>L5H3 0.42 nats</title></path>...</g>
  *
- * which is 45 to 60 bytes a cell, where a <rect> with the same title has over 100.  Without
- * titles all cells of a color are one path, and neighbors in it one stroke: 6 bytes a cell. */
+ * This takes 45 to 60 bytes per cell; a <rect> with the same title takes over 100.  Without titles,
+ * all cells of a color are one path, and neighbors in it one stroke: 6 bytes per cell. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@
 
 enum { NUMBER_BYTES = 40 };
 
-/* Two decimals at most and no zeros behind them, whatever the locale: "3", "-0.25"; returns `out`. */
+/* Writes at most two decimals, without trailing zeros, in any locale: "3", "-0.25"; returns
+ * `out`. */
 static const char *write_number(char out[NUMBER_BYTES], double number)
 {
     long long hundredths = llround(fmin(fmax(number, -1e9), 1e9) * 100.0);
@@ -38,13 +39,13 @@ static const char *write_number(char out[NUMBER_BYTES], double number)
     return out;
 }
 
-/* For %s; N is good until the end of the block. */
+/* An argument for %s; N(...) is valid until the end of the block. */
 #define N(number) write_number((char[NUMBER_BYTES]){ 0 }, number)
-/* "#%02x%02x%02x" of a color. */
+/* The format of a color, "#%02x%02x%02x". */
 #define RGB          "#%02x%02x%02x"
 #define PARTS(color) (color).red, (color).green, (color).blue
 
-/* XML 1.0 has no other control characters, and neither U+FFFE nor U+FFFF. */
+/* XML 1.0 allows no other control characters, and neither U+FFFE nor U+FFFF. */
 static bool is_xml(const char *text, size_t n_bytes)
 {
     if (n_bytes == 1)
@@ -53,7 +54,7 @@ static bool is_xml(const char *text, size_t n_bytes)
            memcmp(text, "\xef\xbf\xbf", n_bytes < 3 ? n_bytes : 3) != 0;
 }
 
-/* Text as XML has it; what XML cannot hold becomes U+FFFD. */
+/* Writes text with XML's escapes; characters that XML does not allow become U+FFFD. */
 static void put_escaped(hl_text *output, const char *text)
 {
     static const char *const escapes[] = { "&amp;", "&lt;", "&gt;", "&quot;" };
@@ -181,7 +182,7 @@ static int by_color(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* The cells that are drawn, by color; returns how many. */
+/* Lists the cells that are drawn, sorted by color; returns their number. */
 static int64_t sort_cells(sorted_cell *out, const hl_cell_grid *grid)
 {
     int64_t n_cells = 0;
@@ -201,7 +202,8 @@ static void put_matrix(hl_canvas *canvas, const hl_cell_grid *grid)
     double width  = grid->box.width / (double)grid->n_across;
     double height = grid->box.height / (double)grid->n_down;
 
-    /* Numbers of their own: hundredths of a point would add up over a hundred cells. */
+    /* Written with more digits than other numbers: errors of a hundredth of a point would add up
+     * over a hundred cells. */
     char         places[6][32];
     const double values[] = { width, height, grid->box.x + grid->gap / 2.0,
                               grid->box.y + height / 2.0, 1.0 - grid->gap / height };
@@ -214,13 +216,14 @@ static void put_matrix(hl_canvas *canvas, const hl_cell_grid *grid)
                  grid->gap > 0.0 ? "" : " shape-rendering=\"crispEdges\"");
 }
 
-/* How wide a cell is, its gap left out. */
+/* Returns the width of a cell without its gap. */
 static double cell_width(const hl_cell_grid *grid)
 {
     return 1.0 - grid->gap * (double)grid->n_across / grid->box.width;
 }
 
-/* How many cells from sorted[first] on are of one color, side by side and without a gap. */
+/* Returns how many cells, from sorted[first] on, have one color and are side by side without a
+ * gap. */
 static int64_t run_length(const sorted_cell *sorted, int64_t n_cells, int64_t first,
                           const hl_cell_grid *grid)
 {
@@ -233,7 +236,7 @@ static int64_t run_length(const sorted_cell *sorted, int64_t n_cells, int64_t fi
     return last - first;
 }
 
-/* A path for each color. */
+/* Writes one path per color. */
 static void put_plain_cells(hl_canvas *canvas, const hl_cell_grid *grid, const sorted_cell *sorted,
                             int64_t n_cells)
 {

@@ -1,6 +1,6 @@
-/* chart.c - frames with axes, and marks, lines, bands, dots and bars in them.
+/* chart.c - frames with axes, and the marks, lines, bands, dots and bars in them.
  *
- * Below a row of layers there can be a strip with the diagnoses that hold there. */
+ * Below a row of layers there can be a strip that marks the diagnoses found in each layer. */
 #include "render/chart.h"
 
 #include <math.h>
@@ -98,7 +98,7 @@ void hl_chart_label_x(const hl_chart *chart, const char *name)
     hl_text_style small  = hl_figure_small(chart->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     hl_text_style normal = hl_figure_normal(chart->figure, HL_ANCHOR_MIDDLE, HL_STAND_TOP);
     double        bottom = chart->box.y + chart->box.height;
-    double        free   = -INFINITY; /* where the last label ends */
+    double        free   = -INFINITY; /* end of the last label */
     char          room[HL_NUMBER_BYTES];
 
     for (int64_t i = 0; i <= chart->x.n_steps; i++) {
@@ -117,7 +117,8 @@ void hl_chart_label_x(const hl_chart *chart, const char *name)
 
 /* ---------------------------------------------------------------- charts: marks */
 
-/* The end of the run of points that begins at `first`; `other` is a second y, or NULL. */
+/* Returns the end of the run of finite points that begins at `first`; `other` is a second y, or
+ * NULL. */
 static int64_t run_end(const hl_chart *chart, const double *x, const double *y, const double *other,
                        int64_t first, int64_t n)
 {
@@ -155,7 +156,7 @@ void hl_chart_band(hl_chart *chart, const double *x, const double *lows, const d
             points[2 * length - 1 - i] = hl_chart_point(chart, at, lows[first + i]);
         }
         hl_canvas_polygon(chart->figure->canvas, points, 2 * length, color);
-        if (length == 1) /* a band has no width there: a short upright line */
+        if (length == 1) /* a band of one point has no width: a short upright line is drawn */
             hl_canvas_line(chart->figure->canvas, points[0], points[1],
                            &(hl_stroke){ color, 6.0, 0.0 });
         first = end;
@@ -171,7 +172,7 @@ void hl_chart_dot(const hl_chart *chart, double x, double y, double radius, hl_c
 
 void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius, hl_color color)
 {
-    /* Circles are octagons: at such sizes the same.  Pairs of x and y. */
+    /* Circles are drawn as octagons, which look the same at this size.  Pairs of x and y. */
     static const double circle[]  = { 0.95,  0.39,  0.39,  0.95,  -0.39, 0.95,  -0.95, 0.39,
                                       -0.95, -0.39, -0.39, -0.95, 0.39,  -0.95, 0.95,  -0.39 };
     static const double square[]  = { 0.85, 0.85, -0.85, 0.85, -0.85, -0.85, 0.85, -0.85 };
@@ -257,8 +258,8 @@ void hl_diagnosis_marks_say(char *out, size_t n_bytes, const hl_diagnosis_marks 
     }
 }
 
-#define KEYS_HEIGHT 18.0 /* above the frame */
-#define MARKS_ABOVE 5.0  /* between it and the diagnoses */
+#define KEYS_HEIGHT 18.0 /* height of the keys above the frame */
+#define MARKS_ABOVE 5.0  /* space between the frame and the diagnoses */
 #define MARKS_LINE  9.0
 
 /* --------------------------------------------------------------------- rows: axes */
@@ -283,7 +284,7 @@ static void label_things(const hl_chart *chart, const hl_row_words *words)
 
 /* -------------------------------------------------- rows: the strip of diagnoses */
 
-/* The more heads of a layer show it, the stronger the mark. */
+/* The more heads of a layer are concerned, the stronger the mark. */
 static void draw_strip(const hl_chart *chart, const hl_diagnosis_marks *marks)
 {
     const hl_theme_colors *theme  = chart->figure->theme;
@@ -319,7 +320,7 @@ hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *wor
     double     above  = words->keyed ? KEYS_HEIGHT : 4.0;
     int        n_rows = words->marks != NULL ? words->marks->n_rows : 0;
     double     below  = n_rows > 0 ? MARKS_ABOVE + MARKS_LINE * n_rows : 0.0;
-    double     right  = 0.0; /* what the names of diagnoses take there */
+    double     right  = 0.0; /* space that the names of diagnoses take */
 
     HL_NEED(hl_chart_room(chart, chart->n));
     hl_text_style style = hl_figure_small(figure, HL_ANCHOR_START, HL_STAND_MIDDLE);

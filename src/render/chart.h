@@ -1,7 +1,7 @@
 /* chart.h - frames and what is drawn in them: lines, bands, dots and bars; diagnoses below.
  *
- * The y of a chart is an axis of numbers; its x is one, too, or things in a row (layers, positions),
- * of which it is the number:
+ * The y of a chart is an axis of numbers.  Its x is an axis of numbers too, or the index of an item
+ * in a row (layers, positions):
  *
  *     hl_chart chart = { figure, 0, hl_axis_within(0, 0.9, 5), hl_axis_log(12, 4000, 5), box };
  *     hl_chart_grid(&chart);
@@ -12,10 +12,10 @@
  *     HL_SCOPED(hl_chart_free) hl_chart row = { .figure = figure, .n = n_layers, .y = axis };
  *     HL_NEED(hl_chart_begin(&row, 200.0, &words));
  *     hl_chart_band(&row, NULL, lows, highs, n_layers, color);
- *     hl_chart_grid(&row);                        bands lie under it, the rest above
+ *     hl_chart_grid(&row);                        above bands, below everything else
  *     hl_chart_line(&row, NULL, means, n_layers, &stroke);
  *
- * NaN is a gap. */
+ * NaN values leave a gap. */
 #ifndef HL_RENDER_CHART_H
 #define HL_RENDER_CHART_H
 
@@ -68,7 +68,7 @@ void hl_canvas_mark(hl_canvas *canvas, hl_point at, hl_mark mark, double radius,
 
 /* ------------------------------------------------------------------- diagnoses */
 
-/* What is wrong with a model, where in a figure it shows.
+/* The diagnoses found in a model, and the layers that they concern.
  *
  *     HL_SCOPED(hl_diagnosis_marks_free) hl_diagnosis_marks marks = { 0 };
  *     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
@@ -107,7 +107,7 @@ typedef struct hl_row_words {
 hl_status hl_chart_begin(hl_chart *chart, double height, const hl_row_words *words);
 void      hl_chart_bars(hl_chart *chart, const double *values, hl_color color);
 
-/* A key above the frame, entry after entry: a sample of the line, band or dot, and its name. */
+/* An entry of the key above the frame: a sample of the line, band or dot, and its name. */
 typedef enum hl_key_kind { HL_KEY_LINE = 0, HL_KEY_BAND, HL_KEY_DOT } hl_key_kind;
 typedef struct hl_key {
     hl_key_kind kind;

@@ -1,15 +1,15 @@
 /* events.c - TensorBoard's event files, without TensorFlow.
  *
- * A file is a row of records (TFRecord), all numbers little-endian:
+ * A file is a sequence of records (TFRecord), all numbers little-endian:
  *
  *     uint64   n, the length of the data
  *     uint32   masked CRC-32C of those 8 bytes
  *     n bytes  the data: an Event, in protocol buffers' encoding
  *     uint32   masked CRC-32C of the data
  *
- * The mask turns the sum right by 15 bits and adds a constant.  A message is a row of fields, each
- * a key (number * 8 + kind, a varint) and a value: kind 0 a varint, 1 eight bytes, 2 a length
- * and so many bytes, 5 four bytes.  These are the fields that are written:
+ * The mask rotates the sum right by 15 bits and adds a constant.  A message is a sequence of
+ * fields, each a key (number * 8 + kind, a varint) and a value.  The kinds are 0, a varint; 1,
+ * eight bytes; 2, a length and that number of bytes; 5, four bytes.  These fields are written:
  *
  *     Event      1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary
  *     Summary    1 value (repeated)
@@ -17,11 +17,11 @@
  *     Histogram  1 min, 2 max, 3 num, 4 sum, 5 sum_squares (doubles),
  *                6 bucket_limit, 7 bucket (packed doubles)
  *
- * TensorBoard keeps a file open and reads what is appended to it.  So the events of a series are the
- * one file that is not written under another name and renamed: as long as it begins as the series
- * does, only what is missing is written behind it.  Every byte follows from the series, so a record
- * that was cut off by a crash is a beginning of the right one, and is completed.  Until then
- * everything goes to memory; what fails is remembered, and later calls do nothing. */
+ * TensorBoard keeps a file open and reads what is appended to it.  Event files are therefore the
+ * only files that are not written under another name and renamed: if the file begins as the series
+ * does, only the missing records are appended.  All bytes follow from the series, so a record that
+ * was cut off by a crash is completed the next time.  Events are first built in memory; the first
+ * error is kept, and later calls do nothing. */
 #include "render/events.h"
 
 #include <errno.h>
@@ -49,7 +49,8 @@ uint32_t hl_crc32c(const void *bytes, size_t n_bytes)
     const uint8_t *at  = bytes;
     uint32_t       crc = 0xffffffffU;
 
-    /* Bit by bit: a checkpoint has kilobytes of numbers, and takes seconds to measure. */
+    /* A bit-by-bit CRC is fast enough: a checkpoint has kilobytes of numbers, and measuring it
+     * takes seconds. */
     for (size_t i = 0; i < n_bytes; i++) {
         crc ^= at[i];
         for (int bit = 0; bit < 8; bit++)
@@ -109,7 +110,7 @@ static void put_bytes(hl_text *out, unsigned field, const void *bytes, size_t n_
     hl_text_add(out, bytes, n_bytes);
 }
 
-/* A message within another; releases it. */
+/* Adds a message as a field of another one and releases it. */
 static void put_message(hl_text *out, unsigned field, hl_text *message)
 {
     if (message->status == HL_OK)
@@ -130,8 +131,8 @@ static void put_doubles(hl_text *out, unsigned field, const double *values, int 
 
 /* ---------------------------------------------------------------------- summary */
 
-/* A summary is the values of one step, messages one behind the other.  What was not measured is left
- * out: TensorBoard would draw NaN. */
+/* Adds a value to a summary, which holds the values of one step.  Values that were not measured are
+ * left out, since TensorBoard would draw NaN. */
 static void add_scalar(hl_text *summary, const char *tag, double value)
 {
     hl_text  message = { 0 };
@@ -151,7 +152,7 @@ typedef struct histogram {
     int64_t count;
     double  min, max;
     double  sum, squares;
-    double  limits[N_BINS]; /* where each bin ends */
+    double  limits[N_BINS]; /* upper end of each bin */
     double  counts[N_BINS];
 } histogram;
 
@@ -170,7 +171,8 @@ static void find_range(histogram *h, const float *values, int64_t n)
     }
 }
 
-/* Equal bins from the least value to the largest; of values that are all alike one unit wide. */
+/* Makes equal bins from the smallest to the largest value; if all are equal, the range is one unit
+ * wide. */
 static void fill_bins(histogram *h, const float *values, int64_t n)
 {
     double low   = h->max > h->min ? h->min : h->min - 0.5;
@@ -189,7 +191,7 @@ static void fill_bins(histogram *h, const float *values, int64_t n)
     }
 }
 
-/* Of the values that are finite; without any nothing is added. */
+/* Adds a histogram of the finite values; without any, nothing is added. */
 static void add_histogram(hl_text *summary, const char *tag, const float *values, int64_t n)
 {
     hl_text   message = { 0 }, fields = { 0 };
@@ -211,7 +213,7 @@ static void add_histogram(hl_text *summary, const char *tag, const float *values
 
 /* ---------------------------------------------------------------------- records */
 
-/* Releases the event. */
+/* Adds an event as a record and releases it. */
 static void put_record(hl_text *file, hl_text *event)
 {
     size_t begin = file->n_bytes;
@@ -254,7 +256,7 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
         add_scalar(&summary, tag, (double)point->heads_entropy[i]);
     }
     add_histogram(&summary, "entropy", point->heads_entropy, size);
-    put_double_field(&event, 1, 1e-9 * (double)point->modified); /* seconds since 1970 */
+    put_double_field(&event, 1, 1e-9 * (double)point->modified); /* wall_time: seconds since 1970 */
     put_key(&event, 2, VARINT);
     put_varint(&event, (uint64_t)point->step);
     put_message(&event, 5, &summary);
@@ -263,7 +265,7 @@ static void add_point(hl_text *file, const hl_series *series, const hl_series_po
 
 /* ----------------------------------------------------------- a series: its file */
 
-/* How many bytes of the series a file has; SIZE_MAX if it has others. */
+/* Counts the bytes of the series that a file has; SIZE_MAX if it differs from the series. */
 static hl_status count_written(size_t *out, const char *path, const hl_text *wanted)
 {
     HL_SCOPED(hl_file_unmap) hl_file file   = { 0 };
@@ -316,7 +318,7 @@ static hl_status update(const char *path, const hl_text *wanted)
 
 hl_status hl_series_write_events(const hl_series *series, const char *folder)
 {
-    static const char version[] = "brain.Event:2"; /* in the record that every file begins with */
+    static const char version[] = "brain.Event:2"; /* version in the first record of every file */
     HL_SCOPED(hl_text_free) hl_text file  = { 0 };
     HL_FREED char                  *path  = NULL;
     hl_text                         event = { 0 };

@@ -1,5 +1,5 @@
-/* figure.c - the table of figures, the page around each, and what several are made of: units, color
- * bars, labels. */
+/* figure.c - the table of figures, the page around each, and shared parts: units, color bars,
+ * labels. */
 #include "render/figure.h"
 
 #include <math.h>
@@ -17,14 +17,15 @@ static const struct {
     const char *title;
     hl_status (*draw)(hl_figure *figure);
 } figures[] = {
-    { "heatmap", "every head: layers across, heads up, dark is focused",
+    { "heatmap", "entropy of every head: layers across, heads up, dark is focused",
       "Attention entropy of every head", hl_figure_heatmap },
-    { "layers", "the layer profile, with 95% intervals and all heads", "Entropy by layer",
+    { "layers", "entropy by layer, with 95% intervals and a dot for each head", "Entropy by layer",
       hl_figure_layers },
     { "variance", "how much the heads of a layer differ", "Variance between the heads of a layer",
       hl_figure_variance },
-    { "positions", "entropy by position in the text", "Entropy by position", hl_figure_positions },
-    { "histograms", "how the entropies of rows are distributed, layer by layer",
+    { "positions", "entropy by position in the window", "Entropy by position",
+      hl_figure_positions },
+    { "histograms", "distribution of the entropies of rows, layer by layer",
       "Entropies of single rows, by layer", hl_figure_histograms },
 };
 
@@ -52,7 +53,7 @@ static hl_status complete_options(hl_draw_options *out, const hl_draw_options *o
     HL_NEED(hl_check_number("width", out->width, 240.0, 2000.0));
     HL_NEED(hl_check_number("dpi", out->dpi, 24.0, 1200.0));
     if (out->scale == HL_SCALE_CLASSES && out->unit != HL_UNIT_NATS)
-        return hl_fail(HL_BAD_ARGUMENT, "the classes are in nats, and in no other unit");
+        return hl_fail(HL_BAD_ARGUMENT, "--scale classes needs --unit nats");
     return HL_OK;
 }
 
@@ -65,14 +66,19 @@ hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
     return HL_OK;
 }
 
-hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
-                                const hl_draw_options *options)
+hl_status hl_figure_open_plain(hl_figure *out, hl_canvas *canvas, const char *title,
+                               const char *kind, const hl_draw_options *options)
 {
+    const hl_draw_options *given = &out->options;
+
     HL_NEED(hl_figure_open(out, canvas, title, options));
-    if (out->options.unit != HL_UNIT_NATS)
-        return hl_fail(HL_BAD_ARGUMENT, "unit: pictures of a prompt are in nats");
-    if (out->options.scale != HL_SCALE_CONTINUOUS)
-        return hl_fail(HL_BAD_ARGUMENT, "scale: pictures of a prompt have no classes");
+    if (given->unit != HL_UNIT_NATS)
+        return hl_fail(HL_BAD_ARGUMENT, "--unit: %s are in nats", kind);
+    if (given->scale != HL_SCALE_CONTINUOUS)
+        return hl_fail(HL_BAD_ARGUMENT, "--scale: %s have no classes", kind);
+    if (given->pruned != NULL || given->candidates != NULL || given->n_candidates != 0 ||
+        given->candidates_by_entropy)
+        return hl_fail(HL_BAD_ARGUMENT, "--pruned, --candidates: %s have no marks of heads", kind);
     return HL_OK;
 }
 
@@ -102,7 +108,7 @@ static hl_status format_of(hl_format *out, const char *path)
             return HL_OK;
         }
     }
-    return hl_fail(HL_BAD_ARGUMENT, "%s: wanted a name that ends in .svg, .png or .pdf", path);
+    return hl_fail(HL_BAD_ARGUMENT, "%s: the name must end in .svg, .png or .pdf", path);
 }
 
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options)
@@ -170,7 +176,7 @@ static const char *plural(int64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* What a profile says of itself. */
+/* Describes the measurement of a profile. */
 static void describe_profile(char *out, size_t n_bytes, const hl_profile *profile)
 {
     const char *family  = hl_profile_setting(profile, "family");
@@ -181,7 +187,7 @@ static void describe_profile(char *out, size_t n_bytes, const hl_profile *profil
     int64_t n_tokens  = hl_profile_n_tokens(profile);
     int64_t n_windows = hl_profile_all_sequences(profile);
 
-    /* Spaces that do not break keep n and its number together. */
+    /* Non-breaking spaces keep n and its number together. */
     snprintf(out, n_bytes,
              "%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
              "%lld window%s.",
@@ -190,7 +196,7 @@ static void describe_profile(char *out, size_t n_bytes, const hl_profile *profil
              (long long)n_tokens, plural(n_tokens), (long long)n_windows, plural(n_windows));
 }
 
-/* What is shown, then the caller's words, then the profile's. */
+/* Writes the caption: what is shown, the caller's text, then the profile's description. */
 static void write_caption(char *out, const hl_figure *figure, const char *what)
 {
     const char *words = figure->options.caption != NULL ? figure->options.caption : "";
@@ -204,14 +210,14 @@ static void write_caption(char *out, const hl_figure *figure, const char *what)
     describe_profile(out + used + 1, CAPTION_BYTES - (size_t)used - 1, figure->profile);
 }
 
-/* Cuts text into lines in place, at spaces; returns how many.  A word that is too long has a line
- * of its own. */
+/* Cuts text into lines in place, at spaces; returns their number.  A word that is too long gets its
+ * own line. */
 static int wrap(char *lines[MAX_CAPTION_LINES], const hl_figure *figure, char *text,
                 const hl_text_style *style)
 {
     int   n_lines = 0;
     char *start   = text;
-    char *fits    = NULL; /* the last space before which the line is short enough */
+    char *fits    = NULL; /* the last space up to which the line is short enough */
 
     lines[n_lines++] = start;
     for (char *at = text; *at != '\0' && n_lines < MAX_CAPTION_LINES; at++) {
@@ -248,7 +254,7 @@ static void draw_title(const hl_figure *figure)
     if (!has_title(figure))
         return;
     title = title != NULL ? title : figure->default_title;
-    /* A long title gets smaller rather than leaving the page. */
+    /* A title that is too long is set in a smaller size. */
     double width = hl_canvas_text_width(figure->canvas, title, &style);
     if (width > hl_figure_inner_width(figure))
         style.size *= hl_figure_inner_width(figure) / width;
@@ -306,13 +312,15 @@ hl_status hl_figure_scale(hl_axis *out, const hl_figure *figure, const double *v
     double top = NAN;
 
     for (int64_t i = 0; i < n_values; i++)
-        top = fmax(top, values[i]); /* passes NaN over */
+        top = fmax(top, values[i]); /* fmax skips NaN */
     if (isnan(top))
-        return hl_fail(HL_BAD_INPUT, "the profile holds no %s: %lld tokens were measured",
-                       figure->options.unit == HL_UNIT_NORMALIZED
-                           ? "row that saw at least 16 keys, and so no normalized entropy"
-                           : "row, and so no entropy",
-                       (long long)hl_profile_n_tokens(figure->profile));
+        return hl_fail(
+            HL_BAD_INPUT,
+            "the profile has no %s: only %lld tokens were measured; measure a longer text",
+            figure->options.unit == HL_UNIT_NORMALIZED
+                ? "row that saw at least 16 keys, and so no normalized entropy"
+                : "row, and so no entropy",
+            (long long)hl_profile_n_tokens(figure->profile));
     if (figure->options.unit == HL_UNIT_NORMALIZED)
         top = 1.0;
     *out = hl_axis_around(0.0, fmax(top, 1e-6), 5);
@@ -380,7 +388,7 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
     for (int64_t i = 0; i < n; i++) {
         int64_t index = i - (lowest != NULL);
         if (index >= 0 && (index % every != 0 || (index == 0 && lowest != NULL && every > 1)))
-            continue; /* layer 0 gives way to the name below it where rows are low */
+            continue; /* in low rows, layer 0 has no label, to make room for the name below it */
         snprintf(room, sizeof room, "%lld", (long long)index);
         hl_canvas_text(figure->canvas, box.x - 5.0,
                        box.y + box.height - ((double)i + 0.5) * distance, index < 0 ? lowest : room,
@@ -394,7 +402,7 @@ void hl_figure_indices_up(hl_figure *figure, hl_box box, int64_t n, const char *
 
 /* --------------------------------------------------------------- words that fit */
 
-/* Is the character a part of the one before it: a mark, a joiner, a skin tone? */
+/* Returns true if the character belongs to the one before it: a mark, a joiner, a skin tone. */
 static bool continues(const char *text)
 {
     size_t   at = 0;
@@ -404,7 +412,7 @@ static bool continues(const char *text)
            (c >= 0xfe00 && c <= 0xfe0f) || (c >= 0x1f3fb && c <= 0x1f3ff);
 }
 
-/* Where the last character begins. */
+/* Returns the start of the last character. */
 static size_t step_back(const char *text, size_t length)
 {
     do {
@@ -453,7 +461,7 @@ void hl_figure_bar_frame(hl_figure *figure, hl_box box, hl_map map)
 
     box.width = BAR_WIDTH;
     hl_canvas_ramp(figure->canvas, box, map, 64, true);
-    /* An end of the ramp may be as dark, or as light, as the page. */
+    /* The outline is needed because an end of the ramp may have the page's color. */
     hl_canvas_outline(figure->canvas, box, &stroke);
 }
 
@@ -480,7 +488,7 @@ void hl_figure_color_bar(hl_figure *figure, hl_box box, hl_map map, const hl_axi
                          const char *name)
 {
     char room[HL_NUMBER_BYTES];
-    /* Labels stand at the ticks, of which there may be too many for a short bar. */
+    /* A short bar may have too many ticks to label all of them. */
     int64_t every = hl_label_every(box.height / (double)axis->n_steps, HL_TEXT_SMALL + 2.0);
 
     hl_figure_bar_frame(figure, box, map);

@@ -30,10 +30,10 @@ hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const cha
 /* The first step of hl_draw and similar functions: opens a canvas for the path's extension, and a
  * figure on it without a profile. The options may replace the title. */
 hl_status hl_figure_canvas(hl_canvas **out, const char *path, const hl_draw_options *options);
-/* As hl_figure_open, for a figure of a prompt. Its entropies are in nats and it has its own scale,
- * so options that choose others are refused. */
-hl_status hl_figure_open_prompt(hl_figure *out, hl_canvas *canvas, const char *title,
-                                const hl_draw_options *options);
+/* As hl_figure_open, for figures without a choice of units, classes or marked heads: options that
+ * ask for them are refused.  `kind` names the figures, such as "curves". */
+hl_status hl_figure_open_plain(hl_figure *out, hl_canvas *canvas, const char *title,
+                               const char *kind, const hl_draw_options *options);
 hl_status hl_figure_open(hl_figure *out, hl_canvas *canvas, const char *title,
                          const hl_draw_options *options);
 
@@ -103,7 +103,7 @@ double hl_figure_indices_width(const hl_figure *figure, int64_t n, const char *l
 
 /* ------------------------------------------------------------------------- figures */
 
-/* Figures without a profile. */
+/* Figures without a profile, each in the named file. */
 hl_status hl_figure_curves(hl_figure *figure, const hl_curves *curves);    /* figure_curves.c */
 hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter); /* figure_scatter.c */
 /* If the options have no width, hl_comparison_width determines it. */

@@ -1,12 +1,12 @@
 /* figure_compare.c - two models side by side.
  *
- *     A  [] [] [] []     with patterns: a map a head         |      A      |      B      |#
+ *     A  [] [] [] []     with patterns: one map per head     |      A      |      B      |#
  *        [] [] [] []     without: the entropies as           | ####  ##    | ####  ##    |#
  *     B  [] [] [] []     heatmaps  ----------------------->  | ## ####     | ## ####     |#
  *        [] [] [] []
  *     differences of every layer with intervals | metric  A  B  B - A
  *     and of every head, with a dot where the   | ...
- *     bootstrap says that it is one             | ...                                    */
+ *     bootstrap finds the difference significant| ... */
 #include "render/figure_compare.h"
 
 #include <math.h>
@@ -25,8 +25,8 @@
 #define TABLE_LINE    10.5
 #define TABLE_WIDTH   150.0
 #define BAR_GAP       8.0
-#define KEY_HEIGHT    12.0 /* above maps that stand side by side */
-#define BESIDE_STEP   38.0 /* from one map to the next, at least: two metrics a line */
+#define KEY_HEIGHT    12.0 /* space above maps that stand side by side */
+#define BESIDE_STEP   38.0 /* least distance between maps: room for two metrics per line */
 #define BELOW_STEP    36.0
 #define WIDEST_BESIDE 700.0
 
@@ -39,7 +39,7 @@
 #define MAP_GAP     4.0
 #define WORD_GAP    3.0
 
-/* So many shades: neighbors in a row often have the same one, and SVG needs fewer strokes. */
+/* Few shades, so that neighbors in a row often have the same one and SVG needs fewer strokes. */
 enum { N_SHADES = 16 };
 
 /* ------------------------------------------------------------ small maps: metrics */
@@ -51,13 +51,14 @@ static const struct {
     hl_number_from from;
     int            which;
 } metrics[HL_BLOCK_METRICS] = {
-    { "H", "H 0.00", "H mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
-    { "D0", "D0 .00", "D0 mean weight of a token on itself", HL_FROM_PATTERN, HL_PM_SELF },
-    { "sink", "sink .00", "sink that on the first token", HL_FROM_PATTERN, HL_PM_SINK },
-    { "peak", "peak .00", "peak the mean of the rows' largest", HL_FROM_ROWS, HL_Q_PEAK },
+    { "H", "H 0.00", "H: mean entropy (nats)", HL_FROM_ROWS, HL_Q_ENTROPY },
+    { "self", "self .00", "self: mean attention of a token to itself", HL_FROM_PATTERN,
+      HL_PM_SELF },
+    { "sink", "sink .00", "sink: mean attention to the first token", HL_FROM_PATTERN, HL_PM_SINK },
+    { "peak", "peak .00", "peak: mean of the rows' largest attention", HL_FROM_ROWS, HL_Q_PEAK },
 };
 
-/* "H 1.23", "D0 .45", "sink 1"; a dash for what was not measured. */
+/* Writes "H 1.23", "self .45" or "sink 1"; a dash for a value that was not measured. */
 static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, int64_t layer,
                          int64_t head, int metric)
 {
@@ -67,7 +68,7 @@ static void write_metric(char *out, size_t n_bytes, const hl_map_block *block, i
 
     if (!isnan(value))
         snprintf(number, sizeof number, "%.2f", value);
-    /* Shares lose their zero: "0.45" is ".45"; what rounds to 1 is "1". */
+    /* Shares are written without a leading zero, ".45"; a value that rounds to 1 is "1". */
     const char *from = number;
     if (metric > 0 && number[0] == '0')
         from = number + 1;
@@ -93,7 +94,7 @@ static double metric_width(const hl_figure *figure, int metric)
     return hl_canvas_text_width(figure->canvas, metrics[metric].widest, &style);
 }
 
-/* As many metrics as fit, line after line. */
+/* Chooses as many metrics as fit, line by line. */
 static void plan_lines(hl_map_block *block)
 {
     int next = 0;
@@ -138,23 +139,23 @@ void hl_map_block_plan(hl_map_block *out, hl_figure *figure, const hl_compared *
     out->height = BLOCK_TITLE + out->down * (double)n_layers;
 }
 
-/* "H mean entropy (nats), D0 ..." of the metrics that are shown, for the caption. */
+/* Explains the metrics that are shown, for the caption: "H: mean entropy (nats), self: ...". */
 static void write_legend(char *out, size_t n_bytes, const hl_map_block *block)
 {
     int    n_shown = block->lines[0] + block->lines[1];
     size_t used    = 0;
 
-    snprintf(out, n_bytes, "Rows of maps are layers, columns heads%s.",
-             block->named ? "; metrics have no room at this width"
-                          : "; names and metrics have no room at this width");
+    snprintf(out, n_bytes, "Rows of the grid are layers, columns are heads%s.",
+             block->named ? "; widen the figure to show metrics"
+                          : "; widen the figure to show names and metrics");
     for (int i = 0; i < n_shown && used < n_bytes; i++) {
         int added = snprintf(out + used, n_bytes - used, "%s%s", i == 0 ? "Under each map: " : ", ",
                              metrics[i].meaning);
         used += added > 0 ? (size_t)added : 0;
     }
     if (n_shown > 0 && used < n_bytes)
-        snprintf(out + used, n_bytes - used, "%s, of all measured tokens.",
-                 n_shown < HL_BLOCK_METRICS ? "; more has no room at this width" : "");
+        snprintf(out + used, n_bytes - used, ". All values are over all measured tokens%s.",
+                 n_shown < HL_BLOCK_METRICS ? "; widen the figure to show more" : "");
 }
 
 /* ------------------------------------------------------------ small maps: drawing */
@@ -172,7 +173,7 @@ typedef struct small_map {
     hl_color         ground;
 } small_map;
 
-/* What is as good as nothing is left as the ground. */
+/* Cells with nearly no attention keep the background color. */
 static bool map_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const small_map *map   = context;
@@ -237,7 +238,7 @@ static void draw_map(const hl_map_block *block, int64_t layer, int64_t head, hl_
     draw_metrics(block, layer, head, (hl_point){ at.x, box.y + block->map });
 }
 
-/* In bold letters, smaller where they would need more than the room. */
+/* Draws a heading in bold, in a smaller size if the room is too small. */
 static void heading(const hl_figure *figure, hl_point at, const char *text, double room)
 {
     hl_text_style style = hl_figure_normal(figure, HL_ANCHOR_START, HL_STAND_TOP);
@@ -258,7 +259,7 @@ static void draw_block(const hl_map_block *block, hl_point at)
                          at.y + BLOCK_TITLE + block->down * (double)layer });
 }
 
-/* A ramp of the shades with its ends named, that ends at the right of `right`. */
+/* Draws a color ramp with names at its ends, which ends at `right`. */
 static void draw_key(hl_figure *figure, hl_point right)
 {
     hl_text_style style = hl_figure_small(figure, HL_ANCHOR_END, HL_STAND_MIDDLE);
@@ -277,10 +278,11 @@ typedef struct compare_figure {
     const hl_comparison *found;
     int64_t              n_layers;
     int64_t              n_heads;
-    double              *values[3];   /* (n_layers, n_heads) normalized entropy of A, B; B - A */
+    double              *values[3];   /* (n_layers, n_heads) normalized entropy of A, of B, and B -
+                                       * A */
     bool                *significant; /* (n_layers, n_heads) */
-    hl_axis              scale;       /* of entropy */
-    hl_axis              difference;  /* as far below 0 as above */
+    hl_axis              scale;       /* axis of the entropies */
+    hl_axis              difference;  /* axis of the differences, symmetric around 0 */
     hl_map_block         blocks[2];
 } compare_figure;
 
@@ -294,12 +296,12 @@ static hl_status check_sides(const hl_compared sides[2])
         hl_profile_n_heads(sides[0].profile) != hl_profile_n_heads(sides[1].profile))
         return hl_fail(HL_BAD_ARGUMENT, "A and B have different numbers of layers or heads");
     if ((a == NULL) != (b == NULL))
-        return hl_fail(HL_BAD_ARGUMENT, "there are patterns of one model only");
+        return hl_fail(HL_BAD_ARGUMENT, "the maps of one model are missing");
     if (a == NULL)
         return HL_OK;
     if (a->n_layers != hl_profile_n_layers(sides[0].profile) || a->n_layers != b->n_layers ||
         a->n_heads != hl_profile_n_heads(sides[0].profile) || a->n_heads != b->n_heads)
-        return hl_fail(HL_BAD_ARGUMENT, "the patterns are not of the profiles' models");
+        return hl_fail(HL_BAD_ARGUMENT, "the maps are of other models than the profiles");
     if (a->n_tokens != b->n_tokens ||
         memcmp(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens) != 0)
         return hl_fail(HL_BAD_ARGUMENT, "A and B saw different tokens: their maps cannot be "
@@ -312,7 +314,7 @@ static double number_of(const hl_sheet *table, int64_t row, const char *column)
     return hl_sheet_number(table, row, hl_sheet_find(table, column));
 }
 
-/* What the bootstrap says of every head. */
+/* Reads the bootstrap's results for every head. */
 static void read_heads(compare_figure *f)
 {
     const hl_sheet *heads = f->found->heads;
@@ -340,7 +342,7 @@ static hl_status read_values(compare_figure *f)
     HL_NEED(HL_ALLOC(&f->significant, size));
     read_heads(f);
     for (size_t i = 0; i < size; i++)
-        most = fmax(most, fabs(f->values[2][i])); /* passes NaN over */
+        most = fmax(most, fabs(f->values[2][i])); /* fmax skips NaN */
     f->scale      = hl_axis_around(0.0, 1.0, 5);
     f->difference = hl_axis_around(-fmax(most, 1e-3), fmax(most, 1e-3), 4);
     return HL_OK;
@@ -348,11 +350,11 @@ static hl_status read_values(compare_figure *f)
 
 /* --------------------------------------------------------------------------- heatmaps */
 
-/* Layers across, heads up, as in the heatmap. */
+/* One of the two heatmaps: layers across, heads up. */
 typedef struct panel {
     const compare_figure *f;
     const double         *values;
-    const char           *what; /* for titles */
+    const char           *what; /* quantity, for the cells' titles */
     hl_map                map;
     const hl_axis        *axis;
 } panel;
@@ -411,7 +413,7 @@ static void draw_significant(const compare_figure *f, hl_box box)
 
 /* ------------------------------------------------------- A and B without patterns */
 
-/* Of one of the two heatmaps. */
+/* Returns the width of one of the two heatmaps. */
 static double pair_width(const compare_figure *f)
 {
     double used = hl_figure_indices_width(f->figure, f->n_heads, NULL) + PART_GAP + BAR_GAP +
@@ -459,20 +461,20 @@ static double strip_width(const compare_figure *f)
 }
 
 static const struct {
-    const char *row; /* of the comparison's metrics */
+    const char *row; /* row of the comparison's table of metrics */
     const char *name;
 } table[] = {
     { "entropy", "entropy (nats)" },
     { "normalized", "normalized" },
-    { "entropy_nosink", "without key 0 (nats)" },
+    { "entropy_nosink", "without first token (nats)" },
     { "peak", "peak" },
-    { "self_sampled", "self D0" },
-    { "previous_sampled", "previous D1" },
-    { "band", "band of 4" },
+    { "self_sampled", "self" },
+    { "previous_sampled", "previous token" },
+    { "band", "last 5 tokens" },
     { "sink", "sink" },
     { "self_top", "self is top" },
     { "content", "content" },
-    { "edges", "edges kept" },
+    { "edges", "edges (p > 0.001)" },
     { "k90", "keys for 90%" },
 };
 enum { N_TABLE = sizeof table / sizeof *table };
@@ -483,7 +485,7 @@ static double differences_height(const compare_figure *f)
            HL_INDICES_HEIGHT;
 }
 
-/* A dot for every layer's difference, and a line as long as its interval. */
+/* Draws a dot for every layer's difference, and a line for its interval. */
 static void draw_layers(const compare_figure *f, hl_box box)
 {
     hl_canvas      *canvas = f->figure->canvas;
@@ -532,7 +534,7 @@ static void draw_cell(const compare_figure *f, double right, double y, double va
     hl_canvas_text(f->figure->canvas, right, y, text, &style);
 }
 
-/* Means over heads. */
+/* Draws the table of means over heads. */
 static void draw_table(const compare_figure *f, hl_point at)
 {
     static const char *const heads[] = { "A", "B", "B \u2212 A" };
@@ -594,28 +596,28 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
     char        maps[512]   = "Normalized entropy of A and B.";
-    const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS ? "sequences drawn in pairs"
-                                                                       : "the two drawn apart";
+    const char *test = f->found->kind == HL_COMPARE_SAME_TOKENS ? "paired bootstrap over sequences"
+                                                                : "bootstrap of each by itself";
 
     if (mapped) {
         write_legend(legend, sizeof legend, &f->blocks[0]);
         snprintf(maps, sizeof maps,
-                 "Attention of every head on %lld tokens, the same for both: rows look, columns "
-                 "are looked at; the %s, the more, by the root of the weight. %s",
+                 "Attention of every head on the same %lld tokens. In each map, rows are the "
+                 "tokens that attend and columns the tokens attended to; color \u221d "
+                 "\u221aattention, %s is more. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }
-    snprintf(
-        out, n_bytes,
-        "%s Below, the difference of normalized entropy of layers, with 95%% intervals, and "
-        "of heads: a dot where it is one (bootstrap, %s; false discovery under 5%%). The table has "
-        "means over all heads. n\u00a0=\u00a0%lld and %lld tokens, %lld windows in "
-        "common.",
-        maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
-        (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
+    snprintf(out, n_bytes,
+             "%s Below: difference of normalized entropy, B \u2212 A, by layer with 95%% "
+             "intervals, and by head; a dot marks a significant difference (%s; false discovery "
+             "rate under 5%%). The table has means over all heads. n\u00a0=\u00a0%lld and %lld "
+             "tokens, %lld windows in common.",
+             maps, test, (long long)hl_profile_n_tokens(f->sides[0].profile),
+             (long long)hl_profile_n_tokens(f->sides[1].profile), (long long)f->found->n_shared);
 }
 
-/* With patterns A and B are blocks of maps, side by side where these are then wide enough, or else
- * one below the other; without, two heatmaps. */
+/* With patterns, A and B are blocks of maps, side by side if these are then wide enough, otherwise
+ * one below the other.  Without patterns they are two heatmaps. */
 static void draw(compare_figure *f)
 {
     bool   mapped  = f->sides[0].patterns != NULL;

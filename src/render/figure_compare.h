@@ -1,9 +1,9 @@
-/* figure_compare.h - the attention of all heads of a model as small maps, a row of them for a layer;
- * hl_draw_comparison is in headlight.h.
+/* figure_compare.h - the attention of all heads of a model as small maps, one row of maps per
+ * layer; hl_draw_comparison is in headlight.h.
  *
- * Every map has the head's name above it and metrics below, as far as its width has room for them,
- * the same ones under all.  A shade stands for the root of a weight: a row gives out 1 in all, and
- * most of it may go to one key. */
+ * Every map has the head's name above it and metrics below, as many as the width allows, and the
+ * same ones for all maps.  Colors are proportional to the square root of the attention: a row sums
+ * to 1, and most of it may go to one key. */
 #ifndef HL_RENDER_FIGURE_COMPARE_H
 #define HL_RENDER_FIGURE_COMPARE_H
 

@@ -16,19 +16,20 @@
 #include "render/chart.h"
 
 #define PLOT_HEIGHT 210.0
-#define NAME_LINE   9.5  /* the least distance of two names */
-#define NAME_GAP    12.0 /* between frame and names */
-#define NAMES_MOST  0.35 /* of the width */
+#define NAME_LINE   9.5  /* smallest distance between two names */
+#define NAME_GAP    12.0 /* space between the frame and the names */
+#define NAMES_MOST  0.35 /* largest share of the width for names */
 #define KEYS_ABOVE  18.0
 
 enum { NAME_BYTES = 128, MARKED_MOST = 40 };
 
-static const double band_shares[] = { 0.16, 0.34 }; /* of the curve's color: outer, inner */
+static const double band_shares[] = { 0.16, 0.34 }; /* opacity of the outer and of the inner band,
+                                                     * in the curve's color */
 
-/* A name at the right. */
+/* A name at the right end of a line. */
 typedef struct end_label {
-    char     name[NAME_BYTES]; /* shortened to what fits */
-    hl_point from;             /* the end of the line */
+    char     name[NAME_BYTES]; /* the name, shortened to the available width */
+    hl_point from;             /* the end of the line that it names */
     double   y;
     hl_color color;
 } end_label;
@@ -38,7 +39,7 @@ typedef struct curve_figure {
     const hl_curves *curves;
     hl_chart         chart;
     end_label       *ends;   /* (n_curves) */
-    double          *wanted; /* (n_curves) where their names would stand */
+    double          *wanted; /* (n_curves) best heights for the names */
     int64_t          n_ends;
 } curve_figure;
 
@@ -65,7 +66,7 @@ static hl_status make_axis(hl_axis *out, extent range, bool logarithmic, bool ar
     if (range.low > range.high)
         return hl_fail(HL_BAD_INPUT, "%s: no curve has a finite point", name);
     if (logarithmic && range.low <= 0.0)
-        return hl_fail(HL_BAD_INPUT, "%s: a logarithmic axis has no place for %g", name, range.low);
+        return hl_fail(HL_BAD_INPUT, "%s: a logarithmic axis cannot show %g", name, range.low);
     if (logarithmic)
         *out = hl_axis_log(range.low, range.high, 5);
     else
@@ -100,7 +101,7 @@ static hl_status read_ranges(curve_figure *f)
 
 /* ---------------------------------------------------------------------------- names */
 
-/* Gray curves take no color and no mark from the others. */
+/* Numbers the curves for their colors and marks; gray curves do not count. */
 static int64_t line_number(const curve_figure *f, int64_t index)
 {
     int64_t number = 0;
@@ -138,8 +139,8 @@ static int by_height(const void *a, const void *b)
     return (x->y > y->y) - (x->y < y->y);
 }
 
-/* The run of touching names that ends with `last`, spread evenly around the mean of the places
- * they want; `wanted` (n_ends) are those places. */
+/* Spreads the run of touching names that ends with `last` evenly around the mean of their best
+ * heights, `wanted` (n_ends). */
 static void spread_run(end_label *ends, const double *wanted, int64_t last)
 {
     int64_t first = last;
@@ -155,7 +156,8 @@ static void spread_run(end_label *ends, const double *wanted, int64_t last)
     }
 }
 
-/* Names as near their lines as they can be without touching or leaving the frame. */
+/* Places names as near to their lines as possible without touching each other or leaving the
+ * frame. */
 static void place_names(curve_figure *f)
 {
     double top = f->chart.box.y, bottom = f->chart.box.y + f->chart.box.height;
@@ -175,7 +177,7 @@ static void place_names(curve_figure *f)
     }
 }
 
-/* The last point of every curve that has one; the names in `ends` move along. */
+/* Finds the last point of every curve that has one; the names in `ends` are moved along. */
 static void find_ends(curve_figure *f)
 {
     f->n_ends = 0;
@@ -256,7 +258,7 @@ static void draw_band(curve_figure *f, int64_t index, const double *low, const d
                   hl_mix(f->figure->theme->background, curve_color(f, index), share));
 }
 
-/* All pale bands lie under all dark ones, those under the grid, and lines above. */
+/* The drawing order is: all pale bands, all dark bands, the grid, lines. */
 static void draw_curves(curve_figure *f)
 {
     const hl_curve *curves = f->curves->curves;
@@ -333,7 +335,7 @@ hl_status hl_draw_curves(const hl_curves *curves, const char *path, const hl_dra
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, curves->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, curves->title, "curves", options));
     HL_NEED(hl_figure_curves(&figure, curves));
     return hl_canvas_write(canvas, path);
 }

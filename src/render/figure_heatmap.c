@@ -21,14 +21,14 @@
 #include "headlight/prune.h"
 #include "render/figure.h"
 
-#define BARS           38.0 /* the longest bar at a side */
+#define BARS           38.0 /* length of the longest bar at a side */
 #define BARS_GAP       6.0
 #define LEGEND_GAP     18.0
 #define CELL_MOST      56.0
 #define LOWEST_GRID    96.0
 #define LOWEST_CLASSES 80.0
-#define LEAST_RANKED   9.0 /* a cell that has room for a rank */
-/* Above so many cells, titles are values alone: SVG files stay below 250 kB for 80 x 64. */
+#define LEAST_RANKED   9.0 /* smallest cell that has room for a rank */
+/* Above this number of cells, titles hold values only: SVG files stay below 250 kB for 80 x 64. */
 #define FULL_TITLES 4096
 
 enum { N_CLASSES = 6 };
@@ -36,8 +36,8 @@ enum { N_CLASSES = 6 };
 /* ----------------------------------------------------------------- marked heads */
 
 typedef struct head_marks {
-    bool    *pruned; /* (n_layers, n_heads) by the options, or since it writes nothing */
-    int64_t *ranks;  /* (n_layers, n_heads) of candidates, from 1; 0: it is none */
+    bool    *pruned; /* (n_layers, n_heads) pruned according to the options, or without output */
+    int64_t *ranks;  /* (n_layers, n_heads) rank of candidates, from 1; 0: not a candidate */
     int64_t  n_pruned;
     int64_t  n_candidates;
 } head_marks;
@@ -79,8 +79,8 @@ static void mark_candidate(head_marks *marks, int64_t place)
         marks->ranks[place] = ++marks->n_candidates;
 }
 
-/* How soon each head would go, the higher the sooner: the lowest output norms first, or where the
- * options say so the highest entropies.  out (grid), NaN where there is no head. */
+/* Computes the pruning order; a higher value is removed earlier: lowest output norm first or, if
+ * the options say so, highest entropy first.  out (grid), NaN for heads that a layer lacks. */
 static hl_status order_heads(double **out, const hl_figure *figure)
 {
     const hl_profile *profile = figure->profile;
@@ -97,13 +97,13 @@ static hl_status order_heads(double **out, const hl_figure *figure)
         any                                                = any || !isnan(norm);
     }
     if (!any)
-        return hl_fail(HL_BAD_INPUT, "candidates go by output norm, which the profile does not "
-                                     "hold: measure again, name the heads, or take them by "
-                                     "entropy");
+        return hl_fail(HL_BAD_INPUT,
+                       "--candidates N needs output norms, which this profile does not have; "
+                       "measure again, name the heads, or add --candidates-by entropy");
     return HL_OK;
 }
 
-/* The first of them among heads that are still there; the first of equal ones. */
+/* Marks the first candidate among the remaining heads; of equal ones, the first. */
 static hl_status mark_first(head_marks *marks, const hl_figure *figure)
 {
     HL_FREED double *values = NULL;
@@ -123,7 +123,7 @@ static hl_status mark_first(head_marks *marks, const hl_figure *figure)
     return HL_OK;
 }
 
-/* What the figure's options name, in its profile.  HL_BAD_ARGUMENT for heads that it lacks. */
+/* Reads the heads that the options name.  HL_BAD_ARGUMENT for heads that the profile lacks. */
 static hl_status read_marks(head_marks *out, const hl_figure *figure)
 {
     const hl_draw_options *options = &figure->options;
@@ -131,7 +131,7 @@ static hl_status read_marks(head_marks *out, const hl_figure *figure)
 
     HL_NEED(HL_ALLOC_ZEROED(&out->pruned, size));
     HL_NEED(HL_ALLOC_ZEROED(&out->ranks, size));
-    /* A head that writes nothing has a gate of 0, or might as well. */
+    /* A head without output has a gate of 0, or the same effect. */
     HL_EACH_HEAD(figure->profile, layer, head)
     {
         if (hl_profile_output_norm(figure->profile, layer, head) == 0.0)
@@ -153,7 +153,7 @@ typedef struct heatmap {
     int64_t    n_layers;
     int64_t    n_heads;
     double    *values; /* (n_layers, n_heads) in the figure's unit; NaN: not measured */
-    double    *means;  /* (n_layers) then (n_heads) */
+    double    *means;  /* (n_layers), followed by (n_heads) */
     hl_axis    axis;
     hl_box     grid;
     double     gap;
@@ -175,13 +175,13 @@ static hl_color class_color(int class)
 
 static hl_color color_of(const heatmap *map, double value)
 {
-    /* Under 0.5 nats: class 0; then one every half a nat, and the last is all from 2.5 on. */
+    /* The classes are 0.5 nats wide, from class 0, below 0.5, to the last one, from 2.5 on. */
     if (map->figure->options.scale == HL_SCALE_CLASSES)
         return class_color((int)fmin(fmax(floor(value / 0.5), 0.0), N_CLASSES - 1.0));
     return hl_map_color(HL_MAP_ENTROPY, hl_axis_share(&map->axis, value));
 }
 
-/* The grid has head 0 below, cells are listed from above. */
+/* Head 0 is at the bottom; the grid lists cells from the top. */
 static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const heatmap *map   = context;
@@ -213,7 +213,7 @@ static void cell_title(char *out, size_t n_bytes, const void *context, int64_t a
 static hl_status read_values(heatmap *map)
 {
     int64_t          n_cells = map->n_layers * map->n_heads;
-    HL_FREED double *column  = NULL; /* (n_layers) of one head */
+    HL_FREED double *column  = NULL; /* (n_layers) values of one head */
 
     HL_NEED(hl_grid_means(&map->values, map->figure->profile, hl_figure_quantity(map->figure)));
     HL_NEED(HL_ALLOC(&map->means, (size_t)(map->n_layers + map->n_heads)));
@@ -236,7 +236,7 @@ static hl_status read_values(heatmap *map)
 static const char *const class_names[] = { "< 0.5",      "0.5\u20131", "1\u20131.5",
                                            "1.5\u20132", "2\u20132.5", "> 2.5" };
 
-/* The size of the grid; where it stands is known with the page. */
+/* Computes the size of the grid; its position is known once the page begins. */
 static void lay_out(heatmap *map)
 {
     hl_text_style style  = hl_figure_normal(map->figure, HL_ANCHOR_START, HL_STAND_MIDDLE);
@@ -255,7 +255,7 @@ static void lay_out(heatmap *map)
 
     map->grid = (hl_box){ left, BARS + BARS_GAP, width,
                           fmin(fmax(cell * (double)map->n_heads, LOWEST_GRID), most) };
-    /* A low grid of few heads need not have huge cells. */
+    /* A low grid with few heads does not need huge cells. */
     map->grid.height = fmin(map->grid.height, fmax(CELL_MOST, cell) * (double)map->n_heads);
     double least     = fmin(cell, map->grid.height / (double)map->n_heads);
     map->gap         = least >= 6.0 ? fmin(1.0, least * 0.06) : 0.0;
@@ -269,7 +269,7 @@ static hl_cell_grid grid_of(const heatmap *map)
                            cell_color, cell_title,    map };
 }
 
-/* The frame tells focused heads from what is behind them where that is dark, too. */
+/* The frame separates focused heads from a background that is dark too. */
 static void draw_grid(heatmap *map)
 {
     hl_canvas   *canvas = map->figure->canvas;
@@ -296,7 +296,7 @@ static void draw_grid(heatmap *map)
     }
 }
 
-/* An outline that stands out from any color, and the rank where there is room. */
+/* Draws an outline that is visible on any color, and the rank if there is room. */
 static void draw_candidate(heatmap *map, hl_box box, int64_t rank, hl_color cell)
 {
     double        side  = fmin(box.width, box.height);
@@ -335,7 +335,8 @@ static void draw_marks(heatmap *map)
         if (isnan(map->values[place]))
             continue;
         double side = fmin(box.width, box.height);
-        /* Hatching in the page's color over the cell's own: it was measured, and is gone. */
+        /* The hatching has the page's color, over the cell's own: the head was measured before it
+         * was removed. */
         if (map->marks.pruned[place])
             hl_canvas_hatch(
                 map->figure->canvas, box, fmin(3.0, side / 2.0),
@@ -345,7 +346,7 @@ static void draw_marks(heatmap *map)
     }
 }
 
-/* Bars as thick strokes: one path for all. */
+/* Draws all bars as thick strokes of one path. */
 static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool upright)
 {
     HL_FREED hl_point *ends   = NULL;
@@ -372,7 +373,7 @@ static hl_status draw_bars(heatmap *map, const double *means, int64_t n, bool up
     return HL_OK;
 }
 
-/* The lines that bars stand on, their scales and names. */
+/* Draws the base lines of the bars, their scales and names. */
 static void draw_bar_axes(heatmap *map)
 {
     hl_canvas    *canvas = map->figure->canvas;
@@ -415,7 +416,7 @@ static void draw_classes(heatmap *map, double x)
     }
 }
 
-/* What is to be seen, with what is marked. */
+/* Describes the figure and its marks for the caption. */
 static void describe(char *out, size_t n_bytes, const heatmap *map)
 {
     const head_marks *marks   = &map->marks;
@@ -424,14 +425,14 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
         fmin(map->grid.width / (double)map->n_layers, map->grid.height / (double)map->n_heads);
 
     HL_EACH_HEAD(map->figure->profile, layer, head)
-    hatched  = hatched || isnan(value_of(map, layer, head));
-    int used = snprintf(out, n_bytes,
-                        "Mean entropy of attention: dark heads are focused, light ones diffuse%s.",
-                        hatched ? ", hatched ones were not measured" : "");
+    hatched = hatched || isnan(value_of(map, layer, head));
+    int used =
+        snprintf(out, n_bytes,
+                 "Mean attention entropy of every head: dark is focused, light is spread out%s.",
+                 hatched ? ", hatched ones were not measured" : "");
 
     if (marks->n_pruned > 0 && used > 0 && (size_t)used < n_bytes)
-        used += snprintf(out + used, n_bytes - (size_t)used,
-                         " Hatched over their color: %lld pruned head%s.",
+        used += snprintf(out + used, n_bytes - (size_t)used, " Hatched: %lld removed head%s.",
                          (long long)marks->n_pruned, marks->n_pruned == 1 ? "" : "s");
     if (marks->n_candidates > 0 && used > 0 && (size_t)used < n_bytes)
         snprintf(out + used, n_bytes - (size_t)used, " Outlined: %lld candidate%s for pruning%s%s.",
@@ -439,7 +440,7 @@ static void describe(char *out, size_t n_bytes, const heatmap *map)
                  map->figure->options.candidates != NULL      ? ""
                  : map->figure->options.candidates_by_entropy ? ", highest entropy first"
                                                               : ", lowest output norm first",
-                 side - map->gap < LEAST_RANKED ? "; the cells have no room for their ranks" : "");
+                 side - map->gap < LEAST_RANKED ? "; widen the figure to show their ranks" : "");
 }
 
 static hl_status draw(heatmap *map)

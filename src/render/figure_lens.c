@@ -1,12 +1,12 @@
-/* figure_lens.c - what a model would say after each layer.
+/* figure_lens.c - what a model would predict after each layer.
  *
- *       8 | the | sea | was |  |          In every cell the likeliest next token, its
- *       7 | a   | sea | is  |  | 8        color the entropy over the vocabulary: blue
- *     ... |     |     |     |  | 4        where the model is sure.  Framed is what does
- *       0 | .   | ,   | .   |  | 0        follow.  Rows go up from the embeddings; what
- *           at    the   sea               is too wide for a page goes on below.
+ *       8 | the | sea | was |  |          Every cell holds the most likely next token;
+ *       7 | a   | sea | is  |  | 8        its color is the entropy over the vocabulary:
+ *     ... |     |     |     |  | 4        blue where the model is certain.  Correct tokens
+ *       0 | .   | ,   | .   |  | 0        have a frame.  The embeddings are the bottom
+ *           at    the   sea               row; what exceeds the width continues below.
  *
- *       8 | ...                                                                        */
+ *       8 | ... */
 #include <math.h>
 #include <stdio.h>
 
@@ -17,7 +17,7 @@
 #define COLUMN_LEAST 37.0
 #define COLUMN_MOST  58.0
 #define ROW_HEIGHT   12.0
-#define INPUTS       15.0 /* the tokens below a panel */
+#define INPUTS       15.0 /* height of the tokens below a panel */
 #define PANEL_GAP    14.0
 #define AXIS_NAME    12.0
 #define LEGEND_GAP   16.0
@@ -32,10 +32,10 @@ typedef struct lens_figure {
     hl_figure           figure;
     const hl_lens_view *view;
     hl_axis             axis;
-    double              left;  /* room for layers */
-    double              width; /* of a column */
+    double              left;  /* space for the layers' names */
+    double              width; /* width of a column */
     int64_t             n_rows;
-    int64_t             n_across; /* columns of a panel; the last may have fewer */
+    int64_t             n_across; /* columns per panel; the last panel may have fewer */
     int64_t             n_panels;
 } lens_figure;
 
@@ -44,7 +44,7 @@ typedef struct lens_panel {
     const lens_figure *owner;
     int64_t            first;
     int64_t            n;
-    hl_box             box; /* of its cells */
+    hl_box             box; /* box of the panel's cells */
 } lens_panel;
 
 static int64_t place_of(const lens_panel *panel, int64_t across, int64_t down)
@@ -75,10 +75,10 @@ static hl_status lay_out(lens_figure *f)
     f->n_panels = (n + n_across - 1) / n_across;
     if (f->n_panels > n_most)
         return hl_fail(HL_LIMIT,
-                       "%lld tokens are too many for one page %.0f points wide, which has room for "
-                       "%lld; show some of them (--zoom A:B) or make it wider",
+                       "%lld tokens do not fit on a page %.0f points wide, which has room for "
+                       "%lld; show fewer (--zoom A:B) or use a larger --width",
                        (long long)n, f->figure.options.width, (long long)(n_most * n_across));
-    /* Panels of about the same length. */
+    /* All panels have about the same length. */
     f->n_across = (n + f->n_panels - 1) / f->n_panels;
     f->width    = fmin(COLUMN_MOST, room / (double)f->n_across);
     return HL_OK;
@@ -112,7 +112,7 @@ static bool cell_color(hl_color *out, const void *context, int64_t across, int64
     return !isnan(entropy);
 }
 
-/* The guess, framed if it is right: bold alone would not be seen on a comma. */
+/* Draws a guess, with a frame if it is right: bold type alone would not be visible on a comma. */
 static void draw_guess(const lens_panel *panel, hl_box box, int64_t place, hl_color behind)
 {
     static const hl_color black = { 20, 22, 28 }, white = { 255, 255, 255 };
@@ -203,13 +203,14 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
     if (view->n_tokens < view->n_prompt)
         snprintf(some, sizeof some, " Tokens %lld to %lld of the prompt.", (long long)view->first,
                  (long long)(view->first + view->n_tokens - 1));
-    snprintf(out, LENS_CAPTION_BYTES,
-             "Logit lens: the most likely next token if the model ended after this layer (emb: "
-             "after the embedding), by its final norm and output head. Color: entropy over the "
-             "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
-             right ? " Framed: the token that does follow." : "", some, view->family,
-             (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
-             (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
+    snprintf(
+        out, LENS_CAPTION_BYTES,
+        "Logit lens: the most likely next token if the model ended after this layer (emb: after "
+        "the embedding), from the final norm and the output head. Color: entropy over the "
+        "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
+        right ? " Framed: the token that follows in the text." : "", some, view->family,
+        (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
+        (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
 }
 
 static void draw(lens_figure *f)
@@ -225,7 +226,7 @@ static void draw(lens_figure *f)
     for (int64_t i = 0; i < f->n_panels; i++)
         draw_panel(f, i, page);
     hl_canvas_text(f->figure.canvas, page.x + f->left + across / 2.0,
-                   page.y + height - AXIS_NAME + 4.0, "Token that was read", &name);
+                   page.y + height - AXIS_NAME + 4.0, "Input token", &name);
     hl_figure_color_bar(&f->figure,
                         (hl_box){ page.x + f->left + across + LEGEND_GAP, page.y, 0.0, bar },
                         HL_MAP_DIFFERENCE, &f->axis, "Entropy (nats)");
@@ -236,9 +237,9 @@ hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
 {
     lens_figure f = { .view = view, .n_rows = view->n_layers + 1 };
 
-    HL_NEED(hl_figure_open_prompt(&f.figure, canvas, "What the model would say after each layer",
-                                  options));
-    /* All that is possible, whatever was seen: figures can be compared. */
+    HL_NEED(hl_figure_open_plain(&f.figure, canvas, "Prediction after each layer",
+                                 "pictures of a prompt", options));
+    /* The scale covers all possible values, so that figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
     HL_NEED(lay_out(&f));
     draw(&f);

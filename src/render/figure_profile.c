@@ -1,9 +1,9 @@
-/* figure_profile.c - the figures of a profile beside the heatmap: by layer, by position, by value.
+/* figure_profile.c - the figures of a profile except the heatmap: by layer, by position, by value.
  *
  *     layers       the mean of every layer, with its interval and its heads
- *     variance     how far the heads of a layer lie apart
- *     positions    the mean by where in the text a row stands
- *     histograms   the entropies of single rows, layer by layer */
+ *     variance     how much the heads of a layer differ
+ *     positions    the mean by position in the text
+ *     histograms   the entropies of single rows, per layer */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +21,15 @@
 
 /* --------------------------------------------------------------------- what all share */
 
-/* Ends a caption. */
+/* Ends a caption with the diagnoses. */
 static void add_marks(char *out, size_t n_bytes, const hl_diagnosis_marks *marks)
 {
     size_t used = strlen(out);
 
     if (marks->n_rows > 0)
         snprintf(out + used, n_bytes - used,
-                 " Below the frame, diagnoses that hold: the stronger the mark, the more heads of "
-                 "the layer show it.");
+                 " Below the frame: findings; the stronger the mark, the more heads of the layer "
+                 "show it.");
 }
 
 static void scale(double *values, int64_t n_values, double factor)
@@ -38,7 +38,8 @@ static void scale(double *values, int64_t n_values, double factor)
         values[i] *= factor;
 }
 
-/* *out (n_layers, n_heads): the heads' means in the figure's unit, and the axis that they need. */
+/* Computes *out (n_layers, n_heads), the heads' means in the figure's unit, and the axis for
+ * them. */
 static hl_status read_heads(double **out, hl_axis *axis, const hl_figure *figure)
 {
     int64_t size = hl_grid_size(figure->profile);
@@ -50,20 +51,19 @@ static hl_status read_heads(double **out, hl_axis *axis, const hl_figure *figure
 
 /* ---------------------------------------------------------------- the layer profile */
 
-/* What the shape is, in words. */
+/* Describes the shape of the curve in words. */
 static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *layers)
 {
     bool has_band = layers->n_layers > 0 && !isnan(layers->lows[0]);
-    int  used     = snprintf(out, n_bytes,
-                             "Mean entropy over the heads of a layer%s; every dot is a "
-                                  "head.",
-                        has_band ? " with its 95% interval (bootstrap over windows)" : "");
+    int  used =
+        snprintf(out, n_bytes, "Mean entropy over the heads of each layer%s; each dot is a head.",
+                 has_band ? " with its 95% interval (bootstrap over windows)" : "");
 
     if (used < 0 || (size_t)used >= n_bytes || layers->n_layers < 2)
         return;
     if (layers->shape.flat)
         snprintf(out + used, n_bytes - (size_t)used,
-                 " The profile is flat: its range is within the noise.");
+                 " The profile is flat: the differences between layers are within the noise.");
     else
         snprintf(out + used, n_bytes - (size_t)used, " Lowest in layer %lld.",
                  (long long)layers->shape.minimum);
@@ -109,7 +109,8 @@ hl_status hl_figure_layers(hl_figure *figure)
     HL_NEED(hl_layer_profile_new(&layers, figure->profile, hl_figure_quantity(figure),
                                  hl_threshold_of(NULL, HL_T_FLAT_ERRORS), figure->options.seed));
     HL_NEED(read_heads(&heads, &chart.y, figure));
-    scale(layers->means, 4 * layers->n_layers, hl_figure_factor(figure)); /* intervals, too */
+    scale(layers->means, 4 * layers->n_layers, hl_figure_factor(figure)); /* scales the intervals
+                                                                           * too */
     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
     describe_layers(what, sizeof what, layers);
     add_marks(what, sizeof what, &marks);
@@ -120,8 +121,8 @@ hl_status hl_figure_layers(hl_figure *figure)
 
 /* --------------------------------------------------------------------- the variance */
 
-/* lows and highs (n_layers) of the variances, from draws of the heads' means; NaN with fewer than
- * two sequences. */
+/* Computes confidence limits (n_layers) of the variances, from resamples of the heads' means; NaN
+ * with fewer than two sequences. */
 static hl_status variance_intervals(double *lows, double *highs, const hl_figure *figure)
 {
     const hl_profile *profile = figure->profile;
@@ -143,7 +144,8 @@ static hl_status variance_intervals(double *lows, double *highs, const hl_figure
         for (int64_t draw = 0; first != NULL && draw < HL_RESAMPLES; draw++) {
             for (int64_t head = 0; head < n_heads; head++)
                 heads[head] = first[head * HL_RESAMPLES + draw];
-            first[draw] = hl_variance(heads, n_heads); /* this draw's means are no longer needed */
+            first[draw] = hl_variance(heads, n_heads); /* overwrites this resample's means, which
+                                                        * are no longer needed */
         }
         if (first != NULL)
             interval = hl_bootstrap_interval(first, HL_RESAMPLES, 0.95);
@@ -153,7 +155,7 @@ static hl_status variance_intervals(double *lows, double *highs, const hl_figure
     return HL_OK;
 }
 
-/* Bars, and a line over each as long as its interval. */
+/* Draws bars, each with a line for its interval. */
 static void draw_variances(hl_chart *chart, const double *variances, const double *lows,
                            const double *highs)
 {
@@ -161,7 +163,7 @@ static void draw_variances(hl_chart *chart, const double *variances, const doubl
     hl_stroke              line  = { theme->text, 0.9, 0.0 };
 
     hl_chart_grid(chart);
-    /* Paler than a line of that color: intervals are to be seen on them. */
+    /* The bars are paler than a line, so that the intervals are visible on them. */
     hl_chart_bars(chart, variances, hl_mix(theme->background, theme->series[0], 0.65));
     for (int64_t i = 0; i < chart->n; i++) {
         if (!isnan(lows[i]))
@@ -196,8 +198,8 @@ hl_status hl_figure_variance(hl_figure *figure)
     chart.y = hl_axis_around(0.0, highest > 0.0 ? highest : 1.0, 5);
     HL_NEED(hl_diagnosis_marks_read(&marks, figure->profile));
     snprintf(what, sizeof what,
-             "Variance of the heads' mean entropies in every layer%s; 0: all heads are equally "
-             "focused, which does not say that they look at the same.",
+             "Variance of the mean entropies of the heads in each layer%s; at 0 all heads are "
+             "equally focused, not necessarily on the same tokens.",
              isnan(lows[0]) ? "" : ", with 95% intervals (bootstrap over windows)");
     add_marks(what, sizeof what, &marks);
     HL_NEED(hl_chart_begin(&chart, PLOT_HEIGHT, &words));
@@ -207,15 +209,15 @@ hl_status hl_figure_variance(hl_figure *figure)
 
 /* -------------------------------------------------------------------- positions */
 
-/* Positions come in buckets that double: 0, 1-2, 3-6, 7-14 ...  Of each the heads' means
- * are known, and the figure shows their mean, how sure it is, and where the middle half of
- * the heads lies. */
+/* Positions are grouped in buckets that double in size: 0, 1-2, 3-6, 7-14 ...  The profile holds
+ * the heads' means for each bucket; the figure shows the mean over heads, its confidence interval,
+ * and the middle half of the heads. */
 
 enum { LABEL_BYTES = 48 };
 
 typedef struct position_figure {
     hl_figure        *figure;
-    hl_position_curve curve;                         /* in the figure's unit */
+    hl_position_curve curve;                         /* means in the figure's unit */
     double            lower[HL_PROFILE_MAX_BUCKETS]; /* quartiles of the heads */
     double            upper[HL_PROFILE_MAX_BUCKETS];
     char              rooms[HL_PROFILE_MAX_BUCKETS][LABEL_BYTES];
@@ -238,7 +240,7 @@ static void write_label(char *out, const hl_profile *profile, int64_t bucket)
         snprintf(out, LABEL_BYTES, "%lld\u2013%lld", (long long)first, (long long)last);
 }
 
-/* values has room for all heads. */
+/* Computes the values of a bucket; `values` has room for all heads. */
 static void read_bucket(position_figure *f, double *values, int64_t bucket)
 {
     const hl_profile *profile  = f->figure->profile;
@@ -258,22 +260,21 @@ static void read_bucket(position_figure *f, double *values, int64_t bucket)
     f->labels[bucket] = f->rooms[bucket];
 }
 
-/* What is drawn, in words, and what was found. */
+/* Describes the figure and the diagnoses for the caption. */
 static void describe_positions(char *out, size_t n_bytes, const position_figure *f,
                                const hl_diagnosis_marks *marks)
 {
     char found[320];
 
     hl_diagnosis_marks_say(found, sizeof found, marks);
-    snprintf(
-        out, n_bytes,
-        "Mean entropy of rows by their position, over all heads%s, and where the middle half of "
-        "the heads lies; positions come in ranges that double.%s%s%s",
-        f->curve.has_intervals ? ", with its 95% interval (bootstrap over windows)" : "",
-        f->curve.has_intervals || hl_profile_n_sequences(f->figure->profile) < 2
-            ? ""
-            : " The profile is of a version that kept no curves of windows: no interval.",
-        found[0] != '\0' ? " " : "", found);
+    snprintf(out, n_bytes,
+             "Mean entropy of rows by position in the window, over all heads%s; the band holds the "
+             "middle half of the heads. Ranges of positions double.%s%s%s",
+             f->curve.has_intervals ? ", with its 95% interval (bootstrap over windows)" : "",
+             f->curve.has_intervals || hl_profile_n_sequences(f->figure->profile) < 2
+                 ? ""
+                 : " No interval: this profile was written by an earlier version.",
+             found[0] != '\0' ? " " : "", found);
 }
 
 static void draw_curve(position_figure *f, hl_chart *chart)
@@ -305,7 +306,7 @@ hl_status hl_figure_positions(hl_figure *figure)
     HL_FREED double                                      *values = NULL;
     HL_SCOPED(hl_chart_free) hl_chart                     chart  = { .figure = figure, .n = n };
     HL_SCOPED(hl_diagnosis_marks_free) hl_diagnosis_marks marks  = { 0 };
-    double       tops[HL_PROFILE_MAX_BUCKETS]; /* the highest that will be drawn of every bucket */
+    double       tops[HL_PROFILE_MAX_BUCKETS]; /* largest value that is drawn for each bucket */
     char         what[640];
     hl_row_words words = {
         "Position in the window (tokens)", hl_figure_unit_label(figure), f.labels, what, true, NULL
@@ -328,17 +329,19 @@ hl_status hl_figure_positions(hl_figure *figure)
 
 /* ------------------------------------------------------------------- histograms */
 
-/* A histogram a layer, as a row of 64 cells: the darker, the more rows have that entropy.
- * Means can hide that a layer has two kinds of rows; here it shows as two dark places. */
+/* One histogram per layer, as a row of 64 cells: the darker, the more rows have that entropy. A
+ * mean can hide that a layer has two kinds of rows; here they are visible as two dark places. */
 
 #define LEGEND_GAP 18.0
 
 typedef struct histograms {
     hl_figure *figure;
     int64_t    n_layers;
-    double    *shares; /* (n_layers, HL_N_BINS) percent of the layer's rows; NaN: it has none */
-    double    *most;   /* (n_layers) the largest of each */
-    hl_axis    axis;   /* 0 to 1: of entropies, and of a bin's rows relative to the fullest */
+    double    *shares; /* (n_layers, HL_N_BINS) percent of the layer's rows; NaN: the layer has
+                        * none */
+    double    *most;   /* (n_layers) largest value of each layer */
+    hl_axis    axis;   /* from 0 to 1; used for entropies and for a bin's share of the fullest
+                        * bin */
 
     hl_diagnosis_marks marks;
 } histograms;
@@ -367,12 +370,12 @@ static void add_layer(histograms *h, int64_t layer)
     }
     for (int bin = 0; bin < HL_N_BINS; bin++) {
         shares[bin]    = total > 0.0 ? 100.0 * shares[bin] / total : NAN;
-        h->most[layer] = fmax(h->most[layer], shares[bin]); /* passes NaN over */
+        h->most[layer] = fmax(h->most[layer], shares[bin]); /* fmax skips NaN */
     }
 }
 
-/* Layers are colored each by itself: one that puts all rows in a bin would leave the others
- * pale.  The last layer is on top. */
+/* Each layer has its own color scale: a layer with all rows in one bin would make the others pale.
+ * The last layer is on top. */
 static bool cell_color(hl_color *out, const void *context, int64_t across, int64_t down)
 {
     const histograms *h     = context;
@@ -397,8 +400,8 @@ static hl_status read_shares(histograms *h)
         any = any || !isnan(h->most[layer]);
     }
     return any ? HL_OK
-               : hl_fail(HL_BAD_INPUT, "the profile holds no row that saw two keys: there is no "
-                                       "histogram to draw");
+               : hl_fail(HL_BAD_INPUT, "the profile has no row that saw two keys, so there is no "
+                                       "histogram to draw; measure a longer text");
 }
 
 static void cell_title(char *out, size_t n_bytes, const void *context, int64_t across, int64_t down)
@@ -430,7 +433,7 @@ static void label_entropies(hl_figure *figure, hl_box box, const hl_axis *axis)
                    "Normalized entropy of a row", &normal);
 }
 
-/* The medians of most heads lie beyond the line, where such a diagnosis holds. */
+/* If such a diagnosis was found, the medians of most heads are beyond the line. */
 static void draw_threshold(const histograms *h, hl_box box, const char *diagnosis,
                            hl_threshold threshold)
 {
@@ -454,10 +457,10 @@ static void describe_histograms(char *out, size_t n_bytes, const histograms *h)
 
     hl_diagnosis_marks_say(found, sizeof found, &h->marks);
     snprintf(out, n_bytes,
-             "Entropy of single rows over the logarithm of the keys they see, all heads of a layer "
-             "together: the %s, the more rows, each layer by itself.%s%s%s",
+             "Distribution of the normalized entropy of rows, all heads of a layer together: %s is "
+             "more rows, relative to the fullest bin of the layer.%s%s%s",
              hl_figure_more(h->figure), found[0] != '\0' ? " " : "", found,
-             lined ? " Dashed: the threshold of collapse or overload." : "");
+             lined ? " Dashed: the thresholds of entropy-collapse and entropic-overload." : "");
 }
 
 static void draw(histograms *h)
@@ -483,7 +486,7 @@ static void draw(histograms *h)
     label_entropies(figure, inner, &h->axis);
     hl_figure_color_bar(
         figure, (hl_box){ inner.x + inner.width + LEGEND_GAP, inner.y, 0.0, fmin(height, 220.0) },
-        hl_figure_blues(figure), &h->axis, "Rows, of the fullest bin");
+        hl_figure_blues(figure), &h->axis, "Rows, relative to the fullest bin");
 }
 
 hl_status hl_figure_histograms(hl_figure *figure)

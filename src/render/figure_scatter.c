@@ -1,17 +1,17 @@
-/* figure_scatter.c - small multiples of points, with what they correlate.
+/* figure_scatter.c - panels of points, each with its correlation.
  *
- * Panels share their y axis, so that a height means the same in all of them; each has an x axis of
- * its own, since rankers speak in different units. */
+ * Panels share their y axis, so that a height means the same in all of them.  Each has its own x
+ * axis, since rankers have different units. */
 #include <math.h>
 #include <stdio.h>
 
 #include "base/status.h"
 #include "render/chart.h"
 
-#define PANEL_LEAST  130.0 /* width, with what stands left of it */
+#define PANEL_LEAST  130.0 /* least width, including what stands left of the panel */
 #define PANEL_GAP    14.0
-#define PANEL_ABOVE  30.0 /* name and correlation */
-#define PANEL_BELOW  16.0 /* labels of x */
+#define PANEL_ABOVE  30.0 /* space for the name and the correlation */
+#define PANEL_BELOW  16.0 /* space for the labels of x */
 #define PANEL_HEIGHT 110.0
 #define NAME_BELOW   16.0
 
@@ -25,7 +25,7 @@ typedef struct scatter_figure {
 
 /* -------------------------------------------------------------------------- ranges */
 
-/* A little more than the values need, so that no point lies on the frame. */
+/* Makes an axis a little longer than the values need, so that no point lies on the frame. */
 static hl_status axis_of(hl_axis *out, const double *values, const double *with, int64_t n,
                          const char *name)
 {
@@ -143,7 +143,7 @@ hl_status hl_figure_scatter(hl_figure *figure, const hl_scatter *scatter)
     int64_t        fit = (int64_t)(hl_figure_inner_width(figure) / PANEL_LEAST);
 
     if (scatter->n_panels < 1 || scatter->n_points < 1)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld panels of %lld points: nothing to draw",
+        return hl_fail(HL_BAD_ARGUMENT, "nothing to draw: %lld panels of %lld points",
                        (long long)scatter->n_panels, (long long)scatter->n_points);
     f.n_across = scatter->n_panels < fit ? scatter->n_panels : fit;
     f.n_down   = (scatter->n_panels + f.n_across - 1) / f.n_across;
@@ -161,7 +161,7 @@ hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
     hl_figure                             figure;
 
     HL_NEED(hl_figure_canvas(&canvas, path, options));
-    HL_NEED(hl_figure_open(&figure, canvas, scatter->title, options));
+    HL_NEED(hl_figure_open_plain(&figure, canvas, scatter->title, "scatter plots", options));
     HL_NEED(hl_figure_scatter(&figure, scatter));
     return hl_canvas_write(canvas, path);
 }

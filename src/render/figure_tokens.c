@@ -1,16 +1,16 @@
-/* figure_tokens.c - who looks at whom: one prompt through the eyes of one head, or of several.
+/* figure_tokens.c - one prompt, with the attention of one head or of several.
  *
- *          key token                  Rows are tokens that look, columns those that
- *          c o l u m n s              are looked at.  The strip has the entropy of
- *       r  +----------+ #  | 1        each row, blue where it is sharp and red where
- *       o  |#         | #  | 0.5      it is spread.  Below are the zoomed tokens,
- *       w  |##        | #  | 0        with lines from where they are in the map, and
- *       s  |# #\_     | #             the insets: other heads, side by side.
+ *          key token                  Each row is a token that attends, each column a
+ *          c o l u m n s              token that is attended to.  The strip shows the
+ *       r  +----------+ #  | 1        entropy of each row, blue if it is low and red if
+ *       o  |#         | #  | 0.5      it is high.  Below are the zoomed tokens, with
+ *       w  |##        | #  | 0        lines from their place in the map, and the insets:
+ *       s  |# #\_     | #             other heads, side by side.
  *          |#   ##\_  | #  | 3
  *          +---/---\--+ #  | 0
  *             /      \
  *          +--+  L0H1  L3H5 ...
- *          +--+  +---+ +---+                                                          */
+ *          +--+  +---+ +---+ */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,21 +18,21 @@
 #include "base/status.h"
 #include "render/token_cells.h"
 
-/* More cells than that, each way, cannot be told apart on a page. */
+/* More cells in one direction could not be told apart on a page. */
 enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 
-#define NAME_ROOM   13.0 /* of an axis */
+#define NAME_ROOM   13.0 /* space for the name of an axis */
 #define STRIP       8.0
 #define LEGEND_GAP  18.0
 #define CELL_MOST   26.0
 #define MAP_LEAST   72.0
-#define BARS_LEAST  150.0 /* two color bars, one above the other */
+#define BARS_LEAST  150.0 /* height of two color bars, one above the other */
 #define BARS_MOST   330.0
-#define BAR_LABELS  14.0 /* from its left to its labels */
+#define BAR_LABELS  14.0 /* distance from the left of a bar to its labels */
 #define BAR_GAP     22.0
-#define BELOW       26.0 /* between map and what is zoomed */
+#define BELOW       26.0 /* space between the map and the parts below it */
 #define ZOOM_GAP    24.0
-#define SLACK       4.0 /* by which labels may get longer where the map gets larger */
+#define SLACK       4.0 /* how much longer labels may get if that makes the map larger */
 #define INSET_GAP   14.0
 #define INSET_STRIP 3.0
 #define INSET_NAME  12.0
@@ -41,30 +41,30 @@ enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 
 /* -------------------------------------------------------------------------- a map */
 
-/* One token map on a canvas: cells, the strip of entropies, labels.  It is laid out by its owner, who
- * asks how much room its labels take. */
+/* One token map on a canvas: cells, the strip of entropies, labels.  Its owner computes the layout
+ * from the room that the labels need. */
 typedef struct token_panel {
     hl_figure            *figure;
     const hl_token_cells *cells;
     hl_attention_scale    scale;
-    const hl_axis        *entropy;    /* of the strip */
-    hl_box                box;        /* of the map; a square */
-    double                strip;      /* how wide the strip is */
-    double                label_most; /* how long labels may get */
+    const hl_axis        *entropy;    /* axis of the strip */
+    hl_box                box;        /* box of the map, a square */
+    double                strip;      /* width of the strip */
+    double                label_most; /* largest width of labels */
 } token_panel;
 
-#define STRIP_GAP   2.5 /* between map and strip */
-#define LABEL_PITCH 7.2 /* cells so large can all have a label */
+#define STRIP_GAP   2.5 /* space between map and strip */
+#define LABEL_PITCH 7.2 /* smallest cell size at which every cell has a label */
 #define LABEL_GAP   4.0
-#define LABEL_LINE  1.3 /* how far apart they are at least, in sizes: 5.5 points are the least */
-/* Above so many cells, SVG tells no values: they are too small to be pointed at. */
+#define LABEL_LINE  1.3 /* least distance of labels in font sizes, which are at least 5.5 */
+/* Above this number of cells, SVG holds no values: the cells are too small to point at. */
 #define MOST_TITLES 4096
 
 enum { LABEL_BYTES = 160, TITLE_BYTES = 32 };
 
 /* ------------------------------------------------------------------ a map: labels */
 
-/* Every how many-th cell has a label. */
+/* Returns n such that every n-th cell has a label. */
 static int64_t label_every(double cell)
 {
     return hl_label_every(cell, LABEL_PITCH);
@@ -83,8 +83,8 @@ static hl_text_style label_style(const token_panel *panel, double cell, bool is_
     return style;
 }
 
-/* A token where each has its label; with its place where not; the place alone where several
- * tokens share a cell. */
+/* Writes the label of a cell: the token; with its position if not every cell has a label; only the
+ * position if several tokens share a cell. */
 static void label_of(char out[LABEL_BYTES], const token_panel *panel, int64_t cell, int64_t every,
                      const hl_text_style *style)
 {
@@ -107,7 +107,7 @@ static bool is_marked(const token_panel *panel, int64_t cell)
     return panel->cells->bin == 1 && panel->cells->view->tokens[token].is_marked;
 }
 
-/* How far labels of tokens stick out, beside cells so large. */
+/* Returns the space that labels of tokens need beside cells of this size. */
 static double label_room(const token_panel *panel, double cell)
 {
     int64_t every  = label_every(cell);
@@ -188,7 +188,7 @@ static void strip_title(char *out, size_t n_bytes, const void *context, int64_t 
     snprintf(out, n_bytes, "%s: %.3f nats", who, cells->entropy[down]);
 }
 
-/* What is not a number is not a shade either: it is crossed out. */
+/* Crosses out a cell that is NaN. */
 static void hatch_cell(const token_panel *panel, const hl_cell_grid *grid, int64_t across,
                        int64_t down)
 {
@@ -245,11 +245,14 @@ static void draw_strip(const token_panel *panel)
 {
     const hl_token_cells *cells = panel->cells;
     double                gap   = gap_of(cell_size(panel));
-    /* The gap of cells is on all sides: wider by it, the strip has none at its own. */
+    /* Cells have a gap on all sides.  The box is larger by the gap, so that the strip has none at
+     * its edge. */
     hl_box       box   = { panel->box.x + panel->box.width + STRIP_GAP - gap / 2.0, panel->box.y,
                            panel->strip + gap, panel->box.height };
     hl_cell_grid grid  = { box, 1, cells->n, gap, strip_color, strip_title, panel };
-    hl_stroke    frame = { panel->figure->theme->axis, 0.5, 0.0 }; /* the map's middle is pale */
+    hl_stroke    frame = { panel->figure->theme->axis, 0.5, 0.0 }; /* the frame is needed since the
+                                                                    * middle of the color map is
+                                                                    * pale */
 
     hl_canvas_cells(panel->figure->canvas, &grid);
     for (int64_t i = 0; i < cells->n; i++) {
@@ -260,7 +263,7 @@ static void draw_strip(const token_panel *panel)
                       (hl_box){ box.x + gap / 2.0, box.y, panel->strip, box.height }, &frame);
 }
 
-/* The corner that no token can see is left open: a causal map is outlined as a triangle. */
+/* Draws the outline of the map, for a causal map a triangle. */
 static void outline(const token_panel *panel)
 {
     hl_stroke      stroke   = { panel->figure->theme->axis, 0.5, 0.0 };
@@ -287,12 +290,12 @@ static void draw_panel(const token_panel *panel)
 
 enum { MOST_TICKS = 16 };
 
-/* A color bar whose ticks need not be even. */
+/* A color bar whose ticks may be uneven. */
 typedef struct bar {
     const char *name;
     hl_map      map;
     int         n_ticks;
-    double      shares[MOST_TICKS]; /* rising */
+    double      shares[MOST_TICKS]; /* increasing */
     char        labels[MOST_TICKS][HL_NUMBER_BYTES];
 } bar;
 
@@ -301,18 +304,18 @@ typedef struct token_figure {
     const hl_token_view *view;
     hl_token_figure      options;
     hl_axis              entropy;
-    bar                  bars[2];    /* of attention, of entropies */
-    double               bars_width; /* of the wider bar, so that their names are in line */
+    bar                  bars[2];    /* bars of attention and of entropies */
+    double               bars_width; /* width of the wider bar, so that the names are aligned */
     hl_token_cells       whole;
-    hl_token_cells       zoomed; /* .n is 0: nothing is */
+    hl_token_cells       zoomed; /* cells of the zoomed tokens; .n is 0 if none are */
     hl_token_cells      *insets; /* (n_insets) */
     int64_t              n_insets;
     token_panel          main;
     token_panel          zoom;
-    double               inset_x; /* the first; all are relative to the figure's box */
+    double               inset_x; /* position of the first inset, relative to the figure's box */
     double               inset_y;
     double               inset_side;
-    int64_t              n_across; /* insets in a row */
+    int64_t              n_across; /* number of insets per row */
 } token_figure;
 
 /* --------------------------------------------------------------------------- numbers */
@@ -370,7 +373,7 @@ static hl_status make_cells(token_figure *f)
 
 static void draw_bar(token_figure *f, hl_box box, const bar *b)
 {
-    double last = INFINITY; /* where the label below is */
+    double last = INFINITY; /* top of the label below */
 
     hl_figure_bar_frame(&f->figure, box, b->map);
     for (int i = 0; i < b->n_ticks; i++) {
@@ -406,14 +409,15 @@ static token_panel panel_of(token_figure *f, const hl_token_cells *cells, double
                           .label_most = fmin(64.0, 0.14 * hl_figure_inner_width(&f->figure)) };
 }
 
-/* A square as large as the room allows, not larger than its cells need. */
+/* Returns the side of a square as large as the room allows, but not larger than its cells need. */
 static double side_of(const hl_token_cells *cells, double room)
 {
     return fmin(room, fmax(CELL_MOST * (double)cells->n, MAP_LEAST));
 }
 
-/* The same with labels beside it.  How long labels are depends on how many there are room for, and
- * the other way round: the first guess has the longest, the second those it came to. */
+/* Returns the side of a square with labels beside it.  The length of labels and their number depend
+ * on each other: the first estimate assumes the longest label, the second the labels of the
+ * first. */
 static double side_of_labeled(double *labels, const token_panel *panel, double room)
 {
     double n    = (double)panel->cells->n;
@@ -428,7 +432,7 @@ static double side_of_labeled(double *labels, const token_panel *panel, double r
     return larger;
 }
 
-/* Returns how much height it takes. */
+/* Lays out the main map; returns its height. */
 static double lay_out_main(token_figure *f)
 {
     double inner  = hl_figure_inner_width(&f->figure);
@@ -442,7 +446,8 @@ static double lay_out_main(token_figure *f)
     return NAME_ROOM + labels + fmax(side, BARS_LEAST);
 }
 
-/* About half of the page beside insets; more where each token could then have its label. */
+/* Returns the room for the zoom: about half of the page beside insets, or more if every token then
+ * has a label. */
 static double zoom_room(const token_figure *f, bool insets_beside)
 {
     double inner  = hl_figure_inner_width(&f->figure);
@@ -455,7 +460,7 @@ static double zoom_room(const token_figure *f, bool insets_beside)
     return fmin(fmax(least, wanted), fmax(most, least)) - strip;
 }
 
-/* Not further left than the main map: its lines would go through the labels there. */
+/* The zoom is not left of the main map: its lines would cross the labels there. */
 static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
 {
     double labels = 0.0;
@@ -473,8 +478,8 @@ static double lay_out_zoom(token_figure *f, double top, bool insets_beside)
     return BELOW + side + labels;
 }
 
-/* As many in a row as fit, each as large as the row then allows, and where they can be, not higher
- * together than `height`; returns how high they are. */
+/* Lays out insets: as many per row as fit, as large as the row then allows and, if possible, not
+ * higher than `height` together; returns their height. */
 static double lay_out_insets(token_figure *f, double left, double top, double height)
 {
     double  room = hl_figure_inner_width(&f->figure) - left;
@@ -483,7 +488,7 @@ static double lay_out_insets(token_figure *f, double left, double top, double he
 
     if (f->n_insets == 0)
         return 0.0;
-    /* Rows of about the same length. */
+    /* All rows have about the same length. */
     int64_t n_rows = (f->n_insets + most - 1) / most;
     f->n_across    = (f->n_insets + n_rows - 1) / n_rows;
     f->inset_side  = fmin(INSET_MOST, (room + INSET_GAP) / (double)f->n_across - INSET_GAP -
@@ -495,8 +500,8 @@ static double lay_out_insets(token_figure *f, double left, double top, double he
     return BELOW + (double)n_rows * (INSET_NAME + f->inset_side + INSET_GAP) - INSET_GAP;
 }
 
-/* What is below the map, and how high it is: insets beside the zoomed tokens, or where those would
- * make a tower, below them. */
+/* Lays out what is below the map and returns its height: the insets are beside the zoomed tokens,
+ * or below them if they would be much higher there. */
 static double lay_out_below(token_figure *f, double top)
 {
     double zoom = lay_out_zoom(f, top, f->n_insets > 0);
@@ -505,7 +510,7 @@ static double lay_out_below(token_figure *f, double top)
         return fmax(zoom, lay_out_insets(f, 0.0, top, INFINITY));
     double right  = f->zoom.box.x + f->zoom.box.width + STRIP_GAP + STRIP + ZOOM_GAP;
     double insets = lay_out_insets(f, right, top, zoom);
-    if (insets <= 1.3 * zoom && f->inset_side > INSET_LEAST - 1.0) /* it may be that, rounded */
+    if (insets <= 1.3 * zoom && f->inset_side > INSET_LEAST - 1.0) /* 1.3 allows for rounding */
         return fmax(zoom, insets);
     zoom = lay_out_zoom(f, top, false);
     return zoom + lay_out_insets(f, 0.0, top + zoom, INFINITY);
@@ -525,7 +530,7 @@ static void draw_axis_names(token_figure *f)
     hl_canvas_text(f->figure.canvas, map.x - out, map.y, "Query (attends)", &style);
 }
 
-/* Where tokens [begin, end) look at each other, in the main map. */
+/* Returns the box of tokens [begin, end) in the main map. */
 static hl_box box_of(const token_figure *f, int64_t row, int64_t column, int64_t count)
 {
     hl_box map    = f->main.box;
@@ -553,7 +558,7 @@ static void draw_zoom_lines(token_figure *f)
     hl_canvas_outline(f->figure.canvas, to, &stroke);
 }
 
-/* "L3H1" at the left, "1.52 nats" at the right: the mean over rows. */
+/* Writes "L3H1" at the left and the mean over rows, "1.52 nats", at the right. */
 static void name_inset(token_figure *f, const hl_token_map *map, hl_point at)
 {
     hl_text_style normal = hl_figure_normal(&f->figure, HL_ANCHOR_START, HL_STAND_TOP);
@@ -606,7 +611,7 @@ static hl_status draw_notes(token_figure *f)
 
 /* --------------------------------------------------------------------------- caption */
 
-/* Sentences that hold for this figure, one after the other. */
+/* Writes the sentences that hold for this figure. */
 static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
 {
     const hl_token_view *view      = f->view;
@@ -620,8 +625,8 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
         marked = marked || view->tokens[i].is_marked;
     if (bin > 1)
         snprintf(bins, sizeof bins,
-                 " A cell is %lld \u00d7 %lld tokens: the attention on all its keys, mean of its "
-                 "rows; labels are positions.",
+                 " A cell is %lld \u00d7 %lld tokens: the attention to all its keys, averaged over "
+                 "its rows; labels are positions.",
                  (long long)bin, (long long)bin);
     else if (every > 1)
         snprintf(thinned, sizeof thinned, " Labels: every %lld%s token, with its position.",
@@ -633,11 +638,11 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
         snprintf(shared, sizeof shared, " Cells of the small maps are %lld \u00d7 %lld tokens.",
                  (long long)f->insets[0].bin, (long long)f->insets[0].bin);
     snprintf(out, CAPTION_BYTES,
-             "Attention (%s) of each token (row) on each it sees (column): %s is more%s. Strip: "
-             "entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
+             "Attention (%s) of each token (row) to each token it sees (column); %s is more%s. "
+             "Strip: entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
              "n\u00a0=\u00a0%lld token%s.",
              view->maps[0].name, hl_figure_more(&f->figure),
-             f->options.scale == HL_ATTENTION_ROOT ? ", \u221a scale" : "",
+             f->options.scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "",
              view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
              shared, bin == 1 && marked ? " Bold: special and template tokens." : "", view->family,
              (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->n_heads,
@@ -691,7 +696,8 @@ hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
 
     f.options = options != NULL ? *options : (hl_token_figure){ 0 };
     snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
-    HL_NEED(hl_figure_open_prompt(&f.figure, canvas, title, &f.options.draw));
+    HL_NEED(
+        hl_figure_open_plain(&f.figure, canvas, title, "pictures of a prompt", &f.options.draw));
     int64_t begin = f.options.zoom_begin, end = f.options.zoom_end;
     if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > view->n_tokens))
         return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",

@@ -1,14 +1,14 @@
-/* page.c - the page, put into the program by the assembler.
+/* page.c - the page, included in the program by the assembler.
  *
- * HL_PAGE_FILE is a path from where the compiler runs; the Makefile says that this object depends
- * on it. */
+ * HL_PAGE_FILE is a path relative to the compiler's working directory; the Makefile makes this
+ * object depend on it. */
 #include "render/page.h"
 
 #include <string.h>
 
 #include "base/status.h"
 
-/* Mach-O's names begin with an underscore, and its sections are called otherwise. */
+/* In Mach-O, names begin with an underscore, and sections have other names. */
 #ifdef __APPLE__
 #define SYMBOL  "_"
 #define SECTION ".const_data"
@@ -41,7 +41,7 @@ extern const char hl_page_end[];
 
 static const char mark[] = "<script type=\"application/json\" id=\"headlight-data\">null</script>";
 
-/* Where the mark is next; NULL: nowhere. */
+/* Returns the next place of the mark; NULL if there is none. */
 static const char *find_mark(const char *at, const char *end)
 {
     size_t length = sizeof mark - 1;
@@ -64,7 +64,7 @@ hl_status hl_page_split(hl_page *out)
     const char *found = find_mark(begin, end);
 
     if (found == NULL || find_mark(found + 1, end) != NULL)
-        return hl_fail(HL_INTERNAL, "the page that was built in has %s place for data",
+        return hl_fail(HL_INTERNAL, "the built-in page has %s place for data",
                        found == NULL ? "no" : "more than one");
     const char *data = found + strlen(mark) - strlen("null</script>");
     *out             = (hl_page){ .before   = begin,

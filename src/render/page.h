@@ -1,10 +1,10 @@
 /* page.h - the page that reports are made of: web/dist/headlight.html, built into the library.
  *
- * web/ has its source.  Exactly once there is the element
+ * web/ has its source.  The page has exactly one element
  *
  *     <script type="application/json" id="headlight-data">null</script>
  *
- * whose content is the page's data. */
+ * whose content is replaced by the page's data. */
 #ifndef HL_RENDER_PAGE_H
 #define HL_RENDER_PAGE_H
 

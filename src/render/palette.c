@@ -1,4 +1,4 @@
-/* palette.c - Oklab and what is made of it. */
+/* palette.c - Oklab, and the color maps and themes computed in it. */
 #include "render/palette.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ hl_oklab hl_oklab_of(hl_color color)
     };
 }
 
-/* Linear light; outside 0 to 1 where no screen shows it. */
+/* Converts to linear light; values outside 0 to 1 cannot be shown on a screen. */
 static void linear_of(double out[3], hl_oklab lab)
 {
     double l = pow(lab.l + 0.3963377774 * lab.a + 0.2158037573 * lab.b, 3.0);
@@ -67,11 +67,11 @@ static uint8_t to_byte(double linear)
     return (uint8_t)lround(255.0 * from_linear(fmin(fmax(linear, 0.0), 1.0)));
 }
 
-/* Colors that a screen cannot show lose chroma, not lightness. */
+/* Converts to a color.  Colors that a screen cannot show lose chroma, but keep their lightness. */
 static hl_color color_of(hl_oklab lab)
 {
     double linear[3];
-    double kept = 1.0; /* of the chroma */
+    double kept = 1.0; /* share of the chroma that is kept */
     double step = 0.5;
 
     if (!can_be_shown(lab)) {
@@ -113,21 +113,23 @@ hl_color hl_map_color(hl_map map, double share)
     case HL_MAP_BLUES:
         return polar(0.975 - 0.65 * t, 0.012 + 0.36 * t * (1.0 - t) + 0.09 * t * t,
                      248.0 + 14.0 * t);
-    case HL_MAP_BLUES_DARK: /* the same turned round: what is little sinks into a dark page */
+    case HL_MAP_BLUES_DARK: /* the reversed map: low values have the color of a dark page */
         return polar(0.27 + 0.66 * t, 0.03 + 0.36 * t * (1.0 - t) + 0.01 * t * t, 264.0 - 22.0 * t);
-    case HL_MAP_DIFFERENCE: { /* both arms alike in lightness and chroma: neither looks stronger */
+    case HL_MAP_DIFFERENCE: { /* both arms have equal lightness and chroma, so neither looks
+                               * stronger */
         double far = fabs(2.0 * t - 1.0);
         return polar(0.965 - 0.49 * far, 0.14 * far, t < 0.5 ? 252.0 : 32.0);
     }
     case HL_MAP_ENTROPY:
         break;
     }
-    /* Teal has the least chroma of all on a screen: with more of it there the map would have a
-     * kink. */
+    /* On a screen, teal reaches the least chroma of all hues: a larger one would cause a kink in
+     * the map. */
     return polar(0.26 + 0.66 * t, 0.095 + 0.15 * (t - 0.5) * (t - 0.5), 308.0 - 205.0 * t);
 }
 
-/* Where black and white contrast alike is a luminance of 0.179, which is a gray of this lightness. */
+/* Black and white have equal contrast at a luminance of 0.179, the luminance of a gray of this
+ * lightness. */
 bool hl_color_is_light(hl_color color)
 {
     return hl_oklab_of(color).l > 0.5636;
@@ -179,7 +181,7 @@ const hl_theme_colors *hl_theme_colors_of(hl_theme theme)
     return theme == HL_THEME_DARK ? &dark : &light;
 }
 
-/* There are as many series as types that a rule can give; what was not measured is gray. */
+/* There is a series color for every head type that a rule can give; unmeasured heads are gray. */
 _Static_assert((int)HL_HEAD_UNKNOWN == (int)HL_N_SERIES, "a series for every type of heads");
 
 hl_color hl_head_kind_color(hl_theme theme, int kind)

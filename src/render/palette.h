@@ -1,8 +1,8 @@
-/* palette.h - colors: of numbers (hl_map_color in headlight.h), and of everything else.
+/* palette.h - colors of numbers (hl_map_color in headlight.h) and of everything else.
  *
- * The maps are formulas in Oklab (Ottosson 2020), a space in which equal distances look
- * alike: lightness runs evenly from one end to the other, so that the order of colors
- * survives gray printing and every kind of color blindness. */
+ * The maps are formulas in Oklab (Ottosson 2020), a space in which equal distances look equal.
+ * Lightness changes evenly, so the order of the colors is visible in gray printing and with color
+ * blindness. */
 #ifndef HL_RENDER_PALETTE_H
 #define HL_RENDER_PALETTE_H
 

@@ -1,4 +1,4 @@
-/* print.c - a prompt and the lens in a terminal, with the colors and columns that it takes. */
+/* print.c - a prompt and the lens in a terminal, with the colors and columns that it has. */
 #include "render/print.h"
 
 #include <math.h>
@@ -14,9 +14,9 @@
 
 /* ------------------------------------------------------------------------ colors */
 
-/* The 6 x 6 x 6 cube of 256-color terminals has too few colors near the maps, and the
- * nearest ones often look gray; so nine of it were picked for each map that go the same way,
- * with lightness always rising or falling as the map's does. */
+/* The 6 x 6 x 6 cube of 256-color terminals has too few colors near the maps, and the nearest ones
+ * often look gray.  For each map, nine colors of the cube were picked by hand, whose lightness
+ * always rises or falls as the map's does. */
 enum { N_PICKED = 9 };
 
 static const uint8_t picked[][N_PICKED] = {
@@ -50,7 +50,8 @@ const char *hl_terminal_cell(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map m
         return out;
     hl_color seen  = hl_map_color(map, share);
     int      index = picked_of(map, share);
-    /* What the terminal shows: 16 + 36 red + 6 green + blue, and 24 grays behind the cube. */
+    /* The color that the terminal shows: the cube has index 16 + 36 red + 6 green + blue, and 24
+     * grays follow it. */
     if (depth != HL_DEPTH_TRUE && index >= 232) {
         uint8_t gray = (uint8_t)(8 + 10 * (index - 232));
         seen         = (hl_color){ gray, gray, gray };
@@ -58,7 +59,7 @@ const char *hl_terminal_cell(char out[HL_ESCAPE_BYTES], hl_depth depth, hl_map m
         seen = (hl_color){ levels[(index - 16) / 36], levels[(index - 16) / 6 % 6],
                            levels[(index - 16) % 6] };
     }
-    /* 16 and 231 are the black and the white of the cube: themes leave them alone. */
+    /* 16 and 231 are the cube's black and white, which terminal themes do not change. */
     int used = snprintf(out, HL_ESCAPE_BYTES, "\033[38;5;%dm", hl_color_is_light(seen) ? 16 : 231);
     put_color(out + used, HL_ESCAPE_BYTES - (size_t)used, depth, 48, map, share);
     return out;
@@ -77,7 +78,7 @@ const char *hl_terminal_end(hl_depth depth)
     return depth != HL_DEPTH_NONE ? "\033[0m" : "";
 }
 
-/* A ramp of a map in `width` columns: with colors alone. */
+/* Writes a color ramp in `width` columns. */
 static void put_ramp(hl_text *output, hl_depth depth, hl_map map, int width)
 {
     char escape[HL_ESCAPE_BYTES];
@@ -94,7 +95,7 @@ typedef struct range {
     uint32_t last;
 } range;
 
-/* Blocks that terminals show two columns wide; enough for labels, not all of Unicode. */
+/* Blocks that terminals show two columns wide: enough for labels, not all of Unicode. */
 static const range wide_ranges[] = {
     { 0x1100, 0x115f },   { 0x231a, 0x231b },   { 0x23e9, 0x23ec },   { 0x2e80, 0x303e },
     { 0x3041, 0x33ff },   { 0x3400, 0x4dbf },   { 0x4e00, 0x9fff },   { 0xa000, 0xa4cf },
@@ -103,7 +104,7 @@ static const range wide_ranges[] = {
     { 0x1f900, 0x1f9ff }, { 0x1fa70, 0x1faff }, { 0x20000, 0x3fffd },
 };
 
-/* Marks upon other characters, joiners, variation selectors, skin tones. */
+/* Marks on other characters, joiners, variation selectors, skin tones. */
 static const range narrow_ranges[] = {
     { 0x300, 0x36f },   { 0x483, 0x489 },   { 0x591, 0x5bd },     { 0x610, 0x61a },
     { 0x64b, 0x65f },   { 0x6d6, 0x6dc },   { 0x900, 0x902 },     { 0x93c, 0x93c },
@@ -121,7 +122,7 @@ static bool is_among(uint32_t c, const range *ranges, size_t n)
     return false;
 }
 
-/* The columns of the character at the start, and how many bytes it has. */
+/* Returns the columns of the first character; *length is the number of its bytes. */
 static int columns_of(const char *text, size_t n_bytes, size_t *length)
 {
     size_t at = 0;
@@ -147,7 +148,8 @@ int hl_terminal_width_of(const char *text)
     return width;
 }
 
-/* How many bytes fit into `width` columns, and how many columns they take. */
+/* Returns how many bytes fit into `width` columns; *taken is the number of columns that they
+ * take. */
 static size_t fitting(const char *text, int width, int *taken)
 {
     size_t n_bytes = strlen(text), at = 0, length;
@@ -181,7 +183,7 @@ void hl_terminal_put(hl_text *output, const char *text, int width, hl_align alig
         hl_text_addf(output, "%*s", width - taken, "");
 }
 
-/* How wide the terminal is. */
+/* Returns the width of the terminal. */
 static int columns_wanted(const hl_print_options *print)
 {
     enum { LEAST_WIDTH = 40, USUAL_WIDTH = 80 };
@@ -198,13 +200,13 @@ static int columns_wanted(const hl_print_options *print)
  *       1 ·cat   | 61 38                   0.97
  *       2 ·sat   | 40 21 39                1.06
  *
- * A cell is three columns wide with hundredths in it (rounded down, so that 99 is anything
- * from 0.99 on), or two where there are more tokens, or one; if that is still too wide, several
- * tokens share a cell.  Colors come behind the figures, and where cells are narrow, instead
- * of them: without colors a narrow cell is a tenth.
+ * A cell is three columns wide and holds hundredths, rounded down: 99 stands for 0.99 to 1.  With
+ * more tokens it is two columns wide, or one; if that is still too wide, several tokens share a
+ * cell. Colors are the background of the figures; narrow cells have only the color or, without
+ * colors, a digit for tenths.
  *
- * Notes are footnotes, whose signs stand before the figures of their cells.  Insets come
- * below, a column a cell, side by side where there is room. */
+ * Notes are footnotes, with signs before the figures of their cells.  Insets are below, one column
+ * per cell, side by side if there is room. */
 
 enum { PLACE = 5, LABEL = 12, ENTROPY = 7, GAP = 2 };
 
@@ -214,15 +216,15 @@ typedef struct token_print {
     hl_attention_scale scale;
     hl_depth           depth;
     hl_map             map;
-    double             top;  /* of entropies */
-    int                cell; /* columns */
+    double             top;  /* largest entropy */
+    int                cell; /* columns per cell */
     const hl_note     *notes;
     int64_t            n_notes;
 } token_print;
 
 /* ---------------------------------------------------------------- a prompt: lines */
 
-/* Places above the columns, as far apart as they are wide. */
+/* Writes positions above the columns, as close together as their width allows. */
 static void put_places(token_print *p)
 {
     int64_t every = p->cell == 3 ? 1 : p->cell == 2 ? 2 : 5;
@@ -233,7 +235,7 @@ static void put_places(token_print *p)
         char number[24];
         int  length =
             snprintf(number, sizeof number, "%lld", (long long)hl_token_cells_token(&p->cells, i));
-        /* Above the figure, which stands to the right of its cell. */
+        /* The position stands above the figure, which is at the right of its cell. */
         int place = (int)i * p->cell + (p->cell == 3 && length < 3 ? 3 - length : 0);
         if (place < at)
             continue;
@@ -244,7 +246,7 @@ static void put_places(token_print *p)
     hl_text_addf(p->output, "\n");
 }
 
-/* Of the n-th note; those beyond have none, and are listed without. */
+/* Signs of the notes; notes beyond the last sign are listed without one. */
 static const char *const signs[] = { "\u00b9", "\u00b2", "\u00b3", "\u2074", "\u2075",
                                      "\u2076", "\u2077", "\u2078", "\u2079" };
 enum { N_SIGNS = sizeof signs / sizeof *signs };
@@ -256,7 +258,7 @@ static bool is_within(const hl_token_cells *cells, int64_t cell, int64_t token)
     return token >= first && token < first + cells->bin && token < cells->end;
 }
 
-/* Of the first note on this cell; NULL: there is none. */
+/* Returns the sign of the first note on this cell; NULL if there is none. */
 static const char *sign_at(const token_print *p, int64_t row, int64_t column)
 {
     for (int64_t i = 0; i < p->n_notes && i < N_SIGNS; i++) {
@@ -267,7 +269,7 @@ static const char *sign_at(const token_print *p, int64_t row, int64_t column)
     return NULL;
 }
 
-/* The last column of a cell, or all but the first of its three. */
+/* Writes the last column of a narrow cell, or the last two of a wide one. */
 static void put_figure(token_print *p, double value)
 {
     int hundredths = (int)floor(fmin(fmax(value, 0.0), 0.9999) * 100.0 + 1e-9);
@@ -277,12 +279,12 @@ static void put_figure(token_print *p, double value)
     else if (p->depth != HL_DEPTH_NONE)
         hl_text_addf(p->output, " ");
     else if (hundredths < 10)
-        hl_text_addf(p->output, "."); /* what is little should look so */
+        hl_text_addf(p->output, "."); /* a low value gets a sign that looks light */
     else
         hl_text_addf(p->output, "%d", hundredths / 10);
 }
 
-/* A sign stands before the figure, where there is a column for it, and else in its place. */
+/* A sign stands before the figure if there is a column for it, otherwise in place of the figure. */
 static void put_cell(token_print *p, int64_t row, int64_t column)
 {
     double      value = hl_token_cells_at(&p->cells, row, column);
@@ -297,7 +299,7 @@ static void put_cell(token_print *p, int64_t row, int64_t column)
     if (sign != NULL || p->cell > 1)
         hl_text_addf(p->output, "%s", sign != NULL ? sign : " ");
     if (sign != NULL && p->cell == 1)
-        ; /* that is all there is room for */
+        ; /* the cell has no more room */
     else if (!seen || isnan(value))
         hl_text_addf(p->output, "%*s", p->cell > 1 ? p->cell - 1 : 1, seen ? "-" : "");
     else
@@ -333,12 +335,12 @@ static void put_row(token_print *p, int64_t row)
 
 static void put_token_legend(token_print *p)
 {
-    const char *by = p->scale == HL_ATTENTION_ROOT ? ", \u221a scale" : "";
+    const char *by = p->scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "";
 
     hl_text_addf(p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_text_addf(p->output, "Figures: %s of the row's attention, rounded down.\n",
-                     p->cell == 3 ? "hundredths" : "tenths");
+        hl_text_addf(p->output, "Numbers: %s of the row's attention, rounded down.\n",
+                     p->cell == 3 ? "%" : "tenths");
     } else {
         hl_text_addf(p->output, "Attention 0 ");
         put_ramp(p->output, p->depth, p->map, 16);
@@ -352,10 +354,10 @@ static void put_token_legend(token_print *p)
     }
     hl_text_addf(p->output, "\n");
     if (p->cells.bin > 1)
-        hl_text_addf(p->output,
-                     "A cell is %lld x %lld tokens: attention on all its keys, mean of its "
-                     "rows.\n",
-                     (long long)p->cells.bin, (long long)p->cells.bin);
+        hl_text_addf(
+            p->output,
+            "A cell is %lld x %lld tokens: attention to all its keys, averaged over its rows.\n",
+            (long long)p->cells.bin, (long long)p->cells.bin);
     for (int64_t i = p->cells.begin; i < p->cells.end && p->cells.bin == 1; i++) {
         if (p->cells.view->tokens[i].is_marked) {
             hl_text_addf(p->output, "* special and template tokens.\n");
@@ -383,7 +385,7 @@ static void put_notes(token_print *p)
 
 /* --------------------------------------------------------------- a prompt: insets */
 
-/* The cells of every map behind the first. */
+/* The cells of every map after the first. */
 typedef struct inset_maps {
     hl_token_cells *cells; /* (n) */
     int64_t         n;
@@ -396,7 +398,7 @@ static void free_insets(inset_maps *maps)
     hl_free(maps->cells);
 }
 
-/* Maps [first, first + n), which stand side by side, `wide` columns each. */
+/* Writes maps [first, first + n) side by side, with `wide` columns each. */
 static void put_inset_block(token_print *p, const inset_maps *maps, int64_t first, int64_t n,
                             int64_t wide)
 {
@@ -421,7 +423,7 @@ static void put_inset_block(token_print *p, const inset_maps *maps, int64_t firs
     }
 }
 
-/* The maps behind the first, of the same tokens. */
+/* Writes the maps after the first; all have the same tokens. */
 static hl_status put_insets(const token_print *whole, const hl_token_view *view, int64_t begin,
                             int64_t end, int64_t width)
 {
@@ -465,7 +467,7 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
     options        = options != NULL ? options : &plain;
     print          = print != NULL ? print : &usual;
     int     width  = columns_wanted(print);
-    int     room   = width - PLACE - LABEL - 1 - ENTROPY - 1; /* for the cells */
+    int     room   = width - PLACE - LABEL - 1 - ENTROPY - 1; /* columns for the cells */
     int64_t begin  = options->zoom_begin;
     int64_t end    = options->zoom_end > 0 ? options->zoom_end : view->n_tokens;
     int64_t length = end - begin;
@@ -508,10 +510,10 @@ typedef struct lens_print {
     hl_text             output;
     const hl_lens_view *view;
     hl_depth            depth;
-    double              top; /* of entropies */
+    double              top; /* largest entropy */
 } lens_print;
 
-/* Columns that a token takes: its name, the figure, and a space in front. */
+/* Returns the columns of a token: a space, its name, and the figure. */
 static int cell_width(hl_depth depth)
 {
     return 1 + CELL + (depth == HL_DEPTH_NONE ? FIGURE : 0);
@@ -557,12 +559,13 @@ static void put_panel(lens_print *p, int64_t first, int64_t n)
 
 static void put_lens_legend(lens_print *p)
 {
-    hl_text_addf(&p->output,
-                 "\n"
-                 "Above: tokens that were read. Below: layers, up from the embedding (emb), with\n"
-                 "the most likely next token after each; > is the one that does follow.\n");
+    hl_text_addf(
+        &p->output,
+        "\n"
+        "Top line: the input tokens.  Below: the most likely next token after each layer, from\n"
+        "the embedding (emb) upwards; > marks predictions that match the text.\n");
     if (p->depth == HL_DEPTH_NONE) {
-        hl_text_addf(&p->output, "Figures: entropy over the vocabulary, nats.\n");
+        hl_text_addf(&p->output, "Numbers: entropy over the vocabulary, nats.\n");
         return;
     }
     hl_text_addf(&p->output, "Entropy 0 ");

@@ -2,8 +2,8 @@
  *
  *     the page up to its data | {"format": ...} | the rest of the page
  *
- * In the data `<`, `>` and `&` are written as \u003c and so on, so that no text of a model or a
- * file can end the element that it stands in; outside of strings JSON has none of them. */
+ * In the data, `<`, `>` and `&` are written as \u003c and so on, so that no text of a model or a
+ * file can end the script element.  Outside strings, JSON does not use these characters. */
 #include "render/report_parts.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ json_t *hl_report_numbers(const double *values, int64_t n)
 
 /* -------------------------------------------------------------------------- arrays */
 
-/* Three bytes become four characters; what is missing at the end becomes '='. */
+/* Encodes three bytes as four characters; missing bytes at the end become '='. */
 static size_t encode_base64(char *text, const uint8_t *bytes, size_t n_bytes)
 {
     static const char alphabet[] =
@@ -77,7 +77,7 @@ static int64_t count_of(int n_dims, const int64_t *shape)
     return count;
 }
 
-/* The object around the data. */
+/* Makes the object that describes packed data. */
 static json_t *packed(hl_report_out *out, const char *dtype, const uint8_t *bytes,
                       size_t n_bytes_each, int n_dims, const int64_t *shape)
 {
@@ -100,7 +100,7 @@ json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, co
     return packed(out, "u8", bytes, 1, n_dims, shape);
 }
 
-/* Floats of four bytes or of two, little endian whatever the machine is. */
+/* Packs floats of four or two bytes, little-endian on any machine. */
 static json_t *floats(hl_report_out *out, const char *dtype, size_t size, const double *values,
                       int n_dims, const int64_t *shape)
 {
@@ -173,7 +173,9 @@ static hl_status check_parts(const hl_report *report)
 
     if (report->n_profiles == 0 && report->trace == NULL && report->maps == NULL &&
         report->lens == NULL && report->compare_path == NULL && report->sweep_path == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "there is nothing to report");
+        return hl_fail(
+            HL_BAD_ARGUMENT,
+            "nothing to report: give a profile, a trace, a prompt, a comparison or a sweep");
     if (report->n_profiles == 0)
         return HL_OK;
     for (int64_t i = 1; i < report->n_profiles; i++)
@@ -193,7 +195,7 @@ static hl_status check_parts(const hl_report *report)
 
 /* ------------------------------------------------------------------------- the data */
 
-static json_t *definitions_json(void)
+json_t *hl_report_definitions(void)
 {
     json_t *all = json_object();
 
@@ -218,7 +220,7 @@ static json_t *data_json(hl_report_out *out, const hl_report *report)
     hl_json_put(&root, "version", json_string(hl_version()));
     if (report->title != NULL)
         hl_json_put(&root, "title", hl_report_text(report->title));
-    hl_json_put(&root, "definitions", definitions_json());
+    hl_json_put(&root, "definitions", hl_report_definitions());
     for (int64_t i = 0; i < report->n_profiles && out->status == HL_OK; i++)
         hl_json_add(&profiles, hl_report_profile_json(out, report, i));
     hl_json_put(&root, "profiles", profiles);
@@ -237,7 +239,7 @@ static json_t *data_json(hl_report_out *out, const hl_report *report)
 
 /* ------------------------------------------------------------------------- the file */
 
-/* For jansson: a piece of the dump, made safe inside an element. */
+/* A callback for jansson: writes a part of the dump, escaped for the script element. */
 static int write_safely(const char *text, size_t n_bytes, void *context)
 {
     hl_writer *writer = context;
@@ -265,7 +267,7 @@ static hl_status write_page(const json_t *data, const char *path)
     HL_NEED(hl_page_split(&page));
     HL_NEED(hl_writer_open(&writer, path));
     hl_writer_write(writer, page.before, page.n_before);
-    /* Seven digits are what a float holds. */
+    /* A float has about seven significant digits. */
     if (json_dump_callback(data, write_safely, writer, JSON_COMPACT | JSON_REAL_PRECISION(7)) !=
         0) {
         hl_writer_abandon(writer);

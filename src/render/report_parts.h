@@ -1,15 +1,14 @@
-/* report_parts.h - the parts of a report's data, and the pieces that they are made of: numbers, arrays
- * and texts as JSON.
+/* report_parts.h - the parts of a report's data, made of numbers, arrays and texts as JSON.
  *
  *     hl_report_out out = { 0 };
  *     json_t *means = json_object();
  *     hl_json_put(&means, "entropy", hl_report_f32(&out, values, 2, (int64_t[]){ 8, 8 }));
- *     ... out.status, and is `means` still there? ...
+ *     ... check out.status, and that `means` is not NULL ...
  *     json_decref(means);
  *
- * What fails is remembered in `out`, and gives NULL, as memory that ran out does; hl_json_put makes
- * NULL of what that would be part of, so that the caller looks once, at the end.  doc/report.md says
- * what the arrays look like. */
+ * A function that fails stores its status in `out` and returns NULL, as it also does when memory
+ * runs out.  hl_json_put turns an object into NULL if a part of it is NULL, so one check at the end
+ * is enough. doc/report.md describes the arrays. */
 #ifndef HL_RENDER_REPORT_PARTS_H
 #define HL_RENDER_REPORT_PARTS_H
 
@@ -49,6 +48,8 @@ json_t *hl_report_bytes(hl_report_out *out, const uint8_t *bytes, int n_dims, co
 
 /* report_profile.c: the measurements and diagnoses; locking comes from the trace if there is
  * one. */
+/* Returns {"entropy": {"name", "unit", "text"}, ...} for what the page shows at each "?". */
+json_t *hl_report_definitions(void);
 json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int64_t index);
 /* report_prompt.c: one prompt, and a generated text. */
 json_t *hl_report_tokens_json(hl_report_out *out, const hl_prompt_maps *maps);

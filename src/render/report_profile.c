@@ -1,4 +1,4 @@
-/* report_profile.c - what a profile holds, and what is wrong with it, as a report's data. */
+/* report_profile.c - the measurements and diagnoses of a profile, as a report's data. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 /* ---------------------------------------------------------------------- diagnoses */
 
-/* What was found is serious if the model suffers from it; the rest says what can be removed. */
+/* A diagnosis is serious if the model suffers from it; the others show what can be removed. */
 static const char *severity_of(const hl_diagnosis *item)
 {
     static const char *const serious[] = { "entropy-collapse", "entropic-overload",
@@ -43,7 +43,7 @@ static json_t *heads_json(const hl_diagnosis *item)
     return heads;
 }
 
-/* The layers of these heads, each once. */
+/* Lists the layers of these heads, each once. */
 static json_t *found_layers_json(const hl_diagnosis *item, int64_t n_layers)
 {
     json_t *layers = json_array();
@@ -75,7 +75,7 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity", severity_of(item),
         "finding", hl_report_text(item->finding), "rule", hl_report_text(item->rule), "value",
         hl_json_number(item->value), "threshold", hl_json_number(item->threshold), "evidence",
-        hl_report_text(item->evidence), "source", hl_report_text(item->source), "counter",
+        hl_report_text(item->evidence), "source", hl_report_text(item->source), "against",
         hl_report_text(item->against), "mitigation", hl_report_text(item->mitigation), "measure",
         hl_report_text(item->measure), "heads", heads_json(item), "layers",
         found_layers_json(item, n_layers));
@@ -97,12 +97,12 @@ enum { N_TWINS = 3 };
 
 /* ----------------------------------------------------------------------------- heads */
 
-/* Numbers with one value a head, patterns without key 0; BROKEN and BINNED have their own sources. */
+/* Numbers with one value per head, without patterns.  BROKEN and BINNED have their own sources. */
 enum { BROKEN = HL_FROM_OUTPUT + 1, BINNED };
 
 static const struct {
     const char *key;
-    int         from; /* hl_number_from, or one of these */
+    int         from; /* an hl_number_from, or BROKEN or BINNED */
     int         which;
 } means[] = {
     { "entropy", HL_FROM_ROWS, HL_Q_ENTROPY },
@@ -124,7 +124,7 @@ static const struct {
     { "broken", BROKEN, 0 },
 };
 
-/* The mean that a histogram allows: every row in the middle of its bin. */
+/* Computes the mean from a histogram, with every row in the middle of its bin. */
 static double binned_mean(const int64_t *counts)
 {
     double  sum   = 0.0;
@@ -137,14 +137,15 @@ static double binned_mean(const int64_t *counts)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-/* (n_layers, n_heads, n_last) numbers, NaN for heads that a layer lacks; NULL after a failure. */
+/* Allocates (n_layers, n_heads, n_last) numbers, NaN for heads that a layer lacks; NULL after a
+ * failure. */
 static double *new_grid(hl_report_out *out, const hl_profile *profile, int64_t n_last)
 {
     double *grid = NULL;
     size_t  size = (size_t)(hl_grid_size(profile) * n_last);
 
     if (!hl_report_check(out, HL_ALLOC(&grid, size))) {
-        hl_free(grid); /* it may be there: another call has failed before */
+        hl_free(grid); /* another call may have failed before */
         return NULL;
     }
     for (size_t i = 0; i < size; i++)
@@ -195,7 +196,7 @@ static json_t *interval_json(hl_report_out *out, const hl_profile *profile, hl_q
 
 /* ---------------------------------------------------------------------------- layers */
 
-/* A quantity's means over heads with their intervals, under these names. */
+/* Adds a quantity's means over heads, with their intervals, under these names. */
 static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profile *profile,
                             hl_quantity quantity, const char *const names[3], uint64_t seed)
 {
@@ -231,14 +232,14 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
         hl_json_add(&influence, hl_json_number(hl_profile_block_influence(profile, i)));
     }
     hl_json_put(&layers, "variance", variance);
-    hl_json_put(&layers, "influence", influence);
+    hl_json_put(&layers, "block_influence", influence);
     return layers;
 }
 
 /* ----------------------------------------------------------------------------- types */
 
-/* By theme, a color for each name: the page and the figures agree, and a type has its color however
- * many heads it has. */
+/* Colors of head types, for each theme; figures use the same, and a type keeps its color whatever
+ * the number of its heads. */
 static json_t *type_colors(void)
 {
     static const char *const themes[] = { [HL_THEME_LIGHT] = "light", [HL_THEME_DARK] = "dark" };
@@ -287,7 +288,7 @@ static json_t *types_json(hl_report_out *out, const hl_profile *profile)
 
 /* ------------------------------------------------------------------- distributions */
 
-/* 64 counts as shares of the largest of them; returns that. */
+/* Scales 64 counts to shares of the largest one; returns the largest count. */
 static int64_t scale_counts(uint8_t *out, const int64_t *counts)
 {
     int64_t most = 0;
@@ -327,11 +328,11 @@ static json_t *histogram_json(hl_report_out *out, const hl_profile *profile, hl_
     return object;
 }
 
-/* How a head's rows of one kind, a position or a type, are summed up in a profile. */
+/* Returns the moments of a head's rows of one kind, which is a position bucket or a type. */
 typedef hl_moments (*moments_by)(const hl_profile *profile, int64_t layer, int64_t head,
                                  int64_t kind, hl_quantity quantity);
 
-/* {"entropy": means of all heads for each of n kinds, NAME: what the kinds are} */
+/* Makes {"entropy": means of all heads for each of n kinds, NAME: the names of the kinds}. */
 static json_t *entropies_json(hl_report_out *out, const hl_profile *profile, int64_t n,
                               moments_by by, const char *name, json_t *kinds)
 {
@@ -372,8 +373,8 @@ static json_t *token_types_json(hl_report_out *out, const hl_profile *profile)
 
 /* ----------------------------------------------------------------------------- twins */
 
-/* The heads of its layer that are most like a head, the most alike first; what is not there stays
- * as it is. */
+/* Finds the most similar heads of a head's layer, in decreasing order; unused entries are
+ * unchanged. */
 static void find_twins(double *heads, double *similarities, const hl_profile *profile,
                        int64_t layer, int64_t head)
 {
@@ -386,7 +387,7 @@ static void find_twins(double *heads, double *similarities, const hl_profile *pr
             bool   taken = other == head || other == chosen[0] || other == chosen[1];
             double alike = taken ? NAN : hl_profile_similarity(profile, layer, head, other);
 
-            if (alike > best) { /* not where it is NaN: not measured */
+            if (alike > best) { /* false for NaN, which stands for unmeasured */
                 best         = alike;
                 chosen[rank] = other;
             }
@@ -398,7 +399,7 @@ static void find_twins(double *heads, double *similarities, const hl_profile *pr
     }
 }
 
-/* Half precision holds the number of any head, and NaN for none. */
+/* f16 holds any head number exactly, and NaN for none. */
 static json_t *twins_json(hl_report_out *out, const hl_profile *profile)
 {
     const int64_t shape[3] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile), N_TWINS };
@@ -420,7 +421,7 @@ static json_t *twins_json(hl_report_out *out, const hl_profile *profile)
 
 /* ---------------------------------------------------------------------- what it is of */
 
-/* A setting as the number that it is, if it is one. */
+/* Returns a setting as a number if it is one, otherwise as a text. */
 static json_t *setting_json(const hl_profile *profile, const char *key)
 {
     const char *text = hl_profile_setting(profile, key);
@@ -482,7 +483,7 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     json_t                  *object  = json_object();
     json_t                  *n_heads = json_array();
     json_t                  *rules   = json_array();
-    json_t                  *off     = json_array(); /* heads that write nothing, or as good as */
+    json_t                  *off     = json_array(); /* heads without output, or nearly so */
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++)
         hl_json_add(&n_heads, json_integer(hl_profile_heads_of(profile, layer)));
@@ -498,7 +499,7 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     hl_json_put(&object, "corpus", corpus_json(profile));
     hl_json_put(&object, "n_heads", n_heads);
     hl_json_put(&object, "means", means_json(out, profile));
-    if (hl_profile_n_sequences(profile) >= 2) { /* else a bootstrap has nothing to draw from */
+    if (hl_profile_n_sequences(profile) >= 2) { /* the bootstrap needs at least two sequences */
         json_t *all = json_object();
         hl_json_put(&all, "entropy", interval_json(out, profile, HL_Q_ENTROPY, report->seed));
         hl_json_put(&all, "normalized", interval_json(out, profile, HL_Q_NORMALIZED, report->seed));

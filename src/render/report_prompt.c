@@ -1,5 +1,5 @@
-/* report_prompt.c - one text as a report's data: a prompt, who looks at whom and the lens; and a text as
- * it was generated. */
+/* report_prompt.c - one text as a report's data: a prompt with its attention maps and lens, or a
+ * generated text with its trace. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 #include "base/status.h"
 #include "render/report_parts.h"
 
-/* Arrays of rows are half precision while they have no more numbers than this, bytes up to four
- * times as many, and left out beyond. */
+/* Up to this size, arrays of rows are in half precision; up to four times this size in bytes;
+ * larger ones are left out. */
 enum { MOST_ROWS = 1 << 20 };
 
-/* Row entropies (n_layers, n_heads, n_tokens) in the form that their number allows; high is the most
- * that they can be.  NULL without a failure: too many. */
+/* Packs row entropies (n_layers, n_heads, n_tokens) in the form that their number allows; `high` is
+ * the largest possible value.  NULL without a failure: too many. */
 static json_t *pack_rows(hl_report_out *out, const double *values, const int64_t shape[3],
                          double high)
 {
@@ -28,7 +28,7 @@ static json_t *pack_rows(hl_report_out *out, const double *values, const int64_t
 
 /* ------------------------------------------------------------------------- token view */
 
-/* {"texts": [...], "kinds": [...], "ids": [...]}: an object to which the rest is added. */
+/* Makes {"texts": [...], "kinds": [...], "ids": [...]}, which the caller extends. */
 static json_t *tokens_json(const hl_view_token *tokens, int64_t n)
 {
     json_t *texts = json_array(), *kinds = json_array(), *ids = json_array();
@@ -41,13 +41,13 @@ static json_t *tokens_json(const hl_view_token *tokens, int64_t n)
     return json_pack("{s:o, s:o, s:o}", "texts", texts, "kinds", kinds, "ids", ids);
 }
 
-/* Floats as the doubles that arrays are made of; NULL after a failure. */
+/* Copies floats to doubles, which arrays are made from; NULL after a failure. */
 static double *widen(hl_report_out *out, const float *values, int64_t n)
 {
     double *wide = NULL;
 
     if (!hl_report_check(out, HL_ALLOC(&wide, (size_t)n))) {
-        hl_free(wide); /* it may be there: another call has failed before */
+        hl_free(wide); /* another call may have failed before */
         return NULL;
     }
     for (int64_t i = 0; i < n; i++)
@@ -55,7 +55,7 @@ static double *widen(hl_report_out *out, const float *values, int64_t n)
     return wide;
 }
 
-/* Entropies of all rows, and their mean over heads. */
+/* Adds the entropies of all rows, and their mean over heads. */
 static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *maps)
 {
     const int64_t    shape[3] = { maps->n_layers, maps->n_heads, maps->n_tokens };
@@ -78,7 +78,7 @@ static void put_rows(hl_report_out *out, json_t **object, const hl_prompt_maps *
         all != NULL ? pack_rows(out, all, shape, log((double)maps->n_tokens + 1.0)) : NULL;
     if (rows != NULL)
         hl_json_put(object, "entropy", rows);
-    hl_json_put(object, "mean_H", mean);
+    hl_json_put(object, "mean_entropy", mean);
 }
 
 static json_t *peaks_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t first, int64_t n)
@@ -89,7 +89,7 @@ static json_t *peaks_json(hl_report_out *out, const hl_prompt_maps *maps, int64_
     return wide != NULL ? hl_report_f16(out, wide, 2, shape) : NULL;
 }
 
-/* The maps of single heads: those behind the mean, which is the first if it is there. */
+/* Makes the maps of single heads, which follow the map of the mean if that is present. */
 static json_t *maps_json(hl_report_out *out, const hl_prompt_maps *maps, int64_t first)
 {
     int64_t       n        = maps->n_maps - first;
@@ -133,7 +133,7 @@ static int compare_texts(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* The guesses' texts, sorted, each once; *n of them.  NULL after a failure. */
+/* Lists the texts of the guesses, sorted, each once; *n is their number.  NULL after a failure. */
 static const char **distinct_texts(hl_report_out *out, int64_t *n, const hl_lens_view *lens)
 {
     const char **texts = NULL;
@@ -154,7 +154,7 @@ static const char **distinct_texts(hl_report_out *out, int64_t *n, const hl_lens
     return texts;
 }
 
-/* The texts, and for every layer the places of its guesses among them. */
+/* Adds the texts, and for every layer the index of each guess among them. */
 static void put_guesses(hl_report_out *out, json_t **object, const hl_lens_view *lens)
 {
     int64_t               n       = 0;
@@ -177,7 +177,7 @@ static void put_guesses(hl_report_out *out, json_t **object, const hl_lens_view 
     hl_json_put(object, "strings", strings);
 }
 
-/* 1 where the guess is the token that follows. */
+/* An array with 1 where the guess is the token that follows. */
 static json_t *hits_json(hl_report_out *out, const hl_lens_view *lens, const int64_t shape[2])
 {
     HL_FREED uint8_t *hits = NULL;
@@ -206,7 +206,7 @@ json_t *hl_report_lens_json(hl_report_out *out, const hl_lens_view *lens)
 
 /* -------------------------------------------------------------------------- trace */
 
-/* What is known of every token, and which of them are spikes. */
+/* Makes the data of every token, and the list of spikes. */
 static json_t *traced_json(const hl_trace *trace, double threshold)
 {
     enum { TEXTS, KINDS, IDS, ENTROPY, VARENTROPY, LOGPROB, SPIKE, SPIKES, N_LISTS };
@@ -238,7 +238,7 @@ static json_t *traced_json(const hl_trace *trace, double threshold)
     return object;
 }
 
-/* (n_layers, n_tokens) means over a layer's heads. */
+/* Makes (n_layers, n_tokens) means over the heads of each layer. */
 static json_t *layers_json(hl_report_out *out, const hl_trace *trace, hl_trace_rows which)
 {
     const int64_t    shape[2] = { hl_trace_n_layers(trace), hl_trace_n_tokens(trace) };
@@ -251,7 +251,7 @@ static json_t *layers_json(hl_report_out *out, const hl_trace *trace, hl_trace_r
     return hl_report_f16(out, means, 2, shape);
 }
 
-/* (n_layers, n_heads, n_tokens): files have tokens first. */
+/* Makes (n_layers, n_heads, n_tokens) values; traces have tokens first. */
 static json_t *rows_json(hl_report_out *out, const hl_trace *trace, hl_trace_rows which)
 {
     const int64_t    shape[3] = { hl_trace_n_layers(trace), hl_trace_n_heads(trace),
@@ -273,7 +273,7 @@ json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double t
     json_t *object = traced_json(trace, threshold);
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
-    hl_json_put(&object, "layer_H", layers_json(out, trace, HL_TRACE_ENTROPY));
+    hl_json_put(&object, "layer_entropy", layers_json(out, trace, HL_TRACE_ENTROPY));
     hl_json_put(&object, "layer_normalized", layers_json(out, trace, HL_TRACE_NORMALIZED));
     if (rows != NULL)
         hl_json_put(&object, "entropy", rows);

@@ -1,7 +1,7 @@
-/* report_tables.c - what other commands print with --json: comparisons and sweeps.
+/* report_tables.c - the outputs of compare --json and sweep --json, as a report's data.
  *
- * Such a file is read as it is, but nobody vouches for it: it must be an object with "tables", each
- * with rows that are objects, and the heads that these name must be there. */
+ * The content of such a file is copied but not trusted: it must be an object with "tables", each
+ * with rows that are objects, and the heads that these name must exist. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,13 +10,13 @@
 #include "base/status.h"
 #include "render/report_parts.h"
 
-/* A table with a line for a head and two dozen numbers is left out above so many heads: the
+/* With more heads than this, a table with one row per head and two dozen numbers is left out: the
  * numbers are differences of the profiles' own. */
 enum { MOST_DIFFERENCES = 512 };
 
 /* ------------------------------------------------------------------------- checking */
 
-/* A row that names a layer or a head must name one that there is. */
+/* Checks that the layer and the head that a row names exist. */
 static hl_status check_row(const json_t *row, const hl_profile *profile, const char *where)
 {
     int64_t layer = 0, head = 0;
@@ -27,10 +27,11 @@ static hl_status check_row(const json_t *row, const hl_profile *profile, const c
         HL_NEED(hl_json_get_int(&head, row, "head", where));
     if (profile != NULL && (layer < 0 || layer >= hl_profile_n_layers(profile) || head < 0 ||
                             head >= hl_profile_n_heads(profile)))
-        return hl_fail(HL_BAD_INPUT,
-                       "%s: L%lldH%lld; the profile has %lld layers of up to %lld heads", where,
-                       (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
-                       (long long)hl_profile_n_heads(profile));
+        return hl_fail(
+            HL_BAD_INPUT,
+            "%s: L%lldH%lld does not exist: the profile has %lld layers of up to %lld heads", where,
+            (long long)layer, (long long)head, (long long)hl_profile_n_layers(profile),
+            (long long)hl_profile_n_heads(profile));
     return HL_OK;
 }
 
@@ -53,7 +54,7 @@ static hl_status check_table(const json_t *table, const char *name, const hl_pro
     return HL_OK;
 }
 
-/* `wanted` is a table that it must have. */
+/* Checks the tables, of which `wanted` is required. */
 static hl_status check_tables(json_t *root, const char *wanted, const hl_profile *profile,
                               const char *path, const char *command)
 {
@@ -98,7 +99,7 @@ json_t *hl_report_sweep_json(hl_report_out *out, const hl_report *report)
     return root;
 }
 
-/* The first two profiles, as `headlight compare --json` has it. */
+/* Compares the first two profiles, with the output of `headlight compare --json`. */
 static hl_status compare(json_t **out, const hl_report *report)
 {
     const hl_report_profile                     *a     = &report->profiles[0];
@@ -115,7 +116,7 @@ static hl_status compare(json_t **out, const hl_report *report)
     return HL_OK;
 }
 
-/* A file's "a" and "b", or what the profiles are called. */
+/* Adds the file's "a" and "b", or the names of the profiles. */
 static void put_names(json_t **root, const hl_report *report)
 {
     json_t *names = json_array();

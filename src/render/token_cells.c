@@ -43,7 +43,7 @@ static void fill_row(hl_token_cells *cells, const hl_token_map *map, int64_t row
         const float *attention = map->attention + token * cells->view->n_tokens;
         cells->entropy[row] += share * (double)map->entropy[token];
         for (int64_t column = 0; column < cells->n; column++) {
-            double mass = 0.0; /* that the token puts on the keys of the cell */
+            double mass = 0.0; /* attention of the token to the keys of the cell */
             for (int64_t key = hl_token_cells_token(cells, column); key < last_of(cells, column);
                  key++)
                 mass += (double)attention[key];
@@ -84,19 +84,19 @@ double hl_token_view_top(const hl_token_view *view)
 
     for (int64_t map = 0; map < view->n_maps; map++) {
         for (int64_t i = 0; i < view->n_tokens; i++)
-            top = fmax(top, (double)view->maps[map].entropy[i]); /* passes NaN over */
+            top = fmax(top, (double)view->maps[map].entropy[i]); /* fmax skips NaN */
     }
     return top;
 }
 
 /* ---------------------------------------------------------------------- notes */
 
-/* Every place of a fine raster over the area is tried, and the best of those that cover
- * nothing is taken: near its target but not upon it, and rather where nothing is drawn. */
+/* Notes are placed by trying every place of a fine grid over the area.  The best place covers no
+ * other note, is near its target but not on it, and preferably covers nothing drawn. */
 #define PADDING 3.0
-#define NEAR    20.0 /* an arrow should be seen */
-#define COVERED 0.3  /* what covering cells costs, in parts of the area's width */
-#define HEAD    4.5  /* of the arrow */
+#define NEAR    20.0 /* least distance, so that the arrow is visible */
+#define COVERED 0.3  /* cost of covering cells, as a share of the area's width */
+#define HEAD    4.5  /* size of the arrow's head */
 
 enum { N_TRIED = 40 };
 
@@ -105,7 +105,7 @@ static hl_point middle_of(hl_box box)
     return (hl_point){ box.x + box.width / 2.0, box.y + box.height / 2.0 };
 }
 
-/* The point of a box that is nearest to another. */
+/* Returns the point of a box that is nearest to another. */
 static hl_point nearest(hl_box box, hl_point to)
 {
     return (hl_point){ fmin(fmax(to.x, box.x), box.x + box.width),
@@ -117,7 +117,7 @@ static double distance(hl_point a, hl_point b)
     return hypot(a.x - b.x, a.y - b.y);
 }
 
-/* INFINITY: not there. */
+/* Returns the cost of a place; INFINITY if it is not possible. */
 static double cost_of(const hl_notes *notes, hl_box box, hl_point target)
 {
     double far  = distance(nearest(box, target), target);
@@ -171,13 +171,13 @@ static void draw_arrow(const hl_figure *figure, hl_point from, hl_point to, hl_c
 hl_status hl_notes_check(const hl_note *notes, int64_t n_notes, int64_t n_tokens)
 {
     if (n_notes > HL_MOST_NOTES)
-        return hl_fail(HL_BAD_ARGUMENT, "%lld notes; at most %d", (long long)n_notes,
+        return hl_fail(HL_BAD_ARGUMENT, "%lld notes given; at most %d", (long long)n_notes,
                        (int)HL_MOST_NOTES);
     for (int64_t i = 0; i < n_notes; i++) {
         if (notes[i].row < 0 || notes[i].row >= n_tokens || notes[i].column < 0 ||
             notes[i].column >= n_tokens)
             return hl_fail(HL_BAD_ARGUMENT,
-                           "note '%s': row %lld, column %lld, but tokens are 0 to %lld",
+                           "note '%s' is at row %lld, column %lld; tokens are 0 to %lld",
                            notes[i].text, (long long)notes[i].row, (long long)notes[i].column,
                            (long long)(n_tokens - 1));
     }
@@ -200,7 +200,8 @@ hl_status hl_notes_draw(hl_notes *notes, const char *text, hl_box target)
 
     if (box.width > notes->area.width || box.height > notes->area.height ||
         isinf(find_place(&box, notes, box, middle_of(target))))
-        return hl_fail(HL_BAD_ARGUMENT, "there is no room for the note '%s'", text);
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "no room for the note '%s'; use a larger --width or a shorter note", text);
     notes->taken[notes->n_taken++] = box;
     hl_canvas_outline(figure->canvas, target, &stroke);
     hl_point from = nearest(box, middle_of(target));

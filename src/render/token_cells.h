@@ -1,9 +1,8 @@
 /* token_cells.h - part of a token map as a square of cells, and notes on them, for pictures and
  * terminals.
  *
- * Where tokens are too many to be told apart, several share a cell: its number is the
- * attention on all its keys, as the mean of its rows has it.  So rows still add up to 1,
- * and a cell is as dark as the mass it stands for. */
+ * If there are too many tokens, several share a cell.  The value of a cell is the attention on all
+ * its keys, as the mean over its rows.  Rows of cells therefore still sum to 1. */
 #ifndef HL_RENDER_TOKEN_CELLS_H
 #define HL_RENDER_TOKEN_CELLS_H
 

@@ -1,11 +1,11 @@
-/* complete.c - texts for a request: one job of the engine a choice, streamed or at once.
+/* complete.c - texts for a request: one job of the engine per choice, streamed or at once.
  *
  *     body  ->  wire request  ->  prompts  ->  jobs
  *     engine: "there is something new"  ->  wakes this thread  ->  events  ->  replies
  *     replies  ->  chunks of a stream, or one object at the end
  *
- * The thread holds the only copy of everything; when the client is gone it frees its jobs, and
- * with them their slots. */
+ * This thread owns all of these.  When the client is gone it frees its jobs, and with them their
+ * slots. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +19,9 @@
 #include "serve/texts.h"
 
 #define WAIT_SECONDS 5.0
-#define MAX_NUMBERS  (INT64_C(1) << 22) /* of rows and patterns in an answer that is no stream */
+#define MAX_NUMBERS  (INT64_C(1) << 22) /* limit of numbers in an answer that is not a stream */
 #define ID_BYTES     48
-#define CLIENT_GONE  499 /* the number other servers use; it only appears in the metrics */
+#define CLIENT_GONE  499 /* the status that other servers use; here it only appears in the metrics */
 
 typedef struct choice {
     hl_reply_options options;
@@ -66,7 +66,7 @@ static hl_status check_size(const completion *c)
     if (each == 0 || most <= MAX_NUMBERS / each / c->n_choices)
         return HL_OK;
     return hl_fail(HL_BAD_INPUT,
-                   "%lld numbers for each of %lld tokens are too many for one answer: use stream, "
+                   "%lld numbers for each of %lld tokens are too many for one answer; use stream, "
                    "or a smaller max_tokens",
                    (long long)each, (long long)most);
 }
@@ -81,7 +81,7 @@ static hl_status make_choices(completion *c)
                        (long long)c->prompts.count, (long long)c->request.n,
                        (long long)c->n_choices, HL_WIRE_MAX_CHOICES);
     if (c->n_choices > n_places)
-        return hl_fail(HL_BAD_INPUT, "%lld texts at once, this server has room for %lld",
+        return hl_fail(HL_BAD_INPUT, "%lld texts at once; this server has room for %lld",
                        (long long)c->n_choices, (long long)n_places);
     HL_NEED(check_size(c));
     for (int64_t i = 0; i < c->n_choices; i++) {
@@ -227,7 +227,7 @@ static hl_status end_choice(completion *c, choice *ended)
     return hl_reply_finish(ended->reply);
 }
 
-/* Handles one event of one job; *moved: there was one. */
+/* Handles one event of one job; *moved is false if there was none. */
 static hl_status advance(bool *moved, completion *c, choice *at)
 {
     hl_status    status = HL_OK;
@@ -247,7 +247,7 @@ static hl_status advance(bool *moved, completion *c, choice *at)
     if (event.kind == HL_JOB_END || over)
         HL_NEED(end_choice(c, at));
     if (c->request.stream && !send_news(c, at))
-        status = hl_fail(HL_IO, "the reader is gone");
+        status = hl_fail(HL_IO, "the client closed the connection");
     return status;
 }
 
@@ -261,7 +261,7 @@ static hl_status run(completion *c)
             HL_NEED(c->choices[i].is_over ? HL_OK : advance(&moved, c, &c->choices[i]));
         }
         if (hl_exchange_is_gone(c->exchange))
-            return hl_fail(HL_IO, "the client is gone");
+            return hl_fail(HL_IO, "the client closed the connection");
         if (!moved && c->n_over < c->n_choices)
             hl_exchange_wait(c->exchange, WAIT_SECONDS);
     }

@@ -1,8 +1,8 @@
-/* exchange.c - one request and its answer, between the thread that makes it and the one that
- * sends it.
+/* exchange.c - one request and its answer, between the thread that makes it and the one that sends
+ * it.
  *
- * Two threads share an exchange, and its lock.  The thread at work wakes the one that sends after
- * every change, and that one looks at the exchange after every wake: so none is lost. */
+ * Two threads share an exchange and its lock.  The thread at work wakes the sender after every
+ * change, and the sender checks the exchange after every wake, so no change is missed. */
 #include "serve/http_parts.h"
 
 #include <stdlib.h>
@@ -177,7 +177,7 @@ bool hl_exchange_write(hl_exchange *exchange, const void *bytes, size_t n_bytes)
     return good;
 }
 
-/* With the lock held. */
+/* Takes bytes out of the pipe.  Call it with the lock held. */
 static int64_t take(hl_exchange *exchange, char *out, size_t n_bytes)
 {
     size_t n = exchange->n_pipe < n_bytes ? exchange->n_pipe : n_bytes;

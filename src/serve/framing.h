@@ -9,12 +9,12 @@
  *         n = hl_http_body_read(&data, &n_data, &body, bytes, n_bytes);
  *
  * Two programs that disagree on where a request ends can be made to see different requests in the
- * same bytes (request smuggling).  So nothing that RFC 9112 leaves to the reader's good will is
- * read here: a line ends with CR LF, a name is followed by its colon, no field is folded, a length
- * is given once and in one way, and each field that decides who asks, or what, comes at most once.
- * Everything else is refused, and a refused connection is closed.
+ * same bytes (request smuggling).  The forms that RFC 9112 only tolerates are therefore refused: a
+ * line ends with CR LF, a colon follows a name directly, no field is folded, a length is given once
+ * and in one way, and each field that decides who asks, or what is asked, occurs at most once. A
+ * refused connection is closed.
  *
- * The functions are pure: bytes in, spans of the same bytes out. */
+ * The functions are pure: they take bytes and return spans of the same bytes. */
 #ifndef HL_SERVE_FRAMING_H
 #define HL_SERVE_FRAMING_H
 

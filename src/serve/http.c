@@ -1,22 +1,22 @@
 /* http.c - sockets: one thread that accepts, reads and sends, for all connections.
  *
- *     READING    bytes come in until they are a whole request (framing.h)
- *     WORKING    an answer is being made: is anybody still there to read it?
- *     SENDING    an answer, or the pipe of a stream, goes out
+ *     READING    bytes arrive until they are a complete request (framing.h)
+ *     WORKING    an answer is being made; the thread checks that the client is still connected
+ *     SENDING    an answer, or the pipe of a stream, is being sent
  *     LINGERING  the answer is sent and the connection is over, but the client may still be
- *                writing: its bytes are read and dropped, since closing with bytes unread resets
- *                the connection and could take the answer with it
+ *                sending: its bytes are read and dropped, since closing with unread bytes resets
+ *                the connection and could discard the answer
  *
- * A connection is read only in READING and LINGERING.  So what a client sends ahead of its answers
+ * A connection is read only in READING and LINGERING.  What a client sends before it has its answer
  * stays in the system's buffer, and requests are answered in their order.
  *
- * The thread polls all sockets, and a pipe through which threads at work say that there is
- * something to send.  Ten times a second it looks at the clock and at whether anybody has hung up:
- * a request must come whole in its time, however slowly it drips, and an answer must be read in
- * its time.
+ * The thread polls all sockets, and a pipe through which threads at work report that there is
+ * something to send.  Ten times a second it checks the clock and whether clients have disconnected.
+ * A request must arrive completely within its time limit, and an answer must be read within its
+ * own.
  *
- * A connection belongs to this thread alone.  A thread at work knows only its exchange, which lives
- * until both have let go of it: so a connection can be closed at any moment. */
+ * A connection belongs to this thread alone.  A thread at work knows only its exchange, which
+ * exists until both threads have released it, so a connection can be closed at any moment. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -38,11 +38,11 @@
 
 #define LINGER_SECONDS  2.0
 #define ROUND_SECONDS   0.1
-#define SEND_BUFFER     131072 /* of a socket: what a slow reader can make the system hold, */
+#define SEND_BUFFER     131072 /* bounds what the system holds for a slow client */
 #define OTHER_FILES     16     /* files that the server may open in addition to sockets */
 #define LEAST_SOCKETS   16
 #define ACCEPT_AT_ONCE  64
-#define PATIENCE        0.5 /* seconds that a reader must have cost before it is cut for others */
+#define PATIENCE        0.5 /* a client must have delayed its stream this long to be cut */
 #define DRAIN_STEP_NANO 20000000
 
 /* ----------------------------------------------------------------------- waking */
@@ -61,8 +61,8 @@ static void forget_wakes(hl_http *http)
 
     while (read(http->wake[0], bytes, sizeof bytes) > 0)
         continue;
-    /* This store comes last. A thread that finds the flag set before does not write a byte; its
-     * event is handled after this. */
+    /* This store comes last: a thread that finds the flag still set does not write a byte to the
+     * pipe, but its event is handled after this. */
     __atomic_store_n(&http->is_woken, false, __ATOMIC_SEQ_CST);
 }
 
@@ -280,8 +280,9 @@ static hl_status count_work(hl_http *http, hl_peer *peer)
     pthread_mutex_lock(&http->lock);
     bool is_full = http->counts.n_working >= http->options.max_work;
     if (peer->n_working >= own && own < http->options.max_work)
-        status = hl_fail(HL_BUSY, "%lld requests from this address are under way, at most %lld",
-                         (long long)peer->n_working, (long long)own);
+        status =
+            hl_fail(HL_BUSY, "%lld requests from this address are active; at most %lld are allowed",
+                    (long long)peer->n_working, (long long)own);
     pthread_mutex_unlock(&http->lock);
     if (status != HL_OK)
         return status;
@@ -322,7 +323,7 @@ hl_status hl_exchange_work(hl_exchange *exchange, hl_exchange_function work, voi
     end_thread(http);
     pthread_mutex_unlock(&http->lock);
     end_work(exchange);
-    return hl_fail(HL_BUSY, "the system grants no more threads; try again later");
+    return hl_fail(HL_BUSY, "the system refuses another thread; try again later");
 }
 
 /* -------------------------------------------------------------------- accepting */
@@ -601,9 +602,10 @@ static hl_status bound_connections(hl_http *http)
         return HL_OK;
     int64_t most = (int64_t)limit.rlim_cur - taken;
     if (most < LEAST_SOCKETS)
-        return hl_fail(HL_LIMIT,
-                       "this process may open %lld files (ulimit -n), a server needs %lld or more",
-                       (long long)limit.rlim_cur, (long long)(taken + LEAST_SOCKETS));
+        return hl_fail(
+            HL_LIMIT,
+            "this process may open %lld files (ulimit -n); the server needs at least %lld",
+            (long long)limit.rlim_cur, (long long)(taken + LEAST_SOCKETS));
     if (http->options.max_connections > most)
         http->options.max_connections = most;
     return HL_OK;
@@ -612,7 +614,7 @@ static hl_status bound_connections(hl_http *http)
 hl_status hl_http_start(hl_http *http)
 {
     if (pthread_create(&http->thread, NULL, run, http) != 0)
-        return hl_fail(HL_LIMIT, "the system grants no thread to the HTTP server");
+        return hl_fail(HL_LIMIT, "the system refuses a thread for the HTTP server");
     http->has_thread = true;
     return HL_OK;
 }

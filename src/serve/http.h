@@ -8,18 +8,17 @@
  *         hl_exchange_answer(exchange, &(hl_answer){ .status = 200, .body = text });
  *     }
  *
- * An exchange is one request and its answer.  One thread, the server's, speaks to all sockets and
- * calls the handler; it must never be kept waiting.  What takes time asks for a thread
- * (hl_exchange_work) and answers from there, at once or as a stream of bytes:
+ * An exchange is one request and its answer.  One thread, the server's, uses all sockets and calls
+ * the handler, which must never block.  A handler that needs time requests a thread
+ * (hl_exchange_work), which sends the answer at once or as a stream of bytes:
  *
  *     socket  <-  server's thread  <-  pipe of HL_HTTP_PIPE bytes  <-  the thread at work
  *
- * A reader that is too slow fills the pipe, and with it only its own thread waits.  Where all
- * threads at work wait for readers and somebody new asks, the one that has waited for longest is
- * cut.
+ * A client that reads too slowly fills the pipe, and only its own thread waits.  If all threads at
+ * work wait for their clients when a new request arrives, the one that has waited longest is cut.
  *
- * Everything that comes in has a limit: sockets, headers, bodies, threads at work, the time
- * that each of these may take. */
+ * All input has a limit: sockets, headers, bodies, threads at work, and the time for each of
+ * these. */
 #ifndef HL_SERVE_HTTP_H
 #define HL_SERVE_HTTP_H
 
@@ -80,8 +79,8 @@ void hl_http_close(hl_http *http);
 HL_CLOSES(hl_http_close, hl_http)
 
 typedef struct hl_http_counts {
-    int64_t n_connections; /* open now */
-    int64_t n_working;     /* exchanges at work now */
+    int64_t n_connections; /* number of connections now */
+    int64_t n_working;     /* number of exchanges at work now */
     int64_t n_late;        /* connections cut because they were too slow */
     int64_t n_many;        /* connections cut because there were too many */
     int64_t n_stalled;     /* streams cut because the client did not read them */

@@ -1,4 +1,5 @@
-/* http_connection.c - one connection: requests out of its bytes, and answers into its socket. */
+/* http_connection.c - one connection: requests parsed from its bytes, answers sent to its
+ * socket. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static const char *reason_of(int status)
     return "Other";
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
+/* Writes a date such as "Sun, 06 Nov 1994 08:49:37 GMT", in any locale. */
 static void write_date(char *out, size_t room)
 {
     static const char days[]   = "SunMonTueWedThuFriSat";
@@ -299,7 +300,7 @@ static void end_texts(const hl_http_head *head)
         ((char *)head->fields[i].value.at)[head->fields[i].value.n] = '\0';
 }
 
-/* The exchange has an answer unless it was put to work. */
+/* Here the exchange has an answer unless it was put to work. */
 void hl_connection_proceed(hl_http *http, hl_connection *c)
 {
     hl_exchange *exchange = c->exchange;
@@ -329,7 +330,7 @@ static void begin_request(hl_http *http, hl_connection *c, const hl_http_head *h
     c->keeps_open = head->keeps_open;
     c->minor      = head->minor;
     if (!decode_path(head->path)) {
-        refuse_bytes(http, c, 400, "the path is not percent-encoded as it should be");
+        refuse_bytes(http, c, 400, "the path has an invalid percent-encoding");
         return;
     }
     end_texts(head);
@@ -378,7 +379,8 @@ static size_t read_body(hl_http *http, hl_connection *c, size_t at)
     return at;
 }
 
-/* Is it worth searching for a complete head? Not after each of many single bytes. */
+/* Returns false if searching for a complete head is not yet worthwhile, so that single bytes do not
+ * each cause a search. */
 static bool may_be_whole(const hl_connection *c)
 {
     return memchr(c->in + c->n_seen, '\n', c->n_in - c->n_seen) != NULL ||

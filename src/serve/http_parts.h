@@ -1,4 +1,4 @@
-/* http_parts.h - the inside of http.h: what http.c, http_connection.c and exchange.c share. */
+/* http_parts.h - internals of http.h, shared by http.c, http_connection.c and exchange.c. */
 #ifndef HL_SERVE_HTTP_PARTS_H
 #define HL_SERVE_HTTP_PARTS_H
 
@@ -108,7 +108,7 @@ typedef struct hl_connection {
     int                   socket;
     hl_peer              *peer;
     hl_connection_state   state;
-    double                since;   /* when it entered this state */
+    double                since;   /* time at which the connection entered its state */
     bool                  is_over; /* the connection is to be closed */
 
     char        *in; /* (n_in of in_room) bytes received and not yet parsed */
@@ -143,7 +143,7 @@ struct hl_http {
     pthread_t       thread;
     bool            has_thread;
     int32_t         port;
-    char            address[128]; /* as text */
+    char            address[128]; /* the address as text */
     bool            is_any;
 
     /* The fields up to the lock belong to the server thread. */

@@ -1,4 +1,4 @@
-/* looking.c - a queue of exchanges; whoever leaves wakes the next. */
+/* looking.c - a queue of exchanges; each one that leaves wakes the next. */
 #include "serve/looking.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "base/threads.h"
 
 #define WAIT_SECONDS 5.0
-#define NICER        10 /* increment of nice: about a tenth of a core that the engine also wants */
+#define NICER        10 /* increment of nice; leaves a tenth of a core beside the engine */
 
 void hl_looking_init(hl_looking *looking)
 {
@@ -80,17 +80,19 @@ static bool is_first(hl_looking *looking, const hl_looker *looker)
 hl_status hl_looking_enter(hl_looking *looking, hl_looker *looker)
 {
     if (!join(looking, looker))
-        return hl_fail(HL_BUSY, "%d views and measurements wait already", HL_LOOKING_MOST);
+        return hl_fail(
+            HL_BUSY,
+            "the server is busy: %d views and measurements are already waiting; try again later",
+            HL_LOOKING_MOST);
     while (!is_first(looking, looker) && !hl_exchange_is_gone(looker->exchange))
         hl_exchange_wait(looker->exchange, WAIT_SECONDS);
     if (hl_exchange_is_gone(looker->exchange))
-        return hl_fail(HL_CANCELLED, "the client is gone");
+        return hl_fail(HL_CANCELLED, "the client closed the connection");
     lower_priority();
     return HL_OK;
 }
 
-/* Wakes the next one under the lock: it cannot leave, nor can its exchange end, before that is
- * done. */
+/* Wakes the next one under the lock: until then it cannot leave, and its exchange cannot end. */
 void hl_looking_leave(hl_looking *looking, hl_looker *looker)
 {
     hl_looker **at = &looking->first;

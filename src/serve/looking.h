@@ -1,4 +1,4 @@
-/* looking.h - who may look into the model beside the texts that are being made.
+/* looking.h - the queue of views and measurements, which share the model with the texts being made.
  *
  *     hl_looker looker = { .exchange = exchange };
  *     status = hl_looking_enter(&server->looking, &looker);
@@ -6,10 +6,10 @@
  *         ... a session of its own ...
  *     hl_looking_leave(&server->looking, &looker);
  *
- * Views and measurements take a session's memory and all cores.  So one of them works at a time,
- * in the order in which they came; a few wait, and whoever comes then is refused.  A client that
- * goes away leaves the queue at once.  The one that works has a lower priority than the engine: a text
- * that is being made loses little by it. */
+ * A view or a measurement takes a session's memory and all cores.  One of them works at a time, in
+ * the order of arrival; a few may wait, and later ones are refused.  A client that disconnects
+ * leaves the queue at once.  The working one has a lower priority than the engine, so it hardly
+ * slows the texts that are being made. */
 #ifndef HL_SERVE_LOOKING_H
 #define HL_SERVE_LOOKING_H
 
@@ -34,7 +34,7 @@ typedef struct hl_looking {
 void hl_looking_init(hl_looking *looking);
 void hl_looking_destroy(hl_looking *looking);
 
-/* Creates the threads that views and measurements share now, rather than at the first request.
+/* Creates the threads that views and measurements share at once, instead of at the first request.
  * Returns their number including the caller: n_threads, or fewer if the system grants no more. */
 int hl_looking_reserve(int n_threads);
 

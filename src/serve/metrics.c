@@ -113,7 +113,7 @@ static void put_first_tokens(hl_text *out, const hl_metrics *metrics)
     static const char name[] = "time_to_first_token_seconds";
     int64_t           count  = 0;
 
-    put_head(out, name, "histogram", "From a request to the first token of its text.");
+    put_head(out, name, "histogram", "Seconds from a request to the first token of its text.");
     for (int i = 0; i < N_BUCKETS; i++) {
         count += metrics->first_tokens[i];
         hl_text_addf(out, "headlight_%s_bucket{le=\"%g\"} %lld\n", name, buckets[i],
@@ -127,43 +127,45 @@ static void put_first_tokens(hl_text *out, const hl_metrics *metrics)
 
 static void put_engine(hl_text *out, const hl_engine_counts *engine)
 {
-    put(out, "slots", "gauge", "Texts that can be made at once.", (double)engine->n_slots);
-    put(out, "slots_busy", "gauge", "Texts that are being made.", (double)engine->n_running);
-    put(out, "queue_length", "gauge", "Texts that wait for a slot.", (double)engine->n_queued);
-    put(out, "texts_parked", "gauge", "Texts without a slot until their readers catch up.",
+    put(out, "slots", "gauge", "Texts that can be generated at once.", (double)engine->n_slots);
+    put(out, "slots_busy", "gauge", "Texts being generated.", (double)engine->n_running);
+    put(out, "queue_length", "gauge", "Texts waiting for a slot.", (double)engine->n_queued);
+    put(out, "texts_parked", "gauge", "Texts without a slot until their clients catch up.",
         (double)engine->n_parked);
-    put(out, "texts_parked_total", "counter", "How often a text left its slot to others.",
+    put(out, "texts_parked_total", "counter", "Times a text gave its slot to another.",
         (double)engine->n_parkings);
-    put(out, "texts_total", "counter", "Texts taken on.", (double)engine->n_submitted);
-    put(out, "texts_cancelled_total", "counter", "Texts given up before their end.",
+    put(out, "texts_total", "counter", "Texts accepted.", (double)engine->n_submitted);
+    put(out, "texts_cancelled_total", "counter", "Texts cancelled before their end.",
         (double)engine->n_cancelled);
     put(out, "texts_failed_total", "counter", "Texts that failed.", (double)engine->n_failed);
     put(out, "texts_refused_total", "counter", "Texts refused: the queue was full.",
         (double)engine->n_refused);
-    put(out, "prompt_tokens_total", "counter", "Tokens of prompts fed.",
+    put(out, "prompt_tokens_total", "counter", "Prompt tokens computed.",
         (double)engine->n_prompt_tokens);
-    put(out, "prompt_tokens_reused_total", "counter", "Tokens of prompts that a slot still had.",
+    put(out, "prompt_tokens_reused_total", "counter", "Prompt tokens reused from a slot's cache.",
         (double)engine->n_reused_tokens);
     put(out, "generated_tokens_total", "counter", "Tokens generated.",
         (double)engine->n_generated_tokens);
-    put(out, "steps_total", "counter", "Steps of all running texts together.",
+    put(out, "steps_total", "counter", "Decode steps, each for all running texts.",
         (double)engine->n_steps);
-    put(out, "prompt_seconds_total", "counter", "Spent on prompts.", engine->prompt_seconds);
-    put(out, "step_seconds_total", "counter", "Spent on steps.", engine->step_seconds);
+    put(out, "prompt_seconds_total", "counter", "Seconds spent on prompts.",
+        engine->prompt_seconds);
+    put(out, "step_seconds_total", "counter", "Seconds spent on decode steps.",
+        engine->step_seconds);
     put(out, "text_seconds_total", "counter",
-        "From the first token of a text to its last, added up.", engine->text_seconds);
+        "Seconds from the first token of a text to its last, summed.", engine->text_seconds);
 }
 
 static void put_http(hl_text *out, const hl_http_counts *http)
 {
     put(out, "connections", "gauge", "Open connections.", (double)http->n_connections);
-    put(out, "requests_working", "gauge", "Requests being worked on.", (double)http->n_working);
-    put(out, "connections_late_total", "counter", "Connections cut: too slow.",
-        (double)http->n_late);
-    put(out, "connections_crowded_total", "counter", "Connections cut: too many.",
-        (double)http->n_many);
-    put(out, "streams_stalled_total", "counter", "Streams cut: nobody read them.",
-        (double)http->n_stalled);
+    put(out, "requests_working", "gauge", "Active requests.", (double)http->n_working);
+    put(out, "connections_late_total", "counter",
+        "Connections closed because the client was too slow.", (double)http->n_late);
+    put(out, "connections_crowded_total", "counter",
+        "Connections closed because there were too many.", (double)http->n_many);
+    put(out, "streams_stalled_total", "counter",
+        "Streams closed because the client did not read them.", (double)http->n_stalled);
 }
 
 /* Returns the resident memory reported by the system; 0 if it reports none. */
@@ -188,12 +190,12 @@ char *hl_metrics_text(hl_metrics *metrics, const hl_engine_counts *engine,
 
     put_engine(&text, engine);
     put_http(&text, http);
-    put(&text, "views", "gauge", "Views and measurements at work or waiting.", (double)n_looking);
+    put(&text, "views", "gauge", "Views and measurements running or waiting.", (double)n_looking);
     pthread_mutex_lock(&metrics->lock);
     put_answers(&text, metrics);
     put_first_tokens(&text, metrics);
     put(&text, "attention_entropy_nats_sum", "counter",
-        "Mean attention entropy of generated tokens, added up.", metrics->entropy_sum);
+        "Mean attention entropy of generated tokens, summed.", metrics->entropy_sum);
     put(&text, "attention_entropy_nats_count", "counter", "Tokens in that sum.",
         (double)metrics->n_entropies);
     pthread_mutex_unlock(&metrics->lock);

@@ -1,4 +1,4 @@
-/* metrics.h - what a server counts, and Prometheus' text of it. */
+/* metrics.h - what a server counts, written in the text format of Prometheus. */
 #ifndef HL_SERVE_METRICS_H
 #define HL_SERVE_METRICS_H
 
@@ -11,7 +11,7 @@ typedef struct hl_metrics hl_metrics;
 hl_status hl_metrics_new(hl_metrics **out);
 void      hl_metrics_free(hl_metrics *metrics);
 
-/* May be called from any thread. The name of a route must be static. */
+/* Counts an answer.  May be called from any thread. The name of a route must be static. */
 void hl_metrics_answered(hl_metrics *metrics, const char *route, int status);
 /* Records the seconds from a request to the first token of its text. */
 void hl_metrics_first_token(hl_metrics *metrics, double seconds);

@@ -1,4 +1,4 @@
-/* reply.c - tokens to texts and to their entries in a choice. */
+/* reply.c - turns tokens into text and into their entries in a choice. */
 #include "serve/reply.h"
 
 #include <math.h>

@@ -1,12 +1,11 @@
-/* reply.h - one text as it is made: from what the engine says of each token to what the wire
- * shows of it.
+/* reply.h - one text as it is made: from the engine's events to the choices that clients get.
  *
  *     event  ->  decode stream (whole characters)  ->  stop words  ->  text
- *            ->  the token's log-probability and the likeliest others
+ *            ->  log-probabilities of the token and of the most likely ones
  *            ->  headlight's numbers, and the score of a spike
  *
- * hl_reply_take hands out what has come since it was called last: of a stream after every token,
- * else once. */
+ * hl_reply_take returns what was added since the last call.  In a stream it is called after every
+ * token, otherwise once. */
 #ifndef HL_SERVE_REPLY_H
 #define HL_SERVE_REPLY_H
 

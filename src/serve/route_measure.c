@@ -1,7 +1,7 @@
-/* route_measure.c - texts in, what every head does on them out: means and diagnoses.
+/* route_measure.c - measures every head on given texts: means and diagnoses.
  *
- * The same measurement as `headlight measure` makes, of at most MAX_TOKENS tokens; where it is
- * asked for, with all that a report shows of it. */
+ * The measurement is that of `headlight measure`, on at most MAX_TOKENS tokens.  On request the
+ * answer has all data of a report. */
 #include "base/status.h"
 #include "render/report_parts.h"
 #include "serve/server.h"

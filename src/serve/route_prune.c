@@ -1,12 +1,12 @@
-/* route_prune.c - which heads could go, and what it would cost: nothing is written.
+/* route_prune.c - which heads could be removed, and at what cost; nothing is written.
  *
- *     rank      texts, a ranker and ratios  ->  heads in the order in which they would go, and
- *               which of them go at each ratio
- *     evaluate  texts and settings, each a list of heads that are off  ->  for each what the
- *               texts cost, and how far the predictions are from those of all heads
+ *     rank      texts, a ranker and ratios  ->  heads in pruning order, and the heads that are
+ *               removed at each ratio
+ *     evaluate  texts and settings, each a list of disabled heads  ->  for each setting the loss on
+ *               the texts, and how far the predictions are from those of all heads
  *
- * The same numbers as `headlight rank` and `headlight sweep` have.  Ablation, which runs a text
- * once a head, is not for a server. */
+ * The numbers are those of `headlight rank` and `headlight sweep`.  Ablation, which runs a text
+ * once per head, is too slow for a server. */
 
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,7 @@
 #define LEAST_CONTEXT   32
 #define LEAST_TOKENS    64                /* minimum number of tokens of an evaluated text */
 #define N_WINDOWS       8                 /* minimum number of windows of a text, for an interval */
-#define COUNTED_BYTES   ((size_t)1 << 16) /* of texts: more have EVALUATE_TOKENS in any case */
+#define COUNTED_BYTES   ((size_t)1 << 16) /* longer texts have more than EVALUATE_TOKENS tokens */
 #define MAX_RATIOS      16
 #define MAX_SETTINGS    32
 #define EVALUATE_BYTES  ((size_t)512 << 20)
@@ -60,8 +60,8 @@ static hl_status read_ranker(hl_ranker *out, hl_look *look)
         *out = hl_ranker_default(look->server->model, true, 0.0);
     if (*out != HL_RANKER_ABLATION)
         return HL_OK;
-    return hl_fail(HL_UNSUPPORTED,
-                   "ablation runs the text once a head: use headlight rank --by ablation");
+    return hl_fail(HL_UNSUPPORTED, "ablation runs the text once per head, too long for a request; "
+                                   "use headlight rank --by ablation");
 }
 
 static hl_status read_ratios(rank_request *out, hl_look *look)
@@ -249,7 +249,7 @@ static hl_status count_tokens(int64_t *count, const hl_look *look, const json_t 
     hl_encoding      *encoding = NULL;
 
     if (bytes == NULL)
-        return HL_OK; /* hl_served_texts_open refuses it */
+        return HL_OK; /* hl_served_texts_open refuses this later */
     n = n < COUNTED_BYTES ? n : COUNTED_BYTES;
     while (n > 0 && n < json_string_length(text) && ((unsigned char)bytes[n] & 0xC0) == 0x80)
         n--; /* does not cut inside a character */
@@ -274,8 +274,8 @@ static hl_status choose_context(int64_t *out, hl_look *look, const json_t *input
         HL_NEED(count_tokens(&n, look, json_array_get(input, i)));
     if (n < LEAST_TOKENS)
         return hl_fail(HL_BAD_INPUT,
-                       "input has %lld token%s, wanted %d or more: what a few tokens cost does not "
-                       "tell what heads are worth",
+                       "input has %lld token%s, wanted %d or more: a few tokens do not show what "
+                       "heads are worth",
                        (long long)n, n == 1 ? "" : "s", LEAST_TOKENS);
     if (*out == 0)
         *out = n / N_WINDOWS > LEAST_CONTEXT ? n / N_WINDOWS : LEAST_CONTEXT;
@@ -312,7 +312,7 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     HL_NEED(hl_served_texts_open(&texts, server, input, look->exchange));
     HL_NEED(hl_evaluate(out, server->model, texts.corpus, asked->gates, asked->count, &options));
     if ((*out)->n_scored == 0)
-        return hl_fail(HL_BAD_INPUT, "the text is too short: no token follows another");
+        return hl_fail(HL_BAD_INPUT, "the text is too short: it needs at least two tokens");
     return HL_OK;
 }
 

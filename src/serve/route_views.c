@@ -1,7 +1,7 @@
-/* route_views.c - one text, seen from inside the model: the lens, and who looks at whom.
+/* route_views.c - one prompt, seen from inside the model: the lens, and attention maps.
  *
- * Views run in sessions of their own, one at a time, beside the engine: they take cores from
- * texts that are being made but do not hold them up. */
+ * Views run one at a time in separate sessions, beside the engine.  They take cores from texts that
+ * are being made, but do not block them. */
 #include <string.h>
 
 #include "base/status.h"
@@ -49,8 +49,8 @@ static hl_status check_length(const view_request *request, const hl_server *serv
 
     if (n_tokens <= n_ctx)
         return HL_OK;
-    return hl_fail(HL_LIMIT, "the text has %lld tokens, at most %lld", (long long)n_tokens,
-                   (long long)n_ctx);
+    return hl_fail(HL_LIMIT, "the text has %lld tokens; at most %lld are allowed",
+                   (long long)n_tokens, (long long)n_ctx);
 }
 
 static hl_status read_request(view_request *out, hl_look *look)
@@ -165,8 +165,8 @@ static hl_status look_tokens(json_t **out, hl_server *server, const view_request
 
     if (n_maps > MAX_MAPS || prompt.n_tokens * prompt.n_tokens > MAX_NUMBERS / (n_maps + 1))
         return hl_fail(HL_BAD_INPUT,
-                       "%lld maps of %lld tokens are too much for one answer: at most %d heads and "
-                       "%lld numbers",
+                       "%lld maps of %lld tokens are too much for one answer; at most %d heads and "
+                       "%lld numbers are allowed",
                        (long long)n_maps, (long long)prompt.n_tokens, MAX_MAPS,
                        (long long)MAX_NUMBERS);
     HL_NEED(hl_token_view_new(

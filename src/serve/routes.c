@@ -1,5 +1,5 @@
-/* routes.c - a table of paths, and what is checked before any of them is asked; answers in JSON; and the
- * routes that tell what is served: the model, the server's health and numbers, the page. */
+/* routes.c - the table of paths; checks before each request; answers in JSON; and the routes that
+ * describe the server: the model, health and metrics, the page. */
 #include "serve/server.h"
 
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "model/model.h"
 #include "render/page.h"
+#include "render/report_parts.h"
 
 #define MAX_VALUES (1 << 17) /* limit of values in a request's JSON: 16 prompts of 8192 ids */
 
@@ -156,7 +157,7 @@ hl_status hl_look_turn(hl_look *look)
 hl_status hl_look_go_on(hl_look *look)
 {
     if (hl_exchange_is_gone(look->exchange))
-        return hl_fail(HL_CANCELLED, "the client is gone");
+        return hl_fail(HL_CANCELLED, "the client closed the connection");
     return HL_OK;
 }
 
@@ -255,6 +256,7 @@ static void serve_model(void *context, hl_exchange *exchange)
                 json_pack("{s:s, s:b}", "format", hl_chat_format_name(chat), "known", known));
     hl_json_put(&root, "path", path_json(server));
     hl_json_put(&root, "version", json_string(hl_version()));
+    hl_json_put(&root, "definitions", hl_report_definitions());
     hl_server_answer(exchange, 200, root);
 }
 
@@ -432,13 +434,14 @@ static bool check_origin(const hl_server *server, hl_exchange *exchange)
 
     if (!hl_host_is_allowed(&server->hosts, host)) {
         hl_server_refuse(exchange, 403, NULL, "wrong_host",
-                         "the Host header names another server; --allow-host adds names");
+                         "the Host header names another server; start the server with --allow-host "
+                         "NAME to accept it");
         return false;
     }
     if (!hl_origin_is_allowed(hl_exchange_header(exchange, "Origin"), host) ||
         (site != NULL && strcmp(site, "cross-site") == 0)) {
         hl_server_refuse(exchange, 403, NULL, "foreign_origin",
-                         "pages of other origins may not ask this server");
+                         "requests from pages of other origins are refused");
         return false;
     }
     return true;
@@ -485,12 +488,11 @@ void hl_routes_head(void *context, hl_exchange *exchange)
     if (!check_origin(server, exchange))
         return;
     if (to == NULL && other != NULL)
-        answer_text(
-            exchange, 405,
-            hl_wire_dump(hl_wire_error(405, "this path is asked by another method", NULL, NULL)),
-            "Allow", strcmp(other->method, "GET") == 0 ? "GET, HEAD" : "POST");
+        answer_text(exchange, 405,
+                    hl_wire_dump(hl_wire_error(405, "this path needs another method", NULL, NULL)),
+                    "Allow", strcmp(other->method, "GET") == 0 ? "GET, HEAD" : "POST");
     else if (to == NULL)
-        hl_server_refuse(exchange, 404, NULL, "unknown_url", "there is nothing at this path");
+        hl_server_refuse(exchange, 404, NULL, "unknown_url", "no such path");
     else if (check_token(server, exchange, to) && check_type(exchange, to))
         hl_exchange_request(exchange)->tag = (int)(to - routes) + 1;
 }
@@ -511,8 +513,9 @@ static hl_status open_account(hl_server *server, hl_exchange *exchange)
         most = server->n_tokens > 1 ? (all + 1) / 2 : all;
     HL_LOCKED(&server->lock);
     if (server->n_under_way[token] >= most && most < all)
-        status = hl_fail(HL_BUSY, "%lld requests with this token are under way, at most %lld",
-                         (long long)server->n_under_way[token], (long long)most);
+        status =
+            hl_fail(HL_BUSY, "%lld requests with this token are active; at most %lld are allowed",
+                    (long long)server->n_under_way[token], (long long)most);
     else
         server->n_under_way[token]++;
     return status;
@@ -551,7 +554,7 @@ void hl_routes_request(void *context, hl_exchange *exchange)
     const route *to     = route_of(exchange);
 
     if (hl_exchange_request(exchange)->n_dropped > 0)
-        hl_server_refuse(exchange, 413, NULL, NULL, "the request's body is too long");
+        hl_server_refuse(exchange, 413, NULL, NULL, "the body of the request is too long");
     else if (to->is_quick)
         to->serve(server, exchange);
     else if (hl_server_is_draining(server))

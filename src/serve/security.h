@@ -1,11 +1,11 @@
-/* security.h - who may ask: names, origins and tokens of requests.
+/* security.h - who may send requests: host names, origins and tokens.
  *
- * A server on 127.0.0.1 is still reached by every page that is open in a browser on the
- * machine.  Two checks keep those out.  A page of another site says so in Origin.  And
- * a name of another site that was made to resolve to 127.0.0.1 (DNS rebinding), which the browser
- * takes for the site's own server, still stands in Host.
+ * Every page that is open in a browser on the machine can reach a server on 127.0.0.1.  Two checks
+ * refuse these pages.  A page of another site is named in the Origin header.  If another site's
+ * name was made to resolve to 127.0.0.1 (DNS rebinding), the browser takes this server for that
+ * site's own, but the name is in the Host header.
  *
- * All functions are pure and take bytes that nobody vouches for. */
+ * All functions are pure; the bytes that they take are untrusted. */
 #ifndef HL_SERVE_SECURITY_H
 #define HL_SERVE_SECURITY_H
 
@@ -31,7 +31,7 @@ bool hl_origin_is_allowed(const char *origin, const char *host);
  * differs, so timing reveals at most its length. */
 bool hl_token_is_right(const char *authorization, const char *token);
 
-/* Is this address reachable from this machine only? */
+/* Returns true if this address is reachable from this machine only. */
 bool hl_address_is_loopback(const char *address);
 
 #endif

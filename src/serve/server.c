@@ -1,4 +1,4 @@
-/* server.c - a server, put together: engine, HTTP, routes. */
+/* server.c - creates a server out of its engine, HTTP and routes. */
 #include "serve/server.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static hl_status copy_tokens(hl_server *server, const char *lines)
         lines += n + (lines[n] != '\0' ? 1 : 0);
     }
     if (server->n_tokens == 0)
-        status = hl_fail(HL_BAD_ARGUMENT, "an empty token keeps nobody out");
+        status = hl_fail(HL_BAD_ARGUMENT, "the token must not be empty");
     return status;
 }
 
@@ -128,8 +128,8 @@ static hl_status reserve_threads(const hl_server *server)
     if (granted == wanted && looking == wanted)
         return HL_OK;
     return hl_fail(HL_LIMIT,
-                   "the system grants %d of %d threads, twice of which are needed (ulimit -u, "
-                   "ulimit -v, TasksMax of systemd): give --threads",
+                   "the system allows %d threads, but twice %d are needed (ulimit -u, ulimit -v, "
+                   "TasksMax of systemd); use a smaller --threads",
                    granted < looking ? granted : looking, wanted);
 }
 
@@ -144,7 +144,10 @@ static hl_status check_address(hl_server *server)
     server->hosts.n_names = server->options.n_names;
     if (server->n_tokens > 0 || hl_address_is_loopback(address))
         return HL_OK;
-    return hl_fail(HL_BAD_ARGUMENT, "%s can be reached by other machines: give a token", address);
+    return hl_fail(
+        HL_BAD_ARGUMENT,
+        "%s can be reached from other machines, so a token is needed: --token or --token-file",
+        address);
 }
 
 static hl_status open_http(hl_server *server)

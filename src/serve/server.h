@@ -36,7 +36,7 @@ struct hl_server {
     hl_looking      looking;
     pthread_mutex_t lock; /* guards the fields below */
     bool            is_draining;
-    uint64_t        n_requests;  /* makes ids and seeds */
+    uint64_t        n_requests;  /* source of ids and seeds */
     int64_t        *n_under_way; /* (n_tokens) requests at work with each token */
 };
 
@@ -70,7 +70,7 @@ typedef struct hl_look {
 
 /* *out is the answer. Must call hl_look_turn before it uses much time or memory. */
 typedef hl_status (*hl_look_function)(json_t **out, hl_look *look);
-/* As hl_looking_enter. */
+/* Waits for the request's turn, as hl_looking_enter does. */
 hl_status hl_look_turn(hl_look *look);
 /* A progress callback: returns HL_CANCELLED once the client is gone. */
 hl_status hl_look_go_on(hl_look *look);

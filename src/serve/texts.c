@@ -1,4 +1,4 @@
-/* texts.c - prompts and messages to tokens; texts to lines of JSON, and from there to a corpus. */
+/* texts.c - prompts and messages as tokens; texts as lines of JSON, read as a corpus. */
 #include "serve/texts.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* -------------------------------------------------------- a prompt to tokens */
 
-/* Takes the ids and their kinds. A prompt without tokens becomes the token that begins texts. */
+/* Takes the ids and their kinds. An empty prompt becomes the token that begins texts. */
 static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, const hl_model *model)
 {
     int64_t begin = hl_model_get_info(model)->bos_id;
@@ -17,7 +17,7 @@ static hl_status keep_encoding(hl_served_prompt *out, hl_encoding *encoding, con
 
     if (n == 0 && begin < 0)
         return hl_fail(HL_BAD_INPUT,
-                       "the prompt is empty, and the model has no token that begins texts");
+                       "the prompt is empty, and the model has no token to begin a text with");
     HL_NEED(HL_ALLOC(&out->kinds, n + 1));
     for (size_t i = 0; i < n; i++) {
         bool special = encoding->types[i] == HL_TOKEN_SPECIAL ||
@@ -72,7 +72,7 @@ hl_encode_options hl_served_encoding(hl_exchange *exchange)
     return (hl_encode_options){ .stop = exchange != NULL ? is_gone : NULL, .context = exchange };
 }
 
-/* A text that the tokenizer gives up on is bad input; HL_LIMIT is reserved for the context here. */
+/* A text beyond the tokenizer's limits is bad input; HL_LIMIT is reserved for the context here. */
 static hl_status too_much(hl_status status)
 {
     return status == HL_LIMIT ? HL_BAD_INPUT : status;

@@ -53,7 +53,7 @@ void      hl_served_prompts_release(hl_served_prompts *prompts);
  *     ... texts.corpus ...
  *     hl_served_texts_close(&texts);
  *
- * Messages of failures call them `input`, with the number of the text. */
+ * Error messages call the texts `input`, with the number of the text. */
 
 #define HL_SERVED_MAX_TEXTS 1024
 

@@ -1,5 +1,5 @@
-/* wire.c - requests, one function a member, in a table of all that are known; and numbers, texts
- * and errors as JSON. */
+/* wire.c - a table of all members of requests, with one function each; and numbers, texts and
+ * errors as JSON. */
 #include "serve/wire.h"
 
 #include <stdio.h>
@@ -188,7 +188,7 @@ static hl_status want_text(reading *r, const char *name, const json_t *value)
     (void)r;
     if (json_is_string(type) && strcmp(json_string_value(type), "text") == 0)
         return HL_OK;
-    return hl_fail(HL_BAD_INPUT, "%s: this server makes text alone", name);
+    return hl_fail(HL_BAD_INPUT, "%s: this server generates only text", name);
 }
 
 /* ------------------------------------------------------------------ our own member */
@@ -222,7 +222,7 @@ static hl_status add_rows(reading *r, const json_t *value)
 {
     const char *wanted = json_string_value(value);
 
-    if (wanted != NULL && strcmp(wanted, "normalised") == 0) /* names that older clients send */
+    if (wanted != NULL && strcmp(wanted, "normalised") == 0) /* spellings that older clients send */
         wanted = "normalized";
     else if (wanted != NULL && strcmp(wanted, "nosink") == 0)
         wanted = "entropy_nosink";
@@ -509,7 +509,7 @@ void hl_wire_request_release(hl_wire_request *request)
 
 /* ---------------------------------------------------------------------- JSON */
 
-/* A float holds seven digits. */
+/* A float has about seven significant digits. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(7))
 
 static json_t *number_row(const float *numbers, int64_t n)

@@ -1,10 +1,11 @@
-/* wire.h - what OpenAI's clients send, checked and put into our terms.
+/* wire.h - requests of OpenAI clients, checked and turned into our options.
  *
- * Requests are untrusted: every member is known by name, of the right type and in its range, or
- * the request is refused with the member's name.  What would change the answer and is not done
- * here (tools, penalties, images ...) is refused rather than ignored; doc/serve.md has the list.
+ * Requests are untrusted: a request is refused, with the name of the member, if a member is
+ * unknown, has the wrong type or is out of range.  Members that would change the answer but are not
+ * supported (tools, penalties, images ...) are refused rather than ignored; doc/serve.md lists
+ * them.
  *
- * Pure functions: JSON in, options out. */
+ * The functions are pure: JSON in, options out. */
 #ifndef HL_SERVE_WIRE_H
 #define HL_SERVE_WIRE_H
 
@@ -18,8 +19,8 @@ enum {
     HL_WIRE_MAX_TOP     = 20,  /* limit of alternatives per token */
     HL_WIRE_MAX_TEXT    = 256, /* limit of a stop word, in bytes */
 
-    /* A derived kind of rows: HL_TRACE_ENTROPY_NOSINK / ln n', where n' is the number of visible keys
-     * without the first one; NaN if n' is less than two. */
+    /* A derived kind of rows: HL_TRACE_ENTROPY_NOSINK / ln n', where n' is the number of visible
+     * keys without the first one; NaN if n' is less than two. */
     HL_WIRE_NOSINK_SHARE = HL_N_TRACE_ROWS,
     HL_WIRE_N_ROWS
 };
@@ -85,7 +86,7 @@ const char *hl_wire_rows_name(int rows);
 /* Returns { "error": { "message", "type", "param", "code" } }, OpenAI's format. */
 json_t *hl_wire_error(int status, const char *message, const char *param, const char *code);
 
-/* (n_rows, n_columns) as an array of arrays; n_rows 0: a plain array. */
+/* Returns (n_rows, n_columns) numbers as an array of arrays; n_rows 0: a plain array. */
 json_t *hl_wire_numbers(const float *numbers, int64_t n_rows, int64_t n_columns);
 /* Returns the bytes of a token as a string; each byte that is not valid UTF-8 is written as
  * \xNN. */

@@ -1,21 +1,20 @@
 /* exact.h - sums that do not depend on the order of their terms.
  *
- * A value is rounded once, to a whole number of 2^-40, and added as that: sums of
- * integers are associative, so threads, parts and machines agree to the bit.
+ * A value is rounded once, to a whole number of 2^-40, and added as an integer: integer sums are
+ * associative, so threads, parts and machines agree to the bit.
  *
  *     hl_sums sums = { 0 };
  *     if (hl_fixed_fits(value))
  *         hl_sums_add(&sums, value);
  *     double mean = hl_wide_mean(sums.sum, sums.count);
  *
- * Nothing overflows.  |value| < 2^23 is at most 2^63 in fixed point and its square,
- * which is rounded to 2^-40 as well, at most 2^86.  A count is at most
- * HL_MAX_COUNT = 2^40, which files and merges are held to, so that sums stay
- * within 2^103 and 2^126, and 2^127 is what 128 bits hold.  That many rows are a
- * million million: centuries, not hours.
+ * Nothing overflows.  |value| < 2^23 is at most 2^63 in fixed point; its square, rounded to 2^-40
+ * as well, is at most 2^86.  Files and merges limit a count to HL_MAX_COUNT = 2^40, so sums stay
+ * within 2^103 and 2^126; 128 bits hold 2^127.  2^40 rows, a million million, take centuries to
+ * measure.
  *
- * What lies between 0 and 1 and is kept for every pair of heads or types takes 64 bits,
- * with 2^-22 as its unit: 2^22 * 2^40 = 2^62. */
+ * Values between 0 and 1 that are kept for every pair of heads or types take 64 bits, in units of
+ * 2^-22: 2^22 * 2^40 = 2^62. */
 #ifndef HL_STATS_EXACT_H
 #define HL_STATS_EXACT_H
 

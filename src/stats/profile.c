@@ -1,5 +1,5 @@
-/* profile.c - making a profile, its shape and settings, and what its sums say.  headlight.h says what
- * each question means. */
+/* profile.c - creating a profile, its shape and settings, and the results of its sums, which
+ * headlight.h describes. */
 #include "stats/profile.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 #include "stats/profile_add.h"
 #include "stats/profile_tables.h"
 
-/* So many kept means of heads that 80 x 64 heads keep 32 sequences (profile_tables.c),
- * and small models as many as may be. */
+/* Number of kept means of heads: with 80 x 64 heads, 32 sequences are kept (profile_tables.c);
+ * small models keep up to HL_PROFILE_MAX_KEPT. */
 enum { KEPT_HEADS = 32 * 80 * 64, MIN_KEPT = 32 };
 
 static int64_t kept_for(int64_t n_layers, int64_t n_heads)
@@ -59,7 +59,7 @@ static hl_status check_shape(const hl_profile_shape *shape, int64_t n_buckets, i
 
 static int64_t most_heads(const hl_profile_shape *shape)
 {
-    int64_t most = 1; /* a grid without heads would have no cells to show */
+    int64_t most = 1; /* a grid needs at least one head */
 
     for (int64_t layer = 0; layer < shape->n_layers; layer++)
         most = shape->heads[layer] > most ? shape->heads[layer] : most;
@@ -140,7 +140,7 @@ static hl_setting *find_setting(const hl_profile *profile, const char *key)
     return bsearch(&wanted, profile->settings, profile->n_settings, sizeof wanted, compare_keys);
 }
 
-/* Names that the file needs for itself. */
+/* Returns true for keys that the file itself uses. */
 static bool is_taken(const char *key)
 {
     static const char *const taken[] = { "format", "heads",    "buckets",        "kept",
@@ -258,7 +258,8 @@ static hl_moments nothing(void)
     return (hl_moments){ 0, (double)NAN, (double)NAN, (double)NAN, (double)NAN };
 }
 
-/* Of a count, and of the sum and the squares that follow it in the list of tables. */
+/* Computes moments from a count, and from the sum and the squares that follow it in the list of
+ * tables. */
 static hl_moments moments_at(const hl_profile *profile, hl_table counts, int64_t at)
 {
     int64_t    count   = hl_counts(profile, counts)[at];
@@ -317,7 +318,8 @@ hl_moments hl_profile_nll(const hl_profile *profile)
 {
     hl_moments found = moments_at(profile, HL_TABLE_NLL_COUNT, 0);
 
-    if (hl_profile_broken_losses(profile) > 0) /* the mean of the others says nothing of the text */
+    if (hl_profile_broken_losses(profile) > 0) /* the mean of the other tokens would say nothing
+                                                * about the text */
         found.mean = found.variance = found.min = found.max = NAN;
     return found;
 }
@@ -368,7 +370,7 @@ const int64_t *hl_profile_histogram(const hl_profile *profile, int64_t layer, in
            (cell * HL_N_HISTOGRAMS + histogram) * HL_N_BINS;
 }
 
-/* Within a bin the rows are taken to lie evenly. */
+/* Rows are assumed to be evenly distributed within a bin. */
 double hl_profile_quantile(const hl_profile *profile, int64_t layer, int64_t head,
                            hl_histogram histogram, double q)
 {
@@ -426,7 +428,7 @@ double hl_profile_similarity(const hl_profile *profile, int64_t layer, int64_t a
     return 1.0 - hl_unit_mean(hl_counts(profile, HL_TABLE_DISTANCE_SUM)[at], count);
 }
 
-/* The estimates have no bias, so the ratio may leave [0, 1] by a little. */
+/* The estimates are unbiased, so the ratio may be slightly outside [0, 1]. */
 double hl_profile_cka(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
 {
     const int64_t *sums = hl_counts(profile, HL_TABLE_KERNEL_SUM);
@@ -483,7 +485,7 @@ double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int
                      : (double)hl_floats(profile, HL_TABLE_MEANS)[at * HL_N_OF_SEQUENCE + which];
 }
 
-/* Which of the quantities by position it is; -1: none. */
+/* Returns the index of a quantity among those by position; -1 if it is not one of them. */
 static int by_position(hl_quantity quantity)
 {
     return quantity == HL_Q_ENTROPY ? 0 : quantity == HL_Q_NORMALIZED ? 1 : -1;

@@ -1,22 +1,22 @@
-/* profile.h - what was measured of every head: the waist of the program.
+/* profile.h - the measurements of every head.
  *
- * Left of a profile stand a model and a text, right of it tables, pictures and
- * pruned models, which need neither.  A profile is a grid of accumulators, one
- * cell a layer and head.  All sums are whole numbers of a fixed point (exact.h), so
- * that parts, threads and machines give the same bytes as the whole, in any order:
+ * A profile is made from a model and a text; tables, pictures and pruned models are made from a
+ * profile and need neither.  A profile is a grid of accumulators, one cell per layer and head.  All
+ * sums are integers in fixed point (exact.h), so that parts, threads and machines give the same
+ * bytes as the whole, in any order:
  *
- *     hl_profile_new      empty, for a shape                (profile.c)
- *     hl_profile_begin    a batch of sequences              (profile_add.c)
- *     hl_profile_layer    add the rows of a layer           (profile_add.c), or in parts:
- *     hl_profile_rows_    their statistics                  (profile_rows.c)
- *     hl_profile_samples_ whole rows of attention           (profile_sample.c)
- *     hl_profile_merge    add another profile               (profile_merge.c)
- *     hl_profile_write    a safetensors file                (profile_file.c)
- *     hl_profile_load     and back                          (profile_file.c)
- *     hl_profile_mean ... what the sums say                 (profile.c)
+ *     hl_profile_new      empty, for a shape                    (profile.c)
+ *     hl_profile_begin    begins a batch of sequences           (profile_add.c)
+ *     hl_profile_layer    adds the rows of a layer              (profile_add.c), or in parts:
+ *     hl_profile_rows_    the rows' statistics                  (profile_rows.c)
+ *     hl_profile_samples_ complete rows of attention            (profile_sample.c)
+ *     hl_profile_merge    adds another profile                  (profile_merge.c)
+ *     hl_profile_write    writes a safetensors file             (profile_file.c)
+ *     hl_profile_load     reads one                             (profile_file.c)
+ *     hl_profile_mean ... return results of the sums            (profile.c)
  *
- * Loading, writing, merging and all questions are public, in headlight.h; this is the
- * side of whoever measures.  doc/profile.md describes the file. */
+ * Loading, writing, merging and results are public, in headlight.h; this header is for code that
+ * measures.  doc/profile.md describes the file. */
 #ifndef HL_STATS_PROFILE_H
 #define HL_STATS_PROFILE_H
 

@@ -1,10 +1,9 @@
-/* profile_add.c - batches of sequences on their way into a profile, what the rows of a layer see, and
- * what is added one value at a time.
+/* profile_add.c - adds batches of sequences to a profile; determines what the rows of a layer see;
+ * adds single values.
  *
- * What rows see is the same for all heads, so it is worked out once a layer: the logarithms that
- * normalize a row's entropy, and runs of rows for which the same quantities are defined
- * and which belong to the same position bucket and token type.  A head then adds up a
- * run at a time (profile_rows.c). */
+ * What rows see is the same for all heads, so it is computed once per layer: the logarithms that
+ * normalize a row's entropy, and runs of rows that have the same defined quantities, position
+ * bucket and token type.  A head then adds up one run at a time (profile_rows.c). */
 #include "stats/profile_add.h"
 
 #include <string.h>
@@ -83,7 +82,7 @@ static uint32_t defined_for(hl_visible_keys keys, int64_t n, int64_t n_other, in
     return defined | 1U << (HL_N_QUANTITIES + HL_HIST_PEAK);
 }
 
-/* How many keys a row sees, with a learned sink, and how many but key 0. */
+/* Numbers of keys that a row sees: all of them with a learned sink, and all but the first key. */
 typedef struct key_counts {
     int64_t n;
     int64_t n_other;
@@ -125,7 +124,8 @@ static hl_status grow_rows(hl_row_plans *plans, size_t n_rows)
     return HL_OK;
 }
 
-/* Logarithms of all numbers of keys that a row can see, a learned sink among them. */
+/* Extends the table of logarithms to all numbers of keys that a row can see, including a learned
+ * sink. */
 static hl_status grow_logs(hl_profile_flight *flight)
 {
     int64_t longest = 0;
@@ -149,8 +149,8 @@ static double inverse_log(const hl_profile_flight *flight, int64_t n)
     return n >= 2 ? 1.0 / flight->logs[n] : 0.0;
 }
 
-/* Row `at` of the plans, of a sequence's rows from `start` on: as a run of its own, whose `defined`
- * is 0 if it does not count. */
+/* Plans row `at`, of a sequence whose rows begin at `start`, as a run of its own; its `defined` is
+ * 0 if it does not count. */
 static hl_run plan_row(const hl_profile_flight *flight, const hl_profile_mask *mask,
                        int64_t sequence, int64_t start, int64_t position, int64_t at)
 {
@@ -180,7 +180,7 @@ static bool continues(const hl_run *run, const hl_run *row)
            run->defined == row->defined && run->bucket == row->bucket && run->type == row->type;
 }
 
-/* The runs of a sequence, behind those of the ones before it. */
+/* Appends the runs of a sequence. */
 static void plan_sequence(hl_profile_flight *flight, const hl_layer_rows *rows,
                           const hl_profile_mask *mask, int64_t sequence)
 {
@@ -278,7 +278,7 @@ static int64_t n_cells(const hl_profile *profile)
     return profile->n_layers * profile->n_heads;
 }
 
-/* Buckets of all layers. */
+/* Returns the number of buckets of all layers together. */
 static int64_t n_curves(const hl_profile *profile)
 {
     return profile->n_layers * profile->n_buckets;
@@ -325,7 +325,7 @@ static void sequence_means(const hl_profile *profile, int64_t sequence)
     }
 }
 
-/* What the sequence's rows come to in every bucket: a mean for each layer, and how many. */
+/* Computes the sequence's mean for each layer, and its number of rows, in every bucket. */
 static void sequence_positions(const hl_profile *profile, int64_t sequence)
 {
     const hl_profile_flight *flight    = profile->flight;
@@ -383,7 +383,7 @@ static int layer_threads(const hl_profile *profile, const hl_layer_rows *rows)
     return hl_profile_threads(profile, n_cells * HL_N_QUANTITIES);
 }
 
-/* A layer's rows: what a thread is given. */
+/* The rows of a layer: the argument of the threads. */
 typedef struct layer_job {
     hl_profile          *profile;
     const hl_layer_rows *rows;

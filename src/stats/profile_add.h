@@ -1,5 +1,5 @@
-/* profile_add.h - a batch on its way into a profile: what its rows see, and the sums
- * of its sequences so far. */
+/* profile_add.h - the state of a batch that is being added to a profile: what its rows see, and the
+ * sums of its sequences so far. */
 #ifndef HL_STATS_PROFILE_ADD_H
 #define HL_STATS_PROFILE_ADD_H
 

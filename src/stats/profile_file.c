@@ -1,14 +1,13 @@
 /* profile_file.c - a profile as a safetensors file.
  *
- * Every table is a tensor (doc/profile.md), the means of the quantities lie beside them
- * for whoever opens the file with another program, and the metadata says what was
- * measured and how.  Nothing in the file says when, where or by whom: the same
- * measurement has the same bytes.
+ * Every table is a tensor (doc/profile.md).  The means of the quantities are stored too, for other
+ * programs; the metadata states what was measured and how.  The file does not contain time, place
+ * or user, so the same measurement has the same bytes.
  *
- * Nobody vouches for a file that is read.  Order of the checks: the metadata says a shape; every
- * tensor must be there, of the dtype and shape that follow from it, and no other; so memory is taken
- * only for what the file has.  Then values: counts within 0 .. tokens, sums within what so many
- * values can add up to, ends in order.  What passes cannot make a later sum overflow. */
+ * A file that is read is untrusted.  The metadata gives a shape.  Exactly the tensors that follow
+ * from it must exist, with their dtypes and shapes, so memory is allocated only for what the file
+ * has.  Then values are checked: counts are within 0 .. tokens, sums within what that number of
+ * values can reach, and ends are in order.  A file that passes cannot make a later sum overflow. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +20,11 @@
 #include "formats/safetensors.h"
 #include "stats/profile_tables.h"
 
-/* The metadata's "format"; another number when programs of before can no longer read files.
- * The first one had no curves by position of kept sequences, and is read. */
+/* The metadata's "format".  The number changes when earlier programs can no longer read the files.
+ * Files of the first format, which lack curves by position of kept sequences, are still read. */
 #define FORMAT       "headlight profile 2"
 #define FIRST_FORMAT "headlight profile 1"
-/* Means of the quantities, (L, H, Q) F64: for other programs, made anew when written. */
+/* Means of the quantities, (L, H, Q) F64: for other programs, computed when a file is written. */
 #define MEAN "mean"
 
 enum { MAX_SETTINGS = 256 };
@@ -40,7 +39,7 @@ static void add_number(hl_safetensors_writer *writer, const char *key, int64_t v
     hl_safetensors_add_metadata(writer, key, text);
 }
 
-/* Numbers of heads, or names of settings, in one line; the caller frees it. */
+/* Lists the layers' numbers of heads in one line; the caller frees it. */
 static hl_status list_heads(char **out, const hl_profile *profile)
 {
     enum { DIGITS = 6 };
@@ -114,7 +113,7 @@ static void add_table(hl_safetensors_writer *writer, const hl_profile *profile, 
     hl_safetensors_add(writer, &tensor);
 }
 
-/* (L, H, Q); NaN where nothing was counted. */
+/* Computes the means (L, H, Q); NaN if nothing was counted. */
 static hl_status make_means(double **out, const hl_profile *profile)
 {
     int64_t   count  = hl_table_count(profile, HL_TABLE_COUNT);
@@ -295,7 +294,8 @@ static hl_status check_tensor(const hl_tensor *tensor, hl_dtype dtype, const int
                    wanted);
 }
 
-/* *out is NULL for what files of the first format lack, and files without broken losses. */
+/* *out is NULL for a table that files of the first format lack, and in files without broken
+ * losses. */
 static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
                             const hl_profile *profile, hl_table table)
 {
@@ -310,7 +310,7 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
         return HL_OK;
     if (*out == NULL)
         return hl_fail(HL_BAD_INPUT, "tensor '%s' is missing", form->name);
-    /* How many sequences are kept is seen from the file, and checked with the totals. */
+    /* The file determines how many sequences are kept; this is checked against the totals. */
     if (form->kind == HL_KIND_KEPT && (*out)->n_dims == n_dims && (*out)->shape[0] >= 0 &&
         (*out)->shape[0] <= profile->n_kept)
         shape[0] = (*out)->shape[0];
@@ -355,7 +355,7 @@ static hl_status check_kept(const hl_tensor *tensor, const hl_profile *profile)
                    tensor->name, tensor->shape[0], wanted);
 }
 
-/* Means of sequences that were not taken are none. */
+/* Marks the means of positions as missing. */
 static void forget_positions(const hl_profile *profile)
 {
     float *means = hl_floats(profile, HL_TABLE_KEPT_POSITIONS);
@@ -374,7 +374,7 @@ static hl_status copy_tables(hl_profile *profile, const hl_safetensors *file)
             memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
         else if (table == HL_TABLE_KEPT_POSITIONS)
             forget_positions(profile);
-        if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals come before them */
+        if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals are read before these tables */
             HL_NEED(check_kept(tensor, profile));
     }
     return HL_OK;
@@ -399,7 +399,7 @@ static hl_status check_totals(const hl_profile *profile)
     return HL_OK;
 }
 
-/* Is element `at` of a table by head one of a head that the layer does not have? */
+/* Returns true if element `at` of a table by head belongs to a head that the layer lacks. */
 static bool is_beyond(const hl_profile *profile, hl_table table, int64_t at)
 {
     int64_t shape[HL_TABLE_DIMS];
@@ -427,7 +427,7 @@ static hl_status check_counts(const hl_profile *profile, hl_table table)
     return HL_OK;
 }
 
-/* The count of which element `at` of a table is a sum. */
+/* Returns the count for the sum in element `at` of a table. */
 static int64_t count_of(const hl_profile *profile, hl_table table, int64_t at, int64_t count)
 {
     const int64_t *counts = hl_counts(profile, hl_table_form_of(table)->counts);
@@ -521,14 +521,14 @@ static hl_status check_scores(const hl_profile *profile)
 
     for (int64_t i = 0; i < hl_table_count(profile, HL_TABLE_PROBE); i++) {
         if (isnan(scores[i]))
-            scores[i] = (double)NAN; /* one NaN, whatever the file's bits */
+            scores[i] = (double)NAN; /* all NaNs get the same bits, whatever the file has */
         else if (scores[i] < 0.0 || scores[i] > 1.0)
             return bad_value(HL_TABLE_PROBE, i, "not between 0 and 1");
     }
     return HL_OK;
 }
 
-/* Elements of a table that belong to the sequences that are kept now. */
+/* Returns the number of a table's elements for the sequences that are kept now. */
 static int64_t kept_count(const hl_profile *profile, hl_table table)
 {
     return hl_table_count(profile, table) / profile->n_kept * hl_profile_kept(profile);
@@ -558,7 +558,7 @@ static hl_status check_sequences(const hl_profile *profile)
             return bad_value(HL_TABLE_HASHES, i, "the hashes do not rise");
     }
     for (int64_t i = 0; i < kept_count(profile, HL_TABLE_KEPT_COUNTS); i++) {
-        if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* at most 2^60 */
+        if (counts[i] < 0 || counts[i] > most * profile->n_heads) /* the product is at most 2^60 */
             return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of that many tokens");
     }
     HL_NEED(check_kept_means(profile, HL_TABLE_MEANS));
@@ -625,7 +625,7 @@ done:
     return status;
 }
 
-/* Somebody who gives a model where a profile is wanted should hear that, and not what is wrong with its
+/* If a model is given instead of a profile, the error says so, rather than what is wrong with its
  * bytes. */
 static hl_status check_kind(const char *path)
 {
@@ -654,7 +654,8 @@ static hl_status check_kind(const char *path)
             hl_fail(HL_BAD_INPUT,
                     "%s: this is a model, not a profile; run headlight measure on it first", path);
     else if (n_header > HL_SAFETENSORS_MAX_HEADER)
-        status = hl_fail(HL_BAD_INPUT, "%s: not a profile, which headlight measure writes", path);
+        status =
+            hl_fail(HL_BAD_INPUT, "%s: not a profile; headlight measure writes profiles", path);
 
 done:
     hl_file_unmap(&file);
@@ -662,7 +663,7 @@ done:
     return status;
 }
 
-/* state: NULL if nobody goes on with the work. */
+/* Loads a profile; `state` is NULL if the work will not be continued. */
 static hl_status load(hl_profile **out, char **state, const char *path)
 {
     hl_status       status = HL_OK;
@@ -684,10 +685,11 @@ static hl_status load(hl_profile **out, char **state, const char *path)
     const char *text = hl_safetensors_metadata(file, HL_PROFILE_STATE);
     if (state == NULL || text == NULL)
         goto done;
-    /* What it lacks of the windows so far could not be had any more. */
+    /* A table missing from the windows so far cannot be computed later. */
     if (is_first_format(file))
         HL_TRY(hl_fail(HL_BAD_INPUT,
-                       "%s: work that an earlier version began, and this one cannot go on with",
+                       "%s: begun by an earlier version, and this one cannot continue it; remove "
+                       "the file to start again",
                        path));
     HL_TRY(hl_strdup(state, text));
 

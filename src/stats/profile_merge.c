@@ -1,7 +1,7 @@
-/* profile_merge.c - two profiles become one.
+/* profile_merge.c - merging two profiles.
  *
- * Every table has a rule (profile_tables.h) that is associative and commutative, so
- * that whatever the order, the result has the same bytes. */
+ * Every table has a rule (profile_tables.h) that is associative and commutative, so that the result
+ * has the same bytes in any order. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,14 +73,14 @@ static void merge_table(hl_profile *to, const hl_profile *from, hl_table table)
         *(uint64_t *)here += *(const uint64_t *)there;
         break;
     case HL_KIND_KEPT:
-        break; /* hl_profile_keep, one by one */
+        break; /* merged one by one by hl_profile_keep */
     }
 }
 
 /* ------------------------------------------------------------------- sequences */
 
-/* Does the sequence come before the kept one?  Equal hashes are equal content, and
- * then equal means, unless the machines round differently: the bytes decide. */
+/* Returns true if the sequence comes before the kept one.  Equal hashes mean equal content and
+ * equal means, unless machines round differently: then the bytes decide. */
 static bool comes_before(const hl_profile *profile, const hl_kept_sequence *sequence, int64_t kept)
 {
     uint64_t hash  = *(const uint64_t *)sequence->parts[0];
@@ -131,7 +131,7 @@ static void merge_sequences(hl_profile *to, const hl_profile *from)
 
 void hl_profile_add_tables(hl_profile *to, const hl_profile *from)
 {
-    merge_sequences(to, from); /* first: it needs the totals as they were */
+    merge_sequences(to, from); /* first, since it needs the totals before the merge */
     for (hl_table table = 0; table < HL_N_TABLES; table++)
         merge_table(to, from, table);
 }
@@ -144,7 +144,7 @@ static bool same_numbers(const hl_profile *a, const hl_profile *b)
            memcmp(a->heads, b->heads, (size_t)a->n_layers * sizeof *a->heads) == 0;
 }
 
-/* Profiles that do not say it were measured as all once were. */
+/* Returns the way of a profile; one that does not record it was measured in the original way. */
 static const char *name_way(const char *special)
 {
     return special == NULL ? "document" : special;
@@ -153,11 +153,10 @@ static const char *name_way(const char *special)
 static hl_status differ(const char *key, const char *here, const char *there)
 {
     if (strcmp(key, "special") == 0)
-        return hl_fail(
-            HL_BAD_INPUT,
-            "the profiles differ in 'special', where the tokens stand that the tokenizer "
-            "adds: %s and %s; measure both with the same --special",
-            name_way(here), name_way(there));
+        return hl_fail(HL_BAD_INPUT,
+                       "the profiles were measured with different --special (%s and %s); measure "
+                       "both with the same",
+                       name_way(here), name_way(there));
     return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
                    here != NULL ? here : "not said", there != NULL ? there : "not said");
 }
@@ -168,7 +167,7 @@ static hl_status differ_number(const char *key, int64_t here, int64_t there)
                    there);
 }
 
-/* Settings first: they say best what differs. */
+/* Settings are checked first, since they give the clearest messages. */
 static hl_status check_settings(const hl_profile *a, const hl_profile *b)
 {
     size_t i = 0;
@@ -218,7 +217,7 @@ hl_status hl_profile_merge(hl_profile *profile, const hl_profile *other)
     if (profile == other)
         return hl_fail(HL_BAD_ARGUMENT, "a profile cannot be merged with itself");
     HL_NEED(hl_profile_check_same(profile, other));
-    /* No count is larger than that of tokens, so this holds for all of them. */
+    /* No count is larger than that of tokens, so this check covers all of them. */
     if (here[0] > HL_MAX_COUNT - there[0] || here[1] > HL_MAX_COUNT - there[1])
         return hl_fail(HL_LIMIT, "the profiles have more than 2^40 rows together");
     hl_profile_add_tables(profile, other);

@@ -1,12 +1,11 @@
-/* profile_mpi.c - profiles of many ranks become one, with an operator of MPI.
+/* profile_mpi.c - adds up the profiles of many ranks with an operator of MPI.
  *
  * A profile's tables are one block of bytes (profile_tables.h), and adding two blocks is
- * associative and commutative: just what MPI_Reduce wants.  Blocks come to the operator in
- * memory of MPI's, which need not be aligned for 128-bit numbers, so they are copied into
- * two profiles of ours first.
+ * associative and commutative, as MPI_Reduce requires.  MPI passes blocks in memory that may not be
+ * aligned for 128-bit numbers, so the operator first copies them into two profiles.
  *
- * MPI is not started unless a launcher says that there are several of us: a program run
- * by itself needs none. */
+ * MPI is started only if a launcher indicates that there are several ranks: a program run by itself
+ * does not need it. */
 #include "stats/profile.h"
 
 #include <stdlib.h>
@@ -16,7 +15,7 @@
 #include "headlight/measure.h"
 #include "stats/profile_tables.h"
 
-/* What mpirun and srun tell their children. */
+/* Returns true if mpirun or srun has set its environment variables. */
 static bool is_launched(void)
 {
     static const char *const signs[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", NULL };
@@ -32,7 +31,7 @@ static bool is_launched(void)
 
 #include <mpi.h>
 
-/* The operator gets no context of ours. */
+/* Global, since MPI passes no context to an operator. */
 static hl_profile *scratch[2];
 
 /* ------------------------------------------------------------------- start, end */
@@ -85,10 +84,11 @@ hl_status hl_ranks_agree(hl_status own)
     MPI_Allreduce(&failed, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (own != HL_OK || worst < 0)
         return own;
-    return hl_fail(HL_CANCELLED, "rank %d failed; the part of this one is saved", worst);
+    return hl_fail(HL_CANCELLED, "rank %d failed; the part of this rank is saved", worst);
 }
 
-/* Have all ranks measured in the same way?  Nodes may hold other files under one name. */
+/* Checks that all ranks measured in the same way: nodes may have different files of the same
+ * name. */
 static hl_status agree_on_settings(const hl_profile *profile)
 {
     uint64_t own = 1469598103934665603U; /* FNV-1a */
@@ -109,7 +109,7 @@ static hl_status agree_on_settings(const hl_profile *profile)
 
 /* --------------------------------------------------------------------- reducing */
 
-/* inout[i] += in[i], for `*count` blocks; the type is that of a block. */
+/* Adds inout[i] += in[i] for `*count` blocks; the type is that of a block. */
 static void add_blocks(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     size_t n_bytes = scratch[0]->n_block_bytes;
@@ -140,7 +140,7 @@ static hl_status new_scratch(const hl_profile *profile)
     return HL_OK;
 }
 
-/* A block is counted in cache lines, which an int can count. */
+/* The size of a block is counted in cache lines, so that it fits into an int. */
 static void reduce_block(hl_profile *profile)
 {
     int          rank = 0;
@@ -186,7 +186,8 @@ hl_status hl_ranks_start(int32_t *rank, int32_t *n_ranks)
     *rank    = 0;
     *n_ranks = 1;
     if (is_launched() && (size == NULL || strcmp(size, "1") != 0))
-        return hl_fail(HL_UNSUPPORTED, "several ranks, but this build has no MPI: make MPI=1");
+        return hl_fail(HL_UNSUPPORTED,
+                       "several MPI ranks, but this build has no MPI; build with make MPI=1");
     return HL_OK;
 }
 

@@ -1,13 +1,12 @@
-/* profile_rows.c - rows into sums.
+/* profile_rows.c - adds the statistics of rows to a profile.
  *
- * Each head adds up its rows by itself, which is how threads share the work, a run of
- * rows and a quantity at a time: the run's values become doubles, whole numbers of 64
- * bits are summed up in vectors, and their sums then go wherever the run belongs.  What is
- * too large for that is added row by row, in 128 bits; both give the same numbers
- * (exact.h).
+ * Threads share the work by heads.  Each head adds up its rows, one run and one quantity at a time:
+ * the run's values become doubles, then 64-bit integers, which are summed up in vectors; the sums
+ * are then added wherever the run belongs.  Values that are too large for that are added row by
+ * row, in 128 bits; both give the same numbers (exact.h).
  *
- * Rows that are broken (not a number, or more entropy than so many keys can have)
- * are counted as that, and nowhere else. */
+ * Broken rows (NaN, or more entropy than their number of keys allows) are only counted as
+ * broken. */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -23,7 +22,7 @@ typedef struct head_sums {
     hl_sums  total[HL_N_QUANTITIES];
     float    min[HL_N_QUANTITIES];
     float    max[HL_N_QUANTITIES];
-    int64_t *histogram; /* (3, 64), as what follows in the profile's tables */
+    int64_t *histogram; /* (3, 64), in the order of the profile's tables */
     int64_t *position_count;
     hl_wide *position_sum;
     hl_wide *position_squares;
@@ -32,7 +31,7 @@ typedef struct head_sums {
     hl_wide *type_squares;
     int64_t *lookback;
 
-    hl_bucket_sums *buckets; /* (P) of this sequence */
+    hl_bucket_sums *buckets; /* (P) sums of this sequence */
 } head_sums;
 
 static head_sums open_sums(const hl_profile *profile, int64_t cell)
@@ -80,7 +79,7 @@ static void add_sums(int64_t *count, hl_wide *sum, hl_wide *squares, const hl_su
     *squares += more->squares;
 }
 
-/* Sums of one quantity over rows of a run, wherever they belong. */
+/* Adds the sums of one quantity over rows of a run to all tables that the run belongs to. */
 static void spread(head_sums *sums, const hl_run *run, int quantity, const hl_sums *more)
 {
     int64_t at = run->type * HL_N_BY_TYPE + quantity;
@@ -88,7 +87,7 @@ static void spread(head_sums *sums, const hl_run *run, int quantity, const hl_su
 
     add_sums(&sums->total[quantity].count, &sums->total[quantity].sum,
              &sums->total[quantity].squares, more);
-    if (quantity < HL_N_BY_TYPE) /* ENTROPY, NORMALIZED, RENYI2, in this order */
+    if (quantity < HL_N_BY_TYPE) /* ENTROPY, NORMALIZED and RENYI2 are the first three */
         add_sums(sums->type_count + at, sums->type_sum + at, sums->type_squares + at, more);
     if (quantity < HL_N_BY_POSITION) {
         add_sums(sums->position_count + by, sums->position_sum + by, sums->position_squares + by,
@@ -102,7 +101,7 @@ static void spread(head_sums *sums, const hl_run *run, int quantity, const hl_su
 
 /* Rows [begin, end) of one run and head. */
 typedef struct head_rows {
-    const float  *values[HL_N_QUANTITIES]; /* (n) from the first row on */
+    const float  *values[HL_N_QUANTITIES]; /* (n) values from the first row on */
     const double *log_n;
     const double *inverse;
     const double *inverse_other;
@@ -110,8 +109,8 @@ typedef struct head_rows {
     int64_t       n;
 } head_rows;
 
-/* `first` is the head's row 0 among all rows of the layer, `plan` the sequence's among the
- * plans. */
+/* Rows of a head: `first` is the index of its row 0 in the layer, `plan` that of the sequence's row
+ * 0 in the plans. */
 static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *rows, int64_t first,
                          int64_t plan, int64_t begin, int64_t end)
 {
@@ -124,7 +123,7 @@ static head_rows rows_of(const hl_row_plans *plans, const hl_attention_result *r
     return out;
 }
 
-/* Values times `scale`; `narrow` gets them as floats. */
+/* Multiplies values by `scale`; `narrow` gets the results as floats. */
 static void scale_values(double *restrict out, float *restrict narrow, const float *restrict values,
                          const double *restrict scale, int64_t n)
 {
@@ -144,7 +143,7 @@ static bool entropy_is_possible(const head_rows *rows)
     return n_above == 0;
 }
 
-/* All of these rows are sound, and their values small. */
+/* Returns true if none of these rows is broken and all values are small. */
 static bool all_small(const head_rows *rows)
 {
     int n_large = 0;
@@ -157,7 +156,7 @@ static bool all_small(const head_rows *rows)
     return n_large == 0 && entropy_is_possible(rows);
 }
 
-/* The only row is sound. */
+/* Returns true if the only row is not broken. */
 static bool is_sound(const head_rows *row)
 {
     for (int quantity = 0; quantity < HL_N_QUANTITIES; quantity++) {
@@ -169,8 +168,8 @@ static bool is_sound(const head_rows *row)
 
 /* -------------------------------------------------------------------- histograms */
 
-/* Neighbors often share a bin, and an addition there waits for the one before: with tables of
- * their own, of every so many rows, it does not. */
+/* Neighboring rows often share a bin, and each addition there waits for the previous one.  Several
+ * tables, which take turns, avoid this. */
 static void add_histogram(int64_t *histogram, const float *values, const double *scale, int64_t n)
 {
     enum { TABLES = 4, WORTH_IT = 64 };
@@ -214,11 +213,11 @@ static void add_histograms(head_sums *sums, const hl_run *run, const head_rows *
 
 /* ------------------------------------------------------------------------- runs */
 
-/* Shares are brought into [0, 1] by a loop of its own: compilers make a vector of it, and branches
- * where more is done. */
+/* A separate loop clamps shares to [0, 1]: compilers vectorize it, but use branches if it does
+ * more. */
 static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_types)
 {
-    enum { STEP = 64 }; /* rows */
+    enum { STEP = 64 }; /* number of rows */
     float shares[STEP * HL_PROFILE_MAX_TYPES];
 
     for (int64_t row = 0; row < rows->n; row += STEP) {
@@ -237,8 +236,8 @@ static void add_lookback(int64_t *lookback, const head_rows *rows, int64_t n_typ
     }
 }
 
-/* A number that is smaller where the float is: whole numbers, unlike floats, have a least one
- * that compilers find in vectors. */
+/* An integer with the order of the floats: unlike for floats, compilers vectorize the minimum of
+ * integers. */
 static int32_t rank_of(float value)
 {
     int32_t bits;
@@ -271,7 +270,7 @@ static void add_range(head_sums *sums, const float *values, int quantity, int64_
     sums->max[quantity] = of_rank(most);
 }
 
-/* Sound rows of one run: all of them, if they are small, or one. */
+/* Adds rows of one run that are not broken: all of them if they are small, or a single one. */
 static void add_rows(head_sums *sums, const hl_run *run, const head_rows *rows, bool small,
                      int64_t n_types)
 {
@@ -315,7 +314,7 @@ static void add_broken(const hl_profile *profile, int64_t cell, int64_t document
 
 /* ------------------------------------------------------------------------ heads */
 
-/* One sequence and head of a layer. */
+/* One sequence and one head of a layer. */
 typedef struct head_place {
     const hl_layer_rows *rows;
     int64_t              sequence;
@@ -359,7 +358,7 @@ static inline void add_any_run(const hl_profile *profile, head_sums *sums, const
     }
 }
 
-/* The same instructions on wider vectors, where there are some: nothing of it is rounded otherwise. */
+/* The same code for wider vectors; results are the same to the bit. */
 #if defined(__x86_64__)
 __attribute__((flatten, target("avx2"))) static void
 add_run_avx2(const hl_profile *profile, head_sums *sums, const head_place *place, const hl_run *run)
@@ -382,7 +381,7 @@ static void add_run(const hl_profile *profile, head_sums *sums, const head_place
 
 /* -------------------------------------------------------- sums made elsewhere */
 
-/* A run whose sums came with the rows; false where its rows must be looked at. */
+/* Adds a run whose sums came with the rows; false if its rows must be read. */
 static bool add_run_sums(head_sums *sums, const hl_run *run, const hl_run_sums *made)
 {
     if (!made->is_small)
@@ -399,7 +398,7 @@ static bool add_run_sums(head_sums *sums, const hl_run *run, const hl_run_sums *
     return true;
 }
 
-/* What was counted over all sequences of a head at once. */
+/* Adds what was counted over all sequences of a head at once. */
 static void add_counts(const hl_profile *profile, const hl_row_sums *made, int64_t head,
                        int64_t cell)
 {
@@ -416,8 +415,8 @@ static void add_counts(const hl_profile *profile, const hl_row_sums *made, int64
 
 /* -------------------------------------------------------------- kept sequences */
 
-/* A kept sequence has a curve by position for each layer, not for each head.  Heads are
- * shared out to threads, so each has sums of its own here, which then add up. */
+/* A kept sequence has one curve by position per layer, not per head.  Threads work on different
+ * heads, so each head has its own sums here, which are added up later. */
 
 static hl_bucket_sums *buckets_of(const hl_profile *profile, int64_t sequence, int64_t head)
 {
@@ -456,7 +455,7 @@ static void close_buckets(const hl_profile *profile, const hl_layer_rows *rows)
 
 /* ------------------------------------------------------------------------ layers */
 
-/* All rows of one sequence and head. */
+/* Adds all rows of one sequence and head. */
 static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                      int64_t head)
 {

@@ -1,11 +1,12 @@
-/* profile_sample.c - whole rows of attention, and what heads write: how alike heads are.
+/* profile_sample.c - complete rows of attention, and how similar the outputs of heads are.
  *
- * Some rows are looked at whole (metrics.md 5 defines the metrics).  kernels/likeness.h has the
- * formulas by which two heads are compared: total variation of their rows, and HSIC of what they
- * write, from which CKA comes.
+ * Some rows are examined completely (metrics.md 5 defines the metrics).  kernels/likeness.h has the
+ * formulas that compare two heads: total variation of their rows, and HSIC of their outputs, from
+ * which CKA is computed.
  *
- * A device that holds z and whole rows compares heads itself and tells what came of it (hl_likeness
- * of kernels/row_sums.h).  Either way such numbers become whole numbers here and are added. */
+ * A device that holds z and complete rows compares heads itself and reports the results
+ * (hl_likeness of kernels/row_sums.h).  In both cases the numbers are converted to fixed point here
+ * and added. */
 #include <math.h>
 #include <string.h>
 
@@ -19,14 +20,14 @@
 
 /* --------------------------------------------------------- metrics of a row */
 
-/* A row with key 0, or the others as a whole of their own. */
+/* A row with all keys, or without the first key as a row of its own. */
 typedef struct pattern_row {
     const hl_pattern_sums *sums;
     hl_visible_keys        keys;
     int64_t                position;
     bool                   has_sink;
     bool                   nosink;
-    /* Of the keys: */
+    /* Sums over the keys. */
     double  total;
     double  squares;
     int64_t top;
@@ -38,7 +39,7 @@ typedef struct pattern_values {
     uint32_t defined;
 } pattern_values;
 
-/* The row without key 0, where it begins with it. */
+/* Returns the row without the first key, if it sees that key. */
 static pattern_row others_of(const hl_sampled_row *sample, const hl_pattern_sums *sums)
 {
     pattern_row row = { .sums     = sums,
@@ -54,7 +55,7 @@ static pattern_row others_of(const hl_sampled_row *sample, const hl_pattern_sums
     return row;
 }
 
-/* And key 0 with the others. */
+/* Returns the row with the first key included. */
 static pattern_row whole_of(const hl_sampled_row *sample, const hl_pattern_sums *sums)
 {
     pattern_row row   = others_of(sample, sums);
@@ -103,7 +104,7 @@ static double band_mass(const pattern_row *row)
     return mass;
 }
 
-/* Of all keys; p is scaled so that the row sums to 1. */
+/* Computes the metrics over all keys; p is scaled so that the row sums to 1. */
 static void whole_row(pattern_values *out, const pattern_row *row, double scale)
 {
     double  n       = (double)count_keys(row);
@@ -121,7 +122,7 @@ static void whole_row(pattern_values *out, const pattern_row *row, double scale)
     set(out, HL_PM_CHANCE, 1.0 / n);
 }
 
-/* Where key 0 is not among the keys, what is left is the whole. */
+/* If the first key is not visible, the row without it is the complete row. */
 static pattern_values metrics_of(const pattern_row *row)
 {
     pattern_values out     = { { 0 }, 0 };
@@ -173,7 +174,7 @@ static const float *row_of(const hl_sampled_row *sample, int64_t head)
            ((sequence * rows->n_heads + head) * rows->n_patterns + pattern) * rows->n_keys;
 }
 
-/* As it was told, or from the row. */
+/* Returns the sums that a device reported, or computes them from the row. */
 static hl_pattern_sums sums_of(const hl_sampled_row *sample, int64_t head, float *scratch)
 {
     const hl_layer_rows *rows = sample->rows;
@@ -185,7 +186,7 @@ static hl_pattern_sums sums_of(const hl_sampled_row *sample, int64_t head, float
     return sums;
 }
 
-/* The total of the row, which is not finite where a probability is not. */
+/* Adds a row and returns its total, which is not finite if a probability is not. */
 static double add_sample(const hl_profile *profile, const hl_sampled_row *sample, int64_t head,
                          float *scratch)
 {
@@ -204,7 +205,7 @@ static double add_sample(const hl_profile *profile, const hl_sampled_row *sample
 
 /* ------------------------------------------------------------------ two heads */
 
-/* Pairs a < b of n heads, by a, then b. */
+/* Returns the number of pairs a < b of n heads. */
 static int64_t count_pairs(int64_t n)
 {
     return n * (n - 1) / 2;
@@ -215,7 +216,8 @@ static int64_t pair_of(int64_t n, int64_t a, int64_t b)
     return a * (2 * n - a - 1) / 2 + (b - a - 1);
 }
 
-/* How far the keys' weights of heads a < b are apart in a row: as it was told, or from the rows. */
+/* Returns the total variation between the rows of heads a < b, as a device reported it or from the
+ * rows. */
 static double distance_of(const hl_sampled_row *sample, int64_t a, int64_t b)
 {
     const hl_likeness *told    = hl_rows_likeness(sample->rows);
@@ -236,7 +238,8 @@ static bool all_finite(const double *totals, int64_t n)
     return finite;
 }
 
-/* Of head a to those that follow, in a row of which every head has the total (n_heads). */
+/* Adds the distances between head a and all later heads, in a row with each head's total
+ * (n_heads). */
 static void add_distances(const hl_profile *profile, const hl_sampled_row *sample,
                           const double *totals, int64_t a)
 {
@@ -260,7 +263,7 @@ static int64_t pattern_row_of(const hl_layer_rows *rows, int64_t sequence, int64
     return rows->pattern_rows[(rows->patterns_differ ? sequence * rows->n_patterns : 0) + index];
 }
 
-/* Where a row of (n_batch, n_patterns) stands, if it counts. */
+/* Returns the place of a row of (n_batch, n_patterns), if it counts. */
 static hl_pattern_place place_row(const hl_profile_batch *batch, const hl_layer_rows *rows,
                                   const hl_profile_mask *mask, int64_t index)
 {
@@ -275,7 +278,7 @@ static hl_pattern_place place_row(const hl_profile_batch *batch, const hl_layer_
     return hl_visible_count(place.keys) >= 2 ? place : nowhere;
 }
 
-/* The rows of a layer that are looked at; out (n_batch * n_patterns) gets them. */
+/* Lists the sampled rows of a layer in out (n_batch * n_patterns). */
 static int64_t find_samples(hl_sampled_row *out, const hl_profile_batch *batch,
                             const hl_layer_rows *rows, const hl_profile_mask *mask)
 {
@@ -350,14 +353,14 @@ void hl_profile_samples_close(hl_profile *profile, const hl_layer_rows *rows)
 
 /* ---------------------------------------------------------------------- CKA */
 
-/* Of one sequence and head, where no device tells what comes of it. */
+/* Returns the memory of a kernel of one sequence and head, used if no device compares heads. */
 static double *prepared_kernel(const hl_profile *profile, int64_t sequence, int64_t head)
 {
     return profile->flight->kernels +
            (sequence * profile->n_heads + head) * hl_kernel_size(profile->flight->kernel_rows);
 }
 
-/* How alike heads a <= b of a sequence are, of which n rows are compared. */
+/* Returns the HSIC of heads a <= b of a sequence, from n compared rows. */
 static double alike(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                     int64_t a, int64_t b, int64_t n)
 {
@@ -370,7 +373,7 @@ static double alike(const hl_profile *profile, const hl_layer_rows *rows, int64_
                             prepared_kernel(profile, sequence, b), n);
 }
 
-/* A head with itself is as finite as its kernel. */
+/* Returns true if all kernels are finite; a head's similarity to itself shows this. */
 static bool all_sound(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                       int64_t n)
 {

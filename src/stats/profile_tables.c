@@ -1,7 +1,7 @@
 /* profile_tables.c - the list of tables, and the block that holds them.
  *
- * Size, of a head of an 80 x 64 model with a context of 2^17 (18 buckets) and the
- * most token types, 8, in bytes:
+ * Size in bytes per head, for an 80 x 64 model with a context of 2^17 (18 buckets) and the largest
+ * number of token types, 8:
  *
  *     9 quantities     9 (8 + 16 + 16 + 4 + 4)  =  432    and their means   72
  *     3 histograms     3 * 64 * 8               = 1536
@@ -12,10 +12,10 @@
  *     norm, probe, broken   40 + 24 + 24        =   88
  *     32 sequences     32 * 3 * 4               =  384
  *                                          in all 6464,   times 5120: 31.6 MiB
- *     32 sequences by position, of a layer  32 * 18 * 2 * 4,  times 80:  0.4 MiB
+ *     32 sequences by position, per layer  32 * 18 * 2 * 4,  times 80:  0.4 MiB
  *
- * which is why pairs and shares take 64 bits, why a large model keeps fewer sequences than
- * a small one, and why their curves by position are those of layers, not of heads. */
+ * For this reason pairs and shares take 64 bits, a large model keeps fewer sequences than a small
+ * one, and curves by position are kept per layer, not per head. */
 #include "stats/profile_tables.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* Letters; 0 ends a shape, and what is positive is a number. */
+/* Letters are negative, 0 ends a shape, and positive values are numbers. */
 enum { L = -1, H = -2, P = -3, T = -4, PAIRS = -5, SELF_PAIRS = -6, K = -7 };
 
 #define I64 HL_DTYPE_I64
@@ -33,11 +33,11 @@ enum { L = -1, H = -2, P = -3, T = -4, PAIRS = -5, SELF_PAIRS = -6, K = -7 };
 #define F64 HL_DTYPE_F64
 #define Q   HL_N_QUANTITIES
 
-/* One table, which another one's counts bound or, with 0, none. */
+/* One table; `counts` is the table whose counts bound it, or 0. */
 #define TABLE(ROLE, name, dtype, kind, counts, ...)                                                \
     [HL_TABLE_##ROLE] = { name, dtype, HL_KIND_##kind, counts, { __VA_ARGS__ } }
 
-/* A count and what it bounds: sums of 128 bits, and of squares, as two of 64 bits each. */
+/* A count, and the 128-bit sums and squares that it bounds, stored as two 64-bit halves each. */
 #define WIDE_SUMS(N, SUM_OF, SQUARES_OF, prefix, ...)                                              \
     TABLE(N, prefix "count", I64, COUNT, 0, __VA_ARGS__),                                          \
         TABLE(SUM_OF, prefix "sum", I64, WIDE, HL_TABLE_##N, __VA_ARGS__, 2),                      \
@@ -138,7 +138,7 @@ static size_t table_bytes(const hl_profile *profile, hl_table table)
     return (size_t)hl_table_count(profile, table) * (hl_dtype_bits(forms[table].dtype) / 8);
 }
 
-/* Tables begin at multiples of a cache line, so that sums of two threads share none. */
+/* Tables begin at multiples of a cache line, so that the sums of two threads share none. */
 static size_t padded(size_t n_bytes)
 {
     return (n_bytes + HL_ALIGNMENT - 1) / HL_ALIGNMENT * HL_ALIGNMENT;
@@ -153,7 +153,7 @@ size_t hl_profile_block_bytes(const hl_profile *profile)
     return n_bytes;
 }
 
-/* What a table holds before anything has been measured, where that is not 0. */
+/* Sets a table to its values before anything has been measured, if these are not 0. */
 static void clear_table(hl_profile *profile, hl_table table)
 {
     int64_t count = hl_table_count(profile, table);

@@ -1,20 +1,19 @@
-/* profile_tables.h - the inside of a profile: one block of memory, by table.
+/* profile_tables.h - internals of a profile: one block of memory, divided into tables.
  *
- * Everything that is summed up lies in one block, cut into tables.  What a table is
- * called in a file, its dtype and shape and how two of them become one stands in one
- * list (profile_tables.c); merging, writing and reading walk over it, and MPI reduces
- * the block as it is.
+ * All sums are in one block, which is divided into tables.  One list (profile_tables.c) has the
+ * name of each table in files, its dtype and shape, and how two of them are merged.  Merging,
+ * writing and reading iterate over this list, and MPI reduces the whole block.
  *
- * Letters of shapes: L layers, H the most heads of a layer, Q quantities, P position
- * buckets, T token types, K sequences kept, 2 the halves of a 128-bit sum. */
+ * Letters of shapes: L layers, H largest number of heads in a layer, Q quantities, P position
+ * buckets, T token types, K kept sequences, 2 halves of a 128-bit sum. */
 #ifndef HL_STATS_PROFILE_TABLES_H
 #define HL_STATS_PROFILE_TABLES_H
 
 #include "stats/exact.h"
 #include "stats/profile.h"
 
-/* Number of quantities per table. By position: ENTROPY, NORMALIZED. By type: also RENYI2. Of sequences:
- * ENTROPY, NORMALIZED, ENTROPY_NOSINK. */
+/* Number of quantities per table. By position: ENTROPY, NORMALIZED. By type: also RENYI2. Of
+ * sequences: ENTROPY, NORMALIZED, ENTROPY_NOSINK. */
 enum { HL_N_BY_POSITION = 2, HL_N_BY_TYPE = 3, HL_N_OF_SEQUENCE = 3 };
 
 typedef enum hl_table {
@@ -69,7 +68,7 @@ typedef enum hl_table {
 typedef enum hl_table_kind {
     HL_KIND_COUNT = 0, /* add; from 0 to HL_MAX_COUNT */
     HL_KIND_WIDE,      /* add 128 bits; bounded by the count that precedes it in the list */
-    HL_KIND_SQUARES,   /* as WIDE, never negative */
+    HL_KIND_SQUARES,   /* as WIDE, but never negative */
     HL_KIND_UNIT,      /* add */
     HL_KIND_MIN,
     HL_KIND_MAX,

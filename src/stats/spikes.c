@@ -1,9 +1,9 @@
-/* spikes.c - is attention suddenly more diffuse than this text is used to?  headlight/trace.h
- * has the definition.
+/* spikes.c - finds rows whose attention is suddenly more diffuse than before; headlight/trace.h has
+ * the definition.
  *
- * A state is a center and a spread for every value, and for the mean over them.  The spread is followed as the mean
- * distance from the center, which for a normal distribution is sigma * sqrt(2 / pi).  A ring
- * of states from before the last scores allows to go back. */
+ * The state is a center and a spread for every value, and for the mean over values.  The spread is
+ * tracked as the mean distance from the center, which is sigma * sqrt(2 / pi) for a normal
+ * distribution.  A ring of earlier states allows scores to be undone. */
 #include <math.h>
 #include <string.h>
 
@@ -29,12 +29,12 @@ struct hl_spikes {
     int64_t  n_back;
     bool     is_settled;
     int64_t  n_learned;
-    float   *learned; /* (HL_SPIKE_MAX_ROWS, n_values) a ring */
-    measure *state;   /* (n_values + 1) of each value, and of the mean */
-    measure *saved;   /* (n_back, n_values + 1) a ring of states before scores */
-    int64_t  n_saved; /* ... that are in it */
-    int64_t  next;    /* ... where the next goes */
-    double  *z;       /* (n_values) of the row at hand; NaN: there is no such head */
+    float   *learned; /* (HL_SPIKE_MAX_ROWS, n_values) a ring of learned rows */
+    measure *state;   /* (n_values + 1) states of the values, then of the mean */
+    measure *saved;   /* (n_back, n_values + 1) a ring of the states before each score */
+    int64_t  n_saved; /* number of states in the ring */
+    int64_t  next;    /* place of the next state in the ring */
+    double  *z;       /* (n_values) z of the current row; NaN for missing heads */
     double  *work;    /* (n_values, at least HL_SPIKE_MAX_ROWS) */
 };
 
@@ -84,9 +84,9 @@ void hl_spikes_learn(hl_spikes *spikes, const float *row)
     memcpy(spikes->learned + at * spikes->n_values, row, (size_t)spikes->n_values * sizeof *row);
 }
 
-/* Brings the values of [low, high) that are below the pivot, or with or_equal not above it, to
- * the front; returns where they end.  No branch depends on a value: half of them would be
- * guessed wrong. */
+/* Moves the values of [low, high) that are below the pivot (with or_equal, not above it) to the
+ * front; returns where they end.  It has no branch on a value, since half of them would be
+ * mispredicted. */
 static inline int64_t gather(double *values, int64_t low, int64_t high, double pivot, bool or_equal)
 {
     int64_t end = low;
@@ -100,8 +100,8 @@ static inline int64_t gather(double *values, int64_t low, int64_t high, double p
     return end;
 }
 
-/* Puts the value of rank n into its place, those before it being no larger and those after it
- * no smaller; returns it.  As quicksort, of two halves going on with one. */
+/* Puts the value of rank n into its place, with smaller or equal values before it; returns it.
+ * Works like quicksort, but continues with only one of the two parts. */
 static double select_rank(double *values, int64_t count, int64_t n)
 {
     int64_t low = 0, high = count;
@@ -114,7 +114,7 @@ static double select_rank(double *values, int64_t count, int64_t n)
             high = end;
         else if (end > low)
             low = end;
-        else /* it is the smallest: those that equal it are done with */
+        else /* the pivot is the smallest value: those equal to it are in place */
             low = gather(values, low, high, pivot, true);
         if (n < low)
             return pivot;
@@ -130,7 +130,7 @@ static double largest(const double *values, int64_t count)
     return most;
 }
 
-/* Moves the values about. */
+/* Returns the median; reorders the values. */
 static double median(double *values, int64_t count)
 {
     double upper = select_rank(values, count, count / 2);
@@ -138,7 +138,7 @@ static double median(double *values, int64_t count)
     return count % 2 == 0 ? 0.5 * (largest(values, count / 2) + upper) : upper;
 }
 
-/* Median and spread of values that are no NaN; moves them about. */
+/* Returns median and spread of values without NaN; reorders the values. */
 static measure measure_values(double *values, int64_t count)
 {
     measure out = { NAN, NAN };
@@ -164,7 +164,7 @@ static measure measure_learned(const hl_spikes *spikes, int64_t n_rows, int64_t 
     return measure_values(spikes->work, count);
 }
 
-/* Without the lowest and the highest tenth, rounded down. */
+/* Returns the mean without the lowest and the highest tenth, rounded down. */
 static double trimmed_mean(double *values, int64_t count)
 {
     int64_t cut = (int64_t)(TRIMMED * (double)count);
@@ -179,7 +179,7 @@ static double trimmed_mean(double *values, int64_t count)
     return sum / (double)(count - 2 * cut);
 }
 
-/* The z of a row, and their trimmed mean. */
+/* Computes the z of a row; returns their trimmed mean. */
 static double find_z(hl_spikes *spikes, const float *row)
 {
     double        *z     = spikes->z;
@@ -235,7 +235,7 @@ void hl_spikes_rewind(hl_spikes *spikes, int64_t count)
            ((size_t)spikes->n_values + 1) * sizeof *spikes->state);
 }
 
-/* The measure after a value whose z, no NaN, is given. */
+/* Returns the state after a value with this z, which is not NaN. */
 static measure follow(measure before, double z)
 {
     double  near  = before.center + before.sigma * (z < -CLIP ? -CLIP : z > CLIP ? CLIP : z);

@@ -1,4 +1,4 @@
-/* trace.c - a trace in memory: arrays that grow together; and how far one row lies from another. */
+/* trace.c - a trace in memory, as arrays that grow together; and the distance between two rows. */
 #include "stats/trace_parts.h"
 
 #include <math.h>
@@ -205,7 +205,7 @@ double hl_trace_layer_mean(const hl_trace *trace, int64_t token, int64_t layer, 
 
 /* ------------------------------------------------------------------- change */
 
-/* Over some keys: sums of |p - q| and of p - q, in four parts each. */
+/* Sums of |p - q| and of p - q over some keys, in four parts each. */
 typedef struct difference {
     double apart[4];
     double moved[4];
@@ -238,7 +238,8 @@ static double sum_of_four(const double *parts)
 
 double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_visible_keys before)
 {
-    hl_visible_keys both = now.begin > before.begin ? now : before; /* both keep the same keys */
+    hl_visible_keys both = now.begin > before.begin ? now : before; /* both rows keep the same first
+                                                                     * keys */
     difference      sums = { { 0 }, { 0 } };
 
     both.end = now.end < before.end ? now.end : before.end;

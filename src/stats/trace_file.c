@@ -1,11 +1,11 @@
 /* trace_file.c - traces in files (doc/trace.md): tensors in safetensors, or lines of JSON.
  *
- * Files of tensors of format 1 have generated tokens only, and neither kinds, spikes and texts nor
- * rows beyond the first three: what they lack is NaN or empty.
+ * Tensor files of format 1 have only generated tokens, and neither kinds, spikes, texts nor rows
+ * beyond the first three: these are then NaN or empty.
  *
- * Of lines the first describes the whole, then there is one a token.  Numbers have the digits that
- * bring the same float or double back; what is NaN is null.  Nobody vouches for a file that is read:
- * what the first line says of its size is believed only if the rest could hold that many numbers. */
+ * The first line of a JSON file describes the trace; each further line is one token.  Numbers have
+ * enough digits to read back the same float or double; NaN is null.  The file is untrusted: the
+ * size in the first line is accepted only if the rest of the file could hold that many numbers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define FORMAT     "headlight trace 2"
 #define FORMAT_OLD "headlight trace 1"
 
-/* More tokens than any context, fewer than would overflow. */
+/* More than any context has, and few enough to avoid overflow. */
 #define MAX_TOKENS ((int64_t)1 << 31)
 #define MAX_CELLS  ((int64_t)1 << 24)
 
@@ -31,7 +31,7 @@ enum { OLD_NUMBERS = 3, OLD_ROWS = 3 };
 
 /* The British spelling that traces had before; files with it are still read. */
 
-/* What tensors are called in files, and members in lines of JSON. */
+/* Names of the tensors in files, and of the members in lines of JSON. */
 static const char *number_name(int number)
 {
     static const char *const names[HL_TRACE_N_NUMBERS] = { "logprob", "vocabulary.entropy",
@@ -117,7 +117,7 @@ static void put_number(hl_writer *writer, double value, int n_digits)
     put(writer, hl_json_number_text(text, value, n_digits));
 }
 
-/* Escaped for JSON.  A byte that is part of no character becomes U+FFFD. */
+/* Writes text escaped for JSON; invalid bytes become U+FFFD. */
 static void put_text(hl_writer *writer, const char *text, size_t n_bytes)
 {
     put(writer, "\"");
@@ -142,7 +142,7 @@ static void put_text(hl_writer *writer, const char *text, size_t n_bytes)
     put(writer, "\"");
 }
 
-/* [[...], ...], a list for every layer; null if all of it is NaN. */
+/* Writes [[...], ...], one list per layer; null if all values are NaN. */
 static void put_cells(hl_writer *writer, const hl_trace *trace, int64_t token, hl_trace_rows which)
 {
     const float *cells = hl_trace_at(trace, token, which);
@@ -236,7 +236,7 @@ static hl_status read_format(reading *r)
                    format != NULL ? format : "", FORMAT, FORMAT_OLD);
 }
 
-/* The shape of the whole is that of its rows. */
+/* Reads the shape of the trace from that of its rows. */
 static hl_status read_shape(reading *r)
 {
     const hl_tensor *rows = NULL;
@@ -283,7 +283,7 @@ static hl_status check_kinds(const reading *r)
     return HL_OK;
 }
 
-/* Where the texts of tokens end must rise, and end with the text. */
+/* The ends of tokens' texts must be increasing, and the last one must be the end of the text. */
 static hl_status check_ends(const reading *r)
 {
     int64_t before = 0;
@@ -315,7 +315,7 @@ static hl_status read_text(reading *r)
     return check_ends(r);
 }
 
-/* What format 1 does not have. */
+/* Fills in what format 1 does not have. */
 static void fill_old(hl_trace *trace)
 {
     for (int64_t i = 0; i < trace->n_tokens; i++) {
@@ -381,7 +381,7 @@ static hl_status parse_shape(int64_t shape[3], const json_t *line, const lines *
     return HL_OK;
 }
 
-/* A number takes two bytes at least, and of most tokens every head has nine of them. */
+/* A number takes at least two bytes, and most tokens have nine numbers per head. */
 static hl_status parse_beginning(lines *l, const json_t *line)
 {
     int64_t shape[3] = { 0 };
@@ -413,7 +413,7 @@ static hl_status parse_number(double *out, const json_t *value, const char *name
     return HL_OK;
 }
 
-/* [[...], ...]; null is NaN throughout, which is what new rows are. */
+/* Parses [[...], ...]; null leaves the row NaN, as new rows are. */
 static hl_status parse_cells(const lines *l, const json_t *line, hl_trace_rows which)
 {
     const char   *name  = row_name(which);
@@ -497,7 +497,7 @@ hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes
         HL_TRY(parse_token(&l, line));
     }
     if (l.text.at != l.text.end) {
-        status = hl_fail(HL_BAD_INPUT, "%s: goes on behind its %" PRId64 " tokens", where,
+        status = hl_fail(HL_BAD_INPUT, "%s: continues after its %" PRId64 " tokens", where,
                          l.trace->n_tokens);
         goto done;
     }

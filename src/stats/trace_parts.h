@@ -1,10 +1,10 @@
-/* trace_parts.h - what was seen of every token while a text was generated.
+/* trace_parts.h - a trace that grows, for recorders.
  *
- * The public part (hl_trace_load, _write and the questions) is in headlight.h;
- * doc/trace.md describes the file.  Here is what a recorder needs: a trace that grows.
+ * Public functions (hl_trace_load, hl_trace_write and others) are in headlight.h; doc/trace.md
+ * describes the file.
  *
- * Rows come before their tokens: the cells of entry n_tokens can be written once there is
- * room for it, and the token that they led to is pushed afterwards. */
+ * Rows come before their tokens: the values of entry n_tokens can be written once there is room for
+ * it, and the token that the row predicted is appended afterwards. */
 #ifndef HL_STATS_TRACE_PARTS_H
 #define HL_STATS_TRACE_PARTS_H
 

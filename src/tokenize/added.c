@@ -17,7 +17,7 @@
 hl_status hl_added_add(hl_added *added, hl_added_token token)
 {
     if (token.content.n_bytes == 0)
-        return HL_OK; /* would match everywhere */
+        return HL_OK; /* an empty token would match everywhere */
     if (added->count >= MAX_ADDED)
         return hl_fail(HL_BAD_INPUT, "more than %d added tokens", MAX_ADDED);
     HL_NEED(HL_GROW(&added->items, &added->capacity, added->count, 1));
@@ -26,7 +26,7 @@ hl_status hl_added_add(hl_added *added, hl_added_token token)
     return HL_OK;
 }
 
-/* Replaces the contents of tokens that are found after normalizing by their normalized forms. */
+/* Normalizes the contents of tokens that are searched for after normalizing. */
 static hl_status normalize_contents(hl_added *added, const hl_normalizer *normalizer)
 {
     hl_status              status      = HL_OK;
@@ -90,7 +90,7 @@ void hl_added_free(hl_added *added)
 
 /* ------------------------------------------------------------------ searching */
 
-/* The next match at or after *at: its item, or -1, and its place. */
+/* Finds the next match at or after *at: its item, or -1, and its place. */
 static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set,
                            const hl_mapped_text *text, size_t at, hl_budget *budget)
 {
@@ -114,7 +114,7 @@ static hl_status find_next(int *found, hl_span *out, const hl_prefixes *set,
     return HL_OK;
 }
 
-/* The character that ends at `end`, which is not 0; *begin is where it starts. */
+/* Returns the character that ends at `end`, which is not 0; *begin is where it starts. */
 static uint32_t character_before(const hl_mapped_text *text, size_t end, size_t *begin)
 {
     *begin = end - 1;
@@ -134,7 +134,7 @@ static bool stands_alone(const hl_mapped_text *text, hl_span span)
     return at >= text->n_bytes || !hl_char_is(HL_CHAR_WORD, hl_utf8_next(text->bytes, &at));
 }
 
-/* White space around the match, but not before `floor`, belongs to it. */
+/* Extends a match by the white space around it, but not to before `floor`. */
 static hl_span take_space(const hl_mapped_text *text, hl_span span, const hl_added_token *token,
                           size_t floor)
 {

@@ -33,7 +33,7 @@
 
 #define FIRST_SLOTS 1024
 #define EMPTY       UINT64_MAX
-#define PROBES_EACH 64 /* on average; a normalized table needs three */
+#define PROBES_EACH 64 /* average number of probes per merge; a normalized table needs three */
 #define PROBES_BASE (1U << 20)
 
 static uint64_t pair_of(int32_t left, int32_t right)
@@ -41,8 +41,8 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-/* The slot of the pair, or the empty one where it belongs; *n_probes grows by the number of slots
- * looked at. */
+/* Finds the slot of the pair, or the empty slot where it belongs; adds the number of examined slots
+ * to *n_probes. */
 static size_t find_slot(const hl_merges *merges, uint64_t pair, uint64_t *n_probes)
 {
     size_t   mask = merges->n_slots - 1;
@@ -113,7 +113,7 @@ struct hl_bpe {
     char           *suffix;
     hl_merges       merges;
     uint32_t        n_ranks;
-    int32_t         byte_ids[256]; /* BYTE_LEVEL: the piece of a byte; else its fallback <0xNN> */
+    int32_t         byte_ids[256]; /* piece of each byte; without BYTE_LEVEL, the fallback <0xNN> */
     bool            cuts_at_spaces;
     hl_buffer       joined;
 };
@@ -195,7 +195,7 @@ typedef struct scored {
     int32_t id;
 } scored;
 
-/* The best score first, and the lower id of equals. */
+/* Sorts by falling score, then by id. */
 static int compare_scores(const void *left, const void *right)
 {
     const scored *a = left;
@@ -205,7 +205,7 @@ static int compare_scores(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Every cut of one piece between characters. */
+/* Adds a merge for every cut of one piece between characters. */
 static hl_status add_cuts(hl_bpe *bpe, int32_t id, uint32_t rank)
 {
     hl_bytes whole = hl_vocab_spelling(bpe->vocab, id);
@@ -235,12 +235,12 @@ hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
         const hl_piece *piece = &vocab->pieces[id];
         bool            plain = piece->type == HL_TOKEN_NORMAL || piece->type == HL_TOKEN_ADDED;
         if (piece->present && plain && piece->n_bytes <= MAX_SCORED_BYTES &&
-            piece->score == piece->score) /* not NaN, which has no order */
+            piece->score == piece->score) /* excludes NaN, which has no order */
             order[count++] = (scored){ piece->score, (int32_t)id };
     }
     qsort(order, count, sizeof *order, compare_scores);
     for (size_t i = 0; i < count; i++) {
-        /* Equal scores are equal in rank: then the leftmost goes first. */
+        /* Pieces with equal scores get equal ranks; the leftmost is then merged first. */
         if (i > 0 && order[i].score != order[i - 1].score)
             bpe->n_ranks++;
         HL_NEED(add_cuts(bpe, order[i].id, bpe->n_ranks));
@@ -250,7 +250,7 @@ hl_status hl_bpe_add_scored_merges(hl_bpe *bpe)
 
 /* ------------------------------------------------------------- cutting at ▁ */
 
-/* Does a piece have a ▁ behind something else? */
+/* Returns true if a piece has a ▁ after another character. */
 static bool has_inner_mark(hl_bytes spelling)
 {
     bool seen_other = false;
@@ -331,7 +331,7 @@ bool hl_bpe_cuts_at_spaces(const hl_bpe *bpe)
 
 typedef struct hl_bpe_symbol {
     int32_t  id;
-    uint32_t begin; /* of the word */
+    uint32_t begin; /* first byte, in the word */
     uint32_t end;
     int32_t  previous; /* -1: none */
     int32_t  next;     /* -1: none */
@@ -342,7 +342,7 @@ typedef struct hl_bpe_candidate {
     uint64_t key; /* rank in the upper half, position in the lower */
     int32_t  left;
     int32_t  right;
-    int32_t  id; /* what the two would become */
+    int32_t  id; /* id of the merged piece */
 } candidate;
 
 void hl_bpe_space_free(hl_bpe_space *space)
@@ -372,7 +372,7 @@ static bool has_fallback(const hl_bpe *bpe, const char *word, size_t begin, size
     return bpe->options.byte_fallback;
 }
 
-/* The bytes of a character as <0xNN> pieces. */
+/* Adds the bytes of a character as <0xNN> pieces. */
 static hl_status add_fallback(hl_bpe_space *space, const hl_bpe *bpe, const char *word,
                               size_t begin, size_t end)
 {
@@ -381,7 +381,7 @@ static hl_status add_fallback(hl_bpe_space *space, const hl_bpe *bpe, const char
     return HL_OK;
 }
 
-/* A character that the vocabulary lacks.  An unknown one that follows another may grow it. */
+/* Adds a character that the vocabulary lacks; it may be joined to a preceding unknown one. */
 static hl_status add_unknown(hl_bpe_space *space, const hl_bpe *bpe, size_t begin, size_t end)
 {
     symbol *last = space->n_symbols > 0 ? &space->symbols[space->n_symbols - 1] : NULL;
@@ -396,7 +396,7 @@ static hl_status add_unknown(hl_bpe_space *space, const hl_bpe *bpe, size_t begi
     return add_symbol(space, bpe->options.unknown, begin, end);
 }
 
-/* The spelling of a character inside a word: with prefix and suffix where they belong. */
+/* Spells a character inside a word, with the prefix and the suffix where they apply. */
 static hl_status spell(hl_bytes *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word,
                        size_t begin, size_t end)
 {
@@ -487,7 +487,7 @@ static candidate pop(hl_bpe_space *space)
     return top;
 }
 
-/* The pair that starts at this symbol, if it merges. */
+/* Pushes the pair that starts at this symbol, if it merges. */
 static hl_status push_pair(hl_bpe_space *space, const hl_bpe *bpe, int32_t position)
 {
     const symbol *left = &space->symbols[position];
@@ -504,7 +504,7 @@ static hl_status push_pair(hl_bpe_space *space, const hl_bpe *bpe, int32_t posit
 
 /* ------------------------------------------------------------------- merging */
 
-/* Is the pair still what it was when it was pushed? */
+/* Returns true if the pair has not changed since it was pushed. */
 static bool still_merges(const hl_bpe_space *space, int32_t position, const candidate *pair)
 {
     const symbol *left = &space->symbols[position];
@@ -539,7 +539,7 @@ static hl_status merge_all(hl_bpe_space *space, const hl_bpe *bpe, hl_budget *bu
     return HL_OK;
 }
 
-/* The id of the whole word as a piece; -1 if it is none. */
+/* Finds the whole word as a piece; -1 if it is not a piece. */
 static hl_status find_whole(int32_t *out, hl_bpe_space *space, const hl_bpe *bpe, hl_bytes word)
 {
     *out = -1;

@@ -22,9 +22,9 @@ typedef struct hl_bpe_options {
     bool     byte_fallback;
     bool     fuse_unknown;
     bool     ignore_merges; /* a word that is a piece becomes that piece at once */
-    int32_t  unknown;       /* id; -1: unknown characters are dropped */
-    hl_bytes prefix;        /* of pieces that do not begin a word; copied */
-    hl_bytes suffix;        /* of pieces that end a word; copied */
+    int32_t  unknown;       /* id of the unknown token; -1: unknown characters are dropped */
+    hl_bytes prefix;        /* prefix of pieces that do not begin a word; copied */
+    hl_bytes suffix;        /* suffix of pieces that end a word; copied */
 } hl_bpe_options;
 
 typedef struct hl_bpe hl_bpe;
@@ -34,7 +34,7 @@ hl_status hl_bpe_new(hl_bpe **out, const hl_vocab *vocab, const hl_bpe_options *
 void      hl_bpe_free(hl_bpe *bpe);
 HL_CLOSES(hl_bpe_free, hl_bpe)
 
-/* The next merge in order of rank.  HL_BAD_INPUT if one of the three is not a piece. */
+/* Adds the next merge in order of rank.  HL_BAD_INPUT if one of the three is not a piece. */
 hl_status hl_bpe_add_merge(hl_bpe *bpe, hl_bytes left, hl_bytes right);
 /* Adds every pair of pieces that make a third, ranked by the score of the third. */
 hl_status hl_bpe_add_scored_merges(hl_bpe *bpe);

@@ -36,7 +36,7 @@ static double most_seconds(const hl_budget *budget)
     return SECONDS_EACH * (double)budget->n_input + SECONDS_BASE;
 }
 
-/* The first question starts the clock: most calls are over before they ask. */
+/* The clock starts here, on the first call, since most texts are done before it. */
 double hl_budget_seconds(hl_budget *budget)
 {
     struct timespec time = { 0 };
@@ -66,7 +66,7 @@ hl_status hl_budget_check(hl_budget *budget)
         return hl_fail(HL_LIMIT, "takes too long on this text: more than %lld steps for %zu bytes",
                        (long long)STEPS_EACH * (long long)budget->n_input + STEPS_BASE,
                        budget->n_input);
-    /* The thread's clock is a system call, the other one is not. */
+    /* Reading the thread's clock is a system call; hl_clock_seconds is not. */
     double now = hl_clock_seconds();
     if (now - budget->asked < ASK_SECONDS)
         return HL_OK;
@@ -76,7 +76,7 @@ hl_status hl_budget_check(hl_budget *budget)
 
 hl_status hl_budget_too_long(const hl_budget *budget, size_t n_bytes)
 {
-    return hl_fail(HL_LIMIT, "makes %zu bytes or more out of %zu, at most %zu", n_bytes,
+    return hl_fail(HL_LIMIT, "makes %zu bytes or more out of %zu; at most %zu are allowed", n_bytes,
                    budget->n_input, budget->most_bytes);
 }
 

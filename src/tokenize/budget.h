@@ -18,14 +18,14 @@
 
 typedef struct hl_budget {
     size_t           n_input;    /* bytes of the call's input */
-    size_t           most_bytes; /* of any text that the call makes */
+    size_t           most_bytes; /* largest size of any text that the call makes */
     size_t           n_output;   /* bytes passed on so far */
     int64_t          steps_left;
     int64_t          unchecked; /* steps until the clock and the callback are checked again */
     double           asked;     /* hl_clock_seconds when the thread's clock was last read */
-    double           begun;     /* by the thread's clock; below 0: not read yet */
+    double           begun;     /* the thread's clock at the start; below 0: not read yet */
     hl_stop_callback stop;      /* NULL: the call cannot be stopped */
-    void            *context;   /* of stop */
+    void            *context;   /* passed to `stop` */
 } hl_budget;
 
 /* The budget of a call on n_input bytes. */

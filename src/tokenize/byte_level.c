@@ -7,7 +7,7 @@
 #define FIRST_EXTRA 0x100U
 #define N_EXTRAS    68U
 
-/* Bytes whose character is not their own code point, in order: 0-32, 127-160, 173. */
+/* True for bytes that another character stands for: 0-32, 127-160, 173. */
 static bool is_extra(uint32_t byte)
 {
     return byte <= 32 || (byte >= 127 && byte <= 160) || byte == 173;
@@ -22,7 +22,7 @@ uint32_t hl_byte_level_character(uint8_t byte)
     return byte == 173 ? FIRST_EXTRA + N_EXTRAS - 1 : FIRST_EXTRA + 33U + (byte - 127U);
 }
 
-/* The byte for a character, -1 if it stands for none. */
+/* Returns the byte that a character stands for, or -1. */
 static int byte_of(uint32_t code_point)
 {
     if (code_point < FIRST_EXTRA)

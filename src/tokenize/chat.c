@@ -1,17 +1,17 @@
 /* chat.c - the usual chat formats, written by hand.
  *
- * A format is a few strings around every message (and around the whole), so it
- * is a row of a table:
+ * A format is a few strings around every message (and around the whole), so it is a row of a table:
  *
  *     start  | open ROLE after_role | content | close | ... | prompt
  *     <s>      <|im_start|> user \n   Hello     <|im_end|>\n   <|im_start|>assistant\n
  *
- * What a template says beyond that is written where it is needed.  A template is a program, and two
- * that have the markers of one format may differ in what they do with an empty system message.  So a
- * format is only called known for templates that were run by Jinja2 and gave what is written here,
- * byte for byte; their hashes are in a table.  Others are written in the format whose markers they
- * have, and said to be unknown.  Every byte of the result belongs to a part: a message's own
- * content has that message's role, all else is the template's. */
+ * Where a template does more, a function does the same.  A template is a program, and two templates
+ * with the markers of one format may differ, for example in what they do with an empty system
+ * message.  A format is therefore only called known for templates that gave exactly the text
+ * written here when Jinja2 ran them; their hashes are in a table. Other templates are reported as
+ * unknown, and their chats are written in the format whose markers they have.  Every byte of the
+ * result belongs to a part: a message's own content has that message's role, all other bytes are
+ * the template's. */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -22,17 +22,18 @@
 
 typedef struct chat_style {
     hl_chat_format format;
-    bool           trims;     /* white space around contents is dropped */
-    bool           no_system; /* there is no such role: it goes before what the user says */
+    bool           trims;     /* white space around contents is removed */
+    bool           no_system; /* the format has no system role: the system message goes before the
+                               * user's next one */
     const char    *name;
-    const char    *markers[3]; /* a template with all of these is this one */
+    const char    *markers[3]; /* a template has this format if it contains all of these */
     const char    *open;
     const char    *after_role;
     const char    *close;
-    const char    *assistant; /* how the format calls it */
+    const char    *assistant; /* the format's name of the assistant role */
 } chat_style;
 
-/* In this order: the first that fits is taken. */
+/* The first entry that fits a template is taken. */
 static const chat_style styles[] = {
     { HL_CHAT_CHATML,
       false,
@@ -76,20 +77,20 @@ static const chat_style styles[] = {
 
 enum { N_STYLES = sizeof styles / sizeof *styles };
 
-/* Templates that have the markers of a format and are not of it. */
+/* Markers of templates that also have the markers of a format, but do not have that format. */
 static const char *const impostors[] = { "<|im_sep|>", "<end_of_utterance>", "[SYSTEM_PROMPT]",
                                          "<<SYS>>", "<|im_middle|>" };
 
-/* Hashes of templates, after normalize, that give what this file writes for every conversation of
- * texts; tests/test_tokenize_chat.c compares. */
+/* Hashes of normalized templates that give what this file writes for every conversation of a test
+ * set; tests/test_tokenize_chat.c compares them. */
 static const uint64_t known_templates[] = {
     0x1e0564a458dac94fU, /* ChatML, message['role'] */
-    0xfc32a098698ebfa6U, /* ... message.role */
-    0x670c8f697495cec9U, /* ... with a standard system message: SmolLM2 */
+    0xfc32a098698ebfa6U, /* ChatML, message.role */
+    0x670c8f697495cec9U, /* ChatML with a standard system message: SmolLM2 */
     0x535a78fb66959d56U, /* Qwen2.5, MiMo-VL */
     0x4d09dfd9a7f97428U, /* Qwen3-Coder */
     0x89e40d558a2266f2U, /* Llama 3 */
-    0x46ed71195d8f6f77U, /* ... with the begin of text first */
+    0x46ed71195d8f6f77U, /* Llama 3, with the begin of text first */
     0xac1c43bb5ab5dd3bU, /* Llama 3.1 */
     0xe418a631a7fa4b01U, /* Phi-3's turns in a plain loop */
 };
@@ -126,8 +127,8 @@ static const chat_style *find_style(hl_chat_format format)
     return NULL;
 }
 
-/* Qwen's templates hold the system message to use when there is none:
- *     '<|im_start|>system\nYou are ... <|im_end|>\n'                              */
+/* Finds the system message that Qwen's templates use if there is none:
+ *     '<|im_start|>system\nYou are ... <|im_end|>\n' */
 static hl_bytes find_standard_system(const char *template)
 {
     static const char *const openings[] = { "<|im_start|>system\\n", "<|im_start|>system\n" };
@@ -149,8 +150,8 @@ static bool is_name(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* A string literal from its quote on, in single quotes where that changes nothing, with ends of lines
- * as \\n; how long it was. */
+/* Copies a string literal, starting at its quote: in single quotes if that changes nothing, and
+ * with line ends as \\n.  Also returns its length. */
 static hl_status copy_literal(hl_buffer *out, size_t *n_bytes, const char *text)
 {
     size_t length = 1;
@@ -167,9 +168,9 @@ static hl_status copy_literal(hl_buffer *out, size_t *n_bytes, const char *text)
     return hl_buffer_append(out, mark, 1);
 }
 
-/* A template as its hash sees it: the ends of lines at the very end are dropped, and inside {{ }} and
- * {% %} spaces stand only between names, and strings in single quotes.  What stands outside is output,
- * and stays. */
+/* Normalizes a template for hashing: line ends at its end are dropped; inside {{ }} and {% %},
+ * spaces stand only between names, and strings have single quotes.  Text outside is output, and
+ * stays. */
 static hl_status normalize(hl_buffer *out, const char *template)
 {
     size_t end     = strlen(template);
@@ -211,7 +212,7 @@ static hl_status hash_template(uint64_t *out, const char *template)
 
     *out = 0;
     HL_NEED(normalize(&text, template));
-    /* One letter stands in place of the standard system message, wherever it stands. */
+    /* The standard system message is replaced by one letter. */
     HL_NEED(hl_search_replace(
         &hidden,
         (hl_search){ .needle = find_standard_system(template), .text = hl_buffer_bytes(&text) },
@@ -377,8 +378,8 @@ static void put_message(chat_writer *w, const hl_chat_message *message,
     put(w, w->style->close);
 }
 
-/* Mistral has brackets around what the user says, and releases that differ in where
- * they put spaces; which, shows in the template. */
+/* Mistral puts brackets around the user's messages.  Its releases differ in where they put spaces;
+ * the template shows which release it is. */
 static void put_mistral(chat_writer *w, const hl_chat_message *message,
                         const hl_chat_message *system)
 {
@@ -404,7 +405,8 @@ static void put_mistral(chat_writer *w, const hl_chat_message *message,
 
 static void put_messages(chat_writer *w, const hl_chat_message *messages, size_t n_messages)
 {
-    const hl_chat_message *system = NULL; /* waits for the user, where there is no such role */
+    const hl_chat_message *system = NULL; /* a system message that waits for the user's next one, in
+                                           * formats without a system role */
 
     for (size_t i = 0; i < n_messages; i++) {
         hl_chat_role role = role_of(messages[i].role);
@@ -435,7 +437,7 @@ static const chat_style *choose_style(bool *known, const hl_tokenizer *tokenizer
     hl_chat_format format = hl_tokenizer_chat_format(tokenizer, known);
     if (!*known)
         hl_log(HL_LOG_WARNING,
-               "%s: the chat template is not one that headlight knows; messages are written as %s",
+               "%s: headlight does not know this chat template; messages are written as %s",
                tokenizer->where, hl_chat_format_name(format));
     return find_style(format);
 }
@@ -490,8 +492,8 @@ hl_status hl_chat_encode(hl_encoding **out, const hl_tokenizer *tokenizer, const
     HL_NEED(HL_ALLOC(&coded->roles, coded->n_tokens));
     size_t part = 0;
     for (size_t i = 0; i < coded->n_tokens; i++) {
-        /* Spans begin in order; a token that runs across a border belongs to its end,
-         * where the content is ("▁Hello" with the template's space). */
+        /* A token that crosses a border of parts belongs to the part of its end, where the content
+         * is ("▁Hello" with the template's space).  Spans are in increasing order. */
         size_t last = coded->spans[i].end > 0 ? coded->spans[i].end - 1 : 0;
         while (part + 1 < chat->n_parts && chat->parts[part].span.end <= last)
             part++;

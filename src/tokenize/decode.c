@@ -1,4 +1,4 @@
-/* decode.c - the steps of decoders, and texts that are decoded while their tokens come. */
+/* decode.c - the steps of decoders, and streams, which decode tokens one at a time. */
 #include "tokenize/decode.h"
 
 #include <string.h>
@@ -86,7 +86,7 @@ static hl_status replace_pattern(hl_buffer *out, hl_bytes text, const hl_decode_
     return hl_search_replace(out, search, step->other);
 }
 
-/* English as it is written: no spaces before punctuation and contractions. */
+/* Removes spaces before punctuation and contractions, as in written English. */
 static hl_status clean_up(hl_buffer *out, hl_bytes text)
 {
     static const char *const pairs[][2] = {
@@ -160,7 +160,7 @@ static hl_status ctc(hl_buffer *out, hl_bytes text, const hl_decode_step *step)
     return replace_literal(out, hl_buffer_bytes(&clean), step->other, (hl_bytes){ " ", 1 });
 }
 
-/* String `index` of `in`, decoded, appended to `out`. */
+/* Decodes string `index` of `in` and appends it to `out`. */
 static hl_status decode_one(hl_buffer *out, const hl_strings *in, size_t index,
                             const hl_decode_step *step, hl_matcher *matcher)
 {
@@ -194,7 +194,7 @@ static hl_status decode_one(hl_buffer *out, const hl_strings *in, size_t index,
 
 /* --------------------------------------------------------------- byte fallback */
 
-/* The byte of "<0xNN>", or -1. */
+/* Returns the byte of "<0xNN>", or -1. */
 static int fallback_byte(hl_bytes text)
 {
     int value = 0;
@@ -214,7 +214,7 @@ static int fallback_byte(hl_bytes text)
     return value;
 }
 
-/* A run of bytes becomes one string if it is UTF-8, else as many U+FFFD as it is long. */
+/* A run of bytes becomes one string if it is valid UTF-8, otherwise one U+FFFD per byte. */
 static hl_status end_run(hl_strings *out, hl_buffer *run)
 {
     size_t length = run->n_bytes;
@@ -314,7 +314,7 @@ hl_status hl_decoder_run(hl_buffer *out, const hl_decoder *decoder, hl_strings *
  *
  * Once something was given out, what waited becomes the new `shown`. */
 
-#define MAX_WAITING 16 /* tokens; more than that are not one character */
+#define MAX_WAITING 16 /* largest number of waiting tokens, far more than one character needs */
 
 struct hl_decode_stream {
     const hl_tokenizer *tokenizer;
@@ -324,7 +324,7 @@ struct hl_decode_stream {
     size_t              capacity;
     size_t              n_shown;
     hl_buffer           prefix;
-    char               *text; /* the last decoding; what is returned lies in it */
+    char               *text; /* the last decoded text, which the returned text is a part of */
 };
 
 hl_status hl_decode_stream_open(hl_decode_stream **out, const hl_tokenizer *tokenizer,
@@ -347,7 +347,7 @@ void hl_decode_stream_close(hl_decode_stream *stream)
     hl_free(stream);
 }
 
-/* Does the text end inside a character, or in what may become one? */
+/* Returns true if the text ends inside a character, or in an incomplete one. */
 static bool is_cut(const char *text, size_t n_bytes)
 {
     return hl_utf8_incomplete(text, n_bytes) > 0 ||
@@ -401,7 +401,7 @@ hl_status hl_decode_stream_push(const char **text, size_t *n_bytes, hl_decode_st
     HL_NEED(HL_GROW(&stream->ids, &stream->capacity, stream->n_ids, 1));
     stream->ids[stream->n_ids++] = id;
     HL_NEED(find_new(text, n_bytes, stream));
-    /* What shows nothing yet stays beside what it follows. */
+    /* A token that shows nothing yet stays in the window, next to the token that it follows. */
     bool waits =
         (*n_bytes == 0 || is_cut(*text, *n_bytes)) && stream->n_ids - stream->n_shown < MAX_WAITING;
     if (waits) {

@@ -18,8 +18,8 @@ typedef enum hl_decode_kind {
     HL_DECODE_FUSE,           /* joins                                                */
     HL_DECODE_STRIP,          /* removes up to start and stop characters `content`    */
     HL_DECODE_REPLACE,        /* replaces pattern or content by other                 */
-    HL_DECODE_SUFFIX,         /* content (</w>) becomes a space, except in the last   */
-    HL_DECODE_CTC,            /* drops repeats and content (<pad>); other (|): a space*/
+    HL_DECODE_SUFFIX,         /* content (</w>) becomes a space, except in the last string */
+    HL_DECODE_CTC,            /* drops repeats and content (<pad>); `other` (|) becomes a space */
 } hl_decode_kind;
 
 typedef struct hl_decode_step {
@@ -40,8 +40,8 @@ typedef struct hl_decoder {
     bool            present; /* false: pieces are joined with spaces */
 } hl_decoder;
 
-/* Appends a step that owns nothing yet.  *out points to the stored step, to which the caller then
- * gives what it is to own. */
+/* Appends a step that owns nothing yet.  *out points to the stored step; the caller then stores in
+ * it what it will own. */
 hl_status hl_decoder_add(hl_decode_step **out, hl_decoder *decoder, hl_decode_step step);
 void      hl_decoder_free(hl_decoder *decoder);
 

@@ -113,7 +113,7 @@ hl_status hl_mapped_text_from_bytes(hl_mapped_text *out, hl_mapped_text_builder 
     hl_status status = HL_OK;
 
     if (n_bytes == 0)
-        bytes = ""; /* it may be NULL */
+        bytes = ""; /* `bytes` may be NULL */
     hl_mapped_text given = { .bytes = bytes, .n_bytes = n_bytes, .original = bytes };
     if (n_bytes > HL_MAX_MAPPED_TEXT)
         return hl_fail(HL_LIMIT, "a text of %zu bytes, at most %u", n_bytes, HL_MAX_MAPPED_TEXT);
@@ -121,7 +121,7 @@ hl_status hl_mapped_text_from_bytes(hl_mapped_text *out, hl_mapped_text_builder 
     builder->n_bytes = 0;
     size_t at        = 0;
     for (size_t bad; (bad = at + hl_utf8_find_bad(bytes + at, n_bytes - at)) < n_bytes;) {
-        /* What lies between is valid, so its characters can be found. */
+        /* The text between two errors is valid, so its characters can be found. */
         hl_mapped_text good = hl_mapped_text_slice(&given, at, bad);
         HL_NEED(hl_mapped_text_builder_copy(builder, &good, 0, good.n_bytes));
         HL_NEED(hl_mapped_text_builder_add(builder, "\xef\xbf\xbd", 3,

@@ -36,7 +36,7 @@ static bool is_ideograph(uint32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
            (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b81f) ||
-           (c >= 0x2b920 && c <= 0x2ceaf) || /* sic: the reference leaves a gap */
+           (c >= 0x2b920 && c <= 0x2ceaf) || /* the gap is in the reference implementation too */
            (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
@@ -60,7 +60,7 @@ static hl_status space_ideographs(hl_mapped_text *out, hl_mapped_text_builder *b
 
 /* ------------------------------------------------------- removing and mapping */
 
-/* What becomes of a character: itself, another, or REMOVED. */
+/* The result of a character that is removed. */
 #define REMOVED UINT32_MAX
 typedef uint32_t (*mapping)(uint32_t c, int argument);
 
@@ -92,7 +92,7 @@ static uint32_t clean_for_translation(uint32_t c, int unused)
     return c;
 }
 
-/* Removed characters are charged to the last one that stays; hence one is held back. */
+/* Removed characters are charged to the last one that stays, so one is held back. */
 static hl_status map_characters(hl_mapped_text *out, hl_mapped_text_builder *builder,
                                 const hl_mapped_text *text, mapping map, int argument)
 {
@@ -143,7 +143,7 @@ static hl_status strip(hl_mapped_text *out, const hl_mapped_text *text, bool lef
     return HL_OK;
 }
 
-/* The first character's origin is shared by what stands before it. */
+/* Prepends content; it shares the origin of the first character. */
 static hl_status prepend(hl_mapped_text *out, hl_mapped_text_builder *builder,
                          const hl_mapped_text *text, hl_bytes content)
 {
@@ -226,7 +226,7 @@ static hl_status spell_bytes(hl_mapped_text *out, hl_mapped_text_builder *builde
  * Most text is in NFC already, and most of it in characters that NFC leaves
  * alone whatever stands beside them; runs of these are copied. */
 
-/* No character below is part of a decomposition's tail or has a combining class. */
+/* No character below this is a later part of a decomposition or has a combining class. */
 #define FIRST_FOLLOWER 0x300U
 
 typedef struct letter {
@@ -247,9 +247,9 @@ typedef struct former {
     bool         compatible;
     letters      pending; /* one base and its marks, decomposed, not yet ordered */
     bool         has_base;
-    letter       base;      /* may still grow */
-    letters      blocked;   /* marks behind the base that it did not take */
-    int          last_mark; /* the class of the last of them; 0: none */
+    letter       base;      /* the base, which may still be composed with a mark */
+    letters      blocked;   /* marks after the base that were not composed with it */
+    int          last_mark; /* the class of the last one in `blocked`; 0: none */
     hl_status    status;
 } former;
 
@@ -278,7 +278,7 @@ static void emit_base(former *f)
     f->has_base      = false;
 }
 
-/* The third step.  A mark is blocked by an earlier one of the same or a higher class. */
+/* Composes.  A mark is blocked by an earlier one of the same or a higher class. */
 static void compose(former *f, letter next)
 {
     uint32_t whole;
@@ -300,8 +300,8 @@ static void compose(former *f, letter next)
     }
 }
 
-/* Insertion sort: there are rarely more than two marks.  A text of a million
- * marks on one base would be slow, so beyond a bound they stay as they are. */
+/* Insertion sort, since there are rarely more than two marks.  Beyond a bound the marks stay in
+ * their order: sorting a million marks on one base would take too long. */
 static void order_marks(letters *list)
 {
     enum { MOST = 256 };
@@ -345,7 +345,7 @@ static void add_character(former *f, uint32_t code_point)
     }
 }
 
-/* Characters that NFC does not change and that do not join what is before them. */
+/* True for characters that NFC does not change and that do not compose with the one before. */
 static bool is_quiet(uint32_t c)
 {
     return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x5d0 && c <= 0x5ea) ||
@@ -355,7 +355,7 @@ static bool is_quiet(uint32_t c)
            (c >= 0xac00 && c <= 0xd7a3);
 }
 
-/* Copies quiet characters from `at` on, all but the last, which a mark may follow. */
+/* Copies quiet characters, starting at `at`; all but the last one, which a mark may follow. */
 static size_t keep_quiet(former *f, const hl_mapped_text *text, size_t at)
 {
     size_t last = at;
@@ -383,7 +383,7 @@ static bool is_ascii(const hl_mapped_text *text)
     return true;
 }
 
-/* *out is in `builder`, or is *text itself where the text is in that form already. */
+/* *out is in `builder`, or is *text itself if the text already has that form. */
 static hl_status normal_form(hl_mapped_text *out, hl_mapped_text_builder *builder,
                              const hl_mapped_text *text, bool compose_too, bool compatible)
 {
@@ -534,7 +534,7 @@ static uint32_t unit_offset(uint32_t unit)
     return unit >> 10 << ((unit & 1U << 9) >> 6);
 }
 
-/* The replacement of the shortest beginning of the bytes that has one; NULL if none. */
+/* Returns the replacement of the shortest prefix that has one; NULL if none has. */
 static const char *find_rule(const hl_charsmap *map, const char *bytes, size_t n_bytes)
 {
     size_t at = map->n_units > 0 ? unit_offset(map->units[0]) : 0;
@@ -558,7 +558,7 @@ static const char *find_rule(const hl_charsmap *map, const char *bytes, size_t n
     return NULL;
 }
 
-/* One character is held back: what vanishes without a trace is charged to it. */
+/* One character is held back: characters that are removed are charged to it. */
 typedef struct replacer {
     hl_transform transform;
     bool         has_last;
@@ -575,8 +575,8 @@ static void put_character(replacer *r, uint32_t code_point, int change)
     r->change   = change;
 }
 
-/* `old_count` characters become the replacement: one for one as far as it goes, then
- * insertions, or the last one swallows the rest. */
+/* Replaces `old_count` characters: first one for one; then the rest is inserted, or the last
+ * character consumes the old ones that are left. */
 static void replace_whole(replacer *r, int old_count, const char *replacement)
 {
     size_t length    = strlen(replacement);
@@ -613,7 +613,7 @@ static void replace_grapheme(replacer *r, const hl_charsmap *map, const char *by
     }
 }
 
-/* The end of the user-perceived character that begins at `begin`. */
+/* Returns the end of the user-perceived character that begins at `begin`. */
 static size_t grapheme_end(const hl_mapped_text *text, size_t begin)
 {
     int32_t  state = 0;
@@ -703,7 +703,7 @@ static hl_status run_step(hl_mapped_text *out, hl_mapped_text_builder *builder,
     return hl_fail(HL_INTERNAL, "no such normalizer: %d", (int)step->kind);
 }
 
-/* As files name them. */
+/* Returns the name of a step in tokenizer files. */
 static const char *step_name(hl_normalize_kind kind)
 {
     static const char *const names[] = {
@@ -742,7 +742,7 @@ hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalize
         if (status == HL_OK)
             status = hl_budget_spend(hl_matcher_budget(matcher), text->n_bytes);
         HL_NEED(fail_in_step(status, &normalizer->steps[i], i));
-        /* A slice of the other builder must not be overwritten by the next step. */
+        /* The next step must not overwrite a slice of the other builder. */
         if (builders[next].bytes != NULL && changed.bytes == builders[next].bytes)
             next = 1 - next;
         *text = changed;

@@ -33,7 +33,7 @@ typedef struct hl_normalize_step {
     bool              compatible;
     bool              left;
     bool              right;
-    int               char_class; /* hl_char_class */
+    int               char_class; /* an hl_char_class */
     hl_bytes          needle;     /* owned, like content, pattern and charsmap */
     hl_bytes          content;
     hl_pattern       *pattern;
@@ -46,8 +46,8 @@ typedef struct hl_normalizer {
     size_t             capacity;
 } hl_normalizer;
 
-/* Appends a step that owns nothing yet.  *out points to the stored step, to which the caller then
- * gives what it is to own. */
+/* Appends a step that owns nothing yet.  *out points to the stored step; the caller then stores in
+ * it what it will own. */
 hl_status hl_normalizer_add(hl_normalize_step **out, hl_normalizer *normalizer,
                             hl_normalize_step step);
 void      hl_normalizer_free(hl_normalizer *normalizer);
@@ -58,7 +58,7 @@ hl_status hl_normalizer_run(hl_mapped_text *text, const hl_normalizer *normalize
 
 /* --------------------------------------------------- SentencePiece's rules */
 
-/* Made from the binary rules, which are copied, or from their base64. */
+/* Creates rules from their binary form, which is copied, or from its base64. */
 hl_status hl_charsmap_new(hl_charsmap **out, const uint8_t *blob, size_t n_bytes);
 hl_status hl_charsmap_from_base64(hl_charsmap **out, const char *text);
 void      hl_charsmap_free(hl_charsmap *map);

@@ -34,12 +34,12 @@
 
 #define MAX_PATTERN_BYTES 65536
 #define FIRST_LIMIT       256U
-#define LAST_LIMIT        0x40000000U /* without a budget: MATCH_LIMIT */
+#define LAST_LIMIT        0x40000000U /* limit of a search without a budget: MATCH_LIMIT */
 #define MATCH_LIMIT       2000000U
 #define FIRST_WINDOW      64
 #define LAST_WINDOW       1024
-#define STEPS_OF_A_TRY    256 /* that a budget is charged with, at least */
-#define GROWTH            4.0 /* of the time, when the steps are twice as many */
+#define STEPS_OF_A_TRY    256 /* smallest number of steps charged to the budget per try */
+#define GROWTH            4.0 /* assumed growth of the time when the steps are doubled */
 #define DEPTH_LIMIT       100000
 #define HEAP_LIMIT_KIB    65536
 #define JIT_STACK_MIN     32768
@@ -47,7 +47,7 @@
 
 struct hl_pattern {
     pcre2_code *code;
-    char       *text; /* as it was written */
+    char       *text; /* the expression as it was written */
     bool        jit;
 };
 
@@ -55,7 +55,7 @@ struct hl_matcher {
     pcre2_match_data    *data;
     pcre2_match_context *context;
     pcre2_jit_stack     *jit_stack;
-    uint32_t             limit; /* that the context has */
+    uint32_t             limit; /* the match limit that the context has */
     hl_budget           *budget;
 };
 
@@ -74,7 +74,7 @@ struct hl_matcher {
 typedef struct replacement {
     char        letter;
     const char *outside;
-    const char *inside; /* NULL: leave it */
+    const char *inside; /* replacement inside brackets; NULL: unchanged */
 } replacement;
 
 static const replacement replacements[] = {
@@ -87,7 +87,7 @@ typedef struct rewriter {
     const char *text;
     size_t      n_bytes;
     size_t      at;
-    bool        inside; /* of a bracketed class */
+    bool        inside; /* inside a bracketed class */
     hl_buffer   out;
 } rewriter;
 
@@ -106,7 +106,7 @@ static hl_status copy(rewriter *r, size_t n_bytes)
     return status;
 }
 
-/* A backslash and what it escapes. */
+/* Rewrites a backslash and the character after it. */
 static hl_status rewrite_escape(rewriter *r)
 {
     char letter = r->at + 1 < r->n_bytes ? r->text[r->at + 1] : '\0';
@@ -123,7 +123,7 @@ static hl_status rewrite_escape(rewriter *r)
     return copy(r, 2);
 }
 
-/* "[" opens a class, in which a "]" right at the start is an ordinary character. */
+/* "[" opens a class, in which a "]" at the very start is an ordinary character. */
 static hl_status rewrite_opening(rewriter *r)
 {
     r->inside = true;
@@ -132,8 +132,8 @@ static hl_status rewrite_opening(rewriter *r)
     return copy(r, looking_at(r, "[]") || looking_at(r, "[^") ? 2 : 1);
 }
 
-/* "[:alpha:]" inside a class goes through whole; another "[" is a character there,
- * which PCRE2 agrees with. */
+/* Inside a class, "[:alpha:]" is copied as a whole; any other "[" is an ordinary character, in
+ * PCRE2 too. */
 static hl_status rewrite_inside(rewriter *r)
 {
     if (looking_at(r, "&&"))
@@ -190,7 +190,7 @@ static hl_status compile(hl_pattern *pattern, const char *expression, size_t n_b
         return hl_fail(HL_BAD_INPUT, "regular expression '%.200s', at %zu: %s", expression, at,
                        (const char *)message);
     }
-    /* Without JIT everything works, only slower. */
+    /* JIT is optional: without it matching is slower. */
     pattern->jit = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0;
     return HL_OK;
 }
@@ -244,7 +244,7 @@ hl_status hl_matcher_new(hl_matcher **out)
     pcre2_set_depth_limit(matcher->context, DEPTH_LIMIT);
     pcre2_set_heap_limit(matcher->context, HEAP_LIMIT_KIB);
     matcher->jit_stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
-    if (matcher->jit_stack != NULL) /* NULL also where there is no JIT */
+    if (matcher->jit_stack != NULL) /* the stack is NULL if there is no JIT */
         pcre2_jit_stack_assign(matcher->context, NULL, matcher->jit_stack);
     *out = hl_taken(&matcher);
     return HL_OK;
@@ -288,7 +288,7 @@ static void set_limit(hl_matcher *matcher, uint32_t limit)
     matcher->limit = limit;
 }
 
-/* PCRE2's answer for matches that begin in [start, last]. */
+/* Runs PCRE2 for matches that begin in [start, last]. */
 static int try_once(const hl_pattern *pattern, hl_matcher *matcher, hl_bytes text, size_t start,
                     size_t last)
 {
@@ -302,7 +302,7 @@ static int try_once(const hl_pattern *pattern, hl_matcher *matcher, hl_bytes tex
                        matcher->data, matcher->context);
 }
 
-/* The same with as many steps as it takes and the budget has. */
+/* Like try_once, with more and more steps, as far as the budget allows. */
 static hl_status try_window(int *code, const hl_pattern *pattern, hl_matcher *matcher,
                             hl_bytes text, size_t start, size_t last)
 {
@@ -326,11 +326,11 @@ static hl_status try_window(int *code, const hl_pattern *pattern, hl_matcher *ma
     return HL_OK;
 }
 
-/* Window by window. */
+/* Searches window by window. */
 static hl_status search(int *code, const hl_pattern *pattern, hl_matcher *matcher, hl_bytes text,
                         size_t start)
 {
-    /* Without JIT every try looks for the first byte of a match to the end of the text. */
+    /* Without JIT, every try searches the rest of the text for the first byte of a match. */
     size_t most   = pattern->jit ? LAST_WINDOW : LAST_WINDOW + text.n_bytes / 64;
     size_t window = FIRST_WINDOW;
 
@@ -363,7 +363,7 @@ hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, 
         return HL_OK;
 
     const PCRE2_SIZE *place = pcre2_get_ovector_pointer(matcher->data);
-    if (place[0] < start || place[1] < place[0]) /* \K can do that */
+    if (place[0] < start || place[1] < place[0]) /* \K can have this effect */
         return hl_fail(HL_BAD_INPUT, "regular expression '%.200s' matches backwards (\\K)",
                        pattern->text);
     *out   = (hl_span){ place[0], place[1] };

@@ -30,8 +30,8 @@ HL_CLOSES(hl_matcher_free, hl_matcher)
 void       hl_matcher_set_budget(hl_matcher *matcher, hl_budget *budget);
 hl_budget *hl_matcher_budget(const hl_matcher *matcher);
 
-/* The leftmost match at or after `start` in valid UTF-8; *found says whether there
- * is one.  The match may be empty. */
+/* Finds the leftmost match at or after `start` in valid UTF-8; *found is false if there is none.
+ * The match may be empty. */
 hl_status hl_pattern_find(hl_span *out, bool *found, const hl_pattern *pattern, hl_matcher *matcher,
                           const char *text, size_t n_bytes, size_t start);
 /* All matches of a pattern, or of a needle if pattern is NULL, from left to right:
@@ -48,7 +48,8 @@ typedef struct hl_search {
     hl_bytes          needle;
     hl_matcher       *matcher;
     hl_bytes          text;
-    size_t            start; /* where the next match may begin; beyond the text: done */
+    size_t            start; /* where the next match may begin; larger than the text's length when
+                              * done */
     hl_span           match;
     hl_status         status;
 } hl_search;

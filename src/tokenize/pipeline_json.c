@@ -56,11 +56,11 @@ typedef enum field_kind {
     SIZE,        /* size_t */
     TEXT,        /* hl_bytes: a copy */
     PATTERN,     /* hl_pattern *, or hl_bytes at `literal_at` */
-    EXPRESSION,  /* hl_pattern * of `standard`, unless the member says false */
+    EXPRESSION,  /* hl_pattern * made from `standard`, unless the member is false */
     BEHAVIOR,    /* hl_split_behavior by name */
     SINGLE,      /* hl_split_behavior: isolated or contiguous, by a flag */
-    PREPEND,     /* hl_prepend, by "prepend_scheme" and "add_prefix_space" */
-    KEEPS_FIRST, /* bool: nothing is prepended, by the same members */
+    PREPEND,     /* hl_prepend, from "prepend_scheme" and "add_prefix_space" */
+    KEEPS_FIRST, /* bool: nothing is prepended, from the same members as PREPEND */
 } field_kind;
 
 /* A member of a step's object, and the place in the step that its value goes to. */
@@ -68,7 +68,8 @@ typedef struct field {
     field_kind  kind;
     const char *key;
     size_t      at;
-    const char *standard; /* TEXT: where it is missing or null; NULL: it must be there */
+    const char *standard; /* TEXT: value if the member is missing or null; NULL: the member is
+                           * required */
     size_t      literal_at;
 } field;
 
@@ -91,7 +92,7 @@ static hl_status compile(hl_pattern **out, const char *expression, const char *w
     return hl_fail_within(hl_pattern_new(out, expression, strlen(expression)), "%s", where);
 }
 
-/* {"String": s} or {"Regex": r}, under "pattern"; a plain string counts as String. */
+/* Reads {"String": s} or {"Regex": r} under "pattern"; a plain string counts as String. */
 static hl_status read_pattern(hl_pattern **pattern, hl_bytes *literal, const json_t *object,
                               const char *where)
 {
@@ -212,7 +213,7 @@ static hl_status add_precompiled(hl_normalizer *out, const json_t *value, const 
     return hl_fail_within(hl_charsmap_from_base64(&step->charsmap, text), "%s", where);
 }
 
-/* Five steps in a fixed order, each optional. */
+/* Adds up to five steps in a fixed order. */
 static hl_status add_bert_normalizer(hl_normalizer *out, const json_t *value, const char *where)
 {
     bool               clean = true, chinese = true, lower = true;
@@ -221,7 +222,7 @@ static hl_status add_bert_normalizer(hl_normalizer *out, const json_t *value, co
     HL_NEED(hl_json_get_bool(&clean, value, "clean_text", where));
     HL_NEED(hl_json_get_bool(&chinese, value, "handle_chinese_chars", where));
     HL_NEED(hl_json_get_bool(&lower, value, "lowercase", where));
-    bool strip = lower; /* what null means */
+    bool strip = lower; /* the meaning of null */
     HL_NEED(hl_json_get_bool(&strip, value, "strip_accents", where));
 
     const struct {
@@ -290,11 +291,12 @@ hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const
 
 /* ----------------------------------------------------------- pre-tokenizers */
 
-/* A type with two rows stands for two steps. */
+/* A type with two rows adds two steps. */
 static hl_status add_pretokenizer(void *target, const char *type, const json_t *value,
                                   const char *where)
 {
-/* Words in the sense of the regex crate, and whatever else is not white space. */
+/* Characters of words as the regex crate defines them; the expression then splits off all other
+ * characters except white space. */
 #define WORD       "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 #define WORDS      "[" WORD "]+|[^" WORD "\\s]+"
 #define AT(member) .at = offsetof(hl_split_step, member)
@@ -441,7 +443,7 @@ hl_status hl_decoder_from_json(hl_decoder *out, const json_t *value, const char 
  *                 {"Sequence":     {"id": "A",     "type_id": 0}}, ... ],
  *     "special_tokens": { "[CLS]": {"id": "[CLS]", "ids": [2], ... } } */
 
-/* An element of an array that must be an id. */
+/* Reads an element of an array as an id. */
 static hl_status get_id(int32_t *out, const json_t *array, size_t index, const char *where)
 {
     const json_t *value = json_array_get(array, index);
@@ -452,7 +454,7 @@ static hl_status get_id(int32_t *out, const json_t *array, size_t index, const c
     return HL_OK;
 }
 
-/* A template is read from left to right; everything behind $A is `after`. */
+/* Reads a template from left to right; everything after $A is stored as `after`. */
 typedef struct template_reader {
     hl_postprocessor *out;
     const json_t     *special_tokens;

@@ -56,9 +56,9 @@ typedef struct cutter {
     hl_parts         *out;
     hl_split_behavior behavior;
     bool              invert;
-    size_t            first;      /* parts of the part at hand start here */
-    bool              last_match; /* what the last stretch was */
-    bool              holding;    /* MERGED_WITH_NEXT: a match that waits for what comes */
+    size_t            first;      /* index of the first part made from the current part */
+    bool              last_match; /* whether the last stretch was a match */
+    bool              holding;    /* MERGED_WITH_NEXT: a match waits for the next stretch */
     hl_part           held;
     hl_status         status;
 } cutter;
@@ -101,7 +101,7 @@ static void merge_with_next(cutter *c, hl_part part, bool match)
     }
 }
 
-/* The next stretch of the part at hand. */
+/* Adds the next stretch of the current part. */
 static void cut(cutter *c, size_t begin, size_t end, bool match)
 {
     hl_part part = { (uint32_t)begin, (uint32_t)end };
@@ -143,7 +143,8 @@ static void begin_part(cutter *c)
 
 /* ------------------------------------------------------------- what to cut at */
 
-/* A stretch between matches, if there is any, and a match: [begin, end), where *done was. */
+/* Adds the stretch between two matches, unless it is empty, and a match [begin, end); `*done` is
+ * the end of the previous match. */
 static void cut_match(cutter *c, size_t *done, size_t begin, size_t end)
 {
     if (begin > *done)
@@ -152,14 +153,14 @@ static void cut_match(cutter *c, size_t *done, size_t begin, size_t end)
     *done = end;
 }
 
-/* What is left of a part behind the last match. */
+/* Adds what follows the last match of a part. */
 static void cut_rest(cutter *c, size_t done, hl_part part)
 {
     if (done < part.end)
         cut(c, done, part.end, false);
 }
 
-/* At the matches of the step's pattern or literal; an empty match cuts, too. */
+/* Cuts at the matches of the step's pattern or literal; an empty match cuts, too. */
 static void cut_at_matches(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
                            hl_part part, hl_matcher *matcher)
 {
@@ -207,9 +208,9 @@ static void cut_at_length(cutter *c, const hl_split_step *step, const hl_mapped_
     }
 }
 
-/* The step's pattern matches runs of one script and marks them with its name; what it
- * does not match (spaces, the unassigned) belongs to whatever it follows.  As in the
- * reference, what stands before the first script is lost. */
+/* The step's pattern matches runs of one script and marks them with its name.  Characters that it
+ * does not match (spaces, unassigned ones) belong to the run before them.  As in the reference
+ * implementation, characters before the first script are lost. */
 static void cut_at_script(cutter *c, const hl_split_step *step, const hl_mapped_text *text,
                           hl_part part, hl_matcher *matcher)
 {
@@ -321,7 +322,7 @@ static hl_status metaspace_part(rebuild *r, const hl_split_step *step, const hl_
     return HL_OK;
 }
 
-/* Bytes as they are, but for stand-ins, which become the bytes they stand for. */
+/* Copies bytes; stand-ins become the bytes that they stand for. */
 static hl_status restore_bytes(hl_mapped_text_builder *builder, const hl_mapped_text *text,
                                hl_part part)
 {
@@ -357,7 +358,7 @@ static hl_status byte_level_part(rebuild *r, const hl_split_step *step, const hl
     return HL_OK;
 }
 
-/* A space in front of every part that has none. */
+/* Puts a space in front of every part that does not begin with one. */
 static hl_status prefix_part(rebuild *r, const hl_mapped_text *text, hl_part part)
 {
     hl_bytes space = { " ", 1 };
@@ -369,13 +370,12 @@ static hl_status prefix_part(rebuild *r, const hl_mapped_text *text, hl_part par
 
 /* -------------------------------------------------------------------- running */
 
-/* Parts and text as they go from step to step; `now` says which of the two spaces
- * holds the parts at present. */
+/* Parts and text between steps; `now` is the index of the space that holds the parts. */
 typedef struct run_state {
     hl_mapped_text  text;
     hl_split_space *space;
     int             now;
-    int             builder; /* the next one to write */
+    int             builder; /* index of the builder to write to next */
     hl_matcher     *matcher;
 } run_state;
 
@@ -389,7 +389,7 @@ static hl_status split(run_state *run, const hl_split_step *step)
     return status;
 }
 
-/* Writes every part anew; which = 'm'etaspace, 'b'yte level or 'p'refix. */
+/* Writes every part again; `which` is 'm'etaspace, 'b'yte level or 'p'refix. */
 static hl_status rewrite(run_state *run, const hl_split_step *step, char which)
 {
     const hl_parts *parts = &run->space->parts[run->now];
@@ -423,7 +423,7 @@ static hl_status run_metaspace(run_state *run, const hl_split_step *step)
     return status == HL_OK && step->split ? split(run, &at_mark) : status;
 }
 
-/* Prefix, split, spell; each only where it is needed. */
+/* Adds a prefix, splits and spells; each only if the step asks for it. */
 static hl_status run_byte_level(run_state *run, const hl_split_step *step)
 {
     if (step->pattern != NULL && step->prefix_space)

@@ -51,8 +51,8 @@ typedef struct hl_pretokenizer {
     size_t         capacity;
 } hl_pretokenizer;
 
-/* Appends a step that owns nothing yet.  *out points to the stored step, to which the caller then
- * gives what it is to own. */
+/* Appends a step that owns nothing yet.  *out points to the stored step; the caller then stores in
+ * it what it will own. */
 hl_status hl_pretokenizer_add(hl_split_step **out, hl_pretokenizer *pretokenizer,
                               hl_split_step step);
 void      hl_pretokenizer_free(hl_pretokenizer *pretokenizer);
@@ -76,8 +76,8 @@ typedef struct hl_split_space {
 
 void hl_split_space_free(hl_split_space *space);
 
-/* The parts of *text, in order and never empty.  If a step changes the text, *text is replaced.
- * *text and *out are valid until the space is used again. */
+/* Splits *text into parts, in order and never empty.  If a step changes the text, *text is
+ * replaced. *text and *out are valid until the space is used again. */
 hl_status hl_pretokenizer_run(const hl_parts **out, hl_mapped_text *text,
                               const hl_pretokenizer *pre, hl_split_space *space,
                               hl_matcher *matcher);

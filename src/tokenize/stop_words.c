@@ -1,9 +1,9 @@
-/* stop_words.c - words that end a text which comes in pieces.
+/* stop_words.c - finding words that end a text, while the text arrives in pieces.
  *
  *     pending   [ shown by the last call | not yet shown ]
  *
- * What is not yet shown is never longer than it must be: the longest end of the text
- * that is the beginning of a word. */
+ * As little as possible is held back: the longest end of the text that is the beginning of a
+ * word. */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -49,7 +49,7 @@ void hl_stop_words_free(hl_stop_words *stop)
     hl_free(stop);
 }
 
-/* Do the bytes begin with the word (1), may they once there are more (0), or not (-1)? */
+/* Returns 1 if the bytes begin with the word, 0 if they may when more bytes come, else -1. */
 static int begins_with(const char *bytes, size_t n_bytes, const char *word)
 {
     size_t length = strlen(word);
@@ -60,12 +60,13 @@ static int begins_with(const char *bytes, size_t n_bytes, const char *word)
     return n == length ? 1 : 0;
 }
 
-/* How much of the text may be shown: up to the first word, or to what may become one. */
+/* Returns how much of the text may be shown: up to the first word, or to a possible beginning of
+ * one. */
 static size_t find_end(hl_stop_words *stop)
 {
     const char *bytes   = stop->pending.data;
     size_t      n_bytes = stop->pending.n_bytes;
-    size_t      waits   = n_bytes; /* where the first possible beginning is */
+    size_t      waits   = n_bytes; /* place of the first possible beginning */
 
     for (size_t at = 0; at < n_bytes; at++) {
         for (size_t i = 0; i < stop->n_words; i++) {
@@ -81,7 +82,7 @@ static size_t find_end(hl_stop_words *stop)
     return waits;
 }
 
-/* Forgets what was shown. */
+/* Drops the text that has been shown. */
 static void drop_shown(hl_stop_words *stop)
 {
     stop->pending.n_bytes -= stop->n_shown;

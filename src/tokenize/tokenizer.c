@@ -24,15 +24,15 @@
 
 enum {
     FIRST_SLOTS = 1 << 10,
-    MAX_SLOTS   = 1 << 17, /* half of them are used */
+    MAX_SLOTS   = 1 << 17, /* at most half of the slots are used */
     LONG_WORD   = 64,
-    MAX_PROBES  = 64, /* of one search */
+    MAX_PROBES  = 64, /* largest number of probes of one search */
 };
 
 typedef struct known_word {
-    uint64_t hash;  /* 0: empty */
-    uint32_t at;    /* in bytes */
-    uint32_t token; /* in tokens */
+    uint64_t hash;  /* 0: the slot is empty */
+    uint32_t at;    /* offset in the bytes */
+    uint32_t token; /* index in the tokens */
     uint16_t n_bytes;
     uint16_t n_tokens;
 } known_word;
@@ -50,8 +50,8 @@ static uint64_t hash_word(const char *word, size_t n_bytes)
     return hl_hash_bytes(word, n_bytes) | 1;
 }
 
-/* The word's slot, or the empty one where it belongs; NULL where neither is near, as when a text is
- * made of words that collide. */
+/* Finds the word's slot, or the empty slot where it belongs.  NULL if neither is near, as when a
+ * text consists of words that collide. */
 static known_word *find_word(const word_cache *cache, uint64_t hash, const char *word,
                              size_t n_bytes)
 {
@@ -69,7 +69,7 @@ static known_word *find_word(const word_cache *cache, uint64_t hash, const char 
     return NULL;
 }
 
-/* Room for one more: twice the slots, or a fresh start. */
+/* Makes room for one more word: doubles the slots, or empties the cache. */
 static hl_status make_room_for_word(word_cache *cache)
 {
     known_word *slots = NULL;
@@ -97,8 +97,8 @@ static hl_status make_room_for_word(word_cache *cache)
     return HL_OK;
 }
 
-/* Appends the tokens of a word that was met before, their places counted from `at`; *found says
- * whether it was. */
+/* Appends the tokens of a word that is in the cache, with places counted from `at`; *found is false
+ * if it is not. */
 static hl_status recall_word(hl_tokens *out, bool *found, const word_cache *cache, const char *word,
                              size_t n_bytes, size_t at)
 {
@@ -119,7 +119,7 @@ static hl_status recall_word(hl_tokens *out, bool *found, const word_cache *cach
     return HL_OK;
 }
 
-/* Remembers the tokens of a word, whose places count from `at`.  Long words are not kept. */
+/* Stores the tokens of a word, whose places count from `at`.  Long words are not stored. */
 static hl_status remember_word(word_cache *cache, const char *word, size_t n_bytes,
                                const hl_token *tokens, size_t n_tokens, size_t at)
 {
@@ -149,14 +149,14 @@ struct hl_workspace {
     hl_split_space         split;
     hl_stretches           as_given;
     hl_stretches           normalized;
-    hl_tokens              word;   /* tokens of one piece of text, in its coordinates */
-    hl_tokens              result; /* in those of the input */
+    hl_tokens              word;   /* tokens of one stretch, with spans in its normalized text */
+    hl_tokens              result; /* tokens of the whole input, with spans in the input */
     hl_matcher            *matcher;
     hl_bpe_space           bpe;
     hl_unigram_space       unigram;
     word_cache             cache;
-    hl_budget              budget; /* of the call at hand */
-    hl_workspace          *next;   /* of the idle ones */
+    hl_budget              budget; /* the budget of the current call */
+    hl_workspace          *next;   /* next idle workspace */
 };
 
 static void free_workspace(hl_workspace *work)
@@ -199,7 +199,7 @@ static hl_status new_workspace(hl_workspace **out)
     return HL_OK;
 }
 
-/* The stack of idle workspaces is the one thing that changes in a shared tokenizer. */
+/* Takes an idle workspace.  Their stack is the only thing that changes in a shared tokenizer. */
 static hl_status take_workspace(hl_workspace **out, const hl_tokenizer *tokenizer)
 {
     hl_tokenizer *shared = (hl_tokenizer *)tokenizer;
@@ -308,7 +308,7 @@ static bool is_space(uint32_t c)
     return c == SPELLED_SPACE || hl_char_is(HL_CHAR_WHITESPACE, c);
 }
 
-/* How many spaces a spelling starts and ends with. */
+/* Counts the spaces at the start and at the end of a spelling. */
 static void count_spaces(uint32_t *leading, uint32_t *trailing, hl_bytes spelling)
 {
     bool only_spaces = true;
@@ -324,7 +324,7 @@ static void count_spaces(uint32_t *leading, uint32_t *trailing, hl_bytes spellin
     }
 }
 
-/* Takes spaces off the spans, where the file asks for that. */
+/* Removes spaces from spans, if the file asks for it. */
 static void trim_spans(hl_tokens *tokens, const hl_postprocessor *post, const hl_vocab *vocab)
 {
     for (size_t i = 0; i < tokens->count && post->trim; i++) {
@@ -391,13 +391,13 @@ static bool is_mark(const char *text, size_t n_bytes)
     return n_bytes >= 3 && memcmp(text, "\xe2\x96\x81", 3) == 0;
 }
 
-/* A part that may be long, cut before every run of ▁ where that changes nothing. */
+/* Encodes a part; a long one is cut before every run of ▁ if that does not change the tokens. */
 static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer,
                              const hl_mapped_text *text, hl_part part)
 {
     const char *bytes  = text->bytes;
     size_t      begin  = part.begin;
-    bool        marked = true; /* the character before is a ▁, or there is none */
+    bool        marked = true; /* the previous character is a ▁, or there is none */
 
     if (tokenizer->kind != HL_MODEL_BPE || !hl_bpe_cuts_at_spaces(tokenizer->bpe))
         return encode_word(work, tokenizer, bytes + part.begin, part.end - part.begin, part.begin);
@@ -413,7 +413,7 @@ static hl_status encode_part(hl_workspace *work, const hl_tokenizer *tokenizer,
     return encode_word(work, tokenizer, bytes + begin, part.end - begin, begin);
 }
 
-/* Text without added tokens in it. */
+/* Encodes text without added tokens. */
 static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, hl_mapped_text text)
 {
     const hl_parts *parts = NULL;
@@ -434,7 +434,7 @@ static hl_status encode_text(hl_workspace *work, const hl_tokenizer *tokenizer, 
     return HL_OK;
 }
 
-/* An added token that was found in the text. */
+/* Adds the token of an added token found in the text. */
 static hl_status add_found(hl_workspace *work, const hl_added *added, const hl_mapped_text *text,
                            hl_stretch stretch)
 {
@@ -443,7 +443,7 @@ static hl_status add_found(hl_workspace *work, const hl_added *added, const hl_m
     return hl_tokens_add(&work->result, added->items[stretch.item].id, span.begin, span.end);
 }
 
-/* Text in which the tokens that are found as given have been found. */
+/* Encodes text that has been searched for the tokens that are found as given. */
 static hl_status encode_stretch(hl_workspace *work, const hl_tokenizer *tokenizer,
                                 hl_mapped_text text, const hl_added_filter *filter)
 {

@@ -29,7 +29,7 @@ typedef enum hl_model_kind {
     HL_MODEL_WORDLEVEL,
 } hl_model_kind;
 
-#define HL_MAX_AROUND 64 /* tokens on either side of a text */
+#define HL_MAX_AROUND 64 /* largest number of tokens on either side of a text */
 
 /* The special tokens before and after the text, and whether spans are trimmed of spaces. */
 typedef struct hl_postprocessor {
@@ -38,7 +38,8 @@ typedef struct hl_postprocessor {
     int64_t after[HL_MAX_AROUND]; /* (n_after) ids */
     size_t  n_after;
     bool    trim;
-    bool    prefix_space; /* the first token's space was added by us: do not trim it */
+    bool    prefix_space; /* the prefix space of the first token was added by the pre-tokenizer: do
+                           * not trim it */
 } hl_postprocessor;
 
 typedef struct hl_workspace hl_workspace;

@@ -48,7 +48,7 @@ static void free_lists(lists *all)
 
 /* ------------------------------------------------------------------- reading */
 
-/* A terminated copy of a text; NULL if the key is missing. */
+/* Copies a text, with a NUL; NULL if the key is missing. */
 static hl_status copy_text(char **out, const hl_gguf *file, const char *key)
 {
     hl_bytes text = { 0 };
@@ -57,7 +57,7 @@ static hl_status copy_text(char **out, const hl_gguf *file, const char *key)
     return text.data != NULL ? hl_strndup(out, text.data, text.n_bytes) : HL_OK;
 }
 
-/* An array of texts; NULL and 0 if the key is missing. */
+/* Reads an array of texts; NULL and 0 if the key is missing. */
 static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, const char *key)
 {
     hl_gguf_array array = { 0 };
@@ -76,7 +76,7 @@ static hl_status read_texts(hl_bytes **out, size_t *count, const hl_gguf *file, 
     return HL_OK;
 }
 
-/* An array of numbers that must have `wanted` elements; not there is allowed. */
+/* Finds an array of numbers, which must have `wanted` elements if the key exists. */
 static hl_status get_numbers(hl_gguf_array *out, const hl_gguf *file, const char *key,
                              size_t wanted)
 {
@@ -123,7 +123,7 @@ static hl_status read_types(int32_t **out, const hl_gguf *file, size_t n_tokens)
     return HL_OK;
 }
 
-/* Normalization rules, an array of bytes. */
+/* Reads normalization rules, an array of bytes. */
 static hl_status read_charsmap(hl_vocab_source *source, lists *all, const hl_gguf *file)
 {
     hl_gguf_array array = { 0 };
@@ -149,17 +149,17 @@ static const char *const special_keys[HL_SPECIAL_COUNT] = {
     [HL_SPECIAL_BOS]  = PREFIX "bos_token_id",
     [HL_SPECIAL_EOS]  = PREFIX "eos_token_id",
     [HL_SPECIAL_UNK]  = PREFIX "unknown_token_id",
-    [HL_SPECIAL_SEP]  = PREFIX "seperator_token_id", /* sic */
+    [HL_SPECIAL_SEP]  = PREFIX "seperator_token_id", /* spelled this way in GGUF */
     [HL_SPECIAL_PAD]  = PREFIX "padding_token_id",
     [HL_SPECIAL_CLS]  = PREFIX "cls_token_id",
     [HL_SPECIAL_MASK] = PREFIX "mask_token_id",
     [HL_SPECIAL_EOT]  = PREFIX "eot_token_id",
 };
 
-/* Flags that may be missing: -1. */
+/* Optional flags; -1 if missing. */
 static const struct {
     const char *key;
-    size_t      at; /* of an int in hl_vocab_source */
+    size_t      at; /* offset of an int in hl_vocab_source */
 } choices[] = {
     { PREFIX "add_bos_token", offsetof(hl_vocab_source, add_bos) },
     { PREFIX "add_eos_token", offsetof(hl_vocab_source, add_eos) },
@@ -195,7 +195,7 @@ static hl_status read_choices(hl_vocab_source *source, const hl_gguf *file)
     return HL_OK;
 }
 
-/* What llama.cpp assumes of a file that does not say. */
+/* Sets the ids that llama.cpp assumes if a file does not give them. */
 static void assume_special(hl_vocab_source *source)
 {
     static const struct {
@@ -263,7 +263,7 @@ hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path)
 
 /* ----------------------------------------------------------------- writing */
 
-/* GGUF spells a space as the mark; control and byte tokens are names and stay. */
+/* GGUF spells a space as ▁; control and byte tokens are names and are not changed. */
 static hl_status append_piece(hl_buffer *out, const hl_vocab_source *source, size_t id)
 {
     hl_bytes piece = source->tokens[id];
@@ -279,7 +279,7 @@ static hl_status append_piece(hl_buffer *out, const hl_vocab_source *source, siz
     return HL_OK;
 }
 
-/* All pieces in one buffer, and where each of them lies once it has stopped growing. */
+/* Writes all pieces: first they are appended to one buffer, then their places are taken. */
 static hl_status add_tokens(hl_gguf_writer *writer, const hl_vocab_source *source)
 {
     HL_FREED hl_bytes                  *texts  = NULL;

@@ -28,7 +28,7 @@
 #include "tokenize/tokenizer.h"
 
 #define MAX_FILE_BYTES     ((size_t)1 << 28)
-#define MAX_WORDPIECE_WORD 4096 /* characters; the file may ask for less */
+#define MAX_WORDPIECE_WORD 4096 /* largest number of characters; the file may set a lower limit */
 
 /* ----------------------------------------------------------------- members */
 
@@ -60,7 +60,7 @@ void hl_member_open(hl_json_reader *out, char where[256], const char *file, cons
     hl_json_reader_open_part(out, part->text, where);
 }
 
-/* Reads one value of what its caller knows. */
+/* Reads one value into `out`, whose type the caller knows. */
 typedef hl_status (*read_value)(void *out, hl_json_reader *reader);
 
 static hl_status read_flag(void *out, hl_json_reader *reader)
@@ -190,7 +190,7 @@ static hl_status read_vocab(double **scores, const model_loader *load)
     return reader.status == HL_OK ? hl_fail_within(status, "%s", where) : status;
 }
 
-/* The id of unk_token; -1 if the file names none. */
+/* Finds the id of unk_token; -1 if the file does not name one. */
 static hl_status find_unknown(int32_t *out, const model_loader *load)
 {
     HL_SCOPED(hl_bytes_free) hl_bytes text = { NULL, 0 };
@@ -202,7 +202,7 @@ static hl_status find_unknown(int32_t *out, const model_loader *load)
     return HL_OK;
 }
 
-/* The <0xNN> pieces are bytes. */
+/* Marks the <0xNN> pieces as bytes. */
 static void mark_bytes(hl_vocab *vocab)
 {
     for (unsigned byte = 0; byte < 256; byte++) {
@@ -214,7 +214,7 @@ static void mark_bytes(hl_vocab *vocab)
 
 /* ----------------------------------------------- the model: what it is for */
 
-/* "a b": one space, somewhere in the middle. */
+/* Reads "a b", with one space. */
 static hl_status add_joined_merge(hl_bpe *bpe, hl_json_reader *reader)
 {
     hl_bytes text;
@@ -228,7 +228,7 @@ static hl_status add_joined_merge(hl_bpe *bpe, hl_json_reader *reader)
                             (hl_bytes){ space + 1, text.n_bytes - left - 1 });
 }
 
-/* ["a", "b"].  The first is copied: reading the second may overwrite it. */
+/* Reads ["a", "b"].  The first is copied, since reading the second may overwrite it. */
 static hl_status add_split_merge(hl_bpe *bpe, hl_json_reader *reader, hl_buffer *left)
 {
     hl_bytes text, right;
@@ -261,14 +261,14 @@ static hl_status read_merges(hl_bpe *bpe, const model_loader *load)
     while (hl_json_next(&reader, ']')) {
         hl_status status = hl_json_peek(&reader) == '[' ? add_split_merge(bpe, &reader, &left)
                                                         : add_joined_merge(bpe, &reader);
-        HL_NEED(reader.status); /* which has named the place */
+        HL_NEED(reader.status); /* the message names the place already */
         HL_NEED(hl_fail_within(status, "%s", where));
     }
     return hl_json_reader_finish(&reader);
 }
 
-/* Bytes need not be spelled as characters if the step that would do it is the last and
- * the model is told. */
+/* Bytes need not be spelled as characters if that would be the last step and the model can read
+ * bytes. */
 static bool keep_bytes(hl_pretokenizer *pre, const hl_bpe_options *options)
 {
     hl_split_step *last = pre->n_steps > 0 ? &pre->steps[pre->n_steps - 1] : NULL;
@@ -278,7 +278,7 @@ static bool keep_bytes(hl_pretokenizer *pre, const hl_bpe_options *options)
         return false;
     for (size_t i = 0; i + 1 < pre->n_steps; i++) {
         if (pre->steps[i].kind == HL_SPLIT_BYTE_LEVEL)
-            return false; /* twice: spelled, then spelled again */
+            return false; /* a second spelling step would spell the result again */
     }
     last->keep_bytes = true;
     return true;
@@ -356,7 +356,7 @@ static hl_status build_wordpiece(model_loader *load)
     return HL_OK;
 }
 
-/* Old files do not say which model they have; it shows from its members. */
+/* Old files do not name the model; its members show which one it is. */
 static const char *guess_type(const model_loader *load)
 {
     if (load->members[MERGES].text.data != NULL)
@@ -366,8 +366,8 @@ static const char *guess_type(const model_loader *load)
     return load->members[SUBWORD_PREFIX].text.data != NULL ? "WordPiece" : "WordLevel";
 }
 
-/* Fills the tokenizer's vocabulary and model; its pretokenizer must be there.  json.data NULL: the
- * file has no such member. */
+/* Fills the tokenizer's vocabulary and model; its pretokenizer must exist already.  json.data NULL:
+ * the file has no such member. */
 static hl_status read_model(hl_tokenizer *tokenizer, hl_bytes json, const char *where)
 {
     HL_SCOPED(hl_bytes_free) hl_bytes type = { NULL, 0 };
@@ -479,7 +479,7 @@ static hl_status read_added_tokens(const loader *load)
 
 /* ------------------------------------------------------------------ the whole */
 
-/* Puts the place before messages that do not begin with it: some limits know only their number. */
+/* Puts the place before messages that lack it: some limits know only their number. */
 static hl_status name_place(hl_status status, const char *where)
 {
     if (strncmp(hl_error_message(), where, strlen(where)) == 0)
@@ -487,7 +487,7 @@ static hl_status name_place(hl_status status, const char *where)
     return hl_fail_within(status, "%s", where);
 }
 
-/* A part of the pipeline, null where the file has none. */
+/* Parses a part of the pipeline; null if the file has none. */
 static hl_status read_part(const loader *load, int which)
 {
     hl_tokenizer                  *tokenizer = load->tokenizer;
@@ -510,7 +510,7 @@ static hl_status read_part(const loader *load, int which)
     return name_place(status, where);
 }
 
-/* Once, for all the readers. */
+/* Checks the text once, for all readers. */
 static hl_status check_text(const char *text, size_t n_bytes, const char *where)
 {
     HL_SCOPED(hl_json_reader_close) hl_json_reader reader = { 0 };
@@ -518,7 +518,7 @@ static hl_status check_text(const char *text, size_t n_bytes, const char *where)
     return hl_json_reader_open(&reader, text, n_bytes, where);
 }
 
-/* Every id that is put around texts must have a piece. */
+/* Checks that every id that is put around texts has a piece. */
 static hl_status check_around(const loader *load)
 {
     const hl_postprocessor *post = &load->tokenizer->postprocessor;

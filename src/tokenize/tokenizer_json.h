@@ -23,9 +23,9 @@ hl_status hl_members_find(hl_member *members, size_t n_members, hl_bytes object,
  * must outlive the reader. */
 void hl_member_open(hl_json_reader *out, char where[256], const char *file, const hl_member *part);
 
-/* The value; *out is unchanged if the member is absent. */
+/* Reads a boolean; *out is unchanged if the member is absent. */
 hl_status hl_member_flag(bool *out, const char *file, const hl_member *part);
-/* A copy of a string, released with hl_free; {NULL, 0} if the member is absent. */
+/* Copies a string, to be released with hl_free; {NULL, 0} if the member is absent. */
 hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part);
 
 #endif

@@ -1,14 +1,13 @@
-/* tokenizer_open.c - finding a tokenizer behind a path, and what lies beside it.
+/* tokenizer_open.c - finding the tokenizer of a path, and the files beside it.
  *
  *     FOLDER/tokenizer.json            the tokenizer
- *     FOLDER/vocab.txt                 where that is missing (tokenizer_vocab_txt.c)
+ *     FOLDER/vocab.txt                 used if tokenizer.json is missing (tokenizer_vocab_txt.c)
  *     FOLDER/tokenizer_config.json     which tokens are special; the chat template
  *     FOLDER/special_tokens_map.json   the same, in old folders
- *     FOLDER/chat_template.jinja       the template, in new ones: it goes first
+ *     FOLDER/chat_template.jinja       the template, in new folders; it has priority
  *
- * A path to a model's weights leads to the tokenizer in its folder.
- * tokenizer_config.json goes through the pull reader: it is usual to find an
- * integer of thirty digits in it, which jansson refuses. */
+ * For a path to a model's weights, the tokenizer is in the same folder. tokenizer_config.json goes
+ * through the pull reader: it often contains an integer of thirty digits, which jansson refuses. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +35,7 @@ static const struct {
     { "mask_token", HL_SPECIAL_MASK },
 };
 
-/* "<s>" or {"content": "<s>", ...}; anything else is nobody. */
+/* Reads "<s>" or {"content": "<s>", ...}; for anything else the name is empty. */
 static hl_status read_token_name(hl_buffer *out, hl_json_reader *reader)
 {
     hl_bytes key, text;
@@ -86,7 +85,7 @@ static hl_status keep_template(hl_tokenizer *tokenizer, hl_bytes text, const cha
     return hl_tokenizer_set_chat_template(tokenizer, copy);
 }
 
-/* {"name": "default", "template": "..."}; of several the default counts. */
+/* Reads {"name": "default", "template": "..."}; of several templates the default one is used. */
 static hl_status read_named_template(hl_tokenizer *tokenizer, hl_json_reader *reader)
 {
     bool                                is_default = false;
@@ -177,7 +176,7 @@ hl_status hl_sibling_read(void *context, const char *folder, const char *name,
     return read(context, (hl_bytes){ (const char *)file.bytes, file.n_bytes }, path.bytes);
 }
 
-/* End of turn: no file names it, but few spellings are in use. */
+/* Finds the end-of-turn token.  No file names it, but only a few spellings are in use. */
 static void find_end_of_turn(hl_tokenizer *tokenizer)
 {
     static const char *const names[] = { "<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>" };
@@ -215,7 +214,7 @@ static hl_status open_json(hl_tokenizer **out, const char *path, const char *fol
     return HL_OK;
 }
 
-/* The first n_folder bytes of the path, and a name. */
+/* Joins the first n_folder bytes of the path and a name. */
 static hl_status join_path(hl_text *out, const char *path, size_t n_folder, const char *name)
 {
     bool bare = n_folder > 0 && path[n_folder - 1] != '/';
@@ -235,7 +234,7 @@ static hl_status open_vocab_text(hl_tokenizer **out, const char *path, const cha
     return HL_OK;
 }
 
-/* A folder: its tokenizer.json, or else its vocab.txt. */
+/* Opens a folder: its tokenizer.json, or else its vocab.txt. */
 static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_folder)
 {
     HL_SCOPED(hl_text_free) hl_text folder = { 0 };
@@ -254,7 +253,7 @@ static hl_status open_folder(hl_tokenizer **out, const char *path, size_t n_fold
     return status;
 }
 
-/* A .bin file of llama2.c is a tokenizer, or a checkpoint with tokenizer.bin beside it. */
+/* Opens a .bin file of llama2.c: a tokenizer, or a checkpoint with tokenizer.bin beside it. */
 static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
 {
     HL_SCOPED(hl_file_unmap) hl_file file   = { 0 };
@@ -266,7 +265,7 @@ static hl_status open_bin(hl_tokenizer **out, const char *path, size_t n_folder)
     return hl_tokenizer_open_llama2c(out, checkpoint ? beside.bytes : path);
 }
 
-/* A file: what lies beside a tokenizer.json belongs to it. */
+/* Opens a file; for a tokenizer.json the files beside it are read too. */
 static hl_status open_file(hl_tokenizer **out, const char *path)
 {
     const char    *slash    = strrchr(path, '/');

@@ -32,16 +32,16 @@
 enum { CLASS, LOWER_CASE, STRIP_ACCENTS, CHINESE, EXTRA, ADDITIONAL, N_MEMBERS };
 
 typedef struct vocab_text {
-    const char *path;   /* of vocab.txt */
-    hl_bytes   *tokens; /* (n_tokens) in the file */
+    const char *path;   /* path of vocab.txt */
+    hl_bytes   *tokens; /* (n_tokens) bytes in the file */
     int32_t    *types;  /* (n_tokens) */
     size_t      n_tokens;
     size_t      capacity;
-    bool        has_inner;    /* a piece that starts with ## */
-    bool        has_capitals; /* in a piece that is no name in brackets */
-    bool        has_words;    /* a piece of several characters that is no name in brackets */
-    hl_bytes    class_name;   /* owned; data NULL: not said */
-    hl_bytes    model_type;   /* owned; data NULL: not said */
+    bool        has_inner;    /* there is a piece that starts with ## */
+    bool        has_capitals; /* a piece other than a name in brackets has a capital letter */
+    bool        has_words;    /* a piece other than a name in brackets has several characters */
+    hl_bytes    class_name;   /* owned; data NULL: not given */
+    hl_bytes    model_type;   /* owned; data NULL: not given */
 
     hl_vocab_source source;
 } vocab_text;
@@ -91,7 +91,7 @@ static hl_status split_lines(vocab_text *text, hl_bytes file)
     return HL_OK;
 }
 
-/* The id of a piece, which becomes special; -1 if there is none. */
+/* Makes a piece special and returns its id; -1 if there is none. */
 static int32_t mark_special(vocab_text *text, const char *name, size_t n_bytes)
 {
     for (size_t i = 0; i < text->n_tokens; i++) {
@@ -105,7 +105,7 @@ static int32_t mark_special(vocab_text *text, const char *name, size_t n_bytes)
 
 /* ---------------------------------------------------------------- what lies beside */
 
-/* Extra tokens: a list of names; other things in it are passed over. */
+/* Reads extra tokens, a list of names; other values in it are ignored. */
 static hl_status read_extra(vocab_text *text, const char *file, const hl_member *part)
 {
     hl_bytes                                       name;
@@ -127,7 +127,7 @@ static hl_status read_extra(vocab_text *text, const char *file, const hl_member 
     return hl_json_reader_finish(&reader);
 }
 
-/* A flag that may be absent or null: -1. */
+/* Reads a flag; -1 if it is absent or null. */
 static hl_status read_choice(int *out, const char *file, const hl_member *part)
 {
     bool flag = false;
@@ -184,7 +184,7 @@ static bool starts_with(hl_bytes text, const char *word)
     return text.n_bytes >= strlen(word) && memcmp(text.data, word, strlen(word)) == 0;
 }
 
-/* Tokenizers that transformers runs as BERT's. */
+/* True for tokenizers that transformers runs as it runs BERT's. */
 static bool is_wordpiece_class(hl_bytes name)
 {
     static const char *const names[] = { "BertTokenizer",       "DistilBertTokenizer",
@@ -204,21 +204,22 @@ static hl_status cannot_tell(const vocab_text *text)
 {
     return hl_fail(
         HL_UNSUPPORTED,
-        "%s: this vocabulary is no WordPiece (no ## pieces) and no list of characters%s%.*s, "
-        "and there is no tokenizer.json: build the model's tokenizer with the library it "
-        "came with and call tokenizer.save_pretrained(FOLDER), which writes one",
+        "%s: this vocabulary is neither WordPiece (no ## pieces) nor a list of characters%s%.*s, "
+        "and there is no tokenizer.json; load the model's tokenizer with its own library and call "
+        "tokenizer.save_pretrained(FOLDER), which writes one",
         text->path, text->class_name.data != NULL ? ", tokenizer_class is " : "",
         (int)text->class_name.n_bytes, text->class_name.data != NULL ? text->class_name.data : "");
 }
 
-/* How the text is split, or why not. */
+/* Decides how the text is split, or returns the reason why it cannot be. */
 static hl_status decide(vocab_text *text)
 {
     bool said = is_wordpiece_class(text->class_name);
     bool open = text->class_name.data == NULL;
 
     if (text->source.special[HL_SPECIAL_UNK] < 0)
-        return hl_fail(HL_UNSUPPORTED, "%s: no piece [UNK]: this is no vocabulary of BERT's kind",
+        return hl_fail(HL_UNSUPPORTED,
+                       "%s: no piece [UNK], so this is not a vocabulary of BERT's kind",
                        text->path);
     if (!said && !(open && (text->has_inner || !text->has_words)))
         return cannot_tell(text);
@@ -251,7 +252,7 @@ static hl_status describe(vocab_text *text)
     source->types       = text->types;
     source->n_tokens    = text->n_tokens;
     source->where       = text->path;
-    /* Decoders go on where the text ends. */
+    /* A decoder continues the text, so nothing is added after it. */
     bool encoder = text->model_type.data == NULL || strstr(text->model_type.data, "bert") != NULL ||
                    strstr(text->model_type.data, "electra") != NULL ||
                    is_wordpiece_class(text->class_name);

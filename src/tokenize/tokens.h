@@ -1,4 +1,4 @@
-/* tokens.h - tokens, and the bytes of a text that they stand for, while they are appended. */
+/* tokens.h - a growing list of tokens, with the bytes of the text that they stand for. */
 #ifndef HL_TOKENIZE_TOKENS_H
 #define HL_TOKENIZE_TOKENS_H
 

@@ -57,7 +57,7 @@ bool hl_char_is(hl_char_class wanted, uint32_t code_point)
 
 size_t hl_char_lowercase(uint32_t out[2], uint32_t code_point)
 {
-    if (code_point == 0x130) { /* the one letter whose lower case is two characters */
+    if (code_point == 0x130) { /* this letter alone has a lower case of two characters */
         out[0] = 'i';
         out[1] = 0x307;
         return 2;

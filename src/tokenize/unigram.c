@@ -100,7 +100,7 @@ static void offer(step *target, double score, size_t begin, int32_t id)
         *target = (step){ score, (uint32_t)begin, id };
 }
 
-/* Everything that starts at `begin`, where a character of `n_character` bytes lies. */
+/* Extends the paths that reach `begin`, where a character of `n_character` bytes lies. */
 static hl_status extend(hl_unigram_space *space, const hl_unigram *unigram, hl_bytes word,
                         size_t begin, size_t n_character, hl_budget *budget)
 {
@@ -144,7 +144,7 @@ static hl_status walk_forwards(hl_unigram_space *space, const hl_unigram *unigra
 
 /* ------------------------------------------------------------------ backwards */
 
-/* From the end, with neighboring unknowns joined. */
+/* Collects the tokens from the end, with neighboring unknown ones joined. */
 static hl_status walk_backwards(hl_unigram_space *space, const hl_unigram *unigram, size_t n_bytes)
 {
     hl_tokens *tokens = &space->backwards;
@@ -163,7 +163,7 @@ static hl_status walk_backwards(hl_unigram_space *space, const hl_unigram *unigr
     return HL_OK;
 }
 
-/* What is not known: bytes if the vocabulary has them all, else the unknown token. */
+/* Adds unknown text: as bytes if the vocabulary has all of them, else as the unknown token. */
 static hl_status add_unknown(hl_tokens *out, const hl_unigram *unigram, hl_bytes word,
                              hl_token token, size_t at)
 {

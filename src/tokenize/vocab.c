@@ -13,11 +13,11 @@
 #include "base/status.h"
 
 #define FIRST_SLOTS 1024
-#define PROBES_EACH 64 /* on average; a normalized table needs three */
+#define PROBES_EACH 64 /* average number of probes per piece; a normalized table needs three */
 #define PROBES_BASE (1U << 20)
 
-/* Multiply and mix, eight bytes at a time.  It does not resist an adversary: whoever uses it bounds
- * what collisions cost. */
+/* Multiplies and mixes, eight bytes at a time.  An adversary can find collisions, so callers must
+ * bound what collisions cost. */
 uint64_t hl_hash_bytes(const char *bytes, size_t n_bytes)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15U;
@@ -43,8 +43,8 @@ static hl_bytes spelling_of(const hl_vocab *vocab, const hl_piece *piece)
     return (hl_bytes){ vocab->bytes + piece->at, piece->n_bytes };
 }
 
-/* The slot that holds this spelling, or the empty one where it belongs; *n_probes grows by the
- * number of slots looked at. */
+/* Finds the slot of this spelling, or the empty slot where it belongs; adds the number of examined
+ * slots to *n_probes. */
 static size_t find_slot(const hl_vocab *vocab, hl_bytes spelling, uint64_t *n_probes)
 {
     size_t mask = vocab->n_slots - 1;
@@ -71,7 +71,7 @@ static hl_status grow_slots(hl_vocab *vocab)
     HL_NEED(HL_ALLOC(&slots, n_slots));
     int32_t *old   = vocab->slots;
     size_t   n_old = vocab->n_slots;
-    memset(slots, 0xff, n_slots * sizeof *slots); /* -1 */
+    memset(slots, 0xff, n_slots * sizeof *slots); /* all bytes 0xff: ids of -1 */
     vocab->slots   = slots;
     vocab->n_slots = n_slots;
     for (size_t i = 0; i < n_old; i++) {
@@ -83,7 +83,7 @@ static hl_status grow_slots(hl_vocab *vocab)
     return HL_OK;
 }
 
-/* Room for the id, with no pieces between the old ids and it. */
+/* Makes room for the id; the new ids below it have no pieces. */
 static hl_status grow_ids(hl_vocab *vocab, size_t id)
 {
     if (id < vocab->n_ids)
@@ -121,7 +121,7 @@ hl_status hl_vocab_add(hl_vocab *vocab, int64_t id, hl_bytes spelling, hl_token_
     HL_NEED(HL_GROW(&vocab->bytes, &vocab->bytes_capacity, vocab->n_bytes, spelling.n_bytes + 1));
     if (spelling.n_bytes > 0)
         memcpy(vocab->bytes + vocab->n_bytes, spelling.data, spelling.n_bytes);
-    vocab->bytes[vocab->n_bytes + spelling.n_bytes] = '\0'; /* a courtesy to messages */
+    vocab->bytes[vocab->n_bytes + spelling.n_bytes] = '\0'; /* for messages */
     vocab->pieces[id]                               = (hl_piece){ .at      = (uint32_t)vocab->n_bytes,
                                                                   .n_bytes = (uint32_t)spelling.n_bytes,
                                                                   .type    = (uint8_t)type,
@@ -232,8 +232,8 @@ hl_prefix_walk hl_prefixes_begin(const hl_prefixes *set)
     return (hl_prefix_walk){ .low = 0, .high = set->count };
 }
 
-/* The first string in [low, high) whose byte at `depth` is at least `byte`.  All of them
- * agree before it; one that ends there sorts first. */
+/* Finds the first string in [low, high) whose byte at `depth` is at least `byte`.  All of these
+ * strings have the same first `depth` bytes; a string that ends there sorts first. */
 static size_t lower_bound(const hl_prefixes *set, const hl_prefix_walk *walk, int byte)
 {
     size_t low  = walk->low;

@@ -8,11 +8,11 @@
 #include "base/json_reader.h"
 #include "headlight/tokenizer.h"
 
-#define HL_MAX_VOCAB       (1 << 22) /* ids */
+#define HL_MAX_VOCAB       (1 << 22) /* largest number of ids */
 #define HL_MAX_PIECE_BYTES (1 << 20)
 
 typedef struct hl_piece {
-    uint32_t at; /* in hl_vocab.bytes */
+    uint32_t at; /* offset in hl_vocab.bytes */
     uint32_t n_bytes;
     float    score;
     uint8_t  type; /* hl_token_type */
@@ -22,7 +22,7 @@ typedef struct hl_piece {
 
 typedef struct hl_vocab {
     hl_piece *pieces; /* (n_ids) */
-    size_t    n_ids;  /* one more than the largest */
+    size_t    n_ids;  /* one more than the largest id */
     size_t    n_pieces;
     size_t    longest; /* bytes of the longest piece */
     size_t    pieces_capacity;
@@ -78,7 +78,7 @@ void      hl_prefixes_free(hl_prefixes *set);
 typedef struct hl_prefix_walk {
     size_t low;
     size_t high;
-    size_t depth; /* bytes so far */
+    size_t depth; /* number of bytes so far */
 } hl_prefix_walk;
 
 hl_prefix_walk hl_prefixes_begin(const hl_prefixes *set);

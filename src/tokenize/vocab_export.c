@@ -32,7 +32,7 @@ enum { MAX_PRE_NAME = 32, MAX_NOTE = 256 };
 struct hl_vocab_export {
     const hl_tokenizer *from;
     hl_vocab_source     source;
-    hl_buffer           bytes; /* of tokens, then of merges */
+    hl_buffer           bytes; /* texts of the tokens, then of the merges */
     hl_buffer           charsmap;
     hl_bytes           *tokens; /* (n_tokens) */
     float              *scores; /* (n_tokens) or NULL */
@@ -78,7 +78,7 @@ static bool is_class(const hl_split_step *step, int char_class, hl_split_behavio
 
 /* -------------------------------------------------------------------- gpt2 */
 
-/* The expression that a step splits by, or NULL. */
+/* Returns the expression that a step splits by, or NULL. */
 static const char *expression_of(const hl_split_step *step)
 {
     if (is_class(step, HL_CHAR_NUMERIC, HL_SPLIT_ISOLATED))
@@ -142,7 +142,8 @@ static bool has_all_bytes(const hl_vocab *vocab)
     return true;
 }
 
-/* Spaces to ▁, by the normalizer or by the step that splits words (and does not split). */
+/* Describes how spaces become ▁: by the normalizer, or by a pre-tokenizer step that does not
+ * split. */
 static hl_status describe_spaces(hl_vocab_export *vocab)
 {
     const hl_normalizer     *first = &vocab->from->normalizer;
@@ -233,7 +234,8 @@ static bool has_byte_pieces(const hl_vocab *vocab)
     return false;
 }
 
-/* [words] -> marks; NULL if that is not how it splits. */
+/* Returns the step that marks spaces, after an optional split into words; NULL if the pre-tokenizer
+ * is different. */
 static const hl_split_step *marks_of(const hl_pretokenizer *then)
 {
     if (then->n_steps < 1 || then->n_steps > 2)
@@ -278,7 +280,7 @@ static int32_t type_of(const hl_vocab *vocab, size_t id)
                                                           : HL_PIECE_UNUSED;
 }
 
-/* GGUF marks WordPieces that begin words, and not the others. */
+/* Appends a WordPiece as GGUF spells it: pieces that begin words are marked, the others are not. */
 static hl_status append_wordpiece(hl_buffer *out, hl_bytes piece)
 {
     bool special =
@@ -306,7 +308,7 @@ static hl_status append_piece(hl_vocab_export *vocab, size_t id)
     return hl_buffer_append(&vocab->bytes, piece.data, piece.n_bytes);
 }
 
-/* "a b" of two pieces, neither of which has a space. */
+/* Appends "a b" for two pieces without spaces. */
 static hl_status append_merge(hl_vocab_export *vocab, const hl_bpe_merge *merge)
 {
     hl_bytes left  = hl_vocab_spelling(&vocab->from->vocab, merge->left);
@@ -320,7 +322,8 @@ static hl_status append_merge(hl_vocab_export *vocab, const hl_bpe_merge *merge)
     return hl_buffer_append(&vocab->bytes, right.data, right.n_bytes);
 }
 
-/* Ends of `count` stretches of `bytes`, from `begin` on, as texts. */
+/* Makes texts of `count` consecutive stretches of `bytes`, which start at `begin` and end at
+ * `ends`. */
 static void cut_bytes(hl_bytes *out, const char *bytes, size_t begin, const size_t *ends,
                       size_t count)
 {
@@ -330,7 +333,7 @@ static void cut_bytes(hl_bytes *out, const char *bytes, size_t begin, const size
     }
 }
 
-/* All texts go into one buffer, and are cut out of it once it has stopped growing. */
+/* Lists all texts: first they are appended to one buffer, then their places are taken. */
 static hl_status list_texts(hl_vocab_export *vocab, const hl_bpe_merge *merges)
 {
     hl_vocab_source *source   = &vocab->source;
@@ -368,7 +371,7 @@ static hl_status add_types(hl_vocab_export *vocab)
 
 /* ------------------------------------------------------------------ scores */
 
-/* Of a Unigram model; an unused piece is as unlikely as the least likely one. */
+/* Copies the scores of a Unigram model; an unused piece gets the lowest score. */
 static void copy_scores(hl_vocab_export *vocab)
 {
     const hl_vocab *from  = &vocab->from->vocab;
@@ -396,7 +399,7 @@ static hl_status score_merges(hl_vocab_export *vocab, const hl_bpe_merge *merges
     return HL_OK;
 }
 
-/* Would a reader of the scores merge what the tokenizer merges, and nothing else? */
+/* Checks that a reader of the scores would merge exactly what the tokenizer merges. */
 static hl_status check_merges(const hl_vocab_export *vocab, const hl_bpe_merge *merges,
                               size_t n_merges)
 {
@@ -439,7 +442,7 @@ static hl_status add_lists(hl_vocab_export *vocab)
 
 /* ---------------------------------------------------------------- settings */
 
-/* The one token before or behind texts, under the name that readers look for. */
+/* Stores the one token before or after texts under the name that readers look for. */
 static hl_status add_side(hl_vocab_export *vocab, int *choice, hl_special which, const int64_t *ids,
                           size_t count)
 {
@@ -466,7 +469,7 @@ static hl_status add_settings(hl_vocab_export *vocab)
                      post->before, post->n_before));
     HL_NEED(add_side(vocab, &vocab->source.add_eos, bert ? HL_SPECIAL_SEP : HL_SPECIAL_EOS,
                      post->after, post->n_after));
-    if (bert && vocab->source.special[HL_SPECIAL_BOS] < 0) /* where llama.cpp looks for it */
+    if (bert && vocab->source.special[HL_SPECIAL_BOS] < 0) /* llama.cpp looks for it here */
         vocab->source.special[HL_SPECIAL_BOS] = vocab->source.special[HL_SPECIAL_CLS];
     for (size_t i = 0; i < from->added.count; i++) {
         const hl_added_token *token = &from->added.items[i];

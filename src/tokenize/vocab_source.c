@@ -1,7 +1,7 @@
 /* vocab_source.c - a pipeline around a list of pieces.
  *
- * What a tokenizer.json would have said for the same model, put together by hand
- * from the name of its kind (vocab_source.h). */
+ * Builds what the tokenizer.json of the same model would describe, from the name of the
+ * vocabulary's kind (vocab_source.h). */
 #include "tokenize/vocab_source.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"                                   \
                  "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACES
 
-/* Words that start with a capital, as GPT-4o has them. */
+/* Words that start with a capital letter, as in GPT-4o's expression. */
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(tail)                                                                                \
@@ -130,14 +130,14 @@ static const hl_pre pre_names[] = {
       { CONTRACTIONS WORDS "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACES },
       false,
       false },
-    /* What files had before they named it. */
+    /* For files from before the name was stored. */
     { "default",
       { "[\\p{P}\\$\\+<=>\\^~\\|]+", HL_GPT2_PATTERN, "\\p{N}+", "[0-9][0-9][0-9]" },
       false,
       false },
 };
 
-/* Is the word one of a list separated by spaces? */
+/* Returns true if the word is in a list separated by spaces. */
 static bool is_listed(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -224,7 +224,7 @@ static hl_token_type token_type(int type)
     }
 }
 
-/* GGUF marks the pieces that begin words; WordPiece proper marks the others. */
+/* Respells a piece: GGUF marks the pieces that begin words; WordPiece marks the others. */
 static hl_status respell_bert(hl_buffer *out, hl_bytes piece)
 {
     bool special =
@@ -258,7 +258,7 @@ static hl_status add_pieces(hl_tokenizer *tokenizer, const hl_vocab_source *sour
     return HL_OK;
 }
 
-/* Control, unknown and user-defined tokens are found in the text before anything else. */
+/* Adds the tokens.  Control, unknown and user-defined ones are searched for in the text first. */
 static hl_status add_tokens(hl_tokenizer *tokenizer, const hl_vocab_source *source)
 {
     for (size_t id = 0; id < source->n_tokens; id++) {
@@ -301,7 +301,7 @@ static hl_status copy_bytes(hl_bytes *out, const char *text)
     return hl_bytes_copy(out, text, strlen(text));
 }
 
-/* Steps that own nothing. */
+/* Adds a step that owns nothing. */
 static hl_status add_normalizer(hl_tokenizer *tokenizer, hl_normalize_step step)
 {
     return hl_normalizer_add(&(hl_normalize_step *){ NULL }, &tokenizer->normalizer, step);
@@ -362,7 +362,7 @@ static hl_status build_gpt2(hl_tokenizer *tokenizer, const hl_vocab_source *sour
         return hl_fail(HL_UNSUPPORTED, "%s: the pre-tokenizer '%s' is not known", source->where,
                        name);
     if (strcmp(name, "default") == 0)
-        hl_log(HL_LOG_WARNING, "%s: names no pre-tokenizer; words may be split wrongly",
+        hl_log(HL_LOG_WARNING, "%s: no pre-tokenizer is named; words may be split wrongly",
                source->where);
     hl_bpe_options options = { .byte_level    = true,
                                .ignore_merges = pre->ignore_merges,
@@ -395,7 +395,7 @@ static hl_status add_spm_normalizer(hl_normalizer *out, const hl_vocab_source *s
     return copy_bytes(&step->content, MARK);
 }
 
-/* ▁ to spaces, bytes to characters, and the space that was put in front taken off. */
+/* Adds the decoder: ▁ becomes a space, <0xNN> a byte, and the space put in front is removed. */
 static hl_status add_spm_decoder(hl_decoder *out, const hl_vocab_source *source)
 {
     hl_decode_step *step = NULL;

@@ -35,7 +35,7 @@ typedef struct hl_vocab_source {
     size_t          n_tokens;
     const hl_bytes *merges; /* (n_merges) "a b"; gpt2 only */
     size_t          n_merges;
-    int32_t         special[HL_SPECIAL_COUNT]; /* ids, -1: none */
+    int32_t         special[HL_SPECIAL_COUNT]; /* ids; -1: none */
     int             add_bos;                   /* 1, 0, or -1: the model's default */
     int             add_eos;                   /* 1, 0, or -1: the model's default */
     int             add_space_prefix;          /* 1, 0, or -1: the model's default */
@@ -44,8 +44,8 @@ typedef struct hl_vocab_source {
     bool            keep_case;     /* bert: do not lowercase */
     int             strip_accents; /* bert: 1, 0, or -1: only if text is lowercased */
     int             space_chinese; /* bert: spaces around ideographs; 0: no; 1, -1: yes */
-    bool            inner_marks;   /* bert: pieces inside words start with ##, others have
-                                          * no mark, as in vocab.txt */
+    bool            inner_marks;   /* bert: pieces inside words start with ##, others have no mark,
+                                    * as in vocab.txt */
     bool            characters;    /* bert: every character is a word */
     hl_bytes        charsmap;      /* t5: normalization rules, or {NULL, 0} */
     const char     *chat_template; /* or NULL */
@@ -62,15 +62,16 @@ hl_status hl_tokenizer_from_source(hl_tokenizer **out, const hl_vocab_source *so
 #define HL_MAX_PRE_PATTERNS 6
 
 typedef struct hl_pre {
-    const char *names;                             /* separated by spaces */
-    const char *patterns[HL_MAX_PRE_PATTERNS + 1]; /* applied in turn; NULL ends them */
+    const char *names;                             /* names, separated by spaces */
+    const char *patterns[HL_MAX_PRE_PATTERNS + 1]; /* expressions, applied in turn; NULL ends
+                                                    * them */
     bool        ignore_merges;
     bool        add_bos; /* the default of models with this pre-tokenizer */
 } hl_pre;
 
 /* NULL if the name is not known. */
 const hl_pre *hl_pre_find(const char *name);
-/* The inverse: the pre-tokenizer with exactly these expressions (n_patterns); NULL if none has. */
+/* Returns the pre-tokenizer with exactly these expressions (n_patterns); NULL if none has them. */
 const hl_pre *hl_pre_match(const char *const *patterns, size_t n_patterns, bool ignore_merges);
 
 /* ---------------------------------------------------- where they come from */
@@ -85,7 +86,8 @@ typedef struct hl_llama2c_vocab hl_llama2c_vocab;
 hl_status                       hl_llama2c_vocab_open(hl_llama2c_vocab **out, const char *path);
 void                            hl_llama2c_vocab_close(hl_llama2c_vocab *vocab);
 HL_CLOSES(hl_llama2c_vocab_close, hl_llama2c_vocab)
-const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed */
+const hl_vocab_source *hl_llama2c_vocab_source(const hl_llama2c_vocab *vocab); /* borrowed from the
+                                                                                * vocabulary */
 
 /* A BERT vocab.txt and the files beside it in `folder`, which ends in a slash.  HL_NOT_FOUND if it
  * does not exist, HL_UNSUPPORTED if no file says how it is used. */
@@ -95,8 +97,8 @@ hl_status hl_tokenizer_open_vocab_text(hl_tokenizer **out, const char *path, con
 struct hl_gguf;
 hl_status hl_tokenizer_open_gguf(hl_tokenizer **out, const char *path);
 
-/* The inverse: write a vocabulary as the metadata of a GGUF file, or copy all "tokenizer." keys
- * of another file unchanged. */
+/* Writes a vocabulary as the metadata of a GGUF file, or copies all "tokenizer." keys of another
+ * file unchanged. */
 struct hl_gguf_writer;
 hl_status hl_gguf_add_vocab(struct hl_gguf_writer *writer, const hl_vocab_source *source);
 void      hl_gguf_copy_vocab(struct hl_gguf_writer *writer, const struct hl_gguf *file);

@@ -19,9 +19,8 @@ static hl_status add_unknown(hl_tokens *out, const hl_wordpiece *model, size_t n
     return hl_tokens_add(out, model->unknown, at, at + n_bytes);
 }
 
-/* The longest piece at `begin`; its id, or -1, and its end.  `key` holds the prefix and
- * as much of the word from `begin` on as a piece may have, and is shortened character by
- * character. */
+/* Finds the longest piece at `begin`: its id, or -1, and its end.  `key` holds the prefix and as
+ * much of the word as the longest piece may have; it is shortened character by character. */
 static hl_status find_longest(int32_t *id, size_t *end, const hl_wordpiece *model, hl_bytes key,
                               size_t begin, size_t n_prefix, hl_budget *budget)
 {

@@ -10,7 +10,7 @@
 typedef struct hl_wordpiece {
     const hl_vocab *vocab; /* borrowed */
     int32_t         unknown;
-    hl_bytes        prefix;         /* of pieces that do not begin a word; owned */
+    hl_bytes        prefix;         /* prefix of pieces that do not begin a word; owned */
     size_t          max_characters; /* longer words are unknown */
     bool            whole_words;    /* WordLevel */
 } hl_wordpiece;

@@ -1,8 +1,8 @@
 #!/bin/bash
-# busy.sh - measuring beside two other programs that want the same two cores.
+# busy.sh - measuring beside two other programs that use the same two cores.
 #
-# Half of each core is theirs, so twice the time is normalized.  Threads that wait for each other by
-# looking, while the one waited for cannot run, make ten times of it.
+# The others take half of each core, so twice the usual time is expected.  Threads that spin while
+# the thread they wait for cannot run would take ten times as long.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/cli/lib.bash
@@ -16,7 +16,7 @@ if [ "${cores%,*}" = "$cores" ]; then
     finish
 fi
 
-seconds() { # the fastest of three runs, in milliseconds
+seconds() { # prints the time of the fastest of three runs, in milliseconds
     local best='' begin took
     for _ in 1 2 3; do
         rm -f "$scratch/profile.safetensors"
@@ -29,7 +29,7 @@ seconds() { # the fastest of three runs, in milliseconds
     echo "$best"
 }
 
-# What else runs here counts twice in one of the two numbers: several tries.
+# Other programs on the machine may disturb a measurement: several attempts.
 for _ in 1 2 3; do
     idle=$(seconds)
     for _ in 1 2; do

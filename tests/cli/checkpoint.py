@@ -1,8 +1,8 @@
-"""Checkpoints of a training run that went as a test wants it.
+"""Makes checkpoints of an artificial training run.
 
-    checkpoint.py FROM TO FACTOR   a copy of a model folder with its query weights times FACTOR:
-                                   0 makes attention uniform, 1e6 puts it on one key, nan breaks it
-    checkpoint.py ids FILE         documents of token ids, as lines of JSON
+checkpoint.py FROM TO FACTOR   a copy of a model folder with its query weights times FACTOR:
+                               0 makes attention uniform, 1e6 puts it on one key, nan breaks it
+checkpoint.py ids FILE         documents of token ids, as lines of JSON
 """
 import json
 import os
@@ -12,13 +12,13 @@ import sys
 
 
 def times(bits, factor):
-    """A BF16 number, which is the upper half of a float's bits."""
+    """A factor times a BF16 number, which is the upper half of a float's bits."""
     value = struct.unpack("<f", struct.pack("<I", bits << 16))[0] * factor
     return struct.unpack("<I", struct.pack("<f", value))[0] >> 16
 
 
 def scaled(data, factor):
-    """Every query projection (BF16) of a safetensors file, multiplied."""
+    """A safetensors file with every query projection (BF16) multiplied."""
     size = struct.unpack("<Q", data[:8])[0]
     out, n_changed = bytearray(data), 0
     for name, entry in json.loads(data[8 : 8 + size]).items():

@@ -19,7 +19,7 @@ series=$scratch/series.jsonl
 checkpoint() { python3 "$here/checkpoint.py" tests/data/families/llama3 "$run_folder/$1" "$2"; }
 watch() { run watch "$run_folder" --token-ids "$ids" -s "$series" -c 64 "$@"; }
 lines() { wc -l <"$series"; }
-# Until a condition holds, and not for ever.
+# Waits until a condition holds, with a time limit.
 await() {
     for _ in $(seq 300); do
         "$@" && return
@@ -42,7 +42,7 @@ checkpoint checkpoint-100 1
 checkpoint checkpoint-20 1.02
 checkpoint final 1
 watch --once --nll
-# The layout; the numbers are compared with measure's below.
+# Compares the layout; the numbers are compared with measure's below.
 sed -i -E 's/[0-9]+\.[0-9]{4}/N/g; s/[-+][0-9]+\.[0-9] sigma/N/' "$scratch/out"
 expect "two checkpoints, by step" 0 <<'END'
       step   entropy normalized     loss         fall  name
@@ -65,7 +65,7 @@ result "one that changed is measured again" \
     "$([ "$status" -eq 0 ] && grep -q '^{"name": "checkpoint-20", "step": 20,' "$scratch/out" && [ "$(lines)" -eq 3 ] && echo yes)"
 result "--json is the series' line" "$(yes_if cmp <(tail -1 "$series") "$scratch/out")"
 
-# The numbers are measure's.
+# The numbers are equal to measure's.
 run measure "$run_folder/checkpoint-100" --token-ids "$ids" -c 64 --nll --no-probe -o "$scratch/p" --quiet
 watch --once --nll --profiles "$scratch/profiles"
 result "--profiles keeps none of the old" "$(yes_if test ! -e "$scratch/profiles")"
@@ -79,7 +79,7 @@ checkpoint checkpoint-200 0
 watch --once --nll
 expect_line "uniform attention: an alarm" 1 \
     '^headlight watch: checkpoint-200: entropic-overload: 12 of 12 heads \(100%\)$'
-# Rows of 1 to 64 keys: the mean of ln n is ln(64!) / 64.
+# For rows of 1 to 64 keys, the mean of ln n is ln(64!) / 64.
 expect_line "its entropy is ln n" 1 '^       200    3\.2058     1\.0000 '
 watch --once --nll
 expect "an alarm is said once" 0 </dev/null
@@ -130,7 +130,7 @@ expect_line "a series that is none" 3 "series\.jsonl, line 1: 'layers' is missin
 cp "$scratch/kept" "$series"
 checkpoint checkpoint-600 1
 watch --once
-expect_line "measured otherwise" 3 '^headlight watch: checkpoint-600: its nll is no, but yes in the series$'
+expect_line "measured otherwise" 3 '^headlight watch: checkpoint-600: its nll is no, but yes in the series; use another --series FILE$'
 result "and the series is as it was" "$(yes_if cmp "$series" "$scratch/kept")"
 run watch "$scratch/nowhere" --token-ids "$ids" -s "$series" --once
 expect_line "no such folder" 3 'nowhere: No such file or directory$'
@@ -211,9 +211,9 @@ done
 # ---------------------------------------------------------------------------- usage
 
 run watch "$run_folder" --token-ids "$ids"
-expect_line "no series" 2 '^headlight watch: no series to keep: --series FILE$'
+expect_line "no series" 2 '^headlight watch: --series FILE is missing: the file for the results$'
 run watch "$run_folder" - -s "$series"
-expect_line "standard input" 2 'standard input can be read once, and every checkpoint needs the text$'
+expect_line "standard input" 2 'standard input cannot be TEXT here: it can be read only once, and every checkpoint needs the text$'
 watch -o "$scratch/fig.gif"
 expect_line "a figure of no known kind" 2 'fig.gif does not end in \.svg, \.png or \.pdf$'
 watch --fail-on entropy-colapse

@@ -1,6 +1,6 @@
 #!/bin/bash
-# demo.sh - the demonstration: it shows heads and diagnoses, writes its files, and the lines at its
-# end are commands that work.
+# demo.sh - headlight demo shows heads and diagnoses and writes its files, and the lines at its end
+# are commands that work.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -25,7 +25,7 @@ result "it writes a report that says what it holds" \
     "$(grep -q '"format":"headlight.report/1"' "$scratch/demo/report.html" &&
         [ -s "$scratch/demo/text.trace" ] && echo yes)"
 
-# A line for every file, and the first figure's line makes the same bytes again.
+# There is a line for every file, and the first figure's line makes the same bytes again.
 listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
 result "eleven commands to copy" "$([ "$listed" -eq 11 ] && echo yes)"
 line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")
@@ -41,10 +41,10 @@ expect_line "a file is not a folder" 3 'is not a folder'
 run demo -o "$scratch/demo" --models "$scratch/none" --quiet
 expect_line "models that are not there" 3 'none/demo'
 run demo a
-expect_line "a word too many" 2 "got 'a' \(-o names the folder\)"
+expect_line "a word too many" 2 "unexpected argument 'a'; -o FOLDER says where the results go"
 mkdir "$scratch/alone" && cp "$HEADLIGHT" "$scratch/alone/headlight"
 (cd "$scratch/alone" && ./headlight demo >"$scratch/out" 2>"$scratch/err")
 status=$?
-expect_line "no models beside the program" 3 'share/headlight/models is not beside the program'
+expect_line "no models beside the program" 3 'share/headlight/models was not found beside the program'
 
 finish

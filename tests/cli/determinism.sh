@@ -1,9 +1,9 @@
 #!/bin/bash
-# determinism.sh - the same command gives the same bytes; other threads and other back ends
-# give the same but for rounding.
+# determinism.sh - the same command gives the same bytes; with other threads and back ends, results
+# are equal within rounding.
 #
-# What is compared is others' sums in another order: a relative error of 1e-5 is a hundred
-# times what single precision rounds, and far below what any reader of a profile looks at.
+# Sums in another order are compared with a relative tolerance of 1e-5, which is a hundred times the
+# rounding of single precision, and far below what a reader of a profile could notice.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -16,7 +16,7 @@ runs=$scratch/run
 mkdir "$runs"
 same() { cmp -s "$1" "$2" && echo yes; }
 
-# NAME THREADS BACKEND: all that is compared, into a folder of that name.
+# Makes everything that is compared, in a folder NAME: NAME THREADS BACKEND
 make_all() {
     local to=$runs/$1 threads=$2
     export HEADLIGHT_BACKEND=$3
@@ -35,7 +35,7 @@ make_all() {
 }
 program=$(realpath "$HEADLIGHT")
 
-# Numbers of two files, in their order, within a relative error; all else is the same.
+# Compares two files: numbers in order, within a relative tolerance; all other text must be equal.
 close_to() { # a b tolerance
     awk -v tolerance="$3" '
         function split_line(line, words) { gsub(/[^-+0-9.eE]+/, " ", line); return split(line, words, " ") }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# draw.sh - figures of a profile, as others read them: XML, PDF pages and fonts, labels.
+# draw.sh - figures of a profile, checked with other software: XML, PDF pages and fonts, labels.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -12,7 +12,8 @@ profile=$scratch/demo.profile
 run draw --figure list
 expect_line "figures have names" 0 '^heatmap +every head'
 
-# Well-formed, with a title for each of 64 heads, and with these words as text.
+# Checks that a figure is well-formed, has a title for each of 64 heads, and has these words as
+# text.
 check_figure() { # file word...
     python3 - "$@" <<'END'
 import sys
@@ -57,20 +58,20 @@ result "or by entropy" "$(grep -q 'highest entropy' "$scratch/candidates.svg" &&
 run draw "$profile" -o "$scratch/none/heads.svg"
 expect_line "a folder that is not there" 3 'none/heads.svg'
 run draw "$profile" -o "$scratch/heads.gif"
-expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+expect_line "an unknown ending" 2 'must end in .svg, .png or .pdf'
 run draw "$profile" --figure heatmup -o "$scratch/x.svg"
 expect_line "an unknown figure" 2 "did you mean 'heatmap'"
 run draw "$profile"
-expect_line "no output" 2 'wanted -o FILE'
+expect_line "no output" 2 '-o FILE is missing'
 run draw "$profile" --scale classes --unit bits -o "$scratch/x.svg"
-expect_line "classes are in nats" 2 'the classes are in nats'
+expect_line "classes are in nats" 2 '--scale classes needs --unit nats'
 run draw models/demo/config.json -o "$scratch/x.svg"
 expect_line "no profile" 3 'config.json'
 
-# Fonts: another takes the place of one that is not there; none at all is an error.
+# Fonts: a missing font is replaced by another one; without any font there is an error.
 echo '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig></fontconfig>' >"$scratch/none.conf"
 FONTCONFIG_FILE=$scratch/none.conf run draw "$profile" -o "$scratch/boxes.png"
-expect_line "no font" 3 'there is no font here'
+expect_line "no font" 3 'no font is installed'
 result "and no picture of boxes" "$([ ! -e "$scratch/boxes.png" ] && echo yes)"
 
 # Two models: a map for each of 128 heads, the same tokens, one page; and two profiles.
@@ -100,7 +101,7 @@ result "one page with its fonts in it" \
 run compare "$profile" "$profile" -o "$scratch/same.svg" --quiet --theme dark
 expect "two profiles are drawn" 0 </dev/null
 result "no head differs from itself" "$(grep -qF '0 of 64 heads differ' "$scratch/same.svg" && echo yes)"
-# What a process that was killed left of a figure goes with the next one; what is not ours stays.
+# The temporary file of a killed process is removed by the next one; other files are kept.
 : >"$scratch/.old.pdf.abcdef.headlight.tmp"
 : >"$scratch/.old.pdf.abcdef.tmp"
 run draw "$profile" -o "$scratch/new.pdf" --quiet

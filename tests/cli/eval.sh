@@ -1,5 +1,5 @@
 #!/bin/bash
-# eval.sh - headlight eval: figures, tables, JSON, and what is refused.
+# eval.sh - headlight eval: numbers, tables, JSON, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -7,11 +7,11 @@ export OMP_NUM_THREADS=1
 shared=${HEADLIGHT_SHARED:-../shared}
 alice=models/text/alice.txt
 speech=models/text/speech-1960.txt
-excerpt=$scratch/excerpt.txt # quicker to tokenize than all of it
+excerpt=$scratch/excerpt.txt # an excerpt, which is faster to tokenize
 head -c 3000 $alice >"$excerpt"
 plan 40
 
-# Figures become N; those of transformers are compared below.
+# Replaces numbers by N; they are compared with those of transformers below.
 blur() { sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/out"; }
 
 run eval models/demo "$excerpt" --max-tokens 520
@@ -67,7 +67,7 @@ expect_line "--json --per-document" 0 '^   "name": "models/text/speech-1960.txt"
 
 printf 'x' >"$scratch/short"
 run eval models/demo "$scratch/short"
-expect_line "one token is nothing to score" 0 '^  nothing to score: a text needs two tokens$'
+expect_line "one token is nothing to score" 0 '^  nothing to score: a text needs at least two tokens$'
 run eval models/demo "$scratch/short" --json
 expect_line "and null in JSON" 0 '^  "nats_per_token": null,$'
 
@@ -76,7 +76,7 @@ expect "--quiet says nothing" 0 </dev/null
 
 # ------------------------------------------------------- documents, last words, agreement
 
-# The last word of two is what the model says itself, of one it is not.
+# The model predicts the last word of one text, but not of the other.
 first=$("$HEADLIGHT" generate models/demo "Alice was beginning to get very" -n 1 --quiet)
 {
     printf '{"text": "Alice was beginning to get very%s"}\n' "$first"
@@ -108,9 +108,9 @@ run eval models/demo "$excerpt" -n 100 --speed --json
 expect_line "--speed" 0 '^  "kv_bytes_per_token": 16384$'
 
 run eval models/demo
-expect_line "no text" 2 '^headlight eval: no text given$'
+expect_line "no text" 2 '^headlight eval: no TEXT given$'
 run eval models/demo "$excerpt" -c 64 -s 65
-expect_line "gaps" 2 '^headlight eval: --stride 65 would leave gaps between windows of 64$'
+expect_line "gaps" 2 '^headlight eval: --stride 65 leaves gaps between windows of 64 tokens; use at most the window.s length$'
 run eval models/demo "$excerpt" -c 513
 expect_line "more context than the model has" 4 "a context of 513 tokens exceeds the model's limit of 512"
 run eval models/demo "$excerpt" "$scratch/nothing" -n 20
@@ -118,14 +118,14 @@ expect_line "no such text" 3 "^headlight eval: $scratch/nothing: No such file"
 run eval tests/data/families/phi3 "$excerpt"
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
 run eval tests/data/families/llama3 "$excerpt" --tokenizer models/demo
-expect_line "a tokenizer with more words than the model" 3 "the tokenizer gives id [0-9]+, and the model has 256 tokens: it is another model's$"
+expect_line "a tokenizer with more words than the model" 3 "the tokenizer gives id [0-9]+, but the model has only 256 tokens: this is the tokenizer of another model$"
 if [ -d "$shared/golden/families/bert" ]; then
     run eval "$shared/golden/families/bert" "$excerpt"
-    expect_line "an encoder" 3 'is an encoder \(bert\): its rows see the tokens that follow'
+    expect_line "an encoder" 3 'is an encoder \(bert\): which sees the tokens that follow'
 else
     result "an encoder # SKIP no shared models" yes
 fi
-# Losses that are not finite: an output head of its own, with 3e38 in one place.
+# Losses that are not finite: a separate output head with 3e38 in one place.
 mkdir "$scratch/infinite"
 python3 - "$scratch/infinite" <<'END'
 import json, shutil, struct, sys
@@ -150,8 +150,8 @@ text += b" " * (-len(text) % 8)
 open(out + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body + more)
 END
 run eval "$scratch/infinite" "$excerpt" -n 300 -c 128
-expect_line "losses that are not finite are counted" 3 '^headlight eval: .*excerpt.txt: 1[0-9]{2} of 297 losses are not finite, the first at token [0-9]+$'
-expect_line "and no mean is made of them" 3 '^  not finite: 1[0-9]{2} of the losses$'
+expect_line "losses that are not finite are counted" 3 '^headlight eval: .*excerpt.txt: 1[0-9]{2} of 297 losses are NaN or infinite, the first at token [0-9]+; headlight diagnose finds the heads$'
+expect_line "and no mean is made of them" 3 '^  NaN or infinite: 1[0-9]{2} of the losses$'
 n_broken=$(sed -n 's/^  not finite: \([0-9]*\) of.*/\1/p' "$scratch/out")
 run eval "$scratch/infinite" "$excerpt" -n 300 -c 128 --json
 expect_line "--json: null" 3 '^  "nats_per_token": null,$'
@@ -160,10 +160,10 @@ import json
 total = json.load(open('$scratch/out'))['total']
 print('yes' if total['broken_losses'] == $n_broken and total['nll_sum'] is None and total['perplexity'] is None else total)")"
 run measure "$scratch/infinite" "$excerpt" -o "$scratch/infinite.p" --max-tokens 300 -c 128 --nll --no-probe
-expect_line "measure --nll: as many" 3 "^headlight measure: $n_broken of 297 losses are not finite$"
+expect_line "measure --nll: as many" 3 "^headlight measure: $n_broken of 297 losses are NaN or infinite$"
 expect_line "and the same words" 3 '^loss: not finite$'
 run measure "$scratch/infinite" "$excerpt" -o "$scratch/infinite.p" --max-tokens 300 -c 128 --nll --no-probe --json
 expect_line "measure --json: null" 3 '^ "nll": null,$'
 run sweep "$scratch/infinite" --rank-text $speech --rank-tokens 128 --test-text "$excerpt" --test-tokens 128 -c 128 --by weight --ratios 0,0.5 --seeds 2
-expect_line "sweep does not go on" 3 'window 0 of the text: [0-9]+ of 127 losses are not finite'
+expect_line "sweep does not go on" 3 'window 0 of the text: [0-9]+ of 127 losses are NaN or infinite'
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The programs of examples/ in C: what they print.  Those in Python are tested by tests/python.
+# The output of the C programs in examples/; tests/python tests those in Python.
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 examples=${BUILD:-build}/examples

@@ -1,6 +1,6 @@
 #!/bin/bash
-# exports.sh - what libheadlight.so exports: the functions of the public headers, all of them with the
-# version that programs are bound to, and nothing else.
+# exports.sh - libheadlight.so exports exactly the functions of the public headers, all with the
+# version that programs are bound to.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -13,7 +13,7 @@ if ! command -v nm >/dev/null || ! command -v readelf >/dev/null; then
     finish
 fi
 
-# "MAJOR MINOR PATCH" of the header, as a compiler sees them.
+# The version "MAJOR MINOR PATCH" of the header, as a compiler reads it.
 read -r major minor patch < <(printf '#include "headlight/base.h"\nHL_VERSION_MAJOR HL_VERSION_MINOR HL_VERSION_PATCH\n' |
     "${CC:-gcc}" -std=c17 -Iinclude -E -P -x c - | tail -n 1)
 version=HEADLIGHT_$major
@@ -39,7 +39,7 @@ echo "libheadlight.so.$major" >"$scratch/wanted"
 readelf -dW "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p' >"$scratch/seen"
 same "the name by which programs ask for it"
 
-# A program that is linked with it asks for that version, and has its header's.
+# A program that is linked with the library requires that version, and has its header's.
 cat >"$scratch/program.c" <<'END'
 #include <headlight.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ same "header and library are of one release, and a program can see it"
 result "the program asks for that version" \
     "$(readelf -VW "$scratch/program" | grep -q "Name: $version " && echo yes)"
 
-# A library of another version, under the same name.
+# A library of another version, with the same name.
 mkdir "$scratch/other"
 echo 'const char *hl_version(void); const char *hl_version(void) { return "9.9.9"; }' >"$scratch/other.c"
 echo 'HEADLIGHT_9 { global: hl_*; local: *; };' >"$scratch/other.map"

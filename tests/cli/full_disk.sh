@@ -1,7 +1,7 @@
 #!/bin/bash
 # full_disk.sh - headlight measure and report on file systems that are too small: nothing is lost.
 #
-# A tmpfs of a few kB, mounted in a namespace of our own, so that nobody else sees it.
+# The file system is a tmpfs of a few kB in a private mount namespace.
 set -u
 if [ -z "${HEADLIGHT_NAMESPACE:-}" ] && unshare -rm true 2>/dev/null; then
     HEADLIGHT_NAMESPACE=yes exec unshare -rm "$0" "$@"
@@ -40,7 +40,7 @@ run measure "$model" "$text" -o "$disk/p" "${fast[@]}"
 fails "^headlight measure: $disk/p.part: writing: No space left on device"
 step "$([ -z "$(files)" ] && echo yes)"
 
-# Room for one and a half: a new state is written beside the old one.
+# Room for one and a half files: a new state is written beside the old one.
 resize $((size * 3 / 2))
 run measure "$model" "$text" -o "$disk/p" "${fast[@]}" --save-every 0.001
 fails "^headlight measure: $disk/p.part: writing: No space left on device"
@@ -51,7 +51,7 @@ run measure "$model" "$text" -o "$disk/p" "${fast[@]}" --resume
 expect_line "${names[$number]}" 0 "^$disk/p: [0-9]+ tokens"
 step "$(same "$disk/p" "$scratch/p")"
 
-# Full at the very end: the profile finds no room beside an older one and the state.
+# Full at the very end: there is no room for the profile beside an older one and the state.
 echo "older" >"$disk/p"
 resize $((size * 3 / 2))
 run measure "$model" "$text" -o "$disk/p" "${fast[@]}"

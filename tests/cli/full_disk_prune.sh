@@ -1,7 +1,8 @@
 #!/bin/bash
-# full_disk_prune.sh - headlight prune on a file system that is too small: never half a model.
+# full_disk_prune.sh - headlight prune on a file system that is too small: a model is never
+# incomplete.
 #
-# A tmpfs of 64 kB, mounted in a namespace of our own, so that nobody else sees it.
+# The file system is a tmpfs of 64 kB in a private mount namespace.
 set -u
 if [ -z "${HEADLIGHT_NAMESPACE:-}" ] && unshare -rm true 2>/dev/null; then
     HEADLIGHT_NAMESPACE=yes exec unshare -rm "$0" "$@"

@@ -24,7 +24,7 @@ if [ -d "$shared/golden/families" ]; then
     for folder in "$shared"/golden/families/*; do
         off=L0H1,L2H0,L2H3
         [ "$(basename "$folder")" = falcon_rw ] && off=L0H1,L2H0,L2H15
-        # On one back end: the others have tests of their own.
+        # One back end is enough: the others have their own tests.
         run verify "$folder" --off $off --backend scalar
         grep -qE '^  (logits|hidden) ' "$scratch/out" && [ "$status" -eq 0 ] || bad+=" $folder"
     done
@@ -53,7 +53,7 @@ result "and nothing is written" "$([ ! -e "$scratch/merged" ] && echo yes)"
 
 run eval models/demo "$text" --off L3H2,L6 -n 100
 expect_line "eval: said" 0 "^headlight eval: 9 heads disabled \(disabling heads does not speed up inference; 'headlight prune' does\)$"
-expect_line "eval: against the model without gates" 0 '^  against the model without gates, 99 predictions:$'
+expect_line "eval: against the model with all heads enabled" 0 '^  against the model with all heads enabled, 99 predictions:$'
 expect_line "eval: KL" 0 '^  KL, nats +[0-9]+\.[0-9]{4}'
 printf '{"L3": 0.5, "L3H1": 0}' >"$scratch/half.json"
 run eval models/demo "$text" --gates "$scratch/half.json" -n 100 --quiet
@@ -80,5 +80,5 @@ expect_line "a gate of 2" 3 'the gate of L1H1 is 2, wanted 0 to 1$'
 run compare "$scratch/plain" "$scratch/off" --off L0
 expect_line "profiles have no gates to set" 2 'need --text'
 run diagnose "$scratch/plain" --off L0
-expect_line "nor for diagnose" 2 'are for --try'
+expect_line "nor for diagnose" 2 'need --try'
 finish

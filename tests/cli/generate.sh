@@ -1,9 +1,9 @@
 #!/bin/bash
-# generate.sh - headlight generate: texts, endings, JSON, chats, and what is refused.
+# generate.sh - headlight generate: texts, ends of texts, JSON, chats, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-export OMP_NUM_THREADS=1 # a token of a small model is no work for two
+export OMP_NUM_THREADS=1 # a token of a small model is too little work for two threads
 shared=${HEADLIGHT_SHARED:-../shared}
 plan 48
 
@@ -93,7 +93,7 @@ expect_line "--chat" 0 .
 run generate models/demo 'He said' --system x
 expect_line "--system alone" 2 '^headlight generate: --system needs --chat: the model has no chat template$'
 
-# The demo with a chat template: the prompt is a turn, unless --raw says otherwise.
+# The demo with a chat template: the prompt is a turn, unless --raw is given.
 chatty=$scratch/chatty
 mkdir "$chatty"
 cp models/demo/*.json models/demo/model.safetensors "$chatty"
@@ -113,7 +113,7 @@ result "as it is" "$([ "$alone" = "$(grep '"prompt_tokens"' "$scratch/out")" ] &
 run generate "$chatty" Hello -n 3 --system 'Be brief.' --json
 expect_line "--system needs no --chat there" 0 '^  "format": "chatml",$'
 run generate "$chatty" Hello --raw --chat
-expect_line "--raw and --chat" 2 '^headlight generate: --raw excludes --chat and --system$'
+expect_line "--raw and --chat" 2 '^headlight generate: --raw cannot be combined with --chat or --system$'
 if have_terminal; then
     for option in '' --raw; do
         script -qec "$HEADLIGHT generate $chatty Hello -n 3 --no-monitor $option" /dev/null \
@@ -130,7 +130,7 @@ sed -i 's/message.content/message.content | trim/' "$chatty/chat_template.jinja"
 run generate "$chatty" Hello -n 3 --json
 expect_line "a template that is not known" 0 '^  "known": false$'
 expect_line "has a warning" 0 \
-    '^headlight generate: the chat template is not one that headlight knows; the turn is written as chatml'
+    '^headlight generate: headlight does not know this model.s chat template; it uses chatml'
 
 # A model whose first token ends the text.
 run generate "$chatty" Hello -n 1 --raw --json
@@ -144,32 +144,32 @@ END
 run generate "$chatty" Hello --raw --json
 expect_line "--json: so does the reason" 0 '^ "stop": "end",$'
 
-# Tokens of another vocabulary that a copied configuration names.
+# Tokens of another vocabulary in a copied configuration.
 echo '{"bos_token_id": 50256, "eos_token_id": [50256, 0]}' >"$chatty/generation_config.json"
 run info "$chatty"
 expect_line "info shows ids beyond the vocabulary" 0 '^  tokens +end 0 .*, not used: 50256, beyond the vocabulary$'
 run info "$chatty" --json
 expect_line "--json: and lists them" 0 '^ "bos_id": -1,$|"bos_id": -1'
 run generate "$chatty" '' --raw -n 3
-expect_line "no text begins with one" 3 'the prompt is empty, and the model has no token that begins texts$'
+expect_line "no text begins with one" 3 'the prompt is empty, and the model has no token to begin a text with; give a prompt$'
 run generate models/demo a b
-expect_line "two prompts" 2 'one prompt at a time, got 2 \(forgot the quotes\?\)'
+expect_line "two prompts" 2 'give one PROMPT; got 2 arguments'
 run generate models/demo a --temperature -1
 expect_line "a temperature below 0" 2 '^headlight generate: --temperature: -1 is not between 0 and 1000$'
 run generate models/demo a --top-p x
 expect_line "no number" 2 "^headlight generate: --top-p: 'x' is not a number$"
 run generate models/demo a --stop ''
-expect_line "an empty --stop" 2 'an empty text would stop at once'
+expect_line "an empty --stop" 2 'needs a text that is not empty'
 run generate models/demo a --context 600
 expect_line "more context than the model has" 4 \
     "a context of 600 tokens exceeds the model's limit of 512, the number of positions it was trained with"
 head -c 3000 models/text/alice.txt >"$scratch/long"
 run generate models/demo -f "$scratch/long"
-expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but the context of 512 has room for 512'
+expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but a context of 512 has room for only 512'
 run generate tests/data/families/phi3 a
 expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
 
-# What llama2.c writes with this model, to the end of the context that the file states.
+# The text that llama2.c generates with this model, up to the context length in the file.
 stories=$shared/models/stories260K
 if [ -d "$stories" ] && [ -x /usr/bin/python3 ]; then
     /usr/bin/python3 -c '

@@ -2,9 +2,9 @@
 
     /usr/bin/python3 tests/cli/gradient.py build/headlight TEXT MODEL...
 
-The right-hand side is the model in float64, written here from the families' definitions, with a
-gate on every head's output; the loss is the mean negative log-likelihood of a window, and scores
-are means of |dL/dg| over windows.  Prints a line of TAP a model; exits 1 on a difference.
+The reference is the model in float64, written here from the families' definitions, with a gate on every
+head's output.  The loss is the mean negative log-likelihood of a window; scores are means of |dL/dg|
+over windows.  Prints one line of TAP per model; exits with 1 on a difference.
 """
 import glob
 import json
@@ -42,7 +42,7 @@ def gelu_tanh(x):
 
 
 def linear(x, w, name):
-    """x W^T + b, the bias where there is one."""
+    """x W^T + b, if there is a bias."""
     y = x @ w[name + ".weight"].T
     return y + w[name + ".bias"] if name + ".bias" in w else y
 
@@ -95,7 +95,7 @@ def turn(x, config, share=1.0):
 def gpt2(w, c, gates, tokens):
     w = {name.replace("transformer.", ""): tensor for name, tensor in w.items()}
     w = {name: tensor.T if tensor.dim() == 2 and name.startswith("h.") else tensor
-         for name, tensor in w.items()}  # stored [in, out]
+         for name, tensor in w.items()}  # stored as [in, out]
     eps, n_heads = c["layer_norm_epsilon"], c["n_head"]
     x = w["wte.weight"][tokens] + w["wpe.weight"][:len(tokens)]
     for i in range(c["n_layer"]):
@@ -132,7 +132,7 @@ def gpt_neox(w, c, gates, tokens):
         layer = f"{at}layers.{i}."
         h = linear(norm(x, w, layer + "input_layernorm", eps), w,
                    layer + "attention.query_key_value")
-        q, k, v = split_heads(h, n_heads).chunk(3, -1)  # head by head
+        q, k, v = split_heads(h, n_heads).chunk(3, -1)  # stored head by head
         q, k = turn(q, c, share), turn(k, c, share)
         z = linear(attend(q, k, v, gates[i], q.shape[-1] ** -0.5), w, layer + "attention.dense")
         middle = gelu(linear(norm(x, w, layer + "post_attention_layernorm", eps), w,
@@ -142,7 +142,7 @@ def gpt_neox(w, c, gates, tokens):
 
 
 def llama(w, c, gates, tokens):
-    """Llama and its kin: Mistral, Qwen2, Qwen3, Phi-3, Granite, Gemma 2, StarCoder2."""
+    """Llama and similar families: Mistral, Qwen2, Qwen3, Phi-3, Granite, Gemma 2, StarCoder2."""
     kind, act, plus = c["model_type"], silu, 1.0 if c["model_type"] == "gemma2" else 0.0
     n_heads, n_kv = c["num_attention_heads"], c["num_key_value_heads"]
     residual = c.get("residual_multiplier", 1.0)
@@ -196,7 +196,7 @@ FAMILIES = {"gpt2": gpt2, "opt": opt, "gpt_neox": gpt_neox}
 
 
 def expected(model, tokens):
-    """(n_layers, n_heads) by autograd."""
+    """(n_layers, n_heads) gradients by autograd."""
     w = load(model)
     with open(model + "/config.json") as file:
         config = json.load(file)
@@ -213,7 +213,7 @@ def expected(model, tokens):
 
 
 def with_tokenizer(model, scratch):
-    """The model, or a folder of links to it beside a tokenizer of 256 bytes."""
+    """The model, or a folder of links to it with a tokenizer of 256 bytes added."""
     if os.path.exists(model + "/tokenizer.json"):
         return model
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -233,7 +233,7 @@ def with_tokenizer(model, scratch):
 
 
 def worst_error(program, path, model):
-    """Over the largest gradient."""
+    """The largest error over the largest gradient."""
     with open(path) as file:
         text = json.dumps(file.read())
     ids = subprocess.run([program, "tokenize", model, "--json"], input=text + "\n", text=True,

@@ -1,6 +1,6 @@
 #!/bin/bash
-# gradient.sh - gradients of gates against PyTorch's, where Debian's python3-torch is there.  The
-# other families' are held against differences of the loss (test_backward.c).
+# gradient.sh - gradients of gates against PyTorch's, if Debian's python3-torch is installed.  Other
+# families are compared with differences of the loss (test_backward.c).
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

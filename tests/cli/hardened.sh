@@ -1,5 +1,5 @@
 #!/bin/bash
-# hardened.sh - what the build promises of the program and the library, as readelf sees it.
+# hardened.sh - the hardening of the program and the library, as readelf shows it.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

@@ -1,9 +1,9 @@
-"""hostile.py PROGRAM - every command, on names and texts that try to take over the terminal.  Prints TAP.
+"""hostile.py PROGRAM - every command, on names and texts that try to control the terminal.  Prints TAP.
 
-Each run happens twice: on a pseudo-terminal, and with pipes.  Whatever the program writes, after its own
-color sequences are taken out, must hold no control character and no control of bidirectional text.
-The hostile text carries a color sequence of its own (blinking) that the program never uses, a line end and
-a carriage return before a word, so that imitated lines are noticed as well.
+Each command runs twice: on a pseudo-terminal, and with pipes.  After the program's own color sequences
+are removed, its output must have no control characters and no bidirectional controls. The hostile text
+has a color sequence that the program never uses (blinking), a line end, and a carriage return before a
+word, so that imitated lines are noticed as well.
 """
 
 import json
@@ -26,7 +26,7 @@ BLINK = "\x1b[5;35;44m"
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 TEXT = "go" + BLINK + "\x1b]0;OWNED\x07\x1b[2J\u009b3J\x08\x7f\rOWNED" + BIDI
 NAME = TEXT + "\nOWNED"
-# What the program itself sends: colors, "clear to the end of the line" and a column to go to.
+# The program's own sequences: colors, "clear to the end of the line" and "go to a column".
 OURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[K|\x1b\[[0-9]+G")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f" + BIDI + "\udc80-\udcff]")
 ENVIRONMENT = dict(os.environ, TERM="xterm-256color", COLORTERM="truecolor", LC_ALL="C.UTF-8", OMP_NUM_THREADS="1")
@@ -54,7 +54,7 @@ def problem_of(raw, lines_may_begin=False):
 
 
 def finish(process, read):
-    """Everything that the process writes, until it ends."""
+    """Everything that the process writes until it ends."""
     seen = b""
     end = time.time() + TIMEOUT
     while True:
@@ -103,7 +103,7 @@ def result(name, problem):
 
 
 def check(name, arguments, cwd, is_data=False, lines=False, code=(0,), stdin=None):
-    """is_data: standard output is the text itself, which a pipe gets as it is."""
+    """is_data: standard output is the text itself, which a pipe gets unchanged."""
     status, seen = on_terminal(arguments, cwd, stdin=stdin)
     problem = problem_of(seen, lines)
     if problem is None and status not in code:
@@ -144,7 +144,8 @@ def make_model(folder, **config):
     values = json.load(open(os.path.join(source, "config.json")))
     values.update(config)
     json.dump(values, open(os.path.join(folder, "config.json"), "w"))
-    # Every space of a generated text becomes the hostile one, and so does the piece of a special token.
+    # Every space of a generated text, and the piece of a special token, are replaced by the hostile
+    # text.
     tokenizer = json.load(open(os.path.join(source, "tokenizer.json")))
     tokenizer["decoder"] = {
         "type": "Sequence",
@@ -268,7 +269,7 @@ def check_other_files(folder, model):
 
 
 def check_bytes(folder, model):
-    """Names that are not UTF-8 at all: JSON is still JSON, with U+FFFD in them."""
+    """Names that are not valid UTF-8: JSON remains valid, with U+FFFD in them."""
     odd = os.fsencode(folder) + b"/odd\xff\x9b"
     os.mkdir(odd)
     for name in (b"m\xff", b"p\xff", b"t\xff", b"c\xff.safetensors"):

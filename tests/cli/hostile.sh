@@ -1,5 +1,5 @@
 #!/bin/bash
-# hostile.sh - no command lets a foreign name or text take over the terminal (hostile.py).
+# hostile.sh - foreign names and texts cannot control the terminal in any command (hostile.py).
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# info.sh - headlight info: the screen, tensors, JSON, and what cannot be opened.
+# info.sh - headlight info: the screen, tensors, JSON, and files that cannot be opened.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -7,7 +7,7 @@ models=tests/data/families
 plan 27
 
 run info $models/llama3
-# How much a session holds is tests/test_session_memory.c's.
+# tests/test_session_memory.c tests the memory of sessions.
 sed -i -E 's/^(  memory       )[0-9.]+ .iB for (.*work ).*/\1N for \2N/' "$scratch/out"
 expect "a folder of shards" 0 <<'END'
 llama3                                        decoder, family llama, safetensors
@@ -72,7 +72,7 @@ END
 run info "$scratch/nothing"
 expect_line "no such model" 3 "^headlight info: .*$scratch/nothing"
 
-# What transformers' AutoModel saves of a model whose head is not the embedding: all but the head.
+# transformers' AutoModel saves a model with a separate head without that head.
 mkdir "$scratch/headless"
 sed "s/GPTNeoXForCausalLM/GPTNeoXModel/" $models/gpt_neox/config.json >"$scratch/headless/config.json"
 python3 - $models/gpt_neox/model.safetensors "$scratch/headless/model.safetensors" <<'END'

@@ -1,12 +1,13 @@
 #!/bin/bash
-# judge.sh - headlight judge: its table, its words, and what it refuses.
+# judge.sh - headlight judge: its table, its conclusions, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
 plan 14
 
-# Nine texts of 8 tokens.  What is "right" is that the token was likely: log-probability knows.
+# Nine texts of 8 tokens.  A token is labeled right if it was likely, so log-probability predicts
+# the labels.
 prompt=$(head -c 200 models/text/alice.txt)
 traces=()
 for seed in 1 2 3 4 5 6 7 8 9; do
@@ -35,7 +36,7 @@ run judge "${traces[@]}" "$scratch/labels" --json
 expect_line "--json" 0 '^ "attention_adds": false,$'
 
 run judge "${traces[0]}"
-expect_line "no labels" 2 '^headlight judge: no labels given$'
+expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'
 run judge "${traces[@]}" "$scratch/labels" --l2 0
 expect_line "no penalty" 2 '^headlight judge: --l2: 0 means no penalty'
 run judge "$scratch/labels" "$scratch/labels"
@@ -43,7 +44,7 @@ expect_line "no trace" 3 '^headlight judge: .*labels: '
 run judge "${traces[@]}" models/text/alice.txt
 expect_line "no JSON" 3 '^headlight judge: models/text/alice.txt:1: '
 run judge "${traces[0]}" "$scratch/labels"
-expect_line "a trace that was not given" 3 "labels:9: no trace is called '2\.trace'$"
+expect_line "a trace that was not given" 3 "labels:9: no given trace is called '2\.trace'$"
 printf '{"tokens": [1, 900], "right": true}\n' >"$scratch/far"
 run judge "${traces[0]}" "$scratch/far"
 expect_line "beyond the end" 3 'far:1: the range ends at 900, and the trace has [0-9]+ tokens$'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# lens.sh - the lens: numbers, pictures as others read them, and what is refused.
+# lens.sh - headlight lens: numbers, pictures checked with other software, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -53,6 +53,6 @@ run lens models/demo -f models/text/alice.txt -o "$scratch/x.svg"
 expect_line "a text that is too long" 4 "46870 tokens; at most 8192"
 head -c 1400 models/text/alice.txt >"$scratch/long"
 run lens models/demo -f "$scratch/long" --width 240 -o "$scratch/x.svg"
-expect_line "a text past the page" 4 'too many for one page 240 points wide'
+expect_line "a text past the page" 4 'do not fit on a page 240 points wide'
 
 finish

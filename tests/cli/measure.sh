@@ -1,5 +1,5 @@
 #!/bin/bash
-# measure.sh - headlight measure and merge: the same bytes whatever happens on the way.
+# measure.sh - headlight measure and merge: the same bytes in spite of interruptions and parts.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -32,7 +32,8 @@ run merge "$scratch"/part{3,1,4,2} -o "$scratch/q"
 expect_line "parts merge" 0 "^$scratch/q: [0-9]+ tokens in [0-9]+ windows, from 4 profiles$"
 result "to the bytes of the whole" "$(same "$scratch/p" "$scratch/q")"
 
-# Killed at any moment, resumed until it is done: the profile, and the rows of every token.
+# A run is killed at random moments and resumed until it is done: the profile and the rows of every
+# token are the same.
 kills=${HEADLIGHT_KILLS:-3}
 killed=0
 rm -f "$scratch/q" "$scratch/q.part"
@@ -61,22 +62,22 @@ wait "$process"
 status=$?
 expect_line "stopped: says how to go on" 130 "stopped after [0-9]+ tokens; the state is in $scratch/q2.part: --resume"
 run measure "$model" "$text" -o "$scratch/q2" --context 63 --threads 1 --no-probe --resume
-expect_line "a state of other settings" 3 "q2.part: was begun with other settings: the profiles differ in 'context': 64 and 63"
+expect_line "a state of other settings" 3 "q2.part: this state was begun with other settings; use those, or remove the file to start again: the profiles differ in 'context': 64 and 63"
 cp "$scratch/q2.part" "$scratch/kept"
 run measure "$model" "$text/3.txt" -o "$scratch/q2" "${fast[@]}" --resume
 expect_line "a state of another text" 3 'was begun with another text'
 result "which is left as it was" "$(same "$scratch/kept" "$scratch/q2.part")"
-# Rows that the state counts on must be there, and be this work's.
+# The rows that the state refers to must exist, and belong to the same work.
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume --rows "$scratch/q2.rows"
 expect_line "no rows of before" 3 "^headlight measure: $scratch/q2.rows.part: No such file"
 cp "$scratch/whole.rows" "$scratch/q2.rows.part"
 sed -i '1s/"model":"[0-9a-f]*"/"model":"0123456789abcdef"/' "$scratch/q2.rows.part"
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume --rows "$scratch/q2.rows"
-expect_line "rows of another model" 3 "q2.rows.part: 'model' is 0123456789abcdef, wanted [0-9a-f]{16}: rows of other work"
+expect_line "rows of another model" 3 "q2.rows.part: 'model' is 0123456789abcdef, wanted [0-9a-f]{16}: these are the rows of another measurement"
 run measure "$model" "$text" -o "$scratch/q2" "${fast[@]}" --resume
 result "resumed: the same bytes" "$(same "$scratch/p" "$scratch/q2")"
 
-# What cannot be merged.
+# Profiles that cannot be merged.
 run measure "$model" "$text" -o "$scratch/other" --context 32 --threads 1 --no-probe
 run merge "$scratch/p" "$scratch/other" -o "$scratch/sum"
 expect "other settings do not merge" 3 <<END
@@ -90,9 +91,9 @@ head -c 5000 "$scratch/p" >"$scratch/cut"
 run merge "$scratch/p" "$scratch/cut" -o "$scratch/sum"
 expect_line "nor files that are cut" 3 "^headlight merge: $scratch/cut: "
 run merge -o "$scratch/sum"
-expect_line "no profile" 2 'no profile given'
+expect_line "no profile" 2 'no PROFILE given'
 
-# What cannot be measured.
+# Input that cannot be measured.
 : >"$scratch/empty.txt"
 run measure "$model" "$scratch/empty.txt" -o "$scratch/e" "${fast[@]}"
 expect_line "an empty text" 3 "^headlight measure: .*(text|empty)"
@@ -122,14 +123,14 @@ fi
 result "what was there is still there" "$(same "$scratch/p" "$scratch/q")"
 result "and nothing else" "$([ -z "$(find "$scratch" -name '.*' -type f)" ] && [ ! -e "$scratch/p.part" ] && echo yes)"
 run measure "$model" "$text"
-expect_line "no output" 2 'no profile to write: -o FILE'
+expect_line "no output" 2 ' -o PROFILE is missing: the file to write'
 run measure
 expect_line "no model" 2 'no MODEL given'
 
 # Memory does not grow with the text.
 for i in $(seq 8); do cat models/text/alice.txt; done | iconv -c -f UTF-8 -t ASCII >"$scratch/short.txt"
 for i in $(seq 9); do cat "$scratch/short.txt"; done >"$scratch/long.txt"
-# Nor with what the address sanitizer keeps of what was freed.
+# The memory that the address sanitizer keeps after a release does not grow either.
 peak() { # text tokens option...
     ASAN_OPTIONS=${ASAN_OPTIONS:-}:quarantine_size_mb=1 \
         "$HEADLIGHT" measure "$model" "$1" -o "$scratch/m" "${fast[@]}" --max-tokens "$2" --quiet "${@:3}" &
@@ -153,17 +154,17 @@ result "nor do its rows" "$([ "$long" -lt $((short + short / 10)) ] && echo yes)
 run measure "$model" "$text/12.txt" -o "$scratch/rows.p" "${fast[@]}" --rows "$scratch/rows" --nll
 expect_line "--nll says the loss" 0 '^loss: [0-9.]+ nats per token$'
 
-# The command is named once.
+# A message names the command only once.
 encoder=${HEADLIGHT_SHARED:-../shared}/golden/families/bert
 printf '[1, 2, 3, 4, 5, 6, 7, 8]\n' >"$scratch/ids.jsonl"
 if [ -d "$encoder" ]; then
     run measure "$encoder" --token-ids "$scratch/ids.jsonl" --nll -o "$scratch/x"
-    expect_line "an encoder has no loss" 2 '^headlight measure: [^:]*bert is an encoder, which predicts no next token$'
+    expect_line "an encoder has no loss" 2 '^headlight measure: [^:]*bert is an encoder, which does not predict the next token$'
 else
     skipped "an encoder has no loss" "no golden families"
 fi
 
-# A model run otherwise than it was trained.
+# Adjusted models.
 entropies() { # profile: those of all heads
     "$HEADLIGHT" show -t heads --csv "$1" |
         awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "entropy") at = i } NR > 1 { print $at }'

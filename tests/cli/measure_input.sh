@@ -1,7 +1,7 @@
 #!/bin/bash
-# measure_input.sh - what headlight measure says about texts and maps that it cannot use.
+# measure_input.sh - errors of headlight measure for texts and maps that it cannot use.
 #
-# All of it is found before the first token goes through the model.
+# All of these are found before the first token goes through the model.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -16,7 +16,7 @@ refused() { # name status pattern argument...
 }
 
 : >"$t/nothing.txt"
-refused "an empty text" 3 "$t/nothing.txt: no text in it, nothing to measure\$" "$t/nothing.txt"
+refused "an empty text" 3 "$t/nothing.txt: no text in this file, nothing to measure\$" "$t/nothing.txt"
 printf 'good\nbad \xff\n' >"$t/bad.txt"
 refused "a text that is not UTF-8" 3 "$t/bad.txt: line 2, byte 9: 0xff is not UTF-8\$" "$t/bad.txt"
 refused "a folder without files" 3 "$t/empty: no text in this folder .*; 0 other files\\)\$" "$t/empty"
@@ -29,12 +29,12 @@ refused "no such file" 3 "nowhere.txt: No such file or directory\$" nowhere.txt
 refused "a pattern without matches" 3 "nowhere/\\*.txt: no such file, and no file matches\$" 'nowhere/*.txt'
 mkfifo "$t/pipe"
 refused "a pipe" 3 "$t/pipe: is a pipe, wanted a file" "$t/pipe"
-refused "standard input without text" 3 'standard input: no text in it' -
+refused "standard input without text" 3 'standard input: no text in this file' -
 refused "token types that cannot be" 3 "regular expression '\\(', at" --type 'a=(' "$t/nothing.txt"
 refused "a type without an expression" 2 "type 'a': wanted NAME=EXPRESSION\$" --type a "$t/nothing.txt"
 printf '[1, 2]\n[3, 4096]\n' >"$t/ids"
 refused "ids outside the vocabulary" 3 "$t/ids:2: token 1 is 4096, wanted 0 to 4095\$" --token-ids "$t/ids"
-refused "text and ids" 2 'either TEXT or --token-ids, not both$' --token-ids "$t/ids" "$t/bad.txt"
+refused "text and ids" 2 'TEXT and --token-ids cannot be combined$' --token-ids "$t/ids" "$t/bad.txt"
 refused "no text" 2 "no TEXT given \\('-' is standard input\\)\$"
 refused "a part that does not exist" 2 "--part: '5/4' is not I/N with I from 1 to N\$" --part 5/4 "$t/bad.txt"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# memory.sh - --max-memory: what does not fit is refused with numbers before it is begun.
+# memory.sh - --max-memory: work that does not fit is refused with numbers before it begins.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -29,10 +29,10 @@ headlight generate: --max-memory: '2Q' is not a size, as 8G, 500M or none
 Try 'headlight generate --help'.
 EOF
 
-# What holds no model counts as well: profiles, tables, figures, reports, vocabularies.
+# Commands without a model are limited too: profiles, tables, figures, reports, vocabularies.
 profile=$scratch/profile
 run measure "$model" "$text" --context 64 -o "$profile" --quiet
-beyond="[0-9]+ bytes of memory wanted beside the [0-9]+ that are held, at most 524288: max-memory allows more"
+beyond="[0-9]+ more bytes of memory are needed beside the [0-9]+ in use, but the limit is 524288; --max-memory sets it"
 for command in "show $profile" "rank $profile" "compare $profile $profile" "diagnose $profile" \
     "merge $profile $profile -o $scratch/new" "draw $profile -o $scratch/new.svg" \
     "report $profile -o $scratch/new.html" "sweep $model --rank-text $text --test-text $text -o $scratch/new.svg" \
@@ -45,7 +45,7 @@ result "and nothing is written" "$(compgen -G "$scratch/*new*" >/dev/null || ech
 run draw "$profile" -o "$scratch/new.png" --dpi 1000 --max-memory 64M
 expect_line "pixels count" 4 "^headlight draw: [0-9]{9} bytes of memory wanted"
 
-# What is read from a pipe may be endless: the process itself stays below the bound, too.
+# A pipe may be endless: the memory of the whole process stays below the limit, too.
 peak() { # command...: exit status and MiB of the largest of all
     python3 -c 'import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdin=sys.stdin, stdout=subprocess.DEVNULL).returncode
@@ -61,10 +61,10 @@ bounded a "100 MB of text" 20 tokenize "$model"
 bounded '[' "a line of 100 MB" 20 tokenize "$model" --json
 bounded a "a document of 100 MB" 60 eval "$model" -
 
-# A server goes on: what does not fit is refused, what does is answered.
+# A server continues: requests that do not fit are refused, others are answered.
 result "a request that takes too much, and others" "$([ "$(python3 -B tests/serve/memory.py 2>&1)" = fine ] && echo yes)"
-# What has no end is not read for ever, and a pipe that nobody writes to is not waited for.
-endless='more than 256 MiB without an end; use a file$'
+# Endless input is not read forever, and a pipe without a writer does not block.
+endless='more than 256 MiB; use a file instead$'
 try() { # seconds, arguments...
     timeout "$1" "$HEADLIGHT" "${@:2}" >"$scratch/out" 2>"$scratch/err"
     status=$?
@@ -86,7 +86,7 @@ mkfifo "$scratch/pipe"
 for command in "generate $model -f" "eval $model" "measure $model -o $scratch/endless"; do
     # shellcheck disable=SC2086 # the words of a command
     try 60 $command "$scratch/pipe" </dev/null
-    expect_line "${command%% *}: a pipe that nobody writes to" 3 'pipe: is a pipe, wanted a file'
+    expect_line "${command%% *}: a pipe that nobody writes to" 3 'pipe: is a pipe; give a file'
 done
 run generate "$model" -f <(echo Hello) -n 3 --quiet
 expect_line "one that the shell opened is read" 0 .

@@ -1,9 +1,9 @@
 #!/bin/bash
-# openblas.sh - products on one thread a call, whichever way OpenBLAS was built: with its own threads, with
-# OpenMP, with neither; and without OpenBLAS.
+# openblas.sh - products use one thread per call with any build of OpenBLAS: with its own threads,
+# with OpenMP, or with neither; and without OpenBLAS.
 #
-# A library of ours stands in for it.  Its cblas_sgemm multiplies as the definition says, notes whether it was
-# called with one thread, and its destructor writes down what it was told.
+# A small library replaces it.  Its cblas_sgemm multiplies by the definition and records whether it
+# was called with one thread; its destructor writes down the settings that it received.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -91,7 +91,7 @@ says() { grep -qxE -- "$1" "$scratch/said" && echo yes; }
 export BLAS_SAYS=$scratch/said
 wanted=$(loss)
 
-# OpenMP's number is 1 within a product, and afterwards what it was before.
+# OpenMP's number of threads is 1 during a product, and unchanged afterwards.
 seen=$(LD_LIBRARY_PATH=$scratch/blas BLAS_PARALLEL=2 loss)
 result "OpenMP: the loss is the same" "$(close_to "$seen" "$wanted")"
 result "OpenMP: there were products, each on one thread" \
@@ -109,7 +109,7 @@ seen=$(LD_LIBRARY_PATH=$scratch/blas BLAS_PARALLEL=0 loss)
 result "one thread: nobody is told anything" \
     "$([ "$(close_to "$seen" "$wanted")$(says 'told 0')$(says 'omp left alone')" = yesyesyes ] && echo yes)"
 
-# No OpenBLAS: what is found under its name is none.
+# Without OpenBLAS: the files with its names are empty.
 for name in "$scratch"/blas/*; do : >"$name"; done
 seen=$(LD_LIBRARY_PATH=$scratch/blas loss)
 result "a library that cannot be opened: another of its names, or none, and the same loss" "$(close_to "$seen" "$wanted")"

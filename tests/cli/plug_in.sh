@@ -1,5 +1,5 @@
 #!/bin/bash
-# plug_in.sh - code is loaded from beside the program, never from the working directory.
+# plug_in.sh - libraries are loaded from the program's folder, never from the working directory.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -20,7 +20,7 @@ __attribute__((constructor)) static void run(void)
 END
 "${CC:-gcc}" -shared -fPIC -o "$scratch/here/headlight/libheadlight_cuda.so" "$scratch/planted.c" || exit 1
 cp "$scratch/here/headlight/libheadlight_cuda.so" "$scratch/here/libheadlight_cuda.so"
-# The program alone, in a folder of its own: nothing lies beside it.
+# The program is alone in its folder.
 cp "$program" "$scratch/bin/headlight-test"
 export PLANTED=$scratch/planted
 
@@ -34,7 +34,8 @@ ask
 expect_line "there is no library" 3 'no libheadlight_cuda.so'
 result "one that lies in the working directory is not opened" "$([ ! -e "$PLANTED" ] && echo yes)"
 
-# Beside the program it is: this shows that the planted one would have been noticed.
+# Beside the program the library is loaded: this shows that loading the other one would have been
+# noticed.
 cp "$scratch/here/libheadlight_cuda.so" "$scratch/bin/headlight/"
 ask
 result "one that lies beside the program is" "$([ -e "$PLANTED" ] && echo yes)"

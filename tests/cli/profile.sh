@@ -1,5 +1,5 @@
 #!/bin/bash
-# profile.sh - show, diagnose and compare on profiles that measure made of the demo models.
+# profile.sh - show, diagnose and compare, on profiles of the demo models.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -66,8 +66,10 @@ Try 'headlight show --help'.
 END
 run show --csv "$dense"
 expect_line "CSV of what?" 2 '^headlight show: --csv needs --table NAME$'
+run show --by fair "$dense"
+expect_line "a column's earlier name" 0 '^normalized entropy, % \(0 = all on one token, 100 = uniform\)$'
 run show --by layer "$dense"
-expect_line "no such column" 2 "^headlight show: --by: 'layer' is not a column of numbers"
+expect_line "no such column" 2 "^headlight show: --by: the table 'heads' has no column of numbers called 'layer'"
 run show "$scratch/nothing"
 expect_line "no such profile" 3 "^headlight show: $scratch/nothing: "
 run show models/demo/model.safetensors
@@ -97,15 +99,15 @@ headlight diagnose: sink-heads was found
 END
 run diagnose --quiet --fail-on entropy-collapse --threshold collapse-share=0.95 "$sparse"
 expect "not with another threshold" 0 </dev/null
-# The three groups one after the other, whatever they are in the list of checks.
+# The three groups follow one another, whatever the order of the checks.
 run diagnose "$sparse"
 grep -oE '^(FOUND|not found|not run)' "$scratch/out" | uniq -c | sed -E 's/^ +//' >"$scratch/groups"
 result "found, not found and not run stand apart" "$([ "$(cat "$scratch/groups")" = $'4 FOUND\n3 not found\n1 not run' ] && echo yes)"
 expect_line "and are counted" 0 '^4 problems found in sparse.profile: 3 checks passed, 1 not run'
-# A value that ends short of its threshold is found because the check looks below it: it says so.
+# A check that finds values below its threshold must say so.
 expect_line "found above a threshold" 0 '^ +value +0\.[5-9][0-9]*; found above 0\.5 '
 result "found below a threshold" "$(grep -A5 '^FOUND +inactive-heads' -E "$scratch/out" | grep -qE '^ +value +0\.0[0-9]+; found below 0\.1 ' && echo yes)"
-# What is suggested names heads of this model and options, and nothing that somebody would have to fill in.
+# Suggestions name heads of this model and existing options, without placeholders.
 result "no placeholder in what is suggested" \
     "$(grep -qE '\-\-off +L[0-9]+H[0-9]+|^ +L[0-9]+H[0-9]+,L' "$scratch/out" && ! grep -qwE 'MODEL|PROFILE|TEXT|FILE|P|OLD|NEW' "$scratch/out" && echo yes)"
 run diagnose --json "$sparse" "$dense"
@@ -119,7 +121,7 @@ run diagnose --threshold sink-mas=0.1 "$dense"
 expect_line "a threshold that is none" 2 "did you mean 'sink-mass'"
 
 run diagnose "$dense"
-expect_line "locking: how to run it" 0 'let headlight generate write a trace of 129 tokens'
+expect_line "locking: how to run it" 0 'write a trace with headlight generate --max-tokens 129'
 run diagnose "$sparse"
 expect_line "what was found comes first, with real heads" 0 '^[0-9]+ problems found in sparse.profile: '
 result "and no placeholders" "$(grep -qE '(MODEL|TEXT|PROMPT|FILE|PROFILE|L5H1| P )' "$scratch/out" || echo yes)"
@@ -138,14 +140,14 @@ run diagnose --try models/demo-sparse models/text/alice.txt $few
 expect_line "a warmer attention is tried on what collapsed" 0 '^tried attention temperature 2, for entropy-collapse$'
 expect_line "and mends it" 0 '^  entropy-collapse +0\.[5-9][0-9]* +0\.[0-4][0-9]* +found +not found$'
 expect_line "a sampling temperature moves the vocabulary" 0 '^  vocabulary entropy +[0-9.]+ +[0-9.]+   nats$'
-result "and leaves attention as it is" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
+result "not attention" "$(awk '/^  vocabulary entropy/ { if ($3 < $4) v = 1 }
     /^  attention entropy/ { if ($3 == $4 && $3 > 0) a = 1 } END { if (v && a) print "yes" }' "$scratch/out")"
 # shellcheck disable=SC2086
 run diagnose --try --window 8 --json models/demo models/text/alice.txt $few
 expect_line "what was asked for is tried" 0 '^   "window": 8,$'
 expect_line "and the first key stays in sight" 0 '^   "window_sink": 1,$'
 run diagnose --try "$dense"
-expect_line "a model and a text" 2 '^headlight diagnose: --try: wanted a MODEL and a TEXT, got 1 arguments$'
+expect_line "a model and a text" 2 '^headlight diagnose: --try needs a MODEL and a TEXT; got 1 arguments$'
 run diagnose --try --rope-base 1e6 models/demo models/text/alice.txt
 expect_line "no RoPE in it" 3 '^headlight diagnose: models/demo: its positions do not turn'
 

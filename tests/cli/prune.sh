@@ -1,5 +1,5 @@
 #!/bin/bash
-# prune.sh - headlight prune: what it writes and says, and what it refuses.
+# prune.sh - headlight prune: its files and output, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -11,8 +11,9 @@ excerpt=$scratch/excerpt.txt
 head -c 3000 models/text/alice.txt >"$excerpt"
 plan 64
 
-# In L0 the other group has its two heads: zeroed.  L1 keeps one query of one group: gone are
-# 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 = 8192 numbers.
+# In L0 the other group keeps its two heads, so the head is zeroed.  L1 keeps one query head of one
+# group: removed are 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 =
+# 8192 numbers.
 run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
 expect "what is written is told" 0 <<'END'
@@ -52,8 +53,8 @@ expect_line "computes what the model computes" 0 'logits'
 rm -r "$out"
 
 run prune $phi3 --count 3 --by weight --as masked --json -o "$out"
-expect_line "--json: how many" 0 '^  "pruned": 3,$'
-expect_line "--json: none gone" 0 '^  "gone": 0,$'
+expect_line "--json: how many" 0 '^  "removed": 0,$'
+expect_line "--json: how many are zeroed" 0 '^  "zeroed": 3,$'
 expect_line "--json: who opens it" 0 '^  "loads": "transformers, as it is"$'
 rm -r "$out"
 
@@ -64,10 +65,10 @@ expect_line "which can be evaluated" 0 '200 tokens, 199 scored'
 rm -r "$out"
 
 run prune models/demo --heads L2H1,L5H0 --mean --text "$excerpt" --max-tokens 300 -o "$out"
-expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ whole, [0-9.]+ with zero, [0-9.]+ with means'
+expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ with all heads, [0-9.]+ with heads zeroed, [0-9.]+ with their mean'
 rm -r "$out"
 
-# Half of the heads, by groups of two with one K/V head: all are gone, and half of the cache.
+# Half of the heads, by groups of two with one K/V head: all are removed, with half of the cache.
 run prune $phi3 --ratio 0.5 --by weight --groups --as compact -o "$out"
 expect_line "whole groups" 0 ' removed 6 of 12 heads; by weight$'
 expect_line "take their K/V heads along" 0 '^  KV bytes per token +384 +192 +-50\.0%$'
@@ -86,7 +87,7 @@ expect_line "a GGUF file" 0 ' gguf: (removed|zeroed) 2 of 12 heads'
 run info "$out.gguf"
 expect_line "of another architecture" 0 'family (deci|llama)'
 
-# One head of 16 is left in layer 0: rows of its output projection are half a block.
+# One head of 16 remains in layer 0: rows of its output projection are half a block.
 run prune tests/data/gguf/llama3.gguf --heads L0H0,L0H1,L0H2 --type q4_0 -o "$out.gguf"
 expect_line "a tensor that cannot have its type: how many" 0 '^  1 tensor stored as BF16 is now F16, not Q4_0 \(-[0-9]+ bytes\):$'
 expect_line "why" 0 '^  rows of 16 values are not a multiple of its blocks of 32$'
@@ -102,7 +103,7 @@ run prune "$out.gguf" --heads L1H2 --type q8_0 -o "$scratch/again.gguf"
 expect_line "what grew, and why" 0 '^  [0-9]+ tensors stored as Q4_0 are now Q8_0 \(\+[0-9]+ bytes\), as --type asks$'
 rm "$scratch/again.gguf"
 
-# No heads, so nothing to rank: a conversion.
+# Without heads to remove, no ranking is needed: this converts the model.
 run prune models/demo --count 0 --as gguf -o "$scratch/whole.gguf"
 expect_line "a conversion needs no profile" 0 'whole\.gguf  gguf: removed 0 of 64 heads$'
 run eval "$scratch/whole.gguf" "$excerpt" -n 100 --reference models/demo
@@ -119,7 +120,7 @@ run prune "$scratch/old" --heads L0H0 --as masked -o "$out" --quiet
 result "an older one gets it" "$(grep -q '"n_ctx": 512' "$out/config.json" && echo yes)"
 rm -r "$out" "$scratch/old"
 run prune tests/data/gguf/llama3.gguf --heads L0H2 --as masked -o "$out"
-expect_line "no folder from a GGUF file" 3 'a folder is written from a Hugging Face folder only'
+expect_line "no folder from a GGUF file" 3 'only a Hugging Face folder can be written as a folder'
 
 run measure models/demo "$excerpt" -o "$scratch/p" --max-tokens 300 --quiet
 run prune models/demo --ratio 0.1 --profile "$scratch/p" --by renyi2 --as masked -o "$out"
@@ -136,7 +137,7 @@ run prune models/demo --count 2 --by gradient --text "$excerpt" --max-tokens 200
 expect_line "by gradients" 0 'removed 2 of 64 heads; by gradient$'
 rm -r "$out"
 run prune models/demo --count 2 --by gradient -o "$out"
-expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to take gradients on$'
+expect_line "which need a text" 2 '\-\-by gradient needs --text FILE to compute gradients on$'
 run prune models/demo --count 2 --by ablation -o "$out"
 expect_line "ablation needs one, too" 2 '\-\-by ablation needs --text FILE to disable heads on$'
 run prune models/demo --count 2 --by ablation --text "$excerpt" --max-tokens 100 -o "$out"
@@ -148,7 +149,7 @@ result "leaves nothing" "$([ -e "$out" ] || echo yes)"
 
 run prune $phi3 --ratio 1 --by random -o "$out"
 expect "a ratio of 1" 2 <<'END'
-headlight prune: 12 of 12 heads wanted, 9 can go: one stays in every layer
+headlight prune: 12 of 12 heads are to be removed, but only 9 can be: one stays in every layer
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
 expect_line "unless asked" 0 ' removed 9 and zeroed 3 of 12 heads'
@@ -158,13 +159,13 @@ expect_line "an unknown head" 2 '^headlight prune: L0H4: '
 run prune $phi3 --heads L7 -o "$out"
 expect_line "an unknown layer" 2 '^headlight prune: L7: '
 run prune $phi3 -o "$out"
-expect_line "no heads" 2 'which heads\?  Give one of --ratio, --count and --heads$'
+expect_line "no heads" 2 'give one of --ratio, --count and --heads$'
 run prune $phi3 --heads L0H0
-expect_line "no output" 2 'no model to write: -o OUT$'
+expect_line "no output" 2 ' -o OUT is missing: the folder or file to write$'
 run prune --heads L0H0 -o "$out"
-expect_line "no model" 2 'no model given$'
+expect_line "no model" 2 'no MODEL given$'
 run prune $phi3 --ratio 0.5 -o "$out"
-expect_line "nothing to rank by" 2 'which heads go first\?  Give --text FILE to rank them on, or --profile PROFILE$'
+expect_line "nothing to rank by" 2 'heads must be ranked: give --text FILE to rank them on, or --profile PROFILE$'
 run prune $phi3 --ratio 0.5 --by entropy -o "$out"
 expect_line "nothing to rank by, by name" 2 '\-\-by entropy needs --profile PROFILE, or --text FILE to measure$'
 run prune $phi3 --ratio 0.5 --by entrop -o "$out"
@@ -172,7 +173,7 @@ expect_line "an unknown ranker" 2 "no ranker is called 'entrop' \(did you mean '
 run prune $phi3 --heads L0H0 --type q8_0 --as masked -o "$out"
 expect_line "a type of a folder" 2 'folders keep their types$'
 run prune $phi3 --heads L0H0 --mean --text "$excerpt" -o "$out"
-expect_line "means without a place" 3 'a phi3 has no output bias, and none can be added that transformers would load'
+expect_line "means without a place" 3 'a phi3 has no output bias, and transformers would not load one'
 run prune $phi3 --heads L0H0 --as gguf -o "$out.gguf"
 expect_line "a family without GGUF" 3 'family phi3 cannot be written as GGUF here'
 run prune models/demo --heads L0H0 --as gguf -o /dev/full
@@ -180,9 +181,9 @@ expect_line "no device is replaced" 2 '/dev/full: not a regular file'
 
 if [ -d "$shared/golden/families/bloom" ]; then
     run prune "$shared/golden/families/bloom" --heads L0H0 --as compact -o "$out"
-    expect_line "a family that cannot be compacted" 3 "ALiBi's slopes follow from the number of heads"
+    expect_line "a family that cannot be compacted" 3 "ALiBi's slopes depend on the number of heads"
     run prune "$shared/golden/families/bloom" --heads L0H0 -o "$out"
-    expect_line "is masked by default, and says so" 0 "^  Masked, which saves nothing: .*ALiBi's slopes"
+    expect_line "is masked by default, and says so" 0 "^  Written as masked, which saves nothing: .*ALiBi's slopes"
     rm -r "$out"
 else
     skipped "a family that cannot be compacted" "no shared models"
@@ -200,7 +201,7 @@ status=$?
 expect_line "a full disk" 3 'writing: File too large$'
 result "leaves nothing behind" "$([ -z "$(find "$scratch" -name '*out-folder*' ! -name '*.gguf')" ] && echo yes)"
 
-# Killed while it writes: what is left has no lock, and the next run removes it.
+# Killed while it writes: its temporary file has no lock, and the next run removes it.
 leftovers() { find "$scratch" -mindepth 1 -maxdepth 1 -name '.*.headlight.tmp'; }
 for _ in $(seq 50); do
     "$HEADLIGHT" prune models/demo --heads L0H0 --as masked -o "$out" --quiet &

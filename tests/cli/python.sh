@@ -1,6 +1,6 @@
 #!/bin/bash
-# python.sh - the Python package: tests/python, on numpy alone.  An instrumented library cannot be
-# loaded by a plain Python.  TEST_ARGUMENTS names some of the tests: test_model, say.
+# python.sh - the Python package: tests/python, with numpy only.  A plain Python cannot load an
+# instrumented library.  TEST_ARGUMENTS names some of the tests, such as test_model.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

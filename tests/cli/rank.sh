@@ -1,5 +1,5 @@
 #!/bin/bash
-# rank.sh - headlight rank: tables, CSV, JSON, and what each ranker needs.
+# rank.sh - headlight rank: tables, CSV, JSON, and the inputs of each ranker.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -11,7 +11,8 @@ head -c 3000 models/text/alice.txt >"$scratch/text.txt"
 "$HEADLIGHT" measure models/demo "$scratch/text.txt" -o "$profile" --context 128 --max-tokens 512 \
     --no-probe --quiet
 
-# A profile alone has output norms, which do better than chance; entropy does not, and says so.
+# A profile alone has output norms, which do better than random; entropy does not, and the output
+# says so.
 run rank "$profile" --count 3
 sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/[0-9]\.[0-9]{6}/N/' "$scratch/out"
 expect "the first three" 0 <<'END'
@@ -46,7 +47,7 @@ sed -i 's/\r$//' "$scratch/out"
 cp "$scratch/out" "$scratch/ranked.csv"
 expect_line "CSV has names" 0 '^rank,name,layer,head,score,ranker$'
 result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
-# The same scores as show's table has, in falling order.
+# The scores are those of show's table, in falling order.
 run show "$profile" --table heads --csv
 awk -F, 'NR > 1 { print $4 }' "$scratch/out" | tr -d '\r' | sort -gr >"$scratch/scores"
 awk -F, 'NR > 1 { print $5 }' "$scratch/ranked.csv" >"$scratch/ranked"
@@ -79,7 +80,7 @@ run rank --model tests/data/families/llama3 --by weight --groups --csv
 awk -F, 'NR > 1 { print $3 "/" $7 }' "$scratch/out" | uniq >"$scratch/groups"
 result "--groups: heads of a K/V head side by side" "$([ "$(wc -l <"$scratch/groups")" -eq 6 ] && echo yes)"
 run rank "$profile" --groups
-expect_line "which the model knows" 2 '\-\-groups needs --model, which knows them$'
+expect_line "which the model knows" 2 '--groups needs --model$'
 
 run rank "$profile" --by gradient
 expect_line "gradients need a model" 2 'ranking by gradient needs the gradients of gates'
@@ -88,11 +89,11 @@ expect_line "a ranker's name, almost" 2 "no ranker is called 'entropi' \(did you
 run rank --by list
 expect_line "--by list" 0 '^output-norm +output norm relative to'
 run rank
-expect_line "nothing" 2 '^headlight rank: no PROFILE given, and no --model$'
+expect_line "nothing" 2 '^headlight rank: give a PROFILE, or --model and --text$'
 run rank "$profile" --model tests/data/families/llama3
 expect_line "a profile of another model" 3 'the profile has 8 layers, the model 3$'
 run rank --model models/demo --by ablation
-expect_line "ablation needs a text" 2 "needs --model and --text: each head is switched off"
+expect_line "ablation needs a text" 2 "needs --model and --text, to disable each head in turn"
 run rank --model models/demo --by ablation --text models/text/alice.txt --max-tokens 64 -c 32 -n 2 --csv
 expect_line "ablation" 0 '^1,L[0-7]H[0-7],.*-?[0-9]' 
 finish

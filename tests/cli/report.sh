@@ -1,5 +1,5 @@
 #!/bin/bash
-# report.sh - headlight report: pages with everything in them, and inputs that do not fit.
+# report.sh - headlight report: pages with all parts, and inputs that do not fit together.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -17,7 +17,7 @@ seq -s ' ' 1 40 | sed 's/.*/[&]/; s/ /, /g' >"$scratch/ids.jsonl"
 "$HEADLIGHT" generate $model "Once upon a time" -n 24 --trace "$scratch/t.trace" --threads 1 --quiet >/dev/null
 "$HEADLIGHT" compare "$scratch/a.profile" "$scratch/b.profile" --json >"$scratch/c.json"
 
-# What the page holds, in Python's words: an expression of `d`.
+# Checks the page's data with a Python expression of `d`.
 holds() { # file expression
     python3 - "$1" "$2" <<'END' 2>&1 | grep -qx True && echo yes
 import base64, json, re, struct, sys
@@ -52,7 +52,7 @@ run report --compare "$scratch/c.json" -o "$scratch/c.html" --quiet
 expect "a comparison alone" 0 </dev/null
 result "as compare has it" "$(holds "$scratch/c.html" "d['compare']['significant'] == json.load(open('$scratch/c.json'))['significant'] and d['profiles'] == []")"
 
-# A prompt that is too long for all maps: the head that was named, and none of the mean's.
+# A prompt that is too long for all maps: the page has that of the named head, and none of the mean.
 printf 'a b c d %.0s' $(seq 500) >"$scratch/long.txt"
 run report --model $model --prompt-file "$scratch/long.txt" --beyond -o "$scratch/long.html" --heads L3H1
 expect_line "more tokens than the model knows" 4 'a context of 2001 tokens exceeds the model'
@@ -68,11 +68,11 @@ result "one map and no mean" "$(holds "$scratch/4096.html" 'd["tokens"]["maps"][
 
 # ------------------------------------------------------------- what does not fit
 run report "$scratch/a.profile"
-expect_line "no file to write" 2 'wanted a file to write'
+expect_line "no file to write" 2 '-o X.html is missing'
 run report -o "$scratch/x.html"
-expect_line "nothing to write" 2 'wanted a PROFILE'
+expect_line "nothing to write" 2 'give a PROFILE'
 run report "$scratch/a.profile" --model $model -o "$scratch/x.html"
-expect_line "a model without a prompt" 2 'need each other'
+expect_line "a model without a prompt" 2 '--model needs --prompt'
 run report "$scratch/a.profile" --heads L1H1 -o "$scratch/x.html"
 expect_line "heads without a model" 2 '^headlight report: --heads needs --model'
 run report "$scratch/none.profile" -o "$scratch/x.html"

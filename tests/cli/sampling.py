@@ -2,8 +2,8 @@
 
     /usr/bin/python3 tests/cli/sampling.py build/libheadlight.so
 
-The right-hand side is written with torch's softmax, sort, cumsum and topk, in the way
-that transformers' logits processors are.  Prints one line of TAP; exits 1 on a difference.
+The reference uses torch's softmax, sort, cumsum and topk, as transformers' logits processors do.
+Prints one line of TAP; exits with 1 on a difference.
 """
 import ctypes
 import sys
@@ -23,7 +23,7 @@ class Candidate(ctypes.Structure):
 
 
 def ours(library, logits, options, history):
-    """The probabilities that hl_sampler_draw chose among, 0 for what it left out."""
+    """The probabilities that hl_sampler_draw used, 0 for tokens that it left out."""
     sampler, token, count = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_int64()
     values = (ctypes.c_float * len(logits))(*logits.tolist())
     library.hl_sampler_candidates.restype = ctypes.POINTER(Candidate)
@@ -72,14 +72,14 @@ def main(path):
             for top_k in (0, 1, 40, 5000):
                 for top_p in (0.0, 0.05, 0.5, 0.9, 0.999):
                     for min_p, penalty, last in ((0.0, 0.0, 0), (0.1, 1.3, 0), (0.02, 0.8, 5)):
-                        # float64 holds the f32 logits; both sides then have no rounding to speak of
+                        # float64 holds f32 logits exactly; rounding is then negligible on both sides
                         logits = (3 * torch.randn(n)).double()
                         history = torch.randint(0, n, (12,)).tolist()
                         options = Options(temperature, top_k, top_p, min_p, penalty, last, 0)
                         a, b = ours(library, logits, options, history), theirs(logits, options, history)
                         assert torch.equal(a > 0, b > 0), (n, temperature, top_k, top_p, min_p)
                         worst, cases = max(worst, (a - b).abs().max().item()), cases + 1
-    # The penalty is applied to f32 scores, which is all that may differ.
+    # Only the penalty, which is applied to f32 scores, may cause a difference.
     ok = worst < 1e-6
     print(f"{'ok' if ok else 'not ok'} 1 - {cases} settings agree with PyTorch to {worst:.1e}")
     return 0 if ok else 1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# sampling.sh - the sampler's filters against PyTorch's, where Debian's python3-torch is
-# there.  An instrumented library cannot be loaded by a plain Python.
+# sampling.sh - the sampler's filters against PyTorch's, if Debian's python3-torch is installed.  A
+# plain Python cannot load an instrumented library.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"

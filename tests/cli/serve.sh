@@ -1,17 +1,17 @@
 #!/bin/bash
-# serve.sh - headlight serve: its options here, its routes and its manners by the clients in
-# tests/serve, which need nothing but Python.
+# serve.sh - headlight serve: its options here; its routes and behavior by the clients in
+# tests/serve, which need only Python.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is no work for two
+export HEADLIGHT OMP_NUM_THREADS=1 # a token of a small model is too little work for two threads
 plan 12
 
 run serve
-expect_line "a model is needed" 2 'wanted one model, got 0'
+expect_line "a model is needed" 2 'give one MODEL; got 0'
 
 run serve models/demo --port 0 --host 0.0.0.0
-expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached by other machines: give a token'
+expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached from other machines, so a token is needed: --token or --token-file'
 
 run serve models/demo --token a --token-file b
 expect_line "one token" 2 'exclude each other'

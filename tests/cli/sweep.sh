@@ -1,6 +1,6 @@
 #!/bin/bash
-# sweep.sh - headlight sweep: the screen, tables, JSON, figures, going on after a kill, and what is
-# refused.
+# sweep.sh - headlight sweep: the screen, tables, JSON, figures, resuming after a kill, and invalid
+# input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -13,26 +13,26 @@ sweep=(sweep models/demo --rank-text "$scratch/rank.txt" --test-text "$scratch/t
     --rank-tokens 32 --test-tokens 32 --context 16 --ratios "0,0.25,0.5" --seeds 2 --threads 1)
 
 run "${sweep[@]}" --by entropy,weight -o "$scratch/curves.svg" --scatter "$scratch/scatter.svg"
-expect_line "the screen begins with the text" 0 '^models/demo  30 tokens scored in 2 windows of 16; without'
+expect_line "the screen begins with the text" 0 '^models/demo  30 tokens scored in 2 windows of 16; with all heads'
 expect_line "a line for an order" 0 '^  entropy +0\.0000 +-?[0-9.]+[+-]? +-?[0-9.]+[+-]? ?$'
 expect_line "a band for chance" 0 '^  random, median +0\.0000 '
 expect_line "the verdict names a winner" 0 '^At ratio 0.25 \(16 of 64 heads disabled\) (entropy|weight) costs least: '
 expect_line "and says how entropy fares against chance" 0 \
-    '^Highest entropy first against random \(2 seeds\): better at [0-2] of 2 ratios, worse at [0-2], '
-expect_line "and what was saved" 0 '^76 settings and the dense model, 73 of them different, ran [0-9]+ layers of 616: a shared prefix saved [0-9]+%, '
-expect_line "and that this is little text" 0 "^All this is from 2 windows: too few"
-expect_line "and that gates save no time" 0 '^A gate of zero alone saves no time\.  Taking 32 heads out can save at most 14\.0% of parameters'
+    '^Highest entropy first against random orders \(2 seeds\): better at [0-2] of 2 ratios, worse at [0-2], '
+expect_line "and what was saved" 0 '^76 settings and the model with all heads \(73 of them different\) ran [0-9]+ of 616 layers: layers in common saved [0-9]+%, '
+expect_line "and that this is little text" 0 "^These results are from only 2 windows, too few"
+expect_line "and that gates save no time" 0 '^Disabling heads does not speed up inference\.  Removing 32 heads can save at most 14\.0% of parameters'
 result "figures are drawn" "$(grep -q '<svg' "$scratch/curves.svg" && grep -q 'entropy' "$scratch/scatter.svg" && echo yes)"
 result "the state is gone" "$([ ! -e "$scratch/curves.svg.part" ] && echo yes)"
 
-# Ratio 0 is plain eval: the same digits.
+# Ratio 0 is plain eval, with the same digits.
 run eval models/demo "$scratch/test.txt" --max-tokens 32 --context 16 --threads 1 --json
 dense=$(sed -n -E 's/^ *"nats_per_token": ([0-9]+\.[0-9]{10}).*/\1/p' "$scratch/out")
 run "${sweep[@]}" --by entropy,weight --table points --csv
 cp "$scratch/out" "$scratch/points"
 result "ratio 0 is eval's loss" "$(grep -q "^entropy,0,0,$dense" "$scratch/out" && [ -n "$dense" ] && echo yes)"
 
-# Killed without warning as soon as it has saved something, it goes on to the same bytes.
+# Killed as soon as it has saved something, it resumes to the same bytes.
 "$HEADLIGHT" "${sweep[@]}" --by entropy,weight --state "$scratch/state" --save-every 0.001 >/dev/null 2>&1 &
 victim=$!
 until [ -e "$scratch/state" ] || ! kill -0 $victim 2>/dev/null; do sleep 0.01; done
@@ -50,7 +50,7 @@ assert set(d["tables"]) == {"points", "random", "correlation", "heads", "savings
 assert len(d["tables"]["points"]["rows"]) == 3 and d["layers_run"] < d["layers_naive"]
 print("yes")' "$scratch/out")"
 
-# Last words: what eval counts at ratio 0, and under the very gates at another.
+# Last words: eval's numbers at ratio 0 and, with the same gates, at another ratio.
 for text in "said the Queen to the King" "said the Queen to a little" "said the Queen to the same" \
     "It is one of the most important of the United States of America" \
     "the American people of the United States" "as well as" "in order to"; do
@@ -72,23 +72,23 @@ run "${sweep[@]}" --by weight --last-words 2
 expect_line "how many, but not of what" 2 '\-\-last-words needs --last-word FILE$'
 echo '{"text": "word"}' >"$scratch/one.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
-expect_line "one word alone" 3 'one.jsonl: no text of two words$'
+expect_line "one word alone" 3 'one.jsonl: no text with two words or more$'
 echo '{"txt": "word"}' >"$scratch/one.jsonl"
 run "${sweep[@]}" --by weight --last-word "$scratch/one.jsonl"
 expect_line "a line without text" 3 '^headlight sweep: .*one.jsonl:1: no "text", or it is not a string$'
 
-# Without groups in the model, --groups changes nothing.
+# If the model has no groups, --groups changes nothing.
 run "${sweep[@]}" --by entropy,weight --groups --table points --csv
 expect "groups of one" 0 <"$scratch/points"
 
 run sweep models/demo --rank-text "$scratch/test.txt" --test-text "$scratch/test.txt"
 expect_line "one text for both is refused" 2 'must be tested on another$'
 run sweep models/demo --rank-text "$scratch/rank.txt"
-expect_line "a text is missing" 2 'wanted a text to rank on and one to test on'
+expect_line "a text is missing" 2 '--rank-text A and --test-text B are both needed'
 run "${sweep[@]}" --by entrpy
 expect_line "a ranker that is none" 2 "no ranker is called 'entrpy' \(did you mean 'entropy'\?\)"
 run "${sweep[@]}" --ratios 0,1
-expect_line "a ratio of 1" 2 "'1' does not begin with a number from 0 on and below 1"
+expect_line "a ratio of 1" 2 "'1' does not begin with a number of at least 0 and below 1"
 run "${sweep[@]}" --ratios 0,0.9 --by weight
-expect_line "more than can go" 2 '58 of 64 heads wanted, 56 can go: one stays in every layer'
+expect_line "more than can go" 2 '58 of 64 heads are to be removed, but only 56 can be: every layer keeps one \(--empty-layers allows more\)'
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tokenize.sh - headlight tokenize: tables, JSON, lines in and out, mistakes.
+# tokenize.sh - headlight tokenize: tables, JSON, lines in and out, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -63,7 +63,7 @@ expect "no text, no tokens" 0 <<'END'
 0 tokens, 0 bytes (Unigram, 1200 pieces)
 END
 
-run tokenize "$small/small-bpe" $'a\xc2\x9b31mb' # U+009B is ESC [ to some terminals
+run tokenize "$small/small-bpe" $'a\xc2\x9b31mb' # some terminals take U+009B for ESC [
 result "no control character of eight bits is printed" \
     "$(! LC_ALL=C grep -qP '\xc2[\x80-\x9f]' "$scratch/out" && [ "$status" -eq 0 ] && echo yes)"
 
@@ -161,7 +161,7 @@ END
 
 run tokenize
 expect "no model" 2 <<'END'
-headlight tokenize: no model given
+headlight tokenize: no MODEL given
 Try 'headlight tokenize --help'.
 END
 run tokenize "$small/small-bpe" two words

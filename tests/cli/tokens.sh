@@ -1,5 +1,5 @@
 #!/bin/bash
-# tokens.sh - the token view: numbers, pictures as others read them, and what is refused.
+# tokens.sh - headlight tokens: numbers, pictures checked with other software, and invalid input.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -14,7 +14,7 @@ expect_line "of chosen heads, in color" 0 '; mean of 9 chosen heads$'
 run tokens models/demo '' --color never
 expect_line "an empty prompt is where texts begin" 0 '^   0\*<\|endoftext… +99 +0.00$'
 
-# Rows are as long as what they see, add up to 1, and have the entropy that is said.
+# Rows have one number per visible key, sum to 1, and have the given entropy.
 run tokens models/demo "$words" --layer 2 --inset L0H0,L7H7 --json
 if python3 - "$scratch/out" <<'END'; then ok=yes; else ok=no; fi
 import json, math, sys
@@ -55,7 +55,7 @@ pdftotext -layout "$scratch/map.pdf" "$scratch/text"
 result "its labels are text" \
     "$(grep -qF 'A <b>' "$scratch/text" && grep -q '·looked' "$scratch/text" && echo yes)"
 
-# From a file, from standard input, and as ids: the same picture.
+# From a file, from standard input and as ids, the picture is the same.
 printf '%s\n' "$words" >"$scratch/words"
 "$HEADLIGHT" tokens models/demo "$words" --quiet -o "$scratch/a.svg"
 "$HEADLIGHT" tokens models/demo --file "$scratch/words" --quiet -o "$scratch/b.svg"
@@ -76,15 +76,15 @@ END
 FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" -o "$scratch/x.png" \
     >"$scratch/out" 2>"$scratch/err"
 status=$?
-expect_line "no font at all" 3 'there is no font here'
+expect_line "no font at all" 3 'no font is installed'
 
-# A font that lacks some characters: a picture all the same, and a word about it.
+# With a font that lacks some characters there is still a picture, with a warning.
 liberation=$(fc-list 'Liberation Sans' file 2>/dev/null | head -1)
 sed -i "s|<dir>.*</dir>|<dir>$(dirname "${liberation%%:*}")</dir>|" "$scratch/fonts.conf"
 FONTCONFIG_FILE=$scratch/fonts.conf "$HEADLIGHT" tokens models/demo "$words" --title $'\u4f60\u597d' \
     -o "$scratch/x.png" >"$scratch/out" 2>"$scratch/err"
 status=$?
-expect_line "two characters are missing" 0 'x.png: no font here has 2 of its characters, boxes with their codes'
+expect_line "two characters are missing" 0 'x.png: no installed font has 2 of its characters; boxes with their codes'
 
 run tokens models/demo "$words" --head 3
 expect_line "a head of which layer" 2 'needs --layer'
@@ -97,14 +97,14 @@ expect_line "no head at all" 2 "not '7'"
 run tokens models/demo "$words" --zoom 9:40 -o "$scratch/x.svg"
 expect_line "a span past the end" 2 'zoom 9:40: wanted tokens A:B with 0 <= A < B <= 17'
 run tokens models/demo "$words" --note 'nowhere' -o "$scratch/x.svg"
-expect_line "a note without a place" 2 'wanted TEXT@row,column'
+expect_line "a note without a place" 2 'is not TEXT@ROW,COLUMN'
 run tokens models/demo --ids '5 x'
 expect_line "ids that are none" 3 "'x' is not a token id"
 run tokens models/demo --ids '5 17 4096'
-expect_line "ids that the model lacks" 3 'the prompt: token 2 is 4096, the model knows 0 to 4095$'
+expect_line "ids that the model lacks" 3 'the prompt: token 2 has the id 4096; the model.s ids are 0 to 4095$'
 printf '5 17 4096 3' >"$scratch/ids"
 run tokens models/demo --ids --file "$scratch/ids"
-expect_line "in a file, which is named" 3 "$scratch/ids: token 2 is 4096, the model knows 0 to 4095\$"
+expect_line "in a file, which is named" 3 "$scratch/ids: token 2 has the id 4096; the model.s ids are 0 to 4095\$"
 
 # A tokenizer with more tokens than the model.
 sed 's/"added_tokens": *\[/&{"id":9999,"content":"sea","special":false,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false},/' \
@@ -113,12 +113,12 @@ printf '%s\n' "$words" >"$scratch/words"
 for command in tokens lens generate; do
     run $command models/demo "$words" --tokenizer "$scratch/tokenizer.json"
     expect_line "$command: a tokenizer of another model" 3 \
-        "tokenizer.json: the tokenizer gives id 9999, and the model has 4096 tokens"
+        "tokenizer.json: the tokenizer gives id 9999, but the model has only 4096 tokens"
 done
 run eval models/demo "$scratch/words" --tokenizer "$scratch/tokenizer.json"
 expect_line "eval: a tokenizer of another model" 3 \
-    "tokenizer.json: the tokenizer gives id 9999, and the model has 4096 tokens"
+    "tokenizer.json: the tokenizer gives id 9999, but the model has only 4096 tokens"
 run tokens models/demo "$words" -o "$scratch/x.gif"
-expect_line "an unknown ending" 2 'ends in .svg, .png or .pdf'
+expect_line "an unknown ending" 2 'must end in .svg, .png or .pdf'
 
 finish

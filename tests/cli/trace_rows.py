@@ -1,7 +1,7 @@
-"""The rows of a trace against those that `measure --rows` stored of the same tokens.
+"""Compares the rows of a trace with those that `measure --rows` stored for the same tokens.
 
-    trace_rows.py ids TRACE           prints the tokens as a line of JSON
-    trace_rows.py compare TRACE ROWS  prints the largest difference of entropy and Rényi-2
+trace_rows.py ids TRACE           prints the tokens as a line of JSON
+trace_rows.py compare TRACE ROWS  prints the largest difference of entropy and Rényi-2
 """
 import json
 import struct
@@ -22,7 +22,8 @@ def read(path, name):
 
 
 def largest_difference(trace_path, rows_path, name):
-    """Entry t + 1 of a trace (tokens, layers, heads) has row t of (layers, 1, heads, context)."""
+    """The largest difference.  Entry t + 1 of a trace (tokens, layers, heads) has row t of (layers, 1,
+    heads, context)."""
     (n_tokens, n_layers, n_heads), traced = read(trace_path, name)
     (_, _, _, context), rows = read(rows_path, name)
     return max(

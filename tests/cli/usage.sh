@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage.sh - the program's manners: commands, help, version, mistakes.
+# usage.sh - commands, help, version, and errors in command lines.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -50,7 +50,7 @@ expect "so does help" 0 <"$scratch/commands"
 
 run --version
 expect_line "--version says which" 0 '^headlight [0-9]+\.[0-9]+\.[0-9]+$'
-expect_line "--version lists back ends" 0 '^back ends here: scalar.*\(in use\)'
+expect_line "--version lists back ends" 0 '^back ends on this CPU: scalar.*\(in use\)'
 
 run vrify
 expect "an unknown command, with a suggestion" 2 <<'END'
@@ -193,7 +193,7 @@ done
 echo "# without:$missing"
 result "--color and --colour" "$([ -z "$missing" ] && echo yes)"
 
-# Each word of each option with choices, with its last letter doubled.
+# Each word of each option with choices, misspelled with its last letter doubled.
 wrong=
 while IFS=$'\t' read -r _ command _ option _ choices _; do
     word=${choices%%|*}

@@ -72,13 +72,13 @@ expect_line "an unknown back end in the environment" 2 'HEADLIGHT_BACKEND: no ba
 HEADLIGHT_CUDA_LIBRARY=$scratch/none.so run verify --device cuda "$cases"/one.safetensors
 expect_line "no CUDA library" 3 '^headlight verify: cuda: no libheadlight_cuda.so, which make CUDA=1 builds '
 
-# Any library will do that is not the one.
+# Any other library serves as a wrong one.
 other=$(ldd "$HEADLIGHT" | awk '/libjansson/ { print $3 }')
 HEADLIGHT_CUDA_LIBRARY=$other run verify --device cuda "$cases"/one.safetensors
 expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version, wanted interface [0-9]+$'
 
 run verify --device cuda --backend scalar "$cases"/one.safetensors
-expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend exclude each other$'
+expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend cannot be combined$'
 
 run verify --write "$scratch/written" "$cases"/one.safetensors "$cases"/full.safetensors
 expect "--write with two cases" 2 <<'END'
@@ -101,7 +101,7 @@ expect "a case that contradicts itself" 3 <<END
 headlight verify: $scratch/bent.safetensors: tensor 'q' has shape [1,1,1,1], the case says [1,1,1,2]
 END
 
-# Another scale: the inputs are sound, but the expected values no longer fit.
+# With another scale the inputs are valid, but the expected values are wrong.
 sed 's/"scale\\": 1.0/"scale\\": 1.1/' "$cases"/one.safetensors >"$scratch/scaled.safetensors"
 run verify --backend scalar --write "$scratch/written.safetensors" "$scratch/scaled.safetensors"
 expect_line "over tolerance" 1 '^  lse +[^ ]+ +[^ ]+!  FAIL$'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# watch.sh - headlight generate: spikes, and what is done about them; a screen of a fixed size.
+# watch.sh - headlight generate: spikes and the reactions to them; a screen of a fixed size.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -7,10 +7,10 @@ export OMP_NUM_THREADS=1
 plan 35
 
 prompt=$(head -c 600 models/text/alice.txt)
-# On this model and text attention rises above 1 sigma, not above 3.
+# With this model and text, scores rise above 1, but not above 3.
 watched=(generate models/demo "$prompt" -n 60 -t 0.8 --seed 3 --spike-threshold 1)
 
-# The number of lines in a file that match.
+# Counts the lines of a file that match.
 count() { grep -cE -- "$1" "$2"; }
 
 # ------------------------------------------------------------------ warn and stop
@@ -32,7 +32,7 @@ result "warn: as many events in --json" \
 result "warn: a score for every token" "$([ "$(count '"spike": ' "$scratch/out")" -eq 60 ] && echo yes)"
 
 run "${watched[@]}" --on-spike stop
-expect_line "stop: is said" 0 "a spike, z = [1-9]\.[0-9]{2}.*; the text ends before it$"
+expect_line "stop: is said" 0 "a spike, z = [1-9]\.[0-9]{2}.*; stopped before it$"
 truncate -s -1 "$scratch/out"
 n_bytes=$(wc -c <"$scratch/out")
 result "stop: the text up to there" \
@@ -41,7 +41,7 @@ result "stop: the text up to there" \
 run "${watched[@]}" --on-spike stop --json
 expect_line "stop: the reason" 0 '^ "stop": "spike",$'
 
-# A text of ones goes nowhere, and from some place on attention does not either.
+# In a text of ones, attention stops moving at some place.
 run generate models/demo '1 1 1 1 1 1' -n 400 --ignore-end --on-spike stop
 expect_line "locking: is said" 0 'attention is locked from token [0-9]+ on: rows change by 0\.0[0-4]'
 run generate models/demo '1 1 1 1 1 1' -n 400 --ignore-end --on-spike stop --json
@@ -58,7 +58,7 @@ cp "$scratch/out" "$scratch/again"
 run "${watched[@]}" --on-spike resample --threads 2
 result "resample: the same each time" "$(cmp -s "$scratch/out" "$scratch/again" && echo yes)"
 
-# Every token is a spike: each is drawn anew as often as allowed, and kept then.
+# Every token is a spike: each is drawn again as often as allowed, and then kept.
 run generate models/demo "$prompt" -n 20 -t 0.8 --spike-threshold -1000 --on-spike resample \
     --resample-back 2 --resample-max 2 --json
 result "resample: bounded" "$([ "$(count '"event": "kept"' "$scratch/out")" -ge 19 ] &&
@@ -67,13 +67,13 @@ result "resample: bounded" "$([ "$(count '"event": "kept"' "$scratch/out")" -ge 
 expect_line "resample: and as long as asked for" 0 '^ "generated_tokens": 20,$'
 
 run generate models/demo a --on-spike resample
-expect_line "resample: without a temperature" 2 'needs a --temperature: without one the same tokens come again'
+expect_line "resample: without a temperature" 2 'needs --temperature: without it the same tokens are drawn again'
 
 # --------------------------------------------------------------------------- exec
 
 run "${watched[@]}" --on-spike exec --exec "cat >'$scratch/question'; printf ' (by Lewis Carroll)'" \
     --exec-max 1 --trace "$scratch/trace.jsonl"
-expect_line "exec: context is inserted" 0 "a spike, z = .*; [0-9]+ tokens of context inserted$"
+expect_line "exec: context is inserted" 0 "a spike, z = .*; inserted [0-9]+ tokens of context$"
 result "exec: and is not the model's text" "$([ "$(count 'by Lewis' "$scratch/out")" -eq 0 ] && echo yes)"
 result "exec: the trace has it" "$([ "$(count '"kind": "context"' "$scratch/trace.jsonl")" -gt 2 ] &&
     [ "$(count '"kind": "generated"' "$scratch/trace.jsonl")" -eq 60 ] && echo yes)"
@@ -81,13 +81,13 @@ result "exec: gets the text" \
     "$(grep -qE '^\{"text":"ALICE.{1,3}S ADVENTURES.*","tokens":[0-9]+,"spike":\{"z":[0-9.]+,"entity":(true|false),"token":".+"\}\}$' \
         "$scratch/question" && echo yes)"
 
-# Whatever the command does, the text goes on, and it is said why there is no context.
+# The text continues whatever the command does, and a message says why there is no context.
 bad() { # name pattern command [option...]
     local name=$1 pattern=$2 command=$3
     shift 3
     run "${watched[@]}" --on-spike exec --exec "$command" "$@"
     if [ "$status" -eq 0 ] && cmp -s "$scratch/out" "$scratch/plain" &&
-        grep -qE "the command gave nothing: $pattern" "$scratch/err"; then
+        grep -qE "the command of --exec gave no context: $pattern" "$scratch/err"; then
         result "exec: $name" yes
     else
         sed 's/^/# /' "$scratch/err"
@@ -107,7 +107,7 @@ bad "one that dies" 'signal 9 ended it$' 'kill -9 $$'
 bad "one that is not there" 'it ended with status 127$' '/nowhere/at/all 2>/dev/null'
 bad "rubbish" 'what it printed is not UTF-8 text$' "printf 'a\\377b'"
 bad "too much" 'it printed more than 16384 bytes$' 'yes'
-bad "no room" 'its [0-9]+ tokens do not fit into the context of 320$' \
+bad "no room" 'its [0-9]+ tokens do not fit into the context of 320 tokens$' \
     'seq 1 400' --context 320
 
 run generate models/demo a --on-spike exec

@@ -1,8 +1,9 @@
 #!/bin/bash
-# windows.sh - every window begins and ends as the tokenizer's template says: <bos> in front of each.
+# windows.sh - every window begins and ends as the tokenizer's template requires, for example with
+# <bos>.
 #
-# The model is the demo with two templates: one puts token 0 before a text, the other 0 before it and
-# 1 behind it.  The same windows, written out as token ids, must give the same numbers.
+# The model is the demo with two templates: one puts token 0 before a text, the other 0 before it
+# and 1 after it.  The same windows, written as token ids, must give the same numbers.
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -28,7 +29,7 @@ for folder, ids in (("bos", [0]), ("both", [0, 1])):
         "special_tokens": {names[i]: {"id": names[i], "ids": [i], "tokens": [names[i]]} for i in ids}}
     json.dump(tokenizer, open(f"{sys.argv[1]}/{folder}/tokenizer.json", "w"))
 END
-# Windows of a text as lines of ids: folder, context, stride (0: side by side), out.
+# Writes the windows of a text as lines of ids: folder, context, stride (0: no overlap), out.
 cat >"$scratch/cut.py" <<'END'
 import json, sys
 ids, before, after, context, stride = [json.loads(x) for x in sys.argv[1:6]]
@@ -40,7 +41,7 @@ while at < len(ids):
         break
     at += min(stride or room, room)
 END
-# All tensors of two files are the same bytes, but for those that are named.
+# Checks that all tensors of two files have the same bytes, except those that are named.
 cat >"$scratch/same.py" <<'END'
 import json, struct, sys
 def load(path):
@@ -67,7 +68,7 @@ ids=$("$HEADLIGHT" tokenize models/demo --json "$(cat "$text")" | python3 -c 'im
 n_ids=$(python3 -c "print(len($ids))")
 fast=(--context 48 --threads 1 --no-probe --nll)
 
-# A tokenizer that adds nothing: all ways are one, and are not written.
+# If a tokenizer adds nothing, all ways are the same and none is recorded.
 for way in window document none; do
     run measure models/demo "$text" -o "$scratch/demo.$way" "${fast[@]}" --special $way
 done
@@ -76,7 +77,7 @@ result "a tokenizer that adds nothing: the same bytes in every way" \
     "$(cmp "$scratch/demo" "$scratch/demo.window" && cmp "$scratch/demo" "$scratch/demo.document" && same "$scratch/demo" "$scratch/demo.none")"
 result "and not a word in the profile" "$([ "$(setting "$scratch/demo" special)" = "not said" ] && echo yes)"
 
-# <bos> before each window; and the same windows as ids.
+# <bos> before each window, and the same windows as ids.
 run measure "$scratch/bos" "$text" -o "$scratch/bos.p" "${fast[@]}" --rows "$scratch/bos.rows"
 expect_line "<bos> before each window" 0 '^loss: [0-9.]+ nats per token$'
 cp "$scratch/out" "$scratch/bos.out"
@@ -89,7 +90,7 @@ result "have the same numbers, the loss too (but types, which ids do not have)" 
 result "and the same rows, but what they give to types" "$(python3 "$scratch/same.py" "$scratch/bos.rows" "$scratch/ids.rows" lookback.prompt lookback.special && echo yes)"
 result "ids are left alone, and the profile does not say otherwise" "$([ "$(setting "$scratch/ids.p" special)" = "not said" ] && echo yes)"
 
-# The old way: around the document.
+# The original way: around the document.
 run measure "$scratch/bos" "$text" -o "$scratch/doc.p" "${fast[@]}" --special document
 python3 "$scratch/cut.py" "$ids" '[0]' '[]' 1000000 0 >"$scratch/doc.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/doc.jsonl" -o "$scratch/docids.p" "${fast[@]}"
@@ -100,7 +101,7 @@ result "--special none: the windows of a tokenizer that adds nothing" "$(python3
 run measure "$scratch/bos" "$text" -o "$scratch/x" "${fast[@]}" --special both
 expect_line "another word is refused" 2 "special.*window.document.none"
 
-# Before and behind: inserted tokens are never scored, rows are of the type special.
+# Before and after: added tokens are never scored, and their rows have type special.
 run measure "$scratch/both" "$text" -o "$scratch/both.p" "${fast[@]}"
 python3 "$scratch/cut.py" "$ids" '[0]' '[1]' 48 0 >"$scratch/both.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/both.jsonl" -o "$scratch/bothids.p" "${fast[@]}"
@@ -117,7 +118,7 @@ def nll(path):
     at = lambda k: struct.unpack_from("<q", data, 8 + n + head[k]["data_offsets"][0])[0]
     return at("nll.count"), at("nll.sum")
 a, b = (nll(f"{sys.argv[1]}/{name}") for name in ("both.p", "both0.p"))
-# Other lengths of a feed round otherwise.
+# Feeds of other lengths round differently.
 print("yes" if a[0] == b[0] == int(sys.argv[2]) and abs(a[1] - b[1]) < 1e-4 * b[1] else (a, b))
 END
 )"
@@ -137,7 +138,7 @@ done
 run merge "$scratch"/part{2,3,1} -o "$scratch/merged.p"
 result "parts and batches merge to the same bytes" "$(same "$scratch/over.p" "$scratch/merged.p")"
 
-# Resume: from a state in the middle, and not from one of another way.
+# Resuming from a state in the middle, but not from one with another way.
 run measure "$scratch/bos" "$text" -o "$scratch/r.p" "${fast[@]}" --stride 20
 rm -f "$scratch/s.p" "$scratch/s.p.part"
 for i in 1 2 3 4 5 6; do
@@ -160,7 +161,7 @@ expect_line "a state of another way is refused" 3 "differ in 'special'"
 # Profiles of different ways.
 run merge "$scratch/bos.p" "$scratch/doc.p" -o "$scratch/x"
 expect_line "merge refuses profiles of different ways, and says why" 3 \
-    "differ in 'special', where the tokens stand that the tokenizer adds: window and document; measure both with the same --special"
+    "were measured with different --special \(window and document\); measure both with the same"
 run merge "$scratch/none.p" "$scratch/doc.p" -o "$scratch/x"
 expect_line "whichever they are" 3 "none and document"
 run show "$scratch/doc.p"
@@ -181,18 +182,18 @@ expect_line "--special document: the first of every window is given" 0 "\"scored
 run eval "$scratch/bos" "$text" -c 48 --off L0H0 --json
 expect_line "with gates: as many predictions are compared" 0 "\"tokens\": $n_ids,"
 run eval "$scratch/both" "$text" -c 2
-expect_line "no room for text" 2 "windows of 2 tokens leave no room for text beside the 2"
+expect_line "no room for text" 2 "windows of 2 tokens leave no room for text beside the 2 special"
 run measure "$scratch/both" "$text" -o "$scratch/x" -c 2
-expect_line "measure says so too" 2 "a context of 2 leaves no room for text: the tokenizer puts 2 tokens around every window, so wanted 3 or more"
+expect_line "measure says so too" 2 "a context of 2 leaves no room for text: the tokenizer adds 2 tokens to every window; use --context 3 or more"
 
 run measure "$scratch/both" "$text" -o "$scratch/x" --max-tokens 2
-expect_line "and none of the text among the tokens allowed" 3 "no token of the text is in any window"
+expect_line "and none of the text among the tokens allowed" 3 "no token of the text fits into a window"
 
 # Sweeps, ranks, comparisons.
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by gradient --ratios 0,0.5 --seeds 2
-expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; without pruning $nats nats per token$"
+expect_line "sweep: the loss is that of eval" 0 "^[^ ]*  $n_ids tokens scored in $(wc -l <"$scratch/bos.jsonl") windows of 48; with all heads $nats nats per token$"
 run sweep "$scratch/bos" --rank-text "$scratch/other.txt" --test-text "$text" -c 48 --by weight --ratios 0,0.5 --seeds 2 --special document
-expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; without pruning"
+expect_line "--special document: it is another" 0 "tokens scored in $(((n_ids + 1 + 47) / 48)) windows of 48; with all heads"
 run rank --model "$scratch/bos" --text "$text" -c 48 --by gradient --csv
 cp "$scratch/out" "$scratch/rank"
 expect_line "rank by gradients" 0 'L[0-9]H[0-9]|,'
@@ -205,7 +206,8 @@ expect_line "diagnose --try takes it" 0 .
 run prune "$scratch/bos" --count 2 --text "$text" --mean -c 48 -o "$scratch/pruned"
 expect_line "prune --mean" 0 .
 
-# A prompt is a window of its own: it begins as the template says, and so does the trace that judge reads.
+# A prompt is one window: it begins as the template requires, and so does the trace that judge
+# reads.
 for command in tokens lens; do
     run $command "$scratch/bos" 'He said' --json
     result "$command: a prompt begins with <bos>" "$([ "$status" -eq 0 ] && python3 -c '

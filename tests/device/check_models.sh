@@ -1,13 +1,13 @@
 #!/bin/bash
-# check_models.sh - whole models on a device against what others' software computed.
+# check_models.sh - whole models on a device, against results of other software.
 #
 #     tests/device/check_models.sh [GOLDEN] [DEVICE]
 #
-# GOLDEN holds families/NAME/expected.safetensors (../shared/golden), DEVICE is cuda.  Every family
-# runs as a whole, in chunks and a token at a time in f32, where all must be within the tolerances
-# of `headlight verify`, and so must the GGUF files and the rows of the demo models; then in bf16 and
-# f16, whose errors are printed.  HEADLIGHT names the program.  Goes on after a failure; exit
-# status 1 if there was any.
+# GOLDEN holds families/NAME/expected.safetensors (../shared/golden); DEVICE is cuda.  Every family
+# runs as a whole, in chunks and one token at a time in f32, where all errors must be within the
+# tolerances of `headlight verify`, as must those of the GGUF files and of the demo models' rows;
+# then in bf16 and f16, whose errors are printed.  HEADLIGHT names the program.  Continues after a
+# failure; the exit status is then 1.
 set -u
 
 golden=${1:-../shared/golden}
@@ -15,12 +15,12 @@ device=${2:-cuda}
 headlight=${HEADLIGHT:-build/headlight}
 failures=0
 
-# The device does the work whatever the back end; one of them is enough.
+# With a device the CPU's back end does not matter, so one is enough.
 verify() {
     HEADLIGHT_DEVICE=$device:$1 timeout 300 "$headlight" verify --backend scalar "${@:2}" 2>&1
 }
 
-# check NAME OPTIONS...: in f32, within tolerance
+# check NAME OPTIONS...: verifies in f32, within the tolerances
 check() {
     local name=$1 output
     shift
@@ -33,7 +33,7 @@ check() {
     fi
 }
 
-# errors TYPE MODEL...: those of every output, a line a model
+# errors TYPE MODEL...: prints the errors of every output, one line per model
 errors() {
     verify "$1" --verbose "${@:2}" | awk -v type="$1" '
         function flush() { if (name != "") print type " " name line; line = "" }

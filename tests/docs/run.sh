@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh - the commands that documents show are run, and print what is shown: tools/check_docs.
+# run.sh - runs the commands in documents and compares their output: tools/check_docs.
 #
 # $HEADLIGHT and $DOCUMENTS come from the Makefile.
 set -u

@@ -1,12 +1,12 @@
 #!/bin/bash
-# measure.sh - headlight measure on several ranks: the bytes of one process.  Needs a build
+# measure.sh - headlight measure on several ranks gives the bytes of one process.  Needs a build
 # with MPI (make check-mpi).
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/../cli/lib.bash"
 plan 8
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # containers have no other user
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # the only user in containers
 ranks() { # n arguments...
     local n=$1
     shift

@@ -1,6 +1,6 @@
 #!/bin/bash
-# newest.sh - tests/python with PyTorch and transformers from PyPI, in a virtual environment in build/.
-# Without them, or where PyPI cannot be reached, that is said and skipped.
+# newest.sh - tests/python with PyTorch and transformers from PyPI, in a virtual environment in
+# build/. Skipped, with a message, if they are missing or PyPI cannot be reached.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -8,7 +8,7 @@ env=${HEADLIGHT_PYTHON_ENV:-build/python_env}
 wanted=(torch==2.13.0 transformers==5.23.0 numpy)
 library=$(realpath "$(dirname "${HEADLIGHT:-build/headlight}")/libheadlight.so")
 
-# Exactly this PyTorch: other requests may bring gigabytes of CUDA along.
+# Checks for exactly this PyTorch: other versions may bring gigabytes of CUDA.
 installed() {
     "$env/bin/python" -c 'import sys, importlib.metadata as m
 for want in sys.argv[1:]:

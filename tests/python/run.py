@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 
 
 class Tap(unittest.TestResult):
-    """A line a test, and what went wrong as comments before it."""
+    """One line per test, with errors as comments before it."""
     number = 0
 
     def startTestRun(self):
@@ -27,7 +27,7 @@ class Tap(unittest.TestResult):
 
     def fail(self, test, error):
         self.explain(test, error)
-        if test.id() not in self.bad:  # one of its subtests failed already
+        if test.id() not in self.bad:  # one of its subtests has failed before
             self.say(False, test)
 
     def addSuccess(self, test):
@@ -46,7 +46,7 @@ class Tap(unittest.TestResult):
         self.fail(test, error)
 
     def addSubTest(self, test, subtest, error):
-        """Of a test with subtests one line is said: with the first that fails."""
+        """A test with subtests has one line, with the first failure."""
         super().addSubTest(test, subtest, error)
         if error is not None:
             print(f"# {subtest}")
@@ -57,8 +57,9 @@ class Tap(unittest.TestResult):
 
 
 def same_products():
-    """numpy loads OpenBLAS before headlight can choose its kernels, which the program does: with
-    the same ones in both, numbers are the same to the last bit.  Before numpy is imported."""
+    """Chooses headlight's OpenBLAS kernels before numpy loads OpenBLAS, as the program does.  With the
+    same kernels in both, numbers are equal to the last bit.  Must be called before numpy is
+    imported."""
     with open("/proc/cpuinfo") as file:
         flags = file.read()
     core = "SkylakeX" if "avx512vl" in flags else "Haswell" if "avx2" in flags else None

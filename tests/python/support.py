@@ -1,4 +1,4 @@
-"""support.py - what the tests of the Python package share: where things lie, and golden files."""
+"""support.py - what the tests of the Python package share: paths and golden files."""
 import glob
 import json
 import os
@@ -14,7 +14,7 @@ DEMO = os.path.join(ROOT, "models", "demo")
 SPARSE = os.path.join(ROOT, "models", "demo-sparse")
 ALICE = os.path.join(ROOT, "models", "text", "alice.txt")
 
-# numpy has no bf16: its bits.
+# numpy has no bf16; its bits are returned instead.
 DTYPES = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "BF16": np.uint16,
           "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 
@@ -35,7 +35,7 @@ def read_safetensors(path):
 
 
 def attention_cases():
-    """Golden cases, the project's own and those that lie beside it, each once."""
+    """Golden cases, the project's own and the shared ones, each once."""
     found = {}
     for folder in (os.path.join(SHARED, "golden", "attention"),
                    os.path.join(ROOT, "tests", "data", "attention")):
@@ -45,7 +45,7 @@ def attention_cases():
 
 
 def families():
-    """Golden models, likewise."""
+    """Golden models, the project's own and the shared ones, each once."""
     found = {}
     for folder in (os.path.join(SHARED, "golden", "families"),
                    os.path.join(ROOT, "tests", "data", "families")):
@@ -55,7 +55,7 @@ def families():
 
 
 def program(*arguments):
-    """What the command prints, without a line end at the end."""
+    """The command's output without its last line end."""
     done = subprocess.run([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL,
                           capture_output=True, check=True)
     return done.stdout.decode()

@@ -33,14 +33,14 @@ def options_of(tensors, case):
 
 def error(ours, theirs, relative):
     ours, theirs = np.asarray(ours, dtype=np.float64), theirs.astype(np.float64)
-    same = (ours == theirs) | (np.isnan(ours) & (theirs == 0))  # infinities of blind rows; undefined: 0 in the files
+    same = (ours == theirs) | (np.isnan(ours) & (theirs == 0))  # 0 in files: undefined
     worst = np.max(np.where(same, 0.0, np.abs(np.where(same, 0.0, ours) - np.where(same, 0.0, theirs))),
                    initial=0.0)
     return worst / max(np.abs(theirs).max(initial=0.0), 1e-300) if relative and worst else worst
 
 
 def seen_keys(n_queries, n_keys, causal, left, right, sink, start, length):
-    """(batch, queries, keys) booleans, by headlight.h's definition."""
+    """(batch, queries, keys) booleans, by the definition in headlight/attention.h."""
     length = np.full(2, n_keys) if length is None else np.asarray(length)
     start = length - n_queries if start is None else np.asarray(start)
     p = (start[:, None] + np.arange(n_queries))[:, :, None]
@@ -93,7 +93,7 @@ class Golden(unittest.TestCase):
                 continue
             tolerance, relative = TOLERANCES[name]
             tolerance = max(tolerance, 8 * 2.0 ** -24 * case["max_score"])
-            tolerance += 2.0 ** -11 if ours.dtype == np.float16 else 0.0  # gradients of f16 are f16
+            tolerance += 2.0 ** -11 if ours.dtype == np.float16 else 0.0  # gradients of f16 inputs are f16
             self.assertLessEqual(error(ours, tensors[name], relative), tolerance, f"{path} {name}")
 
     def run_case(self, path, change=lambda array: array):
@@ -118,7 +118,7 @@ class Golden(unittest.TestCase):
                 self.assertGreaterEqual(self.run_case(path), 13)
 
     def test_strides_are_honored(self):
-        """The same numbers with tokens before heads, as models have them, and with gaps."""
+        """The same numbers with tokens before heads, as in models, and with gaps."""
         def tokens_first(array):
             return np.ascontiguousarray(array.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3)
 
@@ -127,10 +127,10 @@ class Golden(unittest.TestCase):
             wide[..., :array.shape[3]] = array
             return wide[..., :array.shape[3]]
 
-        def backwards(array):  # negative strides: copied
+        def backwards(array):  # negative strides cause a copy
             return np.ascontiguousarray(array[:, :, ::-1])[:, :, ::-1]
 
-        def columns_apart(array):  # a row's numbers do not lie side by side: copied
+        def columns_apart(array):  # numbers of a row that are not adjacent cause a copy
             return np.ascontiguousarray(array.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
 
         for name in ("pad_causal", "segments", "f16", "bf16"):
@@ -181,7 +181,7 @@ class Attention(unittest.TestCase):
         self.assertEqual(headlight.compute_attention_entropy(p.astype(np.float32)).dtype, np.float32)
 
     def test_one_query_after_a_broadcast_cache(self):
-        """A stride of 0 is honored, and all strides 0 are not taken for a packed array."""
+        """A stride of 0 is used, and only zeros are not mistaken for a packed array."""
         k = np.broadcast_to(self.k[:1, :1, :1], (2, 3, 40, 16))
         found = headlight.attention(self.q, k, self.v, want=("entropy", "argmax"))
         np.testing.assert_allclose(found.entropy, np.log(40), atol=1e-6)
@@ -240,7 +240,7 @@ class Attention(unittest.TestCase):
 
 class Threads(unittest.TestCase):
     def test_the_interpreter_goes_on_while_a_call_runs(self):
-        """Its lock is released: another thread wakes many times during one call."""
+        """The interpreter's lock is released: another thread wakes many times during one call."""
         q = np.random.default_rng(4).standard_normal((1, 4, 1500, 64)).astype(np.float32)
         began, ended = threading.Event(), threading.Event()
 
@@ -261,7 +261,7 @@ class Threads(unittest.TestCase):
 
 
 class Capsule:
-    """An object that is known by DLPack alone."""
+    """An object that only supports DLPack."""
 
     def __init__(self, array):
         self.array = array

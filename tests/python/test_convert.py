@@ -1,5 +1,6 @@
-"""The command that headlight names for a checkpoint it does not read, run as it stands: what it makes opens,
-has the tokenizer and the output head, and computes what transformers computes with the original.
+"""Runs the command that headlight suggests for a checkpoint that it cannot read: the result can be
+opened, has the tokenizer and the output head, and computes what transformers computes with the
+original.
 
 Needs PyTorch and transformers; `make check-python` has both.
 """
@@ -28,7 +29,7 @@ SMALL = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_atte
 
 
 def headlight(*arguments, good=True):
-    """Standard output, or where that is expected standard error, of a command."""
+    """The standard output of a command or, if it is expected to fail, its standard error."""
     ran = subprocess.run([HEADLIGHT, *arguments], capture_output=True, text=True)
     assert (ran.returncode == 0) == good, (arguments, ran.returncode, ran.stdout, ran.stderr)
     return ran.stdout if good else ran.stderr
@@ -39,7 +40,7 @@ class Convert(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
-        # The command says python3: that is the one that runs this.
+        # The command says python3; this is the one that runs the test.
         bin_folder = os.path.join(self.folder, "bin")
         os.mkdir(bin_folder)
         with open(os.path.join(bin_folder, "python3"), "w") as file:
@@ -48,11 +49,11 @@ class Convert(unittest.TestCase):
         self.path = bin_folder + os.pathsep + os.environ["PATH"]
 
     def checkpoint(self, config, model_class):
-        """A folder as PyTorch's users have it, with a pickle; and its model."""
+        """A folder as PyTorch users have it, with a pickle; and its model."""
         old = os.path.join(self.folder, "old")
         torch.manual_seed(1)
         model = model_class(config).eval()
-        with torch.no_grad():  # a head that is not the embedding, whatever the class does at first
+        with torch.no_grad():  # a head that differs from the embedding
             model.get_output_embeddings().weight.normal_(0.0, 0.3)
         config.architectures = [model_class.__name__]
         config.save_pretrained(old)
@@ -62,7 +63,7 @@ class Convert(unittest.TestCase):
         return old, model
 
     def convert(self, old):
-        """Runs the command of the message; the new folder."""
+        """Runs the command in the message; returns the new folder."""
         said = headlight("info", old, good=False)
         self.assertIn("a PyTorch checkpoint, which is not read here", said)
         command = re.search(r'python3 -c ".*"', said)
@@ -90,7 +91,7 @@ class Convert(unittest.TestCase):
             file.write(TEXT)
         seen = json.loads(headlight("eval", new, text, "--json"))["total"]["nats_per_token"]
         self.assertAlmostEqual(seen, wanted, delta=1e-4)
-        # Tied to the embedding, or with a head that was drawn anew, it would be another number.
+        # With a tied or a newly initialized head, this number would differ.
         model.get_output_embeddings().weight.data = model.get_input_embeddings().weight.data
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0]

@@ -1,7 +1,7 @@
-"""test_events.py - event files, read back by a reader that shares nothing with the writer.
+"""test_events.py - event files, read back by a reader that shares no code with the writer.
 
-It is written from the formats' descriptions: TFRecord's framing, RFC 3720's CRC-32C bit by bit, and
-protocol buffers' wire types.
+The reader is written from the formats' descriptions: TFRecord's framing, RFC 3720's CRC-32C bit by bit,
+and protocol buffers' wire types.
 """
 import math
 import os
@@ -125,7 +125,7 @@ class Events(unittest.TestCase):
         self.assertEqual(read(writer.path)[1][2], [2 ** 64 - 3])
 
     def test_a_flipped_bit_is_found(self):
-        """By the reader: that the checks are there and are of the right bytes."""
+        """The reader finds a flipped bit: checksums exist and cover the right bytes."""
         with events.EventWriter(self.folder.name) as writer:
             writer.scalars(1, {"x": 1.0})
         with open(writer.path, "rb") as file:

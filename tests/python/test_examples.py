@@ -1,4 +1,4 @@
-"""test_examples.py - the programs in examples/ do what they say."""
+"""test_examples.py - the output of the programs in examples/."""
 import os
 import re
 import subprocess

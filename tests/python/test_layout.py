@@ -1,7 +1,7 @@
-"""test_layout.py - the structs, constants and signatures that Python states against headlight.h.
+"""test_layout.py - Python's structs, constants and signatures against headlight.h.
 
-A C program made from them prints every size, offset and constant as the compiler has it; the
-prototypes are read from the header's text.
+A C program made from them prints every size, offset and constant that the compiler uses; prototypes are
+read from the header's text.
 """
 import ctypes
 import glob
@@ -17,7 +17,7 @@ from support import ROOT
 
 
 def compiled(lines):
-    """What a program prints whose main holds these lines."""
+    """The output of a program whose main has these lines."""
     source = ("#include <stddef.h>\n#include <stdio.h>\n#include \"headlight.h\"\n"
               "#include \"kernels/cuda/headlight_cuda.h\"\nint main(void)\n{\n" +
               "\n".join(lines) + "\n    return 0;\n}\n")
@@ -46,7 +46,7 @@ SCALARS = {"void": None, "int64_t": ctypes.c_int64, "int32_t": ctypes.c_int32, "
 
 
 def c_class(declaration, enums):
-    """How C passes it: "pointer", a scalar of ctypes, or the name of a struct."""
+    """How C passes an argument: "pointer", a scalar of ctypes, or the name of a struct."""
     if "*" in declaration or "[" in declaration:
         return "pointer"
     name = re.sub(r"\b(const|struct|enum)\b", " ", declaration).split()[0]

@@ -1,4 +1,4 @@
-"""test_model.py - models through Python: against transformers' numbers, and the command's."""
+"""test_model.py - models in Python, against the numbers of transformers and of the command."""
 import csv
 import io
 import json
@@ -17,7 +17,7 @@ from support import ALICE, DEMO, SPARSE, alice, families, program, read_safetens
 
 class Families(unittest.TestCase):
     def test_profiles_agree_with_transformers(self):
-        """Means over rows of what transformers' eager attention had, of every golden model."""
+        """Means over rows of transformers' eager attention, for every golden model."""
         paths = families()
         self.assertGreaterEqual(len(paths), 1)
         for path in paths:
@@ -25,7 +25,7 @@ class Families(unittest.TestCase):
             with self.subTest(os.path.basename(path)), headlight.open(path) as model:
                 profile = model.measure(token_ids=expected["tokens"],
                                         context=expected["tokens"].shape[1], probe=False)
-                # Rows that do not see the first key are not counted there; transformers has 0.
+                # Rows that do not see the first key are not counted; transformers has 0 there.
                 share = profile.moments("first", "count").values / profile.n_tokens
                 for name, ours in (("entropy", profile.entropy), ("renyi2", profile.renyi2),
                                    ("peak", profile.peak), ("first", profile.first.values * share)):
@@ -35,7 +35,7 @@ class Families(unittest.TestCase):
 
 
 class Windows(unittest.TestCase):
-    """A tokenizer that puts token 0 before a text: every window begins with it."""
+    """A tokenizer that adds token 0 before a text: every window begins with it."""
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
@@ -160,7 +160,7 @@ class Models(unittest.TestCase):
             self.model.measure(alice(400), on_progress=on_progress)
 
     def test_measure_is_the_commands_to_the_byte(self):
-        """Files as files, and the same text as a string, which has no name."""
+        """Files, and the same text as a string, which has no name."""
         program("measure", DEMO, ALICE, "--max-tokens", 600, "-c", 128, "-o", self.path("command"),
                 "--quiet")
         with self.model.measure(files=ALICE, max_tokens=600, context=128) as profile:
@@ -274,6 +274,8 @@ class Profiles(unittest.TestCase):
                 (p.block_influence, ("layer",), (8,)),
                 (p.sequence_means(), ("sequence", "layer", "head"), None),
                 (p.pattern("band"), ("layer", "head"), (8, 8)),
+                (p.pattern("diagonal"), ("layer", "head"), (8, 8)),  # what `self` was called
+                (p.moments("nosink"), ("layer", "head"), (8, 8)),
                 (p.probe("induction"), ("layer", "head"), (8, 8)),
                 (p.output_norm, ("layer", "head"), (8, 8))):
             self.assertEqual(array.dims, dims)
@@ -349,7 +351,7 @@ class Profiles(unittest.TestCase):
             self.skipTest("pandas or xarray is here")
         for module, call in (("pandas", self.profile.to_pandas), ("xarray", self.profile.to_xarray),
                              ("xarray", self.profile.entropy.to_xarray)):
-            sys.modules[module] = None  # as if it were not installed
+            sys.modules[module] = None  # makes the module look as if it were not installed
             try:
                 with self.assertRaisesRegex(ImportError, f"needs {module}, which is not installed"):
                     call()

@@ -1,4 +1,4 @@
-"""test_monitor.py - alarms and what is written of a training run's entropies."""
+"""test_monitor.py - alarms and output of the monitor of a training run's entropies."""
 import json
 import math
 import os
@@ -62,7 +62,7 @@ class Monitor(unittest.TestCase):
         (alarm,) = monitor.find_alarms(5, sharp, sharp, headlight.default_thresholds(), there)
         self.assertEqual((alarm.kind, alarm.share), ("broken", 0.75))
         self.assertIn("step 5: not finite: attention of 75% of the heads: L0H1", str(alarm))
-        sharp[:, :3] = 0.01  # most heads are finite: they are judged, after what is not
+        sharp[:, :3] = 0.01  # most heads are finite, so the rules apply to them
         alarms = monitor.find_alarms(5, sharp, sharp, headlight.default_thresholds(), there)
         self.assertEqual([(alarm.kind, alarm.share) for alarm in alarms], [("broken", 0.25), ("collapse", 1.0)])
         (alarm,) = self.alarms(np.full((2, 4), math.nan))
@@ -70,7 +70,7 @@ class Monitor(unittest.TestCase):
 
     def test_a_log_knows_heads_that_were_numbers(self):
         ragged = self.fine.copy()
-        ragged[1, 3] = math.nan  # never there
+        ragged[1, 3] = math.nan  # the head has never existed
         with monitor.EntropyLog() as log:
             self.assertEqual(log.log(1, ragged, ragged), [])
             (alarm,) = log.log(2, ragged * math.nan, ragged * math.nan)

@@ -1,4 +1,4 @@
-"""test_package.py - `pip install .`, without a network, into a folder of its own."""
+"""test_package.py - `pip install .` without a network, into a temporary folder."""
 import importlib.util
 import os
 import shutil

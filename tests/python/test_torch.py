@@ -1,7 +1,7 @@
 """test_torch.py - headlight.torch and headlight.transformers on the CPU.
 
-With a PyTorch before 2.4, as Debian's, the operators' registration is done by a stand-in: what is
-tested is all but that, which tests/python/device/check_torch.py does.
+With a PyTorch before 2.4, such as Debian's, a replacement registers the operators: everything else is
+tested here, and the registration by tests/python/device/check_torch.py.
 """
 import importlib.util
 import itertools
@@ -24,7 +24,7 @@ except ImportError:
 
 
 class Operator:
-    """torch.library.custom_op's decorator, as far as it is used."""
+    """A replacement for the decorator torch.library.custom_op, with the parts that are used."""
 
     def __init__(self, function):
         self.function, self.gradient = function, None
@@ -53,7 +53,7 @@ class Operator:
 
 
 class OneLayer(torch.nn.Module if torch is not None else object):
-    """A language model of 8 tokens that is called as transformers' are."""
+    """A language model of 8 tokens with the interface of transformers' models."""
 
     def __init__(self, attention):
         super().__init__()
@@ -76,7 +76,7 @@ def load():
     """headlight.torch and headlight.transformers, the latter without transformers."""
     if not hasattr(torch.library, "custom_op"):
         torch.library.custom_op = lambda name, mutates_args: Operator
-        torch.is_autocast_enabled = lambda device: False  # takes none before 2.4
+        torch.is_autocast_enabled = lambda device: False  # takes no argument before 2.4
     interface = types.SimpleNamespace(register=lambda name, function: None)
     there = "transformers" in sys.modules
     if not there:
@@ -114,7 +114,7 @@ class Torch(unittest.TestCase):
         self.assertFalse(headlight.attention(q, q * 2, q, causal=True).out.requires_grad)
 
     def test_gradients_are_pytorchs(self):
-        """Golden cases through autograd: out, lse and entropy all take part in the loss."""
+        """Golden cases through autograd, with a loss that depends on out, lse and entropy."""
         n_cases = 0
         for path in attention_cases():
             tensors, metadata = read_safetensors(path)
@@ -149,13 +149,13 @@ class Torch(unittest.TestCase):
                    for _ in range(3))
         self.assertTrue(torch.autograd.gradcheck(
             lambda *qkv: self.torch.attention(*qkv, causal=True).out, (q, k, v), nondet_tol=0))
-        for name in ("entropy", "lse"):  # of float32: their differences need a wider step
+        for name in ("entropy", "lse"):  # these are float32: their differences need a larger step
             self.assertTrue(torch.autograd.gradcheck(
                 lambda *qkv: getattr(self.torch.attention(*qkv, causal=True), name).double(),
                 (q, k, v), eps=3e-3, atol=2e-4, rtol=1e-3))
 
     def test_regularizer(self):
-        entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # means 1.5 and 3
+        entropy = torch.tensor([[[1.0, 2.0], [3.0, 3.0]]], requires_grad=True)  # the means are 1.5 and 3
         for side, wanted in (("both", (0.25 + 1.0) / 2), ("below", 0.25 / 2), ("above", 1.0 / 2)):
             found = self.torch.EntropyRegularizer(2.0, 10.0, side)(entropy)
             self.assertAlmostEqual(found.item(), 10.0 * wanted, places=6)
@@ -215,7 +215,7 @@ class Torch(unittest.TestCase):
             self.assertEqual((alarm.kind, alarm.heads), ("broken", [(0, 1)]))
 
     def test_normalized_entropy_is_of_what_a_row_sees(self):
-        """Uniform attention has 1, whatever is masked."""
+        """Uniform attention has a normalized entropy of 1 with any mask."""
         q, k, v = (torch.randn(2, 3, 12, 8) for _ in range(3))
         for options in ({"causal": True}, {}, {"causal": True, "window_left": 3},
                         {"window_left": 2, "window_right": 2}):
@@ -226,7 +226,7 @@ class Torch(unittest.TestCase):
         self.assertEqual(self.torch._keys_seen(2, 5, True, 0).tolist(), [1, 1])
 
     def test_the_sparsify_example(self):
-        """Its loop, on a model of one layer: entropy falls, and more with the penalty."""
+        """The loop of the example on a model of one layer: entropy falls, and more with the penalty."""
         spec = importlib.util.spec_from_file_location("sparsify", ROOT + "/examples/sparsify.py")
         sparsify = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sparsify)
@@ -241,7 +241,7 @@ class Torch(unittest.TestCase):
             self.assertEqual([step for step, *_ in steps], list(range(80)))
             self.assertLess(steps[-1][1], 0.8 * steps[0][1])
             last.append(steps[-1][2])
-        self.assertLess(last[1], 0.75 * last[0])  # tokens come five times: it cannot reach 0
+        self.assertLess(last[1], 0.75 * last[0])  # tokens repeat: entropy stays above 0
         uniform = torch.arange(1, 11).float().log().expand(2, 3, 10)
         self.assertAlmostEqual(sparsify.normalized(uniform).item(), 1.0, places=6)
 
@@ -286,7 +286,7 @@ class Torch(unittest.TestCase):
         for mask in (full, right, left):
             self.run_padded(mask, 10)
             self.run_padded(mask, 10, sliding_window=3)
-        for n_queries in (1, 2):  # after a cache
+        for n_queries in (1, 2):  # one or two queries after a cache
             self.run_padded(left, n_queries)
             self.run_padded(full, n_queries, sliding_window=4)
 

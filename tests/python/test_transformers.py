@@ -1,6 +1,6 @@
 """headlight as an attention implementation of transformers: a model gives its own logits, or an error.
 
-Every causal, masked and sequence-to-sequence class that can be built from a small config is run with
+Every causal, masked and sequence-to-sequence class that can be built from a small config runs with
 eager attention and with headlight's.  Needs PyTorch and transformers; `make check-python` has both.
 """
 import copy
@@ -24,13 +24,13 @@ except (ImportError, RuntimeError) as error:
 
 NEWER = "transformers 4.54 or later"
 
-# Accepted "headlight" and computed without a causal mask, before such classes were refused.
+# Classes that accepted "headlight" and computed without a causal mask before they were refused.
 LOST_THEIR_MASK = ["BigBirdForCausalLM", "BigBirdPegasusForCausalLM", "BloomForCausalLM",
                    "CodeGenForCausalLM", "GPTNeoXJapaneseForCausalLM", "MegatronBertForCausalLM",
                    "MvpForCausalLM", "RemBertForCausalLM", "RoFormerForCausalLM",
                    "TrOCRForCausalLM", "XGLMForCausalLM", "BigBirdPegasusForConditionalGeneration"]
 
-# What a small model has, as far as a config knows the name.
+# Sizes of a small model, used as far as a config has the names.
 SMALL = dict(
     dict.fromkeys("hidden_size d_model n_embd embedding_size".split(), 32),
     **dict.fromkeys("num_hidden_layers n_layer n_layers num_layers encoder_layers decoder_layers "
@@ -77,7 +77,7 @@ def logits(model):
 
 
 def reference(model_class):
-    """The model with its own attention, and its logits; None: it cannot be built small."""
+    """The model with its own attention, and its logits; None if it cannot be built small."""
     try:
         config = small_config(model_class)
         with torch.device("meta"):
@@ -86,7 +86,7 @@ def reference(model_class):
             return None
         model = build(model_class, "eager", config)
         return model, logits(model)
-    except Exception:  # of any kind: configs have rules of their own
+    except Exception:  # any error: configs have their own rules
         return None
 
 
@@ -166,7 +166,8 @@ class Refusals(unittest.TestCase):
 @unittest.skipIf(MISSING is not None, MISSING)
 class Classes(unittest.TestCase):
     def test_right_or_refused(self):
-        """No class computes other logits without a word, and each that transformers denies is refused."""
+        """No class silently computes other logits, and each class that transformers excludes is
+        refused."""
         warnings.simplefilter("ignore")
         right = refused = 0
         for name, model_class in language_models().items():

@@ -1,5 +1,5 @@
-"""test_watch.py - what `headlight watch` writes for TensorBoard, by the reader of test_events, which
-shares nothing with the writer; against the series and against attention whose entropy is known.
+"""test_watch.py - the event files of `headlight watch`, read by the reader of test_events, which shares
+no code with the writer; compared with the series and with attention of known entropy.
 """
 import json
 import math
@@ -80,7 +80,7 @@ class Watch(unittest.TestCase):
                 self.assertEqual(n, np.sum(heads < limit))
 
     def test_uniform_attention(self):
-        """Rows that see 1 to 64 keys, all alike: ln n each."""
+        """Rows that see 1 to 64 keys, with uniform attention: each has an entropy of ln n."""
         values = self.values(1)
         self.assertAlmostEqual(values["entropy/mean"][2][0], math.lgamma(65) / 64, places=5)
         self.assertEqual(values["diagnosis/entropic-overload"][2], [1.0])

@@ -1,4 +1,4 @@
-"""Every route, streamed and not: what a well-behaved client sees."""
+"""Every route, streamed and not, for a well-behaved client."""
 
 import json
 import math
@@ -16,7 +16,7 @@ TEXT = ", \u201cI am not afraid of it, and I am"
 
 
 def generated(*options):
-    """The same by `headlight generate`."""
+    """The same result from `headlight generate`."""
     program = os.environ.get("HEADLIGHT", "build/headlight")
     return json.loads(subprocess.run([program, "generate", "models/demo", "--json", "--threads",
                                       "1", *options], capture_output=True, check=True).stdout)
@@ -54,7 +54,7 @@ def about():
 
 
 def path_for_strangers():
-    """Who may come from elsewhere, or through a proxy, is told the last part of the path alone."""
+    """Clients from other machines, or behind a proxy, only get the last part of the model's path."""
     for options in (["--allow-host", "proxy.example"], ["--host", "0.0.0.0", "--token", "sesame"]):
         other = Server("--context", "64", "--slots", "1", *options)
         try:
@@ -174,7 +174,8 @@ def chat_logprobs():
 
 
 def logprobs_sum():
-    """All of the vocabulary's mass is 1: 20 of them have less, and the first is the likeliest."""
+    """The probabilities of the whole vocabulary sum to 1: those of the 20 most likely tokens sum to
+    less, and they are sorted."""
     content = chat(logprobs=True, top_logprobs=20)["choices"][0]["logprobs"]["content"]
     for entry in content:
         mass = sum(math.exp(other["logprob"]) for other in entry["top_logprobs"])
@@ -245,7 +246,7 @@ def own_numbers():
 
 
 def without_the_sink():
-    """The keys other than the first, divided anew: by hand, from whole rows."""
+    """The entropy without the first key, computed from complete rows."""
     asked = {"prompt": True, "rows": ["entropy_nosink", "normalized_nosink"], "patterns": ["L3H1", "L6H2"]}
     tokens = complete(max_tokens=4, headlight=asked)["choices"][0]["headlight"]["tokens"]
     for token in tokens:
@@ -285,14 +286,14 @@ def maps():
 
 
 def command(name, *options):
-    """What the program prints as JSON."""
+    """The program's output as JSON."""
     program = os.environ.get("HEADLIGHT", "build/headlight")
     return json.loads(subprocess.run([program, name, *options, "--json", "--threads", "1"],
                                      capture_output=True, check=True).stdout)
 
 
 def views_off():
-    """Heads are off in views as they are by the command, and for that request alone."""
+    """Heads are disabled in views as by the command, and for one request only."""
     text, off = "He said that it was so", ["L0", "L2H1"]
     for path, seen, name in [("lens", "lens", "lens"), ("tokens", "maps", "tokens")]:
         on = server.post("/v1/headlight/" + path, {"input": text})[1]
@@ -312,7 +313,7 @@ TALE = ("He said that it was so, and that it had been so for as long as he could
 
 
 def rank():
-    """The ranking of the command, and at a ratio the first that may go."""
+    """The ranking is the command's, and at a ratio its first heads are removed."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(TALE)
         file.flush()
@@ -329,11 +330,11 @@ def rank():
             equal("random order" in data.get("verdict", ""), ranker in ("entropy", "entropy-nosink"))
         gradient = server.post("/v1/headlight/rank", {"input": TALE, "ranker": "gradient"})[1]
         for body in ({"input": TALE}, {"input": TALE, "ranker": "auto"}):
-            equal(server.post("/v1/headlight/rank", body)[1], gradient)  # not by entropy
+            equal(server.post("/v1/headlight/rank", body)[1], gradient)  # the ranking is not by entropy
 
 
 def evaluate():
-    """What a text costs, by the log-probabilities of its tokens: with and without heads."""
+    """The loss of a text equals that from its tokens' log-probabilities, with and without heads."""
     settings = [[], ["L0", "L2H1"], "L7"]
     status, data = server.post("/v1/headlight/evaluate",
                                {"input": TALE, "settings": settings, "context": 256})
@@ -343,7 +344,7 @@ def evaluate():
         logprobs = echo["choices"][0]["logprobs"]["token_logprobs"][1:]
         equal(data["tokens"], len(logprobs))
         assert math.isclose(seen["nll"], -sum(logprobs) / len(logprobs), rel_tol=1e-4), seen
-    equal(data["windows"], 1)  # one window tells nothing of how sure its numbers are
+    equal(data["windows"], 1)  # one window gives no confidence interval
     equal(data["settings"][0], {"nll": data["nll"], "agreement": 1.0, "kl": 0.0, "change": 0.0,
                                 "interval": None})
     for seen in data["settings"][1:]:
@@ -351,8 +352,8 @@ def evaluate():
 
 
 def evaluate_interval():
-    """A text of some length is cut into windows, whose differences give an interval; a text of a few
-    tokens gives neither."""
+    """A long text is cut into windows, whose differences give a confidence interval; a text of a few
+    tokens has neither."""
     for text in ("", "abcde", TALE[:40]):
         status, data = server.post("/v1/headlight/evaluate", {"input": text, "settings": [["L0"]]})
         equal([status, data["error"]["param"]], [400, "input"])
@@ -366,7 +367,7 @@ def evaluate_interval():
         low, high = seen["interval"]
         assert low < seen["change"] < high, seen
         assert math.isclose(seen["change"], seen["nll"] - data["nll"], abs_tol=1e-5), seen
-    # The same by windows of their own, one request each: a ratio of sums.
+    # The same from single windows, one request each: a ratio of sums.
     texts = [TALE, "And so it was. " + TALE, "She said no. " + TALE[::-1][:60] + TALE]
     whole = server.post("/v1/headlight/evaluate",
                         {"input": texts, "settings": [["L0"]], "context": 256})[1]
@@ -383,7 +384,7 @@ def evaluate_interval():
 
 
 def names_no_file():
-    """Messages speak of the request, not of a file that the server made for it."""
+    """Messages name the request's members, not a file that the server made for them."""
     for path, more in [("/v1/measure", {}), ("/v1/headlight/rank", {})]:
         for text in ("", ["", ""]):
             status, data = server.post(path, dict(more, input=text))
@@ -415,7 +416,7 @@ def wrong_ids():
 
 
 def report():
-    """With all that a report shows of it."""
+    """The answer has all data of a report."""
     status, data = server.post("/v1/measure", {"input": TALE, "report": True})
     shown = data["report"]
     equal([status, shown["name"], shown["corpus"]["tokens"]], [200, "demo", data["tokens"]])
@@ -500,7 +501,7 @@ def refused():
 
 
 def together():
-    """Sixteen at once, four slots: each text is what it is alone."""
+    """Sixteen texts at once on four slots: each is the same as alone."""
     bodies = [dict(PROMPT, prompt=text, max_tokens=10 + i, seed=i, temperature=(i % 3) * 0.5)
               for i, text in enumerate(["He said", "The", "It was a", "She went to the"] * 4)]
     alone = [server.post("/v1/completions", body)[1]["choices"][0]["text"] for body in bodies]
@@ -518,7 +519,8 @@ def together():
 
 
 def left_early():
-    """Texts that end by a stop word, in company: their jobs are given up while they run."""
+    """Texts that end with a stop word, together with others: their jobs are cancelled while they
+    run."""
     rows = {"rows": ["entropy"], "patterns": ["L3H1"]}
     bodies = [(dict(PROMPT, max_tokens=30, stop=[" of it"]), ", \u201cI am not afraid"),
               (dict(PROMPT, headlight=rows), TEXT),

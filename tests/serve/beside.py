@@ -1,4 +1,4 @@
-"""Views and measurements beside the texts: one at a time, a few that wait, and texts go on."""
+"""Views and measurements beside texts: they run one at a time, a few wait, and texts continue."""
 
 import json
 import os
@@ -7,14 +7,14 @@ from client import Server, Tap, equal
 
 tap = Tap()
 server = Server("--slots", "2", "--queue", "1", "--context", "256", "--drain-timeout", "1")
-MOST = 8  # at work or waiting
+MOST = 8  # limit of requests that work or wait
 TALE = "He said that it was so, and that it had been so for as long as he could say. " * 600
 PROMPT = {"prompt": "He said", "max_tokens": 12, "temperature": 0}
 waiting = []
 
 
 def begin(path, body):
-    """A request whose answer nobody reads yet."""
+    """Sends a request without reading its answer."""
     data = json.dumps(body).encode()
     connection = server.connect()
     connection.sendall(("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -23,7 +23,7 @@ def begin(path, body):
 
 
 def queue():
-    """As many as may wait; then no more, of whatever kind, until one is through."""
+    """The allowed number of requests waits; further ones of any kind are refused until one is done."""
     for n in range(MOST):
         waiting.append(begin("/v1/measure", {"input": TALE}))
         assert server.wait_for("views", n + 1), n
@@ -37,20 +37,20 @@ def queue():
 
 
 def faults():
-    """What is wrong is said at once, not after the wait."""
+    """Invalid requests are refused at once, not after waiting."""
     equal(server.post("/v1/headlight/lens", {"input": "a", "off": ["L9"]})[0], 400)
     equal(server.post("/v1/measure", {})[0], 400)
 
 
 def texts():
-    """They are made meanwhile: the one that works is still at it afterwards."""
+    """Texts are generated at the same time: the view is still working afterwards."""
     for _ in range(3):
         equal(server.post("/v1/completions", PROMPT)[0], 200)
     equal(server.metric("views"), MOST)
 
 
 def priority():
-    """The threads that look stand back behind those that make texts."""
+    """Threads of views have a lower priority than those that generate texts."""
     nices = []
     folder = "/proc/%d/task" % server.process.pid
     for task in os.listdir(folder):
@@ -61,7 +61,7 @@ def priority():
 
 
 def leaving():
-    """Who goes away leaves the queue, whether it waits or works."""
+    """A client that disconnects leaves the queue, whether it waits or works."""
     for connection in waiting[1:]:
         connection.close()
     assert server.wait_for("views", 1, 3), server.metric("views")
@@ -70,7 +70,7 @@ def leaving():
 
 
 def order():
-    """Those that wait have their turn, and get their own answers."""
+    """Waiting requests are processed in order, and get their own answers."""
     inputs = ["He said", "She went to", "It was a dark night and"]
     asked = [begin("/v1/headlight/lens", {"input": text}) for text in inputs]
     for connection, n_tokens in zip(asked, [2, 3, 6]):
@@ -83,7 +83,7 @@ def order():
 
 
 def ends():
-    """A measurement that would take longer than a drain may is cut."""
+    """A measurement that would take longer than the time for a drain is cut."""
     waiting[:] = [begin("/v1/measure", {"input": TALE})]
     assert server.wait_for("views", 1)
     equal(server.close(), 0)

@@ -1,5 +1,5 @@
-"""A client that goes away takes its work with it: the tokenizer stops in the middle of a text, and so does
-the model.  Told by the processor time of the server, which stands still soon afterwards."""
+"""If a client disconnects, its work ends: the tokenizer stops in the middle of a text, and so does the
+model.  This is measured by the CPU time of the server, which soon stops growing."""
 
 import json
 import os
@@ -13,12 +13,13 @@ tap = Tap()
 TICKS = os.sysconf("SC_CLK_TCK")
 SLOW = 10 if is_sanitized() else 1
 LETTERS = "a" * (1 << 20)
-# Long enough that none of the requests below is over in less than a second of processor time.
+# Long enough that each of the requests below takes at least a second of CPU time.
 TALE = "He said that it was so, and that it had been so for as long as he could say. " * 1600
 
 
 def hostile_model(folder):
-    """The demo model with a tokenizer that a long row of letters keeps busy for 9 s: its budget."""
+    """The demo model with a tokenizer that a long run of letters keeps busy for 9 s, its time
+    budget."""
     for name in ["config.json", "model.safetensors", "generation_config.json", "tokenizer_config.json"]:
         os.symlink(os.path.abspath(os.path.join("models/demo", name)), os.path.join(folder, name))
     with open("models/demo/tokenizer.json", encoding="utf-8") as file:
@@ -31,14 +32,14 @@ def hostile_model(folder):
 
 
 def seconds(server):
-    """Processor time that the server has taken."""
+    """The CPU time of the server."""
     with open("/proc/%d/stat" % server.process.pid) as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def take(server, amount):
-    """Waits until the server has worked that long; false: it does no more."""
+    """Waits until the server has used that much CPU time; false if it stops before."""
     begun, deadline = seconds(server), time.monotonic() + 60
     while seconds(server) - begun < amount:
         if time.monotonic() > deadline:
@@ -48,7 +49,8 @@ def take(server, amount):
 
 
 def stops(server, path, body, most):
-    """Asks, goes away while the server works, and sees it work no more than `most` seconds."""
+    """Sends a request, disconnects while the server works, and checks that it works at most `most`
+    seconds longer."""
     data = json.dumps(body).encode()
     with server.connect() as connection:
         connection.sendall(("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -77,7 +79,7 @@ ROUTES = [
     ("/v1/headlight/tokens", lambda text: {"input": text}),
     ("/v1/headlight/lens", lambda text: {"input": text}),
     ("/v1/measure", lambda text: {"input": text}),
-    ("/v1/headlight/rank", lambda text: {"input": text}),  # evaluate looks at 64 KiB first: too little work
+    ("/v1/headlight/rank", lambda text: {"input": text}),  # evaluate reads only 64 KiB first
 ]
 
 folder = tempfile.mkdtemp()

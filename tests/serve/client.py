@@ -1,5 +1,4 @@
-"""A headlight server to test, and the little that is needed to speak to it: the standard library
-alone.  Prints TAP."""
+"""A headlight server to test, and a minimal client, with the standard library only.  Prints TAP."""
 
 import http.client
 import json
@@ -29,7 +28,7 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def ask(self, method, path, body=None, headers=None, timeout=30):
-        """Status, headers and body; the body parsed where it is JSON."""
+        """Status, headers and body, which is parsed if it is JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         sent = dict(headers or {})
         if self.token and "Authorization" not in sent:
@@ -51,7 +50,7 @@ class Server:
         return status, data
 
     def stream(self, path, body):
-        """The objects of a stream; the last must be [DONE]."""
+        """The objects of a stream; the last one must be [DONE]."""
         status, headers, data = self.ask("POST", path, dict(body, stream=True))
         if status != 200:
             raise RuntimeError("%d %r" % (status, data))
@@ -62,12 +61,12 @@ class Server:
         return [json.loads(event[6:]) for event in events[:-1]]
 
     def raw(self, data, timeout=10):
-        """What comes back for some bytes, up to the end of the connection."""
+        """The answer to some bytes, up to the end of the connection."""
         with self.connect(timeout) as connection:
             try:
                 connection.sendall(data)
             except OSError:
-                pass  # it was closed while we wrote: what was said before counts
+                pass  # closed while we were writing: what arrived before counts
             return read_all(connection)
 
     def metric(self, name):
@@ -78,7 +77,7 @@ class Server:
         raise KeyError(name)
 
     def wait_for(self, name, value, seconds=10):
-        """Until a metric has a value."""
+        """Waits until a metric has a value."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.metric(name) == value:
@@ -87,7 +86,7 @@ class Server:
         return False
 
     def close(self):
-        """The exit status."""
+        """Returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         _, said = self.process.communicate(timeout=20)
         if self.process.returncode != 0:
@@ -96,7 +95,8 @@ class Server:
 
 
 def is_sanitized():
-    """Is the program a build for sanitizers?  They are slow and take address space by the terabyte."""
+    """Returns whether the program was built with sanitizers, which are slow and reserve terabytes of
+    address space."""
     with open(os.environ.get("HEADLIGHT", "build/headlight"), "rb") as file:
         data = file.read()
     return b"__asan_init" in data or b"__tsan_init" in data
@@ -115,7 +115,7 @@ def read_all(connection):
 
 
 class Tap:
-    """Numbered results; a test is a function that raises where something is wrong."""
+    """Numbered results; a test is a function that raises an exception on failure."""
 
     def __init__(self):
         self.count = 0
@@ -126,7 +126,7 @@ class Tap:
         try:
             test()
             print("ok %d - %s" % (self.count, name))
-        except Exception as error:  # whatever it is, it is a failure of this test
+        except Exception as error:  # any exception is a failure of this test
             self.failed += 1
             place = error.__traceback__
             while place.tb_next:

@@ -1,5 +1,5 @@
-"""Clients that mean harm or know no better: each is refused or bounded, and after each of them the
-server answers others."""
+"""Hostile and faulty clients: each is refused or limited, and afterwards the server still answers
+others."""
 
 import json
 import os
@@ -19,13 +19,13 @@ server = Server("--slots", "2", "--queue", "2", "--request-timeout", "2", "--sta
                 "--token", TOKEN, "--allow-host", "lamp.example")
 server.token = TOKEN
 LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True}
-# Numbers of all heads with every token: more than sockets and pipes hold.
+# Numbers of all heads for every token: more than sockets and pipes hold.
 LOUD = dict(LONG, max_tokens=500, stream=True,
             headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink", "lookback_prompt"]})
 
 
 def answers():
-    """Does it still, in good time?"""
+    """Returns whether the server answers in time."""
     begun = time.monotonic()
     status, data = server.post("/v1/completions", {"prompt": "He said", "max_tokens": 2,
                                                    "temperature": 0})
@@ -144,8 +144,8 @@ def no_http():
 
 
 def framing():
-    """Two readers could see different requests in these bytes: refused with 400, and closed, before
-    anything behind them is read as a request."""
+    """Requests whose bytes two readers could interpret differently: refused with 400 and closed, before
+    later bytes are read as a request."""
     host = "Host: 127.0.0.1:%d\r\n" % server.port
     body = '{"prompt": "a", "max_tokens": 1}'
     post = "POST /v1/completions HTTP/1.1\r\n" + JSON + "Authorization: Bearer %s\r\n" % TOKEN
@@ -170,7 +170,7 @@ def framing():
         assert status_of(data) == 400, (name, data[:200])
         assert data.count(b"HTTP/1.1 ") == 1 and b"Connection: close" in data, (name, data[:400])
         assert b'"message"' in data, data
-    # The same as the second request of a connection.
+    # The same as the second request on a connection.
     good = request("GET", "/health").replace(b"Connection: close\r\n", b"")
     data = server.raw(good + (post + host + length + length + "\r\n" + body + inner).encode())
     equal([data.count(b"HTTP/1.1 200"), data.count(b"HTTP/1.1 400"), data.count(b"HTTP/1.1 ")],
@@ -188,7 +188,7 @@ def framing():
 
 
 def bodies():
-    """All ways in which a good request can come, a byte at a time too."""
+    """All forms of a valid request, also byte by byte."""
     body = b'{"prompt": "He said", "max_tokens": 2, "temperature": 0}'
     chunked = request("POST", "/v1/completions", JSON + "Transfer-Encoding: chunked\r\n")
     pieces = b"".join(b"%X;x=y\r\n%s\r\n" % (len(body[i:i + 9]), body[i:i + 9])
@@ -213,7 +213,7 @@ def bodies():
 
 
 def half_sent():
-    """Requests that never end are cut, however slowly they drip; others are not held up."""
+    """Requests that never end are cut, however slowly their bytes arrive; others are not delayed."""
     late = server.metric("connections_late_total")
     whole = request("POST", "/v1/completions", JSON, b" " * 100)
     stuck = [server.connect() for _ in range(3)]
@@ -222,7 +222,7 @@ def half_sent():
     answers()
     begun = time.monotonic()
     try:
-        for _ in range(60):  # a byte at a time
+        for _ in range(60):  # byte by byte
             stuck[2].sendall(b"X")
             time.sleep(0.2)
         raise AssertionError("a dripping request was not cut")
@@ -235,7 +235,7 @@ def half_sent():
 
 
 def idle_connections():
-    """A thousand, of which the server keeps its 200; all others still get in."""
+    """A thousand idle connections, of which the server keeps 200; other clients can still connect."""
     crowd = []
     for _ in range(1000):
         crowd.append(server.connect())
@@ -247,8 +247,8 @@ def idle_connections():
 
 
 def hang_up(how):
-    """A client that goes away frees its slot at once, be it in the middle of a stream or
-    while it waits for a whole answer."""
+    """A client that disconnects frees its slot at once, in the middle of a stream or while it waits for
+    a complete answer."""
     cancelled = server.metric("texts_cancelled_total")
     connection = server.connect()
     connection.sendall(request("POST", "/v1/completions", "", dict(LONG, stream=how == "stream")))
@@ -263,7 +263,7 @@ def hang_up(how):
 
 
 def slow_reader():
-    """One that reads nothing fills its own pipe, is cut, and others go on meanwhile."""
+    """A client that reads nothing fills its own pipe and is cut; others are not affected."""
     stalled = server.metric("streams_stalled_total")
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -280,7 +280,7 @@ def slow_reader():
 
 
 def full_queue():
-    """Two slots and a queue of two: the rest is told to come again, and nobody is lost."""
+    """Two slots and a queue of two: further requests get a status to try again, and none is lost."""
     seen = []
 
     def ask():
@@ -299,9 +299,9 @@ def full_queue():
 
 
 def many_choices():
-    """A request whose texts do not all fit takes no slot at all."""
+    """A request whose texts do not all fit takes no slot."""
     status, data = server.post("/v1/completions", dict(LONG, n=16))
-    equal([status, data["error"]["message"]], [400, "16 texts at once, this server has room for 4"])
+    equal([status, data["error"]["message"]], [400, "16 texts at once; this server has room for 4"])
     connection = server.connect()
     connection.sendall(request("POST", "/v1/completions", "", LONG))
     assert server.wait_for("slots_busy", 1)
@@ -313,7 +313,8 @@ def many_choices():
 
 
 def many_values():
-    """Two bytes a value, fifty in memory: as many as may be read are not parsed."""
+    """A value takes two bytes in the text and fifty in memory: a body with too many values is not
+    parsed."""
     body = b'{"prompt": [' + b"1," * 32000 + b"1]}"
     data = refuses(400, "POST", "/v1/completions", JSON, body)  # longer than the context
     assert b"context_length_exceeded" in data, data
@@ -321,7 +322,7 @@ def many_values():
 
 
 def pipelined():
-    """Two requests in one go are answered in their order."""
+    """Two requests sent together are answered in order."""
     first = request("GET", "/health").replace(b"Connection: close\r\n", b"")
     data = server.raw(first + request("GET", "/v1/models"))
     assert data.count(b"HTTP/1.1 200") == 2, data[:500]
@@ -329,7 +330,7 @@ def pipelined():
 
 
 def drains(how):
-    """SIGTERM and SIGHUP: what is under way is finished, nothing new is begun, /health says so."""
+    """SIGTERM and SIGHUP: current work is finished, no new work begins, and /health reports it."""
     connection = server.connect()
     connection.sendall(request("POST", "/v1/completions", "", dict(LONG, n=2)))
     assert server.wait_for("slots_busy", 2)

@@ -38,7 +38,7 @@ def few_files():
 
 
 def closed_log():
-    """Nobody reads what it prints any more: it serves, drains and ends as ever."""
+    """Nobody reads its output any more: it still serves, drains and ends as usual."""
     server = Server("--slots", "2")
     server.process.stdout.close()
     server.process.stderr.close()
@@ -48,7 +48,7 @@ def closed_log():
 
 
 def begin(server, source="127.0.0.1", token=None, to="127.0.0.1", body=None):
-    """A request that is under way when this returns."""
+    """Begins a request, which is in progress when this returns."""
     data = json.dumps(body or LONG).encode()
     made = socket.create_connection((to, server.port), 20, source_address=(source, 0))
     made.sendall(("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
@@ -65,24 +65,24 @@ def status_and_body(made):
 
 
 def per_peer():
-    """Two requests from an address, no matter over how many connections; others are not touched."""
+    """At most two requests from an address, over any number of connections; others are not affected."""
     server = Server("--slots", "4", "--max-per-peer", "2")
     asked = [begin(server, "127.0.0.2") for _ in range(4)]
     equal(status_and_body(begin(server, "127.0.0.3"))[0], 200)
     answers = [status_and_body(made) for made in asked]
     equal(sorted(status for status, _ in answers), [200, 200, 429, 429])
     refused = next(data for status, data in answers if status == 429)
-    assert b"2 requests from this address are under way, at most 2" in refused, refused
+    assert b"2 requests from this address are active; at most 2 are allowed" in refused, refused
     assert b"Retry-After: 1" in refused, refused
     equal(status_and_body(begin(server, "127.0.0.2"))[0], 200)
     equal(server.close(), 0)
 
 
 def own_address():
-    """An address of this machine that others see; None: it has none."""
+    """An address of this machine in its network; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
+            probe.connect(("192.0.2.1", 9))  # for UDP, this sends nothing
             address = probe.getsockname()[0]
         except OSError:
             return None
@@ -90,19 +90,19 @@ def own_address():
 
 
 def others():
-    """Where nobody says how many, another address gets half of all requests, and this machine all."""
+    """By default, another address gets half of all requests, and this machine all of them."""
     address = own_address()
     if address is None:
         print("# SKIP this machine has no address but its own")
         return
     server = Server("--host", "0.0.0.0", "--token", "sesame", "--slots", "1", "--queue", "1",
-                    "--stall-timeout", "600")  # 18 at work
+                    "--stall-timeout", "600")  # 18 requests at a time
     server.token = "sesame"
     loud = dict(LONG, stream=True, headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink"]})
     far, near = [], []
 
     def ask(n_asked, source, to):
-        """One more text that nobody reads: it has the slot, and those before it are parked."""
+        """Requests one more text that is not read: it takes the slot, and earlier ones are parked."""
         made = begin(server, source, "sesame", to, loud)
         assert server.wait_for("texts_parked_total", n_asked - 1), n_asked
         return made
@@ -113,11 +113,11 @@ def others():
     for _ in range(3):
         status, data = status_and_body(begin(server, address, "sesame", address))
         equal(status, 429)
-        assert b"9 requests from this address are under way, at most 9" in data, data
+        assert b"9 requests from this address are active; at most 9 are allowed" in data, data
     for made in far[:5]:
         made.close()
     assert server.wait_for("requests_working", 4)
-    for n in range(10, 24):  # of 18, this machine may have all
+    for n in range(10, 24):  # this machine may have all 18
         near.append(ask(n, "127.0.0.2", "127.0.0.1"))
     equal(server.metric("requests_working"), 18)
     near.pop(0).close()
@@ -129,7 +129,7 @@ def others():
 
 
 def per_token():
-    """One request with each token of a file."""
+    """One request at a time with each token of a file."""
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("first\n\nsecond\n")
         file.flush()
@@ -138,7 +138,7 @@ def per_token():
     equal(status_and_body(begin(server, token="second"))[0], 200)
     answers = [status_and_body(made) for made in asked]
     equal(sorted(status for status, _ in answers), [200, 429, 429])
-    assert any(b"with this token are under way, at most 1" in data for _, data in answers), answers
+    assert any(b"with this token are active; at most 1" in data for _, data in answers), answers
     equal(status_and_body(begin(server, token="first"))[0], 200)
     equal(status_and_body(begin(server, token="third"))[0], 401)
     server.token = "second"
@@ -146,7 +146,7 @@ def per_token():
 
 
 def few_threads():
-    """Without room for all threads it does not start, and says why."""
+    """Without enough threads it does not start, and says why."""
     if is_sanitized():
         return
     result = subprocess.run(
@@ -157,7 +157,7 @@ def few_threads():
 
 
 def no_more_threads():
-    """When the system grants no more threads it refuses requests and lives on."""
+    """When the system grants no more threads, it refuses requests and continues."""
     if is_sanitized():
         return
     server = Server("--slots", "2", "--threads", "3")
@@ -177,10 +177,10 @@ def no_more_threads():
     for path, body in asked * 3:
         try:
             statuses.add(server.post(path, body)[0])
-        except OSError:  # without any memory all it can do is hang up
+        except OSError:  # without memory it can only close the connection
             statuses.add(500)
     assert statuses <= {200, 429, 500}, statuses
-    for made in under_way:  # its answer may find no memory
+    for made in under_way:  # their answers may fail for lack of memory
         assert status_and_body(made)[0] in (200, 500)
     resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     for path, body in asked:

@@ -1,9 +1,9 @@
-"""How a server holds up under many clients: load.py [--clients 16] [--seconds 60] [--model M].
+"""A server under many clients: load.py [--clients 16] [--seconds 60] [--model M].
 
-Each client asks again and again for streams of different lengths.  Reported are answers, refusals
-(429), anything else (which is a failure), the median time to the first token, tokens a
-second, and the server's memory after a warm-up and at the end.  Exit status 1 where something
-failed or where memory grew by more than --growth (0.05) of what it was."""
+Each client repeatedly requests streams of different lengths.  Prints the numbers of answers, of
+refusals (429) and of anything else (which is a failure), the median time to the first token, tokens per
+second, and the server's memory after a warm-up and at the end.  The exit status is 1 if something
+failed, or if memory grew by more than --growth (0.05) of its initial value."""
 
 import argparse
 import http.client
@@ -16,7 +16,7 @@ import time
 
 from client import Server
 
-WARM_UP = 0.25  # of the time
+WARM_UP = 0.25  # share of the time
 
 
 class Load:
@@ -38,7 +38,8 @@ class Load:
         raise RuntimeError("no memory in /metrics")
 
     def ask_once(self, draw):
-        """A stream: seconds to its first token and how many it has; None: refused."""
+        """Requests a stream: returns seconds to its first token and the number of tokens; None if
+        refused."""
         body = {"prompt": draw.choice(["He said", "Once upon a time", "It was"]) * draw.randint(1, 8),
                 "max_tokens": draw.randint(8, 96), "temperature": 0.8, "seed": draw.randint(0, 999),
                 "stream": True}
@@ -62,14 +63,14 @@ class Load:
         connection.close()
         if not done:
             raise RuntimeError("a stream broke off after %d tokens" % n_tokens)
-        return first, n_tokens - 1  # the last chunk has the reason of the end
+        return first, n_tokens - 1  # the last chunk holds the finish reason
 
     def client(self, number):
         draw = random.Random(number)
         while time.monotonic() < self.end and not self.errors:
             try:
                 result = self.ask_once(draw)
-            except Exception as error:  # anything at all is a failure
+            except Exception as error:  # any exception is a failure
                 with self.lock:
                     self.errors.append("client %d: %r" % (number, error))
                 return

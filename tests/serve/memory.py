@@ -1,5 +1,5 @@
-"""A server that may take little more than it started with: a measurement, which needs a session of its
-own, is refused with a message, again and again, and texts are made as ever.  Prints "fine"."""
+"""A server with a memory limit just above its initial use: measurements, which need a session of their
+own, are refused with a message, repeatedly, and texts are still generated.  Prints "fine"."""
 
 import re
 
@@ -10,7 +10,7 @@ SLOTS = ["--slots", "2", "--context", "128"]
 
 
 def memory_for_start():
-    """MiB, as the refusal says it."""
+    """The number of MiB in the refusal's message."""
     try:
         Server(*SLOTS, "--max-memory", "1M").close()
     except RuntimeError as error:

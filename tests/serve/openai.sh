@@ -1,6 +1,6 @@
 #!/bin/bash
-# openai.sh - npm's openai package against the server; prints TAP.  Skipped where npm could not
-# install it.
+# openai.sh - npm's openai package against the server; prints TAP.  Skipped if npm could not install
+# it.
 set -u
 here=$(dirname "$0")
 export OMP_NUM_THREADS=1

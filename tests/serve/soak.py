@@ -1,19 +1,20 @@
-"""Everything at once, for as long as one likes: soak.py [--seconds 120].
+"""All tests of the server at once, for any length of time: soak.py [--seconds 120].
 
-One server for the whole time, under clients that ask again and again; beside it, in turn,
+One server runs for the whole time, with clients that send requests repeatedly.  At the same time, in
+turn,
 
-    hostile   all of hostile.py, against a server of its own
-    kill      a measurement killed (SIGKILL) at any moment and resumed until it is done
+    hostile   all of hostile.py, against a separate server
+    kill      a measurement that is killed (SIGKILL) at random moments and resumed until it is done
     measure   the same measurement again, by the program and by the server
-    unread    40 sockets that ask for streams and never read them, against a server of its own: a
-              good client beside them must be answered within a second at the 99th percentile
+    unread    40 sockets that request streams and never read them, against a separate server: a
+              good client must be answered within a second at the 99th percentile
 
-A round of hostile clients that fails while nothing ran at all, as on a machine that is suspended, is
-counted apart and repeated: it is about time.
+If a round of hostile clients fails while the machine was suspended, it is counted separately and
+repeated, since its tests depend on time.
 
-Profiles and answers must be the same bytes every time, streams must be whole, and the server's
-memory at the end at most --growth (0.05) above what it was after a quarter of the time.  Prints a
-summary; exit status 1 where anything was otherwise."""
+Profiles and answers must have the same bytes every time, streams must be complete, and the server's
+memory at the end must be at most --growth (0.05) above that after a quarter of the time.  Prints a
+summary; the exit status is 1 if any of this fails."""
 
 import argparse
 import json
@@ -37,7 +38,7 @@ MEASURED = {"input": ["He said that it was so, and so it was."]}
 
 
 class Watch(threading.Thread):
-    """Wakes up often, and notes how often it was kept from it for long: then all were."""
+    """Wakes up often, and counts long delays, which show that the machine was suspended."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -63,7 +64,7 @@ class Soak:
         self.lock = threading.Lock()
         self.errors = []
         self.watch = Watch()
-        self.unread_times = []  # seconds until answers beside sockets that never read
+        self.unread_times = []  # seconds until answers, beside sockets that never read
         self.counts = dict.fromkeys(["answers", "streams", "refusals", "server measurements", "kills",
                                      "resumed to the end", "measurements", "hostile rounds",
                                      "unread rounds", "repeated rounds"], 0)
@@ -86,7 +87,7 @@ class Soak:
         return data["choices"][0]["text"]
 
     def ask(self, draw, wanted):
-        """One request of a kind that is drawn."""
+        """Sends one request of a random kind."""
         kind = draw.choice(["answer", "stream", "measure"])
         if kind == "measure":
             status, data = self.server.post("/v1/measure", MEASURED, timeout=120)
@@ -118,7 +119,7 @@ class Soak:
         while self.going():
             try:
                 self.ask(draw, wanted)
-            except Exception as error:  # anything at all is a failure
+            except Exception as error:  # any exception is a failure
                 self.fail("client %d: %r" % (number, error))
 
     def resident(self):
@@ -144,7 +145,7 @@ class Soak:
     def kill_and_resume(self):
         path, command = self.measure("killed", "--resume", "--save-every", "0.05")
         for n_kills in range(200):
-            # Within the time that it takes alone, and longer each time: others are busy, too.
+            # Within the time that it takes alone, and longer each time, since others are busy too.
             patience = self.draw.uniform(0.05, 0.9) * self.alone * (1 + n_kills / 5)
             process = subprocess.Popen(command)
             try:
@@ -154,7 +155,7 @@ class Soak:
                 process.wait()
                 self.count("kills")
                 if os.path.exists(path):
-                    break  # it was written while we killed: whole, or below it is not
+                    break  # it was written before the kill: it must be complete, which is checked below
                 continue
             if status != 0:
                 self.fail("resumed: exit status %d" % status)
@@ -165,7 +166,7 @@ class Soak:
             return
         self.same_profile(path, "resumed")
         for left in os.listdir(self.folder):
-            if left.startswith(".killed."):  # of the moment of a kill
+            if left.startswith(".killed."):  # a file from the moment of a kill
                 os.remove(os.path.join(self.folder, left))
         if os.path.exists(path + ".part"):
             os.remove(path + ".part")
@@ -210,7 +211,7 @@ class Soak:
     # ---------------------------------------------------------------------------- the whole
 
     def learn(self):
-        """What every answer must be."""
+        """Finds out the expected answers."""
         path, command = self.measure("first")
         begun = time.monotonic()
         subprocess.run(command, check=True)

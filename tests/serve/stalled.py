@@ -1,11 +1,11 @@
-"""Sockets that ask for streams and never read them, and a good client beside them: it is answered
-within a second, at the 99th percentile.
+"""Sockets that request streams and never read them, beside a good client, which must be answered within
+a second at the 99th percentile.
 
     stalled.py [--seconds 5] [--sockets 40]
 
-Two kinds of streams: loud ones, with numbers of all heads for every token, which fill every buffer;
-and plain ones, most of which end unread.  Sockets that the server cut come back at once.  soak.py
-calls `attack` for as long as it likes."""
+There are two kinds of streams: loud ones, with numbers of all heads for every token, which fill every
+buffer; and plain ones, most of which end unread.  Sockets that the server cut are opened again at once.
+ soak.py calls `attack` for longer times."""
 
 import argparse
 import json
@@ -19,11 +19,11 @@ from client import Server, Tap, equal, is_sanitized
 LONG = {"prompt": "He said", "max_tokens": 480, "temperature": 0, "ignore_eos": True, "stream": True}
 LOUD = dict(LONG, headlight={"rows": ["entropy", "normalized", "renyi2", "entropy_nosink", "lookback_prompt"]})
 GOOD = {"prompt": "He said", "max_tokens": 12, "temperature": 0}
-PROMISED = 20.0 if is_sanitized() else 1.0  # seconds; sanitizers are for other things than speed
+PROMISED = 20.0 if is_sanitized() else 1.0  # seconds; builds with sanitizers are not tested for speed
 
 
 class Unread:
-    """A number of sockets with a request each, of which nothing is ever read."""
+    """A number of sockets with one request each, whose answers are never read."""
 
     def __init__(self, server, count, body, source=None):
         self.server = server
@@ -44,7 +44,7 @@ class Unread:
         return made
 
     def come_back(self):
-        """Those that the server has closed, once more."""
+        """Opens the sockets again that the server has closed."""
         watch = select.poll()
         for made in self.sockets:
             watch.register(made, select.POLLRDHUP)
@@ -64,7 +64,8 @@ def percentile(times, share):
 
 
 def attack(server, sockets, body, seconds, wanted=None):
-    """How long the good client waited for each of its answers, seconds, and how many sockets came."""
+    """Returns how long the good client waited for each of its answers, in seconds, and the number of
+    opened sockets."""
     times = []
     end = time.monotonic() + seconds
     unread = Unread(server, sockets, body)
@@ -110,7 +111,7 @@ def main():
         assert server.wait_for("slots_busy", 0, 10), "slots are still taken"
 
     def late_reader():
-        """A stream that was parked for others continues when it is read, and is whole."""
+        """A stream that was parked for others continues when it is read, and is complete."""
         wanted = server.stream("/v1/completions", LOUD)
         with Unread(server, 1, LOUD).sockets[0] as first:
             others = Unread(server, options.sockets, LOUD)
@@ -128,12 +129,12 @@ def main():
         equal([event["choices"] for event in events], [event["choices"] for event in wanted])
 
     def crowd():
-        """When no more requests fit, the stream that has waited longest for its reader is cut."""
-        small = Server("--slots", "1", "--queue", "1", "--stall-timeout", "600")  # 18 at work
+        """When no more requests fit, the stream that has waited longest for its client is cut."""
+        small = Server("--slots", "1", "--queue", "1", "--stall-timeout", "600")  # 18 requests at a time
         unread = Unread(small, 0, LOUD)
         for n in range(22):
             unread.sockets.append(unread.ask())
-            assert small.wait_for("texts_parked_total", n), n  # each leaves the slot to the next
+            assert small.wait_for("texts_parked_total", n), n  # each one leaves the slot to the next
         equal(small.metric("requests_working"), 18)
         equal(small.metric("streams_stalled_total"), 4)
         equal(small.post("/v1/completions", GOOD)[0], 200)

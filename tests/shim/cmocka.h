@@ -1,8 +1,8 @@
 /* cmocka.h (shim) - the part of cmocka that the kernel tests use, in one header.
  *
- * Only for cross compilers: Debian has no cmocka for another architecture's
- * static programs.  A failing check prints where and jumps back to the runner,
- * which reports the test in TAP and goes on with the next, as cmocka does. */
+ * It is only for cross compilers: Debian has no cmocka for static programs of another architecture.
+ * A failing check prints its place and jumps back to the runner, which reports the test in TAP and
+ * continues with the next, as cmocka does. */
 #ifndef HL_TESTS_SHIM_CMOCKA_H
 #define HL_TESTS_SHIM_CMOCKA_H
 
@@ -20,7 +20,7 @@ struct CMUnitTest {
 
 enum { SHIM_RUNNING, SHIM_FAILED, SHIM_SKIPPED };
 
-/* One for the program, whichever of its files include this. */
+/* One per program, whichever of its files include this header. */
 __attribute__((weak)) jmp_buf shim_runner;
 
 __attribute__((format(printf, 3, 4), noreturn)) static inline void

@@ -1,8 +1,8 @@
 #!/bin/bash
-# deb.sh - the Debian packages: they build, lintian has nothing to say, and each holds what it should.
+# deb.sh - the Debian packages: they build, lintian finds nothing, and each has the right contents.
 #
-# make check-deb runs it; without CUDA=1 it leaves headlight-cuda out.  HEADLIGHT_DEB names a
-# folder with packages that were built already.
+# make check-deb runs it; without CUDA=1 it leaves headlight-cuda out.  HEADLIGHT_DEB names a folder
+# with packages that were built already.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/../tools/lib/tap.sh"
 unset MAKEFLAGS MAKELEVEL MFLAGS
@@ -43,7 +43,8 @@ check "headlight has the program, pages, completions and models" holds headlight
     /usr/share/zsh/vendor-completions/_headlight /usr/share/fish/vendor_completions.d/headlight.fish \
     /usr/share/headlight/models/demo/model.safetensors /usr/share/headlight/models/text/alice.txt
 check "headlight has the unit of systemd" holds headlight "(/usr)?/lib/systemd/system/headlight.service"
-stays_off() { # debian-installed: what debhelper asks before it enables a unit again that its owner had enabled
+stays_off() { # debian-installed: debhelper asks this before it enables a unit that its owner may
+              # have disabled
     dpkg-deb -e "$(deb headlight)" "$scratch/control" && grep -q debian-installed "$scratch/control/postinst"
 }
 check "and does not enable it" stays_off
@@ -62,7 +63,7 @@ check "libheadlight-dev has what compiling takes" holds libheadlight-dev /usr/in
     "/usr/lib/[^/]*/pkgconfig/headlight.pc"
 if [ "${CUDA:-}" = 1 ]; then
     check "headlight-cuda has the GPU's part" holds headlight-cuda "/usr/lib/[^/]*/headlight/libheadlight_cuda.so"
-    opens() { # which GPU there is, or is not, only the library can tell
+    opens() { # only the library can find out which GPU there is
         dpkg-deb -x "$(deb headlight-cuda)" "$scratch/root"
         LD_LIBRARY_PATH=$(echo "$scratch"/root/usr/lib/*) "$scratch/root/usr/bin/headlight" \
             generate models/demo He -n 1 --device cuda >"$scratch/said" 2>&1
@@ -72,7 +73,7 @@ fi
 depends() { dpkg-deb -f "$(deb headlight)" Depends | grep -qF "libheadlight0 (= $version-1)"; }
 check "the program asks for its library, of the same version" depends
 
-# Unpacked side by side they work together.
+# Unpacked together, the packages work.
 runs() {
     for package in headlight libheadlight0; do
         dpkg-deb -x "$(deb "$package")" "$scratch/root" || return 1

@@ -9,7 +9,7 @@ version=$(make -s --no-print-directory version)
 release=headlight-$version
 tree=$scratch/$release
 
-# A git that only says that it was asked, and no network but the machine itself.
+# A git that only records that it was called, and no network except the machine itself.
 mkdir "$scratch/bin"
 # shellcheck disable=SC2016 # it is that git's $0
 printf '#!/bin/sh\necho "$0 $*" >>%s/git-asked\nexit 1\n' "$scratch" >"$scratch/bin/git"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_build.sh - the Makefile rebuilds what changed and nothing else.
+# test_build.sh - the Makefile rebuilds what has changed and nothing else.
 #
 # Works on a small copy of the tree: the base library with its tests.
 # shellcheck source=tests/tools/lib/tap.sh
@@ -13,12 +13,12 @@ cp tests/test_memory.c tests/support.h "$tree/tests"
 cd "$tree" || exit 1
 unset BUILD CC CXX CFLAGS CI WERROR MAKEFLAGS MAKELEVEL
 
-# Build, and list the sources that were compiled.
+# Builds, and lists the sources that were compiled.
 compiled() { # make argument...
     make -j2 all build/tests/test_memory "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" && return 1; }
     awk '$1 == "CC" { print $2 }' "$scratch/log" | sort | tr '\n' ' '
 }
-# A build now compiles exactly these.
+# Checks that a build now compiles exactly these.
 rebuilds() { # "sources " make argument...
     local wanted=$1 seen
     shift

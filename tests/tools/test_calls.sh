@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_calls.sh - every call of the public headers is made by the program, by Python or by an example: what nobody
-# calls is either shown at work or no part of the interface.
+# test_calls.sh - every function of the public headers is called by the program, by Python or by an
+# example: a function without a caller needs an example or should be removed.
 set -u
 
 used=$(cat cli/*.[ch] python/headlight/*.py examples/*.[ch] | grep -oE '\bhl_[a-z0-9_]+' | sort -u)

@@ -1,8 +1,8 @@
 #!/bin/bash
-# test_completion.sh - man pages and completions have what the program has, and nothing else.
+# test_completion.sh - man pages and completions have exactly the program's commands and options.
 #
-# $HEADLIGHT comes from the Makefile.  bash's completion is run; zsh and fish read theirs, where
-# they are installed.
+# $HEADLIGHT comes from the Makefile.  bash's completion is run; zsh and fish read theirs, if they
+# are installed.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 program=${HEADLIGHT:-build/headlight}
@@ -11,7 +11,7 @@ table=$scratch/table
 
 # -------------------------------------------------------------------- the table
 
-columns() { # every line has its columns, and none is empty
+columns() { # checks that every line has its columns, and none is empty
     awk -F '\t' '$1 == "command" && NF == 3 { n++; next } ($1 == "option" || $1 == "shared") && NF == 7 { m++; next }
         { print; bad = 1 } { for (i = 1; i <= NF; i++) if ($i == "") bad = 1 }
         END { exit bad || n < 20 || m < 300 }' "$table"
@@ -51,7 +51,7 @@ for page in doc/man/*.1.scd; do
     check "the options of ${page##*/} are the program's" current "$page"
 done
 
-# What it must notice: an option gone, one more, another value, a command gone.
+# The check must notice an option removed or added, a changed value, and a removed command.
 cp doc/man/headlight-merge.1.scd doc/man/headlight.1.scd "$scratch"
 unknown() { fails tools/man_page <(grep -v $'\tmerge\to\toutput' "$table") "$scratch/headlight-merge.1.scd"; }
 check "a page with an option that is gone is refused" unknown
@@ -81,7 +81,7 @@ check "other shells are refused" fails tools/completion tcsh "$table"
 check "a table without commands is refused" fails tools/completion bash /dev/null
 check "bash reads its completion" bash -n "$scratch/headlight.bash"
 
-# What bash offers for the last of these words, sorted.
+# Prints what bash offers for the last of these words, sorted.
 offered() { # word...
     bash -c '. "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _headlight; printf "%s\n" "${COMPREPLY[@]}" | sort' \
         bash "$scratch/headlight.bash" "$@"
@@ -120,7 +120,7 @@ check "help has commands and metrics" offers "measure merge metrics " headlight 
 
 if command -v zsh >/dev/null; then
     check "zsh reads its completion" zsh -n "$scratch/headlight.zsh"
-    offers_zsh() { # _arguments is told what is accepted
+    offers_zsh() { # checks the words that _arguments gets
         zsh -fc '_describe() { :; }; _arguments() { print -rl -- "$@"; }
             words=(headlight prune --) CURRENT=3; source "$1"' zsh "$scratch/headlight.zsh" >"$scratch/seen"
         grep -qF -- '-a+[what to write (masked)]:value:(masked compact gguf)' "$scratch/seen" &&

@@ -1,8 +1,8 @@
 #!/bin/bash
-# test_deps.sh - tools/deps finds out what is missing and asks for just that.
+# test_deps.sh - tools/deps finds out what is missing and requests exactly that.
 #
-# With a dpkg-query, apt-get, npm, sudo and id of our own in the path, nothing is ever
-# installed: they say what they were called with.
+# The path has replacements of dpkg-query, apt-get, npm, sudo and id, which only print how they were
+# called: nothing is installed.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 tool=$PWD/tools/deps
@@ -15,7 +15,7 @@ command_saying() { # name line...
     chmod +x "$fake/$1"
 }
 
-# Pretend that everything but the packages in $absent is installed.
+# Everything except the packages in $absent counts as installed.
 # shellcheck disable=SC2016
 command_saying dpkg-query 'for word in "$@"; do case " $absent - -W -f " in *" $word "*) ;;' \
     '*) echo "$word installed" ;; esac; done'
@@ -104,7 +104,7 @@ done
 check "unknown targets are refused" fails deps '' 0 nonsense
 check "unknown options are refused" fails deps '' 0 --nonsense
 
-# A path with the tools that the script needs, but no apt.
+# Makes a path with the tools that the script needs, but without apt.
 without_apt() {
     local name
     mkdir -p "$scratch/plain"

@@ -1,20 +1,12 @@
 #!/bin/bash
-# test_docs.sh - links in the documents lead somewhere, their commands are ones that are tested, and the
-# pages that are made from others are current.  make check-docs runs the commands.
+# test_docs.sh - links in the documents are valid, their commands are tested, and generated pages
+# are current.  make check-docs runs the commands.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 
-# Every relative link of a document names a file that exists.
-links_hold() { # document
-    local folder broken=0
-    folder=$(dirname "$1")
-    while read -r target; do
-        [ -e "$folder/$target" ] || { echo "$1: $target" && broken=1; }
-    done < <(grep -oE '\]\([^)#]+' "$1" | sed 's/^](//' | grep -v '://')
-    return "$broken"
-}
-for document in README.md CONTRIBUTING.md CHANGELOG.md src/README.md doc/*.md python/README.md; do
-    check "links of $document" links_hold "$document"
+# Every relative link of a document names a file, and a heading in it.
+for document in README.md CONTRIBUTING.md CHANGELOG.md {src,python,web,bench,bench/ladder,models}/README.md doc/*.md; do
+    check "links of $document" python3 -B tools/check_docs --links "$document"
 done
 
 example() {
@@ -24,7 +16,7 @@ example() {
 }
 check "the example in the README compiles" example
 
-# Every picture of the gallery is the output of a command in it, and the other way round.
+# Checks that every picture of the gallery is the output of a command in it, and vice versa.
 gallery() {
     grep -oE '\]\(gallery/[^)]+' doc/gallery.md | sed 's|^](|doc/|' | sort >"$scratch/shown"
     grep -oE -- '-o doc/gallery/[^ ]+' doc/gallery.md | sed 's/^-o //' | sort >"$scratch/made"
@@ -35,6 +27,10 @@ check "the gallery has a command for every picture" gallery
 
 api() { tools/api_page | diff doc/api.md - || { echo "make api brings it up to date" && return 1; }; }
 check "doc/api.md is the header's" api
+metrics() {
+    tools/metrics_page "$HEADLIGHT" | diff doc/metrics.md - || { echo "make metrics brings it up to date" && return 1; }
+}
+check "doc/metrics.md has the definitions of the program" metrics
 every_function() {
     grep -ohE '\bhl_[a-z0-9_]+\(' include/headlight/*.h | sort -u >"$scratch/in_header"
     nm -D --defined-only "${BUILD:-build}/libheadlight.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 "(" }' | sort >"$scratch/exported"
@@ -45,7 +41,7 @@ every_function() {
 }
 [ ! -e "${BUILD:-build}/libheadlight.so" ] || check "and has every function that the library exports" every_function
 
-# Every page of doc/ is named in its table.
+# Checks that every page of doc/ is listed in its table.
 led_to() {
     for document in doc/*.md; do
         [ "$document" = doc/README.md ] || grep -qF "](${document#doc/})" doc/README.md ||
@@ -54,13 +50,13 @@ led_to() {
 }
 check "doc/README.md leads to every page" led_to
 
-# Commands that documents show are run by make check-docs or say why not, and their options exist.
+# Commands in documents are run by make check-docs or say why not, and their options exist.
 "${HEADLIGHT:-build/headlight}" help --table >"$scratch/table"
 for document in README.md CONTRIBUTING.md doc/*.md; do
     check "the commands of $document are tested" python3 -B tools/check_docs --static "$scratch/table" "$document"
 done
 
-# What the checker itself must notice.
+# Errors that the checker itself must notice.
 write() { cat >"$scratch/page.md"; }
 static() { python3 -B tools/check_docs --static "$scratch/table" "$scratch/page.md"; }
 write <<'END'
@@ -69,6 +65,10 @@ headlight show x.profile
 ```
 END
 check "a command that is neither run nor marked is found" fails static
+write <<'END'
+[nowhere](#no-such-heading)
+END
+check "a link to a heading that does not exist is found" fails python3 -B tools/check_docs --links "$scratch/page.md"
 write <<'END'
 `headlight show --no-such-option`
 END
@@ -120,7 +120,7 @@ $ false
 END
 check "a command that fails is found, whatever is left out" fails run_page
 
-# Targets that documents mention exist.
+# Checks that make targets in documents exist.
 targets() {
     make help | awk '{ print $2 }' | sort -u >"$scratch/targets"
     grep -ohE '`?make [a-z-]+' README.md CONTRIBUTING.md | sed 's/^`//; s/^make //' | sort -u >"$scratch/named"

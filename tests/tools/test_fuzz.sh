@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_fuzz.sh - fuzz targets, their corpora and the list of parsers fit together.
+# test_fuzz.sh - fuzz targets, their corpora and the list of parsers are consistent.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 
@@ -38,7 +38,7 @@ parsers() {
 }
 check "fuzz/parsers names files and targets that there are" parsers
 
-# A reader that is new in the formats or in the settings needs a line there.
+# Checks that every reader of formats and of settings has a line in the list.
 listed() {
     local file missing=0
     while read -r file; do

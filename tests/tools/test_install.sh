@@ -29,13 +29,13 @@ parts_stand_alone() {
 }
 check "each part of the header can be included alone" parts_stand_alone
 check "the program runs" "$root/opt/hl/bin/headlight" --version
-# Somewhere else it finds the models that were installed with it, before it looks where to write.
+# An installed program finds the models installed with it, before it checks where to write.
 finds_models() {
     (cd "$scratch" && "$root/opt/hl/bin/headlight" demo -o /dev/null/demo) 2>&1 | grep 'demo: /dev/null/demo: Not a directory'
 }
 check "and finds the models that were installed" finds_models
 
-# The flags, with the staging folder before the paths.
+# Prints the flags, with the staging folder before the paths.
 flags() { # pkg-config option...
     PKG_CONFIG_PATH=$root/opt/hl/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root pkg-config "$@" headlight
 }
@@ -52,7 +52,7 @@ exported() {
 }
 check "only the public interface is exported" exported
 
-# Exactly what was installed: other people's files stay, even in folders of ours.
+# uninstall removes exactly what was installed: other files stay, even in headlight's folders.
 others=(bin/other include/headlight/other.h lib/libheadlight.other share/headlight/other share/man/man1/other.1)
 for file in "${others[@]}"; do
     echo other >"$root/opt/hl/$file"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# test_layers.sh - tools/check_layers accepts what is allowed and sees what is not.
+# test_layers.sh - tools/check_layers accepts what is allowed and reports what is not.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 tool=$PWD/tools/check_layers
 
-# A tree with one file in it, of the given lines; then the tool's opinion of it.
+# Makes a tree of one file with the given lines; runs the tool on it.
 judge() { # file line...
     local file=$1
     shift
@@ -15,7 +15,7 @@ judge() { # file line...
     "$tool" "$scratch/tree"
 }
 
-# The tool says no, and its message has this in it.
+# Checks that the tool fails, and that its message has this in it.
 objects() { # fragment file line...
     local fragment=$1
     shift

@@ -1,11 +1,11 @@
 #!/bin/bash
-# test_mutate.sh - tools/mutate tells mutants that tests notice from others, and leaves the tree as it was;
-# and every mutant of tests/mutants.txt still fits the code.
+# test_mutate.sh - tools/mutate distinguishes mutants that tests notice from others, and leaves the
+# tree unchanged; every mutant of tests/mutants.txt applies to the code.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 tool=$PWD/tools/mutate
 
-# A tree with one source file and one test, which looks at sums and not at differences.
+# Makes a tree with one source file and one test, which checks sums but not differences.
 tree=$scratch/tree
 mkdir -p "$tree/src" "$tree/tests"
 cat >"$tree/src/sum.c" <<'C'
@@ -81,7 +81,7 @@ unfounded  src/sum.c  tests/broken.sh
 TABLE
 before=$(cat "$tree"/*/*.* | cksum)
 
-# Run it on these mutants: its exit status and its last line must be as given.
+# Runs it on these mutants: the exit status and the last line must be these.
 gives() { # status "last line" argument...
     local wanted_status=$1 wanted_line=$2 status=0
     shift 2

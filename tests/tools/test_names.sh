@@ -1,10 +1,10 @@
 #!/bin/bash
-# test_names.sh - tools/check_names accepts what is right and sees what is not.
+# test_names.sh - tools/check_names accepts what is right and reports what is not.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 names=$PWD/tools/check_names
 
-# A tree with one file in it, from standard input; then a tool's opinion of it.
+# Makes a tree of one file from standard input; runs a tool on it.
 judge() { # tool file
     rm -rf "$scratch/tree"
     mkdir -p "$(dirname "$scratch/tree/$2")"
@@ -12,7 +12,7 @@ judge() { # tool file
     "$1" "$scratch/tree"
 }
 
-# The tool says no, and its message has this in it.
+# Checks that the tool fails, and that its message has this in it.
 objects() { # fragment tool file
     ! judge "$2" "$3" >"$scratch/opinion" && grep -qF "$1" "$scratch/opinion"
 }

@@ -1,11 +1,11 @@
 #!/bin/bash
-# test_parts.sh - tools/run_parts runs every part, and nothing that goes wrong is lost.
+# test_parts.sh - tools/run_parts runs every part, and reports every failure.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 tool=$PWD/tools/run_parts
 
-# A stand-in for make: notes what it was asked, and does what the target's name says.
-# shellcheck disable=SC2016 # $1 and TALLY are for the stand-in
+# A replacement for make: records its arguments, and does what the target's name says.
+# shellcheck disable=SC2016 # $1 and TALLY are for the replacement
 cat >"$scratch/make" <<'END'
 #!/bin/bash
 echo "$1 $2" >>"$(dirname "$0")/asked"
@@ -21,7 +21,7 @@ esac
 END
 chmod +x "$scratch/make"
 
-# Run these parts: the last line and the exit status must be as given.
+# Runs these parts: the last line and the exit status must be these.
 gives() { # status "last line" part...
     local wanted_status=$1 wanted_line=$2 status=0
     shift 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_runner.sh - tools/run_tests counts, and nothing that goes wrong is lost.
+# test_runner.sh - tools/run_tests counts correctly, and reports every failure.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 tool=$PWD/tools/run_tests
@@ -10,7 +10,7 @@ runner() { # name line...
     chmod +x "$scratch/$1"
 }
 
-# Run these runners: the last line and the exit status must be as given.
+# Runs these runners: the last line and the exit status must be these.
 gives() { # status "last line" name...
     local wanted_status=$1 wanted_line=$2 status=0
     shift 2

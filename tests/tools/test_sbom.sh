@@ -1,5 +1,6 @@
 #!/bin/bash
-# test_sbom.sh - the list of dependencies is current and whole, and the version stands in one place.
+# test_sbom.sh - the list of dependencies is current and complete, and the version is defined in one
+# place.
 # shellcheck source=tests/tools/lib/tap.sh
 . "$(dirname "$0")/lib/tap.sh"
 list=packaging/dependencies.tsv
@@ -10,7 +11,7 @@ current() { # file option...
 check "doc/sbom.spdx.json is current" current doc/sbom.spdx.json
 check "doc/dependencies.md is current" current doc/dependencies.md --table
 
-# SPDX: what it must have, identities that are there and only once.
+# SPDX: required fields, and identifiers that exist and are unique.
 well_formed() {
     python3 - doc/sbom.spdx.json <<'END'
 import json, sys
@@ -27,7 +28,8 @@ END
 }
 check "and well formed" well_formed
 
-# Every library that the Makefile links, and every package that tools/deps installs, is listed.
+# Checks that every library that the Makefile links, and every package that tools/deps installs, is
+# listed.
 whole() {
     packages=$(sed -n '/^fonts=/,/^browser=/p' tools/deps)
     (
@@ -50,8 +52,8 @@ END
 }
 check "and what npm installs" peers
 
-# On Debian 12 the versions are those of the installed packages: upstream's part of them.  A machine
-# may be a point release behind.
+# On Debian 12 the versions are those of the installed packages, without Debian's part.  A machine
+# may be one point release behind.
 versions() {
     local wrong=0 name version package installed
     while IFS=$'\t' read -r name version _ _ package _; do
@@ -69,7 +71,7 @@ if grep -qs 'VERSION_ID="12"' /etc/os-release && grep -qs '^ID=debian' /etc/os-r
     check "versions are Debian 12's" versions
 fi
 
-# In include/headlight/base.h, as three macros; everything else reads them.
+# The version is defined in include/headlight/base.h, as three macros; everything else reads them.
 version=$(make -s --no-print-directory version)
 one_place() {
     [ -n "$version" ] && ! grep -rnF "$version" --include='*.c' --include='*.h' --include='*.py' --include='*.toml' \

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""check_transformers.py - do pruned models give headlight's logits in transformers?
+"""check_transformers.py - checks that pruned models give headlight's logits in transformers.
 
     python3 tools/interop/check_transformers.py FOLDER...
 
-Each FOLDER is a model with expected_tokens.json and expected_logits.npy beside it, or holds
-such folders (tools/interop/make_exports.sh makes them).  Models are loaded in float32 by
-their Auto class, with the code that lies beside them, and run on the tokens.  One line each:
+Each FOLDER is a model with expected_tokens.json and expected_logits.npy beside it, or contains such
+folders (tools/interop/make_exports.sh makes them).  Models are loaded in float32 by their Auto class,
+with the code in their folder, and run on the tokens.  Prints one line per model:
 
     ok    llama_ragged       LlamaForCausalLM  largest difference 3.1e-06 of 6.83
 
-Exit status: 0 all equal within 1e-5 of the largest logit, 1 one is not, 2 nothing to check.
+Exit status: 0: all are equal within 1e-5 of the largest logit; 1: one is not; 2: nothing to check.
 """
 import json
 import os
@@ -24,7 +24,7 @@ import numpy as np
 import torch
 import transformers
 
-TOLERANCE = 1e-5  # of the largest value
+TOLERANCE = 1e-5  # share of the largest value
 
 
 def find_models(paths):
@@ -77,7 +77,7 @@ def check(folder):
     name = os.path.basename(os.path.normpath(folder))
     try:
         classes, error, largest = run(folder)
-    except Exception as problem:  # whatever keeps it from loading is the answer
+    except Exception as problem:  # any error is reported as the model's result
         print(f"FAIL  {name:<24} {type(problem).__name__}: {str(problem).splitlines()[0][:200]}")
         if os.environ.get("TRACE"):
             traceback.print_exc()

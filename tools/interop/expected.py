@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What transformers computes of a decoder, as an expected.safetensors for `headlight verify`.
+"""Computes an expected.safetensors for `headlight verify` from a decoder, with transformers.
 
     python3 tools/interop/expected.py FOLDER TOKENS.safetensors OUT.safetensors
 
-TOKENS has `tokens` (batch, length); attention is computed the plain way in float32, and the
-statistics of its rows in float64, from the matrices that transformers hands out.
+TOKENS has `tokens` (batch, length).  Attention is computed in float32 by transformers' eager path, and
+the statistics of its rows in float64 from the attention matrices.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 
 def row_statistics(attentions: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-    """Entropy and its kin of every row: (layers, batch, heads, rows) each."""
+    """Entropy and other statistics of every row: (layers, batch, heads, rows) each."""
     p = torch.stack([a.double() for a in attentions])
     p = p / p.sum(-1, keepdim=True)
     log_p = torch.where(p > 0, p, torch.ones_like(p)).log()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Write a Hugging Face folder of gemma2 that holds the numbers of a GGUF file.
+"""Writes a Hugging Face folder of gemma2 that holds the numbers of a GGUF file.
 
     python3 tools/interop/gguf_twin.py gemma2.gguf HF_FOLDER OUT_FOLDER
 
-The converter that writes gemma2 files stores 1 + w of every norm and rounds it to the
-file's type, and it has no key for query_pre_attn_scalar.  A GGUF file is therefore
-another model than the folder it came from.  This writes the folder of that other model:
-the norms that the file holds, and the scale that its readers assume (d_head), so that
-transformers can say what the file's numbers give.
+The converter of gemma2 files stores 1 + w for every norm, rounded to the file's type, and has no key
+for query_pre_attn_scalar.  A GGUF file is therefore a different model than the folder it was made from.
+ This script writes the folder of that other model, with the norms that the file holds and the scale
+that its readers assume (d_head).  transformers can then compute the expected results for the file's
+numbers.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 #!/bin/bash
-# make_exports.sh - pruned models of every family, for other software to open.
+# make_exports.sh - writes pruned models of every family, to be opened by other software.
 #
 #     tools/interop/make_exports.sh [--gguf] OUT [FAMILIES]
 #
-# FAMILIES holds small checkpoints (default: golden/families of $HEADLIGHT_SHARED).  OUT, which
-# must not exist, gets
+# FAMILIES holds small checkpoints (default: golden/families of $HEADLIGHT_SHARED).  OUT must not
+# exist; it gets
 #
 #     FAMILY_masked      heads zeroed
-#     FAMILY_ragged      heads gone, layers differ: per_layer_config, and code beside it
-#     FAMILY_uniform     heads gone, layers alike, where the family then needs no code
-#     FAMILY_means       as ragged, with means of what is gone in the output biases (needs python3)
+#     FAMILY_ragged      heads removed, layers differ: per_layer_config, and code beside it
+#     FAMILY_uniform     heads removed, layers alike, if the family then needs no code
+#     FAMILY_means       as ragged, with means of removed heads in output biases (needs python3)
 #     or, with --gguf, FAMILY_ragged.gguf and FAMILY_uniform.gguf
 #
-# and beside each model the token ids and the logits that headlight computes from what it
-# wrote: expected_tokens.json and expected_logits.npy (encoders: the last hidden states), for
-# check_transformers.py.  What a family cannot be written as is said and left out.
+# Beside each model, expected_tokens.json and expected_logits.npy have token ids and the logits that
+# headlight computes from the written model (for encoders, the last hidden states), for
+# check_transformers.py.  Forms that a family cannot be written in are reported and left out.
 set -eu
 
 gguf=no
@@ -56,7 +56,7 @@ write_gguf() { # family name heads
     fi
 }
 
-# A tokenizer of 256 bytes: the small checkpoints have none, and --mean wants text.
+# Writes a tokenizer of 256 bytes: the small checkpoints have none, and --mean needs text.
 write_tokenizer() { # file
     python3 - "$1" <<'END'
 import json, sys
@@ -84,7 +84,7 @@ write_folders() { # family
     write "$1" compact "$1_ragged" "$ragged"
     write "$1" compact "$1_uniform" "$uniform"
     [ ! -e "$out/tokenizer.json" ] || write_means "$1"
-    # With code it says no more than the ragged one.
+    # A uniform model that needs code tests nothing that the ragged one does not.
     if compgen -G "$out/$1_uniform/modeling_*.py" >/dev/null; then
         rm -r "${out:?}/$1_uniform"
     fi
@@ -103,7 +103,7 @@ for path in "$families"/*/; do
     fi
 done
 
-# Heads that do not divide the width: a Llama must then call itself Mistral.
+# If the heads do not divide the width, a Llama must be written as a Mistral.
 stories=$families/../../models/stories260K/derived-hf
 if [ "$gguf" = no ] && [ -d "$stories" ]; then
     "$headlight" prune "$stories" --as compact --quiet -o "$out/stories260K_uniform" \

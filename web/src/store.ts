@@ -155,7 +155,7 @@ export class Store {
     /* Something to look at when the page opens. */
     private mostFocused(): string[] {
         const profile = this.profile;
-        const values = profile?.mean("Hhat") ?? profile?.mean("H");
+        const values = profile?.mean("normalized") ?? profile?.mean("entropy");
         if (!profile || !values) return [];
         const mapped = (this.source.tokens?.heads ?? [])
             .filter(([layer, head]) => profile.has(layer, head))
@@ -200,7 +200,7 @@ export function useStore(): { store: Store; state: State } {
     return { store, state: store.state ?? state };
 }
 
-/* The chosen heads that this profile has, as indices (layer * heads + head). */
+/* The selected heads that this profile has, as indices (layer * heads + head). */
 export function selectedHeads(
     profile: Profile,
     names: string[],

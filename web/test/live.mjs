@@ -421,7 +421,7 @@ async function withoutSink(browser, url) {
     assert.ok(known.length >= 16 && known.every((value) => value >= 0 && value <= 1.000001), `${out}`);
     assert.notDeepEqual(out.slice(4), into.slice(4));
     await page.locator(".live-text .ask button").first().click();
-    assert.match(await page.locator(".definition").innerText(), /without the sink/i);
+    assert.match(await page.locator(".definition").innerText(), /without the first token/i);
     await check();
 }
 
@@ -516,7 +516,7 @@ else {
     test("a short text gives no curve, and a curve says how sure it is", () => howSure(browser, url));
     test("heads are ranked, disabled and tried", () => pruning(browser, url));
     test("the same at 390 px in the dark", () => pruning(browser, url, { width: 390, theme: "dark" }));
-    test("normalized rows without the sink", () => withoutSink(browser, url));
+    test("normalized rows without the first token", () => withoutSink(browser, url));
     test("a measurement is refused", () => refusedStudy(browser, url));
     test("by keyboard alone", () => byKeyboard(browser, url));
     test("a text is stopped", () => overSlowLine(browser, url, stopping));

@@ -36,7 +36,7 @@ async function byMouse(browser, options) {
     await page.getByRole("button", { name: "normalized", exact: true }).click();
     assert.match(await scale(page), /Normalized/i);
     await page.getByRole("button", { name: "exclude first token" }).click();
-    assert.match(await scale(page), /without the sink/);
+    assert.match(await scale(page), /without the first token/);
     assert.match(await fragmentOf(page), /unit=normalized.*sink=out/);
     await page.getByRole("button", { name: "demo-sparse" }).click();
     await page.getByRole("tab", { name: /Diagnosis/ }).click();
@@ -76,7 +76,7 @@ async function byKeyboard(browser, options) {
     assert.match(await scale(page), /bits/);
     await tabTo(page, page.getByRole("button", { name: "exclude first token" }));
     await press("Space");
-    assert.match(await scale(page), /without the sink/);
+    assert.match(await scale(page), /without the first token/);
     await tabTo(page, page.getByRole("button", { name: "demo-sparse" }), "Shift+Tab");
     await press("Enter");
     await tabTo(page, page.getByRole("tab", { selected: true }));
@@ -167,7 +167,7 @@ async function sentView(browser) {
 
 async function emptyPage(browser) {
     const { page, check } = await openFile(browser, PAGE);
-    assert.match(await page.locator("h1").innerText(), /holds no data/);
+    assert.match(await page.locator("h1").innerText(), /has no data/);
     await sound(page);
     await check();
 }

@@ -59,13 +59,13 @@ function profileOf(layers, heads, seed, name) {
         model: { family: "sample", layers, heads, kv_heads: heads, dtype: "f16", context: 1024 },
         corpus: { documents: 32, tokens: 32768, rows: 32768, context: 1024, seed: 0 },
         means: {
-            H: f32([layers, heads], H),
-            Hhat: f32([layers, heads], normalized),
-            H2: f32(
+            entropy: f32([layers, heads], H),
+            normalized: f32([layers, heads], normalized),
+            renyi2: f32(
                 [layers, heads],
                 H.map((h) => 0.85 * h),
             ),
-            V: f32(
+            varentropy: f32(
                 [layers, heads],
                 H.map((h) => h * (1.2 - 0.2 * h)),
             ),
@@ -76,11 +76,11 @@ function profileOf(layers, heads, seed, name) {
             self: share(),
             previous: share(),
             first: share(),
-            H_nosink: f32(
+            entropy_nosink: f32(
                 [layers, heads],
                 H.map((h) => 1.04 * h),
             ),
-            Hhat_nosink: f32(
+            normalized_nosink: f32(
                 [layers, heads],
                 normalized.map((f) => Math.min(1, 1.03 * f)),
             ),
@@ -90,7 +90,7 @@ function profileOf(layers, heads, seed, name) {
             ),
         },
         intervals: {
-            H: {
+            entropy: {
                 low: f32(
                     [layers, heads],
                     H.map((h) => h - 0.05),
@@ -109,7 +109,7 @@ function profileOf(layers, heads, seed, name) {
         },
         type_rules: TYPES.map((one) => `The ${one} rule holds: its mean is above the threshold.`),
         histogram: {
-            of: "Hhat",
+            of: "normalized",
             edges: fill(65, (i) => i / 64),
             counts: u8(
                 [layers, heads, 64],
@@ -118,7 +118,7 @@ function profileOf(layers, heads, seed, name) {
         },
         positions: {
             edges: fill(11, (i) => 2 ** i - 1),
-            H: f32(
+            entropy: f32(
                 [layers, heads, 10],
                 fill(n * 10, (i) => normalized[Math.floor(i / 10)] * Math.log(2 ** ((i % 10) + 0.5))),
             ),
@@ -135,7 +135,7 @@ function profileOf(layers, heads, seed, name) {
         },
         token_types: {
             names: ["prompt", "special", "generated"],
-            H: f32(
+            entropy: f32(
                 [layers, heads, 3],
                 fill(3 * n, (i) => (i % 3 === 1 ? NaN : H[Math.floor(i / 3)] * (1 - 0.2 * (i % 3)))),
             ),
@@ -181,9 +181,9 @@ function layersOf(H, layers, heads) {
         (layer) => H.slice(layer * heads, (layer + 1) * heads).reduce((a, b) => a + b, 0) / heads,
     );
     return {
-        H: mean,
-        low: mean.map((h) => h - 0.12),
-        high: mean.map((h) => h + 0.12),
+        entropy: mean,
+        entropy_low: mean.map((h) => h - 0.12),
+        entropy_high: mean.map((h) => h + 0.12),
         variance: mean.map(() => 0.4),
         influence: mean.map((_, i) => 0.5 / (i + 1)),
     };
@@ -213,7 +213,10 @@ export function sampleData({ layers = 8, heads = 8, tokens = 64, maps = 1, profi
     const data = {
         format: "headlight.report/1",
         version: "0",
-        definitions: { H: { name: "Shannon entropy", unit: "nats", text: "How attention is divided." } },
+        definitions: {
+            diagnosis: { name: "Diagnosis", text: "A rule with a threshold." },
+            entropy: { name: "Shannon entropy", unit: "nats", text: "How attention is divided." },
+        },
         profiles: fill(profiles, (i) => profileOf(layers, heads, i + 1, i ? `sample ${i + 1}` : "sample")),
     };
     if (!tokens) return data;
@@ -221,7 +224,7 @@ export function sampleData({ layers = 8, heads = 8, tokens = 64, maps = 1, profi
     data.tokens = {
         texts,
         kinds: fill(tokens, () => 0),
-        H:
+        entropy:
             tokens <= 512
                 ? f32(
                       [layers, heads, tokens],
@@ -254,7 +257,7 @@ export function sampleData({ layers = 8, heads = 8, tokens = 64, maps = 1, profi
     data.trace = {
         texts,
         kinds: fill(tokens, (i) => (i < tokens / 4 ? 0 : 2)),
-        H: data.tokens.H,
+        entropy: data.tokens.entropy,
         vocab_entropy: fill(tokens, () => 4 * draw()),
         varentropy: fill(tokens, () => draw()),
         logprob: fill(tokens, () => -3 * draw()),

@@ -174,15 +174,15 @@ const profileOf = () =>
         {
             name: "small",
             means: {
-                H: [
+                entropy: [
                     [1, 2],
                     [3, null],
                 ],
-                Hhat: [
+                normalized: [
                     [0.25, 0.5],
                     [0.75, null],
                 ],
-                H_nosink: [
+                entropy_nosink: [
                     [1.5, 2],
                     [3, null],
                 ],
@@ -223,7 +223,7 @@ function data({ test }: Tap) {
         assert.equal(of("normalized", "out"), null);
         assert.deepEqual(
             [keyOf("entropy", "normalized", "out"), unitName("varentropy", "bits"), unitName("peak", "bits")],
-            ["Hhat_nosink", "bits²", ""],
+            ["normalized_nosink", "bits²", ""],
         );
     });
     test("heads that a layer lacks are not there", () => {
@@ -320,7 +320,7 @@ function state({ test }: Tap) {
             profiles: [
                 {
                     means: {
-                        H: [
+                        entropy: [
                             [3, 1],
                             [2, 4],
                         ],
@@ -376,8 +376,8 @@ function live({ test }: Tap) {
     test("a trace's rows stand with their own tokens, the last of which has none", () => {
         const trace = new Trace({
             texts: ["a", "b", "c"],
-            H: [[[null, 1, 2]], [[null, 3, 4]]],
-            layer_H: [
+            entropy: [[[null, 1, 2]], [[null, 3, 4]]],
+            layer_entropy: [
                 [null, 1, 2],
                 [null, 3, 4],
             ],

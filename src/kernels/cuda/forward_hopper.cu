@@ -24,8 +24,8 @@ const char *hopper_refuses(const problem &p, const cudaDeviceProp &device)
         return "GPUs other than sm_90";
     if (!are_half({ p.q, p.k, p.v, p.out }))
         return "types other than bf16 or fp16 throughout";
-    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128))
-        return "d_head and d_value other than 64 or 128";
+    if (p.d_head != p.d_value || (p.d_head != 64 && p.d_head != 128 && p.d_head != 256))
+        return "d_head and d_value other than 64, 128 or 256";
     if (p.out.data == nullptr || !tensor_map_takes(p.q) || !tensor_map_takes(p.k) ||
         !tensor_map_takes(p.v) || !tensor_map_takes(p.out))
         return "rows that do not lie on 16 bytes";
@@ -98,6 +98,8 @@ constexpr int LONG = 2048;
 template <typename T, hopper_level LEVEL>
 static hl_status choose(const problem &p, const cudaDeviceProp &device, cudaStream_t stream)
 {
+    if (p.d_head == 256)
+        return launch<hopper_shape<T, 256, 80, 2, LEVEL>>(p, device, stream);
     if (p.d_head == 128)
         return launch<hopper_shape<T, 128, 128, 2, LEVEL>>(p, device, stream);
     if (p.n_queries > LONG)
@@ -117,6 +119,8 @@ static hl_status choose_windowed(const problem &p, const cudaDeviceProp &device,
     constexpr int NARROW = LEVEL == HOPPER_ALL ? 64 : 128;
     bool          wide   = p.window_left >= WIDE;
 
+    if (p.d_head == 256)
+        return launch<hopper_shape<T, 256, 80, 2, LEVEL, true>>(p, device, stream);
     if (p.d_head == 128)
         return wide ? launch<hopper_shape<T, 128, 128, 2, LEVEL, true>>(p, device, stream)
                     : launch<hopper_shape<T, 128, NARROW, 2, LEVEL, true>>(p, device, stream);

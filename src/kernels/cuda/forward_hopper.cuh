@@ -85,8 +85,9 @@ template <typename S> struct hopper_consumer {
 
     /* The pace of weigh_block: number of scores per chunk, and how far the sums stay behind.  Both
      * were chosen by measurement. */
-    static constexpr int CHUNK = S::ALL || (S::STATISTICS && S::D == 128) ? 16 : 8;
-    static constexpr int LAG   = CHUNK == 16 ? 12 : 6;
+    static constexpr int CHUNK =
+        N_SCORES % 16 == 0 && (S::ALL || (S::STATISTICS && S::D >= 128)) ? 16 : 8;
+    static constexpr int LAG = CHUNK == 16 ? 12 : 6;
 
     /* Whether blocks are processed in pairs, so that the addresses of both buffers are constants.
      * That saves 1 to 3% of the time, but with all statistics at d = 128 it costs 1%. */
@@ -101,10 +102,10 @@ template <typename S> struct hopper_consumer {
     int                 n_blocks; /* number of blocks of values so far */
     float               top[2];   /* the maximum or center of each row */
     sums                rows;
-    float    first[2]; /* key 0's weight, which is not in the sums yet; in lane 0 of 4 */
-    float    out[N_OUT];
-    uint32_t weights[N_SCORES / 2]; /* P, two values per register */
-    bool     has_keys, has_values;  /* whether the next ones are known to have arrived */
+    float               first[2]; /* key 0's weight, which is not in the sums yet; in lane 0 of 4 */
+    float               out[N_OUT];
+    uint32_t            weights[N_SCORES / 2]; /* P, two values per register */
+    bool                has_keys, has_values;  /* whether the next ones are known to have arrived */
 
     __device__ __forceinline__ int lane() const
     {
@@ -318,9 +319,9 @@ template <typename S> struct hopper_consumer {
     __device__ __forceinline__ void ask_for_next(int keys, int values)
     {
         has_keys =
-            S::D == 128 && ptx::barrier_is_over(&shared.k_full[keys], parity_of(n_blocks + 1));
+            S::D >= 128 && ptx::barrier_is_over(&shared.k_full[keys], parity_of(n_blocks + 1));
         has_values =
-            S::D == 128 && ptx::barrier_is_over(&shared.v_full[values], parity_of(n_blocks));
+            S::D >= 128 && ptx::barrier_is_over(&shared.v_full[values], parity_of(n_blocks));
     }
 
     /* One visit, after the visit whose weights are ready: computes its scores while those weights
@@ -447,7 +448,8 @@ template <typename S> struct hopper_consumer {
             for (; visit >= 0; visit--)
                 step<EDGE>(p, tile, visit);
         }
-        release(&shared.q_empty);
+        if (!S::OUT_IN_Q)
+            release(&shared.q_empty);
         last_step();
     }
 
@@ -518,7 +520,8 @@ template <typename S> struct hopper_consumer {
     /* Stores this group's rows in shared memory; one thread then copies them out. */
     __device__ __forceinline__ void store_out(const float (&factor)[2])
     {
-        uint32_t base   = ptx::shared_address(shared.out) + group * 64 * S::D * 2;
+        uint32_t base   = ptx::shared_address(shared.out_of(group, 0));
+        int      panel  = S::OUT_IN_Q ? S::ROWS : 64; /* rows of one in shared memory */
         int      matrix = lane() / 8;
         int      row    = warp() * 16 + (matrix & 1) * 8 + lane() % 8;
 
@@ -528,7 +531,7 @@ template <typename S> struct hopper_consumer {
 #pragma unroll
         for (int i = 0; i < N_OUT / 8; i++) { /* 16 columns */
             int      column  = i * 16 + (matrix >> 1) * 8;
-            uint32_t address = base + (column / 64) * 64 * 128 + row * 128 +
+            uint32_t address = base + (column / 64) * panel * 128 + row * 128 +
                                ((column % 64 * 2) ^ ((row & 7) << 4));
             ptx::store_matrices(
                 address, ptx::pack<T>(out[8 * i] * factor[0], out[8 * i + 1] * factor[0]),
@@ -545,9 +548,11 @@ template <typename S> struct hopper_consumer {
         if (threadIdx.x % 128 != 0)
             return;
         for (int panel = 0; panel < S::PANELS; panel++)
-            ptx::copy_out(&maps.out, shared.out + group * 64 * S::D + panel * 64 * 64, panel * 64,
+            ptx::copy_out(&maps.out, shared.out_of(group, panel), panel * 64,
                           tile.first_row + group * 64, tile.head, tile.batch);
         ptx::copy_out_commit();
+        if (S::OUT_IN_Q)
+            ptx::copy_out_wait_read(); /* the next queries go where this lies */
     }
 
     __device__ void run(const problem &p, const hopper_maps &maps, const hopper_schedule &schedule)
@@ -566,6 +571,8 @@ template <typename S> struct hopper_consumer {
             hopper_tile tile = open_tile<S>(p, schedule, index);
             finish(p, tile);
             send_out(maps, tile);
+            if (S::OUT_IN_Q)
+                release(&shared.q_empty);
         }
         if (threadIdx.x % 128 == 0)
             ptx::copy_out_wait();

@@ -55,16 +55,26 @@ struct hopper_shape {
     static constexpr int  Q_BYTES    = ROWS * D * 2;
     static constexpr int  K_BYTES    = KEYS * D * 2;
 
+    /* At d = 256 shared memory has no room for the output beside the queries: it takes their place. */
+    static constexpr bool OUT_IN_Q = D == 256;
+
     struct shared {
-        T        q[ROWS * D];         /* (panel, row, 64), swizzled */
-        T        k[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        v[STAGES][KEYS * D]; /* (panel, key, 64)           */
-        T        out[ROWS * D];       /* (group, panel, 64, 64)     */
+        T        q[ROWS * D];                  /* (panel, row, 64), swizzled */
+        T        k[STAGES][KEYS * D];          /* (panel, key, 64)           */
+        T        v[STAGES][KEYS * D];          /* (panel, key, 64)           */
+        T        out[OUT_IN_Q ? 1 : ROWS * D]; /* (group, panel, 64, 64) */
         uint64_t q_full, q_empty;
         uint64_t k_full[STAGES], k_empty[STAGES];
         uint64_t v_full[STAGES], v_empty[STAGES];
         uint64_t tile_full[2], tile_empty[2];
         int      tile[2];
+
+        /* (64, 64): a panel of a group's output. */
+        __device__ __forceinline__ T *out_of(int group, int panel)
+        {
+            return OUT_IN_Q ? q + panel * ROWS * 64 + group * 64 * 64
+                            : out + group * 64 * D + panel * 64 * 64;
+        }
     };
     static constexpr int SHARED_BYTES = sizeof(shared);
 };

@@ -238,8 +238,10 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
     "+f"((d)[(i)]), "+f"((d)[(i) + 1]), "+f"((d)[(i) + 2]), "+f"((d)[(i) + 3]),                    \
         "+f"((d)[(i) + 4]), "+f"((d)[(i) + 5]), "+f"((d)[(i) + 6]), "+f"((d)[(i) + 7])
 #define HL_D32(d, i) HL_D8(d, i), HL_D8(d, (i) + 8), HL_D8(d, (i) + 16), HL_D8(d, (i) + 24)
-#define HL_D48(d)    HL_D32(d, 0), HL_D8(d, 32), HL_D8(d, 40)
+#define HL_D40(d)    HL_D32(d, 0), HL_D8(d, 32)
+#define HL_D48(d)    HL_D40(d), HL_D8(d, 40)
 #define HL_D64(d)    HL_D32(d, 0), HL_D32(d, 32)
+#define HL_D128(d)   HL_D64(d), HL_D32(d, 64), HL_D32(d, 96)
 
 #define HL_D16(d) HL_D8(d, 0), HL_D8(d, 8)
 #define HL_S16    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -247,10 +249,17 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
 #define HL_S32                                                                                     \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                       \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define HL_S48                                                                                     \
-    HL_S32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define HL_S40 HL_S32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define HL_S48 HL_S40 ", %40, %41, %42, %43, %44, %45, %46, %47"
 #define HL_S64                                                                                     \
     HL_S48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HL_S128                                                                                    \
+    HL_S64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "    \
+           "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "      \
+           "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "      \
+           "%110, %111, "                                                                          \
+           "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "  \
+           "%126, %127"
 
 /* d (64, N) = or += A (64, 16) B (16, N), both in shared memory.  ALONG is "0, 0" if both lie along
  * K, "1, 1" if A lies along M and B along N. */
@@ -283,6 +292,7 @@ __device__ __forceinline__ uint32_t describe(uint32_t address, uint32_t panel_by
 #define HL_LIST(...) __VA_ARGS__
 
 HL_WGMMA_FUNCTION(wgmma_ss, 32, "64", HL_S32, (HL_D32(d, 0)), "32", "33", "34", "0, 0")
+HL_WGMMA_FUNCTION(wgmma_ss, 40, "80", HL_S40, (HL_D40(d)), "40", "41", "42", "0, 0")
 HL_WGMMA_FUNCTION(wgmma_ss, 48, "96", HL_S48, (HL_D48(d)), "48", "49", "50", "0, 0")
 HL_WGMMA_FUNCTION(wgmma_ss, 64, "128", HL_S64, (HL_D64(d)), "64", "65", "66", "0, 0")
 HL_WGMMA_FUNCTION(wgmma_tt, 16, "32", HL_S16, (HL_D16(d)), "16", "17", "18", "1, 1")
@@ -304,6 +314,15 @@ __device__ __forceinline__ void wgmma_rs(float (&d)[64], const uint32_t *a, uint
         HL_WGMMA_RS("128", "f16", HL_S64, HL_D64(d), "%64, %65, %66, %67", "68");
     else
         HL_WGMMA_RS("128", "bf16", HL_S64, HL_D64(d), "%64, %65, %66, %67", "68");
+}
+
+template <typename T>
+__device__ __forceinline__ void wgmma_rs(float (&d)[128], const uint32_t *a, uint32_t b)
+{
+    if constexpr (std::is_same<T, __half>::value)
+        HL_WGMMA_RS("256", "f16", HL_S128, HL_D128(d), "%128, %129, %130, %131", "132");
+    else
+        HL_WGMMA_RS("256", "bf16", HL_S128, HL_D128(d), "%128, %129, %130, %131", "132");
 }
 
 } // namespace headlight::ptx

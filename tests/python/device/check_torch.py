@@ -2,9 +2,9 @@
 
     PYTHONPATH=python python3 tests/python/device/check_torch.py [cpu] [cuda]
 
-Needs PyTorch 2.4 or later; transformers 4.53 or later for the models; a GPU and
-libheadlight_cuda.so for the second device.  Prints a line a check; exits 1 if one fails, and says
-which were skipped.  Not part of `make check`.
+Needs PyTorch 2.4 or later; transformers 4.53 or later for the models; a GPU and libheadlight_cuda.so
+for the second device.  Prints one line per check and which checks were skipped; exits with 1 if one
+fails.  Not part of `make check`.
 """
 import functools
 import json
@@ -63,7 +63,7 @@ def gradcheck():
         q, k, v = (torch.randn(1, 2, 6, 4, dtype=torch.float64, requires_grad=True)
                    for _ in range(3))
         assert torch.autograd.gradcheck(lambda *x: ht.attention(*x, causal=True).out, (q, k, v))
-        # entropy and lse are of float32: their differences need a wider step
+        # entropy and lse are float32: their differences need a larger step
         for name in ("entropy", "lse"):
             assert torch.autograd.gradcheck(
                 lambda *x, name=name: getattr(ht.attention(*x, causal=True), name).double(),
@@ -74,14 +74,14 @@ def gradcheck():
 
 
 def tensor_of(array, device):
-    """uint16 are the bits of bfloat16, which numpy does not have."""
+    """uint16 holds the bits of bfloat16, which numpy does not have."""
     if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16).to(device)
     return torch.tensor(array, device=device)
 
 
 def plain_rows(q, k, v, scale):
-    """Causal attention as eager code has it: scores and probabilities in the type of q."""
+    """Causal attention as in eager code: scores and probabilities in the type of q."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     hidden = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).triu(1)
     scores = (q @ k.transpose(2, 3) * scale).masked_fill(hidden, -torch.inf)
@@ -91,7 +91,7 @@ def plain_rows(q, k, v, scale):
 
 
 def gradient_errors(tensors, device, attend):
-    """{name: relative error of its gradient}, where out, lse and entropy take part in the loss."""
+    """{name: relative error of its gradient}, for a loss that depends on out, lse and entropy."""
     leaves = {name: tensor_of(tensors[name], device).requires_grad_()
               for name in ("q", "k", "v", "gates", "sinks") if name in tensors}
     rows = attend(leaves["q"], leaves["k"], leaves["v"],
@@ -103,7 +103,8 @@ def gradient_errors(tensors, device, attend):
 
 
 def golden(device):
-    """float32 within the tolerance; bfloat16 and float16 at most 1.5 times as wrong as eager code."""
+    """float32 must be within the tolerance; bfloat16 and float16 may have 1.5 times the error of eager
+    code."""
     worst, ratios, n_cases, n = 0.0, [], 0, 0
     for path in attention_cases():
         tensors, metadata = read_safetensors(path)
@@ -145,7 +146,7 @@ def compiled(device):
 
 
 def half(device, dtype):
-    """Against float64 on the same numbers; and beside what SDPA makes of them."""
+    """Compares with float64 on the same numbers, and with SDPA's errors."""
     q, k, v = inputs(device, dtype, n=130, d=64, grad=False)
     rows = ht.attention(q, k, v, causal=True)
     wide = [x.double().repeat_interleave(4 // x.shape[1], 1) for x in (q, k, v)]
@@ -163,7 +164,7 @@ def stream():
     other = torch.cuda.Stream()
     other.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(other):
-        torch.cuda._sleep(int(1e8))  # what follows must wait for it, and so be in its stream
+        torch.cuda._sleep(int(1e8))  # the next call must wait for this, so it must use the same stream
         late = q * 2
         found = ht.attention(late * 0.5, k, v, causal=True)
     other.synchronize()
@@ -172,7 +173,7 @@ def stream():
 
 
 def cupy_arrays():
-    """DLPack, and CuPy's current stream."""
+    """Arrays by DLPack, in CuPy's current stream."""
     import cupy
     q, k, v = inputs("cuda", torch.float32, grad=False)
     wanted = headlight.attention(q, k, v, causal=True)
@@ -186,7 +187,7 @@ def cupy_arrays():
 
 
 class Interface:
-    """An array that is known by __cuda_array_interface__ alone."""
+    """An array with __cuda_array_interface__ only."""
 
     def __init__(self, tensor):
         self.tensor, self.__cuda_array_interface__ = tensor, tensor.__cuda_array_interface__
@@ -195,7 +196,7 @@ class Interface:
 def cuda_interface():
     q, k, v = inputs("cuda", torch.float32, grad=False)
     wanted = headlight.attention(q, k, v, causal=True)
-    turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v)]  # strides that matter
+    turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v)]  # strides other than packed ones
     found = headlight.attention(q, *map(Interface, turned), causal=True)
     assert torch.equal(found.entropy, wanted.entropy) and torch.equal(found.out, wanted.out)
     try:
@@ -221,17 +222,17 @@ def small_models():
 
 
 def random_model(name, how, device, dtype=torch.float32, seed=1):
-    """The same weights whatever the attention."""
-    kind, config = small_models()[name]  # a model keeps its config and writes to it
+    """A model with the same weights for any attention implementation."""
+    kind, config = small_models()[name]  # a copy of the config, since a model keeps and changes it
     torch.manual_seed(seed)
     model = kind._from_config(config, attn_implementation=how)
-    for parameter in model.parameters():  # scores that differ
+    for parameter in model.parameters():  # makes scores differ
         parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
     return model.to(device=device, dtype=dtype).eval()
 
 
 def pair(name, device):
-    """The same random model with eager attention and with ours."""
+    """The same random model with eager attention and with headlight's."""
     return [random_model(name, how, device) for how in ("eager", "headlight")]
 
 
@@ -281,8 +282,8 @@ BF16_LANES = ("eager", "headlight", "sdpa")
 
 @torch.no_grad()
 def bf16_errors(exact, models, tokens):
-    """(logits, entropies of rows) x BF16_LANES: what each is in bfloat16 against eager in float32.  SDPA
-    has no entropies."""
+    """(logits, entropies of rows) x BF16_LANES: errors of each in bfloat16, against eager in float32.
+    SDPA has no entropies."""
     import headlight.transformers as hf
     wanted = exact(tokens, output_attentions=True)
     entropy = torch.stack([rows_entropy(p) for p in wanted.attentions])
@@ -297,7 +298,8 @@ def bf16_errors(exact, models, tokens):
 
 
 def say_nearer(errors):
-    """errors: one or more of bf16_errors; their root mean squares, and how often ours is the nearer."""
+    """errors: one or more results of bf16_errors; prints their root mean squares, and how often
+    headlight is nearer."""
     errors = np.array(errors)
     logits, entropies = np.sqrt(np.mean(np.square(errors), axis=0))
     n_nearer = (errors[:, :, 1] < errors[:, :, 0]).sum(axis=0)
@@ -312,7 +314,8 @@ def say_nearer(errors):
 
 
 def bf16_is_nearer(name, device, n_models=32):
-    """All else in these models is bfloat16 as well, and differs little: many of them."""
+    """All other parts of these models are bfloat16 as well, so differences are small: many models are
+    compared."""
     errors = []
     for seed in range(n_models):
         torch.manual_seed(1000 + seed)
@@ -324,7 +327,7 @@ def bf16_is_nearer(name, device, n_models=32):
 
 @torch.no_grad()
 def attention_alone(name, device, n_models=8):
-    """What attention itself adds: on the models' own q, k and v in bfloat16, against float64 of them."""
+    """The error of attention alone: on the models' own q, k and v in bfloat16, against float64."""
     import headlight.transformers as hf
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
@@ -353,8 +356,8 @@ def attention_alone(name, device, n_models=8):
 
 
 def trained_in_bf16(path, device):
-    """A trained model, whose scores are large: where bfloat16's are a guess."""
-    import headlight.transformers  # registers
+    """A trained model, whose scores are so large that bfloat16's are inaccurate."""
+    import headlight.transformers  # registers the implementation
     from transformers import AutoModelForCausalLM
 
     def model_of(how, dtype):
@@ -369,7 +372,7 @@ def trained_in_bf16(path, device):
 
 
 def packed_is_refused():
-    import headlight.transformers  # registers
+    import headlight.transformers  # registers the implementation
     model = pair("llama", "cpu")[1]
     tokens = torch.randint(0, 256, (1, 12))
     places = torch.tensor([[*range(5), *range(7)]])
@@ -382,8 +385,9 @@ def packed_is_refused():
 
 
 def autocast_follows(device):
-    """Rotated queries are f32 under autocast, values are bf16: as SDPA, which casts them."""
-    import headlight.transformers  # registers
+    """Under autocast, rotated queries are f32 and values are bf16; headlight casts them, as SDPA
+    does."""
+    import headlight.transformers  # registers the implementation
     tokens = torch.randint(0, 256, (2, 64), device=device)
     models = dict(zip(("eager", "headlight"), pair("llama", device)))
     exact = models["eager"](tokens).logits
@@ -394,7 +398,7 @@ def autocast_follows(device):
 
 
 def training_follows(device, n_steps=200):
-    """float32, a text that can be learned."""
+    """Training in float32 on a text that can be learned."""
     import headlight.transformers as hf
     with open(ALICE, "rb") as file:
         text = torch.tensor(list(file.read(40000)), device=device)

@@ -1,12 +1,11 @@
 # shellcheck shell=bash
-# tap.sh - what the tests of the tools share: TAP, and a folder of their own.
+# tap.sh - what the tests of the tools share: TAP, and a scratch folder.
 #
 #     . "$(dirname "$0")/lib/tap.sh"
-#     check "what is tested" command...      ok when the command succeeds
+#     check "what is tested" command...      ok if the command succeeds
 #     finish                                 the plan, and the exit status
 #
-# $scratch is a folder that goes away at the end.  The output of a command that
-# fails is shown.
+# $scratch is a folder that is removed at the end.  The output of a command that fails is shown.
 set -u
 
 tests_run=0

@@ -43,7 +43,7 @@ export class TokenView {
     constructor(private readonly raw: RawTokens) {
         this.texts = raw.texts;
         this.kinds = raw.kinds ?? raw.texts.map(() => 0);
-        this.meanEntropies = values(raw.mean_H);
+        this.meanEntropies = values(raw.mean_entropy);
     }
 
     get n(): number {
@@ -56,7 +56,7 @@ export class TokenView {
 
     /* Row entropies of all heads: (layers, heads, tokens). */
     get entropies(): Float32Array | null {
-        if (this.rows === undefined) this.rows = values(this.raw.H);
+        if (this.rows === undefined) this.rows = values(this.raw.entropy);
         return this.rows;
     }
 

@@ -24,7 +24,6 @@ export interface RawDiagnosis {
     evidence?: string;
     kind?: string;
     source?: string;
-    counter?: string;
     against?: string;
     mitigation?: string;
     measure?: string;
@@ -57,8 +56,8 @@ export interface RawProfile {
     type_rules?: string[];
     histogram?: RawHistogram;
     histogram_nosink?: RawHistogram;
-    positions?: { edges: number[]; H: ArrayLike };
-    token_types?: { names: string[]; H: ArrayLike };
+    positions?: { edges: number[]; entropy: ArrayLike };
+    token_types?: { names: string[]; entropy: ArrayLike };
     twins?: { head: ArrayLike; similarity: ArrayLike };
     off?: HeadRef[];
     n_heads?: number[];
@@ -68,8 +67,8 @@ export interface RawProfile {
 export interface RawTokens {
     texts: string[];
     kinds?: number[];
-    H?: ArrayLike;
-    mean_H?: ArrayLike;
+    entropy?: ArrayLike;
+    mean_entropy?: ArrayLike;
     mean?: ArrayLike;
     mean_peak?: ArrayLike;
     maps?: { heads: HeadRef[]; packed?: "triangle" | "square"; data: Packed; row_peak?: ArrayLike };
@@ -87,14 +86,14 @@ export interface RawLens {
 export interface RawTrace {
     texts: string[];
     kinds?: number[];
-    H?: ArrayLike;
+    entropy?: ArrayLike;
     vocab_entropy?: ArrayLike;
     varentropy?: ArrayLike;
     logprob?: ArrayLike;
     spike?: ArrayLike;
     spike_threshold?: number;
     spikes?: number[];
-    layer_H?: ArrayLike;
+    layer_entropy?: ArrayLike;
 }
 
 /* A table as the command prints it with --json. */

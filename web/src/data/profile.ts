@@ -35,7 +35,7 @@ export class Profile {
         private readonly raw: RawProfile,
         index: number,
     ) {
-        const shape = shapeOf(raw.means.H ?? Object.values(raw.means)[0]);
+        const shape = shapeOf(raw.means.entropy ?? Object.values(raw.means)[0]);
         this.name = (raw.name || `profile ${index + 1}`).replace(/\.(profile|safetensors)$/, "");
         this.model = raw.model ?? {};
         this.corpus = raw.corpus ?? {};
@@ -132,15 +132,15 @@ export class Profile {
         const raw = this.raw.positions;
         if (!raw) return null;
         return this.once("positions", () => {
-            const shape = shapeOf(raw.H);
-            return { edges: raw.edges, values: values(raw.H)!, n: shape[shape.length - 1] };
+            const shape = shapeOf(raw.entropy);
+            return { edges: raw.edges, values: values(raw.entropy)!, n: shape[shape.length - 1] };
         });
     }
 
     get tokenTypes(): { names: string[]; values: Float32Array } | null {
         const raw = this.raw.token_types;
         if (!raw) return null;
-        return this.once("token types", () => ({ names: raw.names, values: values(raw.H)! }));
+        return this.once("token types", () => ({ names: raw.names, values: values(raw.entropy)! }));
     }
 
     /* Those of the same layer that are most like a head. */

@@ -36,9 +36,9 @@ interface Kind {
 }
 
 export const METRICS: Record<Metric, Kind> = {
-    entropy: { label: "Entropy", definition: "H", key: "H", power: 1, share: false },
-    renyi2: { label: "Rényi-2 entropy", definition: "H2", key: "H2", power: 1, share: false },
-    varentropy: { label: "Varentropy", definition: "V", key: "V", power: 2, share: false },
+    entropy: { label: "Entropy", definition: "entropy", key: "entropy", power: 1, share: false },
+    renyi2: { label: "Rényi-2 entropy", definition: "renyi2", key: "renyi2", power: 1, share: false },
+    varentropy: { label: "Varentropy", definition: "varentropy", key: "varentropy", power: 2, share: false },
     peak: { label: "Peak", definition: "peak", key: "peak", power: 0, share: true },
     self: { label: "Self", definition: "self", key: "self", power: 0, share: true },
     previous: { label: "Previous token", definition: "previous", key: "previous", power: 0, share: true },
@@ -71,7 +71,7 @@ export const unitFactor = (unit: Unit, power = 1) => (unit === "bits" ? Math.pow
 /* The key of the profile's means that a choice stands for. */
 export function keyOf(metric: Metric, unit: Unit, sink: Sink): string {
     if (metric !== "entropy") return METRICS[metric].key;
-    return (unit === "normalized" ? "Hhat" : "H") + (sink === "out" ? "_nosink" : "");
+    return (unit === "normalized" ? unit : metric) + (sink === "out" ? "_nosink" : "");
 }
 
 export function unitName(metric: Metric, unit: Unit): string {
@@ -83,7 +83,7 @@ export function unitName(metric: Metric, unit: Unit): string {
 
 function labelOf(metric: Metric, unit: Unit, sink: Sink): string {
     if (metric !== "entropy") return METRICS[metric].label;
-    return `${unit === "normalized" ? "Normalized entropy" : "Entropy"}${sink === "out" ? " without the sink" : ""}`;
+    return `${unit === "normalized" ? "Normalized entropy" : "Entropy"}${sink === "out" ? " without the first token" : ""}`;
 }
 
 const scaled = (values: Float32Array, factor: number) =>

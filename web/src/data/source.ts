@@ -39,9 +39,7 @@ export class ReportSource implements Source {
 
     constructor(raw: RawReport) {
         if (raw.format !== FORMAT)
-            throw new Error(
-                `the data are of format ${JSON.stringify(raw.format)}; this page reads ${FORMAT}`,
-            );
+            throw new Error(`the data have format ${JSON.stringify(raw.format)}; this page reads ${FORMAT}`);
         this.version = raw.version;
         this.title = raw.title ?? "";
         this.definitions = raw.definitions ?? {};

@@ -19,9 +19,9 @@ const value = (list: Float32Array | null, i: number): Cell =>
     !list || Number.isNaN(list[i]) ? null : Number(list[i].toPrecision(7));
 
 export function headsTable(profile: Profile): Table {
-    const interval = profile.interval("H");
+    const interval = profile.interval("entropy");
     const arrays: [string, Float32Array | null][] = profile.keys.map((key) => [key, profile.mean(key)]);
-    if (interval) arrays.push(["H_low", interval.low], ["H_high", interval.high]);
+    if (interval) arrays.push(["entropy_low", interval.low], ["entropy_high", interval.high]);
     const rows: Cell[][] = [];
     for (let layer = 0; layer < profile.nLayers; layer++)
         for (let head = 0; head < profile.nHeads; head++) {
@@ -45,15 +45,15 @@ export function headsTable(profile: Profile): Table {
 
 export function layersTable(profile: Profile): Table {
     const keys = [
-        "H",
-        "low",
-        "high",
-        "Hhat",
-        "Hhat_low",
-        "Hhat_high",
-        "H_nosink",
+        "entropy",
+        "entropy_low",
+        "entropy_high",
+        "normalized",
+        "normalized_low",
+        "normalized_high",
+        "entropy_nosink",
         "variance",
-        "influence",
+        "block_influence",
     ].filter((key) => profile.layer(key));
     return {
         name: `${profile.name}-layers`,
@@ -95,7 +95,7 @@ export function curvesTable(
     }
     return {
         name: `${profile.name}-curves`,
-        title: "Histogram (of the row's largest bin) and entropy by position (nats)",
+        title: "Histogram (relative to the largest bin) and entropy by position (nats)",
         columns: ["head", "curve", "from", "to", "value"],
         rows,
     };
@@ -105,7 +105,7 @@ export function tokensTable(tokens: TokenView, means: Float32Array | null, row: 
     return {
         name: "tokens",
         title: row
-            ? "Every token, its entropy (nats), and how much the chosen token looks at it"
+            ? "Every token, its entropy (nats), and the attention of the chosen token to it"
             : "Every token and its entropy (nats)",
         columns: ["index", "text", "entropy", ...(row ? ["attention"] : [])],
         rows: tokens.texts.map((text, i) => [
@@ -160,7 +160,7 @@ export function lensTable(lens: Lens, texts: string[]): Table {
             ]);
     return {
         name: "lens",
-        title: "What each layer would say; entropy over the vocabulary in nats",
+        title: "Prediction after each layer; entropy over the vocabulary in nats",
         columns: ["layer", "index", "token", "says", "entropy"],
         rows,
     };

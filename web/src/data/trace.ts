@@ -45,12 +45,12 @@ export class Trace {
 
     /* (layers, tokens) */
     get layers(): Float32Array | null {
-        return ownRows(values(this.raw.layer_H), this.n);
+        return ownRows(values(this.raw.layer_entropy), this.n);
     }
 
     /* (layers, heads, tokens) */
     get entropies(): Float32Array | null {
-        if (this.rows === undefined) this.rows = ownRows(values(this.raw.H), this.n);
+        if (this.rows === undefined) this.rows = ownRows(values(this.raw.entropy), this.n);
         return this.rows;
     }
 }

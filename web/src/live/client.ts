@@ -1,6 +1,6 @@
 /* client.ts - what the page asks of `headlight serve`: see doc/serve.md.  All of it from where the
  * page itself came from. */
-import type { RawProfile } from "../data/format";
+import type { Definition, RawProfile } from "../data/format";
 
 export interface ModelInfo {
     id: string;
@@ -14,10 +14,11 @@ export interface ModelInfo {
     format?: string; /* "gguf" ... */
     path?: string; /* where it lies; its last part alone for pages from other machines */
     version: string;
+    definitions: Record<string, Definition>; /* what "?" opens */
 }
 
 /* What is asked of every head: nats and of ln n, with the first key and without. */
-export const ROWS = ["entropy", "normalized", "nosink", "normalized_nosink"] as const;
+export const ROWS = ["entropy", "normalized", "entropy_nosink", "normalized_nosink"] as const;
 export type RowKind = (typeof ROWS)[number];
 
 /* One token, as it comes. */

@@ -17,7 +17,7 @@ export interface Settings {
 /* The rows that stand for what the reader chose. */
 export function rowKind(unit: Unit, sink: Sink): RowKind {
     if (unit === "normalized") return sink === "out" ? "normalized_nosink" : "normalized";
-    return sink === "out" ? "nosink" : "entropy";
+    return sink === "out" ? "entropy_nosink" : "entropy";
 }
 
 const KINDS: Record<string, number> = { prompt: 0, special: 1, generated: 2, context: 3 };

@@ -8,6 +8,7 @@ import { Lens } from "../data/lens";
 import { Profile } from "../data/profile";
 import type { Source } from "../data/source";
 import type { AttentionMap } from "../data/attention";
+import type { Definition } from "../data/format";
 import type { Trace } from "../data/trace";
 import { keepDraft, readDraft, type Draft } from "./draft";
 import { Client, Refused, type ModelInfo, type TokensAnswer } from "./client";
@@ -20,7 +21,7 @@ const RETRY = 1000;
 export class LiveSource implements Source {
     readonly kind = "live";
     readonly title = "";
-    readonly definitions = {};
+    readonly definitions: Record<string, Definition>;
     profiles: Profile[]; /* one: bare, until a text was measured */
     readonly study: Study;
     readonly tokens = null;
@@ -41,6 +42,7 @@ export class LiveSource implements Source {
         readonly model: ModelInfo,
     ) {
         this.version = model.version;
+        this.definitions = model.definitions;
         this.study = new Study(client, model, () => {
             if (this.study.profile) this.profiles = [this.study.profile];
             this.changed();
@@ -52,7 +54,7 @@ export class LiveSource implements Source {
                     name: model.id,
                     model: { family: model.family, dtype: model.dtype, kv_heads: model.n_kv_heads },
                     corpus: { context: model.n_ctx },
-                    means: { H: blank },
+                    means: { entropy: blank },
                     n_heads: model.layers.map((layer) => layer.n_heads),
                 },
                 0,

@@ -31,7 +31,7 @@ export const RANKERS = [
     "weight",
     "entropy",
     "normalized",
-    "nosink",
+    "entropy-nosink",
     "renyi2",
     "entropy-gradient",
     "sink",

@@ -56,7 +56,7 @@ export function App() {
                 headlight {store.source.version}{" "}
                 {store.source.kind === "report"
                     ? " · one file, no network · "
-                    : " · nothing leaves this page but to its own server · "}{" "}
+                    : " · data goes to its own server only · "}{" "}
                 <button type="button" class="link" onClick={() => setKeys(true)}>
                     keys
                 </button>
@@ -77,7 +77,7 @@ function View({ tab }: { tab: Tab }) {
     if (tab === "diagnosis" && profile) return <DiagnosisTab profile={profile} />;
     if (tab === "compare") return <CompareTab compare={source.compare} />;
     if (tab === "sweep" && source.sweep) return <SweepTab sweep={source.sweep} />;
-    return <Nothing title="There is nothing to show here">The report holds no data of this kind.</Nothing>;
+    return <Nothing title="There is nothing to show here">The report has no data of this kind.</Nothing>;
 }
 
 function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
@@ -95,7 +95,9 @@ function LiveView({ tab, source }: { tab: Tab; source: LiveSource }) {
     if (source.lens) return <LensTab key={source.lens.nTokens} lens={source.lens} />;
     return (
         <Nothing
-            title={problem || (source.run ? "Reading what each layer would say…" : "The lens needs a text")}>
+            title={
+                problem || (source.run ? "Computing the prediction of each layer…" : "Generate a text first")
+            }>
             {source.run ? "" : "Generate one first."}
         </Nothing>
     );
@@ -145,7 +147,7 @@ function Header({ onKeys }: { onKeys: () => void }) {
                     ]}
                 />
                 <Segmented
-                    label="Sink: the first key"
+                    label="Sink mass on the first token"
                     value={state.sink}
                     onChange={(sink) => store.set({ sink })}
                     options={[
@@ -192,7 +194,7 @@ function modelLine({ model, nLayers, nHeads }: Profile): string {
     return [
         text(model.family),
         `${nLayers} layers × ${nHeads} heads`,
-        kv > 0 && kv < nHeads ? `${kv} K/V` : "",
+        kv > 0 && kv < nHeads ? `${kv} KV` : "",
         text(model.dtype),
     ]
         .filter(Boolean)

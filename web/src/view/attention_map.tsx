@@ -177,8 +177,8 @@ export function AttentionView(props: Props) {
                 {place
                     ? spoken(props, place)
                     : map.n > 200
-                      ? "drag to move, wheel to zoom, double-click for all"
-                      : "point at a cell to read it"}
+                      ? "drag to move, wheel to zoom, double-click to reset"
+                      : "point at a cell to see its value"}
             </p>
         </div>
     );

@@ -129,7 +129,7 @@ function Pair({ a, b }: { a: Profile; b: Profile }) {
     );
 }
 
-/* The chosen heads in words. */
+/* The selected heads in words. */
 function Chosen({ a, b, left, right }: { a: Profile; b: Profile; left: Quantity; right: Quantity }) {
     const { state } = useStore();
     const heads = selectedHeads(a, state.selected).slice(0, 4);

@@ -30,7 +30,7 @@ export function DiagnosisTab({
         .sort((a, b) => Number(b.severity === "serious") - Number(a.severity === "serious"));
     const passed = all.filter((one) => !one.fired && one.ran);
     const notRun = all.filter((one) => !one.fired && !one.ran);
-    if (!all.length) return <Nothing title="This profile brings no checks" />;
+    if (!all.length) return <Nothing title="This profile has no diagnoses" />;
     return (
         <>
             <p class="lead">
@@ -110,14 +110,14 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
                     <b>Layers</b> {d.layers.join(", ")}
                 </p>
             ) : null}
-            {d.counter || d.against ? (
+            {d.against ? (
                 <p>
-                    <b>Against it</b> {d.counter || d.against}
+                    <b>Counter-evidence</b> {d.against}
                 </p>
             ) : null}
             {d.mitigation && d.fired ? (
                 <p>
-                    <b>What helps</b> {d.mitigation}
+                    <b>What to do</b> {d.mitigation}
                 </p>
             ) : null}
             {d.measure ? (

@@ -18,12 +18,12 @@ export function Empty({ error }: { error?: string }) {
                 <>
                     <h1>This report cannot be read</h1>
                     <p>{error}</p>
-                    <p>It may have been cut off, or written by another version: write it again.</p>
+                    <p>The file may be incomplete, or from another version. Write the report again.</p>
                 </>
             ) : (
                 <>
-                    <h1>This file holds no data</h1>
-                    <p>It is the bare page. A report is this page with a model’s numbers inside:</p>
+                    <h1>This file has no data</h1>
+                    <p>This is the page without data. Write a report to fill it:</p>
                 </>
             )}
             <pre>

@@ -25,9 +25,9 @@ export function HeadCard({ profile }: { profile: Profile }) {
     const heads = useMemo(() => selectedHeads(profile, state.selected), [profile, state.selected]);
     if (!heads.length)
         return (
-            <Panel title="No head is chosen" class="card">
-                <Nothing title="Click a cell to see what that head does">
-                    Arrows move over the map, Enter chooses; Shift adds another one to compare.
+            <Panel title="No head selected" class="card">
+                <Nothing title="Click a cell to see what its head does">
+                    Arrow keys move over the map, Enter selects; Shift adds another head to compare.
                 </Nothing>
             </Panel>
         );
@@ -80,9 +80,9 @@ const isOff = (store: Store, { layer, head }: HeadAt) => store.disabled.includes
 
 function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state: State }) {
     const rule = profile.rule(head.index);
-    const interval = profile.interval("H");
+    const interval = profile.interval("entropy");
     const factor = unitFactor(state.unit);
-    const entropy = (profile.mean("H")?.[head.index] ?? NaN) * factor;
+    const entropy = (profile.mean("entropy")?.[head.index] ?? NaN) * factor;
     const half = interval ? ((interval.high[head.index] - interval.low[head.index]) / 2) * factor : NaN;
     const unit = unitName("renyi2", state.unit);
     const rest: Metric[] = ["peak", "self", "previous", "first", "output_norm"];
@@ -105,7 +105,7 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                 <div>
                     <dt>
                         Entropy
-                        <Ask term="H" />
+                        <Ask term="entropy" />
                     </dt>
                     <dd>
                         {number(entropy)}
@@ -113,10 +113,14 @@ function Facts({ profile, head, state }: { profile: Profile; head: HeadAt; state
                         <small> {unit}</small>
                     </dd>
                 </div>
-                {small("Normalized", "Hhat", profile.mean("Hhat")?.[head.index])}
-                {small("Without sink", "H_nosink", (profile.mean("H_nosink")?.[head.index] ?? NaN) * factor)}
-                {small("Effective keys", "support", Math.exp(profile.mean("H")?.[head.index] ?? NaN))}
-                {small("Rényi-2", "H2", (profile.mean("H2")?.[head.index] ?? NaN) * factor)}
+                {small("Normalized", "normalized", profile.mean("normalized")?.[head.index])}
+                {small(
+                    "Without first token",
+                    "entropy_nosink",
+                    (profile.mean("entropy_nosink")?.[head.index] ?? NaN) * factor,
+                )}
+                {small("Effective keys", "support", Math.exp(profile.mean("entropy")?.[head.index] ?? NaN))}
+                {small("Rényi-2", "renyi2", (profile.mean("renyi2")?.[head.index] ?? NaN) * factor)}
                 {rest
                     .filter((metric) => profile.mean(METRICS[metric].key))
                     .map((metric) =>
@@ -136,7 +140,7 @@ function Several({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
     const colors = colorsOf(state.theme);
     const metrics = (Object.keys(METRICS) as Metric[]).filter((metric) => profile.mean(METRICS[metric].key));
     return (
-        <div class="table-holder several" tabIndex={0} role="region" aria-label="The chosen heads">
+        <div class="table-holder several" tabIndex={0} role="region" aria-label="The selected heads">
             <table>
                 <thead>
                     <tr>
@@ -212,7 +216,7 @@ function Curves({ profile, heads }: { profile: Profile; heads: HeadAt[] }) {
             {histogram && (
                 <figure>
                     <figcaption>
-                        Rows by normalized entropy{state.sink === "out" ? ", no sink" : ""}
+                        Rows by normalized entropy{state.sink === "out" ? ", first token excluded" : ""}
                         <Ask term="histogram" />
                     </figcaption>
                     <Histogram curves={histogram} heads={heads} theme={state.theme} />
@@ -256,7 +260,7 @@ function ByTokenType({ profile, head }: { profile: Profile; head: HeadAt }) {
         <figure class="pattern">
             <figcaption>
                 Entropy by kind of token
-                <Ask term="H" />
+                <Ask term="entropy" />
             </figcaption>
             <ol class="bars">
                 {rows.map(({ name, value }) => (
@@ -298,7 +302,7 @@ function Pattern({ head }: { head: HeadAt }) {
                     onToken={(token) => store.set({ token })}
                 />
             ) : (
-                <Nothing title="This report holds no map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
+                <Nothing title="This report has no attention map of this head">{`headlight report … --heads ${headName(head.layer, head.head)} adds it.`}</Nothing>
             )}
         </figure>
     );
@@ -311,7 +315,7 @@ function Twins({ profile, head }: { profile: Profile; head: HeadAt }) {
     return (
         <div class="twins">
             <h3>
-                Nearest heads
+                Most similar heads
                 <Ask term="twins" />
             </h3>
             <ul>

@@ -49,7 +49,7 @@ function MetricMenu({ profile }: { profile: Profile }) {
     const { store, state } = useStore();
     return (
         <select
-            aria-label="What the cells show"
+            aria-label="Quantity in the cells"
             value={state.metric}
             onChange={(event) => store.set({ metric: event.currentTarget.value as Metric })}>
             {metricsOf(profile).map((metric) => (
@@ -108,8 +108,8 @@ function HeadsPanel({ profile, quantity }: { profile: Profile; quantity: Quantit
                     <Extremes profile={profile} quantity={quantity} />
                 </>
             ) : (
-                <Nothing title="This profile does not hold that number">
-                    Choose another one, or another unit.
+                <Nothing title="This profile does not have this quantity">
+                    Choose another quantity or unit.
                 </Nothing>
             )}
         </Panel>
@@ -155,10 +155,10 @@ function Types({ profile }: { profile: Profile }) {
     const total = counts.reduce((sum, [, n]) => sum + n, 0);
     return (
         <Panel
-            title="What the heads do"
+            title="Head types"
             term="type"
             class="types"
-            note={state.type ? `${state.type} heads alone are shown` : plural(total, "head")}>
+            note={state.type ? `${state.type} heads only` : plural(total, "head")}>
             <div class="stack" aria-hidden="true">
                 {counts.map(([type, n]) => (
                     <i
@@ -234,14 +234,10 @@ function headDots(profile: Profile, { unit, sink, theme }: State, series: number
     };
 }
 
-/* What the C side calls the ends of a layer's interval. */
-const layerEnds = (key: string) => (key === "H" ? ["low", "high"] : [`${key}_low`, `${key}_high`]);
-
 function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: State): [number[], Line[]] {
     const colors = colorsOf(theme);
     const factor = unitFactor(unit);
     const key = keyOf("entropy", unit, sink);
-    const [low, high] = layerEnds(key);
     const same = profiles.filter((profile) => profile.nLayers === shown.nLayers);
     const x = Array.from({ length: shown.nLayers }, (_, i) => i);
     const lines: Line[] = [];
@@ -257,8 +253,8 @@ function layerLines(profiles: Profile[], shown: Profile, { unit, sink, theme }: 
             width: profile === shown ? 2.25 : 1.25,
             dash: profile === shown ? undefined : [4, 3],
             values: scaled(profile.layer(key)) ?? x.map((layer) => average(heads(layer)) * factor),
-            low: profile === shown ? scaled(profile.layer(low)) : undefined,
-            high: profile === shown ? scaled(profile.layer(high)) : undefined,
+            low: profile === shown ? scaled(profile.layer(`${key}_low`)) : undefined,
+            high: profile === shown ? scaled(profile.layer(`${key}_high`)) : undefined,
         });
     }
     return [x, lines];

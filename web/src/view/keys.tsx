@@ -3,12 +3,12 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 
 const KEYS: [string, string][] = [
     ["/", "to the figure"],
-    ["← ↑ → ↓", "move over its cells, or over tokens"],
-    ["Enter", "choose the head or token"],
-    ["Shift + Enter", "add the head to those chosen"],
+    ["← ↑ → ↓", "move over its cells or tokens"],
+    ["Enter", "select the head or token"],
+    ["Shift + Enter", "add the head to the selection"],
     ["X", "disable or enable the head"],
-    ["+ − 0", "in a pattern: closer, farther, all of it"],
-    ["Tab", "on to the next figure or button"],
+    ["+ − 0", "in an attention map: zoom in, zoom out, show all"],
+    ["Tab", "next figure or button"],
     ["Esc", "close"],
     ["?", "this list"],
 ];
@@ -48,8 +48,8 @@ export function Keys({ onClose }: { onClose: () => void }) {
                 ))}
             </dl>
             <p>
-                With the mouse: click chooses, Shift + click adds. What is chosen is in the address, so that a
-                view can be sent.
+                With the mouse: click chooses, Shift + click adds. The selection is part of the address, so
+                that a view can be sent.
             </p>
         </dialog>
     );

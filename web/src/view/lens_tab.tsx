@@ -68,7 +68,7 @@ export function LensTab({ lens }: { lens: Lens }) {
             title={`Lens${ofFirst(store)}`}
             term="lens"
             class="wide"
-            note={`rows are layers, the last on top, emb the embedding; below stands the token that was read${lens.hits ? "; framed: the token that does follow" : ""}`}
+            note={`rows are layers, the last on top, emb is the embedding; the bottom row is the input token${lens.hits ? "; framed: the token that follows in the text" : ""}`}
             actions={<TableButton table={() => lensTable(lens, texts)} />}>
             <div
                 ref={holder}

@@ -25,12 +25,12 @@ export function Connect({ onReady }: { onReady: (source: LiveSource) => void }) 
         <main class="empty" aria-busy={!problem}>
             <h1>
                 {!problem
-                    ? "Asking the model…"
+                    ? "Loading the model…"
                     : problem.status === 401
-                      ? "This server wants its token"
+                      ? "This server needs a token"
                       : problem.status === 0
                         ? "The server does not answer"
-                        : "The server said no"}
+                        : "The server refused the request"}
             </h1>
             {problem?.status === 401 ? (
                 <form
@@ -49,7 +49,7 @@ export function Connect({ onReady }: { onReady: (source: LiveSource) => void }) 
                     <button type="submit">Go on</button>
                 </form>
             ) : problem ? (
-                <p>{problem.status === 0 ? "It is asked again every moment." : problem.message}</p>
+                <p>{problem.status === 0 ? "Trying again every second." : problem.message}</p>
             ) : null}
         </main>
     );

@@ -29,7 +29,7 @@ export function LiveTab({ source }: { source: LiveSource }) {
                 <LiveViews source={source} run={run} pointed={pointed} onPoint={setPointed} />
             ) : (
                 <Panel title="No output yet" class="wide">
-                    <Nothing title="Type the beginning of a text and press Generate">
+                    <Nothing title="Type a prompt and press Generate">
                         Every token comes with the entropy of every head: dark cells look at one place, light
                         ones everywhere.
                     </Nothing>
@@ -206,7 +206,7 @@ function TextPanel({
                 />
             ) : (
                 <EntropyScale
-                    label="Entropy of each token’s row, chosen heads"
+                    label="Entropy of each token’s row, selected heads"
                     term={keyOf("entropy", state.unit, state.sink)}
                     unit={unit}
                     axis={axis}
@@ -233,7 +233,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
     return (
         <Panel
             class="card"
-            title={name || "No head is chosen"}
+            title={name || "No head selected"}
             note={map && run.settings.off.length ? `disabled: ${run.settings.off.join(", ")}` : ""}
             actions={
                 first ? (
@@ -264,7 +264,7 @@ function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: numbe
                         (!name
                             ? "Click a head to see its attention over the text"
                             : resting
-                              ? "Reading where it looks…"
+                              ? "Computing the attention map…"
                               : "The attention map appears when generation finishes")
                     }
                 />

@@ -1,7 +1,6 @@
 /* pieces.tsx - small things that all views are made of. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { definitionOf } from "../base/definitions";
 import { useStore } from "../store";
 
 /* One of a few, side by side. */
@@ -29,7 +28,7 @@ export function Segmented<T extends string>(props: {
 /* "?": opens what a name means, and what it is called elsewhere. */
 export function Ask({ term }: { term: string }) {
     const { store } = useStore();
-    const definition = definitionOf(store.source.definitions, term);
+    const definition = store.source.definitions[term];
     const [open, setOpen] = useState(false);
     const button = useRef<HTMLButtonElement>(null);
     useDismiss(open, button, () => setOpen(false));

@@ -54,7 +54,7 @@ export function PromptBox({ source }: { source: LiveSource }) {
                 value={prompt}
                 onInput={(event) => put({ prompt: event.currentTarget.value })}
                 onKeyDown={key}
-                placeholder="The beginning of a text"
+                placeholder="Prompt"
             />
             <div class="prompt-row">
                 {field("tokens", "maxTokens", 1, source.model.n_ctx)}

@@ -18,7 +18,7 @@ import { StudyBox } from "./study_tab";
 import { CostPanel } from "./sweep_tab";
 import { TableButton } from "./table";
 
-const IN_NATS = ["entropy", "nosink", "renyi2"];
+const IN_NATS = ["entropy", "entropy-nosink", "renyi2"];
 const FIRST_RATIO = 0.2;
 
 export function PruneTab({ source }: { source: LiveSource }) {
@@ -71,8 +71,8 @@ export function PruneTab({ source }: { source: LiveSource }) {
                     <TrialPanels source={source} />
                 </>
             ) : (
-                <Panel title="No heads are ranked yet" class="wide">
-                    <Nothing title="Press Rank heads to see which could go">
+                <Panel title="No heads ranked yet" class="wide">
+                    <Nothing title="Press Rank heads to see which heads could be removed">
                         Heads are put in pruning order by what they do on the text, disabled step by step, and
                         compared with a random order. Nothing here changes the Live tab.
                     </Nothing>
@@ -167,7 +167,7 @@ function OrderPanel({ source, ranking }: { source: LiveSource; ranking: RankAnsw
                 off={off}
                 marginals={false}
                 mostHeight={300}
-                describe={(index) => `goes as number ${places.get(index) ?? "–"}`}
+                describe={(index) => `number in pruning order: ${places.get(index) ?? "–"}`}
             />
             <Scale
                 label="Score"
@@ -204,7 +204,7 @@ function TrialPanels({ source }: { source: LiveSource }) {
             <Panel
                 title={off.length ? `Without ${plural(off.length, "head")}` : "All heads are enabled"}
                 class="wide"
-                note="disabled here alone"
+                note="disabled in this tab only"
                 actions={
                     <>
                         <button
@@ -227,7 +227,8 @@ function TrialPanels({ source }: { source: LiveSource }) {
                     <TrialNumbers trial={trial} />
                 ) : (
                     <p class="extremes">
-                        Try it: what the text costs without these heads, and what the model writes then.
+                        Try it: the loss on the text with these heads disabled, and the text that the model
+                        then generates.
                     </p>
                 )}
                 {off.length ? <CommandLine line={pruneCommand(source.model, off)} /> : null}
@@ -277,8 +278,8 @@ function TrialNumbers({ trial }: { trial: Trial }) {
               ][])
             : []),
         ["Perplexity", number(Math.exp(trial.before)), number(Math.exp(trial.nll))],
-        ["Most likely token the same", "100%", percent(trial.agreement)],
-        ["KL from all heads, nats", "0", number(trial.kl)],
+        ["Same most likely token", "100%", percent(trial.agreement)],
+        ["KL divergence from all heads, nats", "0", number(trial.kl)],
     ];
     return (
         <table class="trial">

@@ -69,7 +69,7 @@ export function EntropyScale(props: {
         <Scale
             {...props}
             label={props.label ?? "Entropy of the row"}
-            term={props.term ?? "H"}
+            term={props.term ?? "entropy"}
             map={props.map ?? "difference"}
             ends={["focused", "diffuse"]}
         />

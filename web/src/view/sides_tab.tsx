@@ -19,7 +19,7 @@ export function SidesTab({ source }: { source: LiveSource }) {
     if (!now || !before)
         return (
             <Panel title="Side by side" class="wide">
-                <Nothing title="Two texts are needed">
+                <Nothing title="Two texts are needed to compare">
                     Generate once, disable a head with X, and generate again.
                 </Nothing>
             </Panel>
@@ -80,7 +80,7 @@ export function Texts({ now, before }: { now: Run; before: Run }) {
         <>
             <p class="lead">
                 {parts < 0 ? (
-                    "Both texts are the same."
+                    "Both texts are identical."
                 ) : (
                     <>
                         Outputs diverge at token {parts}: <b>{visible(traces[0].texts[parts] ?? "")}</b>{" "}
@@ -125,7 +125,7 @@ function Heads({ source, now, before }: { source: LiveSource; now: Run; before: 
                 unit={unit}
                 axis={axis}
                 map="difference"
-                ends={["more focused", "more diffuse"]}
+                ends={["more focused", "more spread out"]}
             />
         </Panel>
     );

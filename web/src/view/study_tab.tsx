@@ -29,9 +29,9 @@ export function StudyTab({ source }: { source: LiveSource }) {
                     <HeadsTab profile={profile} />
                 </>
             ) : (
-                <Panel title="Nothing has been measured yet" class="wide">
-                    <Nothing title="Press Measure to put the text to the test">
-                        Rules look for what may be wrong with the heads on it, and name those that show it.
+                <Panel title="No measurement yet" class="wide">
+                    <Nothing title="Press Measure to run the checks on the text">
+                        Eight checks look for known problems of attention and name the heads that show them.
                     </Nothing>
                 </Panel>
             )}
@@ -42,7 +42,7 @@ export function StudyTab({ source }: { source: LiveSource }) {
 const WORDS: Record<Work, string> = {
     "": "",
     measuring: "measuring…",
-    ranking: "ranking heads, and what it costs without them…",
+    ranking: "ranking heads and measuring what disabling them costs…",
     trying: "trying…",
 };
 
@@ -83,7 +83,7 @@ export function StudyBox({
                 placeholder={
                     run?.tokens.length
                         ? `Paste a text, or leave empty to use the generated one (${plural(run.tokens.length, "token")})`
-                        : "Paste a text, the longer the better, or generate one first"
+                        : "Paste a text (longer is better), or generate one first"
                 }
             />
             <div class="prompt-row">

@@ -14,7 +14,7 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
         <>
             <CostPanel sweep={sweep} />
             {sweep.verdict?.length ? (
-                <Panel title="What that says" class="wide">
+                <Panel title="Conclusions" class="wide">
                     <ul class="verdict">
                         {sweep.verdict.map((line) => (
                             <li key={line}>{line}</li>
@@ -56,7 +56,7 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
                     <Legend lines={lines} />
                 </>
             ) : (
-                <Nothing title="The sweep brings no points" />
+                <Nothing title="This sweep has no points" />
             )}
         </Panel>
     );

@@ -112,7 +112,7 @@ function Token(props: Props & { index: number; text: string; begins: boolean }) 
     return (
         <>
             {props.begins ? (
-                <i class="generated-begins" role="presentation" title="generated from here on" />
+                <i class="generated-begins" role="presentation" title="generated text begins here" />
             ) : null}
             {special ? null : before}
             <span

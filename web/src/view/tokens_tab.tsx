@@ -157,8 +157,8 @@ function RowPanel({
                     ))}
                 </ol>
             ) : (
-                <Nothing title="Point at a token, or click to keep it">
-                    Its row shows which tokens it looks at, and how much.
+                <Nothing title="Point at a token, or click to select it">
+                    Its row shows how much attention it gives to each token.
                 </Nothing>
             )}
         </Panel>
@@ -200,7 +200,7 @@ function MapPanel({
                     title={
                         tokens.heads.length
                             ? `There is no map of ${wanted} here`
-                            : "This report holds no attention maps"
+                            : "This report has no attention maps"
                     }>
                     {tokens.heads.length ? "Choose one of the heads above." : ""}
                 </Nothing>
@@ -288,7 +288,7 @@ export function SnapshotPanel({
                     ? "mean over all rows"
                     : hasRow(values)
                       ? ""
-                      : "no row: no token was asked for after it"
+                      : "no row: no token was generated after it"
             }>
             <ProfileHeatmap
                 id="snapshot"

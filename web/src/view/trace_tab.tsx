@@ -112,7 +112,7 @@ export function Readout({
             <div>
                 <dt>
                     Entropy
-                    <Ask term="H" />
+                    <Ask term="entropy" />
                 </dt>
                 <dd>
                     {of(entropy)}
@@ -172,7 +172,7 @@ export function OverTime({
             out.push({ label: "mean entropy of all heads", values: all, color: colors.series[0], width: 2 });
         if (chosen)
             out.push({
-                label: name.length > 30 ? "chosen heads" : name,
+                label: name.length > 30 ? "selected heads" : name,
                 values: chosen,
                 color: colors.series[1],
             });
@@ -203,7 +203,7 @@ export function OverTime({
             title="Over time"
             term="spike"
             class="wide"
-            note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click for all`}
+            note={`spikes (score above ${trace.threshold}) are marked; drag to look closer, double-click to reset`}
             actions={<TableButton table={() => traceTable(trace, all)} />}>
             <Plot
                 label="Entropy over time"
