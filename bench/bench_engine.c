@@ -27,14 +27,14 @@
 enum { MAX_CLIENTS = 64 };
 
 typedef struct bench {
-    const char    *path; /* NULL: all generated files */
-    int64_t        n_rounds;
-    int64_t        n_clients;
-    int64_t        n_prompt;
-    int64_t        n_tokens;
-    int64_t        n_threads;
-    hl_math        math;
-    bool           by_cpu;
+    const char *path; /* NULL: all generated files */
+    int64_t     n_rounds;
+    int64_t     n_clients;
+    int64_t     n_prompt;
+    int64_t     n_tokens;
+    int64_t     n_threads;
+    hl_math     math;
+    bool        by_cpu;
 
     hl_model    *model;
     hl_session  *session;
@@ -136,11 +136,11 @@ static hl_status run_round(bench *b)
 static hl_status open_all(bench *b, const char *path)
 {
     int64_t            n_ctx   = b->n_prompt + b->n_tokens;
-    hl_session_options session = { .n_ctx       = n_ctx,
-                                   .n_chunk     = HL_ENGINE_CHUNK,
-                                   .n_threads   = (int32_t)b->n_threads,
-                                   .math = b->math,
-                                   .wants       = HL_WANT_LAST_LOGITS };
+    hl_session_options session = { .n_ctx     = n_ctx,
+                                   .n_chunk   = HL_ENGINE_CHUNK,
+                                   .n_threads = (int32_t)b->n_threads,
+                                   .math      = b->math,
+                                   .wants     = HL_WANT_LAST_LOGITS };
     /* No events are taken while texts are generated, so there must be room for all of them. */
     hl_engine_options engine = { .n_slots      = b->n_clients,
                                  .n_ctx        = n_ctx,

@@ -398,7 +398,7 @@ static hl_status open_generation(generation *g)
              .wants       = HL_WANT_LAST_DRAW,
              .cache_dtype = strcmp(request->cache, "f16") == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32,
              .math        = hl_math_option(request->activations),
-             .n_threads = (int32_t)request->common.n_threads,
+             .n_threads   = (int32_t)request->common.n_threads,
     };
     if (wants_watch(g))
         hl_watch_session(&session);
@@ -672,9 +672,7 @@ static int show_prompt(generation *g)
 
 int hl_command_generate(int argc, char **argv)
 {
-    generate_request request = {
-        .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32"
-    };
+    generate_request request = { .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32" };
     HL_KEPT(close_generation) generation g    = { .request = &request };
     int                                  code = parse_request(&request, argc, argv);
 

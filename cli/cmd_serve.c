@@ -23,7 +23,7 @@ typedef struct serve_request {
     hl_common         common;
     hl_arguments      arguments;
     const char       *activations; /* NULL: not given */
-    hl_server_options options; /* options, except those that the members below set */
+    hl_server_options options;     /* options, except those that the members below set */
     const char       *token_file;
     const char       *tokenizer_path;
     enum { CACHE_F32, CACHE_F16 } cache;

@@ -86,11 +86,11 @@ static void run(problem *p, int n_threads)
     static uint16_t bf16[sizeof q];
     static float    scales[sizeof q / HL_INT8_BLOCK], sums[sizeof q / HL_INT8_BLOCK];
     static int32_t  run_sums[sizeof q / HL_INT8_RUN];
-    hl_linear_low   low = { p->math, sizeof q, bf16, q, scales, sums, run_sums };
-    int64_t        n    = hl_linear_scratch(&p->matrix);
-    hl_linear_pool pool = { .n_threads     = n_threads,
-                            .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
-                            .thread_floats = n };
+    hl_linear_low   low  = { p->math, sizeof q, bf16, q, scales, sums, run_sums };
+    int64_t         n    = hl_linear_scratch(&p->matrix);
+    hl_linear_pool  pool = { .n_threads     = n_threads,
+                             .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
+                             .thread_floats = n };
 
     p->rows.n_rows = p->n_rows;
     for (int64_t i = 0; i < 2 * p->rows.batch_rows * p->rows.out_stride; i++)
@@ -271,10 +271,11 @@ static void products_of_bf16(void **state)
     if (hl_math_check(HL_MATH_BF16) != HL_OK)
         skip();
     for (int i = 0; i < 8; i++) {
-        static const hl_dtype types[] = { HL_DTYPE_BF16, HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_Q8_0 };
-        int64_t n_columns = types[i % 4] == HL_DTYPE_Q8_0 ? 96 : 67 + i;
-        problem p         = make_problem(plain(types[i % 4], 290, n_columns), 9 + i, i % 2 * 30);
-        float  *x         = (float *)p.rows.x;
+        static const hl_dtype types[]   = { HL_DTYPE_BF16, HL_DTYPE_F32, HL_DTYPE_F16,
+                                            HL_DTYPE_Q8_0 };
+        int64_t               n_columns = types[i % 4] == HL_DTYPE_Q8_0 ? 96 : 67 + i;
+        problem p = make_problem(plain(types[i % 4], 290, n_columns), 9 + i, i % 2 * 30);
+        float  *x = (float *)p.rows.x;
 
         for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++)
             x[k] = hl_bf16_to_f32(hl_f32_to_bf16(x[k]));

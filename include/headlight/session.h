@@ -85,21 +85,21 @@ HL_API hl_status hl_math_selected(hl_math *out);
 HL_API const char *hl_math_name(hl_math math);
 
 typedef struct hl_session_options {
-    int64_t        n_ctx;       /* largest number of tokens per sequence; 0: the default
+    int64_t  n_ctx;       /* largest number of tokens per sequence; 0: the default
                                  * (HL_DEFAULT_CTX) */
-    int64_t        n_batch;     /* number of sequences; 0: 1 */
-    int64_t        n_chunk;     /* rows of a sequence that are computed together; 0: 512 */
-    int64_t        n_patterns;  /* largest number of positions for HL_WANT_PATTERN; 0: none. A
+    int64_t  n_batch;     /* number of sequences; 0: 1 */
+    int64_t  n_chunk;     /* rows of a sequence that are computed together; 0: 512 */
+    int64_t  n_patterns;  /* largest number of positions for HL_WANT_PATTERN; 0: none. A
                                  * feed of fewer sequences may name more positions per sequence,
                                  * up to the same total */
-    uint32_t       wants;       /* HL_WANT_...: everything that feeds may request */
-    hl_dtype       cache_dtype; /* type of cached keys and values: F32 or F16 */
-    int32_t        n_threads;   /* 0: all cores */
-    bool           beyond_ctx;  /* n_ctx may exceed the model's, where the model can compute that */
-    hl_math        math;
-    bool           steady; /* a row's bytes do not depend on what shares its batch, not even if a
+    uint32_t wants;       /* HL_WANT_...: everything that feeds may request */
+    hl_dtype cache_dtype; /* type of cached keys and values: F32 or F16 */
+    int32_t  n_threads;   /* 0: all cores */
+    bool     beyond_ctx;  /* n_ctx may exceed the model's, where the model can compute that */
+    hl_math  math;
+    bool     steady; /* a row's bytes do not depend on what shares its batch, not even if a
                             * sequence has only a few rows left */
-    int64_t        n_rows; /* rows of all sequences that are computed together; 0: n_batch times
+    int64_t  n_rows; /* rows of all sequences that are computed together; 0: n_batch times
                             * n_chunk. With a smaller number, only feeds of some sequences
                             * (hl_feed.sequences) are sure to fit */
     const char

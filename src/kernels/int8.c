@@ -46,7 +46,7 @@ static void quantize_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum, in
                            const float x[HL_INT8_BLOCK])
 {
     const float least = 1e-30f; /* below this, 127 / x could overflow */
-    int32_t     bits = largest_bits(x);
+    int32_t     bits  = largest_bits(x);
     float       largest;
 
     memcpy(&largest, &bits, sizeof largest);

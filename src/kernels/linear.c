@@ -45,7 +45,8 @@ static int64_t panel_rows(const hl_matrix *matrix)
 int64_t hl_linear_scratch(const hl_matrix *matrix)
 {
     int64_t panel = (panel_rows(matrix) + 1) * matrix->n_columns;
-    int64_t strip = HL_STRIP * matrix->n_columns + LINE_FLOATS + hl_packed_floats(matrix->n_columns);
+    int64_t strip =
+        HL_STRIP * matrix->n_columns + LINE_FLOATS + hl_packed_floats(matrix->n_columns);
 
     return panel > strip ? panel : strip;
 }
@@ -232,7 +233,8 @@ static hl_status pack_strip(hl_strip *out, const linear_task *task, const panel 
         packed->blocks(out, room, w, matrix->dtype, n, k);
         return HL_OK;
     }
-    if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) && hl_matrix_run(matrix, p->begin) >= n) {
+    if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) &&
+        hl_matrix_run(matrix, p->begin) >= n) {
         values = (const float *)(const void *)hl_matrix_at(matrix, p->begin);
         stride = matrix->transposed ? matrix->n_stored : k;
     } else if (matrix->transposed) {
@@ -577,8 +579,7 @@ static bool takes_low(const hl_linear_product *product, const hl_kernels *kernel
     const hl_matrix      *matrix = product->matrix;
     const hl_linear_rows *rows   = &product->rows;
     const hl_packed      *packed = kernels->packed;
-    int64_t               needed =
-        rows->n_batch * rows->batch_rows * (matrix->n_columns + matrix->n_columns % 2);
+    int64_t needed = rows->n_batch * rows->batch_rows * (matrix->n_columns + matrix->n_columns % 2);
 
     if (pool->low == NULL || needed > pool->low->n_values)
         return false;
@@ -634,11 +635,10 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                      const hl_kernels *kernels)
 {
     const hl_matrix *matrix = product->matrix;
-    int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads,
-                               kernels->packed != NULL);
-    int64_t          panels = (matrix->n_rows + width - 1) / width;
-    int64_t          height = block_rows(&product->rows, panels);
-    int64_t          blocks = (longest(&product->rows) + height - 1) / height;
+    int64_t width = share_of(&product->rows, matrix, job->pool->n_threads, kernels->packed != NULL);
+    int64_t panels = (matrix->n_rows + width - 1) / width;
+    int64_t height = block_rows(&product->rows, panels);
+    int64_t blocks = (longest(&product->rows) + height - 1) / height;
 
     *task = (linear_task){ .rows     = &product->rows,
                            .matrix   = matrix,

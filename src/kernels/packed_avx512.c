@@ -108,13 +108,14 @@ BF16_TARGET static void pair_columns(uint16_t *out, const float *first, const fl
     const __m512i even = _mm512_set1_epi32(0xffff);
 
     for (int i = 0; i < HL_STRIP; i += VL) {
-        __m512i low  = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(first + i)));
-        __m512i high = second == NULL
-                           ? _mm512_setzero_si512()
-                           : _mm512_cvtepu16_epi32(
-                                 (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(second + i)));
-        _mm512_storeu_si512(out + 2 * i, _mm512_or_si512(_mm512_and_si512(low, even),
-                                                         _mm512_slli_epi32(high, 16)));
+        __m512i low =
+            _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(first + i)));
+        __m512i high =
+            second == NULL
+                ? _mm512_setzero_si512()
+                : _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(second + i)));
+        _mm512_storeu_si512(
+            out + 2 * i, _mm512_or_si512(_mm512_and_si512(low, even), _mm512_slli_epi32(high, 16)));
     }
 }
 
@@ -123,8 +124,8 @@ BF16_TARGET static void round_row(uint16_t *out, const float *x, int64_t k)
     int64_t i = 0;
 
     for (; i < k; i += VL) {
-        int64_t left  = k - i < VL ? k - i : VL;
-        int64_t room  = left + left % 2;
+        int64_t left   = k - i < VL ? k - i : VL;
+        int64_t room   = left + left % 2;
         __m256i halves = (__m256i)_mm512_cvtneps_pbh((__m512)load_part(x + i, left));
         memcpy(out + i, &halves, (size_t)room * sizeof *out);
     }
@@ -159,13 +160,13 @@ static void pack_floats(hl_strip *out, float *room, const float *w, int64_t stri
 }
 
 static void rows_in(hl_strip *out, float *room, const float *rows, int64_t stride, int64_t n,
-                         int64_t k, hl_math math)
+                    int64_t k, hl_math math)
 {
     pack_floats(out, room, rows, stride, true, n, k, math);
 }
 
-static void columns_in(hl_strip *out, float *room, const float *columns, int64_t stride,
-                          int64_t n, int64_t k, hl_math math)
+static void columns_in(hl_strip *out, float *room, const float *columns, int64_t stride, int64_t n,
+                       int64_t k, hl_math math)
 {
     pack_floats(out, room, columns, stride, false, n, k, math);
 }
@@ -228,7 +229,7 @@ HL_INLINE void pack_blocks(const hl_strip *out, const void *const *rows, hl_dtyp
 }
 
 static void blocks_in(hl_strip *out, float *room, const void *const *rows, hl_dtype dtype,
-                         int64_t n, int64_t k)
+                      int64_t n, int64_t k)
 {
     int64_t scales = k / INTS_RUN * HL_STRIP;
 
@@ -266,8 +267,9 @@ HL_INLINE void load_tile(tile_sums sums, const float *c, int64_t c_stride, int r
 {
     for (int r = 0; r < rows; r++) {
         for (int v = 0; v < VECTORS; v++)
-            sums[r][v] = is_first ? _mm512_setzero_ps()
-                                  : _mm512_maskz_loadu_ps(lanes_of(n, v), c + r * c_stride + v * VL);
+            sums[r][v] = is_first
+                             ? _mm512_setzero_ps()
+                             : _mm512_maskz_loadu_ps(lanes_of(n, v), c + r * c_stride + v * VL);
     }
 }
 
@@ -371,8 +373,8 @@ tile_int8(float *c, int64_t c_stride, const hl_packed_x *x, int64_t row, const h
         for (int r = 0; r < rows; r++) {
             int64_t block = (row + r) * (k / BLOCK) + i / BLOCK;
             __m512  scale = _mm512_set1_ps(x->scales[block]);
-            __m512  sum   = _mm512_set1_ps(x->scales[block] *
-                                           (float)x->sums[(row + r) * (k / INTS_RUN) + run]);
+            __m512  sum =
+                _mm512_set1_ps(x->scales[block] * (float)x->sums[(row + r) * (k / INTS_RUN) + run]);
 
             for (int v = 0; v < VECTORS; v++) {
                 int64_t at = run * HL_STRIP + v * VL;
