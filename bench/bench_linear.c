@@ -196,8 +196,10 @@ static bool prepare(bench *b)
     b->low.q        = malloc((size_t)b->low.n_values);
     b->low.scales   = calloc((size_t)b->low.n_values, sizeof *b->low.scales);
     b->low.sums     = calloc((size_t)b->low.n_values, sizeof *b->low.sums);
+    b->low.run_sums = calloc((size_t)b->low.n_values, sizeof *b->low.run_sums);
+    b->low.math     = HL_MATH_INT8;
     if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL || b->low.q == NULL ||
-        b->low.scales == NULL || b->low.sums == NULL)
+        b->low.scales == NULL || b->low.sums == NULL || b->low.run_sums == NULL)
         return false;
     for (size_t i = 0; i < (size_t)N_SLICES * SLICE_BYTES; i++)
         b->buffer[i] = (uint8_t)(0x30 | (i * 2654435761U >> 13 & 0x0f));
@@ -211,6 +213,7 @@ static void clean_up(bench *b)
     free(b->low.q);
     free(b->low.scales);
     free(b->low.sums);
+    free(b->low.run_sums);
     free(b->pool.scratch);
     free(b->out);
     free(b->buffer);
