@@ -84,6 +84,31 @@ HL_API hl_status hl_math_selected(hl_math *out);
 /* "f32", "bf16" or "int8". */
 HL_API const char *hl_math_name(hl_math math);
 
+/* Rates of some threads. */
+typedef struct hl_machine_rates {
+    double gflops;    /* multiply-adds in f32, 10^9 operations per second */
+    double gigabytes; /* memory that decoding can read, 10^9 bytes per second */
+} hl_machine_rates;
+
+/* This machine, and what is used on it. */
+typedef struct hl_machine {
+    char             cpu[64];
+    char             instructions[64]; /* such as "AVX2 AVX-512 VNNI" */
+    int32_t          n_cores;
+    int32_t          quota_cores;    /* cores that the control group allows; 0: no quota */
+    int32_t          n_threads;      /* threads of sessions */
+    int64_t          cache_bytes[3]; /* levels 1 to 3; 0: not known */
+    int64_t          free_bytes;     /* memory that this process may use; 0: not known */
+    const char      *backend;
+    const char      *products; /* what multiplies long texts */
+    bool             has_math[HL_MATH_COUNT];
+    hl_machine_rates one; /* of one thread */
+    hl_machine_rates all; /* of n_threads threads */
+} hl_machine;
+
+/* Measures the machine, for about a tenth of a second; n_threads 0: all cores. */
+HL_API hl_status hl_machine_probe(hl_machine *out, int32_t n_threads);
+
 typedef struct hl_session_options {
     int64_t  n_ctx;       /* largest number of tokens per sequence; 0: the default
                                  * (HL_DEFAULT_CTX) */

@@ -448,4 +448,24 @@ static void dense_exp_exact(hl_exact_sums *sums, double *x, double shift, int64_
     sums->squares += sum_doubles(lanes.squares);
 }
 
+/* ------------------------------------------------------------------------ the peak */
+
+enum { PEAK_CHAINS = 12 }; /* two units with a latency of four cycles need eight */
+
+/* x -> 0.999 x + 0.001 stays near 1. */
+static float dense_multiply_adds(float start, int64_t n_steps)
+{
+    vf chains[PEAK_CHAINS], sum = { 0 };
+
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        chains[i] = vf_set(start + (float)i);
+    for (int64_t step = 0; step < n_steps; step++) {
+        for (int i = 0; i < PEAK_CHAINS; i++)
+            chains[i] = vf_fma(chains[i], vf_set(0.999f), vf_set(0.001f));
+    }
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        sum += chains[i];
+    return sum_lanes(sum, (vf){ 0 });
+}
+
 #endif
