@@ -281,7 +281,7 @@ static int parse_request(generate_request *request, int argc, char **argv)
            { "cache", 0, HL_OPTION_CHOICE, &request->cache, "f32|f16", "type of the KV cache (f32)", 0,
              0 },
            { "activations", 0, HL_OPTION_CHOICE, &request->activations, "exact|int8",
-             "type of activations for quantized weights (exact)", 0, 0 },
+             "the older spelling of --math f32|int8", 0, 0 },
            { "tokenizer", 0, HL_OPTION_TEXT, &request->tokenizer_path, "PATH",
              "use this tokenizer instead of the model's own", 0, 0 },
            { "trace", 0, HL_OPTION_TEXT, &spikes->trace_path, "FILE",
@@ -418,9 +418,8 @@ static hl_status open_generation(generation *g)
              .n_ctx       = choose_context(g),
              .wants       = HL_WANT_LAST_DRAW,
              .cache_dtype = strcmp(request->cache, "f16") == 0 ? HL_DTYPE_F16 : HL_DTYPE_F32,
-             .activations =
-            strcmp(request->activations, "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT,
-             .n_threads = (int32_t)request->common.n_threads,
+             .math        = hl_math_option(request->activations),
+             .n_threads   = (int32_t)request->common.n_threads,
     };
     if (wants_watch(g))
         hl_watch_session(&session);
@@ -694,9 +693,7 @@ static int show_prompt(generation *g)
 
 int hl_command_generate(int argc, char **argv)
 {
-    generate_request request = {
-        .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32", .activations = "exact"
-    };
+    generate_request request = { .spikes = hl_spike_defaults(), .max_tokens = 128, .cache = "f32" };
     HL_KEPT(close_generation) generation g    = { .request = &request };
     int                                  code = parse_request(&request, argc, argv);
 

@@ -195,7 +195,7 @@ class SessionOptions(c.Structure):
     c_name = "hl_session_options"
     _fields_ = [*_fields(c.c_int64, "n_ctx", "n_batch", "n_chunk", "n_patterns"),
                 ("wants", c.c_uint32), ("cache_dtype", c.c_int), ("n_threads", c.c_int32),
-                ("beyond_ctx", c.c_bool), ("activations", c.c_int), ("steady", c.c_bool),
+                ("beyond_ctx", c.c_bool), ("math", c.c_int), ("steady", c.c_bool),
                 ("n_rows", c.c_int64), ("device", Text), ("n_sampled", c.c_int64),
                 ("n_kept", c.c_int64),
                 ("stream_every", c.c_int64)]
