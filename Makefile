@@ -70,7 +70,7 @@ FLAGS_avx512          := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512v
 FOLDERS := base formats kernels tokenize stats model measure analysis generate prune render serve
 SOURCES := $(sort $(foreach folder,$(FOLDERS),$(wildcard src/$(folder)/*.c)))
 ifdef KERNELS_ONLY
-SOURCES := $(filter-out %/json.c %/gemm.c %/linear.c,$(filter src/base/% src/kernels/%,$(SOURCES)))
+SOURCES := $(filter-out %/json.c %/gemm.c %/linear.c %/probe.c,$(filter src/base/% src/kernels/%,$(SOURCES)))
 endif
 SOURCES := $(filter-out $(OTHER_SUFFIXES:%=\%_%.c),$(SOURCES))
 

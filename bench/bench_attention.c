@@ -4,8 +4,8 @@
  *                           [--no-peer] [--json FILE]
  *
  * For each length the program runs rounds; a round runs every lane once: headlight's kernels with
- * no, one and all statistics and backward, the materialized method in C and in PyTorch, and the
- * machine's multiply-add peak.  Lanes that are compared were therefore measured within seconds.
+ * no, one and all statistics and backward, the materialized method in C and in PyTorch, PyTorch's
+ * scaled_dot_product_attention, which measures nothing, and the machine's multiply-add peak.  Lanes that are compared were therefore measured within seconds.
  * The three forward passes of a back end differ by less than the machine's noise, so they take
  * turns; from 4096 keys on, where a pass lasts longer, they take turns after every two heads.  The
  * results are medians; a ratio is the median of the rounds' ratios.
@@ -84,9 +84,12 @@ static void add_lanes(hl_size_result *size, const char *best, const hl_peer *pee
         add_backend(size, "avx2");
     snprintf(text, sizeof text, "materialized, %s", hl_materialized_product());
     add_lane(size, HL_WORK_MATERIALIZED, NULL, text);
-    snprintf(text, sizeof text, "materialized, %.40s", peer != NULL ? hl_peer_name(peer) : "");
-    if (peer != NULL)
-        add_lane(size, HL_WORK_PEER, NULL, text);
+    if (peer == NULL)
+        return;
+    snprintf(text, sizeof text, "materialized, %.40s", hl_peer_name(peer));
+    add_lane(size, HL_WORK_PEER, NULL, text);
+    snprintf(text, sizeof text, "SDPA, no entropy, %.36s", hl_peer_name(peer));
+    add_lane(size, HL_WORK_PEER_FUSED, NULL, text);
 }
 
 /* -------------------------------------------------------------------- rounds */
@@ -104,13 +107,18 @@ static void measure_peak(hl_peaks *peaks, int n_threads)
 #endif
 }
 
+static bool is_peer(const hl_lane *lane)
+{
+    return lane->kind == HL_WORK_PEER || lane->kind == HL_WORK_PEER_FUSED;
+}
+
 /* A peer that fails is left out from then on; a failure of headlight ends the run. */
 static hl_status run_lane(hl_lane *lane, hl_workload *work, double budget)
 {
     double    seconds = 0.0;
     hl_status status  = hl_workload_run(&seconds, work, lane->kind, lane->backend);
 
-    if (status != HL_OK && lane->kind == HL_WORK_PEER) {
+    if (status != HL_OK && is_peer(lane)) {
         printf("  %s: %s\n", lane->label, hl_error_message());
         lane->gave_up = true;
         return HL_OK;
@@ -195,7 +203,7 @@ static hl_status warm_up(hl_size_result *size, hl_workload *work, hl_peer *peer)
 
     for (int i = 0; i < size->n_lanes; i++) {
         const hl_lane *lane = &size->lanes[i];
-        if (lane->kind != HL_WORK_PEER)
+        if (!is_peer(lane))
             HL_TRY(hl_workload_run(&seconds, work, lane->kind, lane->backend));
         else if (hl_peer_time(&seconds, peer, 128) != HL_OK)
             printf("  %s: %s\n", lane->label, hl_error_message());

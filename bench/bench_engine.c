@@ -1,7 +1,7 @@
 /* bench_engine.c - throughput of one model for many clients.
  *
  *     build/bench_engine [--rounds N] [--clients N] [--prompt N] [--tokens N] [--threads N]
- *                        [--activations exact|int8] [--cpu] [MODEL]
+ *                        [--math f32|int8] [--cpu] [MODEL]
  *
  * Generates the same texts in three ways, in turns:
  *
@@ -27,14 +27,14 @@
 enum { MAX_CLIENTS = 64 };
 
 typedef struct bench {
-    const char    *path; /* NULL: all generated files */
-    int64_t        n_rounds;
-    int64_t        n_clients;
-    int64_t        n_prompt;
-    int64_t        n_tokens;
-    int64_t        n_threads;
-    hl_activations activations;
-    bool           by_cpu;
+    const char *path; /* NULL: all generated files */
+    int64_t     n_rounds;
+    int64_t     n_clients;
+    int64_t     n_prompt;
+    int64_t     n_tokens;
+    int64_t     n_threads;
+    hl_math     math;
+    bool        by_cpu;
 
     hl_model    *model;
     hl_session  *session;
@@ -136,17 +136,17 @@ static hl_status run_round(bench *b)
 static hl_status open_all(bench *b, const char *path)
 {
     int64_t            n_ctx   = b->n_prompt + b->n_tokens;
-    hl_session_options session = { .n_ctx       = n_ctx,
-                                   .n_chunk     = HL_ENGINE_CHUNK,
-                                   .n_threads   = (int32_t)b->n_threads,
-                                   .activations = b->activations,
-                                   .wants       = HL_WANT_LAST_LOGITS };
+    hl_session_options session = { .n_ctx     = n_ctx,
+                                   .n_chunk   = HL_ENGINE_CHUNK,
+                                   .n_threads = (int32_t)b->n_threads,
+                                   .math      = b->math,
+                                   .wants     = HL_WANT_LAST_LOGITS };
     /* No events are taken while texts are generated, so there must be room for all of them. */
     hl_engine_options engine = { .n_slots      = b->n_clients,
                                  .n_ctx        = n_ctx,
                                  .n_events     = b->n_tokens + HL_ENGINE_CHUNK,
                                  .n_threads    = (int32_t)b->n_threads,
-                                 .activations  = b->activations,
+                                 .math         = b->math,
                                  .keep_nothing = true };
     hl_status         status = hl_model_open(&b->model, path);
 
@@ -229,9 +229,9 @@ static bool read_number(int64_t *out, const char *name, int argc, char **argv, i
 
 static bool read_activations(bench *b, int argc, char **argv, int *at)
 {
-    if (strcmp(argv[*at], "--activations") != 0 || *at + 1 >= argc)
+    if (strcmp(argv[*at], "--math") != 0 || *at + 1 >= argc)
         return false;
-    b->activations = strcmp(argv[++*at], "int8") == 0 ? HL_ACTIVATIONS_INT8 : HL_ACTIVATIONS_EXACT;
+    b->math = strcmp(argv[++*at], "int8") == 0 ? HL_MATH_INT8 : HL_MATH_F32;
     return true;
 }
 
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 
     if (!read_arguments(&b, argc, argv)) {
         fprintf(stderr, "usage: bench_engine [--rounds N] [--clients N] [--prompt N] [--tokens N] "
-                        "[--threads N] [--activations exact|int8] [--cpu] [MODEL]\n");
+                        "[--threads N] [--math f32|int8] [--cpu] [MODEL]\n");
         return 2;
     }
     hl_status status = b.path != NULL ? run_model(&b, b.path) : run_ours(&b);

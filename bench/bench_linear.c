@@ -52,7 +52,7 @@ typedef struct bench {
     float          x[D_MODEL];
     float         *out;
     hl_linear_pool pool;
-    hl_linear_int8 int8;
+    hl_linear_low  low;
     int            slice; /* index of the next slice */
     double         rates[2][N_LANES][MAX_ROUNDS];
 } bench;
@@ -118,7 +118,7 @@ static bool multiply(bench *b, const uint8_t *slice, const bench_lane *l, int te
     hl_linear_pool pool   = b->pool;
 
     pool.n_threads = team == 0 ? 1 : pool.n_threads;
-    pool.int8      = l->int8 ? &b->int8 : NULL;
+    pool.low       = l->int8 ? &b->low : NULL;
     return hl_linear(&rows, &matrix, NULL, &pool) == HL_OK;
 }
 
@@ -192,12 +192,14 @@ static bool prepare(bench *b)
     b->pool.n_threads     = hl_threads(0);
     b->pool.scratch =
         calloc((size_t)(b->pool.n_threads * b->pool.thread_floats), sizeof *b->pool.scratch);
-    b->int8.n_values = HL_LINEAR_FEW_ROWS * D_MODEL;
-    b->int8.q        = malloc((size_t)b->int8.n_values);
-    b->int8.scales   = calloc((size_t)b->int8.n_values, sizeof *b->int8.scales);
-    b->int8.sums     = calloc((size_t)b->int8.n_values, sizeof *b->int8.sums);
-    if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL || b->int8.q == NULL ||
-        b->int8.scales == NULL || b->int8.sums == NULL)
+    b->low.n_values = HL_LINEAR_FEW_ROWS * D_MODEL;
+    b->low.q        = malloc((size_t)b->low.n_values);
+    b->low.scales   = calloc((size_t)b->low.n_values, sizeof *b->low.scales);
+    b->low.sums     = calloc((size_t)b->low.n_values, sizeof *b->low.sums);
+    b->low.run_sums = calloc((size_t)b->low.n_values, sizeof *b->low.run_sums);
+    b->low.math     = HL_MATH_INT8;
+    if (b->buffer == NULL || b->out == NULL || b->pool.scratch == NULL || b->low.q == NULL ||
+        b->low.scales == NULL || b->low.sums == NULL || b->low.run_sums == NULL)
         return false;
     for (size_t i = 0; i < (size_t)N_SLICES * SLICE_BYTES; i++)
         b->buffer[i] = (uint8_t)(0x30 | (i * 2654435761U >> 13 & 0x0f));
@@ -208,9 +210,10 @@ static bool prepare(bench *b)
 
 static void clean_up(bench *b)
 {
-    free(b->int8.q);
-    free(b->int8.scales);
-    free(b->int8.sums);
+    free(b->low.q);
+    free(b->low.scales);
+    free(b->low.sums);
+    free(b->low.run_sums);
     free(b->pool.scratch);
     free(b->out);
     free(b->buffer);

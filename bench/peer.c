@@ -118,10 +118,15 @@ const char *hl_peer_name(const hl_peer *peer)
 
 hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys)
 {
+    return hl_peer_time_of(seconds, peer, "time", n_keys);
+}
+
+hl_status hl_peer_time_of(double *seconds, hl_peer *peer, const char *word, int64_t n_keys)
+{
     hl_status status = HL_OK;
     char      line[160];
 
-    fprintf(peer->to, "time %lld\n", (long long)n_keys);
+    fprintf(peer->to, "%s %lld\n", word, (long long)n_keys);
     fflush(peer->to);
     HL_TRY(read_answer(line, sizeof line, peer));
     *seconds = strtod(line, NULL);

@@ -23,6 +23,8 @@ const char *hl_peer_name(const hl_peer *peer);
 
 /* Makes one run at this length; the peer measures its time. */
 hl_status hl_peer_time(double *seconds, hl_peer *peer, int64_t n_keys);
+/* The same with a word of the script's own in place of "time". */
+hl_status hl_peer_time_of(double *seconds, hl_peer *peer, const char *word, int64_t n_keys);
 /* Sends any other line, which must be answered with "ok". */
 hl_status hl_peer_tell(hl_peer *peer, const char *line);
 

@@ -76,6 +76,7 @@ static void print_comparison(const hl_size_result *size, const hl_lane *lane)
         break;
     case HL_WORK_MATERIALIZED:
     case HL_WORK_PEER:
+    case HL_WORK_PEER_FUSED:
         printf("  %5.1fx ours with all", ratio(size, lane->kind, NULL, HL_WORK_ALL, ours));
         break;
     default:
@@ -158,6 +159,15 @@ static void print_share_bar(const hl_size_result *size, hl_work kind, const char
     print_bar(text, 100.0 * share_of_peak(size, lane), 60.0, false, "%");
 }
 
+static bool has_lane(const hl_size_result *size, hl_work kind)
+{
+    for (int i = 0; i < size->n_lanes; i++) {
+        if (size->lanes[i].kind == kind)
+            return true;
+    }
+    return false;
+}
+
 static void print_size_bars(const hl_size_result *size, const char *best)
 {
     char what[96];
@@ -171,6 +181,9 @@ static void print_size_bars(const hl_size_result *size, const char *best)
     snprintf(what, sizeof what, "S %-5ld %-6s PyTorch over all statistics", S, best);
     if (S == 4096)
         print_bar(what, ratio(size, HL_WORK_PEER, NULL, HL_WORK_ALL, best), 12.0, false, "x");
+    snprintf(what, sizeof what, "S %-5ld %-6s PyTorch's SDPA over all statistics", S, best);
+    if (has_lane(size, HL_WORK_PEER_FUSED))
+        print_bar(what, ratio(size, HL_WORK_PEER_FUSED, NULL, HL_WORK_ALL, best), 1.0, false, "x");
 }
 
 static void print_bars(const hl_bench_result *result)

@@ -186,8 +186,9 @@ hl_status hl_workload_run(double *seconds, hl_workload *work, hl_work kind, cons
 {
     hl_status status = HL_OK;
 
-    if (kind == HL_WORK_PEER) {
-        status = hl_peer_time(seconds, work->peer, work->shape.n_keys);
+    if (kind == HL_WORK_PEER || kind == HL_WORK_PEER_FUSED) {
+        status = hl_peer_time_of(seconds, work->peer, kind == HL_WORK_PEER ? "time" : "sdpa",
+                                 work->shape.n_keys);
         usleep(PEER_COOLDOWN_US);
         return status;
     }

@@ -21,6 +21,7 @@ typedef enum hl_work {
     HL_WORK_BACKWARD,     /* dq dk dv dgates, from grad_out, grad_entropy, grad_lse */
     HL_WORK_MATERIALIZED, /* materialized matrix, in C */
     HL_WORK_PEER,         /* materialized matrix, in PyTorch */
+    HL_WORK_PEER_FUSED,   /* PyTorch's scaled_dot_product_attention, which measures nothing */
     HL_N_WORKS
 } hl_work;
 

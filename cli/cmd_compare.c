@@ -123,7 +123,8 @@ static void print_rows(const hl_sheet *rows)
 
 static hl_status print_screen(const compare_command *command, const hl_comparison *found)
 {
-    const hl_sheet *tables[] = { found->ranks, found->metrics, found->layers };
+    const hl_sheet *tables[] = { found->ranks, found->metrics, found->diagonal, found->peaks,
+                                 found->layers };
 
     print_kind(command, found);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -227,6 +228,21 @@ static hl_status add_rows(hl_comparison *found, const compare_command *command,
     return hl_comparison_add_rows(found, rows, options);
 }
 
+/* Products that were rounded in different ways change every number a little. */
+static void warn_of_math(const compared sides[2])
+{
+    const char *a = hl_profile_setting(sides[0].profile, "math");
+    const char *b = hl_profile_setting(sides[1].profile, "math");
+
+    a = a != NULL ? a : "f32";
+    b = b != NULL ? b : "f32";
+    if (strcmp(a, b) != 0)
+        hl_complain("compare",
+                    "A was measured with --math %s, B with --math %s: small differences may come "
+                    "from rounding",
+                    a, b);
+}
+
 static int compare(const compare_command *command, compared sides[2])
 {
     hl_analysis_options                        options = { .seed = command->common.seed };
@@ -234,6 +250,7 @@ static int compare(const compare_command *command, compared sides[2])
 
     for (int i = 0; i < 2; i++)
         HL_CALL("compare", open_side(&sides[i], command, i));
+    warn_of_math(sides);
     HL_CALL("compare", hl_compare(&found, sides[0].profile, sides[1].profile, &options));
     HL_CALL("compare", add_rows(found, command, &options));
     if (command->drawing.output != NULL)
@@ -252,7 +269,7 @@ int hl_command_compare(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("table", 't', &command.table, "NAME",
-                "ranks, metrics, layers, heads, differences, matching or rows"),
+                "ranks, metrics, diagonal, layer_metrics, peaks, pairs, layers, ..."),
         HL_FLAG("csv", 0, &command.csv, "print the table as CSV"),
         HL_LIST("text", 0, &command.texts, "PATH",
                 "A and B are models; measure both on this text (repeatable)"),

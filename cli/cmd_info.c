@@ -30,6 +30,7 @@ typedef struct info_request {
     const char         *tokenizer_path; /* NULL: the model's own */
     int64_t             n_ctx;          /* 0: the model's */
     bool                tensors;        /* print a line (or an object) for every tensor */
+    bool                machine;        /* describe the machine, not a model */
     const hl_model     *model;
     const hl_tokenizer *tokenizer;    /* NULL: there is none, or it cannot be read */
     char                problem[256]; /* why there is no tokenizer; "" if there is one */
@@ -557,6 +558,84 @@ static hl_status show_info(info_request *request)
     return HL_OK;
 }
 
+/* ------------------------------------------------------------------- the machine */
+
+static void print_rates(page *out, const char *label, int n_threads, const hl_machine_rates *rates)
+{
+    add(out, "%d thread%s: %.0f GFLOP/s of multiply-adds, %.1f GB/s of memory", n_threads,
+        n_threads == 1 ? "" : "s", rates->gflops, rates->gigabytes);
+    show(out, label);
+}
+
+static void print_machine(const hl_machine *machine)
+{
+    page out = { .colors = hl_terminal_colors(stdout) };
+
+    add(&out, "%s", machine->cpu[0] != '\0' ? machine->cpu : "unknown");
+    show(&out, "processor");
+    add(&out, "%s", machine->instructions);
+    show(&out, "instructions");
+    add(&out, "%d cores", machine->n_cores);
+    if (machine->quota_cores > 0)
+        add(&out, ", %d by the control group", machine->quota_cores);
+    add(&out, ", %d threads used", machine->n_threads);
+    show(&out, "threads");
+    for (int level = 0; level < 3; level++) {
+        if (machine->cache_bytes[level] > 0)
+            add(&out, "%sL%d %lld KiB", comma(&out), level + 1,
+                (long long)machine->cache_bytes[level] / 1024);
+    }
+    show(&out, "caches");
+    add(&out, "%.1f GiB free", (double)machine->free_bytes / (1 << 30));
+    show(&out, "memory");
+    print_rates(&out, "rates", 1, &machine->one);
+    print_rates(&out, "", machine->n_threads, &machine->all);
+    add(&out, "%s; long texts: %s; --math", machine->backend, machine->products);
+    for (int math = HL_MATH_F32; math < HL_MATH_COUNT; math++) {
+        if (machine->has_math[math])
+            add(&out, " %s", hl_math_name((hl_math)math));
+    }
+    show(&out, "back end");
+}
+
+static json_t *rates_as_json(const hl_machine_rates *rates)
+{
+    return json_pack("{sfsf}", "gflops", rates->gflops, "gigabytes_per_second", rates->gigabytes);
+}
+
+static void print_machine_json(const hl_machine *machine)
+{
+    json_t *math = json_array();
+
+    for (int i = HL_MATH_F32; i < HL_MATH_COUNT; i++) {
+        if (machine->has_math[i])
+            json_array_append_new(math, json_string(hl_math_name((hl_math)i)));
+    }
+    json_t *all = json_pack(
+        "{ss ss si si si s[III] sI ss ss so so so}", "cpu", machine->cpu, "instructions",
+        machine->instructions, "cores", machine->n_cores, "quota_cores", machine->quota_cores,
+        "threads", machine->n_threads, "cache_bytes", (json_int_t)machine->cache_bytes[0],
+        (json_int_t)machine->cache_bytes[1], (json_int_t)machine->cache_bytes[2], "free_bytes",
+        (json_int_t)machine->free_bytes, "backend", machine->backend, "products",
+        machine->products, "math", math, "one_thread", rates_as_json(&machine->one), "all_threads",
+        rates_as_json(&machine->all));
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    printf("\n");
+    json_decref(all);
+}
+
+static hl_status show_machine(const info_request *request)
+{
+    hl_machine machine;
+
+    HL_NEED(hl_machine_probe(&machine, request->common.n_threads));
+    if (request->common.json)
+        print_machine_json(&machine);
+    else if (!request->common.quiet)
+        print_machine(&machine);
+    return HL_OK;
+}
+
 int hl_command_info(int argc, char **argv)
 {
     info_request request = { 0 };
@@ -567,10 +646,12 @@ int hl_command_info(int argc, char **argv)
         HL_INT("context", 'c', &request.n_ctx, "N",
                "print the memory that N tokens take (the model's context)", 1, 1 << 30),
         HL_TOKENIZER_OPTION(&request.tokenizer_path),
+        HL_FLAG("machine", 0, &request.machine,
+                "describe this machine instead: rates, caches, what is used"),
         { 0 },
     };
     hl_usage usage = {
-        "info", "MODEL",
+        "info", "MODEL | --machine",
         "Describes a model: family, shape, parameters, tensor types, tokenizer, and the\n"
         "memory that running it takes.  MODEL is a Hugging Face folder or a .safetensors\n"
         "file in it, a .gguf file, or a llama2.c .bin.",
@@ -578,6 +659,10 @@ int hl_command_info(int argc, char **argv)
     };
 
     HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
+    if (request.machine && rest.count > 0)
+        return hl_options_refuse(&usage, "--machine takes no MODEL; got %s", rest.items[0]);
+    if (request.machine)
+        return hl_finish("info", show_machine(&request));
     if (rest.count != 1)
         return hl_options_refuse(&usage, "give one MODEL; got %d", rest.count);
     request.path = rest.items[0];

@@ -22,7 +22,8 @@
 typedef struct serve_request {
     hl_common         common;
     hl_arguments      arguments;
-    hl_server_options options; /* options, except those that the members below set */
+    const char       *activations; /* NULL: not given */
+    hl_server_options options;     /* options, except those that the members below set */
     const char       *token_file;
     const char       *tokenizer_path;
     enum { CACHE_F32, CACHE_F16 } cache;
@@ -73,8 +74,8 @@ static int parse_request(serve_request *request, int argc, char **argv)
            HL_INT("context", 0, &options->n_ctx, "N",
                   "tokens per text (the model's context, at most 4096)", 1, 1 << 30),
            HL_ENUM("cache", 0, &request->cache, "f32|f16", "type of the KV cache (f32)"),
-           HL_ENUM("activations", 0, &options->activations, "exact|int8",
-                   "type of activations for quantized weights (exact)"),
+           HL_CHOICE("activations", 0, &request->activations, "exact|int8",
+                     "the older spelling of --math f32|int8"),
            HL_INT("max-body", 0, &request->max_body, "KIB", "largest request body, KiB (4096)", 1,
                   1 << 20),
            HL_INT("max-connections", 0, &options->max_connections, "N",
@@ -163,6 +164,7 @@ static int open_server(serving *s)
     options.n_names        = (size_t)request->names.count;
     options.n_threads      = request->common.n_threads;
     options.cache_dtype    = request->cache == CACHE_F16 ? HL_DTYPE_F16 : HL_DTYPE_F32;
+    options.math           = hl_math_option(request->activations);
     options.seed           = request->common.seed;
     options.max_body_bytes = (size_t)request->max_body << 10;
     raise_file_limit();

@@ -328,6 +328,25 @@ static int use_device(const hl_usage *usage, const hl_common *common)
     return hl_finish(usage->command, hl_device_check(common->device));
 }
 
+/* The mode of every model that the command opens. */
+static int use_math(const hl_usage *usage, const char *name)
+{
+    hl_math math = HL_MATH_DEFAULT;
+
+    for (int i = HL_MATH_F32; name != NULL && i < HL_MATH_COUNT; i++) {
+        if (strcmp(name, hl_math_name((hl_math)i)) == 0)
+            math = (hl_math)i;
+    }
+    return math == HL_MATH_DEFAULT ? HL_EXIT_OK : hl_finish(usage->command, hl_math_select(math));
+}
+
+hl_math hl_math_option(const char *activations)
+{
+    if (activations == NULL)
+        return HL_MATH_DEFAULT;
+    return strcmp(activations, "int8") == 0 ? HL_MATH_INT8 : HL_MATH_F32;
+}
+
 /* Parses bytes such as "8G", "500M" or "1024", where each letter is a power of 1024; 0 if
  * invalid. */
 static size_t read_size(const char *text)
@@ -363,6 +382,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     int64_t     seed       = 0;
     const char *max_memory = NULL;
     const char *color      = NULL;
+    const char *math       = NULL;
     bool        help       = false;
     hl_option   shared[]   = {
             HL_FLAG("json", 0, &common->json, "print JSON instead of text"),
@@ -371,6 +391,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
             HL_INT("seed", 0, &seed, "N", "seed of random numbers (0)", 0, INT64_MAX),
             HL_CHOICE("device", 0, &common->device, "cpu|cuda|cuda:f16|cuda:f32",
                       "where to compute (cpu); cuda computes in bf16"),
+            HL_CHOICE("math", 0, &math, "f32|bf16|int8",
+                      "how the CPU multiplies weights (f32, which is exact)"),
             HL_TEXT("max-memory", 0, &max_memory, "SIZE",
                     "memory limit: 8G, 500M, none (all free memory)"),
             HL_CHOICE("color", 0, &color, "auto|always|never|256|truecolor",
@@ -398,6 +420,7 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
     }
     HL_PASS(code);
     HL_PASS(use_device(usage, common));
+    HL_PASS(use_math(usage, math));
     return limit_memory(usage, max_memory);
 }
 

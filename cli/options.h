@@ -24,6 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "headlight.h"
+
 typedef enum hl_option_kind {
     HL_OPTION_FLAG = 0, /* target: bool *; takes no value                     */
     HL_OPTION_TEXT,     /* target: const char **; borrowed from argv          */
@@ -104,6 +106,9 @@ typedef struct hl_arguments {
 /* Returns HL_EXIT_OK to continue, HL_EXIT_DONE after --help, or the exit status after a message. */
 int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage, int argc,
                      char **argv);
+
+/* The mode that --activations exact|int8 names, the older spelling of --math; DEFAULT for NULL. */
+hl_math hl_math_option(const char *activations);
 
 /* Prints a message, points to --help, and returns HL_EXIT_USAGE. */
 int hl_options_refuse(const hl_usage *usage, const char *format, ...)

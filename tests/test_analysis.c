@@ -101,6 +101,63 @@ static void test_heads_against_rows(void **state)
 
 /* Layer l has a content head of strength 0.5 + 0.2 |l - 3|.  Its entropy is highest in layer 3: a
  * hill, whose numbers follow from the layers' means. */
+/* Layers whose heads give these shares to the last five tokens: the more, the lower the entropy. */
+static void test_shapes_in_words(void **state)
+{
+    static const struct {
+        double      strengths[M_LAYERS];
+        const char *shape, *specialized;
+    } cases[] = {
+        { { 0.1, 0.1, 0.8, 0.8, 0.1, 0.1 }, "U-shape", "no difference" },
+        { { 0.8, 0.8, 0.1, 0.1, 0.7, 0.7 }, "inverted U-shape", "no: less" },
+        { { 0.1, 0.2, 0.4, 0.5, 0.7, 0.8 }, "falls", "yes" },
+        { { 0.8, 0.7, 0.5, 0.4, 0.2, 0.1 }, "rises", "no: less" },
+        { { 0.5, 0.501, 0.502, 0.503, 0.504, 0.505 }, "flat", "no difference" },
+        { { 0.1, 0.8, 0.1, 0.8, 0.1, 0.8 }, "uneven", "no difference" },
+        /* The middle is lower than the end by a tenth of the range: that is no turn. */
+        { { 0.1, 0.1, 0.84, 0.84, 0.8, 0.8 }, "uneven", "yes" },
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 6 };
+
+        for (int l = 0; l < M_LAYERS; l++) {
+            for (int h = 0; h < 2; h++)
+                model.heads[l][h] = (made_head){ .kind     = MADE_LOCAL,
+                                                 .strength = cases[i].strengths[l],
+                                                 .wobble   = 1e-4 };
+        }
+        hl_profile *profile = made_profile(&model);
+        hl_sheet   *shape   = table_of(profile, "shape");
+        assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "shape")), cases[i].shape);
+        assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "later_specialized")),
+                            cases[i].specialized);
+        assert_near(number_in(shape, 1, "later_change"),
+                    number_in(shape, 1, "last_third") - number_in(shape, 1, "first_third"), 1e-12);
+        /* The first line, in nats, agrees. */
+        assert_string_equal(hl_sheet_text(shape, 0, hl_sheet_find(shape, "shape")), cases[i].shape);
+        hl_sheet_free(shape);
+        hl_profile_free(profile);
+    }
+
+    /* What is not sure is no shape: the same falling layers in windows that differ much. */
+    made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 4 };
+    for (int l = 0; l < M_LAYERS; l++) {
+        for (int h = 0; h < 2; h++)
+            model.heads[l][h] =
+                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.02 * l, .wobble = 1.1 };
+    }
+    hl_profile *profile = made_profile(&model);
+    hl_sheet   *shape   = table_of(profile, "shape");
+    assert_true(number_in(shape, 1, "range") > HL_LAYERS_DIFFER);
+    assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "shape")), "not known");
+    assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "later_specialized")),
+                        "no difference");
+    hl_sheet_free(shape);
+    hl_profile_free(profile);
+}
+
 static void test_layer_shape(void **state)
 {
     made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 10 };
@@ -510,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_uniform_head),
         cmocka_unit_test(test_heads_against_rows),
         cmocka_unit_test(test_layer_shape),
+        cmocka_unit_test(test_shapes_in_words),
         cmocka_unit_test(test_equal_layers_are_flat),
         cmocka_unit_test(test_variance),
         cmocka_unit_test(test_head_types),

@@ -157,7 +157,7 @@ static void store(void *out, hl_dtype dtype, const float *values, int64_t n)
 }
 
 /* n_weights rows of n values, in blocks or not, MAX_BYTES apart. */
-enum { MAX_WEIGHTS = 9, MAX_DOT = 1024, MAX_BYTES = 4 * MAX_DOT };
+enum { MAX_WEIGHTS = 9, MAX_DOT = 1024, LONG_DOT = 2 * 4096 + 768, MAX_BYTES = 4 * MAX_DOT };
 
 static void store_weights(uint8_t *out, hl_dtype dtype, int64_t n)
 {
@@ -250,11 +250,44 @@ static void dots_are_accurate(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+/* Rows that are longer than what a kernel multiplies at a time. */
+static void long_dots_are_accurate(void **state)
+{
+    enum { N_X = 5 };
+    static float   x[N_X * LONG_DOT], w[LONG_DOT];
+    static uint8_t stored[4 * LONG_DOT];
+    const void    *at = stored;
+    (void)state;
+
+    fill(x, N_X * LONG_DOT);
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (hl_dtype dtype = 0; dtype < HL_DTYPE_COUNT; dtype++) {
+            dot_errors errors  = { 0 };
+            size_t     n_block = hl_dtype_block_of(dtype).n_values;
+            int64_t    n       = LONG_DOT - (n_block == 32 ? 32 : (n_block == 1 ? 5 : 0));
+            float      seen[N_X];
+
+            if (!hl_dtype_is_block(dtype) && dtype > HL_DTYPE_BF16)
+                continue;
+            for (int64_t first = 0; first < LONG_DOT; first += 256) {
+                hl_dtype_block block = hl_dtype_block_of(dtype);
+                store_weights(stored + first / (int64_t)block.n_values * block.n_bytes, dtype, 256);
+            }
+            dense_of(*name)->dot(&(hl_dot){ seen, 1, x, LONG_DOT, N_X, &at, dtype, 1, n });
+            assert_ok(hl_dequantize(w, dtype, stored, (size_t)n));
+            for (int64_t row = 0; row < N_X; row++)
+                measure_dot(&errors, seen[row], x + row * LONG_DOT, w, n);
+            if (!(errors.ours <= 2.0 * errors.plain))
+                fail_msg("%s, %s: an error of %.2g, plain sums have %.2g", *name,
+                         hl_dtype_name(dtype), errors.ours, errors.plain);
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
 /* The result does not depend on the other rows of a call, to the bit. */
 static void dots_do_not_depend_on_company(void **state)
 {
-    static const hl_dtype types[] = { HL_DTYPE_F32,  HL_DTYPE_F16,  HL_DTYPE_BF16, HL_DTYPE_Q8_0,
-                                      HL_DTYPE_Q4_0, HL_DTYPE_Q4_K, HL_DTYPE_Q6_K };
     enum { N_X = 7 };
     static float   x[N_X * MAX_DOT];
     static uint8_t stored[MAX_WEIGHTS * MAX_BYTES];
@@ -262,19 +295,22 @@ static void dots_do_not_depend_on_company(void **state)
 
     fill(x, N_X * MAX_DOT);
     for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
-        for (int i = 0; i < 7; i++) {
+        for (hl_dtype type = 0; type < HL_DTYPE_COUNT; type++) {
             const void *at[MAX_WEIGHTS];
             float       all[N_X * MAX_WEIGHTS], one;
-            hl_dot      dot = { all, MAX_WEIGHTS, x, MAX_DOT, N_X, at, types[i], MAX_WEIGHTS, 768 };
+            hl_dot      dot = { all, MAX_WEIGHTS, x, MAX_DOT, N_X, at, type, MAX_WEIGHTS, 768 };
+
+            if (!hl_dtype_is_block(type) && type > HL_DTYPE_BF16)
+                continue;
 
             for (int j = 0; j < MAX_WEIGHTS; j++) {
                 at[j] = stored + j * MAX_BYTES;
-                store_weights((uint8_t *)at[j], types[i], 768);
+                store_weights((uint8_t *)at[j], type, 768);
             }
             dense_of(*name)->dot(&dot);
             for (int j = 0; j < N_X * MAX_WEIGHTS; j++) {
                 dense_of(*name)->dot(&(hl_dot){ &one, 1, x + j / MAX_WEIGHTS * MAX_DOT, MAX_DOT, 1,
-                                                &at[j % MAX_WEIGHTS], types[i], 1, 768 });
+                                                &at[j % MAX_WEIGHTS], type, 1, 768 });
                 assert_memory_equal(&one, &all[j], sizeof one);
             }
         }
@@ -450,6 +486,7 @@ int main(void)
         cmocka_unit_test(activations_agree),
         cmocka_unit_test(activations_keep_what_is_not_a_number),
         cmocka_unit_test(dots_are_accurate),
+        cmocka_unit_test(long_dots_are_accurate),
         cmocka_unit_test(dots_do_not_depend_on_company),
         cmocka_unit_test(combinations_agree),
         cmocka_unit_test(combinations_do_not_depend_on_company),

@@ -23,13 +23,14 @@ static float random_value(void)
 
 static void nearest_of_255_values(void **state)
 {
-    float  x[MAX_VALUES], scales[MAX_VALUES / 32], sums[MAX_VALUES / 32];
-    int8_t q[MAX_VALUES];
+    float   x[MAX_VALUES], scales[MAX_VALUES / 32], sums[MAX_VALUES / 32];
+    int32_t run_sums[MAX_VALUES / 16];
+    int8_t  q[MAX_VALUES];
     (void)state;
 
     for (int i = 0; i < MAX_VALUES; i++)
         x[i] = random_value() * exp2f((float)(i / 32 - 16));
-    hl_int8_quantize(q, scales, sums, x, MAX_VALUES);
+    hl_int8_quantize(q, scales, sums, run_sums, x, MAX_VALUES);
     for (int i = 0; i < MAX_VALUES; i++) {
         float scale = scales[i / 32];
         assert_true(fabsf(x[i] - scale * q[i]) <= 0.5001f * scale);
@@ -42,6 +43,7 @@ static void nearest_of_255_values(void **state)
         }
         assert_int_equal(largest, 127);
         assert_true(sums[block] == scales[block] * (float)sum);
+        assert_int_equal(run_sums[2 * block] + run_sums[2 * block + 1], sum);
     }
 }
 
@@ -51,10 +53,11 @@ static void zeros_and_no_numbers(void **state)
     (void)state;
 
     for (int i = 0; i < 5; i++) {
-        float  x[32] = { firsts[i], 0.0f }, scale, sum;
-        int8_t q[32];
+        float   x[32] = { firsts[i], 0.0f }, scale, sum;
+        int32_t run_sums[2];
+        int8_t  q[32];
 
-        hl_int8_quantize(q, &scale, &sum, x, 32);
+        hl_int8_quantize(q, &scale, &sum, run_sums, x, 32);
         if (i < 2)
             assert_true(scale == 0.0f && sum == 0.0f);
         else
@@ -71,6 +74,7 @@ typedef struct problem {
     int8_t      q[MAX_ROWS * MAX_VALUES];
     float       scales[MAX_ROWS * MAX_VALUES / 32];
     float       sums[MAX_ROWS * MAX_VALUES / 32];
+    int32_t     run_sums[MAX_ROWS * MAX_VALUES / 16];
     uint8_t     stored[MAX_WEIGHTS * MAX_BYTES];
     const void *w[MAX_WEIGHTS];
     float       out[MAX_ROWS * (MAX_WEIGHTS + 1)];
@@ -98,7 +102,7 @@ static void make_problem(problem *p, hl_dtype dtype, int64_t n, int64_t n_rows, 
 {
     for (int64_t i = 0; i < n_rows * n; i++)
         p->x[i] = random_value();
-    hl_int8_quantize(p->q, p->scales, p->sums, p->x, n_rows * n);
+    hl_int8_quantize(p->q, p->scales, p->sums, p->run_sums, p->x, n_rows * n);
     for (int64_t j = 0; j < n_weights; j++) {
         uint8_t *row = p->stored + j * 4 % MAX_WEIGHTS * MAX_BYTES;
         store_weights(row, dtype, n);
@@ -227,7 +231,7 @@ static void extremes(void **state)
             make_problem(&p, types[i / 2], 512, 1, 1);
             for (int64_t k = 0; k < 512; k++)
                 p.x[k] = i % 2 == 0 ? 1.0f : -1.0f;
-            hl_int8_quantize(p.q, p.scales, p.sums, p.x, 512);
+            hl_int8_quantize(p.q, p.scales, p.sums, p.run_sums, p.x, 512);
             memset(p.stored, i / 2 == 0 ? 0x80 : 0xff, MAX_BYTES);
             for (size_t at = types[i / 2] == HL_DTYPE_Q6_K ? 208 : 0; at < MAX_BYTES - 4;
                  at += hl_dtype_block_of(types[i / 2]).n_bytes)

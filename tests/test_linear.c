@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "kernels/gemm.h"
 #include "kernels/int8.h"
+#include "kernels/kernels.h"
 #include "kernels/linear.h"
 #include "kernels/quant.h"
 
@@ -26,7 +27,7 @@ typedef struct problem {
     float         *bias;
     hl_linear_rows rows;
     int64_t        n_rows[2];
-    bool           int8; /* with 8-bit activations */
+    hl_math        math;
 } problem;
 
 /* Any bytes are valid blocks, but few of these have values of a sensible size. */
@@ -81,19 +82,21 @@ static void free_problem(problem *p)
 /* Runs the product on n_threads threads. */
 static void run(problem *p, int n_threads)
 {
-    static int8_t  q[2 * HL_LINEAR_FEW_ROWS * MAX_COLUMNS];
-    static float   scales[sizeof q / HL_INT8_BLOCK], sums[sizeof q / HL_INT8_BLOCK];
-    hl_linear_int8 int8 = { sizeof q, q, scales, sums };
-    int64_t        n    = hl_linear_scratch(&p->matrix);
-    hl_linear_pool pool = { .n_threads     = n_threads,
-                            .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
-                            .thread_floats = n };
+    static int8_t   q[2 * MAX_X * MAX_COLUMNS];
+    static uint16_t bf16[sizeof q];
+    static float    scales[sizeof q / HL_INT8_BLOCK], sums[sizeof q / HL_INT8_BLOCK];
+    static int32_t  run_sums[sizeof q / HL_INT8_RUN];
+    hl_linear_low   low  = { p->math, sizeof q, bf16, q, scales, sums, run_sums };
+    int64_t         n    = hl_linear_scratch(&p->matrix);
+    hl_linear_pool  pool = { .n_threads     = n_threads,
+                             .scratch       = malloc((size_t)(n_threads * n) * sizeof(float)),
+                             .thread_floats = n };
 
     p->rows.n_rows = p->n_rows;
     for (int64_t i = 0; i < 2 * p->rows.batch_rows * p->rows.out_stride; i++)
         p->rows.out[i] = 777.0f;
     assert_non_null(pool.scratch);
-    pool.int8 = p->int8 ? &int8 : NULL;
+    pool.low = p->math > HL_MATH_F32 ? &low : NULL;
     assert_ok(hl_linear(&p->rows, &p->matrix, p->bias, &pool));
     free(pool.scratch);
 }
@@ -246,7 +249,7 @@ static void rows_do_not_depend_on_company(void **state)
         float  *before = malloc(count * sizeof *before);
 
         assert_non_null(before);
-        p.int8 = i >= 2;
+        p.math = i >= 2 ? HL_MATH_INT8 : HL_MATH_F32;
         run(&p, 1);
         memcpy(before, p.rows.out, count * sizeof *before);
         run(&p, 3);
@@ -255,6 +258,35 @@ static void rows_do_not_depend_on_company(void **state)
         run(&p, 2);
         assert_memory_equal(before, p.rows.out, count * sizeof *before);
         free(before);
+        free_problem(&p);
+    }
+}
+
+/* Sums of products of bf16 numbers: exact where both sides are such numbers. */
+static void products_of_bf16(void **state)
+{
+    static float w[MAX_COLUMNS];
+    (void)state;
+
+    if (hl_math_check(HL_MATH_BF16) != HL_OK)
+        skip();
+    for (int i = 0; i < 8; i++) {
+        static const hl_dtype types[]   = { HL_DTYPE_BF16, HL_DTYPE_F32, HL_DTYPE_F16,
+                                            HL_DTYPE_Q8_0 };
+        int64_t               n_columns = types[i % 4] == HL_DTYPE_Q8_0 ? 96 : 67 + i;
+        problem p = make_problem(plain(types[i % 4], 290, n_columns), 9 + i, i % 2 * 30);
+        float  *x = (float *)p.rows.x;
+
+        for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++)
+            x[k] = hl_bf16_to_f32(hl_f32_to_bf16(x[k]));
+        p.math = HL_MATH_BF16;
+        run(&p, 1 + i % 3);
+        for (int64_t row = 0; row < p.matrix.n_rows; row++) {
+            assert_ok(hl_matrix_read_row(w, &p.matrix, row));
+            for (int64_t k = 0; k < n_columns; k++)
+                w[k] = hl_bf16_to_f32(hl_f32_to_bf16(w[k]));
+            check_row(&p, w, row);
+        }
         free_problem(&p);
     }
 }
@@ -301,12 +333,13 @@ static void products_together(void **state)
 static void activations_of_8_bits(void **state)
 {
     static const hl_dtype types[] = { HL_DTYPE_Q8_0, HL_DTYPE_Q4_0, HL_DTYPE_Q4_K,
-                                      HL_DTYPE_Q6_K, HL_DTYPE_Q5_K, HL_DTYPE_F16 };
+                                      HL_DTYPE_Q6_K, HL_DTYPE_Q5_K, HL_DTYPE_F16,
+                                      HL_DTYPE_Q4_1, HL_DTYPE_Q2_K, HL_DTYPE_IQ4_XS };
     static float          w[MAX_COLUMNS];
     (void)state;
 
-    for (int i = 0; i < 12; i++) {
-        problem p = make_problem(plain(types[i % 6], 291, 512), 1 + i / 6 * 7, i % 2 * 12);
+    for (int i = 0; i < 18; i++) {
+        problem p = make_problem(plain(types[i % 9], 291, 512), 1 + i / 9 * 7, i % 2 * 12);
         float  *x = (float *)p.rows.x;
 
         for (int64_t k = 0; k < 2 * p.rows.batch_rows * p.rows.x_stride; k++)
@@ -315,7 +348,7 @@ static void activations_of_8_bits(void **state)
                                                                                * in each 32 is
                                                                                * 127 */
             x[k] = k % p.rows.x_stride % 32 == 5 ? 127.0f / 64.0f : x[k];
-        p.int8 = true;
+        p.math = HL_MATH_INT8;
         run(&p, 1 + i % 3);
         for (int64_t row = 0; row < p.matrix.n_rows; row++) {
             assert_ok(hl_matrix_read_row(w, &p.matrix, row));
@@ -388,6 +421,7 @@ int main(void)
         cmocka_unit_test(rows_are_found),
         cmocka_unit_test(unaligned),
         cmocka_unit_test(rows_do_not_depend_on_company),
+        cmocka_unit_test(products_of_bf16),
         cmocka_unit_test(activations_of_8_bits),
         cmocka_unit_test(products_together),
         cmocka_unit_test(mxfp4_in_two_tensors),

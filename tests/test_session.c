@@ -348,9 +348,8 @@ static void limits_are_named(void **state)
     assert_fails(
         HL_BAD_ARGUMENT, "the cache can be F32 or F16, not Q4_0",
         hl_session_open(&session, model, &(hl_session_options){ .cache_dtype = HL_DTYPE_Q4_0 }));
-    assert_fails(HL_BAD_ARGUMENT, "activations is 2, wanted 0 to 1",
-                 hl_session_open(&session, model,
-                                 &(hl_session_options){ .activations = HL_ACTIVATIONS_COUNT }));
+    assert_fails(HL_BAD_ARGUMENT, "math is 4, wanted 0 to 3",
+                 hl_session_open(&session, model, &(hl_session_options){ .math = HL_MATH_COUNT }));
     session = open_session(model, (hl_session_options){ .n_ctx = 8 });
     assert_fails(HL_LIMIT, "20 tokens after 0 are more than the context of 8",
                  hl_session_feed(session, &(hl_feed){ .tokens = tokens, .n_tokens = N_TOKENS }));

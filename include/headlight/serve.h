@@ -41,7 +41,7 @@ typedef struct hl_server_options {
                                     * (HL_DEFAULT_CTX) */
     int32_t            n_threads;  /* 0: all cores */
     hl_dtype           cache_dtype;
-    hl_activations     activations;
+    hl_math            math;
     uint64_t           seed;            /* seed of the first request without a seed; each later one
                                          * takes the next number */
     size_t             max_body_bytes;  /* largest request body; 0: 4 MiB */

@@ -62,36 +62,69 @@ enum {
     HL_WANT_DIVERGENCE = 1 << 15,
 };
 
-/* How activations are rounded when they are multiplied with stored blocks of Q8_0, Q4_0, Q4_K
- * and Q6_K and there are few rows (a decoding step, up to 8 rows of a sequence).  INT8 rounds
- * activations to 8 bits, with one scale per 32 values: a core then processes Q8_0 1.4 times as
- * fast and the other types twice as fast, if memory bandwidth allows.  On models/demo, decoding
- * 512 tokens of two texts, INT8 moves the entropies of attention rows by 0.007 nats on average
- * and by 0.2 at most; storing the weights as Q8_0 moves them by 0.003 and 0.07, as Q4_0 by 0.04
- * and 0.9.  Use INT8 for generating text and EXACT for measuring.  Other types, and CPUs without
- * AVX2, ignore this setting. */
-typedef enum hl_activations {
-    HL_ACTIVATIONS_EXACT = 0,
-    HL_ACTIVATIONS_INT8,
-    HL_ACTIVATIONS_COUNT
-} hl_activations;
+/* How weights are multiplied on the CPU.  F32 is exact up to the rounding of f32 sums, and the
+ * definition.  BF16 rounds both sides of a product to bf16 where a sequence has more than 8 rows;
+ * it needs AVX-512 BF16.  INT8 multiplies stored blocks with activations of 8 bits, one scale per
+ * 32 values; weights that are not in blocks, and types without such a kernel, stay exact.
+ * Attention, norms and statistics are computed in f32 in every mode.  DEFAULT is the mode of
+ * hl_math_select.  doc/performance.md says what each mode costs and gains. */
+typedef enum hl_math {
+    HL_MATH_DEFAULT = 0,
+    HL_MATH_F32,
+    HL_MATH_BF16,
+    HL_MATH_INT8,
+    HL_MATH_COUNT
+} hl_math;
+
+/* Sets the mode of sessions that name none: DEFAULT is HEADLIGHT_MATH in the environment, else F32.
+ * Fails if this CPU lacks its instructions. */
+HL_API hl_status hl_math_select(hl_math math);
+/* The mode that sessions have which name none.  Fails if HEADLIGHT_MATH is no mode. */
+HL_API hl_status hl_math_selected(hl_math *out);
+/* "f32", "bf16" or "int8". */
+HL_API const char *hl_math_name(hl_math math);
+
+/* Rates of some threads. */
+typedef struct hl_machine_rates {
+    double gflops;    /* multiply-adds in f32, 10^9 operations per second */
+    double gigabytes; /* memory that decoding can read, 10^9 bytes per second */
+} hl_machine_rates;
+
+/* This machine, and what is used on it. */
+typedef struct hl_machine {
+    char             cpu[64];
+    char             instructions[64]; /* such as "AVX2 AVX-512 VNNI" */
+    int32_t          n_cores;
+    int32_t          quota_cores;    /* cores that the control group allows; 0: no quota */
+    int32_t          n_threads;      /* threads of sessions */
+    int64_t          cache_bytes[3]; /* levels 1 to 3; 0: not known */
+    int64_t          free_bytes;     /* memory that this process may use; 0: not known */
+    const char      *backend;
+    const char      *products; /* what multiplies long texts */
+    bool             has_math[HL_MATH_COUNT];
+    hl_machine_rates one; /* of one thread */
+    hl_machine_rates all; /* of n_threads threads */
+} hl_machine;
+
+/* Measures the machine, for about a tenth of a second; n_threads 0: all cores. */
+HL_API hl_status hl_machine_probe(hl_machine *out, int32_t n_threads);
 
 typedef struct hl_session_options {
-    int64_t        n_ctx;       /* largest number of tokens per sequence; 0: the default
+    int64_t  n_ctx;       /* largest number of tokens per sequence; 0: the default
                                  * (HL_DEFAULT_CTX) */
-    int64_t        n_batch;     /* number of sequences; 0: 1 */
-    int64_t        n_chunk;     /* rows of a sequence that are computed together; 0: 512 */
-    int64_t        n_patterns;  /* largest number of positions for HL_WANT_PATTERN; 0: none. A
+    int64_t  n_batch;     /* number of sequences; 0: 1 */
+    int64_t  n_chunk;     /* rows of a sequence that are computed together; 0: 512 */
+    int64_t  n_patterns;  /* largest number of positions for HL_WANT_PATTERN; 0: none. A
                                  * feed of fewer sequences may name more positions per sequence,
                                  * up to the same total */
-    uint32_t       wants;       /* HL_WANT_...: everything that feeds may request */
-    hl_dtype       cache_dtype; /* type of cached keys and values: F32 or F16 */
-    int32_t        n_threads;   /* 0: all cores */
-    bool           beyond_ctx;  /* n_ctx may exceed the model's, where the model can compute that */
-    hl_activations activations;
-    bool           steady; /* a row's bytes do not depend on what shares its batch, not even if a
+    uint32_t wants;       /* HL_WANT_...: everything that feeds may request */
+    hl_dtype cache_dtype; /* type of cached keys and values: F32 or F16 */
+    int32_t  n_threads;   /* 0: all cores */
+    bool     beyond_ctx;  /* n_ctx may exceed the model's, where the model can compute that */
+    hl_math  math;
+    bool     steady; /* a row's bytes do not depend on what shares its batch, not even if a
                             * sequence has only a few rows left */
-    int64_t        n_rows; /* rows of all sequences that are computed together; 0: n_batch times
+    int64_t  n_rows; /* rows of all sequences that are computed together; 0: n_batch times
                             * n_chunk. With a smaller number, only feeds of some sequences
                             * (hl_feed.sequences) are sure to fit */
     const char

@@ -152,6 +152,7 @@ SIGNATURES = {
     "hl_threshold_name": (s.Text, [s.Size]),
     "hl_threshold_set": (s.Status, [_ref(s.Thresholds), s.Text, c.c_double]),
     "hl_diagnose": (s.Status, [_ref(_ref(s.Diagnoses)), _handle, _handle, _ref(s.Thresholds)]),
+    "hl_diagnose_training": (s.Status, [_ref(s.Diagnoses), _handle, _handle]),
     "hl_diagnoses_free": (None, [_ref(s.Diagnoses)]),
     "hl_head_list_select": (s.Status, [_ref(_handle), _handle, _handle, s.Text]),
     "hl_head_words_need_profile": (s.Status, [_ref(c.c_bool), _handle, s.Text]),

@@ -41,8 +41,9 @@ THEMES = ("light", "dark")
 UNITS = ("nats", "bits", "normalized")
 SCALES = ("continuous", "classes")
 N_BINS = 64
-N_DIAGNOSES = 8
-N_THRESHOLDS = 14
+CHECK_KINDS = ("alarm", "observation")
+N_DIAGNOSES = 12
+N_THRESHOLDS = 23
 
 CUDA_INTERFACE = 2
 
@@ -66,6 +67,7 @@ CONSTANTS = {
     **{f"HL_PROBE_{name.upper()}": i for i, name in enumerate(PROBES)},
     "HL_N_PROBES": len(PROBES),
     **{f"HL_VERDICT_{name.upper().replace(' ', '_')}": i for i, name in enumerate(VERDICTS)},
+    **{f"HL_CHECK_{name.upper()}": i for i, name in enumerate(CHECK_KINDS)},
     **{f"HL_COLUMN_{name.upper()}": i for i, name in enumerate(COLUMN_TYPES)},
     **{f"HL_THEME_{name.upper()}": i for i, name in enumerate(THEMES)},
     **{f"HL_UNIT_{name.upper()}": i for i, name in enumerate(UNITS)},
@@ -193,7 +195,7 @@ class SessionOptions(c.Structure):
     c_name = "hl_session_options"
     _fields_ = [*_fields(c.c_int64, "n_ctx", "n_batch", "n_chunk", "n_patterns"),
                 ("wants", c.c_uint32), ("cache_dtype", c.c_int), ("n_threads", c.c_int32),
-                ("beyond_ctx", c.c_bool), ("activations", c.c_int), ("steady", c.c_bool),
+                ("beyond_ctx", c.c_bool), ("math", c.c_int), ("steady", c.c_bool),
                 ("n_rows", c.c_int64), ("device", Text), ("n_sampled", c.c_int64),
                 ("n_kept", c.c_int64),
                 ("stream_every", c.c_int64)]
@@ -313,13 +315,20 @@ class ShownBy(c.Structure):
     _fields_ = [*_fields(c.c_int64, "layer", "head"), ("value", c.c_double)]
 
 
+class Cause(c.Structure):
+    c_name = "hl_cause"
+    _fields_ = [*_fields(Text, "name", "supports", "against", "command")]
+
+
 class Diagnosis(c.Structure):
     c_name = "hl_diagnosis"
-    _fields_ = [("name", Text), ("verdict", c.c_int), *_fields(c.c_double, "value", "threshold"),
-                ("below", c.c_bool),
+    _fields_ = [("name", Text), *_fields(c.c_int, "kind", "verdict"),
+                *_fields(c.c_double, "value", "threshold"), ("unit", Text),
+                ("errors", c.c_double), ("below", c.c_bool),
                 *_fields(Text, "evidence", "source", "mitigation", "measure", "rule", "finding",
-                         "against"),
-                ("heads", c.POINTER(ShownBy)), ("n_heads", c.c_int64)]
+                         "against", "usual"),
+                ("heads", c.POINTER(ShownBy)), ("n_heads", c.c_int64),
+                ("causes", c.POINTER(Cause)), ("n_causes", c.c_int64)]
 
 
 class Diagnoses(c.Structure):

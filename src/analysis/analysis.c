@@ -256,7 +256,8 @@ static hl_status fill_layers(hl_sheet *table, const hl_profile *profile,
 }
 
 static const char shape_columns[] =
-    "quantity:t range:3 error:4 flat:b minimum:i depth:2 curvature:3 spearman:3";
+    "quantity:t shape:t later_specialized:t later_change:3 later_errors:1 first_third:3 "
+    "middle_third:3 last_third:3 range:3 error:4 flat:b minimum:i depth:2 curvature:3 spearman:3";
 
 static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
                             const hl_analysis_options *options)
@@ -274,8 +275,15 @@ static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
 
         HL_NEED(new_layers(&layers, profile, wanted[i].quantity));
         const hl_layer_shape *shape = &layers->shape;
+        double                least =
+            wanted[i].quantity == HL_Q_NORMALIZED ? HL_LAYERS_DIFFER : HL_LAYERS_DIFFER_NATS;
         hl_sheet_put_text(table, "%s", wanted[i].name);
-        hl_sheet_put_reals(table, shape->range, shape->error);
+        hl_sheet_put_text(table, "%s", hl_shape_name(shape->kind));
+        hl_sheet_put_text(
+            table, "%s",
+            hl_shape_specialized(shape, least, hl_threshold_of(NULL, HL_T_FLAT_ERRORS)));
+        hl_sheet_put_reals(table, shape->change, shape->change_errors, shape->thirds[0],
+                           shape->thirds[1], shape->thirds[2], shape->range, shape->error);
         hl_sheet_put_bool(table, shape->flat);
         hl_sheet_put_int(table, shape->minimum >= 0 ? shape->minimum : HL_NO_INT);
         hl_sheet_put_reals(table, shape->depth, shape->curvature, shape->spearman);
@@ -600,8 +608,7 @@ static const struct {
     { "patterns", "patterns of every head: self, previous, band, sink, sparsity, induction",
       "Patterns of every head, over sampled rows", pattern_columns, fill_patterns },
     { "positions", "entropy by position in the sequence",
-      "Entropy by position: means over heads, 95% intervals", position_columns,
-      fill_positions },
+      "Entropy by position: means over heads, 95% intervals", position_columns, fill_positions },
     { "positions-by-head", "the same for each head", "Entropy of every head by position",
       head_position_columns, fill_positions_by_head },
     { "token-types", "entropy by type of token", "Entropy by type of token, means over heads",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/cluster.h"
+#include "analysis/compare_parts.h"
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
@@ -199,7 +200,12 @@ static const char *const metric_names[N_METRICS] = {
     "probe_previous",
 };
 
-static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, int metric)
+const char *hl_compared_metric_name(int metric)
+{
+    return metric < N_METRICS ? metric_names[metric] : NULL;
+}
+
+double hl_compared_metric(const hl_profile *profile, int64_t layer, int64_t head, int metric)
 {
     if (metric < HL_N_QUANTITIES)
         return hl_profile_mean(profile, layer, head, (hl_quantity)metric);
@@ -212,7 +218,7 @@ static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, 
 }
 
 static const char metric_columns[] =
-    "metric:t a:3 b:3 difference:3 mean_change:3 most_change:3 head:t";
+    "metric:t a:3 b:3 difference:3 change_percent:1 mean_change:3 most_change:3 head:t";
 
 static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 {
@@ -223,8 +229,8 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 
         HL_EACH_HEAD(two->a, layer, head)
         {
-            double a          = metric_of(two->a, layer, head, metric);
-            double b          = metric_of(two->b, layer, head, metric);
+            double a          = hl_compared_metric(two->a, layer, head, metric);
+            double b          = hl_compared_metric(two->b, layer, head, metric);
             double difference = b - a;
 
             if (isnan(difference))
@@ -239,7 +245,8 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
             }
         }
         hl_sheet_put_text(table, "%s", metric_names[metric]);
-        hl_sheet_put_reals(table, sum_a / n, sum_b / n, (sum_b - sum_a) / n, change / n, most);
+        hl_sheet_put_reals(table, sum_a / n, sum_b / n, (sum_b - sum_a) / n,
+                           hl_change_percent(sum_a, sum_b), change / n, most);
         hl_sheet_put_text(table, "%s", name);
     }
     return HL_OK;
@@ -257,8 +264,8 @@ static hl_status fill_differences(hl_sheet *table, two_profiles *two)
     {
         hl_sheet_put_ints(table, layer, head);
         for (int metric = 0; metric < N_METRICS; metric++)
-            hl_sheet_put_real(table, metric_of(two->b, layer, head, metric) -
-                                         metric_of(two->a, layer, head, metric));
+            hl_sheet_put_real(table, hl_compared_metric(two->b, layer, head, metric) -
+                                         hl_compared_metric(two->a, layer, head, metric));
     }
     return HL_OK;
 }
@@ -489,6 +496,28 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
     return HL_OK;
 }
 
+/* ---------------------------------------------- tables: see compare_heads.c */
+
+static hl_status fill_diagonal(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_diagonal(table, two->a, two->b);
+}
+
+static hl_status fill_layer_metrics(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_layer_metrics(table, two->a, two->b);
+}
+
+static hl_status fill_peaks(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_peaks(table, two->a, two->b);
+}
+
+static hl_status fill_pairs(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_pairs(table, two->a, two->b);
+}
+
 /* ----------------------------------------------------------- the comparison */
 
 static const struct {
@@ -502,6 +531,14 @@ static const struct {
       offsetof(hl_comparison, ranks) },
     { "metrics", "Every metric: mean over heads, and the head with the largest change",
       metric_columns, fill_metrics, offsetof(hl_comparison, metrics) },
+    { "diagonal", "Attention on the token itself and off it", hl_diagonal_columns, fill_diagonal,
+      offsetof(hl_comparison, diagonal) },
+    { "layer_metrics", "Every metric of every layer: means over heads", hl_layer_metric_columns,
+      fill_layer_metrics, offsetof(hl_comparison, layer_metrics) },
+    { "peaks", "The heads with the highest mean peaks", hl_peak_columns, fill_peaks,
+      offsetof(hl_comparison, peaks) },
+    { "pairs", "How alike the heads of a layer are, every pair", hl_pair_columns, fill_pairs,
+      offsetof(hl_comparison, pairs) },
     { "layers", "Normalized entropy of every layer, B - A, 95% intervals", layer_columns,
       fill_layers, offsetof(hl_comparison, layers) },
     { "heads", "Normalized entropy of every head, B - A, 95% intervals", head_columns, fill_heads,

@@ -72,7 +72,13 @@ static const hl_definition definitions[] = {
       "c of a + b x + c x², fitted to layer means over depth x; positive: lowest in the middle",
       "curvature", "Curvature", "nats" },
     COLUMN("spearman", "rank correlation of layer means with depth"),
-    COLUMN("flat", "the range is under two standard errors of a layer's mean"),
+    COLUMN("shape",
+           "flat, falls, rises, U-shape, inverted U-shape or uneven, by the means of the first, "
+           "middle and last third of the layers (first_third ...): a difference counts from "
+           "0.03 (nats: 0.1) and two standard errors on"),
+    COLUMN("later_specialized", "are later layers more focused? later_change: last third - first "
+                                "third; later_errors: the same in standard errors"),
+    COLUMN("flat", "the range is under 0.03, of nats under 0.1"),
     { "block_influence",
       "1 − cos between the residual stream before and after the block, mean over sampled rows. Of "
       "the last block only with --nll",
@@ -120,8 +126,10 @@ static const hl_definition definitions[] = {
     COLUMN("mixed", "none of these; unknown: no row was counted"),
     HEADING("DIAGNOSES"),
     { "check",
-      "a rule with a threshold; the ideas come from papers, the thresholds are headlight's. A "
-      "check ends as found, not found, or not run (the profile lacks what the rule needs)",
+      "a rule with the smallest effect that matters; the ideas come from papers, the thresholds "
+      "are "
+      "headlight's. Alarms are to act on; observations describe what most models have. A check "
+      "ends as found, not found, or not run (the profile lacks what the rule needs)",
       "diagnosis", "Diagnosis", "" },
     HEADING("ONE PROMPT AND GENERATED TEXT"),
     { "pattern", "attention of each token (row) to each token it sees (column); color ∝ √attention",
@@ -150,7 +158,8 @@ static const hl_definition definitions[] = {
                         "out, over 20 draws: adjusted Rand index, 1 is the same, 0 is chance"),
     HEADING("COMPARING A and B"),
     { "low, high, p",
-      "95% confidence interval and p-value of B − A: Student's t, in pairs of sequences if both have "
+      "95% confidence interval and p-value of B − A: Student's t, in pairs of sequences if both "
+      "have "
       "the same",
       "difference", "Difference B − A", "" },
     { "q", "smallest false discovery rate (Benjamini-Hochberg) at which the head is significant",

@@ -57,6 +57,20 @@ bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)
     return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
+bool hl_same_text(const hl_profile *a, const hl_profile *b)
+{
+    int64_t count = hl_profile_n_sequences(a);
+
+    if (count == 0 || count != hl_profile_n_sequences(b) ||
+        hl_profile_n_tokens(a) != hl_profile_n_tokens(b))
+        return false;
+    for (int64_t i = 0; i < count; i++) { /* both are sorted */
+        if (hl_profile_sequence_hash(a, i) != hl_profile_sequence_hash(b, i))
+            return false;
+    }
+    return true;
+}
+
 double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
                       int which)
 {
@@ -274,7 +288,66 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
     shape->depth = lowest < 0 ? NAN : n_layers > 1 ? (double)lowest / (double)(n_layers - 1) : 0.0;
 }
 
-static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
+/* Means of the first, the middle and the last third of the layers. */
+static void find_thirds(hl_layer_shape *shape, const double *means, int64_t n_layers)
+{
+    int64_t third = n_layers >= 3 ? n_layers / 3 : n_layers / 2;
+
+    shape->thirds[0] = hl_mean(means, third);
+    shape->thirds[1] = hl_mean(means + third, n_layers - 2 * third);
+    shape->thirds[2] = hl_mean(means + n_layers - third, third);
+    shape->change    = shape->thirds[2] - shape->thirds[0];
+    /* Of two independent layers; thirds of several layers are known better. */
+    shape->change_errors = fabs(shape->change) / (sqrt(2.0) * shape->error);
+}
+
+/* -1 and 1: a difference that counts; 0: none does. */
+static int sign_of(const hl_layer_shape *shape, double difference, double least, double errors)
+{
+    bool sure = isnan(shape->error) || fabs(difference) >= errors * sqrt(2.0) * shape->error;
+
+    if (!(fabs(difference) >= least) || !sure)
+        return 0;
+    return difference < 0.0 ? -1 : 1;
+}
+
+static hl_shape_kind kind_of(const hl_layer_shape *shape, double least, double errors)
+{
+    double first  = shape->thirds[1] - shape->thirds[0],
+           second = shape->thirds[2] - shape->thirds[1];
+    int  down     = sign_of(shape, first, least, errors);
+    int  up       = sign_of(shape, second, least, errors);
+    int  all      = sign_of(shape, shape->change, least, errors);
+    bool turns    = fmin(fabs(first), fabs(second)) >= 0.15 * shape->range;
+
+    if (isnan(shape->range))
+        return HL_SHAPE_UNKNOWN;
+    if (shape->range < least)
+        return HL_SHAPE_FLAT;
+    if (down * up < 0 && turns)
+        return down < 0 ? HL_SHAPE_U : HL_SHAPE_HILL;
+    if (all != 0 && down != -all && up != -all && all * shape->spearman >= 0.5)
+        return all < 0 ? HL_SHAPE_FALLS : HL_SHAPE_RISES;
+    return sign_of(shape, shape->range, least, errors) == 0 ? HL_SHAPE_UNKNOWN : HL_SHAPE_UNEVEN;
+}
+
+const char *hl_shape_name(hl_shape_kind kind)
+{
+    static const char *const names[] = { "not known",        "flat",  "falls", "rises", "U-shape",
+                                         "inverted U-shape", "uneven" };
+
+    return names[kind];
+}
+
+const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors)
+{
+    if (isnan(shape->change))
+        return "not known";
+    int sign = sign_of(shape, shape->change, least, errors);
+    return sign == 0 ? "no difference" : sign < 0 ? "yes" : "no: less";
+}
+
+static hl_status find_shape(hl_layer_profile *layers, double flat_errors, double least)
 {
     int64_t          n_layers = layers->n_layers;
     hl_layer_shape  *shape    = &layers->shape;
@@ -288,9 +361,12 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
     find_range(shape, layers->means, n_layers);
     shape->error     = sqrt(hl_mean(work + n_layers, n_layers));
     shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
+    HL_NEED(hl_spearman(&shape->spearman, work, layers->means, n_layers));
+    find_thirds(shape, layers->means, n_layers);
     /* One layer has no profile to be flat. */
-    shape->flat = n_layers > 1 && shape->range < flat_errors * shape->error;
-    return hl_spearman(&shape->spearman, work, layers->means, n_layers);
+    shape->flat = n_layers > 1 && shape->range < least;
+    shape->kind = n_layers > 1 ? kind_of(shape, least, flat_errors) : HL_SHAPE_UNKNOWN;
+    return HL_OK;
 }
 
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
@@ -311,7 +387,8 @@ hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile
     for (int64_t layer = 0; layer < n_layers; layer++)
         layers->means[layer] = hl_mean(means + layer * n_heads, n_heads);
     HL_NEED(fill_layer_intervals(layers, profile, quantity));
-    HL_NEED(find_shape(layers, flat_errors));
+    HL_NEED(find_shape(layers, flat_errors,
+                       quantity == HL_Q_NORMALIZED ? HL_LAYERS_DIFFER : HL_LAYERS_DIFFER_NATS));
     *out = hl_taken(&layers);
     return HL_OK;
 }

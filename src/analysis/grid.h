@@ -36,6 +36,9 @@ double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl
 /* Do both profiles have the setting, and the same value of it? */
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key);
 
+/* Were both measured on the same sequences?  Profiles keep the hashes of up to a number of them. */
+bool hl_same_text(const hl_profile *a, const hl_profile *b);
+
 /* How many places a grid has. */
 static inline int64_t hl_grid_size(const hl_profile *profile)
 {
@@ -82,15 +85,38 @@ hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_qua
 
 /* ------------------------------------------------------------------- layers */
 
+/* The smallest difference between layers that matters: of normalized entropies, and of nats. */
+#define HL_LAYERS_DIFFER      0.03
+#define HL_LAYERS_DIFFER_NATS 0.1
+
+/* What the layers' means look like from the first layer to the last, by the means of the first, the middle
+ * and the last third of the layers.  A difference of thirds counts if it matters (above) and is at
+ * least `flat_errors` of its standard errors; that of one third is taken to be a layer's. */
+typedef enum hl_shape_kind {
+    HL_SHAPE_UNKNOWN = 0, /* nothing was measured, there is one layer, or no difference is sure */
+    HL_SHAPE_FLAT,        /* the range does not matter */
+    HL_SHAPE_FALLS, /* the last third is lower, no third is lower than a later one, and the rank
+                           * correlation with depth is at most -0.5 */
+    HL_SHAPE_RISES,
+    HL_SHAPE_U,    /* the middle third is lower than both others, by at least 15% of the range */
+    HL_SHAPE_HILL, /* ... higher */
+    HL_SHAPE_UNEVEN,
+} hl_shape_kind;
+
 typedef struct hl_layer_shape {
-    double  range;     /* highest mean - lowest mean */
-    double  error;     /* a layer mean's standard error, root mean square over layers; NaN with
+    double        range;   /* highest mean - lowest mean */
+    double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
                         * fewer than HL_MIN_UNITS */
-    int64_t minimum;   /* the lowest layer; -1: none was measured */
-    double  depth;     /* of the minimum: 0 first layer, 1 last */
-    double  curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
-    double  spearman;  /* rank correlation of the mean with depth */
-    bool    flat;      /* the range is under `flat_errors` times the error */
+    int64_t       minimum; /* the lowest layer; -1: none was measured */
+    double        depth;   /* of the minimum: 0 first layer, 1 last */
+    double        curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
+    double        spearman;  /* rank correlation of the mean with depth */
+    bool          flat;      /* the range is smaller than what matters */
+    hl_shape_kind kind;
+    double        thirds[3]; /* means of the first, middle and last third of the layers; with fewer
+                              * than three layers the middle is NaN */
+    double        change;    /* last third - first third; below 0: later layers are more focused */
+    double        change_errors; /* the same in standard errors; NaN: not tested */
 } hl_layer_shape;
 
 typedef struct hl_layer_profile {
@@ -106,7 +132,12 @@ typedef struct hl_layer_profile {
 /* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK. */
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
                                hl_quantity quantity, double flat_errors);
-void      hl_layer_profile_free(hl_layer_profile *layers);
+/* "U-shape", "falls", ... */
+const char *hl_shape_name(hl_shape_kind kind);
+/* Are later layers more specialized, that is, more focused?  "yes", "no: less", "no difference" or "not
+ * known". */
+const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors);
+void        hl_layer_profile_free(hl_layer_profile *layers);
 HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 
 /* ---------------------------------------------------------------- positions */

@@ -68,6 +68,7 @@ static void look_up(void)
                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl");
     features.vnni = features.avx512 && __builtin_cpu_supports("avx512vnni");
+    features.bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
     read_name(features.name);
 }
 

@@ -12,6 +12,7 @@ typedef struct hl_cpu {
     bool avx2;   /* AVX2, FMA and F16C together */
     bool avx512; /* F, BW, DQ and VL together   */
     bool vnni;   /* AVX-512 VNNI, and avx512 */
+    bool bf16;   /* AVX-512 BF16, and avx512 */
     bool neon;
     char name[64]; /* the processor's own model name, or "" */
 } hl_cpu;

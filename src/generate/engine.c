@@ -309,7 +309,7 @@ static hl_status open_session(hl_engine *engine)
         .cache_dtype = options->cache_dtype,
         .n_threads   = options->n_threads,
         .beyond_ctx  = options->beyond_ctx,
-        .activations = options->activations,
+        .math        = options->math,
     };
 
     if (engine->config->is_encoder)

@@ -48,16 +48,16 @@ typedef struct hl_job    hl_job;
 #define HL_JOB_MAX_PATTERNS    16
 
 typedef struct hl_engine_options {
-    int64_t        n_slots;     /* number of texts generated at once; 0: 8 */
-    int64_t        n_queue;     /* number of jobs that may wait for a slot; 0: 4 per slot */
-    int64_t        n_ctx;       /* as in hl_session_options */
-    int64_t        n_chunk;     /* prompt tokens fed at a time; 0: HL_ENGINE_CHUNK */
-    int64_t        n_events;    /* events kept per job, at least n_chunk + 2; 0: HL_ENGINE_EVENTS */
-    int32_t        n_threads;   /* threads of a step; 0: all cores */
-    hl_dtype       cache_dtype; /* F32 or F16 */
-    hl_activations activations;
-    bool           beyond_ctx;
-    bool           keep_nothing; /* Always feeds a prompt from its beginning, even where the slot
+    int64_t  n_slots;     /* number of texts generated at once; 0: 8 */
+    int64_t  n_queue;     /* number of jobs that may wait for a slot; 0: 4 per slot */
+    int64_t  n_ctx;       /* as in hl_session_options */
+    int64_t  n_chunk;     /* prompt tokens fed at a time; 0: HL_ENGINE_CHUNK */
+    int64_t  n_events;    /* events kept per job, at least n_chunk + 2; 0: HL_ENGINE_EVENTS */
+    int32_t  n_threads;   /* threads of a step; 0: all cores */
+    hl_dtype cache_dtype; /* F32 or F16 */
+    hl_math  math;
+    bool     beyond_ctx;
+    bool     keep_nothing; /* Always feeds a prompt from its beginning, even where the slot
                                   * still holds a common prefix. */
 } hl_engine_options;
 

@@ -101,6 +101,9 @@ typedef struct hl_dense {
     /* Replaces x[i] by w = e^(x[i] - shift), to two units in the last place, for x[i] <= shift.
      * Below 1e-307 it is 0.  Nonzero weights, with z = x[i] - shift, are added to `sums`. */
     void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
+    /* n_steps times n_chains independent multiply-adds, for the peak rate. */
+    float (*multiply_adds)(float start, int64_t n_steps);
+    int64_t n_chains;
 } hl_dense;
 
 extern const hl_dense hl_dense_scalar;

@@ -10,4 +10,7 @@ const hl_dense hl_dense_avx2 = {
     .combine    = dense_combine,
     .dots_exact = dense_dots_exact,
     .exp_exact  = dense_exp_exact,
+
+    .multiply_adds = dense_multiply_adds,
+    .n_chains      = VL * PEAK_CHAINS,
 };

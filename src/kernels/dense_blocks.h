@@ -5,6 +5,8 @@
  *     sum d q x  =  d (q_0 x_0 + q_1 x_1 + ...)        Q8_0, Q4_0, Q6_K
  *     sum (d q - m) x  =  d (sum q x) - m (sum x)      Q4_K
  *
+ * Other types are first unpacked to bytes (quant_ints_avx2.h) or decoded to floats.
+ *
  * Included by dense_products.h alone. */
 #ifndef HL_KERNELS_DENSE_BLOCKS_H
 #define HL_KERNELS_DENSE_BLOCKS_H
@@ -13,11 +15,15 @@
 #include "kernels/dense_vector.h"
 #include "kernels/quant.h"
 #include "kernels/quant_blocks.h"
+#if defined(__AVX2__)
+#include "kernels/quant_ints_avx2.h"
+#endif
 
 enum {
-    DOT_WEIGHTS = 4,   /* rows of W that are read side by side */
-    DOT_ROWS    = 4,   /* rows of x that share each read of W, if there are enough */
-    DOT_DECODED = 256, /* values of a row that are decoded together */
+    DOT_WEIGHTS = 4,    /* rows of W that are read side by side */
+    DOT_ROWS    = 4,    /* rows of x that share each read of W, if there are enough */
+    DOT_DECODED = 256,  /* values of a row that are decoded together */
+    INTS_AHEAD  = 2048, /* bytes that are read ahead of a row in bytes */
 };
 
 /* -------------------------------------------------------------------- tiles
@@ -99,16 +105,12 @@ HL_INLINE void add_q8_0(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
-/* The low or the high nibbles of bytes, as floats.  AVX-512 looks them up in a table: the permute
- * reads only the lowest four bits of a lane, and its entries are floats. */
+#if !defined(__AVX512F__) /* which has dense_nibbles.h */
+
+/* The low or the high nibbles of bytes, as floats. */
 HL_INLINE vf nibble_values(vi bytes, int shift)
 {
-#if defined(__AVX512F__)
-    const vf book = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return (vf)_mm512_permutexvar_ps((__m512i)(bytes >> shift), (__m512)book);
-#else
     return as_floats(bytes >> shift & 15);
-#endif
 }
 
 /* Lanes whose total is the sum of 32 values of x, or of n_pieces vectors of it. */
@@ -278,6 +280,8 @@ HL_INLINE void add_q6_k(block_sums sums, const dot_block *d, int n_x, int n_weig
     }
 }
 
+#endif
+
 typedef void (*add_block)(block_sums sums, const dot_block *d, int n_x, int n_weights);
 
 /* `add`, the counts and the block sizes are compile-time constants. */
@@ -313,6 +317,59 @@ HL_INLINE void dot_blocks(const dot_tile *t, int n_x, int n_weights, add_block a
 #define DEQUANTISE hl_dequantize_avx2
 #else
 #define DEQUANTISE hl_dequantize_scalar
+#endif
+
+#if defined(__AVX2__)
+
+/* Sums per row of x, so that no addition waits for the one before. */
+enum { INTS_SUMS = 4, INTS_ROWS = VL == 16 ? 4 : 2 };
+typedef vf ints_sums[INTS_ROWS][INTS_SUMS];
+
+/* Adds values [first, first + n) of one row of W, unpacked, times n_x rows of x. */
+HL_INLINE void add_ints(ints_sums sums, const dot_tile *t, const quant_ints *ints, int64_t first,
+                        int64_t n, int n_x, bool with_minimum)
+{
+#pragma GCC unroll 32
+    for (int64_t i = 0; i < n; i += VL) {
+        int k      = (int)(i / VL) % INTS_SUMS;
+        vf  scale  = vf_set(ints->scale[i / INTS_RUN]);
+        vf  values = as_floats(vi_load_s8((const uint8_t *)ints->q + i));
+
+        values = with_minimum ? vf_fma(values, scale, vf_set(ints->minimum[i / INTS_RUN]))
+                              : values * scale;
+        for (int r = 0; r < n_x; r++)
+            sums[r][k] = vf_fma(vf_load(t->x + r * t->x_stride + first + i), values, sums[r][k]);
+    }
+}
+
+/* n_x rows of x times one row of W.  Its blocks become bytes, these become floats in registers, and
+ * each is multiplied with all rows of x. */
+HL_INLINE void dot_ints(const dot_tile *t, int n_x, hl_dtype dtype, int n_values, int n_bytes)
+{
+    const int      n_blocks = N_INTS / n_values;
+    const uint8_t *b        = t->w[0];
+    int64_t        first    = 0;
+    quant_ints     ints;
+    ints_sums      sums;
+
+    for (int r = 0; r < n_x; r++) {
+        for (int k = 0; k < INTS_SUMS; k++)
+            sums[r][k] = (vf){ 0 };
+    }
+    for (; first + N_INTS <= t->n; first += N_INTS, b += n_blocks * n_bytes) {
+        for (int byte = 0; byte < n_blocks * n_bytes; byte += 64)
+            read_ahead(b + byte, INTS_AHEAD);
+        unpack_ints(&ints, dtype, b, n_blocks);
+        add_ints(sums, t, &ints, first, N_INTS, n_x, has_minimum(dtype));
+    }
+    for (; first < t->n; first += n_values, b += n_bytes) {
+        unpack_ints(&ints, dtype, b, 1);
+        add_ints(sums, t, &ints, first, n_values, n_x, has_minimum(dtype));
+    }
+    for (int r = 0; r < n_x; r++)
+        t->out[r * t->out_stride] = sum_lanes(sums[r][0] + sums[r][1], sums[r][2] + sums[r][3]);
+}
+
 #endif
 
 /* Types without a loop of their own are converted to floats first, DOT_DECODED values at a time. */

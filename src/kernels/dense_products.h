@@ -2,9 +2,15 @@
  *
  * Included once by dense_avx2.c and each of its siblings, after dense_vector.h.
  *
- * Few rows are multiplied by weights that come from memory, so memory must be kept busy:
- * DOT_WEIGHTS rows of W are read side by side, with prefetches, and their values become floats in
- * registers.  Block types are in dense_blocks.h.
+ * Few rows are multiplied by weights that come from memory, so memory must be kept busy.  A thread
+ * reads one row of W after the other, as one long stream: the prefetchers of CPUs follow it, and
+ * they lose several short ones.  Types that keep a thread busier than memory does are read
+ * DOT_WEIGHTS rows at a time, so that work is shared.
+ *
+ *     F32 F16 BF16 Q8_0         here
+ *     Q4_0 Q4_K Q6_K            dense_blocks.h; for AVX-512, with other types of 4 to 6 bits,
+ *                               dense_nibbles.h
+ *     other blocks              dense_blocks.h: unpacked to bytes, or decoded to floats
  *
  * The products of one x and one w are added in the same order, whatever other rows share a call. */
 #ifndef HL_KERNELS_DENSE_PRODUCTS_H
@@ -12,6 +18,9 @@
 
 #include "base/dtype.h"
 #include "kernels/dense_blocks.h"
+#if defined(__AVX512F__)
+#include "kernels/dense_nibbles.h"
+#endif
 #include "kernels/dense_vector.h"
 
 enum {
@@ -104,6 +113,7 @@ HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_we
     case HL_DTYPE_Q8_0:
         dot_blocks(&t, n_x, n_weights, add_q8_0, 32, 34);
         break;
+#if !defined(__AVX512F__)
     case HL_DTYPE_Q4_0:
         dot_blocks(&t, n_x, n_weights, add_q4_0, 32, 18);
         break;
@@ -113,6 +123,7 @@ HL_INLINE void dot_at(const hl_dot *d, int64_t row, int n_x, int64_t j, int n_we
     case HL_DTYPE_Q6_K:
         dot_blocks(&t, n_x, n_weights, add_q6_k, 256, 210);
         break;
+#endif
     default:
         dot_floats(&t, n_x, n_weights, dtype);
         break;
@@ -125,6 +136,7 @@ HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
     const bool is_float = dtype == HL_DTYPE_F32 || dtype == HL_DTYPE_F16 || dtype == HL_DTYPE_BF16;
     const int  n_tile   = is_float ? TILE_FLOATS : TILE_BLOCKS;
     const int  n_wide   = 2 * n_tile < DOT_WEIGHTS ? 2 * n_tile : DOT_WEIGHTS;
+    const int  n_single = is_float || dtype == HL_DTYPE_Q8_0 ? 1 : DOT_WEIGHTS;
     int64_t    j        = 0;
 
     for (; j + DOT_WEIGHTS <= d->n_weights; j += DOT_WEIGHTS) {
@@ -138,8 +150,10 @@ HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
             for (int part = 0; part < DOT_WEIGHTS; part += n_wide)
                 dot_at(d, row, DOT_ROWS / 2, j + part, n_wide, dtype);
         }
-        for (; row < d->n_rows; row++)
-            dot_at(d, row, 1, j, DOT_WEIGHTS, dtype);
+        for (; row < d->n_rows; row++) {
+            for (int part = 0; part < DOT_WEIGHTS; part += n_single)
+                dot_at(d, row, 1, j + part, n_single, dtype);
+        }
     }
     for (; j < d->n_weights; j++) {
         for (int64_t row = 0; row < d->n_rows; row++)
@@ -147,7 +161,37 @@ HL_INLINE void dot_all(const hl_dot *d, hl_dtype dtype)
     }
 }
 
-static void dot_others(const hl_dot *d)
+#if defined(__AVX2__)
+
+HL_INLINE void dot_ints_at(const hl_dot *d, int64_t row, int n_x, int64_t j, hl_dtype dtype,
+                           int n_values, int n_bytes)
+{
+    dot_tile t = { .out        = d->out + row * d->out_stride + j,
+                   .out_stride = d->out_stride,
+                   .x          = d->x + row * d->x_stride,
+                   .x_stride   = d->x_stride,
+                   .w          = d->w + j,
+                   .n          = d->n };
+
+    dot_ints(&t, n_x, dtype, n_values, n_bytes);
+}
+
+/* Multiplies one row of W at a time with every x. */
+HL_INLINE void dot_all_ints(const hl_dot *d, hl_dtype dtype, int n_values, int n_bytes)
+{
+    for (int64_t j = 0; j < d->n_weights; j++) {
+        int64_t row = 0;
+
+        for (; row + INTS_ROWS <= d->n_rows; row += INTS_ROWS)
+            dot_ints_at(d, row, INTS_ROWS, j, dtype, n_values, n_bytes);
+        for (; row < d->n_rows; row++)
+            dot_ints_at(d, row, 1, j, dtype, n_values, n_bytes);
+    }
+}
+
+#endif
+
+static __attribute__((noinline)) void dot_others(const hl_dot *d)
 {
     for (int64_t j = 0; j < d->n_weights; j++) {
         for (int64_t row = 0; row < d->n_rows; row++)
@@ -156,49 +200,57 @@ static void dot_others(const hl_dot *d)
     }
 }
 
-/* One function per type: a single function for all would be too large for compilers. */
-#define DOT_OF(name, dtype)                                                                        \
-    static __attribute__((noinline)) void name(const hl_dot *d)                                    \
-    {                                                                                              \
-        dot_all(d, dtype);                                                                         \
-    }
+/* X(type, TYPE, loop, values, bytes) for every type, with the loop that multiplies it. */
+#define ROWS_LOOP(d, TYPE, values, bytes)    dot_all(d, HL_DTYPE_##TYPE)
+#define INTS_LOOP(d, TYPE, values, bytes)    dot_all_ints(d, HL_DTYPE_##TYPE, values, bytes)
+#define NIBBLES_LOOP(d, TYPE, values, bytes) dot_nibbles(d, HL_DTYPE_##TYPE, bytes)
+#if defined(__AVX512F__)
+#define FOUR_LOOP  NIBBLES_LOOP
+#define OTHER_LOOP NIBBLES_LOOP
+#else
+#define FOUR_LOOP  ROWS_LOOP
+#define OTHER_LOOP INTS_LOOP
+#endif
+#define EACH_ROWS_TYPE(X)                                                                          \
+    X(f32, F32, ROWS_LOOP, 1, 4)                                                                   \
+    X(f16, F16, ROWS_LOOP, 1, 2)                                                                   \
+    X(bf16, BF16, ROWS_LOOP, 1, 2)                                                                 \
+    X(q8_0, Q8_0, ROWS_LOOP, 32, 34)                                                               \
+    X(q4_0, Q4_0, FOUR_LOOP, 32, 18)                                                               \
+    X(q4_k, Q4_K, FOUR_LOOP, 256, 144)                                                             \
+    X(q6_k, Q6_K, FOUR_LOOP, 256, 210)
+#if defined(__AVX2__)
+#define EACH_DOT_TYPE(X)                                                                           \
+    EACH_ROWS_TYPE(X)                                                                              \
+    X(q4_1, Q4_1, OTHER_LOOP, 32, 20)                                                              \
+    X(q5_0, Q5_0, OTHER_LOOP, 32, 22)                                                              \
+    X(q5_k, Q5_K, OTHER_LOOP, 256, 176)                                                            \
+    X(iq4_nl, IQ4_NL, OTHER_LOOP, 32, 18)                                                          \
+    X(iq4_xs, IQ4_XS, OTHER_LOOP, 256, 136)                                                        \
+    X(mxfp4, MXFP4, OTHER_LOOP, 32, 17)                                                            \
+    X(q5_1, Q5_1, INTS_LOOP, 32, 24)                                                               \
+    X(q2_k, Q2_K, INTS_LOOP, 256, 84)                                                              \
+    X(q3_k, Q3_K, INTS_LOOP, 256, 110)                                                             \
+    X(tq1_0, TQ1_0, INTS_LOOP, 256, 54)                                                            \
+    X(tq2_0, TQ2_0, INTS_LOOP, 256, 66)
+#else
+#define EACH_DOT_TYPE EACH_ROWS_TYPE
+#endif
 
-DOT_OF(dot_f32, HL_DTYPE_F32)
-DOT_OF(dot_f16, HL_DTYPE_F16)
-DOT_OF(dot_bf16, HL_DTYPE_BF16)
-DOT_OF(dot_q8_0, HL_DTYPE_Q8_0)
-DOT_OF(dot_q4_0, HL_DTYPE_Q4_0)
-DOT_OF(dot_q4_k, HL_DTYPE_Q4_K)
-DOT_OF(dot_q6_k, HL_DTYPE_Q6_K)
+/* One function per type: a single function for all would be too large for compilers. */
+#define DOT_OF(type, TYPE, loop, values, bytes)                                                    \
+    static __attribute__((noinline)) void dot_##type(const hl_dot *d)                              \
+    {                                                                                              \
+        loop(d, TYPE, values, bytes);                                                              \
+    }
+EACH_DOT_TYPE(DOT_OF)
 
 static void dense_dot(const hl_dot *d)
 {
-    switch (d->dtype) {
-    case HL_DTYPE_F32:
-        dot_f32(d);
-        break;
-    case HL_DTYPE_F16:
-        dot_f16(d);
-        break;
-    case HL_DTYPE_BF16:
-        dot_bf16(d);
-        break;
-    case HL_DTYPE_Q8_0:
-        dot_q8_0(d);
-        break;
-    case HL_DTYPE_Q4_0:
-        dot_q4_0(d);
-        break;
-    case HL_DTYPE_Q4_K:
-        dot_q4_k(d);
-        break;
-    case HL_DTYPE_Q6_K:
-        dot_q6_k(d);
-        break;
-    default:
-        dot_others(d);
-        break;
-    }
+#define DOT_ENTRY(type, TYPE, loop, values, bytes) [HL_DTYPE_##TYPE] = dot_##type,
+    static void (*const dots[HL_DTYPE_COUNT])(const hl_dot *)        = { EACH_DOT_TYPE(DOT_ENTRY) };
+
+    (dots[d->dtype] != NULL ? dots[d->dtype] : dot_others)(d);
 }
 
 /* ------------------------------------------------------------------ combine */
@@ -394,6 +446,26 @@ static void dense_exp_exact(hl_exact_sums *sums, double *x, double shift, int64_
     sums->dot += sum_doubles(lanes.dot);
     sums->dot2 += sum_doubles(lanes.dot2);
     sums->squares += sum_doubles(lanes.squares);
+}
+
+/* ------------------------------------------------------------------------ the peak */
+
+enum { PEAK_CHAINS = 12 }; /* two units with a latency of four cycles need eight */
+
+/* x -> 0.999 x + 0.001 stays near 1. */
+static float dense_multiply_adds(float start, int64_t n_steps)
+{
+    vf chains[PEAK_CHAINS], sum = { 0 };
+
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        chains[i] = vf_set(start + (float)i);
+    for (int64_t step = 0; step < n_steps; step++) {
+        for (int i = 0; i < PEAK_CHAINS; i++)
+            chains[i] = vf_fma(chains[i], vf_set(0.999f), vf_set(0.001f));
+    }
+    for (int i = 0; i < PEAK_CHAINS; i++)
+        sum += chains[i];
+    return sum_lanes(sum, (vf){ 0 });
 }
 
 #endif

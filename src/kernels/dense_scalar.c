@@ -199,6 +199,13 @@ static void exp_exact(hl_exact_sums *sums, double *x, double shift, int64_t n)
     }
 }
 
+static float multiply_adds(float start, int64_t n_steps)
+{
+    for (int64_t i = 0; i < n_steps; i++)
+        start = start * 0.999f + 0.001f;
+    return start;
+}
+
 const hl_dense hl_dense_scalar = {
     .norm       = norm_row,
     .rotate     = rotate,
@@ -207,4 +214,7 @@ const hl_dense hl_dense_scalar = {
     .combine    = combine,
     .dots_exact = dots_exact,
     .exp_exact  = exp_exact,
+
+    .multiply_adds = multiply_adds,
+    .n_chains      = 1,
 };

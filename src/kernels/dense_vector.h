@@ -98,15 +98,20 @@ HL_INLINE vd vd_of_floats(const float *p)
     return vd_of(a);
 }
 
+/* Lane i is added to lane i + half of the lanes, until one lane is left. */
 HL_INLINE double sum_doubles(vd a)
 {
-    double lanes[VD];
-
-    vd_store(lanes, a);
-    for (int width = VD / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            lanes[i] += lanes[i + width];
-    return lanes[0];
+#if VL == 16
+    a += __builtin_shufflevector(a, a, 4, 5, 6, 7, 4, 5, 6, 7);
+    a += __builtin_shufflevector(a, a, 2, 3, 2, 3, 2, 3, 2, 3);
+    a += __builtin_shufflevector(a, a, 1, 1, 1, 1, 1, 1, 1, 1);
+#elif VL == 8
+    a += __builtin_shufflevector(a, a, 2, 3, 2, 3);
+    a += __builtin_shufflevector(a, a, 1, 1, 1, 1);
+#else
+    a += __builtin_shufflevector(a, a, 1, 1);
+#endif
+    return a[0];
 }
 
 typedef double vd_four __attribute__((vector_size(32)));

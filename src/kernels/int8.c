@@ -42,30 +42,37 @@ static void round_values(int8_t q[HL_INT8_BLOCK], const float x[HL_INT8_BLOCK], 
         q[i] = (int8_t)(bits[i] - 0x4b400000);
 }
 
-static void quantize_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum,
+static void quantize_block(int8_t q[HL_INT8_BLOCK], float *scale, float *sum, int32_t run_sums[2],
                            const float x[HL_INT8_BLOCK])
 {
     const float least = 1e-30f; /* below this, 127 / x could overflow */
-    int32_t     bits = largest_bits(x), total = 0;
+    int32_t     bits  = largest_bits(x);
     float       largest;
 
     memcpy(&largest, &bits, sizeof largest);
     if (!isfinite(largest) || largest < least) {
         memset(q, 0, HL_INT8_BLOCK);
+        run_sums[0] = run_sums[1] = 0;
         *scale = *sum = isfinite(largest) ? 0.0f : NAN;
         return;
     }
     round_values(q, x, 127.0f / largest);
-    for (int i = 0; i < HL_INT8_BLOCK; i++)
-        total += q[i];
+    for (int run = 0; run < 2; run++) {
+        int32_t total = 0;
+        for (int i = 0; i < HL_INT8_RUN; i++)
+            total += q[run * HL_INT8_RUN + i];
+        run_sums[run] = total;
+    }
     *scale = largest / 127.0f;
-    *sum   = *scale * (float)total;
+    *sum   = *scale * (float)(run_sums[0] + run_sums[1]);
 }
 
-void hl_int8_quantize(int8_t *q, float *scales, float *sums, const float *x, int64_t n)
+void hl_int8_quantize(int8_t *q, float *scales, float *sums, int32_t *run_sums, const float *x,
+                      int64_t n)
 {
     for (int64_t i = 0; i < n / HL_INT8_BLOCK; i++)
-        quantize_block(q + i * HL_INT8_BLOCK, &scales[i], &sums[i], x + i * HL_INT8_BLOCK);
+        quantize_block(q + i * HL_INT8_BLOCK, &scales[i], &sums[i], run_sums + 2 * i,
+                       x + i * HL_INT8_BLOCK);
 }
 
 /* ------------------------------------------------------------- the definition */

@@ -17,6 +17,7 @@
 #include "headlight/base.h"
 
 #define HL_INT8_BLOCK 32
+#define HL_INT8_RUN   16 /* values with a sum of their own */
 
 /* Like hl_dot of dense.h, for Q8_0, Q4_0, Q4_K and Q6_K. */
 typedef struct hl_int8_dot {
@@ -34,8 +35,10 @@ typedef struct hl_int8_dot {
 
 bool hl_int8_has(hl_dtype dtype);
 
-/* n is a multiple of 32.  A non-finite value makes the scale of its block NaN. */
-void hl_int8_quantize(int8_t *q, float *scales, float *sums, const float *x, int64_t n);
+/* n is a multiple of 32; run_sums is (n / 16) sums of q.  A non-finite value makes the scale of its
+ * block NaN. */
+void hl_int8_quantize(int8_t *q, float *scales, float *sums, int32_t *run_sums, const float *x,
+                      int64_t n);
 
 void hl_int8_dot_scalar(const hl_int8_dot *dot);
 /* The AVX-512 version uses VNNI if the CPU has it, otherwise the code for AVX2. */

@@ -7,8 +7,9 @@
  *     sum (u - c) q  =  sum u q  -  c sum q
  *
  * and the second sum is the same for all rows of W, so that they start from it.  c is a power of
- * two.  Four rows of W are read side by side, as in dense_products.h, and unpacked values of Q8_0
- * and Q4_0 are used for several rows of x.  A row's result does not depend on the others. */
+ * two.  One row of x reads one row of W after the other, as in dense_products.h (two of Q4_0, whose
+ * sums would wait for each other); more rows of x read four side by side, and share unpacked values
+ * of Q8_0 and Q4_0.  A row's result does not depend on the others. */
 #ifndef HL_KERNELS_INT8_DOT_AVX2_H
 #define HL_KERNELS_INT8_DOT_AVX2_H
 
@@ -302,15 +303,18 @@ INLINE void dot_rows(const hl_int8_dot *d, int64_t row, int n_x, int64_t first, 
 
 INLINE void dot_all(const hl_int8_dot *d, hl_dtype dtype)
 {
-    int64_t j = 0;
+    const int n_single = dtype == HL_DTYPE_Q4_0 ? 2 : 1; /* rows of W for one row of x */
+    int64_t   j        = 0;
 
     for (; j + WEIGHTS <= d->n_weights; j += WEIGHTS) {
         int64_t row = 0;
 
         for (; row + ROWS <= d->n_rows; row += ROWS)
             dot_rows(d, row, ROWS, j, WEIGHTS, dtype);
-        for (; row < d->n_rows; row++)
-            dot_rows(d, row, 1, j, WEIGHTS, dtype);
+        for (; row < d->n_rows; row++) {
+            for (int part = 0; part < WEIGHTS; part += n_single)
+                dot_rows(d, row, 1, j + part, n_single, dtype);
+        }
     }
     for (; j < d->n_weights; j++) {
         for (int64_t row = 0; row < d->n_rows; row++)

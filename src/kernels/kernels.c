@@ -121,3 +121,58 @@ hl_status hl_backend_select(const char *name)
     atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
     return HL_OK;
 }
+
+/* ----------------------------------------------------------------------- modes */
+
+static const char *const math_names[HL_MATH_COUNT] = { "", "f32", "bf16", "int8" };
+
+static _Atomic(int) math_selected; /* HL_MATH_DEFAULT: as the environment says */
+
+hl_status hl_math_check(hl_math math)
+{
+    const hl_kernels *kernels = NULL;
+
+    HL_NEED(hl_kernels_current(&kernels));
+    if (math == HL_MATH_BF16 && (kernels->packed == NULL || !kernels->packed->has(math)))
+        return hl_fail(HL_UNSUPPORTED,
+                       "math bf16 needs a CPU with AVX-512 BF16 and its back end; \"%s\" is in use "
+                       "here (use f32 or int8)",
+                       kernels->name);
+    if (math == HL_MATH_INT8 && kernels->int8_dot == NULL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "math int8 needs AVX2 or AVX-512; \"%s\" is in use here (use f32)",
+                       kernels->name);
+    return HL_OK;
+}
+
+hl_status hl_math_select(hl_math math)
+{
+    HL_NEED(hl_check_count("hl_math_select: math", math, 0, HL_MATH_COUNT - 1));
+    HL_NEED(hl_math_check(math));
+    atomic_store_explicit(&math_selected, (int)math, memory_order_relaxed);
+    return HL_OK;
+}
+
+hl_status hl_math_selected(hl_math *out)
+{
+    const char *wanted = getenv("HEADLIGHT_MATH");
+
+    *out = (hl_math)atomic_load_explicit(&math_selected, memory_order_relaxed);
+    if (*out != HL_MATH_DEFAULT)
+        return HL_OK;
+    *out = HL_MATH_F32;
+    if (wanted == NULL || wanted[0] == '\0')
+        return HL_OK;
+    for (int math = HL_MATH_F32; math < HL_MATH_COUNT; math++) {
+        if (strcmp(wanted, math_names[math]) == 0) {
+            *out = (hl_math)math;
+            return HL_OK;
+        }
+    }
+    return hl_fail(HL_BAD_ARGUMENT, "HEADLIGHT_MATH is \"%s\", wanted f32, bf16 or int8", wanted);
+}
+
+const char *hl_math_name(hl_math math)
+{
+    return math < HL_MATH_COUNT ? math_names[math] : "";
+}

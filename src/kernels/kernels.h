@@ -7,8 +7,10 @@
 #define HL_KERNELS_KERNELS_H
 
 #include "headlight/attention.h"
+#include "headlight/session.h"
 #include "kernels/dense.h"
 #include "kernels/int8.h"
+#include "kernels/packed.h"
 
 typedef struct hl_kernels {
     const char *name;
@@ -22,6 +24,8 @@ typedef struct hl_kernels {
     const hl_dense *dense;
     /* Dot products with activations of 8 bits (int8.h), or NULL. */
     void (*int8_dot)(const hl_int8_dot *dot);
+    /* Products of many rows (packed.h), or NULL: then gemm.h has them. */
+    const hl_packed *packed;
 } hl_kernels;
 
 extern const hl_kernels hl_kernels_scalar;
@@ -32,5 +36,8 @@ extern const hl_kernels hl_kernels_neon;
 /* Returns the table in use: the best for this CPU, unless HEADLIGHT_BACKEND or hl_backend_select
  * chose another.  Fails only if HEADLIGHT_BACKEND names a table that does not exist. */
 hl_status hl_kernels_current(const hl_kernels **out);
+
+/* Fails if the table in use cannot multiply in this mode. */
+hl_status hl_math_check(hl_math math);
 
 #endif

@@ -24,4 +24,5 @@ const hl_kernels hl_kernels_avx512 = {
     .dequantize         = hl_dequantize_avx2,
     .dense              = &hl_dense_avx512,
     .int8_dot           = hl_int8_dot_avx512,
+    .packed             = &hl_packed_avx512,
 };

@@ -2,9 +2,10 @@
  *
  * W's rows are cut into panels.  If there are few panels, long sequences are also cut into blocks
  * of rows.  Threads take pairs of a panel and a block as they become free.  A thread multiplies its
- * panel with all sequences: long ones by hl_gemm on the panel as f32 (in place, if it is stored as
- * f32), short ones by dot products on the stored type.  The bounds of panels do not change dot
- * products; for hl_gemm they depend on the matrix alone.  Contiguous short sequences, as when many
+ * panel with all sequences: long ones by packed strips of it where the back end has them, else by
+ * hl_gemm on the panel as f32 (in place, if it is stored as f32), short ones by dot products on the
+ * stored type.  The bounds of panels do not change dot products or packed ones; for hl_gemm they
+ * depend on the matrix alone.  Contiguous short sequences, as when many
  * texts are decoded, are multiplied as one: each part of W is then read once for all. */
 #include "kernels/linear.h"
 
@@ -20,7 +21,7 @@
 
 enum {
     MAX_PANEL      = 384, /* largest number of rows of W per panel */
-    MIN_PANEL      = 16,
+    MIN_PANEL      = HL_STRIP,
     PANEL_FLOATS   = 2048 * 1024, /* fewer, if a thread would need more floats than this */
     ROW_BLOCK      = 256,         /* rows of x per block */
     MANY_PANELS    = 16,          /* with at least this many panels, x is not cut into blocks */
@@ -29,6 +30,8 @@ enum {
     FEW_STEP       = 8,           /* a thread takes a multiple of this many rows */
     SHARES_EACH    = 4,           /* each thread takes rows at least this many times */
     ALONE_PRODUCTS = 64 * 1024,
+    LINE_FLOATS    = 16, /* floats of a cache line */
+    ROUND_ROWS     = 8,  /* rows of x that a thread rounds at a time */
 };
 
 static int64_t panel_rows(const hl_matrix *matrix)
@@ -41,7 +44,11 @@ static int64_t panel_rows(const hl_matrix *matrix)
 
 int64_t hl_linear_scratch(const hl_matrix *matrix)
 {
-    return (panel_rows(matrix) + 1) * matrix->n_columns;
+    int64_t panel = (panel_rows(matrix) + 1) * matrix->n_columns;
+    int64_t strip =
+        HL_STRIP * matrix->n_columns + LINE_FLOATS + hl_packed_floats(matrix->n_columns);
+
+    return panel > strip ? panel : strip;
 }
 
 /* -------------------------------------------------------------------- panels */
@@ -51,7 +58,7 @@ typedef struct linear_task {
     const hl_matrix      *matrix;
     const float          *bias;
     const hl_kernels     *kernels;
-    const hl_linear_int8 *int8;     /* x in 8 bits, or NULL */
+    const hl_linear_low  *low;      /* x as it was rounded, or NULL */
     bool                  together; /* all sequences have few rows and are contiguous */
     int64_t               width;    /* rows of W per panel */
     int64_t               height;   /* rows of x per block */
@@ -136,28 +143,20 @@ static bool has_dot(const hl_matrix *matrix)
     return is_direct(matrix) || (matrix->scales == NULL && hl_dtype_is_block(matrix->dtype));
 }
 
-/* The index of a row of x among the rows in 8 bits: each sequence has room for only a few there. */
-static int64_t int8_row(const hl_linear_rows *rows, int64_t row)
-{
-    int64_t few = rows->batch_rows < HL_LINEAR_FEW_ROWS ? rows->batch_rows : HL_LINEAR_FEW_ROWS;
-
-    return row / rows->batch_rows * few + row % rows->batch_rows;
-}
-
 /* Like dot_rows, with x in 8 bits. */
 static void dot_int8(const linear_task *task, row_range range, int64_t row, int64_t n,
                      const void *const *w)
 {
     const hl_linear_rows *rows      = task->rows;
     int64_t               n_columns = task->matrix->n_columns;
-    int64_t               first     = int8_row(rows, range.first) * n_columns;
+    int64_t               first     = range.first * n_columns;
 
     task->kernels->int8_dot(&(hl_int8_dot){
         .out        = rows->out + range.first * rows->out_stride + row,
         .out_stride = rows->out_stride,
-        .q          = task->int8->q + first,
-        .scales     = task->int8->scales + first / HL_INT8_BLOCK,
-        .sums       = task->int8->sums + first / HL_INT8_BLOCK,
+        .q          = task->low->q + first,
+        .scales     = task->low->scales + first / HL_INT8_BLOCK,
+        .sums       = task->low->sums + first / HL_INT8_BLOCK,
         .n_rows     = range.n,
         .w          = w,
         .dtype      = task->matrix->dtype,
@@ -200,6 +199,82 @@ static void find_rows(const void **w, const hl_matrix *matrix, int64_t row, int6
     }
 }
 
+/* -------------------------------------------------------------------- strips */
+
+/* The mode of long sequences with this matrix. */
+static hl_math strip_math(const linear_task *task)
+{
+    const hl_matrix *matrix = task->matrix;
+
+    if (task->low == NULL)
+        return HL_MATH_F32;
+    if (!task->kernels->packed->has(task->low->math) ||
+        (task->low->math == HL_MATH_INT8 &&
+         (matrix->scales != NULL || !task->kernels->packed->has_type(matrix->dtype))))
+        return HL_MATH_F32;
+    return task->low->math;
+}
+
+/* Packs rows [begin, end) of W, at most HL_STRIP, behind room for them as floats. */
+static hl_status pack_strip(hl_strip *out, const linear_task *task, const panel *p)
+{
+    const hl_matrix *matrix = task->matrix;
+    const hl_packed *packed = task->kernels->packed;
+    int64_t          k = matrix->n_columns, n = p->end - p->begin;
+    hl_math          math   = strip_math(task);
+    uintptr_t        end    = (uintptr_t)(p->scratch + HL_STRIP * k);
+    float           *room   = p->scratch + HL_STRIP * k + (64 - end % 64) % 64 / sizeof(float);
+    const float     *values = p->scratch;
+    int64_t          stride = matrix->transposed ? n : k;
+
+    if (math == HL_MATH_INT8) {
+        const void *w[HL_STRIP];
+        find_rows(w, matrix, p->begin, n);
+        packed->blocks(out, room, w, matrix->dtype, n, k);
+        return HL_OK;
+    }
+    if (matrix->dtype == HL_DTYPE_F32 && is_direct(matrix) &&
+        hl_matrix_run(matrix, p->begin) >= n) {
+        values = (const float *)(const void *)hl_matrix_at(matrix, p->begin);
+        stride = matrix->transposed ? matrix->n_stored : k;
+    } else if (matrix->transposed) {
+        HL_NEED(hl_matrix_read_part(p->scratch, matrix, p->begin, p->end));
+    } else {
+        for (int64_t row = 0; row < n; row++)
+            HL_NEED(hl_matrix_read_row(p->scratch + row * k, matrix, p->begin + row));
+    }
+    (matrix->transposed ? packed->columns : packed->rows)(out, room, values, stride, n, k, math);
+    return HL_OK;
+}
+
+static void multiply_strip(const linear_task *task, int64_t begin, row_range range,
+                           const hl_strip *strip)
+{
+    const hl_linear_rows *rows = task->rows;
+    const hl_linear_low  *low  = task->low;
+    int64_t               k    = strip->k;
+    hl_packed_x           x    = { .m      = range.n,
+                                   .stride = rows->x_stride,
+                                   .f32    = rows->x + range.first * rows->x_stride };
+
+    if (strip->math == HL_MATH_BF16)
+        x.bf16 = low->bf16 + range.first * (k + k % 2);
+    if (strip->math == HL_MATH_INT8) {
+        x.q      = low->q + range.first * k;
+        x.scales = low->scales + range.first * (k / HL_INT8_BLOCK);
+        x.sums   = low->run_sums + range.first * (k / HL_INT8_RUN);
+    }
+    task->kernels->packed->multiply(rows->out + range.first * rows->out_stride + begin,
+                                    rows->out_stride, &x, strip);
+}
+
+/* Whether few rows are multiplied in 8 bits. */
+static bool takes_dot_int8(const linear_task *task)
+{
+    return task->low != NULL && task->low->math == HL_MATH_INT8 &&
+           task->kernels->int8_dot != NULL && hl_int8_has(task->matrix->dtype);
+}
+
 static void dot_stored(const linear_task *task, const panel *p, row_range range)
 {
     for (int64_t row = p->begin; row < p->end; row += FEW_PANEL) {
@@ -207,7 +282,7 @@ static void dot_stored(const linear_task *task, const panel *p, row_range range)
         const void *w[FEW_PANEL];
 
         find_rows(w, task->matrix, row, n);
-        if (task->int8 != NULL)
+        if (takes_dot_int8(task))
             dot_int8(task, range, row, n, w);
         else
             dot_rows(task, range, row, n, w, task->matrix->dtype);
@@ -275,44 +350,89 @@ static void add_bias(const linear_task *task, const panel *p, row_range range)
     }
 }
 
-static hl_status run_range(const linear_task *task, panel *p, row_range range, bool few)
+/* Rows of x that take dot products. */
+static hl_status run_few(const linear_task *task, const panel *p, row_range range)
 {
-    hl_status status = HL_OK;
-
-    if (few && task->matrix->transposed && is_direct(task->matrix)) {
+    if (task->matrix->transposed)
         combine_panel(task, p, range);
-    } else if (few && !task->matrix->transposed) {
-        status = dot_panel(task, p, range);
-    } else {
-        status = make_panel(p, task->matrix);
-        if (status == HL_OK)
+    else
+        HL_NEED(dot_panel(task, p, range));
+    add_bias(task, p, range);
+    return HL_OK;
+}
+
+/* The rows of a sequence in one block of x; n <= 0 if there are none. */
+static row_range rows_in_block(const linear_task *task, int64_t sequence, int64_t block)
+{
+    int64_t first = block * task->height;
+    int64_t left  = task->rows->n_rows[sequence] - first;
+
+    return (row_range){ sequence * task->rows->batch_rows + first,
+                        left < task->height ? left : task->height };
+}
+
+/* Whether a sequence takes dot products.  A transposed matrix that cannot be read in place does
+ * not. */
+static bool is_few(const linear_task *task, int64_t sequence)
+{
+    return task->rows->n_rows[sequence] <= HL_LINEAR_FEW_ROWS &&
+           (!task->matrix->transposed || is_direct(task->matrix));
+}
+
+/* Multiplies the long sequences with a strip, or with the panel if `strip` is NULL. */
+static void run_many(const linear_task *task, const panel *p, int64_t block, const hl_strip *strip)
+{
+    for (int64_t sequence = 0; sequence < task->rows->n_batch; sequence++) {
+        row_range range = rows_in_block(task, sequence, block);
+
+        if (range.n <= 0 || is_few(task, sequence))
+            continue;
+        if (strip != NULL)
+            multiply_strip(task, p->begin, range, strip);
+        else
             multiply_panel(task, p, range);
-    }
-    if (status == HL_OK)
         add_bias(task, p, range);
-    return status;
+    }
+}
+
+static hl_status run_strips(const linear_task *task, const panel *p, int64_t block)
+{
+    panel    part = *p;
+    hl_strip strip;
+
+    for (int64_t begin = p->begin; begin < p->end; begin += HL_STRIP) {
+        part.begin = begin;
+        part.end   = p->end - begin < HL_STRIP ? p->end : begin + HL_STRIP;
+        HL_NEED(pack_strip(&strip, task, &part));
+        run_many(task, &part, block, &strip);
+    }
+    return HL_OK;
 }
 
 /* Multiplies a panel with one block of rows of every sequence.  A short sequence is multiplied
  * whole, with the first block. */
 static hl_status run_panel(const linear_task *task, panel *p, int64_t block)
 {
-    hl_status             status = HL_OK;
-    const hl_linear_rows *rows   = task->rows;
-    int64_t               first  = block * task->height;
+    const hl_linear_rows *rows    = task->rows;
+    bool                  is_long = false;
 
     if (task->together)
-        return run_range(task, p, (row_range){ 0, rows->n_batch * rows->batch_rows }, true);
-    for (int64_t sequence = 0; sequence < rows->n_batch && status == HL_OK; sequence++) {
-        int64_t   n_rows = rows->n_rows[sequence];
-        int64_t   left   = n_rows - first;
-        row_range range  = { sequence * rows->batch_rows + first,
-                            left < task->height ? left : task->height };
+        return run_few(task, p, (row_range){ 0, rows->n_batch * rows->batch_rows });
+    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
+        row_range range = rows_in_block(task, sequence, block);
 
-        if (range.n > 0)
-            status = run_range(task, p, range, n_rows <= HL_LINEAR_FEW_ROWS);
+        if (range.n > 0 && is_few(task, sequence))
+            HL_NEED(run_few(task, p, range));
+        else
+            is_long = is_long || range.n > 0;
     }
-    return status;
+    if (!is_long)
+        return HL_OK;
+    if (task->kernels->packed != NULL)
+        return run_strips(task, p, block);
+    HL_NEED(make_panel(p, task->matrix));
+    run_many(task, p, block, NULL);
+    return HL_OK;
 }
 
 /* Whether all sequences can be multiplied as one, so that W is read once: each has few rows and no
@@ -348,12 +468,21 @@ static int64_t few_share(const hl_matrix *matrix, int n_threads)
     return share / FEW_STEP * FEW_STEP + FEW_STEP;
 }
 
+/* Whole strips: enough shares that every thread gets some, so that x is not cut. */
+static int64_t strips_share(const hl_matrix *matrix)
+{
+    int64_t rows = (matrix->n_rows / MANY_PANELS + HL_STRIP - 1) / HL_STRIP * HL_STRIP;
+
+    return rows < HL_STRIP ? HL_STRIP : (rows > MAX_PANEL ? MAX_PANEL : rows);
+}
+
 /* How many rows of W a thread takes at a time.  With few rows of x the results do not depend on it;
  * with many, it must not depend on the number of threads. */
-static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads)
+static int64_t share_of(const hl_linear_rows *rows, const hl_matrix *matrix, int n_threads,
+                        bool is_packed)
 {
     if (!all_few(rows) || (matrix->transposed && !is_direct(matrix)))
-        return panel_rows(matrix);
+        return is_packed ? strips_share(matrix) : panel_rows(matrix);
     /* Rows of a transposed matrix are columns in memory: larger shares read longer runs. */
     if (matrix->transposed)
         return (matrix->n_rows / n_threads + FEW_PANEL) / FEW_PANEL * FEW_PANEL;
@@ -408,7 +537,7 @@ typedef struct linear_job {
     int64_t               n_shares;
     int64_t               work;    /* number of multiplications */
     bool                  all_few; /* true if it holds in every task */
-    bool                  is_quantized;
+    bool                  is_rounded;
     const hl_linear_pool *pool;
     _Atomic(int)          failure; /* HL_OK, or how a thread failed */
     _Atomic(int)          failed;  /* the dtype of the task that failed */
@@ -443,41 +572,73 @@ static void run_job(linear_job *job)
     hl_parallel(n_threads, job->n_shares, 1, run_some, job);
 }
 
-/* Whether x may be converted to 8-bit integers, and there is room for them. */
-static bool takes_int8(const hl_linear_product *product, const hl_kernels *kernels,
-                       const hl_linear_pool *pool)
+/* Whether x is rounded for this product, and there is room for it. */
+static bool takes_low(const hl_linear_product *product, const hl_kernels *kernels,
+                      const hl_linear_pool *pool)
 {
-    const hl_matrix *matrix = product->matrix;
-    int64_t          needed = product->rows.n_batch * HL_LINEAR_FEW_ROWS * matrix->n_columns;
+    const hl_matrix      *matrix = product->matrix;
+    const hl_linear_rows *rows   = &product->rows;
+    const hl_packed      *packed = kernels->packed;
+    int64_t needed = rows->n_batch * rows->batch_rows * (matrix->n_columns + matrix->n_columns % 2);
 
-    return pool->int8 != NULL && kernels->int8_dot != NULL && hl_int8_has(matrix->dtype) &&
-           matrix->scales == NULL && needed <= pool->int8->n_values;
+    if (pool->low == NULL || needed > pool->low->n_values)
+        return false;
+    if (pool->low->math == HL_MATH_BF16)
+        return packed != NULL && packed->has(HL_MATH_BF16) && !all_few(rows);
+    if (matrix->scales != NULL)
+        return false;
+    if (all_few(rows) || packed == NULL || !packed->has(HL_MATH_INT8))
+        return kernels->int8_dot != NULL && hl_int8_has(matrix->dtype);
+    return packed->has_type(matrix->dtype);
 }
 
-/* Converts the rows of all sequences that take dot products. */
-static void quantize_rows(const hl_linear_int8 *int8, const hl_linear_rows *rows, int64_t n_columns)
+/* Rows of x that are rounded. */
+typedef struct rounding {
+    const hl_linear_low  *low;
+    const hl_linear_rows *rows;
+    const hl_packed      *packed;
+    int64_t               n_columns;
+} rounding;
+
+static void round_some(void *context, int64_t first, int64_t end, int member)
 {
-    for (int64_t sequence = 0; sequence < rows->n_batch; sequence++) {
-        if (rows->n_rows[sequence] > HL_LINEAR_FEW_ROWS)
+    const rounding      *r   = context;
+    const hl_linear_low *low = r->low;
+    int64_t              n   = r->n_columns;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        const float *x = r->rows->x + row * r->rows->x_stride;
+
+        if (row % r->rows->batch_rows >= r->rows->n_rows[row / r->rows->batch_rows])
             continue;
-        for (int64_t i = 0; i < rows->n_rows[sequence]; i++) {
-            int64_t first = int8_row(rows, sequence * rows->batch_rows + i) * n_columns;
-            hl_int8_quantize(int8->q + first, int8->scales + first / HL_INT8_BLOCK,
-                             int8->sums + first / HL_INT8_BLOCK,
-                             rows->x + (sequence * rows->batch_rows + i) * rows->x_stride,
-                             n_columns);
-        }
+        if (low->math == HL_MATH_BF16)
+            r->packed->round(low->bf16 + row * (n + n % 2), x, n);
+        else
+            hl_int8_quantize(low->q + row * n, low->scales + row * (n / HL_INT8_BLOCK),
+                             low->sums + row * (n / HL_INT8_BLOCK),
+                             low->run_sums + row * (n / HL_INT8_RUN), x, n);
     }
+}
+
+static void round_rows(const hl_linear_pool *pool, const hl_linear_rows *rows,
+                       const hl_packed *packed, int64_t n_columns)
+{
+    rounding r      = { pool->low, rows, packed, n_columns };
+    int64_t  n_rows = rows->n_batch * rows->batch_rows;
+
+    hl_parallel(n_rows <= HL_LINEAR_FEW_ROWS ? 1 : pool->n_threads, n_rows, ROUND_ROWS, round_some,
+                &r);
 }
 
 static void add_task(linear_job *job, linear_task *task, const hl_linear_product *product,
                      const hl_kernels *kernels)
 {
     const hl_matrix *matrix = product->matrix;
-    int64_t          width  = share_of(&product->rows, matrix, job->pool->n_threads);
-    int64_t          panels = (matrix->n_rows + width - 1) / width;
-    int64_t          height = block_rows(&product->rows, panels);
-    int64_t          blocks = (longest(&product->rows) + height - 1) / height;
+    int64_t width = share_of(&product->rows, matrix, job->pool->n_threads, kernels->packed != NULL);
+    int64_t panels = (matrix->n_rows + width - 1) / width;
+    int64_t height = block_rows(&product->rows, panels);
+    int64_t blocks = (longest(&product->rows) + height - 1) / height;
 
     *task = (linear_task){ .rows     = &product->rows,
                            .matrix   = matrix,
@@ -488,11 +649,11 @@ static void add_task(linear_job *job, linear_task *task, const hl_linear_product
                            .height   = height,
                            .n_panels = panels,
                            .n_shares = panels * blocks };
-    if (takes_int8(product, kernels, job->pool)) {
-        if (!job->is_quantized)
-            quantize_rows(job->pool->int8, &product->rows, matrix->n_columns);
-        job->is_quantized = true;
-        task->int8        = job->pool->int8;
+    if (takes_low(product, kernels, job->pool)) {
+        if (!job->is_rounded)
+            round_rows(job->pool, &product->rows, kernels->packed, matrix->n_columns);
+        job->is_rounded = true;
+        task->low       = job->pool->low;
     }
     job->n_shares += task->n_shares;
     job->work += count_work(&product->rows, matrix);

@@ -6,8 +6,8 @@
  *
  * A weight is f32, f16, bf16 or one of GGUF's block types, mapped from its file; four numbers
  * (matrix.h) give the order of its stored rows.  A sequence of few rows (decoding) takes dot
- * products on the stored type; a longer one is multiplied by a panel of the weight at a time,
- * converted to f32 in scratch. Independent products (q, k and v) are faster in one call: with few
+ * products on the stored type; a longer one is multiplied by a strip of the weight at a time, packed
+ * in scratch (packed.h), or by a panel that is converted to f32 (gemm.h). Independent products (q, k and v) are faster in one call: with few
  * rows, waking threads is a large part of the work.
  *
  * Each sequence is multiplied by itself: a row's result depends neither on the rest of its batch
@@ -16,6 +16,7 @@
 #define HL_KERNELS_LINEAR_H
 
 #include "headlight/base.h"
+#include "headlight/session.h"
 #include "kernels/matrix.h"
 
 /* Sequences of at most this many rows take dot products. */
@@ -39,21 +40,25 @@ typedef struct hl_linear_product {
     const float     *bias;
 } hl_linear_product;
 
-/* Room for n_values values of x in 8 bits. */
-typedef struct hl_linear_int8 {
-    int64_t n_values;
-    int8_t *q;      /* (n_values) */
-    float  *scales; /* (n_values / 32) */
-    float  *sums;   /* (n_values / 32) */
-} hl_linear_int8;
+/* Room for n_values values of x in 8 bits, or in bf16. */
+typedef struct hl_linear_low {
+    hl_math   math; /* INT8 or BF16 */
+    int64_t   n_values;
+    uint16_t *bf16;     /* (n_values) */
+    int8_t   *q;        /* (n_values) */
+    float    *scales;   /* (n_values / 32) */
+    float    *sums;     /* (n_values / 32) */
+    int32_t  *run_sums; /* (n_values / 16) */
+} hl_linear_low;
 
 /* Threads, and hl_linear_scratch(...) floats of scratch for each of them. */
 typedef struct hl_linear_pool {
     int     n_threads;
     float  *scratch; /* (n_threads, thread_floats) */
     int64_t thread_floats;
-    /* If not NULL, few rows of x are converted to 8-bit integers for the types of int8.h. */
-    hl_linear_int8 *int8;
+    /* NULL: products are exact.  Else x and w are rounded as the mode says: x for BF16 with long
+     * sequences; for INT8 with the types of int8.h, and in long sequences those of packed.h. */
+    hl_linear_low *low;
 } hl_linear_pool;
 
 /* The number of floats that a thread needs for this matrix. */

@@ -16,20 +16,8 @@
 
 /* ------------------------------------------------------------ small pieces */
 
-INLINE float f16_at(const uint8_t *p)
-{
-    return _cvtsh_ss(hl_read_u16(p));
-}
-
-INLINE __m128i load16(const uint8_t *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
-
-INLINE __m256i load32(const uint8_t *p)
-{
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
-}
+typedef float *place;
+#define AT(y, i) ((y) + (i))
 
 /* Eight signed bytes, the lower half of q, as floats. */
 INLINE __m256 widen(__m128i q)
@@ -73,46 +61,7 @@ INLINE void affine32(float *y, __m256i q, float d, float m)
     affine16(y + 16, _mm256_extracti128_si256(q, 1), d, m);
 }
 
-/* The bits of every byte from `shift` on that are in mask.  There is no instruction that shifts
- * bytes, so words are shifted, and the mask removes the bits of the neighbor byte. */
-INLINE __m256i bits_of(__m256i bytes, int shift, int mask)
-{
-    return _mm256_and_si256(_mm256_srli_epi16(bytes, shift), _mm256_set1_epi8((char)mask));
-}
-
-/* 16 bytes of nibbles as 32 bytes: the low ones, then the high ones. */
-INLINE __m256i nibbles(const uint8_t *qs)
-{
-    __m128i low = load16(qs);
-
-    return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(low, 4), low), _mm256_set1_epi8(15));
-}
-
-/* 32 bits as 32 bytes: `value` where the bit is set, else 0. */
-INLINE __m256i spread_bits(uint32_t bits, int value)
-{
-    const __m256i source = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
-                                            2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-    const __m256i select = _mm256_set1_epi64x((long long)0x8040201008040201U);
-    __m256i       bytes  = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), source);
-    __m256i       is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
-
-    return _mm256_and_si256(is_set, _mm256_set1_epi8((char)value));
-}
-
-/* `value` in every byte that has this bit, else 0. */
-INLINE __m256i where_bit(__m256i bytes, int bit, int value)
-{
-    __m256i select = _mm256_set1_epi8((char)(1 << bit));
-    __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, select), select);
-
-    return _mm256_and_si256(is_set, _mm256_set1_epi8((char)value));
-}
-
-INLINE __m256i minus(__m256i bytes, int value)
-{
-    return _mm256_sub_epi8(bytes, _mm256_set1_epi8((char)value));
-}
+#include "kernels/quant_decoders_avx2.h"
 
 /* ---------------------------------------------------------------- 16 bits */
 
@@ -133,156 +82,6 @@ static void loop_bf16(float *y, const uint8_t *b, size_t n_values)
     for (; n_values > 0; n_values--, y++, b += 2) {
         uint32_t bits = (uint32_t)hl_read_u16(b) << 16;
         memcpy(y, &bits, sizeof bits);
-    }
-}
-
-/* ------------------------------------------------------ 32 values a block */
-
-INLINE void decode_q4_0(float *y, const uint8_t *b)
-{
-    scale32(y, minus(nibbles(b + 2), 8), f16_at(b));
-}
-
-INLINE void decode_q4_1(float *y, const uint8_t *b)
-{
-    affine32(y, nibbles(b + 4), f16_at(b), f16_at(b + 2));
-}
-
-INLINE void decode_q5_0(float *y, const uint8_t *b)
-{
-    __m256i fifth = spread_bits(hl_read_u32(b + 2), 16);
-
-    scale32(y, minus(_mm256_or_si256(nibbles(b + 6), fifth), 16), f16_at(b));
-}
-
-INLINE void decode_q5_1(float *y, const uint8_t *b)
-{
-    __m256i fifth = spread_bits(hl_read_u32(b + 4), 16);
-
-    affine32(y, _mm256_or_si256(nibbles(b + 8), fifth), f16_at(b), f16_at(b + 2));
-}
-
-INLINE void decode_q8_0(float *y, const uint8_t *b)
-{
-    scale32(y, load32(b + 2), f16_at(b));
-}
-
-/* ----------------------------------------------------- 256 values a block */
-
-INLINE void decode_q2_k(float *y, const uint8_t *b)
-{
-    float d    = f16_at(b + 80);
-    float dmin = f16_at(b + 82);
-
-    for (int s = 0; s < 8; s++) {
-        __m256i q     = bits_of(load32(b + 16 + s / 4 * 32), s % 4 * 2, 3);
-        int     first = b[2 * s], second = b[2 * s + 1];
-
-        affine16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)(first & 15),
-                 -(dmin * (float)(first >> 4)));
-        affine16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)(second & 15),
-                 -(dmin * (float)(second >> 4)));
-    }
-}
-
-INLINE void decode_q3_k(float *y, const uint8_t *b)
-{
-    float   d     = f16_at(b + 108);
-    __m256i hmask = load32(b);
-    int8_t  scales[16];
-
-    hl_unpack_q3_k_scales(scales, b + 96);
-    for (int s = 0; s < 8; s++) {
-        __m256i low = bits_of(load32(b + 32 + s / 4 * 32), s % 4 * 2, 3);
-        __m256i q   = minus(_mm256_or_si256(low, where_bit(hmask, s, 4)), 4);
-
-        scale16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)scales[2 * s]);
-        scale16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)scales[2 * s + 1]);
-    }
-}
-
-INLINE void decode_tq2_0(float *y, const uint8_t *b)
-{
-    float d = f16_at(b + 64);
-
-    for (int s = 0; s < 8; s++)
-        scale32(y + 32 * s, minus(bits_of(load32(b + s / 4 * 32), s % 4 * 2, 3), 1), d);
-}
-
-INLINE void decode_q4_k(float *y, const uint8_t *b)
-{
-    float   d    = f16_at(b);
-    float   dmin = f16_at(b + 2);
-    uint8_t scales[8], minima[8];
-
-    hl_unpack_k_scales(scales, minima, b + 4);
-    for (int s = 0; s < 8; s++) {
-        __m256i q = bits_of(load32(b + 16 + s / 2 * 32), s % 2 * 4, 15);
-        affine32(y + 32 * s, q, d * (float)scales[s], -(dmin * (float)minima[s]));
-    }
-}
-
-INLINE void decode_q5_k(float *y, const uint8_t *b)
-{
-    float   d    = f16_at(b);
-    float   dmin = f16_at(b + 2);
-    __m256i qh   = load32(b + 16);
-    uint8_t scales[8], minima[8];
-
-    hl_unpack_k_scales(scales, minima, b + 4);
-    for (int s = 0; s < 8; s++) {
-        __m256i low = bits_of(load32(b + 48 + s / 2 * 32), s % 2 * 4, 15);
-        __m256i q   = _mm256_or_si256(low, where_bit(qh, s, 16));
-        affine32(y + 32 * s, q, d * (float)scales[s], -(dmin * (float)minima[s]));
-    }
-}
-
-INLINE void decode_q6_k(float *y, const uint8_t *b)
-{
-    const int8_t *scales = (const int8_t *)(b + 192);
-    float         d      = f16_at(b + 208);
-
-    for (int s = 0; s < 8; s++) {
-        __m256i low  = bits_of(load32(b + s / 4 * 64 + s % 2 * 32), s / 2 % 2 * 4, 15);
-        __m256i high = bits_of(load32(b + 128 + s / 4 * 32), s % 4 * 2, 3);
-        __m256i q    = minus(_mm256_or_si256(low, _mm256_slli_epi16(high, 4)), 32);
-
-        scale16(y + 32 * s, _mm256_castsi256_si128(q), d * (float)scales[2 * s]);
-        scale16(y + 32 * s + 16, _mm256_extracti128_si256(q, 1), d * (float)scales[2 * s + 1]);
-    }
-}
-
-/* ---------------------------------------------------------- three values */
-
-/* The digits that multiplying by 3 carries out of 16 bytes, minus one.  There is no product of
- * bytes, so they are widened to words. */
-INLINE __m128i digits16(__m256i words, int power_of_3)
-{
-    __m256i rest = _mm256_and_si256(_mm256_mullo_epi16(words, _mm256_set1_epi16((short)power_of_3)),
-                                    _mm256_set1_epi16(255));
-    __m256i digit = _mm256_srli_epi16(_mm256_mullo_epi16(rest, _mm256_set1_epi16(3)), 8);
-    __m128i bytes =
-        _mm_packus_epi16(_mm256_castsi256_si128(digit), _mm256_extracti128_si256(digit, 1));
-
-    return _mm_sub_epi8(bytes, _mm_set1_epi8(1));
-}
-
-INLINE void decode_tq1_0(float *y, const uint8_t *b)
-{
-    static const int powers_of_3[5] = { 1, 3, 9, 27, 81 };
-    float            d              = f16_at(b + 52);
-    __m256i          words[3];
-
-    for (int i = 0; i < 3; i++)
-        words[i] = _mm256_cvtepu8_epi16(load16(b + 16 * i));
-    for (int digit = 0; digit < 5; digit++) {
-        scale16(y + 32 * digit, digits16(words[0], powers_of_3[digit]), d);
-        scale16(y + 32 * digit + 16, digits16(words[1], powers_of_3[digit]), d);
-        scale16(y + 160 + 16 * digit, digits16(words[2], powers_of_3[digit]), d);
-    }
-    for (int i = 0; i < 16; i++) { /* the remainder: four digits of four bytes */
-        uint8_t rest = (uint8_t)(b[48 + i % 4] * powers_of_3[i / 4]);
-        y[240 + i]   = d * (float)((rest * 3 >> 8) - 1);
     }
 }
 
@@ -329,14 +128,6 @@ INLINE void decode_entry4x2(float *y, uint16_t first, uint16_t second, const flo
     __m256i       both   = _mm256_srlv_epi32(_mm256_set1_epi32(first | second << 12), shifts);
 
     store_entry(y, _mm256_permutevar8x32_ps(_mm256_loadu_ps(book), both), signs, scale);
-}
-
-/* 32 codes into a book of 16. */
-INLINE void decode_nibbles(float *y, const uint8_t *qs, const int8_t book[16], float d)
-{
-    __m256i values = _mm256_broadcastsi128_si256(load16((const uint8_t *)book));
-
-    scale32(y, _mm256_shuffle_epi8(values, nibbles(qs)), d);
 }
 
 #define HL_DECODER       INLINE

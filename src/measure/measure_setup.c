@@ -144,6 +144,15 @@ static hl_status set_adjustment(hl_profile *profile, const hl_adjustment *adjust
     return hl_profile_set(profile, "adjusted", text);
 }
 
+/* And one whose products are rounded.  Profiles without this setting are of f32. */
+static hl_status set_math(hl_profile *profile)
+{
+    hl_math math;
+
+    HL_NEED(hl_math_selected(&math));
+    return math == HL_MATH_F32 ? HL_OK : hl_profile_set(profile, "math", hl_math_name(math));
+}
+
 /* A model with gates counts as another model. */
 static hl_status set_gates(hl_profile *profile, const hl_model *model)
 {
@@ -166,6 +175,7 @@ static hl_status set_model(hl_measuring *m, const hl_tokenizer *tokenizer)
     HL_NEED(hl_profile_set(m->profile, "version", hl_version()));
     HL_NEED(set_adjustment(m->profile, &m->model->adjusted));
     HL_NEED(set_gates(m->profile, m->model));
+    HL_NEED(set_math(m->profile));
     if (tokenizer != NULL)
         HL_NEED(hl_profile_set_hash(m->profile, "tokenizer", tokenizer_hash(tokenizer)));
     else

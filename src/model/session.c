@@ -52,8 +52,7 @@ static hl_status complete_options(hl_session_options *options, const hl_config *
     HL_NEED(hl_check_count("session: n_kept", options->n_kept, -1, MAX_CTX));
     HL_NEED(hl_check_count("session: stream_every", options->stream_every, 0, INT64_MAX));
     HL_NEED(hl_check_count("session: n_threads", options->n_threads, 0, HL_MAX_THREADS));
-    HL_NEED(
-        hl_check_count("session: activations", options->activations, 0, HL_ACTIVATIONS_COUNT - 1));
+    HL_NEED(hl_check_count("session: math", options->math, 0, HL_MATH_COUNT - 1));
     if (options->n_chunk > options->n_ctx || config->is_encoder)
         options->n_chunk = options->n_ctx;
     int64_t all = options->n_batch * options->n_chunk; /* cannot overflow: both are bounded */

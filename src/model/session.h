@@ -68,7 +68,7 @@ struct hl_session {
     float                    *last;   /* (B, d_vocab) logits after the last tokens, or NULL */
 
     hl_linear_pool pool;
-    hl_linear_int8 int8;     /* int8 buffers of the pool, where the options ask for int8 */
+    hl_linear_low  low;      /* buffers of the pool for rounded activations, if the options ask */
     bool          *searched; /* (n_layers + 1) weights already searched for non-finite values */
 
     bool   counting; /* only tables are allocated: hl_session_measure */

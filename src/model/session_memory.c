@@ -22,6 +22,7 @@
 #include "base/status.h"
 #include "kernels/attention.h"
 #include "kernels/int8.h"
+#include "kernels/kernels.h"
 #include "model/forward.h"
 #include "model/model.h"
 
@@ -532,25 +533,28 @@ static hl_status plan_panels(hl_session *session)
                             product(session->pool.n_threads, session->pool.thread_floats, 1));
 }
 
-/* Plans 8-bit copies of a few rows of every sequence, as wide as the widest input for int8.h. */
-static hl_status plan_int8(hl_session *session)
+/* Plans copies of the rows of x, rounded as options.math says, as wide as the widest input. */
+static hl_status plan_low(hl_session *session)
 {
-    hl_linear_int8 *int8   = &session->int8;
-    int64_t         widest = 0;
+    hl_linear_low *low    = &session->low;
+    int64_t        widest = 0;
 
-    if (session->options.activations != HL_ACTIVATIONS_INT8 || !session->device->ops->is_near)
+    low->math = session->options.math;
+    if (low->math == HL_MATH_F32)
         return HL_OK;
     for (int64_t i = 0; i < session->n_params; i++) {
         const hl_matrix *matrix = &session->params[i].matrix;
-        if (matrix->data != NULL && hl_int8_has(matrix->dtype) && matrix->n_columns > widest)
+        if (matrix->data != NULL && matrix->n_columns > widest)
             widest = matrix->n_columns;
     }
-    int8->n_values = product(session->options.n_batch, HL_LINEAR_FEW_ROWS, widest);
-    HL_NEED(HL_SESSION_ALLOC(session, &int8->q, int8->n_values));
-    HL_NEED(HL_SESSION_ALLOC(session, &int8->scales, int8->n_values / HL_INT8_BLOCK));
-    HL_NEED(HL_SESSION_ALLOC(session, &int8->sums, int8->n_values / HL_INT8_BLOCK));
-    session->pool.int8 = int8;
-    return HL_OK;
+    low->n_values     = product(session->options.n_rows, (widest + 31) / 32 * 32, 1);
+    session->pool.low = low;
+    if (low->math == HL_MATH_BF16)
+        return HL_SESSION_ALLOC(session, &low->bf16, low->n_values);
+    HL_NEED(HL_SESSION_ALLOC(session, &low->q, low->n_values));
+    HL_NEED(HL_SESSION_ALLOC(session, &low->scales, low->n_values / HL_INT8_BLOCK));
+    HL_NEED(HL_SESSION_ALLOC(session, &low->sums, low->n_values / HL_INT8_BLOCK));
+    return HL_SESSION_ALLOC(session, &low->run_sums, low->n_values / HL_INT8_RUN);
 }
 
 /* 2^(-8(h+1)/c), with c the largest power of two up to n_heads.  The heads beyond c get every other
@@ -631,7 +635,7 @@ static hl_status plan_host(hl_session *session)
     HL_NEED(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
     HL_NEED(plan_ranges(session));
     HL_NEED(plan_panels(session));
-    HL_NEED(plan_int8(session));
+    HL_NEED(plan_low(session));
     HL_NEED(plan_alibi(session));
     HL_NEED(HL_SESSION_TABLE(session, &d->weights.layers, session->config->n_layers));
     HL_NEED(HL_SESSION_ALLOC(session, &d->parts, n_batch));
@@ -679,6 +683,20 @@ static hl_status fill_session(hl_session *session, void *weights)
     return HL_OK;
 }
 
+static hl_status choose_math(hl_session *session, bool is_near)
+{
+    hl_math *math = &session->options.math;
+
+    if (*math == HL_MATH_DEFAULT)
+        HL_NEED(hl_math_selected(math));
+    if (is_near)
+        return hl_math_check(*math);
+    if (*math != HL_MATH_F32)
+        return hl_fail(HL_UNSUPPORTED, "math %s is a mode of the CPU; this model runs on a device",
+                       hl_math_name(*math));
+    return HL_OK;
+}
+
 hl_status hl_session_plan(hl_session *session)
 {
     hl_device_choice   choice;
@@ -686,6 +704,7 @@ hl_status hl_session_plan(hl_session *session)
 
     HL_NEED(count_block(session, 1, sizeof *session));
     HL_NEED(hl_device_choose(&choice, session->model, session->options.device));
+    HL_NEED(choose_math(session, choice.ops->is_near));
     session->options.device = NULL; /* the name was borrowed */
     if (choice.ops->is_near &&
         (session->options.wants & (HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW)) != 0)

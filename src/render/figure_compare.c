@@ -596,8 +596,9 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
     char        maps[512]   = "Normalized entropy of A and B.";
-    const char *test = f->found->kind == HL_COMPARE_SAME_TOKENS ? "Student's t, in pairs of sequences"
-                                                                : "Student's t, each text by itself";
+    const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS
+                                  ? "Student's t, in pairs of sequences"
+                                  : "Student's t, each text by itself";
 
     if (mapped) {
         write_legend(legend, sizeof legend, &f->blocks[0]);

@@ -63,10 +63,10 @@ static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *l
         return;
     if (layers->shape.flat)
         snprintf(out + used, n_bytes - (size_t)used,
-                 " The profile is flat: the differences between layers are within the noise.");
+                 " The profile is flat: layers differ by %.2g at most.", layers->shape.range);
     else
-        snprintf(out + used, n_bytes - (size_t)used, " Lowest in layer %lld.",
-                 (long long)layers->shape.minimum);
+        snprintf(out + used, n_bytes - (size_t)used, " Shape: %s. Lowest in layer %lld.",
+                 hl_shape_name(layers->shape.kind), (long long)layers->shape.minimum);
 }
 
 static void draw_layers(hl_chart *chart, const hl_layer_profile *layers, const double *heads)

@@ -17,14 +17,17 @@
 
 /* ---------------------------------------------------------------------- diagnoses */
 
-/* A diagnosis is serious if the model suffers from it; the others show what can be removed. */
+/* An alarm is serious if the model suffers from it; the others say what can be removed.  Observations
+ * are neither. */
 static const char *severity_of(const hl_diagnosis *item)
 {
     static const char *const serious[] = { "entropy-collapse", "entropic-overload",
-                                           "attention-locking", "dead-or-broken" };
+                                           "attention-locking", "dead-or-broken", "head-drift" };
 
     if (item->verdict != HL_VERDICT_FOUND)
         return item->verdict == HL_VERDICT_NOT_FOUND ? "none" : "unknown";
+    if (item->kind == HL_CHECK_OBSERVATION)
+        return "observation";
     for (size_t i = 0; i < sizeof serious / sizeof *serious; i++) {
         if (strcmp(item->name, serious[i]) == 0)
             return "serious";
@@ -41,6 +44,17 @@ static json_t *heads_json(const hl_diagnosis *item)
                                       "head", (json_int_t)item->heads[i].head, "value",
                                       hl_json_number(item->heads[i].value)));
     return heads;
+}
+
+static json_t *causes_json(const hl_diagnosis *item)
+{
+    json_t *causes = json_array();
+
+    for (int64_t i = 0; i < item->n_causes; i++)
+        hl_json_add(&causes, json_pack("{s:s, s:s, s:s, s:s}", "name", item->causes[i].name, "for",
+                                       item->causes[i].supports, "against", item->causes[i].against,
+                                       "command", item->causes[i].command));
+    return causes;
 }
 
 /* Lists the layers of these heads, each once. */
@@ -68,9 +82,11 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         *at = *at == '-' ? ' ' : *at;
     title[0] = (char)toupper((unsigned char)title[0]);
     return json_pack(
-        "{s:o, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o}",
-        "name", hl_report_text(item->name), "title", hl_report_text(title), "verdict",
+        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
+        "name", hl_report_text(item->name), "title", hl_report_text(title), "class",
+        item->kind == HL_CHECK_ALARM ? "alarm" : "observation", "unit", item->unit, "errors",
+        hl_json_number(item->errors), "usual", item->usual, "causes", causes_json(item), "verdict",
         hl_verdict_name(item->verdict), "fired", item->verdict == HL_VERDICT_FOUND, "ran",
         item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity", severity_of(item),
         "finding", hl_report_text(item->finding), "rule", hl_report_text(item->rule), "value",
@@ -209,6 +225,14 @@ static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profil
     hl_json_put(layers, names[0], hl_report_numbers(found->means, found->n_layers));
     hl_json_put(layers, names[1], hl_report_numbers(found->lows, found->n_layers));
     hl_json_put(layers, names[2], hl_report_numbers(found->highs, found->n_layers));
+    if (quantity == HL_Q_NORMALIZED)
+        hl_json_put(layers, "shape",
+                    json_pack("{s:s, s:s, s:o, s:o, s:o}", "kind", hl_shape_name(found->shape.kind),
+                              "later_specialized",
+                              hl_shape_specialized(&found->shape, HL_LAYERS_DIFFER, flat),
+                              "later_change", hl_json_number(found->shape.change), "later_errors",
+                              hl_json_number(found->shape.change_errors), "thirds",
+                              hl_report_numbers(found->shape.thirds, 3)));
 }
 
 static json_t *layers_json(hl_report_out *out, const hl_profile *profile)

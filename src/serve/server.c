@@ -114,7 +114,7 @@ static hl_status open_engine(hl_server *server)
                                                 .n_ctx       = options->n_ctx,
                                                 .n_threads   = options->n_threads,
                                                 .cache_dtype = options->cache_dtype,
-                                                .activations = options->activations });
+                                                .math        = options->math });
 }
 
 /* Creates all threads that computations will need before the first request, so that the server does

@@ -157,6 +157,11 @@ static hl_status differ(const char *key, const char *here, const char *there)
                        "the profiles were measured with different --special (%s and %s); measure "
                        "both with the same",
                        name_way(here), name_way(there));
+    if (strcmp(key, "math") == 0)
+        return hl_fail(HL_BAD_INPUT,
+                       "the profiles were measured with different --math (%s and %s); measure both "
+                       "with the same",
+                       here != NULL ? here : "f32", there != NULL ? there : "f32");
     return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
                    here != NULL ? here : "not said", there != NULL ? there : "not said");
 }

@@ -24,7 +24,7 @@ expect_line "a line of the heatmap" 0 '^H7   ( [0-9][0-9]){8}$'
 expect_line "the layer profile" 0 '^  normalized .{8,} +0\.[0-9]{3} \(L[0-7]\) to 0\.9[0-9]{2} \(L[01]\)$'
 expect_line "the strongest previous-token head is the most focused" 0 '^  L6H3   previous '
 expect_line "types" 0 '^types   [0-9]+ '
-expect_line "diagnoses in brief" 0 '^  not run       attention-locking   needs 129 generated tokens$'
+expect_line "diagnoses in brief" 0 '^  not run       attention-locking     needs 129 generated tokens$'
 
 run show --table list
 expect_line "tables have names" 0 '^clusters +groups of heads that behave alike'
@@ -50,7 +50,7 @@ for table in $("$HEADLIGHT" show --table list | awk '{ print $1 }'); do
         grep -q "\`$column" doc/metrics.md || missing="$missing $table.$column"
     done
 done
-for table in ranks metrics layers heads differences matching; do
+for table in ranks metrics diagonal layer_metrics peaks pairs layers heads differences matching; do
     columns=$("$HEADLIGHT" compare --table $table --csv "$dense" "$sparse" | head -1 | tr -d '\r' | tr ',' ' ')
     for column in $columns; do
         grep -q "\`$column" doc/metrics.md || missing="$missing compare.$table.$column"
@@ -88,7 +88,7 @@ END
 run diagnose "$dense"
 expect_line "the demo model is healthy" 0 '^not found +entropy-collapse: 0 of 64 heads'
 result "nothing is found" "$(grep -q '^FOUND' "$scratch/out" || echo yes)"
-expect_line "in one sentence" 0 '^No problems found in dense.profile: 7 checks passed, 1 not run \(needs 129'
+expect_line "in one sentence" 0 '^No problems found in dense.profile: 6 checks passed, 2 not run; 1 observation$'
 result "what did not run comes last" "$(grep -E '^(not|FOUND)' "$scratch/out" | tail -1 | grep -q '^not run' && echo yes)"
 run diagnose --fail-on any "$dense"
 expect_line "and does not fail" 0 '^not found +dead-or-broken'
@@ -99,15 +99,15 @@ headlight diagnose: sink-heads was found
 END
 run diagnose --quiet --fail-on entropy-collapse --threshold collapse-share=0.95 "$sparse"
 expect "not with another threshold" 0 </dev/null
-# The three groups follow one another, whatever the order of the checks.
+# The four groups one after the other, whatever they are in the list of checks.
 run diagnose "$sparse"
-grep -oE '^(FOUND|not found|not run)' "$scratch/out" | uniq -c | sed -E 's/^ +//' >"$scratch/groups"
-result "found, not found and not run stand apart" "$([ "$(cat "$scratch/groups")" = $'4 FOUND\n3 not found\n1 not run' ] && echo yes)"
-expect_line "and are counted" 0 '^4 problems found in sparse.profile: 3 checks passed, 1 not run'
-# A check that finds values below its threshold must say so.
-expect_line "found above a threshold" 0 '^ +value +0\.[5-9][0-9]*; found above 0\.5 '
-result "found below a threshold" "$(grep -A5 '^FOUND +inactive-heads' -E "$scratch/out" | grep -qE '^ +value +0\.0[0-9]+; found below 0\.1 ' && echo yes)"
-# Suggestions name heads of this model and existing options, without placeholders.
+grep -oE '^(FOUND|observed|not found|not run)' "$scratch/out" | uniq -c | sed -E 's/^ +//' >"$scratch/groups"
+result "found, observed, not found and not run stand apart" "$([ "$(cat "$scratch/groups")" = $'2 FOUND\n4 observed\n4 not found\n2 not run' ] && echo yes)"
+expect_line "and are counted" 0 '^2 problems found in sparse.profile: 4 checks passed, 2 not run; 4 observations$'
+# A value that ends short of its threshold is found because the check looks below it: it says so.
+expect_line "found above a threshold" 0 '^ +effect +0\.[5-9][0-9]* share of heads; found above 0\.5 '
+result "found below a threshold" "$(grep -A5 '^FOUND +inactive-heads' -E "$scratch/out" | grep -qE '^ +effect +0\.0[0-9]+ output norm relative' && echo yes)"
+# What is suggested names heads of this model and options, and nothing that somebody would have to fill in.
 result "no placeholder in what is suggested" \
     "$(grep -qE '\-\-off +L[0-9]+H[0-9]+|^ +L[0-9]+H[0-9]+,L' "$scratch/out" && ! grep -qwE 'MODEL|PROFILE|TEXT|FILE|P|OLD|NEW' "$scratch/out" && echo yes)"
 run diagnose --json "$sparse" "$dense"
@@ -128,7 +128,7 @@ result "and no placeholders" "$(grep -qE '(MODEL|TEXT|PROMPT|FILE|PROFILE|L5H1| 
 run generate models/demo 'He said' -n 140 --ignore-end --quiet --threads 1 --trace "$scratch/text.trace"
 expect_line "a trace" 0 '.'
 run diagnose --trace "$scratch/text.trace" "$dense"
-expect_line "locking, judged by a trace" 0 '^not found +attention-locking: smallest change of rows in any of 76 windows:'
+expect_line "locking, judged by a trace" 0 '^FOUND +attention-locking: smallest change of rows in any of 76 windows:'
 run diagnose --trace "$dense" "$dense"
 expect_line "a profile is no trace" 3 "dense.profile: its format is 'headlight profile"
 run generate models/demo 'He said' -n 2 --quiet --trace "$scratch/nowhere/text.trace"

@@ -453,7 +453,7 @@ def report():
 def measure():
     status, data = server.post("/v1/measure", {"input": ["He said that it was so. " * 8, "And so."]})
     equal([status, data["sequences"], len(data["means"]["entropy"])], [200, 2, 8])
-    equal(len(data["diagnoses"]), 8)
+    equal(len(data["diagnoses"]), 12)
     assert all(value > 0 for layer in data["means"]["entropy"] for value in layer)
 
 
