@@ -39,9 +39,9 @@ typedef struct compared {
 static void print_kind(const compare_command *command, const hl_comparison *found)
 {
     static const char *const meaning[] = {
-        "measured on the same tokens: paired bootstrap over sequences",
+        "measured on the same tokens: sequences are compared in pairs",
         "one model on two texts: is the order of its heads stable?",
-        "different models and different texts: each is resampled by itself",
+        "different models and different texts: each by itself",
     };
     hl_colors colors = hl_terminal_colors(stdout);
 
@@ -116,14 +116,15 @@ static void print_rows(const hl_sheet *rows)
            "mean total variation between the rows of A and B on the same tokens: %.4f\n"
            "(%.0f rows per head, from %.0f windows; %.4f after matching heads by it, which\n"
            "gives %.0f heads a partner with another index)\n",
-           hl_sheet_fact(rows, "rows"), hl_sheet_fact(rows, "sequences"),
-           hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "mean variation matched"),
+           hl_sheet_fact(rows, "mean variation"), hl_sheet_fact(rows, "rows"),
+           hl_sheet_fact(rows, "sequences"), hl_sheet_fact(rows, "mean variation matched"),
            hl_sheet_fact(rows, "moved"));
 }
 
 static hl_status print_screen(const compare_command *command, const hl_comparison *found)
 {
-    const hl_sheet *tables[] = { found->ranks, found->metrics, found->layers };
+    const hl_sheet *tables[] = { found->ranks, found->metrics, found->diagonal, found->peaks,
+                                 found->layers };
 
     print_kind(command, found);
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
@@ -268,7 +269,7 @@ int hl_command_compare(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("table", 't', &command.table, "NAME",
-                "ranks, metrics, layers, heads, differences, matching or rows"),
+                "ranks, metrics, diagonal, layer_metrics, peaks, pairs, layers, ..."),
         HL_FLAG("csv", 0, &command.csv, "print the table as CSV"),
         HL_LIST("text", 0, &command.texts, "PATH",
                 "A and B are models; measure both on this text (repeatable)"),
@@ -287,8 +288,8 @@ int hl_command_compare(int argc, char **argv)
         "Compares two profiles head by head.  With --text, A and B are models, which are\n"
         "measured first.  Both must have the same numbers of layers and heads.\n"
         "\n"
-        "Where both were measured on the same tokens, confidence intervals come from a\n"
-        "paired bootstrap over sequences.  Heads marked as different have a false\n"
+        "Where both were measured on the same tokens, differences are taken sequence by\n"
+        "sequence.  Heads marked as different have a false\n"
         "discovery rate under 5% over all heads.  Training permutes heads, so the heads of\n"
         "each layer are also matched by their profiles.  For two models on the same\n"
         "tokens, sampled attention rows are compared too, by total variation.\n"

@@ -31,6 +31,9 @@ typedef struct diagnose_request {
     hl_option_list given;   /* thresholds by name */
     const char    *fail_on; /* "a,b"; NULL: nothing fails */
     const char    *trace_path;
+    const char    *training_path;
+    const char    *gradient_model; /* with texts: gradients of its heads */
+    hl_option_list gradient_texts;
     bool           verbose;
     /* --try, and what is for it alone. */
     bool                attempt;
@@ -319,7 +322,9 @@ static void print_untried(const outcome *before)
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &before->found->items[i];
 
-        if (item->verdict != HL_VERDICT_FOUND || i < MOST_TRIALS)
+        if (item->verdict != HL_VERDICT_FOUND || item->kind != HL_CHECK_ALARM ||
+            strcmp(item->name, "entropy-collapse") == 0 ||
+            strcmp(item->name, "entropic-overload") == 0)
             continue;
         printf("%s: ", item->name);
         hl_print_wrapped(item->mitigation, (int)strlen(item->name) + 2);
@@ -466,12 +471,38 @@ static int report(const diagnose_request *request, const hl_diagnoses *found)
     return failed ? HL_EXIT_NO : HL_EXIT_OK;
 }
 
+/* Gradient norms of the queries and keys of all heads, over the first windows of a text. */
+static hl_status add_gradients(hl_diagnoses *found, const diagnose_request *request)
+{
+    hl_corpus_options   text = { .inputs   = request->gradient_texts.items,
+                                 .n_inputs = (size_t)request->gradient_texts.count };
+    hl_gradient_options how  = { .windows   = request->windows,
+                                 .n_threads = request->common.n_threads };
+
+    HL_HELD(hl_model_close) hl_model         *model     = NULL;
+    HL_HELD(hl_tokenizer_close) hl_tokenizer *tokenizer = NULL;
+    HL_HELD(hl_corpus_close) hl_corpus       *corpus    = NULL;
+    HL_HELD(hl_gradients_free) hl_gradients  *gradients = NULL;
+
+    HL_NEED(hl_model_open(&model, request->gradient_model));
+    HL_NEED(hl_tokenizer_option(&tokenizer, model, NULL));
+    HL_NEED(hl_corpus_open(&corpus, model, tokenizer, &text));
+    HL_NEED(hl_gate_gradients(&gradients, model, corpus, &how));
+    int64_t n_cells = gradients->n_layers * gradients->n_heads; /* queries, then keys */
+    for (int i = 0; i < 2; i++)
+        HL_NEED(hl_diagnose_gradients(found, i == 0 ? "queries" : "keys",
+                                      gradients->weight_norms + i * n_cells, gradients->n_layers,
+                                      gradients->n_heads));
+    return HL_OK;
+}
+
 static int diagnose(const diagnose_request *request)
 {
-    HL_HELD(hl_profile_free) hl_profile     *profile = NULL;
-    HL_HELD(hl_profile_free) hl_profile     *before  = NULL;
-    HL_HELD(hl_trace_free) hl_trace         *trace   = NULL;
-    HL_HELD(hl_diagnoses_free) hl_diagnoses *found   = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *profile  = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *before   = NULL;
+    HL_HELD(hl_profile_free) hl_profile     *training = NULL;
+    HL_HELD(hl_trace_free) hl_trace         *trace    = NULL;
+    HL_HELD(hl_diagnoses_free) hl_diagnoses *found    = NULL;
 
     HL_CALL("diagnose", hl_profile_load(&profile, request->paths.items[0]));
     if (request->paths.count > 1)
@@ -481,30 +512,41 @@ static int diagnose(const diagnose_request *request)
         HL_CALL("diagnose", hl_trace_load(&trace, request->trace_path));
         HL_CALL("diagnose", hl_diagnose_trace(found, trace, &request->thresholds));
     }
+    if (request->training_path != NULL) {
+        HL_CALL("diagnose", hl_profile_load(&training, request->training_path));
+        HL_CALL("diagnose", hl_diagnose_training(found, profile, training));
+    }
+    if (request->gradient_model != NULL)
+        HL_CALL("diagnose", add_gradients(found, request));
     return report(request, found);
 }
 
 /* ----------------------------------------------------------------- the command */
 
 static const char about[] =
-    "Checks a profile for eight known problems of attention.  Each check prints its\n"
-    "rule, the value, the threshold and its source; a check that found something also\n"
-    "prints the heads that show it, the counter-evidence, and what to do.  BEFORE is a\n"
-    "profile to compare with: an earlier checkpoint on the same text, or the same\n"
-    "architecture with random weights.\n"
+    "Checks a profile for what a person should act on (alarms), and describes what\n"
+    "most models have (observations).  Each check states its rule, the size of the\n"
+    "effect, the smallest effect that matters, and how sure the effect is.  What was\n"
+    "found comes with the heads that show it, the same number in released models,\n"
+    "possible causes with the evidence for and against each, and what to do.\n"
+    "BEFORE is a profile to compare with: an earlier checkpoint on the same text,\n"
+    "the model before quantization, or the same shapes with random weights.\n"
     "\n"
-    "With --try, a model is measured on texts, then again with the mitigation that\n"
-    "fits each finding (or with the one given), and the changes are printed, the loss\n"
-    "included.\n"
+    "With --try a model is measured on texts, and again under the mitigation that\n"
+    "fits each finding, or under the given one.  The output shows what changed,\n"
+    "the loss included.\n"
     "\n"
-    "Checks: dead-or-broken, entropy-collapse, entropic-overload,\n"
-    "attention-locking, flat-profile, head-redundancy, inactive-heads, sink-heads.\n"
+    "Alarms: dead-or-broken, entropy-collapse, entropic-overload, attention-locking,\n"
+    "flat-profile, head-redundancy, inactive-heads, head-drift.\n"
+    "Observations: sink-heads, previous-token-heads, alike-heads, alike-sinks.\n"
     "\n"
     "Thresholds and their defaults: collapse-share 0.5, collapse-entropy 0.05,\n"
-    "collapse-fall 4, overload-share 0.5, overload-entropy 0.9,\n"
-    "overload-change 0.05, locking-window 64, locking-change 0.05,\n"
-    "locking-spread 0.01, flat-errors 2, redundancy-similarity 0.9,\n"
-    "inactive-norm 0.1, sink-mass 0.3, broken-rows 0.";
+    "collapse-drop 0.1, collapse-fall 4, collapse-new 0.2, overload-share 0.9,\n"
+    "overload-entropy 0.9, overload-change 0.05, locking-window 64, locking-change 0.05,\n"
+    "locking-spread 0.01, locking-loop 0.02, locking-tokens 32, flat-range 0.03, flat-errors 2,\n"
+    "redundancy-share 0.5, redundancy-similarity 0.9, inactive-norm 0.1,\n"
+    "drift-loss 0.05, drift-entropy 0.1, sink-mass 0.3, previous-mass 0.4,\n"
+    "broken-rows 0.";
 
 int hl_command_diagnose(int argc, char **argv)
 {
@@ -514,10 +556,15 @@ int hl_command_diagnose(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("fail-on", 0, &request.fail_on, "NAME,...",
-                "exit with status 1 if one of these checks finds something"),
+                "exit with status 1 if one of these finds something (any: all alarms)"),
         HL_LIST("threshold", 0, &request.given, "NAME=VALUE", "change a threshold (repeatable)"),
         HL_TEXT("trace", 0, &request.trace_path, "FILE",
                 "trace of 'headlight generate --trace', for attention-locking"),
+        HL_TEXT("training", 0, &request.training_path, "PROFILE",
+                "the model on its training text, to tell overfitting"),
+        HL_TEXT("model", 0, &request.gradient_model, "MODEL",
+                "with --text: gradients of its heads, to tell vanishing gradients"),
+        HL_LIST("text", 0, &request.gradient_texts, "PATH", "--model: the text (repeatable)"),
         HL_FLAG("verbose", 'v', &request.verbose,
                 "print heads, counter-evidence and mitigation of every check"),
         HL_FLAG("try", 0, &request.attempt, "measure MODEL on TEXT without and with mitigations"),
@@ -536,6 +583,8 @@ int hl_command_diagnose(int argc, char **argv)
     HL_PASS(hl_diagnosis_list_check(request.fail_on, &usage));
     if (request.attempt)
         return try_mitigations(&request, &usage);
+    if ((request.gradient_model != NULL) != (request.gradient_texts.count > 0))
+        return hl_options_refuse(&usage, "--model and --text: gradients need both");
     if (hl_gate_options_given(&request.gates))
         return hl_options_refuse(&usage, "--gates and --off need --try, which runs a model");
     if (request.paths.count < 1 || request.paths.count > 2)

@@ -384,9 +384,7 @@ static size_t file_bytes_of(const char *path)
 
 /* --------------------------------------------------------------------- numbers */
 
-/* Confidence intervals are mean ± this number of standard errors: 95% of a normal distribution.
- * Perplexity and bits are functions of the mean, so their intervals are the images of its ends. */
-#define HALF_WIDTH 1.96
+/* Perplexity and bits are functions of the mean, so their intervals are the images of its ends. */
 
 /* --------------------------------------------------------------------- as text */
 
@@ -401,7 +399,7 @@ static void print_line(const char *name, double value, double low, double high)
 
 static void print_total(const hl_nll *nll)
 {
-    double half = HALF_WIDTH * nll->standard_error;
+    double low = nll->interval.low, high = nll->interval.high;
     double bits = nll->bits_per_byte / nll->mean;
 
     if (nll->n_scored == 0) {
@@ -412,22 +410,22 @@ static void print_total(const hl_nll *nll)
         printf("  NaN or infinite: %s of the losses\n", hl_grouped(nll->n_broken));
         return;
     }
-    print_line("nats/token", nll->mean, nll->mean - half, nll->mean + half);
-    print_line("perplexity", nll->perplexity, exp(nll->mean - half), exp(nll->mean + half));
+    print_line("nats/token", nll->mean, low, high);
+    print_line("perplexity", nll->perplexity, exp(low), exp(high));
     if (!isnan(bits))
-        print_line("bits/byte", nll->bits_per_byte, bits * (nll->mean - half),
-                   bits * (nll->mean + half));
+        print_line("bits/byte", nll->bits_per_byte, bits * low, bits * high);
 }
 
 /* Computes Wilson's score interval, which stays within 0 and 1 even for few words. */
 static void accuracy_range(double *low, double *high, const eval_last_word *words)
 {
+    const double z = 1.959963984540054; /* 97.5% of a normal distribution */
+
     double n      = (double)words->n_words;
     double share  = (double)words->n_right / n;
-    double z2     = HALF_WIDTH * HALF_WIDTH;
+    double z2     = z * z;
     double center = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
-    double half =
-        HALF_WIDTH / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
+    double half   = z / (1.0 + z2 / n) * sqrt(share * (1.0 - share) / n + z2 / (4.0 * n * n));
 
     *low  = center - half;
     *high = center + half;
@@ -451,13 +449,11 @@ static void print_last_word(const eval_last_word *words)
 
 static void print_agreement(hl_agreement_total total, const char *reference)
 {
-    double half = HALF_WIDTH * total.kl_error;
-
     printf("\n  compared with %s, over %s predictions:\n", hl_shown(reference),
            hl_grouped(total.n_tokens));
     printf("  %-11s %10.6f", "KL, nats", total.kl);
-    if (!isnan(half))
-        printf("   %.6f to %.6f", total.kl - half, total.kl + half);
+    if (!isnan(total.kl_interval.low))
+        printf("   %.6f to %.6f", total.kl_interval.low, total.kl_interval.high);
     printf("\n");
     print_line("same top-1", total.top1, NAN, NAN);
 }
@@ -476,11 +472,14 @@ static void print_speed(const eval_speed *s)
 
 static void print_range_note(const hl_colors *colors, const hl_nll *nll)
 {
-    if (isnan(nll->standard_error))
-        return;
-    printf("\n%s  95%% confidence intervals, over %s %s.%s\n", colors->dim,
-           hl_grouped(nll->over_texts ? nll->n_texts : nll->n_windows),
-           nll->over_texts ? "texts" : "windows", colors->plain);
+    char reason[80];
+
+    hl_interval_reason(reason, sizeof reason, &nll->interval);
+    if (reason[0] != '\0' && nll->n_scored > 0 && nll->n_broken == 0)
+        printf("\n%s  No confidence interval: %s.%s\n", colors->dim, reason, colors->plain);
+    if (reason[0] == '\0')
+        printf("\n%s  95%% confidence intervals, over %s %s.%s\n", colors->dim,
+               hl_grouped(nll->interval.n), hl_units_name(nll->interval.units), colors->plain);
 }
 
 /* Orders texts by falling mean loss; texts without one come last. */
@@ -560,17 +559,13 @@ static void print_text(const evaluation *e)
 
 static json_t *make_nll(const hl_nll *nll)
 {
-    bool known = !isnan(nll->standard_error);
-
     return HL_OBJECT(HL_IS("nats_per_token", nll->mean), HL_IS("perplexity", nll->perplexity),
                      HL_IS("bits_per_byte", nll->bits_per_byte),
-                     HL_IS("standard_error", nll->standard_error),
-                     HL_IS("standard_error_over", !known            ? (const char *)NULL
-                                                  : nll->over_texts ? "texts"
-                                                                    : "windows"),
-                     HL_IS("nll_sum", nll->sum), HL_IS("scored_tokens", nll->n_scored),
-                     HL_IS("tokens", nll->n_tokens), HL_IS("scored_bytes", nll->n_bytes),
-                     HL_IS("windows", nll->n_windows), HL_IS("broken_losses", nll->n_broken));
+                     HL_IS("interval", hl_value_interval(&nll->interval)),
+                     HL_IS("standard_error", nll->interval.error), HL_IS("nll_sum", nll->sum),
+                     HL_IS("scored_tokens", nll->n_scored), HL_IS("tokens", nll->n_tokens),
+                     HL_IS("scored_bytes", nll->n_bytes), HL_IS("windows", nll->n_windows),
+                     HL_IS("broken_losses", nll->n_broken));
 }
 
 static json_t *make_texts(const evaluation *e)
@@ -593,10 +588,14 @@ static json_t *make_last_word(const eval_last_word *words)
 
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
+    json_t *interval =
+        n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
+                            HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words))
+                : json_null();
     return HL_OBJECT(HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
-                     HL_IS("low", low), HL_IS("high", high),
                      HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN),
-                     HL_IS("right", words->n_right), HL_IS("words", words->n_words));
+                     HL_IS("right", words->n_right), HL_IS("words", words->n_words),
+                     HL_IS("interval", interval));
 }
 
 static json_t *make_agreement(const evaluation *e)
@@ -604,7 +603,8 @@ static json_t *make_agreement(const evaluation *e)
     hl_agreement_total total = hl_agreement_get(e->agreement);
 
     return HL_OBJECT(HL_IS("reference", hl_value_name(reference_of(e->request))),
-                     HL_IS("kl", total.kl), HL_IS("kl_standard_error", total.kl_error),
+                     HL_IS("kl", total.kl),
+                     HL_IS("kl_interval", hl_value_interval(&total.kl_interval)),
                      HL_IS("top1_agreement", total.top1), HL_IS("tokens", total.n_tokens),
                      HL_IS("windows", total.n_windows));
 }

@@ -123,18 +123,39 @@ static json_t *make_rate(int64_t n_passes, double seconds)
     return n_passes > 0 && seconds > 0.0 ? json_real((double)n_passes / seconds) : json_null();
 }
 
+/* How much the kept tokens repeat themselves; null when memory is out. */
+static json_t *make_repetition(const json_t *tokens)
+{
+    int64_t                n_tokens = (int64_t)json_array_size(tokens);
+    HL_HELD(free) int64_t *ids      = malloc((size_t)(n_tokens > 0 ? n_tokens : 1) * sizeof *ids);
+    hl_repetition          found;
+
+    for (int64_t i = 0; ids != NULL && i < n_tokens; i++)
+        ids[i] = json_integer_value(json_object_get(json_array_get(tokens, (size_t)i), "id"));
+    if (ids == NULL || hl_repetition_of(&found, ids, n_tokens) != HL_OK)
+        return json_null();
+    json_t *distinct = json_array();
+    for (int i = 0; i < HL_N_DISTINCT; i++)
+        json_array_append_new(distinct, isnan(found.distinct[i]) ? json_null()
+                                                                 : json_real(found.distinct[i]));
+    return HL_OBJECT(HL_IS("distinct", distinct), HL_IS("suffix", found.suffix),
+                     HL_IS("distance", found.distance), HL_IS("period", found.period),
+                     HL_IS("loop_first", found.first), HL_IS("loop_tokens", found.loop_tokens));
+}
+
 /* Prints the JSON object; false if memory is out. */
 static bool print_json(const generate_result *result, const char *model, int64_t seed)
 {
-    json_t *root = json_pack(
-        "{s:o, s:I, s:o, s:O, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model",
-        hl_value_name(model), "seed", (json_int_t)seed, "text",
-        hl_value_text(result->text, result->n_text), "tokens", result->tokens, "prompt_tokens",
-        (json_int_t)result->n_prompt, "generated_tokens", (json_int_t)result->n_tokens, "context",
-        (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop), "prompt_seconds",
-        result->prompt_seconds, "generation_seconds", result->seconds, "prompt_tokens_per_second",
-        make_rate(result->n_prompt, result->prompt_seconds), "tokens_per_second",
-        make_rate(result->n_tokens - 1, result->seconds));
+    json_t *root =
+        json_pack("{s:o, s:I, s:o, s:O, s:o, s:I, s:I, s:I, s:s, s:f, s:f, s:o, s:o}", "model",
+                  hl_value_name(model), "seed", (json_int_t)seed, "text",
+                  hl_value_text(result->text, result->n_text), "tokens", result->tokens,
+                  "repetition", make_repetition(result->tokens), "prompt_tokens",
+                  (json_int_t)result->n_prompt, "generated_tokens", (json_int_t)result->n_tokens,
+                  "context", (json_int_t)result->n_ctx, "stop", hl_stop_name(result->stop),
+                  "prompt_seconds", result->prompt_seconds, "generation_seconds", result->seconds,
+                  "prompt_tokens_per_second", make_rate(result->n_prompt, result->prompt_seconds),
+                  "tokens_per_second", make_rate(result->n_tokens - 1, result->seconds));
     json_t *chat = result->chat_format == NULL
                        ? json_null()
                        : json_pack("{s:s, s:b}", "format", result->chat_format, "known",

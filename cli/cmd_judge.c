@@ -22,7 +22,7 @@ typedef struct judge_request {
 /* Returns true if the confidence interval contains 0.5. */
 static bool is_chance(hl_estimate auroc)
 {
-    return !(auroc.low > 0.5) && !(auroc.high < 0.5);
+    return !(auroc.interval.low > 0.5) && !(auroc.interval.high < 0.5);
 }
 
 /* Prints the conclusion in words. */
@@ -32,22 +32,22 @@ static void print_verdict(const hl_judgment *found)
     hl_estimate        base = found->auroc[HL_SIGNAL_LOGPROB];
     hl_estimate        both = found->auroc[HL_SIGNAL_BOTH];
 
-    if (gain->low > 0.0)
+    if (gain->interval.low > 0.0)
         printf("Attention adds to log-probability here: AUC %.3f together, %.3f for "
                "log-probability alone\n(95%% interval of the gain: %.3f to %.3f).\n",
-               both.value, base.value, gain->low, gain->high);
+               both.value, base.value, gain->interval.low, gain->interval.high);
     else
         printf("Attention adds nothing to log-probability here: AUC %.3f together, %.3f for\n"
                "log-probability alone (95%% interval of the gain: %.3f to %.3f).  Use "
                "log-probability:\n"
                "it costs nothing.\n",
-               both.value, base.value, gain->low, gain->high);
+               both.value, base.value, gain->interval.low, gain->interval.high);
     for (int i = HL_SIGNAL_SPIKE; i <= HL_SIGNAL_HEADS; i++) {
         hl_estimate alone = found->auroc[i];
         if (is_chance(alone))
             printf("%s alone does not distinguish right from wrong (AUC %.3f; chance is 0.5).\n",
                    hl_signal_name((hl_signal)i), alone.value);
-        else if (alone.high < 0.5)
+        else if (alone.interval.high < 0.5)
             printf("%s is lower for wrong spans (AUC %.3f), the opposite of what was expected.\n",
                    hl_signal_name((hl_signal)i), alone.value);
     }
@@ -65,26 +65,27 @@ static void print_text(const hl_judgment *found)
         hl_estimate a = found->auroc[i], g = found->gain[i];
         const char *name = hl_signal_name((hl_signal)i);
 
-        /* The name of this signal has a letter of two bytes. */
-        printf("  %-*s %.3f  %.3f to %.3f  ", i == HL_SIGNAL_HEADS ? 23 : 22, name, a.value, a.low,
-               a.high);
+        /* One letter of a name takes two bytes. */
+        printf("  %-*s %.3f  %.3f to %.3f  ", i == HL_SIGNAL_HEADS ? 23 : 22, name, a.value,
+               a.interval.low, a.interval.high);
         if (i != HL_SIGNAL_LOGPROB)
-            printf("  %+.3f (%+.3f to %+.3f)", g.value, g.low, g.high);
+            printf("  %+.3f (%+.3f to %+.3f)", g.value, g.interval.low, g.interval.high);
         printf("\n");
     }
     printf("\n"
            "heads' Rényi-2: a logistic model of %lld numbers; both: with log-probability added.\n"
-           "%lld-fold cross-validation by %s; 95%% intervals by bootstrap over %s.\n"
+           "%lld-fold cross-validation by %s; 95%% intervals: %s (n = %lld).\n"
            "\n",
            (long long)found->n_heads, (long long)found->n_folds,
            found->n_traces >= found->n_folds ? "texts" : "runs of spans",
-           found->over_traces ? "texts" : "spans");
+           hl_interval_method(found->auroc[0].interval.units),
+           (long long)found->auroc[0].interval.n);
     print_verdict(found);
 }
 
 static json_t *make_estimate(hl_estimate e)
 {
-    return HL_OBJECT(HL_IS("value", e.value), HL_IS("low", e.low), HL_IS("high", e.high));
+    return HL_OBJECT(HL_IS("value", e.value), HL_IS("interval", hl_value_interval(&e.interval)));
 }
 
 static int print_json(const hl_judgment *found)
@@ -99,8 +100,8 @@ static int print_json(const hl_judgment *found)
         HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
                   HL_IS("wrong", found->n_wrong), HL_IS("left_out", found->n_left_out),
                   HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
-                  HL_IS("drawn", found->over_traces ? "texts" : "spans"),
-                  HL_IS("attention_adds", (bool)(found->gain[HL_SIGNAL_BOTH].low > 0.0)),
+                  HL_IS("drawn", hl_units_name(found->auroc[0].interval.units)),
+                  HL_IS("attention_adds", (bool)(found->gain[HL_SIGNAL_BOTH].interval.low > 0.0)),
                   HL_IS("signals", signals)),
         JSON_INDENT(1));
 }
@@ -114,7 +115,6 @@ static hl_status judge(hl_judgment *out, const judge_request *request, hl_trace 
     size_t                             n_traces = (size_t)request->arguments.count - 1;
     hl_judge_options                   options  = request->options;
 
-    options.seed = request->common.seed;
     for (size_t i = 0; i < n_traces; i++)
         HL_NEED(hl_trace_load(&traces[i], paths[i]));
     HL_NEED(hl_labels_load(&labels, paths[n_traces]));

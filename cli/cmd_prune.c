@@ -1,5 +1,6 @@
 /* cmd_prune.c - headlight prune: writes a model without some of its heads. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,9 @@
 #include "input.h"
 #include "options.h"
 #include "prompt.h"
+#include "prune_budget.h"
+#include "prune_repair.h"
+#include "prune_timing.h"
 #include "shared_options.h"
 #include "values.h"
 
@@ -26,16 +30,23 @@ typedef struct prune_request {
     hl_option_list    texts;
     const char       *tokenizer_path; /* NULL: the model's */
     hl_window_options windows;
-    int64_t           n_steps; /* number of steps of --iterative; 0: all heads are chosen at once */
+    int64_t           n_steps;  /* of --iterative; 0: at once */
+    bool              reselect; /* as many steps as heads go */
+    hl_budget_request budget;
+    bool              no_timing;
     hl_choice         choice;
     bool              groups; /* query heads of a K/V head are removed together */
     bool              mean;
     int               form; /* index in forms[] */
     int               type; /* index in types[]; -1: matrices keep their types */
     const char       *output;
+    hl_repair_request repair;
 } prune_request;
 
-/* The forms and types, in the order of the words of --as and --type. */
+/* Tokens of the text that are used; a budget runs half of them many times. */
+enum { MAX_TOKENS = 16384, BUDGET_TOKENS = 8192 };
+
+/* The words of --as and of --type, in their order. */
 static const hl_prune_form forms[] = { HL_PRUNE_AUTO, HL_PRUNE_COMPACT, HL_PRUNE_MASKED,
                                        HL_PRUNE_GGUF };
 static const hl_dtype      types[] = { HL_DTYPE_F32, HL_DTYPE_F16, HL_DTYPE_BF16, HL_DTYPE_Q8_0,
@@ -53,48 +64,24 @@ typedef struct pruning {
     const prune_request *request;
     hl_model            *model;
     hl_head_list        *heads;
-    hl_ranker            ranker;    /* AUTO: heads were named, or none are removed */
+    hl_ranker            ranker;   /* AUTO: heads were named, or none were taken */
+    hl_evidence          evidence; /* what --keep and rankings are made of */
+    hl_head_list        *keep;     /* NULL: none */
+    hl_frontier         *frontier; /* NULL: no budget */
+    hl_timing            timing;
     float               *means;     /* (n_layers, n_heads, d_head) or NULL */
     hl_encoding         *text;      /* text of --mean */
     int64_t              n_tokens;  /* number of its tokens that are used */
     hl_tokenizer        *tokenizer; /* tokenizer of that text */
     hl_around_tokens     around;    /* tokens that the tokenizer puts around each window */
     mean_check           check;
+    hl_repair_work       repair;
     hl_prune_report      report;
 } pruning;
 
 /* ----------------------------------------------------------------- which heads */
 
-/* With --iterative, each step disables the heads chosen so far, measures the texts again and ranks
- * the rest anew.  Heads chosen earlier are put in front of every new ranking.  Its first heads, up
- * to the count of the step, are then all heads chosen so far, and the limits of a choice apply to
- * all of them together. */
-
-static bool is_listed(const hl_head_list *list, const hl_ranked *head)
-{
-    for (int64_t i = 0; i < list->n_heads; i++) {
-        if (list->heads[i].layer == head->layer && list->heads[i].head == head->head)
-            return true;
-    }
-    return false;
-}
-
-/* Moves the heads that were chosen before to the front; both parts keep their order. */
-static void put_first(hl_ranking *ranking, const hl_head_list *gone)
-{
-    int64_t n_front = 0;
-
-    for (int64_t i = 0; i < ranking->n_heads; i++) {
-        hl_ranked head = ranking->heads[i];
-        if (!is_listed(gone, &head))
-            continue;
-        memmove(&ranking->heads[n_front + 1], &ranking->heads[n_front],
-                (size_t)(i - n_front) * sizeof head);
-        ranking->heads[n_front++] = head;
-    }
-}
-
-/* Returns the number of heads of the model. */
+/* So many heads as the model has. */
 static int64_t count_heads(const hl_model *model)
 {
     int64_t       n_heads = 0;
@@ -117,93 +104,128 @@ static hl_ranker ranker_of(const hl_model *model, const prune_request *request)
     return hl_ranker_default(model, request->texts.count > 0, ratio);
 }
 
-static hl_status rank(hl_ranking **out, const hl_model *model, const prune_request *request)
+static hl_evidence_request evidence_request(const prune_request *request, hl_ranker ranker)
 {
-    HL_KEPT(hl_evidence_free) hl_evidence evidence = { 0 };
+    return (hl_evidence_request){ .ranker         = ranker,
+                                  .texts          = request->texts.items,
+                                  .n_texts        = (size_t)request->texts.count,
+                                  .tokenizer_path = request->tokenizer_path,
+                                  .windows        = request->windows,
+                                  .n_threads      = request->common.n_threads,
+                                  .quiet          = request->common.quiet };
+}
 
-    hl_rank_options     options = { .seed = request->common.seed };
-    hl_evidence_request wanted  = { .ranker         = ranker_of(model, request),
-                                    .texts          = request->texts.items,
-                                    .n_texts        = (size_t)request->texts.count,
-                                    .tokenizer_path = request->tokenizer_path,
-                                    .windows        = request->windows,
-                                    .n_threads      = request->common.n_threads,
-                                    .quiet          = request->common.quiet };
+/* What the request says, but for the heads that stay. */
+static hl_choice choice_of(const pruning *p)
+{
+    hl_choice choice = p->request->choice;
 
-    if (request->profile_path != NULL)
-        HL_NEED(hl_profile_load(&evidence.profile, request->profile_path));
+    choice.keep = p->keep;
+    return choice;
+}
+
+static hl_status rank(hl_ranking **out, pruning *p)
+{
+    const prune_request *request = p->request;
+    hl_rank_options      options = { .seed = request->common.seed };
+    hl_evidence_request  wanted  = evidence_request(request, p->ranker);
+
+    if (request->n_steps > 0 || request->reselect)
+        return hl_reselect_from_texts(out, p->model, &wanted,
+                                      &(hl_reselect_options){ .choice  = choice_of(p),
+                                                              .n_steps = request->n_steps,
+                                                              .groups  = request->groups,
+                                                              .rank    = options });
     if (request->texts.count > 0)
-        HL_NEED(hl_evidence_from_texts(&evidence, model, &wanted));
-    HL_NEED(hl_evidence_rank(out, &evidence, wanted.ranker, model, &options));
-    return request->groups ? hl_ranking_group(*out, model) : HL_OK;
+        HL_NEED(hl_evidence_from_texts(&p->evidence, p->model, &wanted));
+    HL_NEED(hl_evidence_rank(out, &p->evidence, p->ranker, p->model, &options));
+    return request->groups ? hl_ranking_group(*out, p->model) : HL_OK;
 }
 
-/* Chooses the first heads of a ranking under the model's current gates; *list has the heads chosen
- * before. */
-static hl_status choose_step(hl_head_list **list, const hl_model *model,
-                             const prune_request *request, const hl_choice *step)
+/* Is no number of heads given?  Then a budget tells it. */
+static bool by_budget(const prune_request *request)
 {
-    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
-    hl_head_list                        *chosen  = NULL;
-
-    HL_NEED(rank(&ranking, model, request));
-    if (*list != NULL)
-        put_first(ranking, *list);
-    HL_NEED(hl_ranking_choose(&chosen, ranking, step));
-    hl_head_list_free(*list);
-    *list = chosen;
-    return HL_OK;
-}
-
-static hl_status choose_steps(hl_head_list **list, hl_model *model, const prune_request *request)
-{
-    HL_HELD(hl_gates_free) hl_gates *gates = NULL;
-    hl_choice                        step  = request->choice;
-    int64_t                          total = step.count;
-
-    if (step.ratio > 0.0)
-        total = (int64_t)(step.ratio * (double)count_heads(model) + 0.5);
-    step.ratio = 0.0;
-    HL_NEED(hl_gates_new(&gates, model));
-    for (int64_t i = 1; i <= request->n_steps; i++) {
-        step.count = total * i / request->n_steps;
-        HL_NEED(choose_step(list, model, request, &step));
-        hl_gates_set(gates, *list, 0.0f);
-        HL_NEED(hl_model_set_gates(model, gates->values));
-    }
-    return HL_OK;
-}
-
-/* Chooses heads in steps.  This sets the model's gates, and resets them at the end. */
-static hl_status choose_iteratively(hl_head_list **list, hl_model *model,
-                                    const prune_request *request)
-{
-    hl_status status = choose_steps(list, model, request);
-
-    if (hl_model_set_gates(model, NULL) != HL_OK && status == HL_OK)
-        status = HL_BAD_ARGUMENT;
-    return status;
+    return request->heads == NULL && request->ratio < 0.0 && request->count < 0;
 }
 
 /* Returns true if the model is written with all of its heads. */
 static bool takes_none(const prune_request *request)
 {
-    return request->heads == NULL && request->choice.ratio <= 0.0 && request->choice.count == 0;
+    return request->heads == NULL && !by_budget(request) && request->choice.ratio <= 0.0 &&
+           request->choice.count == 0;
+}
+
+static hl_prune_options write_options(const pruning *p)
+{
+    const prune_request *request = p->request;
+
+    return (hl_prune_options){ .form           = forms[request->form],
+                               .dtype          = request->type >= 0 ? types[request->type] : 0,
+                               .convert        = request->type >= 0,
+                               .means          = p->means,
+                               .repair         = p->repair.repair,
+                               .tokenizer_path = request->tokenizer_path };
+}
+
+/* Any order will do for none, and this one needs no evidence. */
+static hl_status choose_none(pruning *p)
+{
+    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
+
+    HL_NEED(hl_rank(&ranking, HL_RANKER_RANDOM, &(hl_rank_inputs){ .model = p->model }, NULL));
+    return hl_ranking_choose(&p->heads, ranking, &(hl_choice){ 0 });
+}
+
+/* The heads that a budget recommends, which the frontier owns until then. */
+static hl_status choose_by_budget(pruning *p)
+{
+    const prune_request *request = p->request;
+    hl_prune_options     write   = write_options(p);
+    hl_budget_options    options = { .until_loss  = fmax(request->budget.until_loss, 0.0),
+                                     .until_kl    = fmax(request->budget.until_kl, 0.0),
+                                     .until_bytes = request->budget.n_bytes,
+                                     .rankers     = &request->ranker,
+                                     .n_rankers   = 1,
+                                     .choice      = choice_of(p),
+                                     .groups      = request->groups,
+                                     .write       = &write,
+                                     .path        = request->output,
+                                     .windows     = request->windows,
+                                     .seed        = request->common.seed,
+                                     .n_threads   = request->common.n_threads };
+    hl_evidence_request  texts   = evidence_request(request, request->ranker);
+
+    if (request->ranker == HL_RANKER_AUTO)
+        options.rankers = NULL;
+    HL_NEED(hl_frontier_from_texts(&p->frontier, p->model, &texts, &request->budget.test_texts,
+                                   &options));
+    p->ranker          = p->frontier->points[p->frontier->recommended].ranker;
+    p->heads           = p->frontier->heads;
+    p->frontier->heads = NULL;
+    return HL_OK;
 }
 
 static hl_status choose_heads(pruning *p)
 {
-    const prune_request *request = p->request;
+    const prune_request                 *request = p->request;
+    hl_evidence_request                  texts   = evidence_request(request, HL_RANKER_AUTO);
+    hl_choice                            choice;
+    HL_HELD(hl_ranking_free) hl_ranking *ranking = NULL;
 
     if (request->heads != NULL)
         return hl_head_list_parse(&p->heads, p->model, request->heads);
-    if (takes_none(request)) /* no head is removed, so any order works, and this one requires no
-                              * evidence */
-        return choose_step(&p->heads, p->model, &(prune_request){ .ranker = HL_RANKER_RANDOM },
-                           &(hl_choice){ 0 });
+    if (takes_none(request))
+        return choose_none(p);
+    if (request->profile_path != NULL)
+        HL_NEED(hl_profile_load(&p->evidence.profile, request->profile_path));
+    if (request->budget.keep != NULL)
+        HL_NEED(hl_budget_keep(&p->keep, &p->evidence, p->model, &request->budget, &texts));
+    if (by_budget(request))
+        return choose_by_budget(p);
     p->ranker = ranker_of(p->model, request);
-    return request->n_steps > 0 ? choose_iteratively(&p->heads, p->model, request)
-                                : choose_step(&p->heads, p->model, request, &request->choice);
+    choice    = choice_of(p);
+    HL_NEED(rank(&ranking, p));
+    return hl_ranking_choose(&p->heads, ranking, &choice);
 }
 
 /* --------------------------------------------------------------------- options */
@@ -214,6 +236,10 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     bool has_text = request->texts.count > 0;
 
     HL_PASS(hl_ranker_option(&request->ranker, usage, "by", request->by));
+    if (request->ranker != HL_RANKER_AUTO && !hl_ranker_can_reselect(request->ranker) &&
+        (request->n_steps > 0 || request->reselect))
+        return hl_options_refuse(
+            usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (takes_none(request) || request->heads != NULL)
         return HL_EXIT_OK; /* no ranking is needed */
     if (request->ranker == HL_RANKER_AUTO && request->profile_path == NULL && !has_text)
@@ -226,33 +252,86 @@ static int check_ranker(prune_request *request, const hl_usage *usage)
     if ((hl_ranker_needs(request->ranker) & HL_NEEDS_GRADIENT) != 0 && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to compute gradients on",
                                  request->by);
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_MOMENTS) != 0 && !has_text)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to see what heads write",
+                                 request->by);
+    if ((hl_ranker_needs(request->ranker) & HL_NEEDS_SURGEON) != 0 && !has_text)
+        return hl_options_refuse(usage, "--by %s needs --text FILE to run heads on", request->by);
     if (request->ranker == HL_RANKER_ABLATION && !has_text)
         return hl_options_refuse(usage, "--by %s needs --text FILE to disable heads on",
                                  request->by);
     return HL_EXIT_OK;
 }
 
+static hl_repair_work repair_of(const prune_request *request)
+{
+    return (hl_repair_work){ .request        = &request->repair,
+                             .texts          = &request->texts,
+                             .tokenizer_path = request->tokenizer_path,
+                             .windows        = request->windows,
+                             .n_threads      = request->common.n_threads,
+                             .quiet          = request->common.quiet,
+                             .output         = request->output,
+                             .mean           = request->mean };
+}
+
+/* Budgets, and what goes with them. */
+static int check_budget(prune_request *request, const hl_usage *usage, int n_ways)
+{
+    HL_PASS(hl_budget_refuse(&request->budget, usage, request->texts.count > 0));
+    if (n_ways > 0 && hl_budget_given(&request->budget))
+        return hl_options_refuse(usage, "a budget tells how many heads go: --ratio, --count and "
+                                        "--heads do not go with it");
+    if (n_ways > 0 && request->budget.test_texts.count > 0)
+        return hl_options_refuse(usage, "--test-text is for budgets: --until-loss, --until-kl, "
+                                        "--until-bytes, or none of --ratio, --count and --heads");
+    if (n_ways == 0 && request->profile_path != NULL)
+        return hl_options_refuse(usage,
+                                 "a budget measures on --text; --profile does not go with it");
+    if (request->budget.n_bytes > 0 && request->type >= 0)
+        return hl_options_refuse(usage, "--until-bytes counts matrices as they are stored: --type "
+                                        "does not go with it");
+    if (request->budget.keep != NULL && request->heads != NULL)
+        return hl_options_refuse(usage,
+                                 "--heads names the heads that go: --keep does not go with it");
+    return HL_EXIT_OK;
+}
+
 static int check_request(prune_request *request, const hl_usage *usage)
 {
+    hl_repair_work repair = repair_of(request);
     int n_ways = (request->heads != NULL) + (request->ratio >= 0.0) + (request->count >= 0);
 
     if (request->models.count != 1)
         return hl_options_refuse(usage, request->models.count == 0 ? "no MODEL given"
                                                                    : "more than one MODEL given");
-    if (n_ways != 1)
+    if (n_ways > 1)
         return hl_options_refuse(usage, "give one of --ratio, --count and --heads");
+    if (n_ways == 0 && request->texts.count == 0 && !hl_budget_given(&request->budget))
+        return hl_options_refuse(usage, "give one of --ratio, --count and --heads, or "
+                                        "--text FILE to find out how many can go");
+    HL_PASS(check_budget(request, usage, n_ways));
     if (request->output == NULL)
         return hl_options_refuse(usage, "-o OUT is missing: the folder or file to write");
     if (request->mean && request->texts.count == 0)
         return hl_options_refuse(usage, "--mean needs --text FILE to take the means over");
-    if (request->n_steps > 0 &&
-        (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL))
-        return hl_options_refuse(usage, "--iterative measures after each step: it needs --text "
-                                        "FILE, and cannot be combined with --heads or --profile");
+    if ((request->n_steps > 0 || request->reselect) &&
+        (request->heads != NULL || request->texts.count == 0 || request->profile_path != NULL ||
+         n_ways == 0))
+        return hl_options_refuse(
+            usage,
+            "%s measures after each step: it needs --text FILE and "
+            "--ratio or --count, and cannot be combined with --heads or --profile",
+            request->reselect ? "--reselect" : "--iterative");
+    if (request->n_steps > 0 && request->reselect)
+        return hl_options_refuse(usage,
+                                 "--reselect ranks again after each head, --iterative K after "
+                                 "each of K steps: only one of them");
     if (request->type >= 0 &&
         (forms[request->form] == HL_PRUNE_MASKED || forms[request->form] == HL_PRUNE_COMPACT))
         return hl_options_refuse(usage,
                                  "--type applies to GGUF files only; folders keep their types");
+    HL_PASS(hl_repair_refuse(&repair, usage));
     return check_ranker(request, usage);
 }
 
@@ -274,6 +353,14 @@ static const char help[] =
     "           masked for a family that cannot be compacted\n"
     "\n"
     "--count 0 --as gguf converts a model without removing heads.\n"
+    "\n"
+    "Without --ratio, --count and --heads a budget says how many go: on one half of\n"
+    "--text heads are ranked by the three rankers that cost least in our sweeps, or\n"
+    "by --by; on the other half more and more are disabled, until the 95% interval\n"
+    "of what they cost reaches --until-loss or --until-kl, or until the model has\n"
+    "--until-bytes.  Without any of these the loss may rise by 0.05 nats per token.\n"
+    "\n"
+    "Afterwards both models are run in turns, and what was gained is printed.\n"
     "\n"
     "Without --by, the ranker is gradient for up to a fifth of the heads, which needs\n"
     "--text; for more heads, for encoders and with --profile it is output-norm.\n"
@@ -302,13 +389,16 @@ static int parse_request(prune_request *request, int argc, char **argv)
                1 << 30),
         HL_INT("iterative", 0, &request->n_steps, "K",
                "remove in K steps, ranking again after each", 1, 1000),
+        HL_FLAG("reselect", 0, &request->reselect, "rank again after each removed head"),
+        HL_BUDGET_OPTIONS(&request->budget),
         HL_INT("per-layer-max", 0, &request->choice.per_layer_max, "N",
                "remove at most N heads per layer", 1, INT64_MAX),
         HL_FLAG("groups", 0, &request->groups, "remove all query heads of a KV head together"),
         HL_FLAG("empty-layers", 0, &request->choice.empty_layers, "allow layers to lose all heads"),
         HL_FLAG("mean", 'm', &request->mean, "keep the heads' mean output as a bias"),
+        HL_REPAIR_OPTIONS(&request->repair),
         HL_INT("max-tokens", 0, &request->windows.max_tokens, "N",
-               "use at most N tokens of --text (16384)", 2, INT64_MAX),
+               "use at most N tokens of --text (16384; for a budget 8192)", 2, INT64_MAX),
         HL_SPECIAL_OPTION(&request->windows.around),
         HL_ENUM("as", 'a', &request->form, "auto|compact|masked|gguf",
                 "what to write (auto: the form that saves memory)"),
@@ -316,16 +406,19 @@ static int parse_request(prune_request *request, int argc, char **argv)
                 "type of the matrices in a GGUF file (as stored)"),
         HL_TEXT("tokenizer", 0, &request->tokenizer_path, "PATH",
                 "tokenizer to use, and to write to a GGUF file"),
+        HL_FLAG("no-timing", 0, &request->no_timing, "do not time both models afterwards"),
         HL_TEXT("output", 'o', &request->output, "OUT", "folder or file to write"),
         { 0 },
     };
     const hl_usage usage = {
         .command   = "prune",
-        .arguments = "MODEL (--ratio R | --count N | --heads L5H1,...) -o OUT",
+        .arguments = "MODEL (--ratio R | --count N | --heads L5H1,... | --text FILE) -o OUT",
         .text      = help,
         .options   = options,
     };
     HL_PASS(hl_options_parse(&request->models, &request->common, &usage, argc, argv));
+    if (request->windows.max_tokens == 0)
+        request->windows.max_tokens = by_budget(request) ? BUDGET_TOKENS : MAX_TOKENS;
     request->choice.ratio = request->ratio >= 0.0 ? request->ratio : 0.0;
     request->choice.count = request->count >= 0 ? request->count : 0;
     return check_request(request, &usage);
@@ -542,6 +635,8 @@ static void print_story(const pruning *p)
     const char            *verdict  = hl_ranker_verdict((size_t)p->ranker);
     int64_t                n_zeroed = report->n_pruned - report->n_gone;
 
+    if (p->frontier != NULL)
+        hl_budget_print(p->frontier);
     printf("%s  %s: ", hl_shown(p->request->output), hl_prune_form_name(report->form));
     if (report->n_gone > 0 || n_zeroed == 0)
         printf("removed %lld", (long long)report->n_gone);
@@ -563,6 +658,7 @@ static void print_story(const pruning *p)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
         printf("  A zeroed head saves neither time nor memory.\n");
+    hl_repair_print(&p->repair);
     if (p->check.done)
         printf("\n"
                "  nats/token   %.4f with all heads, %.4f with heads zeroed, %.4f with their mean "
@@ -571,6 +667,7 @@ static void print_story(const pruning *p)
                p->check.whole.mean, p->check.zero.mean, p->check.mean.mean,
                (long long)p->check.whole.n_scored);
     print_tensors(report);
+    hl_timing_print(&p->timing);
     if (report->form_note[0] != '\0')
         printf("\n  Written as masked, which saves nothing: %s.\n", hl_shown(report->form_note));
 }
@@ -652,31 +749,21 @@ static int print_json(const pruning *p)
                   sizes_json(before->n_params, before->tensor_bytes, before->kv_bytes_f16)),
             HL_IS("after",
                   sizes_json(report->n_params, report->tensor_bytes, report->kv_bytes_f16)),
-            HL_IS("loads", report->loads),
+            HL_IS("budget", hl_budget_json(p->frontier)),
+            HL_IS("timing", hl_timing_json(&p->timing)), HL_IS("loads", report->loads),
             HL_IS(report->has_vocab ? "vocabulary_note" : "no_vocabulary", if_said(report->vocab)),
             HL_IS("verdict", if_said(hl_ranker_verdict((size_t)p->ranker))),
             HL_IS("form_note", if_said(report->form_note)),
             HL_IS("file_type", is_gguf ? json_string(hl_dtype_name(report->file_type)) : NULL),
             HL_IS("other_types", is_gguf ? json_integer(count_fallen_back(report)) : NULL),
             HL_IS("tensors", is_gguf ? tensors_json(report) : NULL),
-            HL_IS("nats_per_token", losses)),
+            HL_IS("repair", hl_repair_json(&p->repair)), HL_IS("nats_per_token", losses)),
         JSON_INDENT(2));
 }
 
 /* ----------------------------------------------------------------- the command */
 
-static hl_prune_options write_options(const pruning *p)
-{
-    const prune_request *request = p->request;
-
-    return (hl_prune_options){ .form           = forms[request->form],
-                               .dtype          = request->type >= 0 ? types[request->type] : 0,
-                               .convert        = request->type >= 0,
-                               .means          = p->means,
-                               .tokenizer_path = request->tokenizer_path };
-}
-
-/* Errors that need no ranking come first. */
+/* Refusals that need no ranking come first. */
 static hl_status open_model(pruning *p)
 {
     static const float some = 0.0f;
@@ -685,7 +772,18 @@ static hl_status open_model(pruning *p)
     hl_prune_options options = write_options(p);
     if (p->request->mean)
         options.means = &some; /* any pointer: hl_prune_check only tests whether means are wanted */
-    return hl_prune_check(p->model, &options, p->request->output);
+    HL_NEED(hl_prune_check(p->model, &options, p->request->output));
+    return hl_repair_prepare(&p->repair, p->model);
+}
+
+static int repair(pruning *p)
+{
+    hl_status status = hl_repair_run(&p->repair, p->model, p->heads);
+
+    if (status == HL_CANCELLED && hl_stop_asked())
+        return hl_give_up(HL_EXIT_STOPPED, "prune", "%s; --resume continues from %s",
+                          hl_error_message(), p->repair.state_path);
+    return hl_finish("prune", status);
 }
 
 static int prune(pruning *p)
@@ -696,9 +794,15 @@ static int prune(pruning *p)
     HL_CALL("prune", choose_heads(p));
     if (request->mean)
         HL_PASS(take_means(p));
+    HL_PASS(repair(p));
     hl_prune_options options = write_options(p);
     HL_CALL("prune", hl_prune_write(&p->report, p->model, p->heads, &options, request->output));
+    hl_repair_done(&p->repair);
     HL_CALL("prune", check_means(p));
+    if (!request->no_timing && p->heads->n_heads > 0 &&
+        (request->common.json || !request->common.quiet))
+        HL_CALL("prune", hl_timing_take(&p->timing, p->model, request->models.items[0],
+                                        request->output, request->common.n_threads));
     if (request->common.json)
         return print_json(p);
     if (!request->common.quiet)
@@ -709,14 +813,25 @@ static int prune(pruning *p)
 int hl_command_prune(int argc, char **argv)
 {
     prune_request request = {
-        .ratio = -1.0, .count = -1, .type = -1, .by = "auto", .windows = { .max_tokens = 16384 }
+        .ratio  = -1.0,
+        .count  = -1,
+        .type   = -1,
+        .by     = "auto",
+        .repair = { .wanted = -1 },
+        .budget = { .until_loss = -1.0, .until_kl = -1.0 },
     };
     pruning p = { .request = &request };
 
     HL_PASS(parse_request(&request, argc, argv));
+    p.repair = repair_of(&request);
+    hl_stop_watch();
     int code = prune(&p);
     hl_prune_report_clear(&p.report);
+    hl_repair_close(&p.repair);
     hl_head_list_free(p.heads);
+    hl_head_list_free(p.keep);
+    hl_evidence_free(&p.evidence);
+    hl_frontier_free(p.frontier);
     hl_tokenizer_close(p.tokenizer);
     hl_model_close(p.model);
     free(p.means);

@@ -21,6 +21,7 @@ typedef struct rank_request {
     int64_t           count;
     bool              groups;
     bool              csv;
+    bool              reselect;
     hl_ranker         ranker;
 } rank_request;
 
@@ -66,6 +67,15 @@ static int check_request(rank_request *request, const hl_usage *usage)
         return hl_options_refuse(usage, "give a PROFILE, or --model and --text");
     if (request->texts.count > 0 && request->model_path == NULL)
         return hl_options_refuse(usage, "--text needs --model");
+    if (request->reselect && (request->model_path == NULL || request->texts.count == 0 ||
+                              request->arguments.count > 0 || request->order != NULL))
+        return hl_options_refuse(usage,
+                                 "--reselect runs --model on --text again and again: it needs "
+                                 "both, and neither PROFILE nor --order");
+    if (request->reselect && request->ranker != HL_RANKER_AUTO &&
+        !hl_ranker_can_reselect(request->ranker))
+        return hl_options_refuse(
+            usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (request->groups && request->model_path == NULL)
         return hl_options_refuse(usage, "--groups needs --model");
     if (request->csv && request->common.json)
@@ -82,6 +92,8 @@ static int parse_request(rank_request *request, int argc, char **argv)
         HL_INT("count", 'n', &request->count, "N", "print only the first N heads", 1, INT64_MAX),
         HL_FLAG("groups", 0, &request->groups,
                 "rank the query heads of a KV head together, by their mean"),
+        HL_FLAG("reselect", 0, &request->reselect,
+                "rank again after each head, up to --count (one run of the text each)"),
         HL_FLAG("csv", 0, &request->csv, "print CSV instead of text"),
         HL_TEXT("model", 'm', &request->model_path, "PATH",
                 "model, for weights and gradients or instead of PROFILE"),
@@ -94,9 +106,13 @@ static int parse_request(rank_request *request, int argc, char **argv)
         .arguments = "[PROFILE]",
         .text =
             "Lists heads in pruning order: the order in which they would be removed.  Most\n"
-            "rankers need a PROFILE; 'weight' needs only --model; 'gradient' and\n"
-            "'entropy-gradient' need --model and --text for a backward pass, 'ablation' needs\n"
-            "them to disable each head in turn.  Without PROFILE, --model is measured on --text.\n"
+            "rankers need a PROFILE; 'weight' needs only --model.  'gradient',\n"
+            "'entropy-gradient', 'hies' and 'gnorm' need --model and --text for a backward pass,\n"
+            "'fluctuation' and 'wanda' need them for the outputs of heads, and 'ablation' to\n"
+            "disable each head in turn.  Without PROFILE, --model is measured on --text.\n"
+            "\n"
+            "--reselect disables the first head, ranks the others again, and so on.  Heads are\n"
+            "listed in the order in which they were disabled, each with its score at that time.\n"
             "\n"
             "'auto' is gradient if --text is given, else (and for encoders) output-norm.  These\n"
             "two cost less than a random order in our sweeps; highest entropy first cost more\n"
@@ -131,6 +147,27 @@ static hl_status take_evidence(rank_work *work)
     return status;
 }
 
+/* Ranks the model again and again, as long as --count says. */
+static hl_status reselect(rank_work *work)
+{
+    const rank_request *request = work->request;
+    hl_evidence_request wanted  = { .ranker    = work->ranker,
+                                    .texts     = request->texts.items,
+                                    .n_texts   = (size_t)request->texts.count,
+                                    .windows   = request->windows,
+                                    .n_threads = request->common.n_threads,
+                                    .quiet     = request->common.quiet || request->common.json };
+    hl_choice           choice  = { .ratio        = request->count == 0 ? 1.0 : 0.0,
+                                    .count        = request->count,
+                                    .empty_layers = true };
+
+    return hl_reselect_from_texts(
+        &work->ranking, work->model, &wanted,
+        &(hl_reselect_options){ .choice = choice,
+                                .groups = request->groups,
+                                .rank   = { .seed = request->common.seed } });
+}
+
 static hl_status open_work(rank_work *work)
 {
     const rank_request *request = work->request;
@@ -144,7 +181,7 @@ static hl_status open_work(rank_work *work)
         return HL_OK;
     if (work->ranker == HL_RANKER_AUTO)
         work->ranker = hl_ranker_default(work->model, true, 0.0);
-    return take_evidence(work);
+    return request->reselect ? reselect(work) : take_evidence(work);
 }
 
 static hl_status rank(rank_work *work)
@@ -152,6 +189,8 @@ static hl_status rank(rank_work *work)
     const rank_request *request = work->request;
     hl_rank_options     options = { .seed = request->common.seed };
 
+    if (work->ranking != NULL) /* already, by reselect */
+        return HL_OK;
     if (request->order != NULL)
         options.order = strcmp(request->order, "highest") == 0 ? HL_ORDER_HIGHEST : HL_ORDER_LOWEST;
     HL_NEED(hl_evidence_rank(&work->ranking, &work->evidence, work->ranker, work->model, &options));

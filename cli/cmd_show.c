@@ -230,7 +230,7 @@ static void spark_print(const double *values, int64_t n_values, int width, hl_de
 
 enum { PAGE_WIDTH = 80, N_EXTREMES = 5, SPARK_WIDTH = 40 };
 
-enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, N_TABLES };
+enum { HEADS, LAYERS, POSITIONS, EXTREMES, TYPES, SHAPE, N_TABLES };
 
 typedef struct screen {
     hl_sheet     *tables[N_TABLES];
@@ -246,8 +246,8 @@ static void screen_free(screen *s)
 
 static hl_status screen_fill(screen *s, const show_request *request)
 {
-    static const char *const names[N_TABLES] = { "heads", "layers", "positions", "extremes",
-                                                 "head-types" };
+    static const char *const names[N_TABLES] = { "heads",    "layers",     "positions",
+                                                 "extremes", "head-types", "shape" };
     hl_analysis_options      options = { .seed = request->common.seed, .n_extremes = N_EXTREMES };
 
     for (int i = 0; i < N_TABLES; i++)
@@ -417,6 +417,27 @@ static void print_spark(const show_request *request, const hl_sheet *table, cons
     printf("  %.3f (%s) to %.3f (%s)\n", values[low], lowest, values[high], highest);
 }
 
+/* What shape the layers have, and whether later ones are more specialized. */
+static void print_shape(const hl_sheet *shape)
+{
+    int64_t row    = hl_cell_number(shape, 1, "range") >= 0.0 ? 1 : 0; /* normalized, or in nats */
+    double  errors = hl_cell_number(shape, row, "later_errors");
+    char    text[256], sure[64] = "not tested: fewer than 4 windows";
+
+    if (!isnan(errors))
+        snprintf(sure, sizeof sure, "%.1f standard errors", errors);
+    snprintf(text, sizeof text,
+             "%s: first third %.3f, middle %.3f, last %.3f. Are later layers more specialized? %s "
+             "(%+.3f; %s)",
+             hl_sheet_text(shape, row, hl_sheet_find(shape, "shape")),
+             hl_cell_number(shape, row, "first_third"), hl_cell_number(shape, row, "middle_third"),
+             hl_cell_number(shape, row, "last_third"),
+             hl_sheet_text(shape, row, hl_sheet_find(shape, "later_specialized")),
+             hl_cell_number(shape, row, "later_change"), sure);
+    printf("  %-10s ", "shape");
+    hl_print_wrapped(text, 13);
+}
+
 /* Prints the widest confidence interval of the curve by position. */
 static void print_widest_interval(const hl_sheet *positions)
 {
@@ -427,6 +448,9 @@ static void print_widest_interval(const hl_sheet *positions)
                                      hl_cell_number(positions, i, "entropy_low")));
     if (!isnan(widest))
         printf("  95%% intervals of the entropy: up to %.3f either way\n", widest);
+    else if (hl_sheet_fact(positions, "interval n") < HL_MIN_UNITS)
+        printf("  no intervals: %.0f windows, and an interval needs %d or more\n",
+               hl_sheet_fact(positions, "interval n"), HL_MIN_UNITS);
 }
 
 /* -------------------------------------------------------------------- extremes */
@@ -489,6 +513,8 @@ static void print_kinds(const hl_sheet *types)
         printf("%s%.0f %s", first ? "" : ", ", count, kinds[i]);
         first = false;
     }
+    if (hl_sheet_fact(types, "uncertain") > 0.0)
+        printf("; %.0f uncertain", hl_sheet_fact(types, "uncertain"));
     printf("\n\n");
 }
 
@@ -518,6 +544,7 @@ static hl_status print_screen(const show_request *request)
     printf("layers\n");
     print_spark(request, s.tables[LAYERS], "normalized");
     print_spark(request, s.tables[LAYERS], "entropy");
+    print_shape(s.tables[SHAPE]);
     printf("positions\n");
     print_spark(request, s.tables[POSITIONS], "normalized");
     print_spark(request, s.tables[POSITIONS], "entropy");
@@ -552,14 +579,19 @@ static int list_tables(void)
 {
     for (size_t i = 0; hl_analysis_name(i) != NULL; i++)
         printf("%-20s %s\n", hl_analysis_name(i), hl_analysis_summary(i));
+    for (size_t i = 0; hl_trace_table_name(i) != NULL; i++)
+        printf("%-20s %s\n", hl_trace_table_name(i), hl_trace_table_summary(i));
     return HL_EXIT_DONE;
 }
 
 static hl_status print_table(const show_request *request)
 {
+    bool                             is_data = request->csv || request->common.json;
     hl_analysis_options              options = { .seed = request->common.seed };
     HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
+    if (is_data && strcmp(request->table, "similarity") == 0)
+        options.n_extremes = INT64_MAX; /* a program gets all pairs, a reader the first */
     HL_NEED(hl_analyze(&table, request->profile, request->table, &options));
     return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
 }
@@ -591,10 +623,76 @@ static bool is_column(const hl_profile *profile, const char *name)
     return column > 1 && hl_sheet_column_type(heads, column) == HL_COLUMN_REAL;
 }
 
+/* ---------------------------------------------------------------------- a trace */
+
+/* Names of the tables of profiles, then those of traces. */
+static const char *table_name(size_t index)
+{
+    size_t n_first = 0;
+
+    while (hl_analysis_name(n_first) != NULL)
+        n_first++;
+    return index < n_first ? hl_analysis_name(index) : hl_trace_table_name(index - n_first);
+}
+
+static bool is_trace_table(const char *name)
+{
+    for (size_t i = 0; hl_trace_table_name(i) != NULL; i++) {
+        if (strcmp(hl_trace_table_name(i), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static hl_status show_trace_table(const hl_trace *trace, const char *name, hl_sheet_format format)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+
+    HL_NEED(hl_trace_analyze(&table, trace, name));
+    return hl_print_sheet(table, format);
+}
+
+/* All tables of a trace, or the one that was asked for. */
+static hl_status show_trace(const show_request *request, const hl_trace *trace)
+{
+    HL_HELD(json_decref) json_t *tables = json_object();
+
+    if (request->table != NULL)
+        return show_trace_table(trace, request->table,
+                                hl_sheet_format_of(request->csv, request->common.json));
+    for (size_t i = 0; hl_trace_table_name(i) != NULL && !request->common.quiet; i++) {
+        HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+
+        HL_NEED(hl_trace_analyze(&table, trace, hl_trace_table_name(i)));
+        if (request->common.json) {
+            HL_NEED(hl_set_sheet(tables, table));
+            continue;
+        }
+        HL_NEED(hl_print_sheet(table, HL_SHEET_TEXT));
+        printf("\n");
+    }
+    if (request->common.json)
+        hl_print_json(HL_OBJECT(HL_IS("trace", hl_value_name(request->path)),
+                                HL_IS("tables", json_incref(tables))),
+                      JSON_INDENT(1) | JSON_REAL_PRECISION(15));
+    return HL_OK;
+}
+
+/* A profile, or else a trace; where it is neither the message is that of a profile. */
+static hl_status open_shown(hl_profile **profile, hl_trace **trace, const char *path)
+{
+    hl_status status = hl_profile_load(profile, path);
+
+    if (status != HL_BAD_INPUT || hl_trace_load(trace, path) == HL_OK)
+        return *trace != NULL ? HL_OK : status;
+    return hl_profile_load(profile, path);
+}
+
 int hl_command_show(int argc, char **argv)
 {
     show_request                         request = { 0 };
     HL_HELD(hl_profile_free) hl_profile *profile = NULL;
+    HL_HELD(hl_trace_free) hl_trace     *trace   = NULL;
     hl_arguments                         rest;
 
     hl_option options[] = {
@@ -605,11 +703,13 @@ int hl_command_show(int argc, char **argv)
         { 0 },
     };
     hl_usage usage = {
-        "show", "PROFILE",
-        "Shows a profile in the terminal: a heatmap of all heads, means by layer and by\n"
-        "position, head types, the most and least focused heads, and the diagnoses in\n"
-        "brief.  --table prints one table as text, CSV or JSON.  'headlight help metrics'\n"
-        "defines every number.",
+        "show", "PROFILE | TRACE",
+        "Shows a profile in the terminal: a heatmap of all heads, means by layer with their\n"
+        "shape in words and by position, head types, the most and least focused heads, and\n"
+        "the checks in brief.  Of a trace of 'headlight generate' it shows prompt against\n"
+        "generated tokens, names and numbers, and how much the text repeats itself.\n"
+        "--table prints one table as text, CSV or JSON.  'headlight help metrics' defines\n"
+        "every number.",
         options
     };
 
@@ -617,14 +717,19 @@ int hl_command_show(int argc, char **argv)
     if (request.table != NULL && strcmp(request.table, "list") == 0)
         return list_tables();
     if (rest.count != 1)
-        return hl_options_refuse(&usage, "give one PROFILE; got %d", rest.count);
-    HL_PASS(hl_options_check_table(&usage, request.table, request.csv, hl_analysis_name,
+        return hl_options_refuse(&usage, "give one PROFILE or TRACE; got %d", rest.count);
+    HL_PASS(hl_options_check_table(&usage, request.table, request.csv, table_name,
                                    "; 'list' prints all"));
     if (request.csv && request.common.json)
         return hl_options_refuse(&usage, "--csv and --json cannot be combined");
     request.path  = rest.items[0];
     request.depth = hl_terminal_depth(stdout);
-    HL_CALL("show", hl_profile_load(&profile, request.path));
+    HL_CALL("show", open_shown(&profile, &trace, request.path));
+    if (request.table != NULL && is_trace_table(request.table) != (trace != NULL))
+        return hl_options_refuse(&usage, "--table %s: %s is a %s", request.table,
+                                 hl_shown(request.path), trace != NULL ? "trace" : "profile");
+    if (trace != NULL)
+        return hl_finish("show", show_trace(&request, trace));
     request.profile = profile;
     request.by      = present_name(request.by);
     if (request.by != NULL && !is_column(profile, request.by))

@@ -179,13 +179,14 @@ static int parse_request(sweep_request *request, int argc, char **argv)
                   "draw each head's score against its cost alone"),
           HL_FLAG("perplexity", 0, &request->perplexity, "draw perplexity, on a logarithmic axis"),
           HL_TEXT("table", 't', &request->table, "NAME",
-                  "points, random, correlation, heads or savings"),
+                  "points, random, correlation, heads, savings or repair"),
           HL_FLAG("csv", 0, &request->csv, "print the table as CSV"),
           HL_NUMBER("memory", 0, &request->memory, "MIB",
                     "memory for predictions, MiB (1024, or those of one window)", 1, 1 << 30),
           HL_TEXT("state", 0, &request->state, "FILE", "file for the state"),
           HL_NUMBER("save-every", 0, &o->save_every, "SECONDS",
                     "seconds between saves of the state (30)", 0, 1000000),
+          HL_FLAG("repair", 0, &o->repair, "also with means, and repaired (takes much longer)"),
           HL_FLAG("resume", 0, &o->resume, "continue from the state if it exists"),
           HL_TOKENIZER_OPTION(&request->tokenizer_path),
           { 0 },
@@ -300,6 +301,10 @@ static hl_status print_sweep(const hl_sweep *sweep, const char *model)
     HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "correlation"), HL_SHEET_TEXT));
     printf("\n");
     HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "savings"), HL_SHEET_TEXT));
+    if (hl_sheet_n_rows(hl_sweep_table(sweep, "repair")) > 0) {
+        printf("\n");
+        HL_NEED(hl_print_sheet(hl_sweep_table(sweep, "repair"), HL_SHEET_TEXT));
+    }
     printf("\n");
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         printf("%s\n", hl_sweep_verdict(sweep, i));
@@ -314,8 +319,12 @@ static hl_status print_json(const hl_sweep *sweep, const char *model)
     HL_HELD(json_decref) json_t *verdict = json_array();
     HL_HELD(json_decref) json_t *tables  = json_object();
 
-    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++)
-        HL_NEED(hl_set_sheet(tables, hl_sweep_table(sweep, hl_sweep_table_name(i))));
+    for (size_t i = 0; hl_sweep_table_name(i) != NULL; i++) {
+        const hl_sheet *table = hl_sweep_table(sweep, hl_sweep_table_name(i));
+
+        if (hl_sheet_n_rows(table) > 0) /* that of repairs is empty unless asked for */
+            HL_NEED(hl_set_sheet(tables, table));
+    }
     for (size_t i = 0; hl_sweep_verdict(sweep, i) != NULL; i++)
         json_array_append_new(verdict, json_string(hl_sweep_verdict(sweep, i)));
     json_t *root =

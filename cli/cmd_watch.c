@@ -39,7 +39,7 @@ typedef struct seen_list {
     int64_t          count;
 } seen_list;
 
-#define ALARMS "entropy-collapse,entropic-overload,dead-or-broken"
+#define ALARMS "entropy-collapse,entropic-overload,dead-or-broken,head-drift"
 
 typedef struct watch_request {
     hl_common           common;
@@ -83,10 +83,15 @@ static const char description[] =
     "folders and GGUF files, ordered by the training step in their names.  The results\n"
     "are kept in one file, and a restarted command continues it.\n"
     "\n"
+    "The column 'fall' says how far the mean normalized entropy lies below the\n"
+    "highest of the last steps, and 'deviations' how many robust standard deviations\n"
+    "of the windows that is.  With --nll a fall counts as a collapse only if the loss\n"
+    "did not fall with it: attention sharpens while a model learns.\n"
+    "\n"
     "An alarm is a finding of one of the checks of --fail-on, by default\n"
-    "entropy-collapse, entropic-overload and dead-or-broken.  Each alarm is printed and\n"
-    "is sent to --exec as JSON, and the exit status becomes 1.  Without --once the watch\n"
-    "runs until Ctrl-C, --stop or --quit-after.";
+    "entropy-collapse, entropic-overload, dead-or-broken and head-drift.  Each alarm is\n"
+    "printed and is sent to --exec as JSON, and the exit status becomes 1.  Without\n"
+    "--once the watch runs until Ctrl-C, --stop or --quit-after.";
 
 static bool is_figure_path(const char *path)
 {
@@ -255,14 +260,15 @@ static void print_number(int width, const char *format, double value)
 static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
-        printf("%10s %9s %10s %8s %12s  %s\n", "step", "entropy", "normalized", "loss", "fall",
-               "name");
+        printf("%10s %9s %10s %8s %8s %10s  %s\n", "step", "entropy", "normalized", "loss", "fall",
+               "deviations", "name");
     printf("%10lld", (long long)point->step);
     print_number(9, "%.4f", point->entropy);
     print_number(10, "%.4f", point->normalized);
     print_number(8, "%.4f", point->nll);
-    print_number(6, "%+.1f", point->fall);
-    printf(" %-5s  %s\n", isnan(point->fall) ? "" : "sigma", hl_shown(point->name));
+    print_number(8, "%+.4f", point->drop);
+    print_number(10, "%+.1f", point->fall);
+    printf("  %s\n", hl_shown(point->name));
     fflush(stdout); /* the next line may take hours */
 }
 

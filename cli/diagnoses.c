@@ -25,8 +25,13 @@ bool hl_diagnosis_is_listed(const char *list, const char *name)
 {
     size_t length = strlen(name);
 
-    if (list != NULL && strcmp(list, "any") == 0)
-        return true;
+    if (list != NULL && strcmp(list, "any") == 0) {
+        for (size_t i = 0; hl_diagnosis_name(i) != NULL; i++) {
+            if (strcmp(hl_diagnosis_name(i), name) == 0)
+                return hl_diagnosis_kind(i) == HL_CHECK_ALARM;
+        }
+        return false;
+    }
     for (const char *word = list; word != NULL; word = strchr(word, ',')) {
         word += *word == ',';
         if (strcspn(word, ",") == length && strncmp(word, name, length) == 0)
@@ -111,9 +116,13 @@ static void print_value(const hl_diagnosis *item)
     format_number(threshold, sizeof threshold, item->threshold);
     snprintf(idea, sizeof idea, "%s%s", item->source[0] != '\0' ? "idea: " : item->evidence,
              item->source);
-    snprintf(text, sizeof text, "%s; found %s %s (%s; threshold ours)", value,
-             item->below ? "below" : "above", threshold, idea);
-    print_field("value", text);
+    size_t used = (size_t)snprintf(text, sizeof text, "%s %s; found %s %s", value, item->unit,
+                                   item->below ? "below" : "above", threshold);
+    if (!isnan(item->errors))
+        used += (size_t)snprintf(text + used, sizeof text - used, "; %.1f times its uncertainty",
+                                 item->errors);
+    snprintf(text + used, sizeof text - used, " (%s; threshold ours)", idea);
+    print_field("effect", text);
 }
 
 static void print_heads(const hl_diagnosis *item)
@@ -131,16 +140,35 @@ static void print_heads(const hl_diagnosis *item)
     print_field("heads", text);
 }
 
-static const char *verdict_word(hl_verdict verdict)
+/* How a check came out, in the order in which readers ask: what to act on, what else was seen, what
+ * passed, and what did not run. */
+typedef enum outcome {
+    OUTCOME_ALARM = 0,
+    OUTCOME_OBSERVED,
+    OUTCOME_NOT_FOUND,
+    OUTCOME_NOT_RUN,
+    N_OUTCOMES
+} outcome;
+
+static outcome outcome_of(const hl_diagnosis *item)
 {
-    return verdict == HL_VERDICT_FOUND ? "FOUND" : hl_verdict_name(verdict);
+    if (item->verdict == HL_VERDICT_FOUND)
+        return item->kind == HL_CHECK_ALARM ? OUTCOME_ALARM : OUTCOME_OBSERVED;
+    return item->verdict == HL_VERDICT_NOT_FOUND ? OUTCOME_NOT_FOUND : OUTCOME_NOT_RUN;
 }
 
-static const char *verdict_color(hl_verdict verdict, const hl_colors *colors)
+static const char *outcome_word(const hl_diagnosis *item)
 {
-    if (verdict == HL_VERDICT_FOUND)
-        return colors->bad;
-    return verdict == HL_VERDICT_NOT_FOUND ? colors->good : colors->dim;
+    static const char *const words[N_OUTCOMES] = { "FOUND", "observed", "not found", "not run" };
+
+    return words[outcome_of(item)];
+}
+
+static const char *outcome_color(const hl_diagnosis *item, const hl_colors *colors)
+{
+    const char *all[N_OUTCOMES] = { colors->bad, colors->plain, colors->good, colors->dim };
+
+    return all[outcome_of(item)];
 }
 
 static void print_heading(const hl_diagnosis *item, const hl_colors *colors)
@@ -149,9 +177,28 @@ static void print_heading(const hl_diagnosis *item, const hl_colors *colors)
 
     snprintf(text, sizeof text, "%s%s%s", item->name, item->finding[0] != '\0' ? ": " : "",
              item->finding);
-    printf("%s%-*s%s", verdict_color(item->verdict, colors), INDENT, verdict_word(item->verdict),
-           colors->plain);
+    printf("%s%-*s%s", outcome_color(item, colors), INDENT, outcome_word(item), colors->plain);
     hl_print_wrapped(text, INDENT);
+}
+
+/* Each hypothesis with its evidence, and what would tell it from the others. */
+static void print_causes(const hl_diagnosis *item)
+{
+    char text[1024];
+
+    for (int64_t i = 0; i < item->n_causes; i++) {
+        const hl_cause *cause = &item->causes[i];
+        size_t          used  = (size_t)snprintf(text, sizeof text, "%s?", cause->name);
+
+        if (cause->supports[0] != '\0' && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, " For: %s", cause->supports);
+        if (cause->against[0] != '\0' && used < sizeof text)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, " Against: %s", cause->against);
+        if (used < sizeof text)
+            snprintf(text + used, sizeof text - used, " To tell: %s", cause->command);
+        print_field(i == 0 ? "causes" : "", text);
+    }
 }
 
 /* Prints one check; `verbose` prints every check in as much detail as those that found
@@ -166,8 +213,10 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors 
         print_value(item);
     }
     if (all) {
+        print_field("usual", item->usual);
         print_heads(item);
         print_field("against", item->against);
+        print_causes(item);
         print_field("mitigation", item->mitigation);
     }
     if (all || item->verdict == HL_VERDICT_NOT_RUN)
@@ -175,19 +224,22 @@ static void print_check(const hl_diagnosis *item, bool verbose, const hl_colors 
                     item->measure);
 }
 
-/* Prints "No problems found in demo: 7 checks passed, 1 not run (needs 129 generated tokens)". */
+/* Prints "No problems found in demo: 6 checks passed, 2 not run; 1 observation". */
 static void print_summary(const hl_diagnoses *found, const char *name)
 {
-    int         counts[3] = { 0 };
-    const char *reason    = "";
+    int         counts[N_OUTCOMES] = { 0 };
+    const char *reason             = "";
     char        text[1024];
 
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        counts[found->items[i].verdict]++;
-        if (found->items[i].verdict == HL_VERDICT_NOT_RUN)
-            reason = found->items[i].finding;
+        const hl_diagnosis *item = &found->items[i];
+
+        if (item->kind == HL_CHECK_ALARM || item->verdict == HL_VERDICT_FOUND)
+            counts[outcome_of(item)]++;
+        if (item->kind == HL_CHECK_ALARM && item->verdict == HL_VERDICT_NOT_RUN)
+            reason = item->finding;
     }
-    int    n_found = counts[HL_VERDICT_FOUND], n_not_run = counts[HL_VERDICT_NOT_RUN];
+    int    n_found = counts[OUTCOME_ALARM], n_not_run = counts[OUTCOME_NOT_RUN];
     size_t used = 0;
     if (n_found == 0)
         used = (size_t)snprintf(text, sizeof text, "No problems found in %.200s", hl_shown(name));
@@ -195,26 +247,25 @@ static void print_summary(const hl_diagnoses *found, const char *name)
         used = (size_t)snprintf(text, sizeof text, "%d problem%s found in %.200s", n_found,
                                 n_found == 1 ? "" : "s", hl_shown(name));
     used += (size_t)snprintf(text + used, sizeof text - used, ": %d check%s passed",
-                             counts[HL_VERDICT_NOT_FOUND],
-                             counts[HL_VERDICT_NOT_FOUND] == 1 ? "" : "s");
+                             counts[OUTCOME_NOT_FOUND], counts[OUTCOME_NOT_FOUND] == 1 ? "" : "s");
     if (n_not_run > 0)
         used += (size_t)snprintf(text + used, sizeof text - used, ", %d not run", n_not_run);
     if (n_not_run == 1 && used < sizeof text)
-        snprintf(text + used, sizeof text - used, " (%s)", reason);
+        used += (size_t)snprintf(text + used, sizeof text - used, " (%s)", reason);
+    if (counts[OUTCOME_OBSERVED] > 0 && used < sizeof text)
+        snprintf(text + used, sizeof text - used, "; %d observation%s", counts[OUTCOME_OBSERVED],
+                 counts[OUTCOME_OBSERVED] == 1 ? "" : "s");
     hl_print_wrapped(text, 0);
 }
-
-/* Checks that found something come first, then those that passed, then those that did not run. */
-static const hl_verdict order[] = { HL_VERDICT_FOUND, HL_VERDICT_NOT_FOUND, HL_VERDICT_NOT_RUN };
 
 void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbose)
 {
     hl_colors colors = hl_terminal_colors(stdout);
 
     print_summary(found, hl_base_name(path));
-    for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
+    for (int group = 0; group < N_OUTCOMES; group++) {
         for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-            if (found->items[i].verdict != order[group])
+            if ((int)outcome_of(&found->items[i]) != group)
                 continue;
             printf("\n");
             print_check(&found->items[i], verbose, &colors);
@@ -224,15 +275,15 @@ void hl_diagnoses_print(const hl_diagnoses *found, const char *path, bool verbos
 
 void hl_diagnoses_print_brief(const hl_diagnoses *found, const hl_colors *colors)
 {
-    for (size_t group = 0; group < sizeof order / sizeof *order; group++) {
+    for (int group = 0; group < N_OUTCOMES; group++) {
         for (int i = 0; i < HL_N_DIAGNOSES; i++) {
             const hl_diagnosis *item = &found->items[i];
 
-            if (item->verdict != order[group])
+            if ((int)outcome_of(item) != group)
                 continue;
-            printf("  %s%-*s%s%-20s", verdict_color(item->verdict, colors), INDENT,
-                   verdict_word(item->verdict), colors->plain, item->name);
-            hl_print_wrapped(item->finding, 2 + INDENT + 20);
+            printf("  %s%-*s%s%-22s", outcome_color(item, colors), INDENT, outcome_word(item),
+                   colors->plain, item->name);
+            hl_print_wrapped(item->finding, 2 + INDENT + 22);
         }
     }
 }
@@ -250,6 +301,19 @@ static json_t *json_heads(const hl_diagnosis *item)
     return heads;
 }
 
+static json_t *json_causes(const hl_diagnosis *item)
+{
+    json_t *causes = json_array();
+
+    for (int64_t i = 0; i < item->n_causes; i++) {
+        const hl_cause *cause = &item->causes[i];
+        json_array_append_new(
+            causes, HL_OBJECT(HL_IS("name", cause->name), HL_IS("for", cause->supports),
+                              HL_IS("against", cause->against), HL_IS("command", cause->command)));
+    }
+    return causes;
+}
+
 json_t *hl_diagnoses_json(const hl_diagnoses *found)
 {
     json_t *items = json_array();
@@ -259,13 +323,16 @@ json_t *hl_diagnoses_json(const hl_diagnoses *found)
 
         json_array_append_new(
             items,
-            HL_OBJECT(HL_IS("name", item->name), HL_IS("verdict", hl_verdict_name(item->verdict)),
-                      HL_IS("rule", item->rule), HL_IS("value", item->value),
-                      HL_IS("threshold", item->threshold), HL_IS("below", item->below),
-                      HL_IS("evidence", item->evidence), HL_IS("source", item->source),
-                      HL_IS("finding", item->finding), HL_IS("heads", json_heads(item)),
-                      HL_IS("against", item->against), HL_IS("mitigation", item->mitigation),
-                      HL_IS("measure", item->measure)));
+            HL_OBJECT(HL_IS("name", item->name),
+                      HL_IS("kind", item->kind == HL_CHECK_ALARM ? "alarm" : "observation"),
+                      HL_IS("verdict", hl_verdict_name(item->verdict)), HL_IS("rule", item->rule),
+                      HL_IS("value", item->value), HL_IS("threshold", item->threshold),
+                      HL_IS("unit", item->unit), HL_IS("errors", item->errors),
+                      HL_IS("below", item->below), HL_IS("evidence", item->evidence),
+                      HL_IS("source", item->source), HL_IS("finding", item->finding),
+                      HL_IS("heads", json_heads(item)), HL_IS("against", item->against),
+                      HL_IS("usual", item->usual), HL_IS("causes", json_causes(item)),
+                      HL_IS("mitigation", item->mitigation), HL_IS("measure", item->measure)));
     }
     return items;
 }

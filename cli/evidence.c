@@ -92,33 +92,99 @@ hl_status hl_quick_measure(hl_profile **out, const hl_quick_request *request)
 
 /* --------------------------------------------------------- what a ranker needs */
 
+/* A request's texts, open, and the bar that is shown while they are run. */
+typedef struct open_texts {
+    hl_tokenizer   *tokenizer;
+    hl_corpus      *corpus;
+    hl_progress_bar bar;
+} open_texts;
+
+static hl_status open_request(open_texts *out, const hl_model *model,
+                              const hl_evidence_request *request)
+{
+    hl_corpus_options text = { .inputs = request->texts, .n_inputs = request->n_texts };
+    const char       *path = request->tokenizer_path;
+
+    *out = (open_texts){ 0 };
+    hl_progress_start(&out->bar, stderr, "", request->quiet);
+    hl_status status = hl_tokenizer_open(
+        &out->tokenizer, path != NULL ? path : hl_model_get_info(model)->tokenizer_path);
+    if (status == HL_OK)
+        status = hl_corpus_open(&out->corpus, model, out->tokenizer, &text);
+    return status;
+}
+
+static void close_texts(open_texts *texts)
+{
+    hl_progress_end(&texts->bar);
+    hl_corpus_close(texts->corpus);
+    hl_tokenizer_close(texts->tokenizer);
+}
+
+static hl_evidence_options evidence_options(open_texts *texts, const hl_evidence_request *request)
+{
+    return (hl_evidence_options){ .windows   = request->windows,
+                                  .n_threads = request->n_threads,
+                                  .progress  = hl_progress_show,
+                                  .context   = &texts->bar };
+}
+
 hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
                                  const hl_evidence_request *request)
 {
-    hl_corpus_options   text      = { .inputs = request->texts, .n_inputs = request->n_texts };
-    const char         *path      = request->tokenizer_path;
-    hl_tokenizer       *tokenizer = NULL;
-    hl_corpus          *corpus    = NULL;
-    hl_progress_bar     bar;
-    hl_evidence_options options = { .windows   = request->windows,
-                                    .n_threads = request->n_threads,
-                                    .progress  = hl_progress_show,
-                                    .context   = &bar };
+    open_texts          texts;
+    hl_evidence_options options = evidence_options(&texts, request);
     unsigned            missing = hl_ranker_needs(request->ranker) & HL_NEEDS_TEXTS;
+    bool                probed  = (hl_ranker_needs(request->ranker) & HL_NEEDS_PROBE) == 0;
 
-    if (evidence->profile != NULL)
+    if (evidence->profile != NULL && probed)
         missing &= ~(unsigned)HL_NEEDS_PROFILE;
     if (missing == 0)
         return HL_OK;
-    hl_progress_start(&bar, stderr, "", request->quiet);
-    hl_status status = hl_tokenizer_open(
-        &tokenizer, path != NULL ? path : hl_model_get_info(model)->tokenizer_path);
+    hl_status status = open_request(&texts, model, request);
     if (status == HL_OK)
-        status = hl_corpus_open(&corpus, model, tokenizer, &text);
+        status = hl_evidence_take(evidence, request->ranker, model, texts.tokenizer, texts.corpus,
+                                  &options);
+    close_texts(&texts);
+    return status;
+}
+
+hl_status hl_reselect_from_texts(hl_ranking **out, hl_model *model,
+                                 const hl_evidence_request *request,
+                                 const hl_reselect_options *options)
+{
+    open_texts          texts;
+    hl_reselect_options complete = *options;
+
+    *out              = NULL;
+    complete.evidence = evidence_options(&texts, request);
+    hl_status status  = open_request(&texts, model, request);
     if (status == HL_OK)
-        status = hl_evidence_take(evidence, request->ranker, model, tokenizer, corpus, &options);
-    hl_progress_end(&bar);
-    hl_corpus_close(corpus);
-    hl_tokenizer_close(tokenizer);
+        status = hl_rank_reselected(out, model, request->ranker, texts.tokenizer, texts.corpus,
+                                    &complete);
+    close_texts(&texts);
+    return status;
+}
+
+hl_status hl_frontier_from_texts(hl_frontier **out, const hl_model *model,
+                                 const hl_evidence_request *request,
+                                 const hl_option_list *test_texts, const hl_budget_options *options)
+{
+    open_texts        texts;
+    hl_corpus        *test     = NULL;
+    hl_budget_options complete = *options;
+    hl_corpus_options held_out = { .inputs   = test_texts->items,
+                                   .n_inputs = (size_t)test_texts->count };
+
+    *out              = NULL;
+    complete.progress = hl_progress_show;
+    complete.context  = &texts.bar;
+    hl_status status  = open_request(&texts, model, request);
+    if (status == HL_OK && test_texts->count > 0)
+        status = hl_corpus_open(&test, model, texts.tokenizer, &held_out);
+    if (status == HL_OK)
+        status = hl_frontier_find(out, model, texts.tokenizer, texts.corpus, test, &complete);
+    close_texts(&texts);
+    hl_corpus_close(test);
     return status;
 }

@@ -48,4 +48,14 @@ typedef struct hl_evidence_request {
 hl_status hl_evidence_from_texts(hl_evidence *evidence, const hl_model *model,
                                  const hl_evidence_request *request);
 
+/* hl_rank_reselected on the texts; the options' evidence is what the request says. */
+hl_status hl_reselect_from_texts(hl_ranking **out, hl_model *model,
+                                 const hl_evidence_request *request,
+                                 const hl_reselect_options *options);
+/* hl_frontier_find on the texts, and on `test_texts` where there are any. */
+hl_status hl_frontier_from_texts(hl_frontier **out, const hl_model *model,
+                                 const hl_evidence_request *request,
+                                 const hl_option_list      *test_texts,
+                                 const hl_budget_options   *options);
+
 #endif

@@ -249,6 +249,19 @@ json_t *hl_value_name(const char *name)
     return hl_value_text(name, strlen(name));
 }
 
+json_t *hl_value_interval(const hl_interval *interval)
+{
+    char    reason[80];
+    json_t *object = HL_OBJECT(
+        HL_IS("low", interval->low), HL_IS("high", interval->high), HL_IS("level", interval->level),
+        HL_IS("method", hl_interval_method(interval->units)), HL_IS("n", interval->n));
+
+    hl_interval_reason(reason, sizeof reason, interval);
+    if (reason[0] != '\0')
+        json_object_set_new(object, "missing", hl_value_string(reason));
+    return object;
+}
+
 typedef struct value_builder {
     json_t *whole;
     json_t *open[HL_JSON_MOST_LEVELS]; /* (n_open) arrays and objects that have not ended yet */

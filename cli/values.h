@@ -98,5 +98,8 @@ json_t *hl_value_number(double value);
 json_t *hl_value_text(const char *bytes, size_t n_bytes);
 /* Makes a string of a name or path, which may contain any bytes. */
 json_t *hl_value_name(const char *name);
+/* { "low", "high", "level", "method", "n" }; where there is no interval, low and high are null and
+ * "missing" says why. */
+json_t *hl_value_interval(const hl_interval *interval);
 
 #endif

@@ -89,6 +89,7 @@
 #include "headlight/render.h"     /* pictures of what was measured */
 #include "headlight/report.h"     /* all results as one interactive page */
 #include "headlight/export.h"     /* models written without some of their heads */
+#include "headlight/budget.h"     /* how far a model can be pruned within a budget */
 #include "headlight/serve.h"      /* a server: OpenAI's interface with entropy, the live page */
 #include "headlight/verify.h"     /* checks against results of other software */
 /* clang-format on */

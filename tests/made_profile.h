@@ -39,7 +39,8 @@ typedef struct made_model {
     int64_t     n_sequences;
     uint64_t    first_sequence; /* sequences are identified by number, as if by text */
     uint64_t    hash;
-    const char *context; /* context in the profile's settings; NULL: "64" */
+    const char *context; /* what the profile says; NULL: "64" */
+    double      loss;    /* of every token, nats; 0: not measured */
     made_head   heads[M_LAYERS][M_HEADS];
 } made_model;
 
@@ -208,6 +209,8 @@ static inline void add_made_sequence(hl_profile *profile, const made_model *mode
         add_made_layer(profile, &layer, l, model->n_heads);
         hl_profile_influence(profile, l, 0.1 + 0.01 * (double)l);
     }
+    for (int i = 0; i < M_ROWS && model->loss > 0.0; i++)
+        hl_profile_loss(profile, model->loss);
     assert_ok(hl_profile_end(profile));
 }
 

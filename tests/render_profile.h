@@ -66,7 +66,7 @@ static inline hl_profile *make_other_profile(int64_t n_layers, int64_t n_heads, 
         int64_t          length = ROWS, first = FIRST, zero = 0;
         uint64_t         hash        = (uint64_t)sequence + 1;
         uint8_t          types[ROWS] = { 0 };
-        hl_profile_batch batch       = { 1, &length, &first, &hash, types, ROWS, &zero, &zero, 1 };
+        hl_profile_batch batch = { 1, &length, &first, &hash, types, ROWS, &zero, 0, &zero, 1 };
         assert_ok(hl_profile_begin(profile, &batch));
         for (int64_t layer = 0; layer < n_layers; layer++)
             add_profile_layer(profile, layer, n_layers, n_heads, nan_place, factor);

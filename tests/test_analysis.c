@@ -30,7 +30,7 @@ static double number_in(const hl_sheet *table, int64_t row, const char *column)
  * are 1. */
 static void test_uniform_head(void **state)
 {
-    made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 2 };
+    made_model  model   = { .n_layers = 1, .n_heads = 1, .n_sequences = 4 };
     hl_profile *profile = made_profile(&model);
     hl_sheet   *heads   = table_of(profile, "heads");
 
@@ -38,7 +38,7 @@ static void test_uniform_head(void **state)
     assert_int_equal(hl_sheet_n_rows(heads), 1);
     assert_near(number_in(heads, 0, "entropy"), lgamma(M_ROWS + 1.0) / M_ROWS, 1e-6);
     assert_near(number_in(heads, 0, "normalized"), 1.0, 1e-6);
-    assert_near(number_in(heads, 0, "rows"), 2.0 * M_ROWS, 0.0);
+    assert_near(number_in(heads, 0, "rows"), 4.0 * M_ROWS, 0.0);
     assert_near(number_in(heads, 0, "varentropy"), 0.0, 1e-6);
     assert_near(number_in(heads, 0, "entropy_low"), number_in(heads, 0, "entropy"), 1e-6);
     assert_near(number_in(heads, 0, "broken"), 0.0, 0.0);
@@ -101,6 +101,63 @@ static void test_heads_against_rows(void **state)
 
 /* Layer l has a content head of strength 0.5 + 0.2 |l - 3|.  Its entropy is highest in layer 3: a
  * hill, whose numbers follow from the layers' means. */
+/* Layers whose heads give these shares to the last five tokens: the more, the lower the entropy. */
+static void test_shapes_in_words(void **state)
+{
+    static const struct {
+        double      strengths[M_LAYERS];
+        const char *shape, *specialized;
+    } cases[] = {
+        { { 0.1, 0.1, 0.8, 0.8, 0.1, 0.1 }, "U-shape", "no difference" },
+        { { 0.8, 0.8, 0.1, 0.1, 0.7, 0.7 }, "inverted U-shape", "no: less" },
+        { { 0.1, 0.2, 0.4, 0.5, 0.7, 0.8 }, "falls", "yes" },
+        { { 0.8, 0.7, 0.5, 0.4, 0.2, 0.1 }, "rises", "no: less" },
+        { { 0.5, 0.501, 0.502, 0.503, 0.504, 0.505 }, "flat", "no difference" },
+        { { 0.1, 0.8, 0.1, 0.8, 0.1, 0.8 }, "uneven", "no difference" },
+        /* The middle is lower than the end by a tenth of the range: that is no turn. */
+        { { 0.1, 0.1, 0.84, 0.84, 0.8, 0.8 }, "uneven", "yes" },
+    };
+    (void)state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 6 };
+
+        for (int l = 0; l < M_LAYERS; l++) {
+            for (int h = 0; h < 2; h++)
+                model.heads[l][h] = (made_head){ .kind     = MADE_LOCAL,
+                                                 .strength = cases[i].strengths[l],
+                                                 .wobble   = 1e-4 };
+        }
+        hl_profile *profile = made_profile(&model);
+        hl_sheet   *shape   = table_of(profile, "shape");
+        assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "shape")), cases[i].shape);
+        assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "later_specialized")),
+                            cases[i].specialized);
+        assert_near(number_in(shape, 1, "later_change"),
+                    number_in(shape, 1, "last_third") - number_in(shape, 1, "first_third"), 1e-12);
+        /* The first line, in nats, agrees. */
+        assert_string_equal(hl_sheet_text(shape, 0, hl_sheet_find(shape, "shape")), cases[i].shape);
+        hl_sheet_free(shape);
+        hl_profile_free(profile);
+    }
+
+    /* What is not sure is no shape: the same falling layers in windows that differ much. */
+    made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 4 };
+    for (int l = 0; l < M_LAYERS; l++) {
+        for (int h = 0; h < 2; h++)
+            model.heads[l][h] =
+                (made_head){ .kind = MADE_LOCAL, .strength = 0.4 + 0.02 * l, .wobble = 1.1 };
+    }
+    hl_profile *profile = made_profile(&model);
+    hl_sheet   *shape   = table_of(profile, "shape");
+    assert_true(number_in(shape, 1, "range") > HL_LAYERS_DIFFER);
+    assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "shape")), "not known");
+    assert_string_equal(hl_sheet_text(shape, 1, hl_sheet_find(shape, "later_specialized")),
+                        "no difference");
+    hl_sheet_free(shape);
+    hl_profile_free(profile);
+}
+
 static void test_layer_shape(void **state)
 {
     made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 10 };
@@ -116,7 +173,7 @@ static void test_layer_shape(void **state)
     hl_layer_profile *layers  = NULL;
     double            depth[M_LAYERS], rho = 0;
 
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     for (int l = 0; l < M_LAYERS; l++) {
         double mean = 0.5 * (hl_profile_mean(profile, l, 0, HL_Q_NORMALIZED) +
                              hl_profile_mean(profile, l, 1, HL_Q_NORMALIZED));
@@ -156,7 +213,7 @@ static void test_equal_layers_are_flat(void **state)
     }
     hl_profile       *profile = made_profile(&model);
     hl_layer_profile *layers  = NULL;
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_near(layers->shape.range, 0.0, 1e-9);
     assert_true(layers->shape.error > 0.0 && layers->shape.flat);
     hl_layer_profile_free(layers);
@@ -165,7 +222,7 @@ static void test_equal_layers_are_flat(void **state)
     model.n_layers = 1;
     hl_profile_free(profile);
     profile = made_profile(&model);
-    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0, 0));
+    assert_ok(hl_layer_profile_new(&layers, profile, HL_Q_NORMALIZED, 2.0));
     assert_false(layers->shape.flat);
     hl_layer_profile_free(layers);
     hl_profile_free(profile);
@@ -226,6 +283,37 @@ static void test_head_types(void **state)
     hl_sheet *table = table_of(profile, "head-types");
     assert_near(hl_sheet_fact(table, "sink"), 1.0, 0.0);
     assert_string_equal(hl_sheet_text(table, 4, hl_sheet_find(table, "type")), "specialist");
+    hl_sheet_free(table);
+    hl_profile_free(profile);
+}
+
+/* A type that rests on sampled rows is uncertain near the threshold of its rule, and only there; one that
+ * rests on all rows is not. */
+static void test_uncertain_types(void **state)
+{
+    const struct {
+        made_head head;
+        bool      is_uncertain;
+    } cases[] = {
+        { { .kind = MADE_LOCAL, .strength = 0.9 }, false },
+        { { .kind = MADE_LOCAL, .strength = 0.37 }, true },
+        { { .kind = MADE_FIRST, .strength = 0.7 }, false },
+    };
+    enum { N_CASES = sizeof cases / sizeof *cases };
+    made_model model = { .n_layers = 1, .n_heads = N_CASES, .n_sequences = 3 };
+
+    (void)state;
+    for (int h = 0; h < N_CASES; h++)
+        model.heads[0][h] = cases[h].head;
+    hl_profile *profile = made_profile(&model);
+    hl_sheet   *table   = table_of(profile, "head-types");
+    for (int h = 0; h < N_CASES; h++) {
+        hl_head_type type = hl_head_type_of(profile, 0, h);
+        if (type.is_uncertain != cases[h].is_uncertain)
+            fail_msg("head %d is %s by %g, uncertain: %d", h, hl_head_kind_name(type.kind),
+                     type.value, type.is_uncertain);
+    }
+    assert_near(hl_sheet_fact(table, "uncertain"), 1.0, 0.0);
     hl_sheet_free(table);
     hl_profile_free(profile);
 }
@@ -479,9 +567,11 @@ int main(void)
         cmocka_unit_test(test_uniform_head),
         cmocka_unit_test(test_heads_against_rows),
         cmocka_unit_test(test_layer_shape),
+        cmocka_unit_test(test_shapes_in_words),
         cmocka_unit_test(test_equal_layers_are_flat),
         cmocka_unit_test(test_variance),
         cmocka_unit_test(test_head_types),
+        cmocka_unit_test(test_uncertain_types),
         cmocka_unit_test(test_head_type_thresholds),
         cmocka_unit_test(test_clusters),
         cmocka_unit_test(test_one_head_is_one_cluster),

@@ -203,6 +203,64 @@ static void test_lengths(void **state)
     hl_model_close(model);
 }
 
+/* |dy' x| of a head's rows, entry by entry in double. */
+static double rows_norm(const float *dy, const float *x, int64_t head, int64_t n_heads, int64_t d,
+                        int64_t width, int64_t n_tokens)
+{
+    double squares = 0.0;
+
+    for (int64_t i = 0; i < d; i++) {
+        for (int64_t j = 0; j < width; j++) {
+            double sum = 0.0;
+
+            for (int64_t t = 0; t < n_tokens; t++)
+                sum += (double)dy[(t * n_heads + head) * d + i] * (double)x[t * width + j];
+            squares += sum * sum;
+        }
+    }
+    return sqrt(squares);
+}
+
+static void check_weight_norms(const char *folder)
+{
+    hl_model        *model    = open_model(folder);
+    const hl_config *config   = model->config;
+    hl_backward     *backward = NULL;
+    int64_t          tokens[MOST_TOKENS];
+    double           gradient[MOST_HEADS], nll;
+    int64_t          all = config->n_layers * config->n_heads;
+
+    read_tokens(tokens, folder, config->d_vocab);
+    assert_ok(hl_backward_open(&backward, model, MOST_TOKENS, 2));
+    assert_ok(hl_backward_run(gradient, &nll, backward, tokens, MOST_TOKENS - 1, 1));
+    const hl_layer_config *layer      = &config->layers[0]; /* the last to be gone back through */
+    const float           *parts[3]   = { backward->d_q, backward->d_k, backward->d_v };
+    const int64_t          n_heads[3] = { layer->n_heads, layer->n_kv_heads, layer->n_kv_heads };
+
+    for (int part = 0; part < 3; part++) {
+        for (int64_t head = 0; head < layer->n_heads; head++) {
+            int64_t own    = head / (layer->n_heads / n_heads[part]);
+            double  wanted = rows_norm(parts[part], backward->input, own, n_heads[part],
+                                       config->d_head, config->d_model, MOST_TOKENS - 1);
+
+            assert_true(wanted > 0.0);
+            assert_float_equal(backward->weight_norms[part * all + head], wanted, 1e-5 * wanted);
+        }
+        for (int64_t i = 0; i < all; i++) /* and no layer was left out */
+            assert_true(backward->weight_norms[part * all + i] > 0.0);
+    }
+    hl_backward_close(backward);
+    hl_model_close(model);
+}
+
+/* tests/cli/gradient.py holds the same norms against autograd, in all layers. */
+static void test_weight_norms(void **state)
+{
+    (void)state;
+    check_weight_norms("tests/data/families/llama3"); /* two query heads to a K/V head */
+    check_weight_norms("tests/data/families/phi3");   /* one matrix for all three */
+}
+
 /* The loss of all tokens is the sum of that of the first ones, from a shorter window, and that of
  * the rest; the same holds for gradients. */
 static void test_tokens_that_are_not_scored(void **state)
@@ -278,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_activations),     cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_own_families),    cmocka_unit_test(test_gates),
         cmocka_unit_test(test_shared_families), cmocka_unit_test(test_tokens_that_are_not_scored),
+        cmocka_unit_test(test_weight_norms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

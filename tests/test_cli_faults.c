@@ -326,9 +326,9 @@ static void measuring(void **state)
 
 static void pruning(void **state)
 {
-    command masked = COMMAND(prune, NULL, PHI, "--heads", "L0H1", "-o", "OUT/m", "--quiet");
-    command compact =
-        COMMAND(prune, NULL, PHI, "--heads", "L0H1,L1", "--as", "compact", "-o", "OUT/m", "--json");
+    command masked  = COMMAND(prune, NULL, PHI, "--heads", "L0H1", "-o", "OUT/m", "--quiet");
+    command compact = COMMAND(prune, NULL, PHI, "--heads", "L0H1,L1", "--as", "compact", "-o",
+                              "OUT/m", "--no-timing", "--json");
     command gguf = COMMAND(prune, "m.gguf", LLAMA, "--heads", "L0H1", "--as", "gguf", "--tokenizer",
                            TOKENIZERS "small-bpe", "-o", "OUT/m.gguf", "--quiet");
     (void)state;

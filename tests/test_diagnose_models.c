@@ -179,7 +179,8 @@ static void print_row(const char *name, const hl_diagnoses *found)
 {
     static const char *const short_names[HL_N_DIAGNOSES] = { "broken",   "collapse", "overload",
                                                              "locking",  "flat",     "redundancy",
-                                                             "inactive", "sinks" };
+                                                             "inactive", "sinks",    "drift",
+                                                             "previous", "alike",    "alikesinks" };
 
     printf("# %-10s", name);
     for (int i = 0; i < HL_N_DIAGNOSES; i++)
@@ -209,7 +210,19 @@ static hl_diagnoses *examine(const char *name, void (*change)(weights *w))
     return found;
 }
 
-enum { BROKEN = 0, COLLAPSE, OVERLOAD, LOCKING, FLAT, REDUNDANCY, INACTIVE, SINKS };
+enum {
+    BROKEN = 0,
+    COLLAPSE,
+    OVERLOAD,
+    LOCKING,
+    FLAT,
+    REDUNDANCY,
+    INACTIVE,
+    SINKS,
+    DRIFT,
+    PREVIOUS,
+    ALIKE
+};
 
 static void assert_verdict(const hl_diagnoses *found, int which, hl_verdict verdict)
 {
@@ -271,9 +284,10 @@ static void test_copied(void **state)
     hl_diagnoses *found = examine("copy", copied);
 
     (void)state;
-    assert_verdict(found, REDUNDANCY, HL_VERDICT_FOUND);
-    assert_true(shows(&found->items[REDUNDANCY], 4, 5) || shows(&found->items[REDUNDANCY], 4, 3));
-    assert_near(found->items[REDUNDANCY].value, 1.0, 1e-6);
+    assert_verdict(found, ALIKE, HL_VERDICT_FOUND);
+    assert_true(shows(&found->items[ALIKE], 4, 5) || shows(&found->items[ALIKE], 4, 3));
+    assert_near(found->items[ALIKE].heads[0].value, 1.0, 1e-6);
+    assert_verdict(found, REDUNDANCY, HL_VERDICT_NOT_FOUND); /* one head of 64 */
     assert_verdict(found, COLLAPSE, HL_VERDICT_NOT_FOUND);
     assert_verdict(found, BROKEN, HL_VERDICT_NOT_FOUND);
     hl_diagnoses_free(found);

@@ -52,13 +52,13 @@ static void areas_are_shares_of_pairs(void **state)
     }
 }
 
-/* Draws of whole groups, compared with samples that are built explicitly. */
-static void draws_keep_groups_together(void **state)
+/* Whole groups are left out, checked by building what is left. */
+static void groups_are_left_out_whole(void **state)
 {
-    enum { N = 30, GROUPS = 6, DRAWS = 200 };
+    enum { N = 30, GROUPS = 6 };
     hl_random random = { 4 };
-    double    scores[N], drawn[N * GROUPS], draws[DRAWS], again[DRAWS];
-    uint8_t   positive[N], kinds[N * GROUPS];
+    double    scores[N], rest[N], areas[GROUPS + 1];
+    uint8_t   positive[N], kinds[N];
     int64_t   groups[N];
     (void)state;
 
@@ -68,23 +68,40 @@ static void draws_keep_groups_together(void **state)
         groups[i]   = i % GROUPS;
     }
     hl_cases cases = { positive, groups, N, GROUPS };
-    assert_ok(hl_auroc_draws(draws, scores, &cases, DRAWS, 77));
-    assert_ok(hl_auroc_draws(again, scores, &cases, DRAWS, 77));
-    hl_random same = { 77 };
-    for (int draw = 0; draw < DRAWS; draw++) {
+    assert_ok(hl_auroc_left_out(areas, scores, &cases));
+    for (int g = 0; g <= GROUPS; g++) {
         int n = 0;
-        for (int g = 0; g < GROUPS; g++) {
-            int64_t chosen = hl_random_below(&same, GROUPS);
-            for (int i = 0; i < N; i++)
-                if (groups[i] == chosen) {
-                    drawn[n]   = scores[i];
-                    kinds[n++] = positive[i];
-                }
-        }
-        double wanted = by_pairs(drawn, kinds, n);
-        assert_true(isnan(wanted) ? isnan(draws[draw]) : fabs(draws[draw] - wanted) < 1e-12);
-        assert_true(draws[draw] == again[draw] || isnan(wanted));
+        for (int i = 0; i < N; i++)
+            if (groups[i] != g) {
+                rest[n]    = scores[i];
+                kinds[n++] = positive[i];
+            }
+        assert_true(fabs(by_pairs(rest, kinds, n) - areas[g]) < 1e-12);
     }
+    hl_interval interval = hl_auroc_interval(areas, &cases, HL_UNITS_SPANS);
+    assert_true(interval.low < areas[GROUPS] && areas[GROUPS] < interval.high);
+    assert_true(interval.low > 0.0 && interval.high < 1.0 && interval.n == GROUPS);
+}
+
+/* All in order: the jackknife sees no error, and yet the interval is not a point. */
+static void a_perfect_area_is_not_certain(void **state)
+{
+    enum { N = 12 };
+    double  scores[N], areas[N + 1];
+    uint8_t positive[N];
+    int64_t groups[N];
+    (void)state;
+
+    for (int i = 0; i < N; i++) {
+        scores[i]   = i;
+        positive[i] = i >= N / 2;
+        groups[i]   = i;
+    }
+    hl_cases cases = { positive, groups, N, N };
+    assert_ok(hl_auroc_left_out(areas, scores, &cases));
+    hl_interval interval = hl_auroc_interval(areas, &cases, HL_UNITS_SPANS);
+    assert_true(areas[N] == 1.0 && interval.low < 0.9 && interval.low > 0.5 &&
+                interval.high == 1.0);
 }
 
 /* -------------------------------------------------------------------- logistic */
@@ -270,12 +287,13 @@ static void planted_signals_are_found(void **state)
     assert_int_equal(found.n_right, TEXTS * 8);
     assert_int_equal(found.n_left_out, 0);
     assert_int_equal(found.n_heads, LAYERS * HEADS - 1);
-    assert_true(found.over_traces && found.n_folds == 5);
-    assert_true(found.auroc[HL_SIGNAL_HEADS].low > 0.9);
-    assert_true(found.gain[HL_SIGNAL_BOTH].low > 0.2); /* log-probability does not help */
-    assert_true(found.auroc[HL_SIGNAL_LOGPROB].low < 0.5 &&
-                found.auroc[HL_SIGNAL_LOGPROB].high > 0.5);
-    assert_true(found.auroc[HL_SIGNAL_SPIKE].low < 0.5 && found.auroc[HL_SIGNAL_SPIKE].high > 0.5);
+    assert_true(found.auroc[0].interval.units == HL_UNITS_DOCUMENTS && found.n_folds == 5);
+    assert_true(found.auroc[HL_SIGNAL_HEADS].interval.low > 0.9);
+    assert_true(found.gain[HL_SIGNAL_BOTH].interval.low > 0.2); /* log-probability knows nothing */
+    assert_true(found.auroc[HL_SIGNAL_LOGPROB].interval.low < 0.5 &&
+                found.auroc[HL_SIGNAL_LOGPROB].interval.high > 0.5);
+    assert_true(found.auroc[HL_SIGNAL_SPIKE].interval.low < 0.5 &&
+                found.auroc[HL_SIGNAL_SPIKE].interval.high > 0.5);
 }
 
 /* Noise does not look like a finding: a model tested on its own training cases would beat
@@ -288,9 +306,9 @@ static void noise_adds_nothing(void **state)
     for (uint64_t seed = 10; seed < 20; seed++) {
         made        m     = make(0.7, 0.0, seed);
         hl_judgment found = judge(&m);
-        assert_true(found.auroc[HL_SIGNAL_LOGPROB].low > 0.85);
-        n_adds += found.gain[HL_SIGNAL_BOTH].low > 0.0;
-        n_heads += found.auroc[HL_SIGNAL_HEADS].low > 0.5;
+        assert_true(found.auroc[HL_SIGNAL_LOGPROB].interval.low > 0.85);
+        n_adds += found.gain[HL_SIGNAL_BOTH].interval.low > 0.0;
+        n_heads += found.auroc[HL_SIGNAL_HEADS].interval.low > 0.5;
     }
     assert_in_range(n_adds, 0, 1);
     assert_in_range(n_heads, 0, 1);
@@ -336,10 +354,15 @@ static void labels_must_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(areas_are_shares_of_pairs), cmocka_unit_test(draws_keep_groups_together),
-        cmocka_unit_test(models_are_at_the_minimum), cmocka_unit_test(separable_cases_have_a_model),
-        cmocka_unit_test(labels_are_checked),        cmocka_unit_test(planted_signals_are_found),
-        cmocka_unit_test(noise_adds_nothing),        cmocka_unit_test(labels_must_fit),
+        cmocka_unit_test(areas_are_shares_of_pairs),
+        cmocka_unit_test(groups_are_left_out_whole),
+        cmocka_unit_test(a_perfect_area_is_not_certain),
+        cmocka_unit_test(models_are_at_the_minimum),
+        cmocka_unit_test(separable_cases_have_a_model),
+        cmocka_unit_test(labels_are_checked),
+        cmocka_unit_test(planted_signals_are_found),
+        cmocka_unit_test(noise_adds_nothing),
+        cmocka_unit_test(labels_must_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

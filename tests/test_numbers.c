@@ -209,81 +209,149 @@ static void test_assignment_finds_a_permutation(void **state)
         assert_int_equal(columns[row], (37 * row + 5) % N);
 }
 
-/* ---------------------------------------------------------------- bootstrap */
+/* ---------------------------------------------------------------- intervals */
 
-static void test_bootstrap_error(void **state)
+/* scipy.stats.t: ppf(0.975, v), and 2 sf(1.7, v). */
+static void test_student(void **state)
 {
-    enum { N = 200, R = 4000 };
-    static double values[N * 2], draws[2 * R];
-    hl_random     random = { 5 };
+    static const double known[][3] = {
+        { 1.0, 12.706204736174694, 0.3385060546606654 },
+        { 2.5, 3.5746548420036817, 0.20561221715988381 },
+        { 3.0, 3.1824463052837078, 0.18769064155341003 },
+        { 7.0, 2.364624251592784, 0.1329288967825552 },
+        { 31.0, 2.039513446396408, 0.09914485827904662 },
+        { 63.7, 1.9979108690536687, 0.09400926056380818 },
+        { 500.0, 1.9647198374673676, 0.08975282406981028 },
+        { 1e6, 1.959966356814107, 0.08913123649034883 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        assert_near(hl_student_quantile(0.95, known[i][0]), known[i][1], 1e-10 * known[i][1]);
+        assert_near(hl_student_p_value(1.7, known[i][0]), known[i][2], 1e-11);
+        assert_near(hl_student_p_value(-1.7, known[i][0]), known[i][2], 1e-11);
+    }
+    assert_near(hl_student_quantile(0.99, 4.0), 4.604094871349992, 1e-10);
+    assert_near(hl_student_p_value(0.0, 5.0), 1.0, CLOSE);
+    assert_true(isnan(hl_student_quantile(0.95, 0.0)) && isnan(hl_student_p_value(NAN, 3.0)));
+}
+
+/* The jackknife's error of a mean is the textbook's: the sample's spread over sqrt(n - 1).  Numbers
+ * that lie evenly about their mean have no skewness, so the interval is mean -+ t s. */
+static void test_mean_interval(void **state)
+{
+    enum { N = 8 };
+    double values[2 * N], column[N], *left = NULL;
 
     (void)state;
     for (int i = 0; i < N; i++) {
-        values[2 * i]     = uniform(&random);
-        values[2 * i + 1] = i % 4 == 0 ? NAN : 3.0;
+        column[i] = values[2 * i] = (double)i;
+        values[2 * i + 1]         = i % 4 == 0 ? NAN : 3.0; /* what is missing pulls no mean */
     }
-    double column[N];
-    for (int i = 0; i < N; i++)
-        column[i] = values[2 * i];
-    assert_ok(hl_bootstrap_means(draws, values, N, 2, R, 1));
-    hl_interval got = hl_bootstrap_interval(draws, R, 0.95);
-
-    /* The bootstrap's standard error of a mean has a closed form: the sample's deviation over
-     * sqrt(n). */
-    double error = sqrt(hl_variance(column, N) / N);
-    assert_near(got.error, error, 0.05 * error);
-    assert_near(got.low, hl_mean(column, N) - 1.96 * error, 0.15 * error);
-    assert_near(got.high, hl_mean(column, N) + 1.96 * error, 0.15 * error);
-    for (int i = 0; i < R; i++) /* missing values do not change a mean */
-        assert_near(draws[R + i], 3.0, CLOSE);
+    hl_unit_rows rows = { .values = values, .n_rows = N, .n_columns = 2, .n_groups = N };
+    assert_ok(hl_left_out(&left, &rows));
+    hl_interval got   = hl_left_out_interval(left, &rows, HL_SCALE_PLAIN);
+    double      error = sqrt(hl_variance(column, N) / (N - 1));
+    assert_near(got.error, error, CLOSE);
+    assert_near(got.low, 3.5 - 2.364624251592784 * error, 1e-9);
+    assert_near(got.high, 3.5 + 2.364624251592784 * error, 1e-9);
+    assert_int_equal(got.n, N);
+    got = hl_left_out_interval(left + N + 1, &rows, HL_SCALE_PLAIN);
+    assert_int_equal(got.n, 6);
+    assert_near(got.low, 3.0, CLOSE);
+    assert_near(got.high, 3.0, CLOSE);
+    hl_free(left);
 }
 
-static void test_bootstrap_seed(void **state)
+/* Weights make a mean of rows a ratio of sums, and groups are left out whole. */
+static void test_groups_are_left_out_whole(void **state)
 {
-    const double values[] = { 1, 2, 4, 8, 16, 32 };
-    double       a[100], b[100], c[100];
+    const double  values[]  = { 1.0, 2.0, 4.0, 8.0, 16.0, 32.0 };
+    const double  weights[] = { 1.0, 3.0, 1.0, 1.0, 2.0, 2.0 };
+    const int64_t groups[]  = { 0, 0, 1, 2, 2, 3 };
+    double       *left      = NULL;
 
     (void)state;
-    assert_ok(hl_bootstrap_means(a, values, 6, 1, 100, 9));
-    assert_ok(hl_bootstrap_means(b, values, 6, 1, 100, 9));
-    assert_ok(hl_bootstrap_means(c, values, 6, 1, 100, 10));
-    assert_memory_equal(a, b, sizeof a);
-    assert_memory_not_equal(a, c, sizeof a);
+    hl_unit_rows rows = { .values    = values,
+                          .weights   = weights,
+                          .groups    = groups,
+                          .n_rows    = 6,
+                          .n_columns = 1,
+                          .n_groups  = 4 };
+    assert_ok(hl_left_out(&left, &rows));
+    assert_near(left[0], (4.0 + 8.0 + 32.0 + 64.0) / 6.0, CLOSE);
+    assert_near(left[2], (1.0 + 6.0 + 4.0 + 64.0) / 7.0, CLOSE);
+    assert_near(left[4], (1.0 + 6.0 + 4.0 + 8.0 + 32.0 + 64.0) / 10.0, CLOSE);
+    hl_free(left);
 }
 
-static void test_bootstrap_p_value(void **state)
+static void test_few_units_have_no_interval(void **state)
 {
-    double draws[99];
+    const double without[] = { 1.0, 2.0, 3.0, NAN };
+    char         reason[80];
 
     (void)state;
-    for (int i = 0; i < 99; i++)
-        draws[i] = i < 9 ? -1.0 : 1.0;
-    assert_near(hl_bootstrap_p_value(draws, 99), 2.0 * 10 / 100, CLOSE);
-    for (int i = 0; i < 99; i++)
-        draws[i] = 1.0;
-    assert_near(hl_bootstrap_p_value(draws, 99), 2.0 * 1 / 100, CLOSE);
-    for (int i = 0; i < 99; i++)
-        draws[i] = 0.0;
-    assert_near(hl_bootstrap_p_value(draws, 99), 1.0, CLOSE);
-    assert_true(isnan(hl_bootstrap_p_value((double[]){ NAN }, 1)));
+    hl_interval got = hl_jackknife(2.0, without, 4, HL_SCALE_PLAIN, HL_UNITS_WINDOWS);
+    assert_true(isnan(got.low) && isnan(got.high) && isnan(got.error));
+    hl_interval_reason(reason, sizeof reason, &got);
+    assert_string_equal(reason, "3 windows: an interval needs 4 or more");
+    got = hl_no_interval(1, HL_UNITS_DOCUMENTS);
+    hl_interval_reason(reason, sizeof reason, &got);
+    assert_string_equal(reason, "1 document: an interval needs 4 or more");
+    got = hl_jackknife(2.0, (double[]){ 1.0, 2.0, 3.0, 2.0 }, 4, HL_SCALE_PLAIN, HL_UNITS_SPANS);
+    hl_interval_reason(reason, sizeof reason, &got);
+    assert_string_equal(reason, "");
 }
 
-/* Without a difference, p is below 0.05 about one time in twenty. */
-static void test_bootstrap_false_alarms(void **state)
+/* Bounded numbers keep within their bounds, and their intervals hold them. */
+static void test_scales(void **state)
 {
-    enum { N = 40, TRIALS = 400, R = 400 };
+    const double without[] = { 0.02, 0.05, 0.2, 0.01, 0.04 };
+    const struct {
+        hl_error_scale scale;
+        double         value, low, high;
+    } cases[] = { { HL_SCALE_POSITIVE, 0.06, 0.0, INFINITY },
+                  { HL_SCALE_SHARE, 0.06, 0.0, 1.0 },
+                  { HL_SCALE_CORRELATION, 0.06, -1.0, 1.0 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hl_interval got =
+            hl_jackknife(cases[i].value, without, 5, cases[i].scale, HL_UNITS_WINDOWS);
+        assert_true(got.low >= cases[i].low && got.low < cases[i].value);
+        assert_true(got.high <= cases[i].high && got.high > cases[i].value);
+    }
+}
+
+/* Welch: two errors of one unit of variance each with 3 degrees of freedom have 6 together. */
+static void test_errors_add_up(void **state)
+{
+    (void)state;
+    hl_error sum = hl_error_add((hl_error){ 1.0, 3.0, 0.0 }, (hl_error){ 1.0, 3.0, 0.0 });
+    assert_near(sum.variance, 2.0, CLOSE);
+    assert_near(sum.freedom, 6.0, CLOSE);
+    assert_near(hl_error_add(sum, (hl_error){ 0.0, 5.0, 0.0 }).freedom, 6.0, CLOSE);
+}
+
+/* With no difference, p below 0.05 must come about one time in twenty. */
+static void test_false_alarms(void **state)
+{
+    enum { N = 6, TRIALS = 2000 };
     hl_random random  = { 17 };
     int       n_false = 0;
 
     (void)state;
     for (int trial = 0; trial < TRIALS; trial++) {
-        double values[N], draws[R];
+        double values[N], *left = NULL;
         for (int i = 0; i < N; i++)
             values[i] = uniform(&random) + uniform(&random) - 1.0;
-        assert_ok(hl_bootstrap_means(draws, values, N, 1, R, (uint64_t)trial));
-        n_false += hl_bootstrap_p_value(draws, R) < 0.05;
+        hl_unit_rows rows = { .values = values, .n_rows = N, .n_columns = 1, .n_groups = N };
+        assert_ok(hl_left_out(&left, &rows));
+        n_false +=
+            hl_error_p_value(left[N], hl_jackknife_error(left[N], left, N, HL_SCALE_PLAIN)) < 0.05;
+        hl_free(left);
     }
-    assert_in_range(n_false, 8, 40);
+    assert_in_range(n_false, 70, 130); /* 100 and three standard errors of it */
 }
 
 static void test_random(void **state)
@@ -314,10 +382,13 @@ int main(void)
         cmocka_unit_test(test_false_discovery),
         cmocka_unit_test(test_assignment),
         cmocka_unit_test(test_assignment_finds_a_permutation),
-        cmocka_unit_test(test_bootstrap_error),
-        cmocka_unit_test(test_bootstrap_seed),
-        cmocka_unit_test(test_bootstrap_p_value),
-        cmocka_unit_test(test_bootstrap_false_alarms),
+        cmocka_unit_test(test_student),
+        cmocka_unit_test(test_mean_interval),
+        cmocka_unit_test(test_groups_are_left_out_whole),
+        cmocka_unit_test(test_few_units_have_no_interval),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_errors_add_up),
+        cmocka_unit_test(test_false_alarms),
         cmocka_unit_test(test_random),
     };
 

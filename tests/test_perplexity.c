@@ -322,7 +322,7 @@ static void batches_change_nothing(void **state)
         hl_nll out = add(perplexity, tokens, 300, NULL);
         if (n_batch == 0)
             first = out;
-        assert_true(out.sum == first.sum && out.standard_error == first.standard_error);
+        assert_true(out.sum == first.sum && out.interval.error == first.interval.error);
         assert_int_equal(out.n_scored, 299);
         hl_perplexity_close(perplexity);
     }
@@ -359,9 +359,9 @@ static void totals_and_errors_are_their_definitions(void **state)
         sums[i / 16] += isnan(nll[i]) ? 0.0 : nll[i];
         counts[i / 16] += isnan(nll[i]) ? 0.0 : 1.0;
     }
-    assert_false(out.over_texts);
+    assert_int_equal(out.interval.units, HL_UNITS_WINDOWS);
     assert_int_equal(out.n_windows, 4);
-    assert_true(fabs(out.standard_error - plain_error(sums, counts, 4)) < 1e-9);
+    assert_true(fabs(out.interval.error - plain_error(sums, counts, 4)) < 1e-9);
     hl_perplexity_close(perplexity);
 
     /* Nine texts of different lengths, one of which scores nothing: the error is over eight
@@ -377,11 +377,11 @@ static void totals_and_errors_are_their_definitions(void **state)
         assert_true(t == 8 ? isnan(out.mean) : out.perplexity == exp(out.mean));
     }
     out = hl_perplexity_total(perplexity);
-    assert_true(out.over_texts);
+    assert_int_equal(out.interval.units, HL_UNITS_DOCUMENTS);
     assert_int_equal(out.n_texts, 8);
     assert_int_equal(out.n_windows, n_windows);
     assert_true(fabs(out.sum - sum) < 1e-9);
-    assert_true(fabs(out.standard_error - plain_error(sums, counts, 8)) < 1e-9);
+    assert_true(fabs(out.interval.error - plain_error(sums, counts, 8)) < 1e-9);
     assert_true(isnan(out.bits_per_byte));
     hl_perplexity_close(perplexity);
     hl_model_close(model);

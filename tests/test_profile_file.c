@@ -137,6 +137,9 @@ static void write_without(const hl_profile *profile, const char *path, const cha
     size_t                 n_bytes = 0;
     char                  *bytes   = profile_bytes(profile, &n_bytes);
 
+    bool is_second = strcmp(format, "headlight profile 2") == 0;
+    bool is_third  = strcmp(format, "headlight profile 3") == 0;
+
     assert_ok(hl_safetensors_parse(&file, (const uint8_t *)bytes, n_bytes, "x"));
     assert_ok(hl_safetensors_writer_new(&writer));
     hl_safetensors_add_metadata(writer, "format", format);
@@ -145,8 +148,10 @@ static void write_without(const hl_profile *profile, const char *path, const cha
     if (state != NULL)
         hl_safetensors_add_metadata(writer, "state", state);
     for (size_t i = 0; i < hl_safetensors_count(file); i++) {
-        const hl_tensor *tensor = hl_safetensors_at(file, i);
-        if (strncmp(tensor->name, "sequence.position", 17) != 0)
+        const hl_tensor *tensor      = hl_safetensors_at(file, i);
+        bool             is_position = strncmp(tensor->name, "sequence.position", 17) == 0;
+        bool             is_document = strcmp(tensor->name, "sequence.document") == 0;
+        if (!(is_position && !is_second) && !(is_document && !is_third))
             hl_safetensors_add(writer, tensor);
     }
     assert_ok(hl_safetensors_write(writer, path));
@@ -174,7 +179,7 @@ static void files_of_the_first_format_are_read(void **state)
     assert_true(isnan(hl_profile_sequence_position(old, 4, 1, 3, HL_Q_ENTROPY)));
     assert_int_equal(hl_profile_sequence_rows(old, 4, 3, HL_Q_ENTROPY), 0);
 
-    /* Written again, it has the second format, still without these tensors; and it merges. */
+    /* Written, it is one of the third, that says as little; and it merges. */
     char *bytes = profile_bytes(old, &n_bytes);
     assert_ok(hl_profile_parse(&again, bytes, n_bytes, "x"));
     assert_same_profile(old, again);
@@ -191,10 +196,30 @@ static void files_of_the_first_format_are_read(void **state)
     assert_true(old == NULL && text == NULL);
     assert_ok(hl_profile_load(&old, path)); /* the file itself can be read */
     hl_profile_free(old);
-    write_without(profile, path, "headlight profile 2", NULL);
+    write_without(profile, path, "headlight profile 3", NULL);
     assert_fails(HL_BAD_INPUT, "tensor 'sequence.position' is missing",
                  hl_profile_load(&old, path));
     remove_folder(folder);
+    hl_profile_free(profile);
+}
+
+/* The second format did not know which document a window is of. */
+static void files_of_the_second_format_are_read(void **state)
+{
+    hl_profile *profile = full_profile();
+    hl_profile *old     = NULL;
+    const char *folder  = new_folder();
+    const char *path    = in_folder(folder, "p.profile");
+    (void)state;
+
+    write_without(profile, path, "headlight profile 2", NULL);
+    assert_ok(hl_profile_load(&old, path));
+    assert_int_equal(hl_profile_n_sequences(old), 5);
+    assert_true(!isnan(hl_profile_sequence_position(old, 4, 1, 3, HL_Q_ENTROPY)));
+    for (int64_t i = 0; i < 5; i++)
+        assert_true(hl_profile_sequence_document(old, i) == 0);
+    remove_folder(folder);
+    hl_profile_free(old);
     hl_profile_free(profile);
 }
 
@@ -271,7 +296,7 @@ static void refuse_text(const char *from, const char *to, const char *fragment)
 static void headers_that_lie_are_refused(void **state)
 {
     (void)state;
-    refuse_text("headlight profile 2", "headlight profile 9", "format 'headlight profile 9'");
+    refuse_text("headlight profile 3", "headlight profile 9", "format 'headlight profile 9'");
     refuse_text("\"sequence.position\"", "\"sequence_position\"",
                 "tensor 'sequence_position' is not part of a profile");
     refuse_text("\"heads\":\"3 2\"", "\"heads\":\"3,2\"", "'heads' is not a list");
@@ -328,6 +353,7 @@ int main(void)
         cmocka_unit_test(work_that_is_not_done_has_a_state),
         cmocka_unit_test(a_large_model_stays_below_32_mib),
         cmocka_unit_test(files_of_the_first_format_are_read),
+        cmocka_unit_test(files_of_the_second_format_are_read),
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(headers_that_lie_are_refused),
         cmocka_unit_test(cut_files_are_refused),

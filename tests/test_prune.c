@@ -362,7 +362,7 @@ static void test_auto(void **state)
     assert_ok(hl_rank(&ranking, HL_RANKER_AUTO, &inputs, NULL));
     assert_int_equal(ranking->ranker, HL_RANKER_GRADIENT);
     hl_ranking_free(ranking);
-    assert_fails(HL_BAD_ARGUMENT, "needs a profile, for the output norms",
+    assert_fails(HL_BAD_ARGUMENT, "needs a profile with output norms",
                  hl_rank(&ranking, HL_RANKER_AUTO, &(hl_rank_inputs){ .model = model }, NULL));
 
     assert_int_equal(hl_ranker_default(model, true, 0.0), HL_RANKER_GRADIENT);
@@ -375,6 +375,146 @@ static void test_auto(void **state)
     assert_null(hl_ranker_verdict(HL_RANKER_OUTPUT_NORM));
     hl_model_close(model);
     hl_profile_free(profile);
+}
+
+static double score_at(const hl_ranking *ranking, int64_t layer, int64_t head)
+{
+    for (int64_t i = 0; i < ranking->n_heads; i++) {
+        if (ranking->heads[i].layer == layer && ranking->heads[i].head == head)
+            return ranking->heads[i].score;
+    }
+    fail_msg("no L%lldH%lld", (long long)layer, (long long)head);
+    return NAN;
+}
+
+/* Scores made of several measurements, by the formulas of doc/metrics.md. tests/cli/gradient.py
+ * holds them against PyTorch, from the text on. */
+static void test_combined(void **state)
+{
+    enum { ALL = M_LAYERS * M_HEADS };
+    made_model     made    = healthy_model();
+    hl_profile    *profile = made_profile(&made);
+    hl_ranking    *ranking = NULL;
+    double         gradient[ALL], norms[3 * ALL];
+    double         least = INFINITY, most = -INFINITY, h_least = INFINITY, h_most = -INFINITY;
+    hl_rank_inputs inputs = { .profile = profile, .gradient = gradient, .weight_norms = norms };
+    (void)state;
+
+    for (int i = 0; i < 3 * ALL; i++)
+        norms[i] = 0.5 + (double)((i * 13 + 5) % 31);
+    for (int i = 0; i < ALL; i++) {
+        double h = hl_profile_moments(profile, i / M_HEADS, i % M_HEADS, HL_Q_NORMALIZED).mean;
+
+        gradient[i] = 2.0 + (double)((i * 29 + 7) % 48);
+        least       = fmin(least, gradient[i]);
+        most        = fmax(most, gradient[i]);
+        h_least     = fmin(h_least, h);
+        h_most      = fmax(h_most, h);
+    }
+    assert_ok(hl_rank(&ranking, HL_RANKER_HIES, &inputs, NULL));
+    check_order(ranking);
+    for (int i = 0; i < ALL; i++) {
+        double h = hl_profile_moments(profile, i / M_HEADS, i % M_HEADS, HL_Q_NORMALIZED).mean;
+
+        assert_float_equal(score_at(ranking, i / M_HEADS, i % M_HEADS),
+                           0.5 * (gradient[i] - least) / (most - least) +
+                               0.5 * (1.0 - (h - h_least) / (h_most - h_least)),
+                           1e-12);
+    }
+    hl_ranking_free(ranking);
+    assert_ok(hl_rank(&ranking, HL_RANKER_GNORM, &inputs, NULL));
+    check_order(ranking);
+    for (int i = 0; i < ALL; i++)
+        assert_float_equal(score_at(ranking, i / M_HEADS, i % M_HEADS),
+                           norms[i] * norms[ALL + i] * norms[2 * ALL + i], 1e-9);
+    hl_ranking_free(ranking);
+    assert_ok(hl_rank(&ranking, HL_RANKER_VARIANCE, &inputs, NULL));
+    check_order(ranking);
+    for (int layer = 0; layer < M_LAYERS; layer++) {
+        double mean = 0.0, variance = 0.0;
+
+        for (int head = 0; head < M_HEADS; head++)
+            mean += hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).mean / M_HEADS;
+        for (int head = 0; head < M_HEADS; head++) {
+            double h = hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).mean;
+            variance += (h - mean) * (h - mean) / M_HEADS;
+        }
+        for (int head = 0; head < M_HEADS; head++)
+            assert_float_equal(score_at(ranking, layer, head), variance, 1e-12);
+    }
+    hl_ranking_free(ranking);
+    assert_ok(hl_rank(&ranking, HL_RANKER_RECEIVED, &inputs, NULL));
+    check_order(ranking);
+    assert_float_equal(score_at(ranking, 2, 3),
+                       1.0 - hl_profile_moments(profile, 2, 3, HL_Q_SELF).mean -
+                           hl_profile_moments(profile, 2, 3, HL_Q_FIRST).mean,
+                       1e-12);
+    hl_ranking_free(ranking);
+    inputs.weight_norms = NULL;
+    assert_fails(HL_BAD_ARGUMENT, "ranking by gnorm needs the norms of the gradients of weights",
+                 hl_rank(&ranking, HL_RANKER_GNORM, &inputs, NULL));
+    hl_profile_free(profile);
+}
+
+/* What heads write, and the size of the columns of W_O that it meets. */
+static void test_outputs(void **state)
+{
+    hl_model        *model  = open_model("tests/data/families/llama3");
+    const hl_config *config = model->config;
+    int64_t          d = config->d_head, wide = config->n_heads * d;
+    int64_t          count   = config->n_layers * wide;
+    double          *mean    = malloc((size_t)count * sizeof *mean);
+    double          *spread  = malloc((size_t)count * sizeof *spread);
+    hl_head_moments  moments = { config->n_layers, config->n_heads, d, 10, mean, spread };
+    hl_rank_inputs   inputs  = { .model = model, .moments = &moments };
+    hl_ranking      *moving = NULL, *wanda = NULL;
+    (void)state;
+
+    for (int64_t i = 0; i < count; i++) {
+        mean[i]   = (double)((i * 7) % 13) - 6.0;
+        spread[i] = 0.25 * (double)((i * 11) % 17);
+    }
+    assert_ok(hl_rank(&moving, HL_RANKER_FLUCTUATION, &inputs, NULL));
+    assert_ok(hl_rank(&wanda, HL_RANKER_WANDA, &inputs, NULL));
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        const hl_weight *weight = &hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0)->weight;
+        float           *w      = read_weight(weight);
+        double           scores[256], sizes[256], sum = 0.0, squares = 0.0;
+
+        assert_true(wide <= 256);
+        for (int64_t j = 0; j < wide; j++) {
+            double sum_squares = 0.0, sum_sizes = 0.0, m = mean[layer * wide + j];
+
+            for (int64_t i = 0; i < weight->n_rows; i++) {
+                sum_squares += (double)w[i * wide + j] * (double)w[i * wide + j];
+                sum_sizes += fabs((double)w[i * wide + j]);
+            }
+            scores[j] = spread[layer * wide + j] * sum_squares;
+            sizes[j]  = sqrt(m * m + 0.9 * spread[layer * wide + j]) * sum_sizes;
+            sum += scores[j];
+            squares += scores[j] * scores[j];
+        }
+        double deviation = sqrt((squares - sum * sum / (double)wide) / (double)(wide - 1));
+        for (int64_t head = 0; head < config->n_heads; head++) {
+            double a = 0.0, b = 0.0;
+
+            for (int64_t j = head * d; j < (head + 1) * d; j++) {
+                a += (scores[j] - sum / (double)wide) / deviation / (double)d;
+                b += sizes[j] / (double)d;
+            }
+            assert_float_equal(score_at(moving, layer, head), a, 1e-9);
+            assert_float_equal(score_at(wanda, layer, head), b, 1e-9 * b);
+        }
+        free(w);
+    }
+    inputs.moments = NULL;
+    hl_ranking_free(moving);
+    assert_fails(HL_BAD_ARGUMENT, "ranking by fluctuation needs the moments of what heads write",
+                 hl_rank(&moving, HL_RANKER_FLUCTUATION, &inputs, NULL));
+    hl_ranking_free(wanda);
+    hl_model_close(model);
+    free(mean);
+    free(spread);
 }
 
 static void check_weights(const char *path)
@@ -579,6 +719,70 @@ static void test_gradients(void **state)
     remove_folder(folder);
 }
 
+/* Mean and variance of z over the text, whatever the windows. */
+typedef struct moments_check {
+    double  sum, squares; /* of one output */
+    int64_t n;
+} moments_check;
+
+static hl_status add_output(void *context, const hl_layer_rows *rows)
+{
+    moments_check *c = context;
+
+    for (int64_t r = 0; r < rows->lengths[0] && rows->layer == 1; r++) {
+        double z = (double)rows->z[(r * rows->n_heads + 2) * rows->d_head + 3];
+        c->sum += z;
+        c->squares += z * z;
+        c->n++;
+    }
+    return HL_OK;
+}
+
+static void test_moments(void **state)
+{
+    const char      *folder        = new_folder();
+    const char      *path          = in_folder(folder, "ids.jsonl");
+    const char      *text          = "[5,17,200,3,99,41,7,8,120,64,33,21]\n[90,255]\n";
+    const int64_t    windows[3][8] = { { 5, 17, 200, 3, 99, 41, 7, 8 },
+                                       { 120, 64, 33, 21 },
+                                       { 90, 255 } };
+    const int64_t    lengths[3]    = { 8, 4, 2 };
+    hl_model        *model         = open_model(LLAMA);
+    hl_corpus       *corpus        = NULL;
+    hl_session      *session       = NULL;
+    hl_head_moments *found         = NULL;
+    moments_check    check         = { 0 };
+    hl_tap           tap           = { .context = &check, .layer = add_output, .wants = HL_WANT_Z };
+    (void)state;
+
+    write_file(path, text, strlen(text));
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    assert_ok(hl_head_moments_take(&found, model, corpus,
+                                   &(hl_moments_options){ .windows = { .n_ctx = 8 } }));
+    assert_ok(
+        hl_session_open(&session, model, &(hl_session_options){ .n_ctx = 8, .wants = HL_WANT_Z }));
+    for (int w = 0; w < 3; w++) {
+        assert_ok(hl_session_rewind(session, 0, 0));
+        assert_ok(hl_session_feed(
+            session, &(hl_feed){ .tokens = windows[w], .n_tokens = lengths[w], .tap = &tap }));
+    }
+    int64_t at   = (1 * found->n_heads + 2) * found->d_head + 3;
+    double  mean = check.sum / (double)check.n;
+    assert_int_equal(found->n_rows, 14);
+    assert_int_equal(check.n, 14);
+    assert_float_equal(found->mean[at], mean, 1e-9);
+    assert_float_equal(found->variance[at], (check.squares - 14.0 * mean * mean) / 13.0, 1e-9);
+    hl_head_moments_free(found);
+    assert_fails(HL_BAD_INPUT, "the text has 1 tokens",
+                 hl_head_moments_take(&found, model, corpus,
+                                      &(hl_moments_options){ .windows = { .max_tokens = 1 } }));
+    assert_null(found);
+    hl_session_close(session);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 /* Records the beginning of each stage as one letter. */
 static hl_status note_stage(void *context, const hl_progress *progress)
 {
@@ -627,6 +831,13 @@ static void test_evidence(void **state)
     assert_ok(hl_evidence_take(&evidence, HL_RANKER_ABLATION, model, NULL, corpus, &options));
     assert_ok(hl_evidence_take(&evidence, HL_RANKER_ABLATION, model, NULL, corpus, &options));
     assert_string_equal(noted, "mga");
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_WANDA, model, NULL, corpus, &options));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_FLUCTUATION, model, NULL, corpus, &options));
+    assert_true(isnan(hl_profile_probe(evidence.profile, 0, 0, HL_PROBE_INDUCTION)));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_RETRIEVAL, model, NULL, corpus, &options));
+    assert_ok(hl_evidence_take(&evidence, HL_RANKER_RETRIEVAL, model, NULL, corpus, &options));
+    assert_string_equal(noted, "mgaom"); /* measured once more, with the probe */
+    assert_false(isnan(hl_profile_probe(evidence.profile, 0, 0, HL_PROBE_INDUCTION)));
 
     assert_ok(
         hl_gate_gradients(&gradients, model, corpus,
@@ -661,7 +872,8 @@ int main(void)
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
         cmocka_unit_test(test_auto),         cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_evidence),
+        cmocka_unit_test(test_evidence),     cmocka_unit_test(test_combined),
+        cmocka_unit_test(test_outputs),      cmocka_unit_test(test_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

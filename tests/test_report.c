@@ -325,6 +325,8 @@ static void traces_are_told(void **state)
         for (int cell = 0; cell < 6; cell++)
             assert_same(values[cell * N + i], i == 0 ? NAN : (cell + i) / 100.0, 1e-4, "a row");
     }
+    assert_string_equal(json_string_value(at(data, "trace.tables.kinds.table")), "kinds");
+    assert_int_equal(json_array_size(at(data, "trace.tables.repetition.rows")), 1);
     assert_int_equal(json_array_size(at(data, "trace.spikes")), 1);
     assert_int_equal(json_integer_value(at(data, "trace.spikes.0")), 7);
     assert_true(json_is_null(at(data, "trace.spike.8")));
@@ -427,7 +429,7 @@ static void add_large_sequence(hl_profile *profile, uint64_t seed, int64_t n_lay
 
     for (int i = 0; i < ROWS; i++)
         types[i] = (uint8_t)(i % HL_PROFILE_MAX_TYPES);
-    hl_profile_batch batch = { 1, &length, &zero, &hash, types, ROWS, &zero, &zero, 1 };
+    hl_profile_batch batch = { 1, &length, &zero, &hash, types, ROWS, &zero, 0, &zero, 1 };
     assert_ok(hl_profile_begin(profile, &batch));
     for (int64_t layer = 0; layer < n_layers; layer++) {
         float *mass = room + 9 * n_heads * ROWS;

@@ -87,33 +87,53 @@ static void a_point_says_what_the_profile_says(void **state)
     hl_profile_free(profile);
 }
 
-/* The series gives the same results as `headlight diagnose NOW BEFORE`. */
+/* A run of three: it learns, which is no collapse, and then collapses.  What `headlight diagnose NOW
+ * BEFORE` says of two profiles is what the series says. */
 static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
 {
-    made_model    before = healthy_model(), now = sharper(0.1);
-    hl_profile   *first = made_profile(&before), *second = made_profile(&now);
-    hl_diagnoses *found  = NULL;
-    hl_series    *series = new_series();
-    char          words[80];
+    made_model models[3] = { healthy_model(), healthy_model(), healthy_model() };
+    hl_series *series    = new_series();
     (void)state;
 
-    add(series, 0, 100);
-    add(series, 0.1, 200);
-    const hl_series_point *point = hl_series_at(series, 1);
-    assert_ok(hl_diagnose(&found, second, first, NULL));
-    assert_int_equal(found->items[1].verdict, HL_VERDICT_FOUND);
-    assert_int_equal(point->verdicts[1], HL_VERDICT_FOUND);
-    assert_near(point->fall, found->items[1].value, 1e-12);
-    assert_int_equal(point->since, 100);
-    snprintf(words, sizeof words, "; since step 100 the mean fell by %.1f robust sigma",
-             point->fall);
-    assert_non_null(strstr(point->findings[1], words));
-    /* The first point has no fall. */
-    assert_int_equal(hl_series_at(series, 0)->verdicts[1], HL_VERDICT_NOT_FOUND);
-    hl_diagnoses_free(found);
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++) {
+        made_head *head = &models[0].heads[i / M_HEADS][i % M_HEADS];
+        *head           = (made_head){ .kind = MADE_LOCAL, .strength = 0.02, .wobble = 0.001 };
+        models[2].heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind = MADE_CONTENT, .strength = 0.99 - 1e-4 * i };
+    }
+    models[0].loss = 8.3;
+    models[1].loss = 4.0;
+    models[2].loss = 4.4;
+    for (int i = 0; i < 3; i++)
+        assert_ok(add_model(series, &models[i], 100 * i, NULL));
+    for (int i = 1; i < 3; i++) {
+        const hl_series_point *point  = hl_series_at(series, i);
+        hl_profile            *before = made_profile(&models[0]), *now = made_profile(&models[i]);
+        hl_profile            *last  = made_profile(&models[i - 1]);
+        hl_diagnoses          *found = NULL;
+
+        /* The highest of the steps before is the first; since then the loss fell in both. */
+        assert_int_equal(point->since, i == 1 ? 0 : 100);
+        assert_true(point->fall > 10.0 && point->drop > 0.1);
+        assert_int_equal(point->verdicts[1], i == 1 ? HL_VERDICT_NOT_FOUND : HL_VERDICT_FOUND);
+        assert_ok(hl_diagnose(&found, now, i == 1 ? before : last, NULL));
+        assert_int_equal(point->verdicts[1], found->items[1].verdict);
+        assert_near(point->fall, found->items[1].errors, 1e-12);
+        hl_diagnoses_free(found);
+        /* Drift is looked for since the step just before. */
+        assert_ok(hl_diagnose(&found, now, last, NULL));
+        assert_int_equal(point->verdicts[8], found->items[8].verdict);
+        assert_int_equal(point->verdicts[8], i == 1 ? HL_VERDICT_NOT_FOUND : HL_VERDICT_FOUND);
+        hl_diagnoses_free(found);
+        hl_profile_free(before);
+        hl_profile_free(now);
+        hl_profile_free(last);
+    }
+    const hl_series_point *point = hl_series_at(series, 2);
+    assert_non_null(
+        strstr(point->findings[1], "since step 100 the mean normalized entropy fell by"));
+    assert_non_null(strstr(point->findings[1], "the loss rose by 0.400 nats"));
     hl_series_free(series);
-    hl_profile_free(first);
-    hl_profile_free(second);
 }
 
 /* The checkpoint after a high one has diverged: its remaining rows are much lower. */
@@ -168,14 +188,21 @@ static void a_threshold_decides(void **state)
     hl_series        *series     = new_series();
     hl_thresholds     thresholds = hl_thresholds_default();
     hl_series_options options    = { .thresholds = &thresholds };
-    made_model        model      = sharper(0.1);
+    made_model        first = healthy_model(), model = healthy_model();
     (void)state;
 
-    add(series, 0, 1);
+    for (int i = 0; i < M_LAYERS * M_HEADS; i++)
+        model.heads[i / M_HEADS][i % M_HEADS] =
+            (made_head){ .kind = MADE_CONTENT, .strength = 0.9 - 1e-3 * i };
+    first.loss = 4.0;
+    model.loss = 4.1;
+    assert_ok(add_model(series, &first, 1, NULL));
     assert_ok(hl_threshold_set(&thresholds, "collapse-fall", 1000));
     assert_ok(add_model(series, &model, 2, &options));
     assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_NOT_FOUND);
     assert_true(hl_series_at(series, 1)->fall > 4);
+    assert_ok(add_model(series, &model, 2, NULL));
+    assert_int_equal(hl_series_at(series, 1)->verdicts[1], HL_VERDICT_FOUND);
     hl_series_free(series);
 }
 

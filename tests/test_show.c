@@ -60,7 +60,7 @@ static int widest(const char *output)
  * 0.6 to the previous token. */
 static const char *small_profile(const char *folder)
 {
-    made_model  model = { .n_layers = 2, .n_heads = 3, .n_sequences = 2 };
+    made_model  model = { .n_layers = 2, .n_heads = 3, .n_sequences = 4 };
     const char *path  = in_folder(folder, "small.profile");
 
     model.heads[0][1]   = (made_head){ .kind = MADE_SELF, .strength = 1.0 };

@@ -183,11 +183,13 @@ static void test_plain_generation_moves(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        generate(in_folder(folder, "text.trace"), i == 0 ? 0.0 : 0.9);
+        generate(in_folder(folder, "text.trace"), i == 0 ? 0.0 : 0.7);
         assert_ok(hl_trace_load(&trace, in_folder(folder, "text.trace")));
         hl_diagnosis locking = judge(found, trace);
-        assert_int_equal(locking.verdict, HL_VERDICT_NOT_FOUND);
+        /* The most likely tokens run into a loop, drawn ones do not. */
+        assert_int_equal(locking.verdict, i == 0 ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND);
         assert_true(locking.value > locking.threshold);
+        assert_true(i == 1 || strstr(locking.finding, "the text repeats 33 tokens, 3.0 times"));
         hl_trace_free(trace);
     }
     hl_diagnoses_free(found);
@@ -228,8 +230,9 @@ static void test_a_frozen_cache_is_locked(void **state)
 
     (void)state;
     assert_int_equal(locking.verdict, HL_VERDICT_FOUND);
-    assert_true(locking.value < locking.threshold);
-    /* The window begins with a few tokens that moved: too few in most heads, but not in all. */
+    assert_true(locking.value > locking.threshold && !locking.below); /* tokens of a loop */
+    assert_non_null(strstr(locking.finding, "from token 122 on rows change by"));
+    /* The window begins with a few tokens that moved: not in all heads too few to matter. */
     assert_in_range(locking.n_heads, N_LAYERS * N_HEADS / 2 + 1, N_LAYERS * N_HEADS);
     hl_tracer_close(tracer);
     tracer  = decode(model, 100, 100); /* too short for two windows */

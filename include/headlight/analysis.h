@@ -69,7 +69,7 @@ HL_API const char *hl_analysis_name(size_t index);
 HL_API const char *hl_analysis_summary(size_t index);
 
 typedef struct hl_analysis_options {
-    uint64_t seed;       /* random seed of the bootstrap and of clustering */
+    uint64_t seed;       /* random seed of clustering */
     int64_t  n_extremes; /* number of heads (or pairs of heads) listed at each end; 0: 10 (20 for
                           * pairs) */
 } hl_analysis_options;
@@ -77,6 +77,13 @@ typedef struct hl_analysis_options {
 /* Returns HL_BAD_ARGUMENT if there is no table of that name. */
 HL_API hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name,
                             const hl_analysis_options *options);
+
+/* Tables of a trace: "kinds" (prompt against generated tokens), "entities" (names and numbers) and
+ * "repetition".  Names and summaries are NULL past the last; there is HL_BAD_ARGUMENT if there is no
+ * table of that name. */
+HL_API const char *hl_trace_table_name(size_t index);
+HL_API const char *hl_trace_table_summary(size_t index);
+HL_API hl_status   hl_trace_analyze(hl_sheet **out, const hl_trace *trace, const char *name);
 
 /* The definition of a column in the tables, or a heading between definitions. */
 typedef struct hl_definition {
@@ -92,16 +99,19 @@ HL_API const hl_definition *hl_definition_at(size_t index);
 
 /* --------------------------------------------------------------- diagnoses
  *
- * Eight checks for problems of attention.  Each result has the check's rule, its finding, the
- * evidence against it, and what to do. */
+ * Checks of attention: alarms, which a person should act on, and observations.  Each result has
+ * the check's rule, the size of the effect, its finding, the evidence against it, possible causes,
+ * and what to do. */
 
 /* The thresholds of the checks; hl_threshold_name returns their names. */
 typedef enum hl_threshold {
     HL_T_COLLAPSE_SHARE = 0, /* collapse: share of heads that must count */
     HL_T_COLLAPSE_ENTROPY,   /* collapse: a head counts if its median normalized entropy without
                               * the first token is below this */
-    HL_T_COLLAPSE_FALL,      /* collapse: fall since earlier checkpoints, in robust standard
-                              * deviations */
+    HL_T_COLLAPSE_DROP,      /* collapse: fall of the mean normalized entropy since earlier
+                              * checkpoints that matters */
+    HL_T_COLLAPSE_FALL,      /* collapse: the same fall in robust standard deviations */
+    HL_T_COLLAPSE_NEW,       /* collapse: share of heads that became one-hot since then */
     HL_T_OVERLOAD_SHARE,     /* overload: share of heads that must count */
     HL_T_OVERLOAD_ENTROPY,   /* overload: a head counts only if its median normalized entropy is
                               * at least this */
@@ -110,11 +120,19 @@ typedef enum hl_threshold {
     HL_T_LOCKING_WINDOW,     /* locking: length of a window, tokens */
     HL_T_LOCKING_CHANGE,     /* locking: total variation between consecutive rows */
     HL_T_LOCKING_SPREAD,     /* locking: standard deviation and drift of the entropy in a window */
-    HL_T_FLAT_ERRORS,        /* flat: number of standard errors */
-    HL_T_REDUNDANCY_SIMILARITY,
-    HL_T_INACTIVE_NORM, /* inactive: output norm relative to the layer's mean */
-    HL_T_SINK_MASS,
-    HL_T_BROKEN_ROWS, /* broken: found if there are more rows than this */
+    HL_T_LOCKING_LOOP,     /* locking: mean change of heads' normalized entropies from one period of
+                              * a loop to the next */
+    HL_T_LOCKING_TOKENS,   /* locking: length of a loop of the text, tokens */
+    HL_T_FLAT_RANGE,       /* flat: range of the layers' normalized entropies that matters */
+    HL_T_FLAT_ERRORS,      /* flat: number of standard errors that tell a range from none */
+    HL_T_REDUNDANCY_SHARE, /* redundancy: share of heads that must have a twin */
+    HL_T_REDUNDANCY_SIMILARITY, /* redundancy, alike-heads, alike-sinks: similarity of twins */
+    HL_T_INACTIVE_NORM,         /* inactive: output norm relative to the layer's mean */
+    HL_T_DRIFT_LOSS,            /* drift: rise of the loss, nats per token */
+    HL_T_DRIFT_ENTROPY,         /* drift: change of a head's normalized entropy */
+    HL_T_SINK_MASS,             /* sink heads: mean attention to the first key */
+    HL_T_PREVIOUS_MASS,         /* previous-token heads: mean attention to the previous token */
+    HL_T_BROKEN_ROWS,           /* broken: found if there are more rows than this */
     HL_N_THRESHOLDS
 } hl_threshold;
 
@@ -134,6 +152,21 @@ typedef enum hl_verdict {
     HL_VERDICT_NOT_RUN,       /* the check did not run: the profile does not hold what it needs */
 } hl_verdict;
 
+/* An alarm is something that a person should act on.  An observation describes a model and says
+ * what is usual; trained models that are in good order have sink heads, for example. */
+typedef enum hl_check_kind {
+    HL_CHECK_ALARM = 0,
+    HL_CHECK_OBSERVATION,
+} hl_check_kind;
+
+/* A possible cause of a finding: a hypothesis, with the evidence that the profiles hold. */
+typedef struct hl_cause {
+    const char *name;     /* "overfitting" */
+    char       *supports; /* measured here, and speaks for it; "": nothing */
+    char       *against;  /* measured here, and speaks against it; "": nothing */
+    char       *command;  /* what would tell it from the other causes */
+} hl_cause;
+
 typedef struct hl_shown_by {
     int64_t layer;
     int64_t head;
@@ -141,26 +174,32 @@ typedef struct hl_shown_by {
 } hl_shown_by;
 
 typedef struct hl_diagnosis {
-    const char  *name; /* "entropy-collapse" */
-    hl_verdict   verdict;
-    double       value;      /* value that the rule compares; NaN: not measured, or no single
-                              * number decides */
-    double       threshold;  /* the check finds a problem if the value is beyond this; `below`
-                              * gives the side */
-    bool         below;      /* true: a problem is a value below the threshold; false: above it */
-    const char  *evidence;   /* "literature" or "heuristic" */
-    const char  *source;     /* publication that describes it; "" for a heuristic */
-    const char  *mitigation; /* what can be done */
-    char        *measure;    /* how to measure what is missing; "" if nothing is missing */
-    char        *rule;       /* the rule in words, with the thresholds in use */
-    char        *finding;    /* the finding in words */
-    char        *against;    /* evidence against the finding, or what is unknown; "" if there is
+    const char   *name; /* "entropy-collapse" */
+    hl_check_kind kind;
+    hl_verdict    verdict;
+    double        value;      /* size of the effect that the rule compares; NaN: not measured, or
+                              * no single number decides */
+    double        threshold;  /* smallest effect that matters; `below` gives the side */
+    const char   *unit;       /* of both: "share of heads", "normalized entropy", ... */
+    double        errors;     /* the effect in standard errors, or in robust standard deviations
+                              * of sequences; NaN: not tested */
+    bool          below;      /* true: a problem is a value below the threshold; false: above it */
+    const char   *evidence;   /* "literature" or "heuristic" */
+    const char   *source;     /* publication that describes it; "" for a heuristic */
+    const char   *mitigation; /* what can be done; "" for an observation */
+    char         *measure;    /* how to measure what is missing; "" if nothing is missing */
+    char         *rule;       /* the rule in words, with the thresholds in use */
+    char         *finding;    /* the finding in words */
+    char         *against;    /* evidence against the finding, or what is unknown; "" if there is
                               * none */
-    hl_shown_by *heads;      /* (n_heads) heads that show the problem, the clearest first */
-    int64_t      n_heads;
+    char         *usual;      /* the same share in released models of the kind; "": not known */
+    hl_shown_by  *heads;      /* (n_heads) heads that show the problem, the clearest first */
+    int64_t       n_heads;
+    hl_cause     *causes; /* (n_causes) possible causes; none unless an alarm was found */
+    int64_t       n_causes;
 } hl_diagnosis;
 
-enum { HL_N_DIAGNOSES = 8 };
+enum { HL_N_DIAGNOSES = 12 };
 
 typedef struct hl_diagnoses {
     hl_diagnosis items[HL_N_DIAGNOSES];
@@ -177,6 +216,17 @@ HL_API hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
                                    const hl_thresholds *thresholds);
 /* The name of a check, "dead-or-broken", ..., in the order of hl_diagnoses; NULL past the last. */
 HL_API const char *hl_diagnosis_name(size_t index);
+/* Whether that check raises alarms or describes. */
+HL_API hl_check_kind hl_diagnosis_kind(size_t index);
+/* Further evidence for the causes of what was found.  `training` is a profile of the same model on
+ * its training text, with the loss; its gap to the profile's loss tells overfitting. */
+HL_API hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
+                                      const hl_profile *training);
+/* Gradients (n_layers, n_heads) of the heads' `of`, "queries" or "keys", NaN where there is no head:
+ * hl_gradients.weight_norms has them.  A layer under a hundredth of the largest layer's mean speaks for
+ * vanishing gradients. */
+HL_API hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const double *gradients,
+                                       int64_t n_layers, int64_t n_heads);
 /* The name of a verdict: "not found", "found", "not run". */
 HL_API const char *hl_verdict_name(hl_verdict verdict);
 
@@ -194,14 +244,28 @@ typedef struct hl_locking {
     int64_t n_windows;
 } hl_locking;
 
+/* A loop of rows: from one period to the next the normalized entropies of all heads come back, and
+ * within a period they do not stay.  rows (n_tokens, n_values), NaN where there is no head; periods
+ * from 2 to HL_LOOP_MAX_PERIOD, since rows with a period of 1 are what hl_find_locking looks for. */
+typedef struct hl_row_loop {
+    int64_t period; /* 0: there is no loop */
+    int64_t first;  /* first token of the first window that repeats the one before; -1: none */
+    double  change; /* mean change of the values over a period, in that window; without a loop the
+                     * smallest of all windows and periods; NaN: too few tokens */
+    double  step;   /* the same from one token to the next */
+} hl_row_loop;
+
+HL_API hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens,
+                                  int64_t n_values, const hl_thresholds *thresholds);
+
 HL_API hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *change,
                                  int64_t n_tokens, const hl_thresholds *thresholds);
 
 /* ---------------------------------------------------------------- comparing
  *
- * Compares two profiles of models with the same number of layers and heads.  The bootstrap
- * resamples sequences that both profiles hold in pairs; if there are none, it resamples the two
- * profiles independently. */
+ * Compares two profiles of models with the same number of layers and heads.  Sequences
+ * that both profiles hold are left out of both at once for the intervals of differences; if there
+ * are none, each profile's own are left out and the two errors are added. */
 
 typedef enum hl_comparison_kind {
     HL_COMPARE_SAME_TOKENS = 0, /* the profiles have sequences in common */
@@ -218,9 +282,13 @@ typedef struct hl_comparison {
     int64_t            n_significant; /* heads whose normalized entropy differs, at a false
                                        * discovery rate below 5% */
     /* The tables are owned by the comparison. */
-    hl_sheet *ranks;       /* is the order of the heads the same? */
-    hl_sheet *metrics;     /* each metric over all heads */
-    hl_sheet *layers;      /* normalized entropy of each layer */
+    hl_sheet *ranks;         /* is the order of the heads the same? */
+    hl_sheet *metrics;       /* each metric over all heads */
+    hl_sheet *diagonal;      /* weights on the diagonal and off it, with a test */
+    hl_sheet *layer_metrics; /* each metric of each layer */
+    hl_sheet *peaks;         /* heads with the highest peaks of each side */
+    hl_sheet *pairs;         /* how alike the heads of a layer are, all pairs */
+    hl_sheet *layers;        /* normalized entropy of each layer */
     hl_sheet *heads;       /* normalized entropy of each head, with confidence interval, p and q */
     hl_sheet *differences; /* each metric of each head, B - A */
     hl_sheet *matching;    /* which head of B corresponds to which head of A, layer by layer */

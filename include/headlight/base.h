@@ -225,6 +225,42 @@ typedef enum hl_dtype {
  * dtype. */
 HL_API const char *hl_dtype_name(hl_dtype dtype);
 
+/* --------------------------------------------------------------- intervals
+ *
+ * How certain a number is.  All intervals of the library are made in one way: the number is computed
+ * again with each unit left out (the jackknife), and Student's t says how many of the standard
+ * errors that follow hold the number with 95% confidence.  Numbers that are skewed or bounded are
+ * put on another scale for it (doc/intervals.md).
+ *
+ * A unit is a document where there are at least HL_MIN_UNITS, else a window: windows of one document
+ * are alike.  With fewer units than that there is no interval: low, high and error are NaN. */
+
+#define HL_MIN_UNITS 4
+
+typedef enum hl_units {
+    HL_UNITS_WINDOWS = 0,
+    HL_UNITS_DOCUMENTS,
+    HL_UNITS_SPANS,
+    HL_N_UNITS
+} hl_units;
+
+typedef struct hl_interval {
+    double   low;
+    double   high;
+    double   error; /* standard error; on another scale, a quarter of the interval's width */
+    double   level; /* 0.95 */
+    int64_t  n;     /* number of units */
+    hl_units units;
+} hl_interval;
+
+/* "windows", ... */
+HL_API const char *hl_units_name(hl_units units);
+/* "Student's t, jackknife over windows", ... */
+HL_API const char *hl_interval_method(hl_units units);
+/* Why there is no interval: "2 windows: an interval needs 4 or more", in a buffer of n_bytes; the
+ * empty text where there is one. */
+HL_API void hl_interval_reason(char *out, size_t n_bytes, const hl_interval *interval);
+
 #ifdef __cplusplus
 }
 #endif

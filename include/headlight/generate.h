@@ -204,25 +204,20 @@ typedef struct hl_scored_text {
 } hl_scored_text;
 
 typedef struct hl_nll {
-    double  sum;            /* sum of -log p over scored tokens, nats */
-    int64_t n_scored;       /* number of scored tokens */
-    int64_t n_tokens;       /* number of tokens in the texts */
-    int64_t n_bytes;        /* bytes of text of the scored tokens; 0: unknown */
-    int64_t n_windows;      /* number of windows with a scored token */
-    int64_t n_texts;        /* number of texts with a scored token */
-    double  mean;           /* sum / n_scored; NaN if nothing was scored */
-    double  perplexity;     /* e^mean; NaN if nothing was scored */
-    double  bits_per_byte;  /* sum / (n_bytes ln 2); NaN if nothing was scored */
-    double  standard_error; /* ratio-estimator standard error of the mean, over texts or else
-                             * over windows */
-    bool    over_texts;     /* standard_error is over texts, since there were at least
-                             * HL_MIN_TEXTS; windows are less independent */
-    int64_t n_broken;       /* scored tokens whose loss is NaN, infinite or beyond 2^23 nats; if
+    double      sum;           /* sum of -log p over scored tokens, nats */
+    int64_t     n_scored;      /* number of scored tokens */
+    int64_t     n_tokens;      /* number of tokens in the texts */
+    int64_t     n_bytes;       /* bytes of text of the scored tokens; 0: unknown */
+    int64_t     n_windows;     /* number of windows with a scored token */
+    int64_t     n_texts;       /* number of texts with a scored token */
+    double      mean;          /* sum / n_scored; NaN if nothing was scored */
+    double      perplexity;    /* e^mean; NaN if nothing was scored */
+    double      bits_per_byte; /* sum / (n_bytes ln 2); NaN if nothing was scored */
+    hl_interval interval;      /* of the mean */
+    int64_t     n_broken;      /* scored tokens whose loss is NaN, infinite or beyond 2^23 nats; if
                              * there are any, sum and all numbers derived from it are NaN */
-    int64_t first_broken;   /* first such token of the text; -1: none, or there are several texts */
+    int64_t first_broken; /* first such token of the text; -1: none, or there are several texts */
 } hl_nll;
-
-#define HL_MIN_TEXTS 8
 
 /* Opens a measurement.  The model is borrowed.  It must have an output head and must not see
  * later tokens: HL_UNSUPPORTED for an encoder. */

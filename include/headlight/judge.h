@@ -30,10 +30,10 @@ HL_API void      hl_labels_free(hl_labels *labels);
 
 /* ------------------------------------------------------------------ judging
  *
- * Each labeled span is one case.  A signal's value for a case is the mean over its generated
- * tokens; higher values should mean wrong.  AUROC is the probability that a wrong case has a
- * larger value than a right one, with ties counted as half: 0.5 is chance.  The intervals are 95%
- * of 1000 bootstrap resamples of whole texts, or of spans if there are fewer than 8 texts. */
+ * Each span is one case, and a signal's value for it is the mean over its generated tokens;
+ * more should mean wrong.  AUROC is how often a wrong case has the larger value of a wrong and a
+ * right one, ties counting half: 0.5 is chance.  Units of the intervals are texts
+ * (HL_UNITS_DOCUMENTS), or spans where there are fewer than 8 texts. */
 
 typedef enum hl_signal {
     HL_SIGNAL_LOGPROB = 0, /* -log p of the tokens: the baseline */
@@ -51,9 +51,8 @@ HL_API const char *hl_signal_name(hl_signal signal);
 
 /* A number and its 95% confidence interval. */
 typedef struct hl_estimate {
-    double value;
-    double low;
-    double high;
+    double      value;
+    hl_interval interval;
 } hl_estimate;
 
 typedef struct hl_judgment {
@@ -64,16 +63,13 @@ typedef struct hl_judgment {
                              * signals */
     int64_t     n_heads;    /* number of inputs of the logistic model */
     int64_t     n_folds;
-    bool        over_traces; /* the intervals resample texts; false: single spans */
     hl_estimate auroc[HL_N_SIGNALS];
-    hl_estimate gain[HL_N_SIGNALS]; /* AUROC minus that of log-probability, paired by resample */
+    hl_estimate gain[HL_N_SIGNALS]; /* AUROC less that of log-probability, on the same cases */
 } hl_judgment;
 
 typedef struct hl_judge_options {
-    int64_t  n_folds; /* folds of the cross-validation; 0: 5 */
-    double   l2;      /* weight of the logistic model's L2 penalty (half the sum of squares); 0:
-                       * 1 */
-    uint64_t seed;
+    int64_t n_folds; /* 0: 5 */
+    double  l2;      /* weight of the model's penalty, half the sum of squares; 0: 1 */
 } hl_judge_options;
 
 /* Judges the signals.  names (n_traces) are the traces' file names, for labels and messages.

@@ -160,7 +160,7 @@ HL_API hl_moments hl_profile_nll(const hl_profile *profile);
  * included in the count of hl_profile_nll. */
 HL_API int64_t hl_profile_broken_losses(const hl_profile *profile);
 
-/* Sequences kept for the bootstrap: those with the smallest content hashes.
+/* Sequences kept for confidence intervals: those with the smallest content hashes.
  * hl_profile_sequence_mean returns the mean ENTROPY, NORMALIZED or ENTROPY_NOSINK of a sequence;
  * NaN if the sequence has no such row. */
 HL_API int64_t hl_profile_n_sequences(const hl_profile *profile); /* number of kept sequences */

@@ -33,6 +33,14 @@ HL_API hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, c
 HL_API hl_status hl_head_list_text(char **out, const hl_head_list *list);
 HL_API void      hl_head_list_free(hl_head_list *list);
 
+/* As hl_head_list_parse, where words may also be types of heads: "sink,induction,L0" (the types of the
+ * table `head-types`).  Types need a profile, which hl_head_words_need_profile asks for before there is
+ * one.  A type that no head of the model has is no error, a word that is neither is. */
+HL_API hl_status hl_head_list_select(hl_head_list **out, const hl_model *model,
+                                     const hl_profile *profile, const char *text);
+/* HL_BAD_ARGUMENT for a word that is neither. */
+HL_API hl_status hl_head_words_need_profile(bool *out, const hl_model *model, const char *text);
+
 /* ------------------------------------------------------------------- gates
  *
  *     hl_gates_new(&gates, model);
@@ -79,7 +87,10 @@ typedef struct hl_gradients {
     int64_t n_heads;
     double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
-    double  nll;       /* mean over windows of the loss L */
+    /* (3, n_layers, n_heads) mean over windows of the Frobenius norm of dL/dW: of the head's rows
+     * of W_Q, and of its K/V head's rows of W_K and W_V. */
+    double *weight_norms;
+    double  nll; /* mean over windows of the loss L */
     int64_t n_windows;
     int64_t n_tokens; /* number of predicted tokens */
 } hl_gradients;
@@ -96,6 +107,57 @@ typedef struct hl_gradient_options {
 HL_API hl_status hl_gate_gradients(hl_gradients **out, const hl_model *model,
                                    const hl_corpus *corpus, const hl_gradient_options *options);
 HL_API void      hl_gradients_free(hl_gradients *gradients);
+
+/* ------------------------------------------------------------ what heads write
+ *
+ *     hl_head_moments_take(&moments, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .moments = moments };
+ *
+ * Mean and variance of every output of every head, before the output projection and after its gate,
+ * over all tokens of the texts. */
+
+typedef struct hl_head_moments {
+    int64_t n_layers;
+    int64_t n_heads; /* largest number in any layer */
+    int64_t d_head;
+    int64_t n_rows;   /* tokens */
+    double *mean;     /* (n_layers, n_heads, d_head), 0 where a layer has no such head */
+    double *variance; /* the same, of the sample: over n_rows - 1 */
+} hl_head_moments;
+
+typedef struct hl_moments_options {
+    hl_window_options    windows; /* one at a time: n_batch does not matter */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every window */
+    void                *context;  /* of progress */
+} hl_moments_options;
+
+/* HL_BAD_INPUT for fewer than two tokens.  The options may be NULL. */
+HL_API hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *model,
+                                      const hl_corpus *corpus, const hl_moments_options *options);
+HL_API void      hl_head_moments_free(hl_head_moments *moments);
+
+/* ------------------------------------------------------------------ surgeon
+ *
+ *     hl_surgeon_scores(scores, model, corpus, NULL);
+ *     hl_rank_inputs inputs = { .model = model, .surgeon = scores };
+ *
+ * The order for heads whose removal is repaired (hl_repair_heads): a layer's heads go one by one, each time
+ * the one whose absence the others' output projections can make up for best, and its score is the squared
+ * error of what the layer writes by then, over the variance of the residual stream.  It costs a pass over
+ * the text, and an inverse for each layer. */
+
+typedef struct hl_surgeon_options {
+    hl_window_options    windows; /* n_batch and stride must be 0 */
+    int32_t              n_threads;
+    hl_progress_callback progress; /* after every layer */
+    void                *context;  /* of progress */
+} hl_surgeon_options;
+
+/* out (n_layers, n_heads), NaN where a layer has no such head.  HL_UNSUPPORTED for an encoder and
+ * without LAPACK. */
+HL_API hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus *corpus,
+                                   const hl_surgeon_options *options);
 
 /* ---------------------------------------------------------------- rankings
  *
@@ -117,8 +179,16 @@ typedef enum hl_ranker {
     HL_RANKER_GRADIENT,         /* mean |dL/dg| over windows; lowest first             */
     HL_RANKER_ENTROPY_GRADIENT, /* H / max H * (1 - |dL/dg| / max |dL/dg|); highest first */
     HL_RANKER_SINK,             /* mean A(i,0); highest first                          */
-    HL_RANKER_ABLATION,         /* rise of the loss with the head disabled; lowest first */
-    HL_RANKER_RANDOM,           /* random order, by seed */
+    HL_RANKER_HIES,             /* half |dL/dg|, half 1 - H / ln n, each scaled; lowest first */
+    HL_RANKER_GNORM,            /* |dL/dW_Q| |dL/dW_K| |dL/dW_V|; lowest first          */
+    HL_RANKER_VARIANCE,         /* variance of H over the layer's heads; lowest first   */
+    HL_RANKER_FLUCTUATION,      /* var(z) |W_O|^2, standardized in its layer; lowest first */
+    HL_RANKER_WANDA,            /* rms(z) |W_O|; lowest first                           */
+    HL_RANKER_RETRIEVAL,        /* mean A on what is to be copied; lowest first         */
+    HL_RANKER_RECEIVED,         /* 1 - mean A(i,i) - mean A(i,0); lowest first          */
+    HL_RANKER_SURGEON,  /* error that is left when the others make up for it; lowest first */
+    HL_RANKER_ABLATION, /* rise of the loss with the head disabled; lowest first */
+    HL_RANKER_RANDOM,   /* random order, by seed */
     HL_N_RANKERS
 } hl_ranker;
 
@@ -135,6 +205,9 @@ HL_API const char *hl_ranker_verdict(size_t ranker);
 HL_API hl_ranker hl_ranker_default(const hl_model *model, bool has_texts, double ratio);
 /* Finds a ranker by name.  Returns HL_BAD_ARGUMENT, with all names, if there is no such ranker. */
 HL_API hl_status hl_ranker_find(hl_ranker *out, const char *name);
+/* Returns true if the ranker can rank again after heads have been removed, and so reach another order:
+ * every ranker that runs a text. */
+HL_API bool hl_ranker_can_reselect(hl_ranker ranker);
 /* Returns true if the ranker's default order puts the highest scores first. */
 HL_API bool hl_ranker_takes_highest(hl_ranker ranker);
 
@@ -144,16 +217,23 @@ enum {
     HL_NEEDS_MODEL    = 1 << 1,
     HL_NEEDS_GRADIENT = 1 << 2,
     HL_NEEDS_ABLATION = 1 << 3,
-    HL_NEEDS_TEXTS    = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION,
+    HL_NEEDS_MOMENTS  = 1 << 4,
+    HL_NEEDS_PROBE    = 1 << 5, /* in the profile, which hl_measure leaves out if asked to */
+    HL_NEEDS_SURGEON  = 1 << 6,
+    HL_NEEDS_TEXTS = HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT | HL_NEEDS_ABLATION | HL_NEEDS_MOMENTS |
+                     HL_NEEDS_SURGEON,
 };
 HL_API unsigned hl_ranker_needs(hl_ranker ranker);
 
 /* The inputs of a ranker; NULL: not given. */
 typedef struct hl_rank_inputs {
-    const hl_profile *profile;  /* for entropies, sinks and output norms */
-    const hl_model   *model;    /* for weights; for random, used if there is no profile */
-    const double     *gradient; /* (n_layers, n_heads) from hl_gate_gradients */
-    const double     *ablation; /* (n_layers, n_heads) rise of the mean NLL */
+    const hl_profile      *profile;      /* for entropies, sinks and output norms */
+    const hl_model        *model;        /* for weights; for random, used if there is no profile */
+    const double          *gradient;     /* (n_layers, n_heads) from hl_gate_gradients */
+    const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
+    const double          *weight_norms; /* (3, n_layers, n_heads) from hl_gate_gradients */
+    const hl_head_moments *moments;      /* from hl_head_moments_take */
+    const double          *surgeon;      /* (n_layers, n_heads) from hl_surgeon_scores */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {
@@ -201,16 +281,99 @@ HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int
  * when all of its query heads are.  If it is grouped, whole groups are removed, and their number is
  * chosen so that the number of heads comes closest to the one wanted. */
 typedef struct hl_choice {
-    double  ratio;         /* share of all heads, 0 to 1, rounded to the nearest number */
-    int64_t count;         /* number of heads if ratio is 0 */
-    int64_t per_layer_max; /* largest number of removed heads per layer; 0: no limit */
-    bool    empty_layers;  /* a layer may lose all heads; false: each layer keeps at least one */
+    double  ratio;            /* share of all heads, 0 to 1, rounded to the nearest number */
+    int64_t count;            /* number of heads if ratio is 0 */
+    int64_t per_layer_max;    /* largest number of removed heads per layer; 0: no limit */
+    bool    empty_layers;     /* a layer may lose all heads; false: each layer keeps at least one */
+    const hl_head_list *keep; /* heads that are never removed, with their groups; NULL: none */
 } hl_choice;
 
 /* Chooses heads.  Returns HL_BAD_ARGUMENT if the limits leave fewer heads than wanted; the message
  * has the largest possible number. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
+/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
+HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
+
+/* ------------------------------------------------------------------ repair
+ *
+ *     hl_repair *repair = NULL;
+ *     if (hl_repair_heads(&repair, model, corpus, heads, NULL) == HL_OK)
+ *         hl_prune_write(NULL, model, heads, &(hl_prune_options){ .repair = repair }, "pruned");
+ *     hl_repair_free(repair);
+ *
+ * Once heads are removed, the output projections of the heads that stay are solved again, layer by layer
+ * from below, so that the residual stream behind each attention comes as close as it can to the original
+ * model's.  With Z the outputs of the kept heads in the model that is pruned and repaired up to there, W0
+ * their output projection, and Y what has to be added to that model's stream to reach the
+ * original's,
+ *
+ *     min |Z W - Y|^2 + lambda |W - W0|^2,    lambda = ridge * mean diagonal of Z'Z,
+ *
+ * in double.  An output bias is solved for too where the model has one.  All layers from the first that
+ * loses a head on are solved.  It costs two passes over the text without the output head, and the
+ * solves; each layer's weights are rounded to the type that they are stored in before the next is
+ * solved, which then makes up for it. */
+
+typedef struct hl_repair hl_repair;
+
+typedef struct hl_repair_options {
+    hl_window_options windows; /* of the text; side by side, so stride and n_batch must be 0 */
+    /* 0: in each layer that of 0.001, 0.01, 0.1 and 1 which leaves the least on the last quarter of
+     * the text when the rest is solved. */
+    double  ridge;
+    size_t  memory_bytes; /* most memory for streams, sums and results; 0: 8 GiB */
+    int32_t n_threads;
+    /* As in hl_sweep_options; the numbers do not depend on these. */
+    const char          *state_path;
+    double               save_every;
+    bool                 resume;
+    hl_progress_callback progress; /* with the stage "repairing"; after every layer */
+    void                *context;  /* of progress */
+} hl_repair_options;
+
+/* What became of a layer. */
+typedef struct hl_repair_layer {
+    int64_t  layer;
+    int64_t  n_kept;     /* heads */
+    int64_t  n_unknowns; /* per output: n_kept * d_head, and a bias.  The text should have more
+                          * tokens than this; the ridge keeps the solution defined if it has not */
+    double   before;     /* mean over tokens of |stream - the original's|^2 behind the attention */
+    double   after;      /* the same with the weights that are written */
+    hl_dtype stored;     /* type of the output projection */
+    hl_dtype dtype;      /* that the new one is written in: the first of `first`, F16 and F32 that
+                          * loses at most a tenth of what is gained */
+    hl_dtype first;      /* `stored`, or Q8_0 or F16 for blocks that values cannot be turned back
+                          * into */
+    double   ridge;      /* that was used */
+    double   rounding;   /* share of the gain that `dtype` loses, and `first` */
+    double   first_rounding;
+} hl_repair_layer;
+
+typedef struct hl_repair_info {
+    int64_t                n_tokens; /* of the text */
+    int64_t                n_layers; /* that were solved */
+    const hl_repair_layer *layers;   /* (n_layers) */
+    int64_t                n_short;  /* layers with more unknowns than tokens */
+    int64_t                n_empty;  /* layers without heads, which cannot be repaired */
+    size_t                 n_bytes;  /* most memory that the work took, the session included */
+} hl_repair_info;
+
+/* HL_UNSUPPORTED, with the reason, for a model that cannot be repaired: an encoder; a norm between
+ * output projection and stream, which makes the problem nonlinear; no LAPACK. */
+HL_API hl_status hl_repair_check(const hl_model *model);
+/* HL_LIMIT if the text needs more memory than allowed; HL_BAD_INPUT for activations that are not
+ * finite, naming the layer, and for a state of other settings; HL_BAD_ARGUMENT if no heads are
+ * left.  The state's file is for the caller to remove. */
+HL_API hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpus *corpus,
+                                 const hl_head_list *heads, const hl_repair_options *options);
+HL_API void      hl_repair_free(hl_repair *repair);
+/* Borrowed from the repair. */
+HL_API const hl_repair_info *hl_repair_get_info(const hl_repair *repair);
+/* The model's sessions that are opened from now on run with these weights, until NULL is set.  The
+ * repair is borrowed; no session of the model may be open.  HL_BAD_ARGUMENT if it is another
+ * model's. */
+HL_API hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair);
 
 #ifdef __cplusplus
 }

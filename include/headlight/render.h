@@ -80,7 +80,7 @@ typedef struct hl_draw_options {
     hl_scale        scale;
     double          width; /* points, 240 to 2000; 0: 480 */
     double          dpi;   /* resolution of PNG, 24 to 1200; 0: 144 */
-    uint64_t        seed;  /* random seed of the bootstrap */
+    uint64_t        seed;  /* random seed of clustering */
     /* Marks of the heatmap.  Lists are "L5H1,L7", where L7 stands for all heads of layer 7. */
     const char *pruned;         /* drawn hatched, as are heads without output; NULL: only those */
     const char *candidates;     /* drawn outlined, with their place in the list; NULL: n_candidates

@@ -38,7 +38,7 @@ typedef struct hl_report {
     const char *compare_path; /* file with the output of `headlight compare --json`, used instead of
                                * comparing */
     const char *sweep_path;   /* file with the output of `headlight sweep --json` */
-    uint64_t    seed;         /* random seed of the bootstrap */
+    uint64_t    seed;         /* random seed of clustering */
 } hl_report;
 
 /* Writes the page.  After a failure no file is left behind.  Returns HL_BAD_ARGUMENT if there is

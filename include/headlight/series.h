@@ -75,9 +75,11 @@ typedef struct hl_series_point {
     double  level;  /* mean over sequences */
     double  median; /* median over sequences */
     double  sigma;  /* robust standard deviation over sequences */
-    /* How far `level` lies below the highest median of the earlier checkpoints, in sigmas of that
-     * checkpoint; and the step of that checkpoint, -1 if there is none to compare with. */
+    /* How far `level` lies below the highest median of the earlier checkpoints (of those since
+     * which attention collapsed, if there are any), in sigmas of that checkpoint; and the step of that
+     * checkpoint, -1 if there is none to compare with. */
     double     fall;
+    double     drop; /* the same in normalized entropy */
     int64_t    since;
     hl_verdict verdicts[HL_N_DIAGNOSES]; /* in the order of hl_diagnosis_name */
     double     values[HL_N_DIAGNOSES];
@@ -109,9 +111,10 @@ HL_API hl_status hl_series_load(hl_series **out, const char *path);
 HL_API hl_status hl_series_write(const hl_series *series, const char *path);
 
 /* Diagnoses the profile and adds a point at the end, or replaces the point of the same name.
- * Entropy-collapse is also found if the level fell by more than the threshold collapse-fall since
- * the highest of the n_back previous steps.  Returns HL_BAD_INPUT, with the difference, for a
- * profile of another shape or text, or one that was measured in another way. */
+ * Entropy-collapse is also looked for against the highest of the n_back previous steps, as
+ * hl_diagnose does against an earlier profile, and head-drift against the step just before.
+ * Returns HL_BAD_INPUT, with the difference, for a profile of another shape or text, or one that
+ * was measured in another way. */
 HL_API hl_status hl_series_add(hl_series *series, const hl_profile *profile,
                                const hl_series_entry *entry, const hl_series_options *options);
 

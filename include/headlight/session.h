@@ -257,6 +257,13 @@ typedef struct hl_feed {
      * (hl_session_options.stream_every), or for layer 0 the token embeddings. */
     const float *stream;
     int64_t      first_layer;
+    /* A part of the model: n_layers layers from first_layer on, of which the first is left at once
+     * for its MLP with from_mid (`stream` is then its resid_mid), and the last ends after its
+     * attention with to_mid.  Neither is possible where both branches read resid_pre.  The final
+     * norm and the output head are not run.  n_layers 0: all layers, and the end. */
+    int64_t n_layers;
+    bool    from_mid;
+    bool    to_mid;
     /* Feeds only these sequences of the session, in increasing order.  n_batch is then
      * n_sequences in the shapes of this struct, except that of `segments`, and in what the tap
      * receives; other sequences cost nothing.  All get n_tokens tokens, without `lengths`, and

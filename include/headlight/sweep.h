@@ -49,8 +49,7 @@ typedef struct hl_evaluation {
 } hl_evaluation;
 
 typedef struct hl_evaluate_options {
-    /* Windows do not overlap, so stride, part and n_parts must be 0.  n_batch 0: as many windows as
-     * hold 512 rows. */
+    /* Windows do not overlap, so stride must be 0.  n_batch 0: as many windows as hold 512 rows. */
     hl_window_options windows;
     /* Limit for what is kept of one batch: the reference model's predictions, which must fit unless
      * they are on a device, and residual streams.  Layers whose stream does not fit are run again.
@@ -86,9 +85,11 @@ HL_API hl_status hl_ablate(double *out, const hl_model *model, const hl_corpus *
  * model's gates as they are. */
 
 typedef struct hl_evidence {
-    hl_profile   *profile; /* NULL in each of these three: not taken yet */
-    hl_gradients *gradients;
-    double       *ablation; /* (n_layers, n_heads) from hl_ablate */
+    hl_profile      *profile; /* NULL in each of these four: not taken yet */
+    hl_gradients    *gradients;
+    double          *ablation; /* (n_layers, n_heads) from hl_ablate */
+    hl_head_moments *moments;
+    double          *surgeon; /* (n_layers, n_heads) of hl_surgeon_scores */
 } hl_evidence;
 
 typedef struct hl_evidence_options {
@@ -113,6 +114,30 @@ HL_API hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence,
                                   const hl_model *model, const hl_rank_options *options);
 HL_API void      hl_evidence_free(hl_evidence *evidence); /* releases what the evidence holds, but
                                                            * not the struct */
+
+/* ----------------------------------------------------------- ranking again
+ *
+ *     hl_rank_reselected(&ranking, model, HL_RANKER_GNORM, tokenizer, corpus,
+ *                        &(hl_reselect_options){ .choice = { .ratio = 0.2 } });
+ *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.2 });
+ *
+ * A head that was worth little may be worth much when another has gone.  So the first are switched
+ * off, the texts are run again, and the rest are ranked anew, step by step. */
+
+typedef struct hl_reselect_options {
+    hl_evidence_options evidence;
+    hl_choice           choice;  /* how many go, and which may */
+    int64_t             n_steps; /* 0: after each head, or group */
+    bool                groups;  /* as hl_ranking_group */
+    hl_rank_options     rank;
+} hl_reselect_options;
+
+/* The heads of the choice first, in the order in which they went, each with the score that it had
+ * then; the others by the last ranking.  The model's gates are set on the way, and all 1 afterwards.
+ * HL_BAD_ARGUMENT for a ranker that looks at no text: it has nothing to look at again. */
+HL_API hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker ranker,
+                                    const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                                    const hl_reselect_options *options);
 
 /* ------------------------------------------------------------------- sweeps
  *
@@ -160,6 +185,7 @@ typedef struct hl_sweep_options {
     int64_t          n_ctx;        /* tokens per window; 0: the default */
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the two texts may have documents in common */
+    bool             repair;       /* also with means, and repaired (hl_repair_heads) */
     /* (n_words) texts; for every setting the number of correctly predicted last words is counted.
      * NULL: none. */
     const hl_word_text *words;
@@ -190,7 +216,8 @@ HL_API void      hl_sweep_free(hl_sweep *sweep);
  *   random       range of the random orders
  *   correlation  of each ranker's scores with the costs of single heads
  *   heads        score and cost of every head
- *   savings      the most that removing a number of heads can save */
+ *   savings      the most that removing a number of heads can save
+ *   repair       cost of the same heads with means, and repaired; empty unless asked for */
 HL_API const char     *hl_sweep_table_name(size_t index);
 HL_API const hl_sheet *hl_sweep_table(const hl_sweep *sweep, const char *name);
 /* Returns a sentence of the conclusions; NULL past the last. */

@@ -77,6 +77,28 @@ HL_API double hl_trace_mean(const hl_trace *trace, int64_t token, hl_trace_rows 
 HL_API double hl_trace_layer_mean(const hl_trace *trace, int64_t token, int64_t layer,
                                   hl_trace_rows which);
 
+/* -------------------------------------------------------------- repetition */
+
+#define HL_LOOP_MAX_PERIOD 64
+#define HL_N_DISTINCT      4
+
+/* How much a text repeats itself. */
+typedef struct hl_repetition {
+    int64_t n_tokens;               /* tokens that were looked at */
+    double distinct[HL_N_DISTINCT]; /* share of different n-grams, n = 1 to 4; NaN: there is none */
+    int64_t suffix;                 /* length of the longest suffix that occurs earlier, too */
+    int64_t distance;               /* how far back it does; 0: the suffix has length 0 */
+    int64_t period;      /* of the longest loop: each of its tokens equals the one so far back,
+                          * and it holds at least three periods; 0: there is no loop */
+    int64_t loop_tokens; /* length of that loop */
+    int64_t first;       /* its first token; -1: there is no loop */
+} hl_repetition;
+
+/* Of token ids (n_tokens); and of the generated tokens of a trace, where `first` counts all of its
+ * tokens. */
+HL_API hl_status hl_repetition_of(hl_repetition *out, const int64_t *ids, int64_t n_tokens);
+HL_API hl_status hl_trace_repetition(hl_repetition *out, const hl_trace *trace);
+
 /* ------------------------------------------------------------------ spikes
  *
  * A spike is a sudden rise of entropy, compared with the same text so far.  The normalized entropy

@@ -81,12 +81,22 @@ class Generation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Interval:
+    """Where a number lies with 95% confidence: hl_interval."""
+    low: float
+    high: float
+    error: float  # standard error
+    level: float
+    n: int  # number of windows, or of documents
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     """How well a model predicts texts: hl_nll."""
     mean: float  # nats per token
     perplexity: float
     bits_per_byte: float
-    standard_error: float  # standard error of the mean
+    interval: Optional[Interval]  # of the mean; None with fewer than 4 windows
     sum: float
     n_scored: int
     n_tokens: int
@@ -95,6 +105,37 @@ class Evaluation:
     n_texts: int
     n_broken: int  # scored tokens whose loss is not finite; if there are any, mean and the rest are NaN
     nll: List[np.ndarray]  # per text, (tokens), NaN for tokens that were not scored
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontierPoint:
+    """What removing heads costs on held-out text; intervals of 95%, nats per token."""
+    ranker: str
+    n_off: int
+    tensor_bytes: int
+    rise: float  # of the loss
+    rise_low: float
+    rise_high: float
+    kl: float  # from the unpruned model
+    kl_low: float
+    kl_high: float
+    same: float  # share of predictions with the unpruned model's most likely token
+    fits: bool  # the budget
+    is_best: bool  # no other point is smaller and costs less
+
+
+@dataclasses.dataclass(frozen=True)
+class Frontier:
+    """Orders of heads tried on held-out text, and what a budget recommends: hl_frontier."""
+    points: List[FrontierPoint]
+    recommended: FrontierPoint
+    heads: List[str]  # to remove there: ["L0H5", ...]
+    nll: float  # of the unpruned model
+    tensor_bytes: int
+    n_scored: int
+    n_windows: int
+    context: int
+    all_went: bool  # the limits ended it, not the budget
 
 
 @dataclasses.dataclass(frozen=True)
@@ -397,8 +438,78 @@ class Model:
                      for document in documents]
             total = library().hl_perplexity_total(perplexity.pointer)
         fields = {field.name: getattr(total, field.name)
-                  for field in dataclasses.fields(Evaluation) if field.name != "nll"}
+                  for field in dataclasses.fields(Evaluation) if field.name not in ("nll", "interval")}
+        fields["interval"] = None if math.isnan(total.interval.low) else Interval(
+            *(getattr(total.interval, field.name) for field in dataclasses.fields(Interval)))
         return Evaluation(nll=found, **fields)
+
+    # --------------------------------------------------------------- pruning
+
+    def frontier(self, texts: Optional[Texts] = None, *, files: Optional[Files] = None,
+                 token_ids: Any = None, until_loss: float = 0.0, until_kl: float = 0.0,
+                 until_bytes: int = 0, rankers: Sequence[str] = (), keep: Off = (),
+                 per_layer_max: int = 0, empty_layers: bool = False, groups: bool = False,
+                 context: int = 0, max_tokens: int = 8192, seed: int = 0, n_threads: int = 0,
+                 special: str = "window", out: Optional[Path] = None) -> Frontier:
+        """How many heads can go within a budget, and which (hl_frontier_find).
+
+            found = model.frontier(files="models/text/alice.txt", until_loss=0.05)
+            model.prune(found.heads, "smaller")
+
+        Heads are ranked on one half of the text and tried on the other.  until_loss, until_kl: nats
+        per token, by the upper end of the 95% interval; until_bytes: of tensors; none: a loss of
+        0.05.  rankers: () for the three that cost least in our sweeps.  keep: heads, layers and types of
+        heads that stay, "L0,L5H1,induction".  out: where it would be written, for the size."""
+        names = keep if isinstance(keep, str) else ",".join(keep)
+        numbers = (c.c_int * max(1, len(rankers)))()
+        for i, name in enumerate(rankers):
+            found_ranker = c.c_int()
+            call("hl_ranker_find", c.byref(found_ranker), name.encode())
+            numbers[i] = found_ranker.value
+        watcher = Watcher(s.ProgressCallback, lambda *_: None)
+        windows = s.WindowOptions(context, 0, 0, max_tokens, False, 0, 0, _around(special))
+        options = s.BudgetOptions(until_loss=until_loss, until_kl=until_kl, until_bytes=until_bytes,
+                                  rankers=numbers if rankers else None, n_rankers=len(rankers),
+                                  groups=groups, path=None if out is None else path_bytes(out),
+                                  windows=windows, seed=seed, n_threads=n_threads,
+                                  progress=watcher.callback)
+        options.choice.per_layer_max = per_layer_max
+        options.choice.empty_layers = empty_layers
+        found = c.POINTER(s.Frontier)()
+        tokenizer = None if token_ids is not None else self.tokenizer.pointer
+        with contextlib.ExitStack() as stack:
+            if names:
+                kept = stack.enter_context(self._select(
+                    names, lambda: self.measure(texts, files=files, token_ids=token_ids,
+                                                context=context or 512, max_tokens=max_tokens,
+                                                n_threads=n_threads, special=special)))
+                options.choice.keep = kept.pointer
+            corpus = stack.enter_context(self._corpus(texts, files, token_ids, 0, seed))
+            watcher.call("hl_frontier_find", c.byref(found), self._model.pointer, tokenizer,
+                         corpus.pointer, None, c.byref(options))
+        try:
+            return _read_frontier(found.contents)
+        finally:
+            library().hl_frontier_free(found)
+
+    def _select(self, names: str, measure: Callable[[], Profile]) -> Handle:
+        """A list of heads by name and type; types are measured."""
+        types = c.c_bool()
+        call("hl_head_words_need_profile", c.byref(types), self._model.pointer, names.encode())
+        with contextlib.ExitStack() as stack:
+            profile = None
+            if types.value:
+                profile = stack.enter_context(measure())._handle.pointer
+            return Handle.open("hl_head_list_free", "hl_head_list_select", self._model.pointer,
+                               profile, names.encode())
+
+    def prune(self, heads: Off, out: Path) -> None:
+        """Writes the model without these heads (hl_prune_write): a folder that does not exist yet, or
+        a file that ends in .gguf."""
+        names = heads if isinstance(heads, str) else ",".join(heads)
+        with Handle.open("hl_head_list_free", "hl_head_list_parse", self._model.pointer,
+                         names.encode()) as found:
+            call("hl_prune_write", None, self._model.pointer, found.pointer, None, path_bytes(out))
 
     def _score(self, perplexity: Handle, watcher: Watcher, document: str,
                add_special: bool) -> np.ndarray:
@@ -407,6 +518,19 @@ class Model:
         scored = s.ScoredText(ids.ctypes.data, len(ids), n_bytes.ctypes.data, nll.ctypes.data, None)
         watcher.call("hl_perplexity_add", c.byref(s.Nll()), perplexity.pointer, c.byref(scored))
         return nll
+
+
+def _read_frontier(found: s.Frontier) -> Frontier:
+    points = []
+    for i in range(found.n_points):
+        values = {field.name: getattr(found.points[i], field.name)
+                  for field in dataclasses.fields(FrontierPoint)}
+        values["ranker"] = text(library().hl_ranker_name(found.points[i].ranker))
+        points.append(FrontierPoint(**values))
+    listed = found.heads.contents
+    heads = [f"L{head.layer}H{head.head}" for head in listed.heads[:listed.n_heads]]
+    return Frontier(points, points[found.recommended], heads, found.nll, found.tensor_bytes,
+                    found.n_scored, found.n_windows, found.n_ctx, found.all_went)
 
 
 class _Writer:

@@ -19,12 +19,15 @@ _STATISTICS = ("count", "mean", "variance", "min", "max")
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """The result of one check for a problem of attention."""
+    """A check of a profile: an alarm, which a person should act on, or an observation."""
     name: str  # "entropy-collapse"
+    kind: str  # "alarm", "observation"
     verdict: str  # "not found", "found", "not run"
-    value: float  # value that the rule compares; NaN: not measured
-    threshold: float
-    below: bool  # True: a problem is a value below the threshold; False: above it
+    value: float  # the size of the effect that the rule compares; NaN: not measured
+    threshold: float  # the smallest effect that matters
+    unit: str  # of both: "share of heads", ...
+    errors: float  # the effect in its standard errors; NaN: not tested
+    below: bool  # found where the value is below the threshold, not above
     rule: str
     finding: str
     against: str  # evidence against the finding; "" if there is none
@@ -32,7 +35,18 @@ class Diagnosis:
     source: str
     mitigation: str
     measure: str  # how to measure what is missing; "" if nothing is missing
+    usual: str  # the same value in released models of the kind; "" if not known
     heads: List[Tuple[int, int, float]]  # (layer, head, value), the clearest first
+    causes: List["Cause"]  # what may be behind an alarm that was found
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """A hypothesis on a finding, with the evidence that the profiles hold."""
+    name: str  # "overfitting"
+    supports: str  # "" if nothing was measured that speaks for it
+    against: str
+    command: str  # what would tell it from the other causes
 
 
 # Names that earlier versions had.
@@ -299,9 +313,11 @@ class Profile:
     # ------------------------------------------------- diagnoses and figures
 
     def diagnose(self, before: Optional["Profile"] = None,
-                 thresholds: Optional[Dict[str, float]] = None) -> List[Diagnosis]:
-        """Runs eight checks for problems of attention.  before: a profile of the same model at an
-        earlier time.  thresholds: {"collapse-share": 0.2 ...}; the rest are defaults."""
+                 thresholds: Optional[Dict[str, float]] = None,
+                 training: Optional["Profile"] = None) -> List[Diagnosis]:
+        """Alarms and observations.  before: the same model's profile at an earlier time.
+        training: its profile on the training text, to tell overfitting.
+        thresholds: {"collapse-share": 0.2 ...}, else the defaults."""
         limits = library().hl_thresholds_default()
         for name, value in (thresholds or {}).items():
             call("hl_threshold_set", c.byref(limits), name.encode(), value)
@@ -309,6 +325,9 @@ class Profile:
         call("hl_diagnose", c.byref(found), self._handle.pointer,
              before._handle.pointer if before is not None else None, c.byref(limits))
         try:
+            if training is not None:
+                call("hl_diagnose_training", found, self._handle.pointer,
+                     training._handle.pointer)
             return [_read_diagnosis(item) for item in found.contents.items]
         finally:
             library().hl_diagnoses_free(found)
@@ -349,10 +368,14 @@ def _read_sheet(sheet: int) -> Table:
 
 
 def _read_diagnosis(found: s.Diagnosis) -> Diagnosis:
-    names = ("name", "rule", "finding", "against", "evidence", "source", "mitigation", "measure")
+    names = ("name", "unit", "rule", "finding", "against", "usual", "evidence", "source",
+             "mitigation", "measure")
+    causes = [Cause(text(at.name), text(at.supports), text(at.against), text(at.command))
+              for at in found.causes[:found.n_causes]]
     heads = [(at.layer, at.head, at.value) for at in found.heads[:found.n_heads]]
-    return Diagnosis(verdict=s.VERDICTS[found.verdict], value=found.value,
-                     threshold=found.threshold, below=found.below, heads=heads,
+    return Diagnosis(kind=s.CHECK_KINDS[found.kind], verdict=s.VERDICTS[found.verdict],
+                     value=found.value, threshold=found.threshold, errors=found.errors,
+                     below=found.below, heads=heads, causes=causes,
                      **{name: text(getattr(found, name)) for name in names})
 
 

@@ -41,8 +41,9 @@ THEMES = ("light", "dark")
 UNITS = ("nats", "bits", "normalized")
 SCALES = ("continuous", "classes")
 N_BINS = 64
-N_DIAGNOSES = 8
-N_THRESHOLDS = 14
+CHECK_KINDS = ("alarm", "observation")
+N_DIAGNOSES = 12
+N_THRESHOLDS = 23
 
 CUDA_INTERFACE = 2
 
@@ -66,6 +67,7 @@ CONSTANTS = {
     **{f"HL_PROBE_{name.upper()}": i for i, name in enumerate(PROBES)},
     "HL_N_PROBES": len(PROBES),
     **{f"HL_VERDICT_{name.upper().replace(' ', '_')}": i for i, name in enumerate(VERDICTS)},
+    **{f"HL_CHECK_{name.upper()}": i for i, name in enumerate(CHECK_KINDS)},
     **{f"HL_COLUMN_{name.upper()}": i for i, name in enumerate(COLUMN_TYPES)},
     **{f"HL_THEME_{name.upper()}": i for i, name in enumerate(THEMES)},
     **{f"HL_UNIT_{name.upper()}": i for i, name in enumerate(UNITS)},
@@ -238,12 +240,18 @@ class ScoredText(c.Structure):
                 *_fields(Pointer, "n_bytes", "nll", "top")]
 
 
+class Interval(c.Structure):
+    c_name = "hl_interval"
+    _fields_ = [*_fields(c.c_double, "low", "high", "error", "level"), ("n", c.c_int64),
+                ("units", c.c_int)]
+
+
 class Nll(c.Structure):
     c_name = "hl_nll"
     _fields_ = [("sum", c.c_double),
                 *_fields(c.c_int64, "n_scored", "n_tokens", "n_bytes", "n_windows", "n_texts"),
-                *_fields(c.c_double, "mean", "perplexity", "bits_per_byte", "standard_error"),
-                ("over_texts", c.c_bool), *_fields(c.c_int64, "n_broken", "first_broken")]
+                *_fields(c.c_double, "mean", "perplexity", "bits_per_byte"),
+                ("interval", Interval), *_fields(c.c_int64, "n_broken", "first_broken")]
 
 
 # ------------------------------------------------------------------ measuring
@@ -307,18 +315,69 @@ class ShownBy(c.Structure):
     _fields_ = [*_fields(c.c_int64, "layer", "head"), ("value", c.c_double)]
 
 
+class Cause(c.Structure):
+    c_name = "hl_cause"
+    _fields_ = [*_fields(Text, "name", "supports", "against", "command")]
+
+
 class Diagnosis(c.Structure):
     c_name = "hl_diagnosis"
-    _fields_ = [("name", Text), ("verdict", c.c_int), *_fields(c.c_double, "value", "threshold"),
-                ("below", c.c_bool),
+    _fields_ = [("name", Text), *_fields(c.c_int, "kind", "verdict"),
+                *_fields(c.c_double, "value", "threshold"), ("unit", Text),
+                ("errors", c.c_double), ("below", c.c_bool),
                 *_fields(Text, "evidence", "source", "mitigation", "measure", "rule", "finding",
-                         "against"),
-                ("heads", c.POINTER(ShownBy)), ("n_heads", c.c_int64)]
+                         "against", "usual"),
+                ("heads", c.POINTER(ShownBy)), ("n_heads", c.c_int64),
+                ("causes", c.POINTER(Cause)), ("n_causes", c.c_int64)]
 
 
 class Diagnoses(c.Structure):
     c_name = "hl_diagnoses"
     _fields_ = [("items", Diagnosis * N_DIAGNOSES)]
+
+
+# ------------------------------------------------------------------- pruning
+
+
+class Head(c.Structure):
+    c_name = "hl_head"
+    _fields_ = _fields(c.c_int64, "layer", "head")
+
+
+class HeadList(c.Structure):
+    c_name = "hl_head_list"
+    _fields_ = [("heads", c.POINTER(Head)), ("n_heads", c.c_int64)]
+
+
+class Choice(c.Structure):
+    c_name = "hl_choice"
+    _fields_ = [("ratio", c.c_double), *_fields(c.c_int64, "count", "per_layer_max"),
+                ("empty_layers", c.c_bool), ("keep", Pointer)]
+
+
+class BudgetOptions(c.Structure):
+    c_name = "hl_budget_options"
+    _fields_ = [*_fields(c.c_double, "until_loss", "until_kl"), ("until_bytes", Size),
+                ("rankers", c.POINTER(c.c_int)), ("n_rankers", c.c_int64), ("choice", Choice),
+                ("groups", c.c_bool), ("write", Pointer), ("path", Text),
+                ("windows", WindowOptions), ("seed", c.c_uint64), ("memory_bytes", Size),
+                ("n_threads", c.c_int32), ("progress", ProgressCallback), ("context", Pointer)]
+
+
+class FrontierPoint(c.Structure):
+    c_name = "hl_frontier_point"
+    _fields_ = [("ranker", c.c_int), ("n_off", c.c_int64), ("tensor_bytes", Size),
+                *_fields(c.c_double, "rise", "rise_low", "rise_high", "kl", "kl_low", "kl_high",
+                         "same"),
+                *_fields(c.c_bool, "fits", "is_best")]
+
+
+class Frontier(c.Structure):
+    c_name = "hl_frontier"
+    _fields_ = [("points", c.POINTER(FrontierPoint)), *_fields(c.c_int64, "n_points", "recommended"),
+                ("heads", c.POINTER(HeadList)), ("budget", BudgetOptions), ("tensor_bytes", Size),
+                ("n_heads", c.c_int64), ("nll", c.c_double),
+                *_fields(c.c_int64, "n_scored", "n_windows", "n_ctx"), ("all_went", c.c_bool)]
 
 
 class DrawOptions(c.Structure):

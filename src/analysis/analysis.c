@@ -29,8 +29,10 @@ static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
 {
     HL_FREED hl_interval *entropy = NULL, *normalized = NULL;
 
-    HL_NEED(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(hl_grid_intervals(&normalized, profile, HL_Q_NORMALIZED, options->seed));
+    (void)options;
+    HL_NEED(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY));
+    HL_NEED(hl_grid_intervals(&normalized, profile, HL_Q_NORMALIZED));
+    hl_sheet_fact_interval(table, &entropy[0]);
     HL_EACH_HEAD(profile, layer, head)
     {
         int64_t    place = layer * hl_profile_n_heads(profile) + head;
@@ -226,11 +228,9 @@ static hl_status fill_patterns(hl_sheet *table, const hl_profile *profile,
 
 /* ------------------------------------------------------------------- layers */
 
-static hl_status new_layers(hl_layer_profile **out, const hl_profile *profile, hl_quantity quantity,
-                            uint64_t seed)
+static hl_status new_layers(hl_layer_profile **out, const hl_profile *profile, hl_quantity quantity)
 {
-    return hl_layer_profile_new(out, profile, quantity, hl_threshold_of(NULL, HL_T_FLAT_ERRORS),
-                                seed);
+    return hl_layer_profile_new(out, profile, quantity, hl_threshold_of(NULL, HL_T_FLAT_ERRORS));
 }
 
 static const char layer_columns[] = "layer:i heads:i entropy:3 entropy_low:3 entropy_high:3 "
@@ -242,8 +242,10 @@ static hl_status fill_layers(hl_sheet *table, const hl_profile *profile,
 {
     HL_CLOSED(hl_layer_profile_free) hl_layer_profile *entropy = NULL, *normalized = NULL;
 
-    HL_NEED(new_layers(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(new_layers(&normalized, profile, HL_Q_NORMALIZED, options->seed));
+    (void)options;
+    HL_NEED(new_layers(&entropy, profile, HL_Q_ENTROPY));
+    HL_NEED(new_layers(&normalized, profile, HL_Q_NORMALIZED));
+    hl_sheet_fact_interval(table, &entropy->interval);
     for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
         hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
         hl_sheet_put_reals(table, entropy->means[layer], entropy->lows[layer],
@@ -254,11 +256,13 @@ static hl_status fill_layers(hl_sheet *table, const hl_profile *profile,
 }
 
 static const char shape_columns[] =
-    "quantity:t range:3 error:4 flat:b minimum:i depth:2 curvature:3 spearman:3";
+    "quantity:t shape:t later_specialized:t later_change:3 later_errors:1 first_third:3 "
+    "middle_third:3 last_third:3 range:3 error:4 flat:b minimum:i depth:2 curvature:3 spearman:3";
 
 static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
                             const hl_analysis_options *options)
 {
+    (void)options;
     static const struct {
         const char *name;
         hl_quantity quantity;
@@ -269,10 +273,17 @@ static hl_status fill_shape(hl_sheet *table, const hl_profile *profile,
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
 
-        HL_NEED(new_layers(&layers, profile, wanted[i].quantity, options->seed));
+        HL_NEED(new_layers(&layers, profile, wanted[i].quantity));
         const hl_layer_shape *shape = &layers->shape;
+        double                least =
+            wanted[i].quantity == HL_Q_NORMALIZED ? HL_LAYERS_DIFFER : HL_LAYERS_DIFFER_NATS;
         hl_sheet_put_text(table, "%s", wanted[i].name);
-        hl_sheet_put_reals(table, shape->range, shape->error);
+        hl_sheet_put_text(table, "%s", hl_shape_name(shape->kind));
+        hl_sheet_put_text(
+            table, "%s",
+            hl_shape_specialized(shape, least, hl_threshold_of(NULL, HL_T_FLAT_ERRORS)));
+        hl_sheet_put_reals(table, shape->change, shape->change_errors, shape->thirds[0],
+                           shape->thirds[1], shape->thirds[2], shape->range, shape->error);
         hl_sheet_put_bool(table, shape->flat);
         hl_sheet_put_int(table, shape->minimum >= 0 ? shape->minimum : HL_NO_INT);
         hl_sheet_put_reals(table, shape->depth, shape->curvature, shape->spearman);
@@ -351,8 +362,10 @@ static hl_status fill_positions(hl_sheet *table, const hl_profile *profile,
 {
     hl_position_curve entropy, normalized;
 
-    HL_NEED(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY, options->seed));
-    HL_NEED(hl_position_curve_read(&normalized, profile, HL_Q_NORMALIZED, options->seed));
+    (void)options;
+    HL_NEED(hl_position_curve_read(&entropy, profile, HL_Q_ENTROPY));
+    HL_NEED(hl_position_curve_read(&normalized, profile, HL_Q_NORMALIZED));
+    hl_sheet_fact_interval(table, &entropy.interval);
     for (int64_t i = 0; i < hl_profile_n_buckets(profile); i++) {
         summary heads = nothing;
 
@@ -470,12 +483,12 @@ static hl_status fill_lookback(hl_sheet *table, const hl_profile *profile,
 
 /* --------------------------------------------------------------- head types */
 
-static const char kind_columns[] = "layer:i head:i type:t value:3 threshold:2 rule:t";
+static const char kind_columns[] = "layer:i head:i type:t uncertain:b value:3 threshold:2 rule:t";
 
 static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
                                  const hl_analysis_options *options)
 {
-    int64_t counts[HL_N_HEAD_KINDS] = { 0 };
+    int64_t counts[HL_N_HEAD_KINDS] = { 0 }, n_uncertain = 0;
 
     (void)options;
     HL_EACH_HEAD(profile, layer, head)
@@ -485,6 +498,8 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
         counts[type.kind]++;
         hl_sheet_put_ints(table, layer, head);
         hl_sheet_put_text(table, "%s", hl_head_kind_name(type.kind));
+        hl_sheet_put_bool(table, type.is_uncertain);
+        n_uncertain += type.is_uncertain;
         hl_sheet_put_reals(table, type.value, type.threshold);
         hl_sheet_put_text(table, "%s", type.rule);
     }
@@ -492,6 +507,7 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
         if (counts[kind] > 0)
             hl_sheet_fact_real(table, hl_head_kind_name((hl_head_kind)kind), (double)counts[kind]);
     }
+    hl_sheet_fact_real(table, "uncertain", (double)n_uncertain);
     return HL_OK;
 }
 
@@ -577,9 +593,9 @@ static const struct {
                       const hl_analysis_options *options);
 } analyses[] = {
     { "heads", "every head: entropies with intervals, peak, self, previous, first",
-      "Every head: means over rows, 95% intervals by bootstrap", head_columns, fill_heads },
+      "Every head: means over rows, 95% intervals", head_columns, fill_heads },
     { "layers", "every layer: mean entropies with intervals, block influence",
-      "Every layer: means over heads, 95% intervals by bootstrap", layer_columns, fill_layers },
+      "Every layer: means over heads, 95% intervals", layer_columns, fill_layers },
     { "shape", "shape of entropy by layer: range, minimum, curvature, trend, flat or not",
       "Shape of the layer profile", shape_columns, fill_shape },
     { "variance", "variance between the heads of each layer",
@@ -592,8 +608,7 @@ static const struct {
     { "patterns", "patterns of every head: self, previous, band, sink, sparsity, induction",
       "Patterns of every head, over sampled rows", pattern_columns, fill_patterns },
     { "positions", "entropy by position in the sequence",
-      "Entropy by position: means over heads, 95% intervals by bootstrap", position_columns,
-      fill_positions },
+      "Entropy by position: means over heads, 95% intervals", position_columns, fill_positions },
     { "positions-by-head", "the same for each head", "Entropy of every head by position",
       head_position_columns, fill_positions_by_head },
     { "token-types", "entropy by type of token", "Entropy by type of token, means over heads",

@@ -1,7 +1,7 @@
-/* compare.c - two profiles side by side: what differs, and how sure that is.
+/* compare.c - two profiles side by side: what differs, and how certain that is.
  *
- * Where both profiles hold the same sequences, these are drawn in pairs; else each profile's own are
- * drawn.  Every table of a comparison is one function below; the last has whole rows of two models
+ * Where both profiles hold the same sequences, each is left out of both at once; else each profile's
+ * own are left out, and the two errors are added.  Every table of a comparison is one function below; the last has whole rows of two models
  * and comes from another measurement.  JSON is what `headlight compare --json` prints and reports
  * hold. */
 #include <math.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "analysis/cluster.h"
+#include "analysis/compare_parts.h"
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
 #include "analysis/sheet.h"
@@ -20,12 +21,15 @@
 
 #define SIGNIFICANT 0.05
 
-/* The heads' means in draws of sequences: of those that both profiles hold, the same ones in both;
- * or else of each profile's own. */
-typedef struct drawn_pair {
-    double *a; /* (n_layers * n_heads, HL_RESAMPLES); NULL: too few sequences to draw */
-    double *b;
-} drawn_pair;
+/* The heads' means with each unit left out (hl_grid_left_out): of the sequences that both profiles
+ * hold, the same ones in both; or else of each profile's own. */
+typedef struct left_out_pair {
+    double      *a; /* (n_layers * n_heads, n + 1) */
+    double      *b;
+    hl_unit_rows rows_a; /* the number of units and what they are */
+    hl_unit_rows rows_b;
+    bool         paired;
+} left_out_pair;
 
 /* Both have the same layers and heads. */
 typedef struct two_profiles {
@@ -36,71 +40,94 @@ typedef struct two_profiles {
     int64_t          *shared_a; /* (n_shared) sequences of a ... */
     int64_t          *shared_b; /* ... and the same ones in b */
     int64_t           n_shared;
-    uint64_t          seed;
-    drawn_pair        normalized;    /* of normalized entropy */
+    left_out_pair     normalized;    /* of normalized entropy */
     int64_t           n_significant; /* heads that differ */
 } two_profiles;
 
-/* -------------------------------------------------------------------- draws */
+/* ----------------------------------------------------------------- uncertainty */
 
-static void free_drawn(drawn_pair *drawn)
+static void free_left_out(left_out_pair *left)
 {
-    hl_free(drawn->a);
-    hl_free(drawn->b);
+    hl_free(left->a);
+    hl_free(left->b);
 }
 
-/* Of the sequences that `chosen` names, in its order; of all where it is NULL. */
-static hl_status draw_one(double **out, const hl_profile *profile, hl_quantity quantity,
-                          const int64_t *chosen, int64_t n_chosen, uint64_t seed)
+static hl_status leave_out(left_out_pair *out, const two_profiles *two, hl_quantity quantity)
 {
-    size_t           size   = (size_t)hl_grid_size(profile);
-    HL_FREED double *values = NULL, *rows = NULL;
-
-    HL_NEED(hl_grid_sequences(&values, profile, quantity));
-    HL_NEED(HL_ALLOC(&rows, (size_t)n_chosen * size));
-    for (int64_t i = 0; i < n_chosen; i++)
-        memcpy(rows + (size_t)i * size, values + (size_t)(chosen != NULL ? chosen[i] : i) * size,
-               sizeof *rows * size);
-    return hl_bootstrap_draws(out, rows, n_chosen, (int64_t)size, seed);
+    out->paired = two->n_shared > 0;
+    if (out->paired) {
+        HL_NEED(hl_grid_left_out(&out->a, &out->rows_a, two->a, quantity, two->shared_a,
+                                 two->n_shared));
+        HL_NEED(hl_grid_left_out(&out->b, &out->rows_b, two->b, quantity, two->shared_b,
+                                 two->n_shared));
+        /* An older profile does not know the documents: then windows are left out of both. */
+        if (out->rows_a.n_groups == out->rows_b.n_groups)
+            return HL_OK;
+        free_left_out(out);
+        *out = (left_out_pair){ 0 };
+    }
+    HL_NEED(hl_grid_left_out(&out->a, &out->rows_a, two->a, quantity, NULL,
+                             hl_profile_n_sequences(two->a)));
+    return hl_grid_left_out(&out->b, &out->rows_b, two->b, quantity, NULL,
+                            hl_profile_n_sequences(two->b));
 }
 
-static hl_status draw_pair(drawn_pair *out, const two_profiles *two, hl_quantity quantity)
+/* What is left out fewer times decides: it has the fewer units. */
+static const hl_unit_rows *fewer(const left_out_pair *left)
 {
-    bool    paired = two->n_shared > 0;
-    int64_t n_a    = paired ? two->n_shared : hl_profile_n_sequences(two->a);
-    int64_t n_b    = paired ? two->n_shared : hl_profile_n_sequences(two->b);
+    return left->rows_b.n_groups < left->rows_a.n_groups ? &left->rows_b : &left->rows_a;
+}
 
-    if (n_a < 2 || n_b < 2)
-        return HL_OK;
-    HL_NEED(draw_one(&out->a, two->a, quantity, paired ? two->shared_a : NULL, n_a, two->seed));
-    /* Equal seeds draw equal sequences; strangers are drawn apart. */
-    return draw_one(&out->b, two->b, quantity, paired ? two->shared_b : NULL, n_b,
-                    paired ? two->seed : two->seed + 1);
+/* The error of a difference b - a, both (n + 1) without each unit; work has room for n + 1. */
+static hl_error difference_error(double *difference, double *work, const double *a, const double *b,
+                                 const left_out_pair *left)
+{
+    int64_t n_a = left->rows_a.n_groups, n_b = left->rows_b.n_groups;
+
+    *difference = b[n_b] - a[n_a];
+    if (left->paired) {
+        for (int64_t i = 0; i < n_a; i++)
+            work[i] = b[i] - a[i];
+        return hl_jackknife_error(*difference, work, n_a, HL_SCALE_PLAIN);
+    }
+    return hl_error_add(hl_jackknife_error(a[n_a], a, n_a, HL_SCALE_PLAIN),
+                        hl_jackknife_error(b[n_b], b, n_b, HL_SCALE_PLAIN));
+}
+
+static hl_interval difference_interval(double shown, hl_error error, const left_out_pair *left)
+{
+    return hl_interval_of(shown, error, HL_SCALE_PLAIN, fewer(left)->n_groups, fewer(left)->units);
 }
 
 /* ------------------------------------------------------------- table: ranks */
 
 static const char rank_columns[] = "quantity:t spearman:3 low:3 high:3 top_10:2";
 
-/* The interval of the rank correlation, from the heads' means in every draw. */
-static hl_status rank_interval(hl_interval *out, const drawn_pair *drawn, int64_t size)
+/* Numbers (size, n + 1) as if nothing were left out: out (size, n_other + 1). */
+static hl_status constant_columns(double **out, const double *numbers, int64_t size, int64_t n,
+                                  int64_t n_other)
 {
-    enum { N_USED = 200 }; /* sorting all heads a thousand times is not worth the last digit */
-    HL_FREED double *work = NULL; /* (2, size): one draw of both */
-    double           draws[N_USED];
+    HL_NEED(HL_ALLOC(out, (size_t)(size * (n_other + 1))));
+    for (int64_t i = 0; i < size * (n_other + 1); i++)
+        (*out)[i] = numbers[i / (n_other + 1) * (n + 1) + n];
+    return HL_OK;
+}
 
-    *out = hl_no_interval;
-    if (drawn->a == NULL)
-        return HL_OK;
-    HL_NEED(HL_ALLOC(&work, 2 * (size_t)size));
-    for (int64_t draw = 0; draw < N_USED; draw++) {
-        for (int64_t i = 0; i < size; i++) {
-            work[i]        = drawn->a[i * HL_RESAMPLES + draw];
-            work[size + i] = drawn->b[i * HL_RESAMPLES + draw];
-        }
-        HL_NEED(hl_spearman(&draws[draw], work, work + size, size));
+static hl_status rank_interval(hl_interval *out, const left_out_pair *left, int64_t size)
+{
+    int64_t          n_a = left->rows_a.n_groups, n_b = left->rows_b.n_groups;
+    hl_rank_noise    noise = { 0 };
+    HL_FREED double *all_a = NULL, *all_b = NULL;
+
+    if (left->paired) {
+        HL_NEED(hl_rank_noise_add(&noise, left->a, left->b, size, n_a));
+    } else {
+        HL_NEED(constant_columns(&all_a, left->a, size, n_a, n_b));
+        HL_NEED(constant_columns(&all_b, left->b, size, n_b, n_a));
+        HL_NEED(hl_rank_noise_add(&noise, left->a, all_b, size, n_a));
+        HL_NEED(hl_rank_noise_add(&noise, all_a, left->b, size, n_b));
     }
-    *out = hl_bootstrap_interval(draws, N_USED, 0.95);
+    *out = hl_rank_interval(&noise, fewer(left)->units);
     return HL_OK;
 }
 
@@ -127,17 +154,17 @@ static hl_status shared_top(double *out, const double *a, const double *b, int64
 static hl_status put_ranks(hl_sheet *table, const two_profiles *two, const char *name,
                            hl_quantity quantity)
 {
-    HL_SCOPED(free_drawn) drawn_pair drawn = { 0 };
-    HL_FREED double                 *a = NULL, *b = NULL;
-    double                           rho = NAN, top = NAN;
-    hl_interval                      interval;
+    HL_SCOPED(free_left_out) left_out_pair left = { 0 };
+    HL_FREED double                       *a = NULL, *b = NULL;
+    double                                 rho = NAN, top = NAN;
+    hl_interval                            interval;
 
-    HL_NEED(draw_pair(&drawn, two, quantity));
+    HL_NEED(leave_out(&left, two, quantity));
     HL_NEED(hl_grid_means(&a, two->a, quantity));
     HL_NEED(hl_grid_means(&b, two->b, quantity));
     HL_NEED(hl_spearman(&rho, a, b, hl_grid_size(two->a)));
     HL_NEED(shared_top(&top, a, b, hl_grid_size(two->a)));
-    HL_NEED(rank_interval(&interval, &drawn, hl_grid_size(two->a)));
+    HL_NEED(rank_interval(&interval, &left, hl_grid_size(two->a)));
     hl_sheet_put_text(table, "%s", name);
     hl_sheet_put_reals(table, rho, interval.low, interval.high, top);
     return HL_OK;
@@ -173,7 +200,12 @@ static const char *const metric_names[N_METRICS] = {
     "probe_previous",
 };
 
-static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, int metric)
+const char *hl_compared_metric_name(int metric)
+{
+    return metric < N_METRICS ? metric_names[metric] : NULL;
+}
+
+double hl_compared_metric(const hl_profile *profile, int64_t layer, int64_t head, int metric)
 {
     if (metric < HL_N_QUANTITIES)
         return hl_profile_mean(profile, layer, head, (hl_quantity)metric);
@@ -186,7 +218,7 @@ static double metric_of(const hl_profile *profile, int64_t layer, int64_t head, 
 }
 
 static const char metric_columns[] =
-    "metric:t a:3 b:3 difference:3 mean_change:3 most_change:3 head:t";
+    "metric:t a:3 b:3 difference:3 change_percent:1 mean_change:3 most_change:3 head:t";
 
 static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 {
@@ -197,8 +229,8 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 
         HL_EACH_HEAD(two->a, layer, head)
         {
-            double a          = metric_of(two->a, layer, head, metric);
-            double b          = metric_of(two->b, layer, head, metric);
+            double a          = hl_compared_metric(two->a, layer, head, metric);
+            double b          = hl_compared_metric(two->b, layer, head, metric);
             double difference = b - a;
 
             if (isnan(difference))
@@ -213,7 +245,8 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
             }
         }
         hl_sheet_put_text(table, "%s", metric_names[metric]);
-        hl_sheet_put_reals(table, sum_a / n, sum_b / n, (sum_b - sum_a) / n, change / n, most);
+        hl_sheet_put_reals(table, sum_a / n, sum_b / n, (sum_b - sum_a) / n,
+                           hl_change_percent(sum_a, sum_b), change / n, most);
         hl_sheet_put_text(table, "%s", name);
     }
     return HL_OK;
@@ -231,8 +264,8 @@ static hl_status fill_differences(hl_sheet *table, two_profiles *two)
     {
         hl_sheet_put_ints(table, layer, head);
         for (int metric = 0; metric < N_METRICS; metric++)
-            hl_sheet_put_real(table, metric_of(two->b, layer, head, metric) -
-                                         metric_of(two->a, layer, head, metric));
+            hl_sheet_put_real(table, hl_compared_metric(two->b, layer, head, metric) -
+                                         hl_compared_metric(two->a, layer, head, metric));
     }
     return HL_OK;
 }
@@ -243,20 +276,6 @@ static const char head_columns[] =
     "layer:i head:i normalized_a:3 normalized_b:3 difference:3 low:3 high:3 p:4 "
     "q:4 significant:b variation:3 divergence:3";
 
-/* What the draws say of the difference B - A of one place. */
-static void judge(hl_interval *interval, double *p_value, double *work, const drawn_pair *drawn,
-                  int64_t place)
-{
-    *interval = hl_no_interval;
-    *p_value  = NAN;
-    if (drawn->a == NULL)
-        return;
-    for (int64_t i = place * HL_RESAMPLES; i < (place + 1) * HL_RESAMPLES; i++)
-        work[i - place * HL_RESAMPLES] = drawn->b[i] - drawn->a[i];
-    *p_value  = hl_bootstrap_p_value(work, HL_RESAMPLES);
-    *interval = hl_bootstrap_interval(work, HL_RESAMPLES, 0.95);
-}
-
 static hl_status fill_heads(hl_sheet *table, two_profiles *two)
 {
     int64_t               size      = hl_grid_size(two->a);
@@ -266,9 +285,20 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
 
     HL_NEED(HL_ALLOC(&intervals, (size_t)size));
     HL_NEED(HL_ALLOC(&p, 2 * (size_t)size));
-    HL_NEED(HL_ALLOC(&work, HL_RESAMPLES));
-    for (int64_t i = 0; i < size; i++)
-        judge(&intervals[i], &p[i], work, &two->normalized, i);
+    const left_out_pair *left = &two->normalized;
+    int64_t              n_a = left->rows_a.n_groups + 1, n_b = left->rows_b.n_groups + 1;
+    HL_NEED(HL_ALLOC(&work, (size_t)n_a));
+    for (int64_t i = 0; i < size; i++) {
+        double difference = NAN;
+        double shown =
+            hl_profile_mean(two->b, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED) -
+            hl_profile_mean(two->a, i / two->n_heads, i % two->n_heads, HL_Q_NORMALIZED);
+        hl_error error =
+            difference_error(&difference, work, left->a + i * n_a, left->b + i * n_b, left);
+        intervals[i] = difference_interval(shown, error, left);
+        p[i]         = hl_error_p_value(shown, error);
+    }
+    hl_sheet_fact_interval(table, &intervals[0]);
     HL_NEED(hl_false_discovery(p + size, p, size));
     HL_EACH_HEAD(two->a, layer, head)
     {
@@ -293,22 +323,33 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
 static const char layer_columns[] =
     "layer:i normalized_a:3 normalized_b:3 difference:3 low:3 high:3";
 
-/* A layer's difference in one draw: the mean over its heads; work (HL_RESAMPLES + n_heads). */
-static hl_interval layer_interval(double *work, const two_profiles *two, int64_t layer)
+/* Means over a layer's heads, with each unit left out: out (n). */
+static void layer_column(double *out, const double *heads, int64_t n_heads, int64_t n)
 {
-    const drawn_pair *drawn = &two->normalized;
-    double           *heads = work + HL_RESAMPLES;
-
-    if (drawn->a == NULL)
-        return hl_no_interval;
-    for (int64_t draw = 0; draw < HL_RESAMPLES; draw++) {
-        for (int64_t head = 0; head < two->n_heads; head++) {
-            int64_t at  = (layer * two->n_heads + head) * HL_RESAMPLES + draw;
-            heads[head] = drawn->b[at] - drawn->a[at];
+    for (int64_t at = 0; at < n; at++) {
+        double sum = 0.0, count = 0.0;
+        for (int64_t head = 0; head < n_heads; head++) {
+            double value = heads[head * n + at];
+            sum += isnan(value) ? 0.0 : value;
+            count += !isnan(value);
         }
-        work[draw] = hl_mean(heads, two->n_heads);
+        out[at] = sum / count;
     }
-    return hl_bootstrap_interval(work, HL_RESAMPLES, 0.95);
+}
+
+/* work (2 n_a + n_b) */
+static hl_interval layer_interval(double shown, double *work, const two_profiles *two,
+                                  int64_t layer)
+{
+    const left_out_pair *left = &two->normalized;
+    int64_t              n_a = left->rows_a.n_groups + 1, n_b = left->rows_b.n_groups + 1;
+    int64_t              first      = layer * two->n_heads;
+    double               difference = NAN;
+
+    layer_column(work, left->a + first * n_a, two->n_heads, n_a);
+    layer_column(work + n_a, left->b + first * n_b, two->n_heads, n_b);
+    return difference_interval(
+        shown, difference_error(&difference, work + n_a + n_b, work, work + n_a, left), left);
 }
 
 static hl_status fill_layers(hl_sheet *table, two_profiles *two)
@@ -317,11 +358,12 @@ static hl_status fill_layers(hl_sheet *table, two_profiles *two)
 
     HL_NEED(hl_grid_means(&a, two->a, HL_Q_NORMALIZED));
     HL_NEED(hl_grid_means(&b, two->b, HL_Q_NORMALIZED));
-    HL_NEED(HL_ALLOC(&work, HL_RESAMPLES + (size_t)two->n_heads));
+    HL_NEED(HL_ALLOC(&work, 2 * (size_t)two->normalized.rows_a.n_groups +
+                                (size_t)two->normalized.rows_b.n_groups + 3));
     for (int64_t layer = 0; layer < two->n_layers; layer++) {
         double      mean_a   = hl_mean(a + layer * two->n_heads, two->n_heads);
         double      mean_b   = hl_mean(b + layer * two->n_heads, two->n_heads);
-        hl_interval interval = layer_interval(work, two, layer);
+        hl_interval interval = layer_interval(mean_b - mean_a, work, two, layer);
 
         hl_sheet_put_int(table, layer);
         hl_sheet_put_reals(table, mean_a, mean_b, mean_b - mean_a, interval.low, interval.high);
@@ -408,16 +450,18 @@ static hl_status fill_matching(hl_sheet *table, two_profiles *two)
 static const char row_columns[] = "layer:i head:i variation:4 low:4 high:4 divergence:4 partner:i "
                                   "variation_matched:4";
 
-static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows, uint64_t seed)
+static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
 {
-    HL_FREED double  *draws   = NULL; /* (L * H, HL_RESAMPLES) of every head's mean variation */
+    hl_unit_rows      units   = { .values    = rows->of_sequences,
+                                  .n_rows    = rows->n_sequences,
+                                  .n_columns = rows->n_layers * rows->n_heads,
+                                  .n_groups  = rows->n_sequences };
+    HL_FREED double  *left    = NULL; /* (L * H, n_sequences + 1) of every head's mean variation */
     HL_FREED double  *cost    = NULL; /* (n_heads, n_heads) */
     HL_FREED int64_t *partner = NULL; /* (n_heads) */
     matched           total   = { 0 };
 
-    if (rows->n_sequences >= 2)
-        HL_NEED(hl_bootstrap_draws(&draws, rows->of_sequences, rows->n_sequences,
-                                   rows->n_layers * rows->n_heads, seed));
+    HL_NEED(hl_left_out(&left, &units));
     HL_NEED(HL_ALLOC(&cost, (size_t)(rows->n_heads * rows->n_heads)));
     HL_NEED(HL_ALLOC(&partner, (size_t)rows->n_heads));
     for (int64_t layer = 0; layer < rows->n_layers; layer++) {
@@ -429,12 +473,13 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows, uint64
         }
         HL_NEED(hl_assign(partner, cost, n, n));
         for (int64_t head = 0; head < n; head++) {
-            int64_t       cell     = layer * rows->n_heads + head;
-            const double *to       = rows->variation + cell * rows->n_heads;
-            hl_interval   interval = hl_no_interval;
+            int64_t       cell   = layer * rows->n_heads + head;
+            const double *to     = rows->variation + cell * rows->n_heads;
+            const double *column = left + cell * (units.n_groups + 1);
+            hl_interval   interval =
+                hl_interval_about(hl_left_out_interval(column, &units, HL_SCALE_POSITIVE),
+                                  column[units.n_groups], to[head]);
 
-            if (draws != NULL)
-                interval = hl_bootstrap_interval(draws + cell * HL_RESAMPLES, HL_RESAMPLES, 0.95);
             hl_sheet_put_ints(table, layer, head);
             hl_sheet_put_reals(table, to[head], interval.low, interval.high,
                                rows->divergence[cell]);
@@ -451,6 +496,28 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows, uint64
     return HL_OK;
 }
 
+/* ---------------------------------------------- tables: see compare_heads.c */
+
+static hl_status fill_diagonal(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_diagonal(table, two->a, two->b);
+}
+
+static hl_status fill_layer_metrics(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_layer_metrics(table, two->a, two->b);
+}
+
+static hl_status fill_peaks(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_peaks(table, two->a, two->b);
+}
+
+static hl_status fill_pairs(hl_sheet *table, two_profiles *two)
+{
+    return hl_fill_pairs(table, two->a, two->b);
+}
+
 /* ----------------------------------------------------------- the comparison */
 
 static const struct {
@@ -464,6 +531,14 @@ static const struct {
       offsetof(hl_comparison, ranks) },
     { "metrics", "Every metric: mean over heads, and the head with the largest change",
       metric_columns, fill_metrics, offsetof(hl_comparison, metrics) },
+    { "diagonal", "Attention on the token itself and off it", hl_diagonal_columns, fill_diagonal,
+      offsetof(hl_comparison, diagonal) },
+    { "layer_metrics", "Every metric of every layer: means over heads", hl_layer_metric_columns,
+      fill_layer_metrics, offsetof(hl_comparison, layer_metrics) },
+    { "peaks", "The heads with the highest mean peaks", hl_peak_columns, fill_peaks,
+      offsetof(hl_comparison, peaks) },
+    { "pairs", "How alike the heads of a layer are, every pair", hl_pair_columns, fill_pairs,
+      offsetof(hl_comparison, pairs) },
     { "layers", "Normalized entropy of every layer, B - A, 95% intervals", layer_columns,
       fill_layers, offsetof(hl_comparison, layers) },
     { "heads", "Normalized entropy of every head, B - A, 95% intervals", head_columns, fill_heads,
@@ -526,7 +601,7 @@ static void free_two(two_profiles *two)
 {
     hl_free(two->shared_a);
     hl_free(two->shared_b);
-    free_drawn(&two->normalized);
+    free_left_out(&two->normalized);
 }
 
 static hl_status check_shapes(const hl_profile *a, const hl_profile *b)
@@ -554,12 +629,11 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
 {
     HL_CLOSED(hl_comparison_free) hl_comparison *result = NULL;
     HL_SCOPED(free_two)
-    two_profiles two = { .a        = a,
-                         .b        = b,
-                         .n_layers = hl_profile_n_layers(a),
-                         .n_heads  = hl_profile_n_heads(a),
-                         .seed     = options != NULL ? options->seed : 0 };
+    two_profiles two = {
+        .a = a, .b = b, .n_layers = hl_profile_n_layers(a), .n_heads = hl_profile_n_heads(a)
+    };
 
+    (void)options;
     *out = NULL;
     HL_NEED(check_shapes(a, b));
     HL_NEED(find_shared(&two));
@@ -571,7 +645,7 @@ hl_status hl_compare(hl_comparison **out, const hl_profile *a, const hl_profile 
                                               : HL_COMPARE_APART;
     HL_EACH_HEAD(a, layer, head)
     result->n_heads++;
-    HL_NEED(draw_pair(&two.normalized, &two, HL_Q_NORMALIZED));
+    HL_NEED(leave_out(&two.normalized, &two, HL_Q_NORMALIZED));
     for (size_t i = 0; i < N_TABLES && tables[i].fill != NULL; i++) {
         hl_sheet **table = table_of(result, i);
 
@@ -590,7 +664,8 @@ hl_status hl_comparison_add_rows(hl_comparison *comparison, const hl_row_distanc
     HL_CLOSED(hl_sheet_free) hl_sheet *table = NULL;
 
     HL_NEED(hl_sheet_new(&table, "rows", tables[N_TABLES - 1].title, row_columns));
-    HL_NEED(fill_rows(table, rows, options != NULL ? options->seed : 0));
+    (void)options;
+    HL_NEED(fill_rows(table, rows));
     HL_NEED(hl_sheet_finish(table));
     hl_sheet_free(comparison->rows);
     comparison->rows = hl_taken(&table);

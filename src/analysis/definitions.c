@@ -40,7 +40,7 @@ static const hl_definition definitions[] = {
     COLUMN("entropy", "mean of H over all rows, short ones too. It grows with the context, so "
                       "every table states the context (a uniform head has 5.94 at 1024 tokens)"),
     COLUMN("normalized", "mean of Ĥ; compares contexts of different lengths"),
-    { "*_low, *_high", "95% confidence interval: bootstrap over whole sequences, 1000 draws",
+    { "*_low, *_high", "95% confidence interval over documents or windows, by Student's t",
       "interval", "95% confidence interval", "" },
     COLUMN("median", "median of H / ln n over rows with at least two keys; median_nosink: without "
                      "the first token"),
@@ -58,8 +58,7 @@ static const hl_definition definitions[] = {
       "histogram", "Histogram of rows", "" },
     HEADING("LAYERS AND POSITIONS"),
     { "layers",
-      "mean over the heads of each layer, with a 95% confidence interval (bootstrap over "
-      "sequences); each dot is a head",
+      "mean over the heads of each layer, with a 95% confidence interval; each dot is a head",
       "layers", "Layer profile", "" },
     { "positions", "mean entropy of rows by position in the window; ranges of positions double",
       "positions", "Entropy by position", "nats or bits" },
@@ -73,7 +72,13 @@ static const hl_definition definitions[] = {
       "c of a + b x + c x², fitted to layer means over depth x; positive: lowest in the middle",
       "curvature", "Curvature", "nats" },
     COLUMN("spearman", "rank correlation of layer means with depth"),
-    COLUMN("flat", "the range is under two standard errors of a layer's mean"),
+    COLUMN("shape",
+           "flat, falls, rises, U-shape, inverted U-shape or uneven, by the means of the first, "
+           "middle and last third of the layers (first_third ...): a difference counts from "
+           "0.03 (nats: 0.1) and two standard errors on"),
+    COLUMN("later_specialized", "are later layers more focused? later_change: last third - first "
+                                "third; later_errors: the same in standard errors"),
+    COLUMN("flat", "the range is under 0.03, of nats under 0.1"),
     { "block_influence",
       "1 − cos between the residual stream before and after the block, mean over sampled rows. Of "
       "the last block only with --nll",
@@ -121,8 +126,10 @@ static const hl_definition definitions[] = {
     COLUMN("mixed", "none of these; unknown: no row was counted"),
     HEADING("DIAGNOSES"),
     { "check",
-      "a rule with a threshold; the ideas come from papers, the thresholds are headlight's. A "
-      "check ends as found, not found, or not run (the profile lacks what the rule needs)",
+      "a rule with the smallest effect that matters; the ideas come from papers, the thresholds "
+      "are "
+      "headlight's. Alarms are to act on; observations describe what most models have. A check "
+      "ends as found, not found, or not run (the profile lacks what the rule needs)",
       "diagnosis", "Diagnosis", "" },
     HEADING("ONE PROMPT AND GENERATED TEXT"),
     { "pattern", "attention of each token (row) to each token it sees (column); color ∝ √attention",
@@ -151,7 +158,8 @@ static const hl_definition definitions[] = {
                         "out, over 20 draws: adjusted Rand index, 1 is the same, 0 is chance"),
     HEADING("COMPARING A and B"),
     { "low, high, p",
-      "95% confidence interval and p-value of B − A: paired bootstrap over sequences if both have "
+      "95% confidence interval and p-value of B − A: Student's t, in pairs of sequences if both "
+      "have "
       "the same",
       "difference", "Difference B − A", "" },
     { "q", "smallest false discovery rate (Benjamini-Hochberg) at which the head is significant",

@@ -1,5 +1,5 @@
-/* diagnose.c - the frame that each diagnosis is made in, those of heads (redundant, inactive, resting
- * and broken ones), the list of all, and the thresholds that they compare with. */
+/* diagnose.c - the list of all checks, the frame in which each of them runs, and the thresholds that they
+ * compare with. */
 #include "analysis/diagnose.h"
 
 #include <math.h>
@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "analysis/grid.h"
-#include "analysis/numbers.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -21,17 +20,26 @@ static const struct {
 } defaults[HL_N_THRESHOLDS] = {
     [HL_T_COLLAPSE_SHARE]        = { "collapse-share", 0.5 },
     [HL_T_COLLAPSE_ENTROPY]      = { "collapse-entropy", 0.05 },
+    [HL_T_COLLAPSE_DROP]         = { "collapse-drop", 0.1 },
     [HL_T_COLLAPSE_FALL]         = { "collapse-fall", 4.0 },
-    [HL_T_OVERLOAD_SHARE]        = { "overload-share", 0.5 },
+    [HL_T_COLLAPSE_NEW]          = { "collapse-new", 0.2 },
+    [HL_T_OVERLOAD_SHARE]        = { "overload-share", 0.9 },
     [HL_T_OVERLOAD_ENTROPY]      = { "overload-entropy", 0.9 },
     [HL_T_OVERLOAD_CHANGE]       = { "overload-change", 0.05 },
     [HL_T_LOCKING_WINDOW]        = { "locking-window", 64.0 },
     [HL_T_LOCKING_CHANGE]        = { "locking-change", 0.05 },
     [HL_T_LOCKING_SPREAD]        = { "locking-spread", 0.01 },
+    [HL_T_LOCKING_LOOP]          = { "locking-loop", 0.02 },
+    [HL_T_LOCKING_TOKENS]        = { "locking-tokens", 32.0 },
+    [HL_T_FLAT_RANGE]            = { "flat-range", HL_LAYERS_DIFFER },
     [HL_T_FLAT_ERRORS]           = { "flat-errors", 2.0 },
+    [HL_T_REDUNDANCY_SHARE]      = { "redundancy-share", 0.5 },
     [HL_T_REDUNDANCY_SIMILARITY] = { "redundancy-similarity", 0.9 },
     [HL_T_INACTIVE_NORM]         = { "inactive-norm", 0.1 },
+    [HL_T_DRIFT_LOSS]            = { "drift-loss", 0.05 },
+    [HL_T_DRIFT_ENTROPY]         = { "drift-entropy", 0.1 },
     [HL_T_SINK_MASS]             = { "sink-mass", 0.3 },
+    [HL_T_PREVIOUS_MASS]         = { "previous-mass", 0.4 },
     [HL_T_BROKEN_ROWS]           = { "broken-rows", 0.0 },
 };
 
@@ -138,278 +146,6 @@ hl_status hl_examination_no_rows(hl_examination *e)
     return hl_examination_not_run(e, needs, "first fix what dead-or-broken found");
 }
 
-/* What a profile does not hold: the loss without the first heads that were found. */
-static void ask_for_ablation(hl_examination *e)
-{
-    enum { NAMED = 4 };
-    const hl_diagnosis *result = e->result;
-
-    hl_text_addf(&e->measure, "the loss with them disabled: headlight eval --off ");
-    for (int64_t i = 0; i < result->n_heads && i < NAMED; i++)
-        hl_text_addf(&e->measure, "%sL%lldH%lld", i > 0 ? "," : "",
-                     (long long)result->heads[i].layer, (long long)result->heads[i].head);
-}
-
-/* --------------------------------------------------------------- redundancy */
-
-/* Of two heads the one that writes less; the second where that is not known. */
-static int64_t weaker(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
-{
-    double norm_a = hl_profile_output_norm(profile, layer, a);
-    double norm_b = hl_profile_output_norm(profile, layer, b);
-
-    return norm_a < norm_b ? a : b;
-}
-
-typedef struct pair_count {
-    int64_t n_measured;
-    int64_t n_redundant;
-    int64_t n_sinks; /* alike by the first key alone */
-    double  most;    /* the largest similarity that counts; NaN: none */
-} pair_count;
-
-/* Lists the weaker head of each pair; says the first pairs in words. */
-static hl_status list_pairs(pair_count *out, hl_examination *e)
-{
-    enum { SAID = 6 };
-    double limit = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
-
-    *out = (pair_count){ .most = NAN };
-    HL_EACH_HEAD(e->profile, layer, b)
-    {
-        for (int64_t a = 0; a < b; a++) {
-            double all        = hl_profile_similarity(e->profile, layer, a, b);
-            double similarity = hl_similarity_in_common(e->profile, layer, a, b);
-
-            if (isnan(all) || !hl_head_is_sound(e->profile, layer, a) ||
-                !hl_head_is_sound(e->profile, layer, b))
-                continue;
-            out->n_measured++;
-            out->n_sinks += all >= limit && similarity < limit;
-            out->most = fmax(out->most, similarity);
-            if (similarity < limit)
-                continue;
-            if (out->n_redundant++ < SAID)
-                hl_text_addf(&e->finding, "%sL%lldH%lld and H%lld (%.3f)",
-                             out->n_redundant > 1 ? ", " : "", (long long)layer, (long long)a,
-                             (long long)b, similarity);
-            HL_NEED(hl_shown_by_add(e->result, layer, weaker(e->profile, layer, a, b), similarity));
-        }
-    }
-    if (out->n_redundant > SAID)
-        hl_text_addf(&e->finding, " and %lld pairs more", (long long)(out->n_redundant - SAID));
-    return HL_OK;
-}
-
-/* A head that is the weaker one of several pairs is listed once. */
-static void drop_repeats(hl_diagnosis *result)
-{
-    int64_t n_kept = 0;
-
-    for (int64_t i = 0; i < result->n_heads; i++) {
-        bool seen = false;
-        for (int64_t j = 0; j < n_kept; j++)
-            seen = seen || (result->heads[j].layer == result->heads[i].layer &&
-                            result->heads[j].head == result->heads[i].head);
-        if (!seen)
-            result->heads[n_kept++] = result->heads[i];
-    }
-    result->n_heads = n_kept;
-}
-
-/* The screen: the layer whose heads have the most equal entropies. */
-static hl_status add_screen(hl_examination *e)
-{
-    int64_t          n_heads    = hl_profile_n_heads(e->profile);
-    HL_FREED double *normalized = NULL;
-    double           least      = NAN;
-    int64_t          where      = -1;
-
-    HL_NEED(hl_grid_means(&normalized, e->profile, HL_Q_NORMALIZED));
-    for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
-        double spread = sqrt(hl_variance(normalized + layer * n_heads, n_heads));
-        if (!isnan(spread) && (where < 0 || spread < least)) {
-            least = spread;
-            where = layer;
-        }
-    }
-    if (where >= 0)
-        hl_text_addf(
-            &e->against,
-            "The heads of layer %lld differ least: standard deviation %.4f in normalized entropy. ",
-            (long long)where, least);
-    return HL_OK;
-}
-
-static hl_status diagnose_redundancy(hl_examination *e)
-{
-    hl_diagnosis *result = e->result;
-    pair_count    pairs;
-
-    result->threshold = hl_limit(e, HL_T_REDUNDANCY_SIMILARITY);
-    hl_text_addf(&e->rule,
-                 "two heads of a layer whose sampled rows have a similarity (1 - mean total "
-                 "variation) of at least %g, with and without the first key; a pair is confirmed "
-                 "only if disabling one head changes the loss by less than 0.005 nats",
-                 result->threshold);
-    HL_NEED(list_pairs(&pairs, e));
-    HL_NEED(add_screen(e));
-    if (pairs.n_sinks > 0)
-        hl_text_addf(&e->against,
-                     "Not counted: %lld pair%s similar only because both attend to the first key. ",
-                     (long long)pairs.n_sinks, pairs.n_sinks == 1 ? "" : "s");
-    result->value = pairs.most;
-    if (pairs.n_measured == 0)
-        return hl_examination_not_run(e, "sampled rows of two heads of a layer",
-                                      "measure the model itself: rows are sampled while it runs");
-    hl_shown_by_sort(result, true);
-    drop_repeats(result);
-    if (pairs.n_redundant == 0) {
-        hl_text_addf(&e->finding, "highest similarity of %lld pairs: %.3f",
-                     (long long)pairs.n_measured, pairs.most);
-        return HL_OK;
-    }
-    result->verdict = HL_VERDICT_FOUND;
-    ask_for_ablation(e);
-    hl_text_addf(&e->against, "Ablation was not measured, so these pairs are candidates.");
-    return HL_OK;
-}
-
-/* ----------------------------------------------------------------- inactive */
-
-static hl_status diagnose_inactive(hl_examination *e)
-{
-    hl_diagnosis *result     = e->result;
-    int64_t       n_measured = 0;
-
-    result->threshold = hl_limit(e, HL_T_INACTIVE_NORM);
-    hl_text_addf(&e->rule, "a head whose output norm is under %g of its layer's mean",
-                 result->threshold);
-    HL_EACH_HEAD(e->profile, layer, head)
-    {
-        double norm = hl_profile_output_norm(e->profile, layer, head);
-
-        if (isnan(norm))
-            continue;
-        n_measured++;
-        result->value = fmin(result->value, norm); /* passes the first NaN over */
-        if (norm < result->threshold)
-            HL_NEED(hl_shown_by_add(result, layer, head, norm));
-    }
-    hl_shown_by_sort(result, false);
-    if (n_measured == 0)
-        return hl_examination_not_run(
-            e, "the output norms of heads",
-            "measure the model itself: attention maps alone do not have them");
-    hl_text_addf(&e->finding, "%lld of %lld heads; lowest relative output norm: %.3f",
-                 (long long)result->n_heads, (long long)n_measured, result->value);
-    if (result->n_heads > 0) {
-        result->verdict = HL_VERDICT_FOUND;
-        hl_text_addf(&e->against, "A head with a small norm can still matter, because a later norm "
-                                  "layer may scale it up. Ablation was not measured.");
-        ask_for_ablation(e);
-    }
-    return HL_OK;
-}
-
-/* -------------------------------------------------------------------- sinks */
-
-/* The mean over the listed heads of their median normalized entropy without the first key. */
-static double entropy_elsewhere(const hl_examination *e)
-{
-    double  sum   = 0.0;
-    int64_t count = 0;
-
-    for (int64_t i = 0; i < e->result->n_heads; i++) {
-        double median =
-            hl_profile_quantile(e->profile, e->result->heads[i].layer, e->result->heads[i].head,
-                                HL_HIST_NORMALIZED_NOSINK, 0.5);
-        sum += isnan(median) ? 0.0 : median;
-        count += !isnan(median);
-    }
-    return count > 0 ? sum / (double)count : NAN;
-}
-
-static hl_status diagnose_sinks(hl_examination *e)
-{
-    hl_diagnosis *result = e->result;
-
-    result->threshold = hl_limit(e, HL_T_SINK_MASS);
-    hl_text_addf(&e->rule, "a head with a mean attention of more than %g to the first token",
-                 result->threshold);
-    HL_EACH_HEAD(e->profile, layer, head)
-    {
-        double first = hl_profile_mean(e->profile, layer, head, HL_Q_FIRST);
-
-        result->value = fmax(result->value, first); /* passes NaN over */
-        if (first > result->threshold)
-            HL_NEED(hl_shown_by_add(result, layer, head, first));
-    }
-    hl_shown_by_sort(result, true);
-    if (isnan(result->value))
-        return hl_examination_not_run(e, "rows that see the first token; none was counted",
-                                      "measure the model on a longer text");
-    hl_text_addf(&e->finding, "%lld of %lld heads; highest: %.3f", (long long)result->n_heads,
-                 (long long)e->n_counted, result->value);
-    if (result->n_heads > 0) {
-        result->verdict = HL_VERDICT_FOUND;
-        hl_text_addf(&e->against,
-                     "Most trained decoders have such heads. Without the first token their median "
-                     "normalized entropy is %.2f.",
-                     entropy_elsewhere(e));
-    }
-    return HL_OK;
-}
-
-/* ------------------------------------------------------------------- broken */
-
-static hl_status diagnose_broken(hl_examination *e)
-{
-    hl_diagnosis *result = e->result;
-    double        total  = 0.0;
-    int64_t       n_dead = 0;
-
-    result->threshold = hl_limit(e, HL_T_BROKEN_ROWS);
-    hl_text_addf(&e->rule,
-                 "more than %g rows that are NaN, infinite, or have an entropy over ln n + 0.001; "
-                 "or a head without a valid row",
-                 result->threshold);
-    HL_EACH_HEAD(e->profile, layer, head)
-    {
-        int64_t broken = hl_profile_broken(e->profile, layer, head);
-        int64_t good   = hl_profile_moments(e->profile, layer, head, HL_Q_ENTROPY).count;
-
-        total += (double)broken;
-        n_dead += good == 0;
-        if (broken > 0 || good == 0)
-            HL_NEED(hl_shown_by_add(result, layer, head, (double)broken));
-    }
-    hl_shown_by_sort(result, true);
-    result->value = total;
-    if (total > result->threshold || n_dead > 0)
-        result->verdict = HL_VERDICT_FOUND;
-    if (total <= result->threshold && n_dead > 0) { /* what decided */
-        result->value     = (double)n_dead;
-        result->threshold = 0.0;
-    }
-    if (result->n_heads == 0)
-        hl_text_addf(&e->finding, "no NaN or Inf rows; all heads valid");
-    else
-        hl_text_addf(&e->finding, "%.0f NaN or Inf rows; %lld heads without a valid row", total,
-                     (long long)n_dead);
-    if (result->n_heads > 0) {
-        const hl_shown_by *at       = &result->heads[0];
-        int64_t            document = 0, token = 0;
-
-        hl_text_addf(&e->finding, "; L%lldH%lld: %.0f rows", (long long)at->layer,
-                     (long long)at->head, at->value);
-        if (hl_profile_broken_place(&document, &token, e->profile, at->layer, at->head))
-            hl_text_addf(&e->finding, ", the first in document %lld at token %lld",
-                         (long long)document, (long long)token);
-    }
-    return HL_OK;
-}
-
 /* ----------------------------------------------------------------- the list */
 
 static const struct {
@@ -418,38 +154,51 @@ static const struct {
     const char *source;
     const char *mitigation;
     hl_status (*examine)(hl_examination *e);
-    bool below; /* low values are the bad ones */
+    const char   *unit;
+    hl_check_kind kind;
+    bool          below; /* low values are the bad ones */
 } diagnoses[HL_N_DIAGNOSES] = {
-    /* First: where rows are not finite, the other diagnoses have less to go by, or nothing. */
+    /* First: where rows are not finite, the other checks have less to go by, or nothing. */
     { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
       "The weights or the file are damaged: download the file again, or look at the layer below.",
-      diagnose_broken, false },
+      hl_diagnose_broken, "rows", HL_CHECK_ALARM, false },
     { "entropy-collapse", "literature", "Zhai et al. 2023",
       "In training: an entropy regularizer (the backward pass gives its gradient), spectral "
       "reparametrization or QK-norm, a lower learning rate. At inference: a higher attention "
       "temperature. A higher sampling temperature, as often advised, changes which token is drawn, "
       "not attention.",
-      hl_diagnose_collapse, false },
+      hl_diagnose_collapse, "share of heads", HL_CHECK_ALARM, false },
     { "entropic-overload", "literature", "Jha and Reagen 2024",
       "Use norms before the blocks (pre-norm, RMSNorm); check that gradients reach queries and "
       "keys; drop documents of high perplexity from the data (headlight eval --per-document lists "
       "them); check that the text is from the domain the model was trained on.",
-      hl_diagnose_overload, false },
+      hl_diagnose_overload, "share of heads", HL_CHECK_ALARM, false },
     { "attention-locking", "heuristic", "",
-      "A sliding window that keeps the first token, scaled RoPE frequencies, or dropping old keys "
-      "from the cache.",
-      hl_diagnose_locking, true },
+      "For a text that repeats itself: a repetition penalty or another sampling temperature. For "
+      "still attention: a sliding window that keeps the first token, scaled RoPE frequencies, or "
+      "dropping old keys from the cache.",
+      hl_diagnose_locking, "total variation", HL_CHECK_ALARM, true },
     { "flat-profile", "heuristic", "",
       "Prune the deep layers, or train them again; look at their block influence first.",
-      hl_diagnose_flat, true },
+      hl_diagnose_flat, "normalized entropy", HL_CHECK_ALARM, true },
     { "head-redundancy", "literature", "Michel et al. 2019", "Prune the weaker head of each pair.",
-      diagnose_redundancy, false },
+      hl_diagnose_redundancy, "share of heads", HL_CHECK_ALARM, false },
     { "inactive-heads", "literature", "Bondarenko et al. 2023",
-      "Prune them: they write almost nothing.", diagnose_inactive, true },
-    { "sink-heads", "literature", "Xiao et al. 2023",
-      "Keep one per layer, or prune with --by ablation; read their entropy without the first "
-      "token.",
-      diagnose_sinks, false },
+      "Prune them: they write almost nothing.", hl_diagnose_inactive,
+      "output norm relative to the layer's mean", HL_CHECK_ALARM, true },
+    { "sink-heads", "literature", "Xiao et al. 2023", "", hl_observe_sinks, "share of heads",
+      HL_CHECK_OBSERVATION, false },
+    { "head-drift", "heuristic", "",
+      "Look at what was done between the two profiles, at these heads first: restore their "
+      "weights, "
+      "quantize them less, or go back to the earlier checkpoint with a lower learning rate.",
+      hl_diagnose_drift, "normalized entropy", HL_CHECK_ALARM, false },
+    { "previous-token-heads", "literature", "Elhage et al. 2021", "", hl_observe_previous,
+      "share of heads", HL_CHECK_OBSERVATION, false },
+    { "alike-heads", "literature", "Michel et al. 2019", "", hl_observe_alike, "share of heads",
+      HL_CHECK_OBSERVATION, false },
+    { "alike-sinks", "literature", "Xiao et al. 2023", "", hl_observe_alike_sinks, "share of heads",
+      HL_CHECK_OBSERVATION, false },
 };
 
 static hl_status examine(hl_diagnosis *result, size_t which, const hl_examination *frame)
@@ -461,19 +210,27 @@ static hl_status examine(hl_diagnosis *result, size_t which, const hl_examinatio
         .evidence   = diagnoses[which].evidence,
         .source     = diagnoses[which].source,
         .mitigation = diagnoses[which].mitigation,
+        .kind       = diagnoses[which].kind,
+        .unit       = diagnoses[which].unit,
         .below      = diagnoses[which].below,
         .value      = NAN,
         .threshold  = NAN,
+        .errors     = NAN,
     };
-    e.result = result;
-    /* All four texts are finished in any case, since finishing releases what failed. */
-    const hl_status ends[] = { diagnoses[which].examine(&e), hl_text_finish(&result->rule, &e.rule),
+    e.result         = result;
+    hl_status status = diagnoses[which].examine(&e);
+    if (e.profile != NULL)
+        hl_usual_say(&e.usual, e.profile, which);
+    /* All texts are finished in any case, since finishing releases what failed. */
+    const hl_status ends[] = { status,
+                               hl_text_finish(&result->rule, &e.rule),
                                hl_text_finish(&result->finding, &e.finding),
                                hl_text_finish(&result->against, &e.against),
-                               hl_text_finish(&result->measure, &e.measure) };
+                               hl_text_finish(&result->measure, &e.measure),
+                               hl_text_finish(&result->usual, &e.usual) };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         HL_NEED(ends[i]);
-    return HL_OK;
+    return hl_causes_add(result, frame);
 }
 
 static void release(hl_diagnosis *item)
@@ -482,7 +239,9 @@ static void release(hl_diagnosis *item)
     hl_free(item->finding);
     hl_free(item->against);
     hl_free(item->measure);
+    hl_free(item->usual);
     hl_free(item->heads);
+    hl_causes_release(item);
 }
 
 void hl_diagnoses_free(hl_diagnoses *found)
@@ -530,6 +289,11 @@ hl_status hl_diagnose_trace(hl_diagnoses *found, const hl_trace *trace,
 const char *hl_diagnosis_name(size_t index)
 {
     return index < HL_N_DIAGNOSES ? diagnoses[index].name : NULL;
+}
+
+hl_check_kind hl_diagnosis_kind(size_t index)
+{
+    return index < HL_N_DIAGNOSES ? diagnoses[index].kind : HL_CHECK_ALARM;
 }
 
 const char *hl_verdict_name(hl_verdict verdict)

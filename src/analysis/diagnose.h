@@ -1,7 +1,9 @@
-/* diagnose.h - one function a diagnosis; diagnose.c has the list, the frame and those of heads.
+/* diagnose.h - one function per check; diagnose.c has their list and the frame in which they run.
  *
- * Each fills in what it found: verdict, value, threshold, heads, and the four texts.
- * Texts grow in hl_text and are handed over by the frame. */
+ * A check fills in what it found: verdict, value, threshold, errors, heads and texts.  The value is
+ * the size of the effect and the threshold the smallest one that matters; `errors` says how sure the
+ * effect is and is asked second.  Texts grow in hl_text and are handed over by the frame, which
+ * then adds what is usual (usual.c) and what the causes may be (causes.c). */
 #ifndef HL_ANALYSIS_DIAGNOSE_H
 #define HL_ANALYSIS_DIAGNOSE_H
 
@@ -23,6 +25,7 @@ typedef struct hl_examination {
     hl_text              finding;
     hl_text              against;
     hl_text              measure;
+    hl_text              usual;
     int64_t              n_counted; /* heads that hl_head_is_sound says can be judged */
     int64_t              n_broken;  /* heads that have rows and cannot */
 } hl_examination;
@@ -56,7 +59,42 @@ void hl_examination_say_broken(const hl_examination *e, hl_text *text);
 /* diagnose_entropy.c */
 hl_status hl_diagnose_collapse(hl_examination *e);
 hl_status hl_diagnose_overload(hl_examination *e);
-hl_status hl_diagnose_locking(hl_examination *e);
 hl_status hl_diagnose_flat(hl_examination *e);
+hl_status hl_diagnose_drift(hl_examination *e);
+/* diagnose_locking.c */
+hl_status hl_diagnose_locking(hl_examination *e);
+/* diagnose_heads.c */
+hl_status hl_diagnose_broken(hl_examination *e);
+hl_status hl_diagnose_redundancy(hl_examination *e);
+hl_status hl_diagnose_inactive(hl_examination *e);
+hl_status hl_observe_sinks(hl_examination *e);
+hl_status hl_observe_previous(hl_examination *e);
+hl_status hl_observe_alike(hl_examination *e);
+hl_status hl_observe_alike_sinks(hl_examination *e);
+
+/* What is known of two checkpoints of a model on the same text: is the later one a collapse? */
+typedef struct hl_fall {
+    double drop;      /* fall of the mean normalized entropy; below 0: it rose */
+    double errors;    /* the same in robust standard deviations of the sequences; NaN: not known */
+    double loss_rise; /* nats per token; NaN: not measured on both */
+    double newly_sharp; /* share of heads that count as collapsed now and did not before */
+} hl_fall;
+
+/* Attention that sharpens while the loss falls is learning, from random weights on.  It is a collapse if
+ * the loss rose while the mean fell (by collapse-drop, and surely: by collapse-fall), or while a share of
+ * the heads became one-hot (collapse-new).  Where losses are not known, both must hold. */
+bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds);
+
+/* usual.c: says how large the value of a check is in the released models of the profile's kind. */
+void hl_usual_say(hl_text *out, const hl_profile *profile, size_t check);
+
+/* Causes that evidence is added to later. */
+#define HL_CAUSE_OVERFITTING "overfitting"
+#define HL_CAUSE_VANISHING   "vanishing gradients"
+
+/* causes.c: for an alarm that was found, its possible causes and what the examination's profiles say of
+ * each. */
+hl_status hl_causes_add(hl_diagnosis *result, const hl_examination *frame);
+void      hl_causes_release(hl_diagnosis *result);
 
 #endif

@@ -1,4 +1,5 @@
-/* diagnose_entropy.c - collapse, overload, locking, and a flat profile. */
+/* diagnose_entropy.c - attention that is too sharp, too even, alike in all layers, or no longer what it
+ * was. */
 #include <math.h>
 #include <stdio.h>
 
@@ -37,13 +38,51 @@ static split split_heads(const hl_examination *e)
     return counts;
 }
 
-/* How far the mean fell since `before`, in robust standard deviations of its sequences; NaN where
- * that cannot be said, with the reason in `against`. */
-static hl_status find_fall(double *out, hl_examination *e)
+/* A head counts as collapsed if its rows are one-hot, whatever the first key gets. */
+static bool is_collapsed(const hl_profile *profile, int64_t layer, int64_t head, double limit)
 {
+    return hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5) < limit &&
+           hl_head_is_sound(profile, layer, head);
+}
+
+static double share_collapsed(const hl_profile *profile, double limit)
+{
+    int64_t n_all = 0, n_collapsed = 0;
+
+    HL_EACH_HEAD(profile, layer, head)
+    {
+        n_all += hl_head_is_sound(profile, layer, head);
+        n_collapsed += is_collapsed(profile, layer, head, limit);
+    }
+    return n_all > 0 ? (double)n_collapsed / (double)n_all : (double)NAN;
+}
+
+/* How much higher the loss is than in the earlier profile of the same text. */
+static double loss_rise(const hl_examination *e)
+{
+    if (!hl_same_text(e->profile, e->before))
+        return (double)NAN;
+    return hl_profile_nll(e->profile).mean - hl_profile_nll(e->before).mean;
+}
+
+bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
+{
+    bool fell = fall->drop >= hl_threshold_of(thresholds, HL_T_COLLAPSE_DROP) &&
+                fall->errors > hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL);
+    bool sharp = fall->newly_sharp >= hl_threshold_of(thresholds, HL_T_COLLAPSE_NEW);
+
+    if (isnan(fall->loss_rise))
+        return fell && sharp;
+    return fall->loss_rise > 0.0 && (fell || sharp);
+}
+
+/* How far the mean fell since `before`; .drop NaN where that cannot be said, with the reason in
+ * `against`. */
+static hl_status find_fall(hl_fall *out, hl_examination *e)
+{
+    double   sharp = hl_limit(e, HL_T_COLLAPSE_ENTROPY);
     hl_level before, now;
 
-    *out = NAN;
     if (!hl_same_setting(e->profile, e->before, "context")) {
         hl_text_addf(&e->against,
                      "Not compared with the earlier profile, which has another context. ");
@@ -51,8 +90,12 @@ static hl_status find_fall(double *out, hl_examination *e)
     }
     HL_NEED(hl_level_of(&before, e->before));
     HL_NEED(hl_level_of(&now, e->profile));
-    *out = hl_level_fall(&before, &now);
-    if (isnan(*out))
+    *out = (hl_fall){ .drop      = before.median - now.mean,
+                      .errors    = hl_level_fall(&before, &now),
+                      .loss_rise = loss_rise(e),
+                      .newly_sharp =
+                          share_collapsed(e->profile, sharp) - share_collapsed(e->before, sharp) };
+    if (isnan(out->errors))
         hl_text_addf(&e->against,
                      "Not compared with the earlier profile, which has too few sequences. ");
     return HL_OK;
@@ -65,15 +108,14 @@ static hl_status list_collapsed(hl_examination *e)
         double median =
             hl_profile_quantile(e->profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5);
 
-        if (median < hl_limit(e, HL_T_COLLAPSE_ENTROPY) &&
-            hl_head_is_sound(e->profile, layer, head))
+        if (is_collapsed(e->profile, layer, head, hl_limit(e, HL_T_COLLAPSE_ENTROPY)))
             HL_NEED(hl_shown_by_add(e->result, layer, head, median));
     }
     hl_shown_by_sort(e->result, false);
     return HL_OK;
 }
 
-static void explain_collapse(hl_examination *e, double fall)
+static void explain_collapse(hl_examination *e, const hl_fall *fall)
 {
     split counts = split_heads(e);
 
@@ -83,9 +125,20 @@ static void explain_collapse(hl_examination *e, double fall)
         hl_text_addf(&e->finding, ": %lld sink, %lld positional, %lld content",
                      (long long)counts.n_sink, (long long)counts.n_positional,
                      (long long)counts.n_content);
-    if (!isnan(fall))
-        hl_text_addf(&e->finding, "; since the earlier profile the mean %s %.1f robust sigma",
-                     fall >= 0.0 ? "fell by" : "rose by", fabs(fall));
+    if (!isnan(fall->errors)) {
+        hl_text_addf(&e->finding,
+                     "; since the earlier profile the mean normalized entropy %s %.3f (%.1f robust "
+                     "standard deviations)",
+                     fall->drop >= 0.0 ? "fell by" : "rose by", fabs(fall->drop),
+                     fabs(fall->errors));
+        if (!isnan(fall->loss_rise))
+            hl_text_addf(&e->finding, " and the loss %s %.3f nats",
+                         fall->loss_rise > 0.0 ? "rose by" : "fell by", fabs(fall->loss_rise));
+        hl_text_addf(&e->finding, "; %.0f%% of heads became one-hot",
+                     100.0 * fmax(fall->newly_sharp, 0.0));
+        if (fall->drop > 0.0 && fall->loss_rise <= 0.0)
+            hl_text_addf(&e->against, "Attention that sharpens while the loss falls is learning. ");
+    }
     if (counts.n_sink + counts.n_positional > 0)
         hl_text_addf(&e->against,
                      "%lld of these are sink or positional heads, which are focused by nature. ",
@@ -98,14 +151,18 @@ static void explain_collapse(hl_examination *e, double fall)
 hl_status hl_diagnose_collapse(hl_examination *e)
 {
     hl_diagnosis *result = e->result;
-    double        fall   = NAN;
+    hl_fall       fall   = { NAN, NAN, NAN, NAN };
 
-    hl_text_addf(&e->rule,
-                 "more than %.0f%% of heads with a median normalized entropy, first token "
-                 "excluded, under %g; or since an earlier profile of the same context a fall of "
-                 "the mean by more than %g robust sigma",
-                 100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
-                 hl_limit(e, HL_T_COLLAPSE_FALL));
+    hl_text_addf(
+        &e->rule,
+        "more than %.0f%% of heads with a median normalized entropy, first token excluded, "
+        "under %g; or, since an earlier profile of the same text, a loss that rose while "
+        "the mean normalized entropy fell by at least %g and %g robust standard "
+        "deviations, or at least %.0f%% of heads came under %g (both, if the losses are "
+        "not known)",
+        100.0 * hl_limit(e, HL_T_COLLAPSE_SHARE), hl_limit(e, HL_T_COLLAPSE_ENTROPY),
+        hl_limit(e, HL_T_COLLAPSE_DROP), hl_limit(e, HL_T_COLLAPSE_FALL),
+        100.0 * hl_limit(e, HL_T_COLLAPSE_NEW), hl_limit(e, HL_T_COLLAPSE_ENTROPY));
     HL_NEED(list_collapsed(e));
     if (e->before != NULL)
         HL_NEED(find_fall(&fall, e));
@@ -113,15 +170,21 @@ hl_status hl_diagnose_collapse(hl_examination *e)
     if (e->n_counted == 0 || e->n_broken > e->n_counted)
         return hl_examination_no_rows(e);
     hl_examination_say_broken(e, &e->against);
-    result->value = (double)result->n_heads / (double)e->n_counted;
-    bool many     = result->value > result->threshold;
-    bool fell     = fall > hl_limit(e, HL_T_COLLAPSE_FALL);
-    explain_collapse(e, fall);
+    result->value  = (double)result->n_heads / (double)e->n_counted;
+    result->errors = fall.errors;
+    bool many      = result->value > result->threshold;
+    bool fell      = hl_fall_is_collapse(&fall, e->thresholds);
+    explain_collapse(e, &fall);
     if (many || fell)
         result->verdict = HL_VERDICT_FOUND;
-    if (fell && !many) {
-        result->value     = fall;
-        result->threshold = hl_limit(e, HL_T_COLLAPSE_FALL);
+    if (fell && !many && fall.drop >= hl_limit(e, HL_T_COLLAPSE_DROP)) {
+        result->value     = fall.drop;
+        result->threshold = hl_limit(e, HL_T_COLLAPSE_DROP);
+        result->unit      = "fall of the mean normalized entropy";
+    } else if (fell && !many) {
+        result->value     = fall.newly_sharp;
+        result->threshold = hl_limit(e, HL_T_COLLAPSE_NEW);
+        result->unit      = "share of heads that became one-hot";
     }
     return HL_OK;
 }
@@ -223,187 +286,6 @@ hl_status hl_diagnose_overload(hl_examination *e)
     return HL_OK;
 }
 
-/* ------------------------------------------------------------------ locking */
-
-/* Has attention stopped moving while the model speaks?
- *
- * Windows slide a token at a time.  Locked is a window whose entropy keeps its level
- * (the drift over the window, |slope| times its length, and the spread are both under a
- * threshold) and whose rows hardly differ from the ones before; but only if the rows of
- * some window that ended before it began did move.  A model that never moved was
- * never free: that is collapse or overload, not locking. */
-
-typedef struct window {
-    double slope;
-    double spread;
-    double change;
-} window;
-
-/* The least-squares slope of values over their places. */
-static double slope_of(const double *values, int64_t count)
-{
-    double middle = 0.5 * (double)(count - 1);
-    double mean   = hl_mean(values, count);
-    double xy = 0.0, xx = 0.0;
-
-    for (int64_t i = 0; i < count; i++) {
-        double x = (double)i - middle;
-        xy += x * (values[i] - mean);
-        xx += x * x;
-    }
-    return xx > 0.0 ? xy / xx : 0.0;
-}
-
-hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *change,
-                          int64_t n_tokens, const hl_thresholds *thresholds)
-{
-    int64_t length = (int64_t)hl_threshold_of(thresholds, HL_T_LOCKING_WINDOW);
-    double  still  = hl_threshold_of(thresholds, HL_T_LOCKING_CHANGE);
-    double  level  = hl_threshold_of(thresholds, HL_T_LOCKING_SPREAD);
-    bool    moved  = false;
-
-    *out = (hl_locking){ false, -1, NAN, NAN, NAN, 0 };
-    if (length < 2)
-        return hl_fail(HL_BAD_ARGUMENT, "locking-window is %lld tokens; at least 2 are needed",
-                       (long long)length);
-    for (int64_t first = 0; first + length <= n_tokens; first++) {
-        window w = { slope_of(entropy + first, length), sqrt(hl_variance(entropy + first, length)),
-                     hl_mean(change + first, length) };
-
-        out->n_windows++;
-        /* The window that ends where this one begins. */
-        if (first >= length)
-            moved = moved || hl_mean(change + first - length, length) >= still;
-        if (moved && w.change < still && w.spread < level &&
-            fabs(w.slope) * (double)length < level) {
-            out->locked = true;
-            out->first  = first;
-            out->slope  = w.slope;
-            out->spread = w.spread;
-            out->change = w.change;
-            return HL_OK;
-        }
-    }
-    return HL_OK;
-}
-
-/* What hl_find_locking looks at: generated tokens, but those that have no row before. */
-typedef struct decoded {
-    double  *entropy;
-    double  *change;
-    int64_t *tokens; /* where they are in the trace */
-    int64_t  n_tokens;
-    int64_t  n_generated;
-} decoded;
-
-static void free_decoded(decoded *text)
-{
-    hl_free(text->entropy);
-    hl_free(text->change);
-    hl_free(text->tokens);
-}
-
-static hl_status read_decoded(decoded *out, const hl_trace *trace)
-{
-    size_t n = (size_t)hl_trace_n_tokens(trace);
-
-    HL_NEED(HL_ALLOC(&out->entropy, n));
-    HL_NEED(HL_ALLOC(&out->change, n));
-    HL_NEED(HL_ALLOC(&out->tokens, n));
-    for (int64_t token = 0; token < hl_trace_n_tokens(trace); token++) {
-        double change = hl_trace_mean(trace, token, HL_TRACE_CHANGE);
-
-        if (hl_trace_describe(trace, token).kind != HL_KIND_GENERATED)
-            continue;
-        out->n_generated++;
-        if (isnan(change))
-            continue;
-        out->entropy[out->n_tokens]  = hl_trace_mean(trace, token, HL_TRACE_NORMALIZED);
-        out->change[out->n_tokens]   = change;
-        out->tokens[out->n_tokens++] = token;
-    }
-    return HL_OK;
-}
-
-/* Heads whose own rows were still in the window of these tokens. */
-static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t length)
-{
-    int64_t n_heads = hl_trace_n_heads(e->trace);
-
-    for (int64_t i = 0; i < hl_trace_n_layers(e->trace) * n_heads; i++) {
-        double sum = 0.0;
-        for (int64_t j = 0; j < length; j++)
-            sum += hl_trace_row(e->trace, tokens[j], i / n_heads, i % n_heads, HL_TRACE_CHANGE);
-        if (sum / (double)length < e->result->threshold)
-            HL_NEED(hl_shown_by_add(e->result, i / n_heads, i % n_heads, sum / (double)length));
-    }
-    hl_shown_by_sort(e->result, false);
-    return HL_OK;
-}
-
-static hl_status find_locked(hl_examination *e, const decoded *text)
-{
-    hl_locking found;
-    char       needs[96], how[96];
-    int64_t    length = (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW);
-
-    HL_NEED(hl_find_locking(&found, text->entropy, text->change, text->n_tokens, e->thresholds));
-    if (text->n_tokens < 2 * length) {
-        snprintf(needs, sizeof needs, "%lld generated tokens; the trace has %lld",
-                 (long long)(2 * length + 1), (long long)text->n_generated);
-        snprintf(how, sizeof how, "run headlight generate again with --max-tokens %lld and --trace",
-                 (long long)(2 * length + 1));
-        return hl_examination_not_run(e, needs, how);
-    }
-    e->result->value = found.change;
-    for (int64_t first = 0; !found.locked && first + length <= text->n_tokens; first++)
-        e->result->value = fmin(e->result->value, hl_mean(text->change + first, length));
-    e->result->verdict = found.locked ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
-    if (!found.locked) {
-        hl_text_addf(&e->finding, "smallest change of rows in any of %lld windows: %.4f",
-                     (long long)found.n_windows, e->result->value);
-        if (e->result->value < e->result->threshold) {
-            hl_text_addf(&e->finding, ", but there the entropy moves, or no earlier window moved");
-            /* Another part of the rule decided: this number would mislead. */
-            e->result->value = NAN;
-        }
-        return HL_OK;
-    }
-    hl_text_addf(&e->finding,
-                 "from token %lld on rows change by %.4f; entropy drifts by %.4f and spreads by "
-                 "%.4f",
-                 (long long)text->tokens[found.first], found.change,
-                 fabs(found.slope) * (double)length, found.spread);
-    hl_text_addf(&e->against, "A text that repeats itself looks the same: read it at that place.");
-    return list_locked(e, text->tokens + found.first, length);
-}
-
-hl_status hl_diagnose_locking(hl_examination *e)
-{
-    HL_SCOPED(free_decoded) decoded text = { 0 };
-
-    hl_text_addf(&e->rule,
-                 "in a generated text, after a window in which attention moved, a window of %g "
-                 "tokens in which entropy drifts and spreads by less than %g and each row differs "
-                 "from the one before by less than %g",
-                 hl_limit(e, HL_T_LOCKING_WINDOW), hl_limit(e, HL_T_LOCKING_SPREAD),
-                 hl_limit(e, HL_T_LOCKING_CHANGE));
-    e->result->threshold = hl_limit(e, HL_T_LOCKING_CHANGE);
-    if (e->trace == NULL) {
-        char    needs[64], how[160];
-        int64_t n_tokens = 2 * (int64_t)hl_limit(e, HL_T_LOCKING_WINDOW) + 1;
-
-        snprintf(needs, sizeof needs, "%lld generated tokens", (long long)n_tokens);
-        snprintf(how, sizeof how,
-                 "write a trace with headlight generate --max-tokens %lld --trace, then give it to "
-                 "headlight diagnose --trace",
-                 (long long)n_tokens);
-        return hl_examination_not_run(e, needs, how);
-    }
-    HL_NEED(read_decoded(&text, e->trace));
-    return find_locked(e, &text);
-}
-
 /* --------------------------------------------------------------------- flat */
 
 static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
@@ -422,6 +304,7 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
                  shape->range, (long long)hl_profile_n_layers(e->profile), shape->error);
     if (shape->minimum >= 0)
         hl_text_addf(&e->finding, "; lowest in layer %lld", (long long)shape->minimum);
+    hl_text_addf(&e->finding, "; shape: %s", hl_shape_name(shape->kind));
     if (!isnan(shape->spearman))
         hl_text_addf(&e->against, "Rank correlation with depth %.2f. ", shape->spearman);
     if (idlest >= 0)
@@ -434,28 +317,109 @@ static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
 hl_status hl_diagnose_flat(hl_examination *e)
 {
     HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
+    double                                             least  = hl_limit(e, HL_T_FLAT_RANGE);
     double                                             errors = hl_limit(e, HL_T_FLAT_ERRORS);
+    hl_quantity                                        of     = HL_Q_NORMALIZED;
 
     hl_text_addf(&e->rule,
-                 "the range of the layers' mean normalized entropies is under %g standard errors",
-                 errors);
-    HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_NORMALIZED, errors, 0));
+                 "the layers' mean normalized entropies range over less than %g; a larger range "
+                 "counts only if it is at least %g standard errors of a layer",
+                 least, errors);
+    HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
     if (isnan(layers->shape.range)) { /* no row saw 16 keys */
+        of = HL_Q_ENTROPY;
         hl_layer_profile_free(hl_taken(&layers));
-        HL_NEED(hl_layer_profile_new(&layers, e->profile, HL_Q_ENTROPY, errors, 0));
+        HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
+        e->result->unit = "nats";
     }
     e->result->value     = layers->shape.range;
-    e->result->threshold = errors * layers->shape.error;
+    e->result->threshold = least;
+    e->result->errors    = layers->shape.range / layers->shape.error;
+    if (e->n_broken > e->n_counted)
+        return hl_examination_no_rows(e);
+    if (hl_profile_n_layers(e->profile) < 2)
+        return hl_examination_not_run(e, "at least 2 layers", "one layer has no profile");
     if (isnan(layers->shape.range) || isnan(layers->shape.error)) {
-        char needs[80] = "2 windows of text in every layer";
+        char needs[80] = "4 windows of text in every layer";
 
-        if (hl_profile_n_sequences(e->profile) < 2)
-            snprintf(needs, sizeof needs, "at least 2 windows of text; the profile has %lld",
-                     (long long)hl_profile_n_sequences(e->profile));
+        if (hl_profile_n_sequences(e->profile) < HL_MIN_UNITS)
+            snprintf(needs, sizeof needs, "at least %d windows of text; the profile has %lld",
+                     HL_MIN_UNITS, (long long)hl_profile_n_sequences(e->profile));
         return hl_examination_not_run(
             e, needs, "measure the model on a longer text, or with a shorter --context");
     }
-    e->result->verdict = layers->shape.flat ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
+    if (layers->shape.range >= least && layers->shape.range < errors * layers->shape.error) {
+        char needs[120];
+
+        snprintf(needs, sizeof needs, "more text: the range of %.3f is %.1f standard errors",
+                 layers->shape.range, e->result->errors);
+        return hl_examination_not_run(e, needs, "measure the model on a longer text");
+    }
+    e->result->verdict = layers->shape.range < least ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
     explain_flat(e, &layers->shape);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------- drift */
+
+/* Lists the heads that moved since the earlier profile, the furthest first. */
+static hl_status list_moved(double *furthest, hl_examination *e)
+{
+    *furthest = NAN;
+    HL_EACH_HEAD(e->profile, layer, head)
+    {
+        double moved = hl_profile_mean(e->profile, layer, head, HL_Q_NORMALIZED) -
+                       hl_profile_mean(e->before, layer, head, HL_Q_NORMALIZED);
+
+        *furthest = fmax(*furthest, fabs(moved)); /* passes NaN over */
+        if (fabs(moved) >= hl_limit(e, HL_T_DRIFT_ENTROPY))
+            HL_NEED(hl_shown_by_add(e->result, layer, head, fabs(moved)));
+    }
+    hl_shown_by_sort(e->result, true);
+    return HL_OK;
+}
+
+static bool same_shape(const hl_profile *a, const hl_profile *b)
+{
+    bool same = hl_profile_n_layers(a) == hl_profile_n_layers(b) &&
+                hl_profile_n_heads(a) == hl_profile_n_heads(b);
+
+    for (int64_t layer = 0; same && layer < hl_profile_n_layers(a); layer++)
+        same = hl_profile_heads_of(a, layer) == hl_profile_heads_of(b, layer);
+    return same;
+}
+
+hl_status hl_diagnose_drift(hl_examination *e)
+{
+    static const char how[] = "measure the model before and after on the same text with --nll, and "
+                              "give headlight diagnose both profiles";
+    hl_diagnosis     *result = e->result;
+    double            least  = hl_limit(e, HL_T_DRIFT_LOSS);
+    double            furthest;
+
+    result->threshold = hl_limit(e, HL_T_DRIFT_ENTROPY);
+    hl_text_addf(&e->rule,
+                 "since an earlier profile of the same text the loss rose by at least %g nats, and "
+                 "the normalized entropy of a head changed by at least %g",
+                 least, result->threshold);
+    if (e->before == NULL)
+        return hl_examination_not_run(e, "an earlier profile of the same text, with the loss", how);
+    if (!same_shape(e->profile, e->before) || !hl_same_text(e->profile, e->before))
+        return hl_examination_not_run(e, "two profiles of the same heads on the same text", how);
+    double rise = loss_rise(e);
+    HL_NEED(list_moved(&furthest, e));
+    if (isnan(rise) || isnan(furthest))
+        return hl_examination_not_run(e, "finite losses and entropies in both profiles", how);
+    result->value = furthest;
+    result->verdict =
+        rise >= least && result->n_heads > 0 ? HL_VERDICT_FOUND : HL_VERDICT_NOT_FOUND;
+    hl_text_addf(&e->finding,
+                 "the loss %s %.3f nats; %lld of %lld heads changed, the furthest by %.3f",
+                 rise > 0.0 ? "rose by" : "fell by", fabs(rise), (long long)result->n_heads,
+                 (long long)e->n_counted, furthest);
+    if (result->verdict == HL_VERDICT_NOT_FOUND && result->n_heads > 0) {
+        hl_text_addf(&e->against, "Heads change while a model learns: the loss decides.");
+        result->value = NAN; /* another part of the rule decided: this number would mislead */
+    }
     return HL_OK;
 }

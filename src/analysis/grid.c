@@ -57,6 +57,20 @@ bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key)
     return left != NULL && right != NULL && strcmp(left, right) == 0;
 }
 
+bool hl_same_text(const hl_profile *a, const hl_profile *b)
+{
+    int64_t count = hl_profile_n_sequences(a);
+
+    if (count == 0 || count != hl_profile_n_sequences(b) ||
+        hl_profile_n_tokens(a) != hl_profile_n_tokens(b))
+        return false;
+    for (int64_t i = 0; i < count; i++) { /* both are sorted */
+        if (hl_profile_sequence_hash(a, i) != hl_profile_sequence_hash(b, i))
+            return false;
+    }
+    return true;
+}
+
 double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
                       int which)
 {
@@ -104,24 +118,94 @@ hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity
     return HL_OK;
 }
 
-hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity,
-                            uint64_t seed)
+/* Windows of one document are one unit, where documents are known and enough of them. */
+static hl_status find_units(hl_unit_rows *rows, int64_t **groups, const hl_profile *profile,
+                            const int64_t *chosen)
 {
-    int64_t               size        = hl_grid_size(profile);
-    int64_t               n_sequences = hl_profile_n_sequences(profile);
-    HL_FREED hl_interval *found       = NULL;
-    HL_FREED double      *values = NULL, *draws = NULL;
+    HL_FREED uint64_t *seen = NULL; /* the documents so far */
+
+    HL_NEED(HL_ALLOC(groups, (size_t)rows->n_rows));
+    HL_NEED(HL_ALLOC(&seen, (size_t)rows->n_rows));
+    *rows = (hl_unit_rows){ .n_rows    = rows->n_rows,
+                            .n_columns = rows->n_columns,
+                            .groups    = *groups,
+                            .units     = HL_UNITS_DOCUMENTS };
+    for (int64_t i = 0; i < rows->n_rows; i++) {
+        uint64_t document = hl_profile_sequence_document(profile, chosen != NULL ? chosen[i] : i);
+        int64_t  at       = 0;
+
+        while (at < rows->n_groups && seen[at] != document)
+            at++;
+        if (at == rows->n_groups)
+            seen[rows->n_groups++] = document;
+        (*groups)[i] = at;
+        if (document == 0) /* not known */
+            rows->units = HL_UNITS_WINDOWS;
+    }
+    if (rows->units == HL_UNITS_DOCUMENTS && rows->n_groups >= HL_MIN_UNITS)
+        return HL_OK;
+    rows->units    = HL_UNITS_WINDOWS;
+    rows->n_groups = rows->n_rows;
+    rows->groups   = NULL;
+    return HL_OK;
+}
+
+hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *profile,
+                           hl_quantity quantity, const int64_t *chosen, int64_t n_chosen)
+{
+    int64_t           size   = hl_grid_size(profile);
+    HL_FREED double  *all    = NULL;                  /* of all sequences */
+    HL_FREED double  *values = NULL, *weights = NULL; /* (n_chosen, size) */
+    HL_FREED int64_t *groups = NULL;
+
+    *rows = (hl_unit_rows){ .n_rows = n_chosen, .n_columns = size };
+    HL_NEED(find_units(rows, &groups, profile, chosen));
+    HL_NEED(hl_grid_sequences(&all, profile, quantity));
+    HL_NEED(HL_ALLOC(&values, (size_t)(n_chosen * size)));
+    HL_NEED(HL_ALLOC(&weights, (size_t)(n_chosen * size)));
+    for (int64_t i = 0; i < n_chosen; i++) {
+        int64_t sequence = chosen != NULL ? chosen[i] : i;
+        double  weight   = 0.0; /* its rows */
+
+        for (int64_t b = 0; b < hl_profile_n_buckets(profile); b++)
+            weight += (double)hl_profile_sequence_rows(profile, sequence, b, HL_Q_ENTROPY);
+        memcpy(values + i * size, all + sequence * size, (size_t)size * sizeof *values);
+        for (int64_t c = 0; c < size; c++)
+            weights[i * size + c] = weight > 0.0 ? weight : 1.0;
+    }
+    rows->values     = values;
+    rows->weights    = weights;
+    hl_status status = hl_left_out(out, rows);
+    rows->values = rows->weights = NULL;
+    rows->groups                 = NULL;
+    return status;
+}
+
+hl_interval hl_interval_about(hl_interval interval, double value, double shown)
+{
+    interval.low += shown - value;
+    interval.high += shown - value;
+    return interval;
+}
+
+hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity)
+{
+    int64_t               size  = hl_grid_size(profile);
+    HL_FREED hl_interval *found = NULL;
+    HL_FREED double      *left = NULL, *means = NULL;
+    hl_unit_rows          rows;
 
     *out = NULL;
     HL_NEED(HL_ALLOC(&found, (size_t)size));
-    if (n_sequences >= 2) {
-        HL_NEED(hl_grid_sequences(&values, profile, quantity));
-        HL_NEED(hl_bootstrap_draws(&draws, values, n_sequences, size, seed));
+    HL_NEED(hl_grid_means(&means, profile, quantity));
+    HL_NEED(
+        hl_grid_left_out(&left, &rows, profile, quantity, NULL, hl_profile_n_sequences(profile)));
+    for (int64_t i = 0; i < size; i++) {
+        const double *column = left + i * (rows.n_groups + 1);
+
+        found[i] = hl_interval_about(hl_left_out_interval(column, &rows, HL_SCALE_PLAIN),
+                                     column[rows.n_groups], means[i]);
     }
-    for (int64_t i = 0; i < size; i++)
-        found[i] = draws == NULL
-                       ? hl_no_interval
-                       : hl_bootstrap_interval(draws + i * HL_RESAMPLES, HL_RESAMPLES, 0.95);
     *out = hl_taken(&found);
     return HL_OK;
 }
@@ -157,30 +241,32 @@ void hl_layer_profile_free(hl_layer_profile *layers)
     hl_free(layers);
 }
 
-/* values (n_sequences, n_layers): each sequence's mean over the heads of a layer, drawn anew. */
+/* A layer's mean without a unit is the mean over its heads of theirs. */
 static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile *profile,
-                                      hl_quantity quantity, uint64_t seed)
+                                      hl_quantity quantity)
 {
-    int64_t          n_layers    = layers->n_layers;
-    int64_t          n_heads     = hl_profile_n_heads(profile);
-    int64_t          n_sequences = hl_profile_n_sequences(profile);
-    HL_FREED double *heads = NULL, *values = NULL, *draws = NULL;
+    int64_t          n_heads = hl_profile_n_heads(profile);
+    HL_FREED double *left = NULL, *heads = NULL, *column = NULL;
+    hl_unit_rows     rows;
 
-    if (n_sequences >= 2) {
-        HL_NEED(hl_grid_sequences(&heads, profile, quantity));
-        HL_NEED(HL_ALLOC(&values, (size_t)(n_sequences * n_layers)));
-        for (int64_t i = 0; i < n_sequences * n_layers; i++)
-            values[i] = hl_mean(heads + i * n_heads, n_heads);
-        HL_NEED(hl_bootstrap_draws(&draws, values, n_sequences, n_layers, seed));
-    }
-    for (int64_t layer = 0; layer < n_layers; layer++) {
-        hl_interval interval = hl_no_interval;
-
-        if (draws != NULL)
-            interval = hl_bootstrap_interval(draws + layer * HL_RESAMPLES, HL_RESAMPLES, 0.95);
+    HL_NEED(
+        hl_grid_left_out(&left, &rows, profile, quantity, NULL, hl_profile_n_sequences(profile)));
+    int64_t n = rows.n_groups + 1;
+    HL_NEED(HL_ALLOC(&heads, (size_t)n_heads));
+    HL_NEED(HL_ALLOC(&column, (size_t)n));
+    for (int64_t layer = 0; layer < layers->n_layers; layer++) {
+        for (int64_t at = 0; at < n; at++) {
+            for (int64_t head = 0; head < n_heads; head++)
+                heads[head] = left[(layer * n_heads + head) * n + at];
+            column[at] = hl_mean(heads, n_heads);
+        }
+        hl_interval interval =
+            hl_interval_about(hl_left_out_interval(column, &rows, HL_SCALE_PLAIN), column[n - 1],
+                              layers->means[layer]);
         layers->lows[layer]   = interval.low;
         layers->highs[layer]  = interval.high;
         layers->errors[layer] = interval.error;
+        layers->interval      = interval;
     }
     return HL_OK;
 }
@@ -202,7 +288,66 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
     shape->depth = lowest < 0 ? NAN : n_layers > 1 ? (double)lowest / (double)(n_layers - 1) : 0.0;
 }
 
-static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
+/* Means of the first, the middle and the last third of the layers. */
+static void find_thirds(hl_layer_shape *shape, const double *means, int64_t n_layers)
+{
+    int64_t third = n_layers >= 3 ? n_layers / 3 : n_layers / 2;
+
+    shape->thirds[0] = hl_mean(means, third);
+    shape->thirds[1] = hl_mean(means + third, n_layers - 2 * third);
+    shape->thirds[2] = hl_mean(means + n_layers - third, third);
+    shape->change    = shape->thirds[2] - shape->thirds[0];
+    /* Of two independent layers; thirds of several layers are known better. */
+    shape->change_errors = fabs(shape->change) / (sqrt(2.0) * shape->error);
+}
+
+/* -1 and 1: a difference that counts; 0: none does. */
+static int sign_of(const hl_layer_shape *shape, double difference, double least, double errors)
+{
+    bool sure = isnan(shape->error) || fabs(difference) >= errors * sqrt(2.0) * shape->error;
+
+    if (!(fabs(difference) >= least) || !sure)
+        return 0;
+    return difference < 0.0 ? -1 : 1;
+}
+
+static hl_shape_kind kind_of(const hl_layer_shape *shape, double least, double errors)
+{
+    double first  = shape->thirds[1] - shape->thirds[0],
+           second = shape->thirds[2] - shape->thirds[1];
+    int  down     = sign_of(shape, first, least, errors);
+    int  up       = sign_of(shape, second, least, errors);
+    int  all      = sign_of(shape, shape->change, least, errors);
+    bool turns    = fmin(fabs(first), fabs(second)) >= 0.15 * shape->range;
+
+    if (isnan(shape->range))
+        return HL_SHAPE_UNKNOWN;
+    if (shape->range < least)
+        return HL_SHAPE_FLAT;
+    if (down * up < 0 && turns)
+        return down < 0 ? HL_SHAPE_U : HL_SHAPE_HILL;
+    if (all != 0 && down != -all && up != -all && all * shape->spearman >= 0.5)
+        return all < 0 ? HL_SHAPE_FALLS : HL_SHAPE_RISES;
+    return sign_of(shape, shape->range, least, errors) == 0 ? HL_SHAPE_UNKNOWN : HL_SHAPE_UNEVEN;
+}
+
+const char *hl_shape_name(hl_shape_kind kind)
+{
+    static const char *const names[] = { "not known",        "flat",  "falls", "rises", "U-shape",
+                                         "inverted U-shape", "uneven" };
+
+    return names[kind];
+}
+
+const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors)
+{
+    if (isnan(shape->change))
+        return "not known";
+    int sign = sign_of(shape, shape->change, least, errors);
+    return sign == 0 ? "no difference" : sign < 0 ? "yes" : "no: less";
+}
+
+static hl_status find_shape(hl_layer_profile *layers, double flat_errors, double least)
 {
     int64_t          n_layers = layers->n_layers;
     hl_layer_shape  *shape    = &layers->shape;
@@ -216,13 +361,16 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors)
     find_range(shape, layers->means, n_layers);
     shape->error     = sqrt(hl_mean(work + n_layers, n_layers));
     shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
+    HL_NEED(hl_spearman(&shape->spearman, work, layers->means, n_layers));
+    find_thirds(shape, layers->means, n_layers);
     /* One layer has no profile to be flat. */
-    shape->flat = n_layers > 1 && shape->range < flat_errors * shape->error;
-    return hl_spearman(&shape->spearman, work, layers->means, n_layers);
+    shape->flat = n_layers > 1 && shape->range < least;
+    shape->kind = n_layers > 1 ? kind_of(shape, least, flat_errors) : HL_SHAPE_UNKNOWN;
+    return HL_OK;
 }
 
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
-                               hl_quantity quantity, double flat_errors, uint64_t seed)
+                               hl_quantity quantity, double flat_errors)
 {
     int64_t n_layers = hl_profile_n_layers(profile), n_heads = hl_profile_n_heads(profile);
     HL_CLOSED(hl_layer_profile_free) hl_layer_profile *layers = NULL;
@@ -238,21 +386,22 @@ hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile
     HL_NEED(hl_grid_means(&means, profile, quantity));
     for (int64_t layer = 0; layer < n_layers; layer++)
         layers->means[layer] = hl_mean(means + layer * n_heads, n_heads);
-    HL_NEED(fill_layer_intervals(layers, profile, quantity, seed));
-    HL_NEED(find_shape(layers, flat_errors));
+    HL_NEED(fill_layer_intervals(layers, profile, quantity));
+    HL_NEED(find_shape(layers, flat_errors,
+                       quantity == HL_Q_NORMALIZED ? HL_LAYERS_DIFFER : HL_LAYERS_DIFFER_NATS));
     *out = hl_taken(&layers);
     return HL_OK;
 }
 
 /* ---------------------------------------------------------------- positions */
 
-/* Sequences differ in length, so the later a bucket, the fewer rows some of them have in it.
- * A draw of sequences therefore gives the mean of their rows, not the mean of their means:
- * rows and sums of rows are drawn together, and then divided. */
+/* Sequences differ in length, so the later a bucket, the fewer rows some of them have in it: its
+ * mean is of rows, not of sequences. */
 
-/* values (n_sequences, n_buckets, 2): the sum of a sequence's rows, in which every head counts alike,
- * and how many they are. */
-static void read_sequences(double *values, const hl_profile *profile, hl_quantity quantity)
+/* Means (n_sequences, n_buckets) in which every head counts alike, NaN where a sequence has no row,
+ * and the number of rows. */
+static void read_sequences(double *means, double *weights, const hl_profile *profile,
+                           hl_quantity quantity)
 {
     int64_t n_buckets = hl_profile_n_buckets(profile);
 
@@ -267,47 +416,44 @@ static void read_sequences(double *values, const hl_profile *profile, hl_quantit
             sum += isnan(mean) ? 0.0 : mean * (double)n;
             count += isnan(mean) ? 0 : n;
         }
-        double n_rows     = (double)hl_profile_sequence_rows(profile, sequence, bucket, quantity);
-        values[2 * i]     = count > 0 ? n_rows * (sum / (double)count) : 0.0;
-        values[2 * i + 1] = count > 0 ? n_rows : 0.0;
+        means[i]   = count > 0 ? sum / (double)count : NAN;
+        weights[i] = (double)hl_profile_sequence_rows(profile, sequence, bucket, quantity);
     }
 }
 
-/* A bucket that fewer than two sequences reach has no interval. */
+/* A bucket that too few sequences reach has no interval. */
 static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile *profile,
-                                      hl_quantity quantity, uint64_t seed)
+                                      hl_quantity quantity)
 {
-    int64_t          n         = hl_profile_n_sequences(profile);
-    int64_t          n_columns = 2 * curve->n_buckets;
-    HL_FREED double *values    = NULL; /* (n, n_buckets, 2) */
-    HL_FREED double *draws     = NULL; /* (n_buckets, 2, HL_RESAMPLES) */
+    int64_t           n = hl_profile_n_sequences(profile), n_buckets = curve->n_buckets;
+    HL_FREED double  *room   = NULL; /* (2, n, n_buckets) */
+    HL_FREED double  *left   = NULL;
+    HL_FREED int64_t *groups = NULL;
+    hl_unit_rows      rows   = { .n_rows = n, .n_columns = n_buckets };
 
-    if (n < 2)
-        return HL_OK;
-    HL_NEED(HL_ALLOC(&values, (size_t)(n * n_columns)));
-    read_sequences(values, profile, quantity);
-    HL_NEED(hl_bootstrap_draws(&draws, values, n, n_columns, seed));
-    for (int64_t bucket = 0; bucket < curve->n_buckets; bucket++) {
-        double *sums     = draws + 2 * bucket * HL_RESAMPLES;
-        double *rows     = sums + HL_RESAMPLES;
-        int64_t n_having = 0; /* sequences with rows in it */
+    HL_NEED(HL_ALLOC(&room, 2 * (size_t)(n * n_buckets)));
+    read_sequences(room, room + n * n_buckets, profile, quantity);
+    HL_NEED(find_units(&rows, &groups, profile, NULL));
+    rows.values  = room;
+    rows.weights = room + n * n_buckets;
+    HL_NEED(hl_left_out(&left, &rows));
+    for (int64_t bucket = 0; bucket < n_buckets; bucket++) {
+        const double *column = left + bucket * (rows.n_groups + 1);
+        hl_interval   interval =
+            hl_interval_about(hl_left_out_interval(column, &rows, HL_SCALE_PLAIN),
+                              column[rows.n_groups], curve->means[bucket]);
 
-        for (int64_t sequence = 0; sequence < n; sequence++)
-            n_having += values[sequence * n_columns + 2 * bucket + 1] > 0.0;
-        if (n_having < 2)
-            continue;
-        for (int64_t draw = 0; draw < HL_RESAMPLES; draw++)
-            sums[draw] = rows[draw] > 0.0 ? sums[draw] / rows[draw] : NAN;
-        hl_interval interval = hl_bootstrap_interval(sums, HL_RESAMPLES, 0.95);
+        if (bucket == 0)
+            curve->interval = interval;
         curve->lows[bucket]  = interval.low;
         curve->highs[bucket] = interval.high;
-        curve->has_intervals = true;
+        curve->has_intervals = curve->has_intervals || !isnan(interval.low);
     }
     return HL_OK;
 }
 
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
-                                 hl_quantity quantity, uint64_t seed)
+                                 hl_quantity quantity)
 {
     *out = (hl_position_curve){ .n_buckets = hl_profile_n_buckets(profile) };
     for (int64_t bucket = 0; bucket < out->n_buckets; bucket++) {
@@ -323,7 +469,7 @@ hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profi
         out->means[bucket] = count > 0 ? sum / (double)count : NAN;
         out->lows[bucket] = out->highs[bucket] = NAN;
     }
-    return fill_curve_intervals(out, profile, quantity, seed);
+    return fill_curve_intervals(out, profile, quantity);
 }
 
 /* -------------------------------------------------------------------- level */

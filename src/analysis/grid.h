@@ -7,6 +7,7 @@
 #ifndef HL_ANALYSIS_GRID_H
 #define HL_ANALYSIS_GRID_H
 
+#include "base/interval.h"
 #include "base/memory.h"
 #include "headlight/profile.h"
 #include "stats/profile.h"
@@ -34,6 +35,9 @@ double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl
 
 /* Do both profiles have the setting, and the same value of it? */
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key);
+
+/* Were both measured on the same sequences?  Profiles keep the hashes of up to a number of them. */
+bool hl_same_text(const hl_profile *a, const hl_profile *b);
 
 /* How many places a grid has. */
 static inline int64_t hl_grid_size(const hl_profile *profile)
@@ -68,38 +72,72 @@ hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity qua
 /* *out (n_sequences, n_layers, n_heads): the means of every kept sequence.  ENTROPY, NORMALIZED or
  * ENTROPY_NOSINK. */
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity);
-/* *out (n_layers, n_heads) intervals of the heads' means, 95% by the bootstrap; NaN with fewer than
- * two sequences. */
-struct hl_interval;
-hl_status hl_grid_intervals(struct hl_interval **out, const hl_profile *profile,
-                            hl_quantity quantity, uint64_t seed);
+/* *out (n_layers * n_heads, n_groups + 1) of hl_left_out: the heads' means over the chosen sequences
+ * (NULL: all that are kept) with each unit left out, windows weighted by their rows.  *rows then says
+ * how many units there are and what they are; it holds no pointers. */
+hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *profile,
+                           hl_quantity quantity, const int64_t *chosen, int64_t n_chosen);
+/* The interval of `value`, moved to the value that is shown: a profile's means are of all sequences,
+ * and intervals of those that it keeps. */
+hl_interval hl_interval_about(hl_interval interval, double value, double shown);
+/* *out (n_layers, n_heads) 95% intervals of the heads' means. */
+hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity);
 
 /* ------------------------------------------------------------------- layers */
 
+/* The smallest difference between layers that matters: of normalized entropies, and of nats. */
+#define HL_LAYERS_DIFFER      0.03
+#define HL_LAYERS_DIFFER_NATS 0.1
+
+/* What the layers' means look like from the first layer to the last, by the means of the first, the middle
+ * and the last third of the layers.  A difference of thirds counts if it matters (above) and is at
+ * least `flat_errors` of its standard errors; that of one third is taken to be a layer's. */
+typedef enum hl_shape_kind {
+    HL_SHAPE_UNKNOWN = 0, /* nothing was measured, there is one layer, or no difference is sure */
+    HL_SHAPE_FLAT,        /* the range does not matter */
+    HL_SHAPE_FALLS, /* the last third is lower, no third is lower than a later one, and the rank
+                           * correlation with depth is at most -0.5 */
+    HL_SHAPE_RISES,
+    HL_SHAPE_U,    /* the middle third is lower than both others, by at least 15% of the range */
+    HL_SHAPE_HILL, /* ... higher */
+    HL_SHAPE_UNEVEN,
+} hl_shape_kind;
+
 typedef struct hl_layer_shape {
-    double  range;     /* highest mean - lowest mean */
-    double  error;     /* a layer mean's standard error, root mean square over layers; NaN with
-                        * fewer than two sequences */
-    int64_t minimum;   /* the lowest layer; -1: none was measured */
-    double  depth;     /* of the minimum: 0 first layer, 1 last */
-    double  curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
-    double  spearman;  /* rank correlation of the mean with depth */
-    bool    flat;      /* the range is under `flat_errors` times the error */
+    double        range;   /* highest mean - lowest mean */
+    double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
+                        * fewer than HL_MIN_UNITS */
+    int64_t       minimum; /* the lowest layer; -1: none was measured */
+    double        depth;   /* of the minimum: 0 first layer, 1 last */
+    double        curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
+    double        spearman;  /* rank correlation of the mean with depth */
+    bool          flat;      /* the range is smaller than what matters */
+    hl_shape_kind kind;
+    double        thirds[3]; /* means of the first, middle and last third of the layers; with fewer
+                              * than three layers the middle is NaN */
+    double        change;    /* last third - first third; below 0: later layers are more focused */
+    double        change_errors; /* the same in standard errors; NaN: not tested */
 } hl_layer_shape;
 
 typedef struct hl_layer_profile {
     int64_t        n_layers;
     double        *means; /* (n_layers) over heads, of the heads' means */
-    double        *lows;  /* (n_layers) 95% interval, as below; NaN with fewer than two sequences */
+    double        *lows;  /* (n_layers) 95% interval; NaN with fewer units than HL_MIN_UNITS */
     double        *highs;
-    double        *errors; /* these three lie behind the means */
+    double        *errors;   /* these three lie behind the means */
+    hl_interval    interval; /* of the last layer: its level, number and kind of units are of all */
     hl_layer_shape shape;
 } hl_layer_profile;
 
-/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK.  Intervals are by the bootstrap over sequences. */
+/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK. */
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
-                               hl_quantity quantity, double flat_errors, uint64_t seed);
-void      hl_layer_profile_free(hl_layer_profile *layers);
+                               hl_quantity quantity, double flat_errors);
+/* "U-shape", "falls", ... */
+const char *hl_shape_name(hl_shape_kind kind);
+/* Are later layers more specialized, that is, more focused?  "yes", "no: less", "no difference" or "not
+ * known". */
+const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors);
+void        hl_layer_profile_free(hl_layer_profile *layers);
 HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 
 /* ---------------------------------------------------------------- positions */
@@ -107,16 +145,17 @@ HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 typedef struct hl_position_curve {
     int64_t n_buckets;
     double  means[HL_PROFILE_MAX_BUCKETS]; /* over heads, of the heads' means; NaN: no such row */
-    /* 95% intervals by the bootstrap over sequences; NaN with fewer than two that have such rows,
+    /* 95% intervals; NaN with fewer units than HL_MIN_UNITS that have such rows,
      * and in profiles of versions that kept no curves of sequences. */
-    double lows[HL_PROFILE_MAX_BUCKETS];
-    double highs[HL_PROFILE_MAX_BUCKETS];
-    bool   has_intervals; /* of any bucket */
+    double      lows[HL_PROFILE_MAX_BUCKETS];
+    double      highs[HL_PROFILE_MAX_BUCKETS];
+    bool        has_intervals; /* of any bucket */
+    hl_interval interval;      /* of the first bucket: its level and units are of all */
 } hl_position_curve;
 
 /* Of ENTROPY or NORMALIZED. */
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
-                                 hl_quantity quantity, uint64_t seed);
+                                 hl_quantity quantity);
 
 /* -------------------------------------------------------------------- level */
 

@@ -33,10 +33,28 @@ static const struct rule {
     { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_NORMALIZED, 0.7, "normalized entropy" },
 };
 
+/* Could other sampled rows bring the number to the other side of the threshold?  Numbers over all
+ * rows do not depend on the sample. */
+static bool is_near(const hl_profile *profile, int64_t layer, int64_t head, const struct rule *rule)
+{
+    if (rule->from != HL_FROM_PATTERN_NOSINK)
+        return false;
+    hl_moments rows =
+        hl_profile_pattern(profile, layer, head, (hl_pattern_metric)rule->which, true);
+    if (rows.count < 2)
+        return rows.count == 1;
+    double n     = (double)rows.count;
+    double error = sqrt(rows.variance / (n - 1.0));
+    return fabs(rows.mean - rule->threshold) < hl_student_quantile(HL_LEVEL, n - 1.0) * error;
+}
+
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head)
 {
+    bool is_uncertain = false;
+
     if (hl_profile_moments(profile, layer, head, HL_Q_ENTROPY).count == 0)
-        return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN) };
+        return (hl_head_type){ HL_HEAD_UNKNOWN, NAN, NAN, hl_head_kind_rule(HL_HEAD_UNKNOWN),
+                               false };
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         double value = hl_head_number(profile, layer, head, rules[i].from, rules[i].which);
 
@@ -44,10 +62,13 @@ hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t h
         if (rules[i].kind == HL_HEAD_SPECIALIST &&
             !(hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5) < 0.5))
             continue;
+        is_uncertain = is_uncertain || is_near(profile, layer, head, &rules[i]);
         if (value >= rules[i].threshold) /* not where it is NaN: not measured */
-            return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text };
+            return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text,
+                                   is_uncertain };
     }
-    return (hl_head_type){ HL_HEAD_MIXED, NAN, NAN, hl_head_kind_rule(HL_HEAD_MIXED) };
+    return (hl_head_type){ HL_HEAD_MIXED, NAN, NAN, hl_head_kind_rule(HL_HEAD_MIXED),
+                           is_uncertain };
 }
 
 const char *hl_head_kind_rule(hl_head_kind kind)

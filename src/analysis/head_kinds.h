@@ -30,6 +30,9 @@ typedef struct hl_head_type {
     double       value;     /* what the rule compared; NaN of MIXED and UNKNOWN */
     double       threshold; /* with what */
     const char  *rule;      /* in words; a literal */
+    bool
+        is_uncertain; /* other sampled rows could have given another type: of a rule that was tried,
+                        * the threshold lies within the number's 95% confidence interval */
 } hl_head_type;
 
 hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t head);

@@ -2,9 +2,9 @@
  *
  *     labels and traces  ->  cases: the mean of each signal over a span
  *     ->  two logistic models, each case judged by one that has not seen its text
- *     ->  AUROC of every signal, and of draws of texts
+ *     ->  AUROC of every signal, with each text left out
  *
- * All signals are judged on the same cases and the same draws, so that differences between them
+ * All signals are judged on the same cases, so that differences between them
  * are differences of the signals. */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "base/utf8.h"
 
 enum { N_PLAIN = HL_SIGNAL_HEADS }; /* signals that are no models */
-enum { MIN_CASES = 5, MIN_TEXTS = 8, DEFAULT_FOLDS = 5 };
+enum { MIN_CASES = 5, MIN_TEXTS = 8, DEFAULT_FOLDS = 5, MAX_GROUPS = 1000 };
 
 typedef struct judging {
     const hl_trace *const *traces;
@@ -281,34 +281,28 @@ static hl_status judge_models(hl_judgment *out, judging *j)
 
 /* ------------------------------------------------------------------- estimates */
 
-static hl_estimate estimate(double value, double *draws)
-{
-    hl_interval interval = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
-
-    return (hl_estimate){ value, interval.low, interval.high };
-}
-
 static hl_status estimate_all(hl_judgment *out, judging *j)
 {
-    double   draws[2][HL_RESAMPLES]; /* of log-probability, and of a signal */
-    hl_cases cases = { .is_positive = j->is_wrong,
-                       .groups      = j->groups,
-                       .count       = j->count,
-                       .n_groups    = out->over_traces ? (int64_t)j->n_traces : j->count };
+    bool             by_text = j->n_traces >= MIN_TEXTS;
+    hl_units         units   = by_text ? HL_UNITS_DOCUMENTS : HL_UNITS_SPANS;
+    hl_cases         cases = { .is_positive = j->is_wrong, .groups = j->groups, .count = j->count };
+    HL_FREED double *left = NULL; /* (3, n_groups + 1): log-probability, a signal, the difference */
 
+    /* So many spans are left out at once that the work stays bounded. */
+    cases.n_groups = by_text ? (int64_t)j->n_traces : j->count < MAX_GROUPS ? j->count : MAX_GROUPS;
     for (int64_t i = 0; i < j->count; i++)
-        j->groups[i] = out->over_traces ? j->texts[i] : i;
+        j->groups[i] = by_text ? j->texts[i] : i % cases.n_groups;
+    int64_t n = cases.n_groups;
+    HL_NEED(HL_ALLOC(&left, 3 * ((size_t)n + 1)));
+    double *base = left, *own = base + n + 1, *gain = own + n + 1;
+    HL_NEED(hl_auroc_left_out(base, j->signals[HL_SIGNAL_LOGPROB], &cases));
     for (int s = 0; s < HL_N_SIGNALS; s++) {
-        double value = NAN, baseline = out->auroc[HL_SIGNAL_LOGPROB].value;
-
-        HL_NEED(hl_auroc(&value, j->signals[s], &cases));
-        HL_NEED(hl_auroc_draws(draws[0], j->signals[HL_SIGNAL_LOGPROB], &cases, HL_RESAMPLES,
-                               j->options.seed));
-        HL_NEED(hl_auroc_draws(draws[1], j->signals[s], &cases, HL_RESAMPLES, j->options.seed));
-        for (int i = 0; i < HL_RESAMPLES; i++)
-            draws[0][i] = draws[1][i] - draws[0][i];
-        out->auroc[s] = estimate(value, draws[1]);
-        out->gain[s]  = estimate(s == HL_SIGNAL_LOGPROB ? 0.0 : value - baseline, draws[0]);
+        HL_NEED(hl_auroc_left_out(own, j->signals[s], &cases));
+        for (int64_t i = 0; i <= n; i++)
+            gain[i] = own[i] - base[i];
+        out->auroc[s] = (hl_estimate){ own[n], hl_auroc_interval(own, &cases, units) };
+        out->gain[s] =
+            (hl_estimate){ gain[n], hl_jackknife(gain[n], gain, n, HL_SCALE_PLAIN, units) };
     }
     return HL_OK;
 }
@@ -368,7 +362,7 @@ hl_status hl_judge(hl_judgment *out, const hl_trace *const *traces, const char *
     HL_SCOPED(release)
     judging j = { .traces = traces, .names = names, .n_traces = n_traces, .labels = labels };
 
-    *out = (hl_judgment){ .n_traces = (int64_t)n_traces, .over_traces = n_traces >= MIN_TEXTS };
+    *out = (hl_judgment){ .n_traces = (int64_t)n_traces };
     if (options != NULL)
         j.options = *options;
     j.options.n_folds = j.options.n_folds == 0 ? DEFAULT_FOLDS : j.options.n_folds;

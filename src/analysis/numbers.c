@@ -305,90 +305,138 @@ hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
     return HL_OK;
 }
 
-/* ---------------------------------------------------------------- bootstrap */
+/* ------------------------------------------------- certainty of a rank correlation */
 
-/* How often each unit is drawn. */
-static void draw(int64_t *times, int64_t n_units, hl_random *random)
+/* Column `unit` of numbers (n_items, n + 1), without item `skipped`. */
+static void read_column(double *out, const double *numbers, int64_t n_items, int64_t n,
+                        int64_t unit, int64_t skipped)
 {
-    memset(times, 0, sizeof *times * (size_t)n_units);
-    for (int64_t i = 0; i < n_units; i++)
-        times[hl_random_below(random, n_units)]++;
+    for (int64_t i = 0; i < n_items; i++)
+        out[i] = i == skipped ? NAN : numbers[i * (n + 1) + unit];
 }
 
-/* One draw's mean of every column; sums has room for two numbers a column. */
-static void means_of_draw(double *sums, const double *values, const int64_t *times, int64_t n_units,
-                          int64_t n_columns)
+/* The ranks of both columns at one unit, over items that have both. */
+static hl_status read_ranks(double *rank_x, double *rank_y, double *work, const double *x,
+                            const double *y, int64_t n_items, int64_t n, int64_t unit,
+                            int64_t skipped)
 {
-    double *counts = sums + n_columns;
+    read_column(work, x, n_items, n, unit, skipped);
+    read_column(work + n_items, y, n_items, n, unit, skipped);
+    for (int64_t i = 0; i < n_items; i++) {
+        if (isnan(work[i]) || isnan(work[n_items + i]))
+            work[i] = work[n_items + i] = NAN;
+    }
+    HL_NEED(hl_ranks(rank_x, work, n_items));
+    return hl_ranks(rank_y, work + n_items, n_items);
+}
 
-    memset(sums, 0, 2 * sizeof *sums * (size_t)n_columns);
-    for (int64_t unit = 0; unit < n_units; unit++) {
-        const double *row    = values + unit * n_columns;
-        double        weight = (double)times[unit];
+static double covariance(const double *x, const double *y, int64_t n)
+{
+    double  mean_x = hl_mean(x, n), mean_y = hl_mean(y, n), sum = 0.0;
+    int64_t count = 0;
 
-        if (times[unit] == 0)
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(x[i]) || isnan(y[i]))
             continue;
-        for (int64_t column = 0; column < n_columns; column++) {
-            if (!isnan(row[column])) {
-                sums[column] += weight * row[column];
-                counts[column] += weight;
-            }
+        sum += (x[i] - mean_x) * (y[i] - mean_y);
+        count++;
+    }
+    return count > 0 ? sum / (double)count : NAN;
+}
+
+static double correlation(const double *x, const double *y, int64_t n)
+{
+    return covariance(x, y, n) / sqrt(covariance(x, x, n) * covariance(y, y, n));
+}
+
+hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double *y, int64_t n_items,
+                            int64_t n)
+{
+    HL_FREED double *room =
+        NULL; /* ranks of both (2, n_items, n + 1) by unit, and room to work in */
+    HL_FREED double *rhos  = NULL; /* (n + 1) */
+    bool             first = noise->n == 0;
+
+    HL_NEED(HL_ALLOC(&room, (size_t)(2 * n_items * (n + 2))));
+    HL_NEED(HL_ALLOC(&rhos, (size_t)n + 1));
+    double *work = room + 2 * n_items * (n + 1);
+    for (int64_t unit = 0; unit <= n; unit++) {
+        double *ranks = room + 2 * n_items * unit;
+
+        HL_NEED(read_ranks(ranks, ranks + n_items, work, x, y, n_items, n, unit, -1));
+        rhos[unit] = correlation(ranks, ranks + n_items, n_items);
+    }
+    const double *all = room + 2 * n_items * n;
+    noise->rho        = rhos[n];
+    noise->xx         = covariance(all, all, n_items);
+    noise->xy         = covariance(all, all + n_items, n_items);
+    noise->yy         = covariance(all + n_items, all + n_items, n_items);
+
+    hl_error error = hl_jackknife_error(rhos[n], rhos, n, HL_SCALE_CORRELATION);
+    noise->error   = first ? error : hl_error_add(noise->error, error);
+    noise->n       = first || n < noise->n ? n : noise->n;
+    /* Each item's ranks over the units: their spread about their mean. */
+    double factor  = (1.0 + 4.0 / (double)(n - 1)) * (double)(n - 1) / (double)n;
+    double sums[3] = { 0 };
+    for (int64_t i = 0; i < n_items && n > 1; i++) {
+        double mean_x = 0.0, mean_y = 0.0;
+
+        if (isnan(all[i]))
+            continue;
+        for (int64_t unit = 0; unit < n; unit++) {
+            mean_x += room[2 * n_items * unit + i] / (double)n;
+            mean_y += room[2 * n_items * unit + n_items + i] / (double)n;
+        }
+        for (int64_t unit = 0; unit < n && !isnan(mean_x); unit++) {
+            double dx = room[2 * n_items * unit + i] - mean_x;
+            double dy = room[2 * n_items * unit + n_items + i] - mean_y;
+            sums[0] += dx * dx;
+            sums[1] += dx * dy;
+            sums[2] += dy * dy;
         }
     }
-    for (int64_t column = 0; column < n_columns; column++)
-        sums[column] = counts[column] > 0.0 ? sums[column] / counts[column] : NAN;
-}
-
-hl_status hl_bootstrap_means(double *out, const double *values, int64_t n_units, int64_t n_columns,
-                             int64_t n_resamples, uint64_t seed)
-{
-    hl_random         random = { seed };
-    HL_FREED int64_t *times  = NULL;
-    HL_FREED double  *sums   = NULL;
-
-    HL_NEED(HL_ALLOC(&times, (size_t)n_units));
-    HL_NEED(HL_ALLOC(&sums, 2 * (size_t)n_columns));
-    for (int64_t resample = 0; resample < n_resamples; resample++) {
-        draw(times, n_units, &random);
-        means_of_draw(sums, values, times, n_units, n_columns);
-        for (int64_t column = 0; column < n_columns; column++)
-            out[column * n_resamples + resample] = sums[column];
-    }
+    double n_real = 0.0;
+    for (int64_t i = 0; i < n_items; i++)
+        n_real += !isnan(all[i]);
+    noise->noise_xx += factor * sums[0] / n_real;
+    noise->noise_xy += factor * sums[1] / n_real;
+    noise->noise_yy += factor * sums[2] / n_real;
     return HL_OK;
 }
 
-hl_status hl_bootstrap_draws(double **out, const double *values, int64_t n_units, int64_t n_columns,
-                             uint64_t seed)
+hl_status hl_rank_noise_add_items(hl_rank_noise *noise, const double *x, const double *y,
+                                  int64_t n_items, int64_t n)
 {
-    HL_NEED(HL_ALLOC(out, (size_t)n_columns * HL_RESAMPLES));
-    return hl_bootstrap_means(*out, values, n_units, n_columns, HL_RESAMPLES, seed);
-}
+    HL_FREED double *work = NULL; /* (4, n_items) */
+    HL_FREED double *rhos = NULL; /* (n_items) */
 
-const hl_interval hl_no_interval = { NAN, NAN, NAN };
-
-hl_interval hl_bootstrap_interval(double *draws, int64_t n_resamples, double level)
-{
-    double  error  = sqrt(hl_variance(draws, n_resamples));
-    int64_t n_real = hl_sort(draws, n_resamples);
-
-    return (hl_interval){
-        .low   = hl_sorted_quantile(draws, n_real, 0.5 * (1.0 - level)),
-        .high  = hl_sorted_quantile(draws, n_real, 0.5 * (1.0 + level)),
-        .error = error,
-    };
-}
-
-double hl_bootstrap_p_value(const double *draws, int64_t n_resamples)
-{
-    int64_t n_below = 0, n_above = 0, n_real = 0;
-
-    for (int64_t i = 0; i < n_resamples; i++) {
-        n_real += !isnan(draws[i]);
-        n_below += draws[i] <= 0.0;
-        n_above += draws[i] >= 0.0;
+    HL_NEED(HL_ALLOC(&work, 4 * (size_t)n_items));
+    HL_NEED(HL_ALLOC(&rhos, (size_t)n_items));
+    for (int64_t i = 0; i < n_items; i++) {
+        HL_NEED(read_ranks(work, work + n_items, work + 2 * n_items, x, y, n_items, n, n, i));
+        rhos[i] = correlation(work, work + n_items, n_items);
     }
-    if (n_real == 0)
-        return NAN;
-    int64_t n_fewer = n_below < n_above ? n_below : n_above;
-    return fmin(1.0, 2.0 * (double)(n_fewer + 1) / (double)(n_real + 1));
+    noise->error = hl_error_add(
+        noise->error, hl_jackknife_error(noise->rho, rhos, n_items, HL_SCALE_CORRELATION));
+    return HL_OK;
+}
+
+hl_interval hl_rank_interval(const hl_rank_noise *noise, hl_units units)
+{
+    const double least = 0.05; /* of a column's variance: what noise leaves of it at least */
+    hl_interval  out =
+        hl_interval_of(noise->rho, noise->error, HL_SCALE_CORRELATION, noise->n, units);
+    double xx = noise->xx - noise->noise_xx, yy = noise->yy - noise->noise_yy;
+    double xy = noise->xy - noise->noise_xy;
+
+    if (isnan(out.low))
+        return out;
+    double rho        = xx > least * noise->xx && yy > least * noise->yy ? xy / sqrt(xx * yy)
+                                                                         : (xy > 0.0 ? 1.0 : -1.0);
+    rho               = fmin(fmax(rho, -0.9999), 0.9999);
+    hl_interval other = hl_interval_of(rho, noise->error, HL_SCALE_CORRELATION, noise->n, units);
+    out.low           = fmin(out.low, other.low);
+    out.high          = fmax(out.high, other.high);
+    out.error         = 0.25 * (out.high - out.low);
+    return out;
 }

@@ -5,7 +5,7 @@
 #ifndef HL_ANALYSIS_NUMBERS_H
 #define HL_ANALYSIS_NUMBERS_H
 
-#include "headlight/base.h"
+#include "base/interval.h"
 
 double hl_mean(const double *values, int64_t count);
 /* Divided by the number of values: the spread of these values, not an estimate. */
@@ -49,40 +49,38 @@ double hl_histogram_divergence(const int64_t *p, const int64_t *q);
  * discovery.  NaN is no test. */
 hl_status hl_false_discovery(double *out, const double *p_values, int64_t count);
 
-/* ------------------------------------------------------------------- bootstrap
+/* ------------------------------------------------- certainty of a rank correlation
  *
- * How sure a mean is, from the sequences it was made of.  Rows of one sequence are not independent,
- * so whole sequences are drawn: as many as there are, with replacement, a thousand times.  Each draw
- * gives a mean, and the middle 95% of these means is the interval.  Two profiles of the same
- * sequences are compared by drawing from the differences (the paired bootstrap), which takes the
- * sequences' own spread out. */
+ * Numbers of the same items (heads) in two columns, each with every unit left out, as hl_left_out
+ * gives them.  Noise in either column draws their correlation towards 0, and the more so the fewer
+ * units there are.  The jackknife does not see that; so the interval also holds the correlation
+ * from which the noise has been taken out: with R the ranks and N their covariances by the
+ * jackknife over units, times 1 + 4 / (n - 1) for what is not known of N itself,
+ *
+ *     (cov(Rx, Ry) - Nxy) / sqrt((var Rx - Nxx) (var Ry - Nyy))
+ *
+ *     hl_rank_noise noise = { 0 };
+ *     HL_NEED(hl_rank_noise_add(&noise, x, y, n_items, n));         each cause of noise
+ *     HL_NEED(hl_rank_noise_add_items(&noise, x, y, n_items, n));   if the items are a sample, too
+ *     hl_interval interval = hl_rank_interval(&noise, HL_UNITS_WINDOWS); */
+typedef struct hl_rank_noise {
+    hl_error error; /* of the correlation, as atanh */
+    double   rho;   /* of all units */
+    double   xx;    /* covariances of ranks: of the items ... */
+    double   xy;
+    double   yy;
+    double   noise_xx; /* ... and of their noise */
+    double   noise_xy;
+    double   noise_yy;
+    int64_t  n; /* units */
+} hl_rank_noise;
 
-enum { HL_RESAMPLES = 1000 };
-
-/* The means of the draws of every column; NaN is left out of a mean.  All columns see the same
- * draws, so that sums and differences of columns can be formed draw by draw.
- *   out     (n_columns, n_resamples)
- *   values  (n_units, n_columns) */
-hl_status hl_bootstrap_means(double *out, const double *values, int64_t n_units, int64_t n_columns,
-                             int64_t n_resamples, uint64_t seed);
-
-/* The same with HL_RESAMPLES draws, in memory of their own: *out is released with hl_free. */
-hl_status hl_bootstrap_draws(double **out, const double *values, int64_t n_units, int64_t n_columns,
-                             uint64_t seed);
-
-typedef struct hl_interval {
-    double low;
-    double high;
-    double error; /* standard error: the spread of the draws */
-} hl_interval;
-/* Nothing was drawn: all NaN. */
-extern const hl_interval hl_no_interval;
-
-/* The interval that holds the share `level` of the draws; sorts them. */
-hl_interval hl_bootstrap_interval(double *draws, int64_t n_resamples, double level);
-
-/* Two-sided: how often the draws lie on the side of 0 where fewer do, doubled.  One is added to
- * both counts, since a finite number of draws cannot show an impossibility. */
-double hl_bootstrap_p_value(const double *draws, int64_t n_resamples);
+/* x and y: (n_items, n + 1), the last of all units.  Items with a NaN are left out.  Further calls
+ * add the noise of other units and need the same last columns. */
+hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double *y, int64_t n_items,
+                            int64_t n);
+hl_status hl_rank_noise_add_items(hl_rank_noise *noise, const double *x, const double *y,
+                                  int64_t n_items, int64_t n);
+hl_interval hl_rank_interval(const hl_rank_noise *noise, hl_units units);
 
 #endif

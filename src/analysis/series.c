@@ -7,7 +7,8 @@
  *                             o   <- new      = fall, in sigmas of the highest one's sequences
  *
  * Against the checkpoint just before, a slow collapse would never be seen; against the first of all,
- * every run would fall, since attention sharpens as training begins. */
+ * every run would fall, since attention sharpens as training begins.  A fall is a collapse only if
+ * the loss did not fall with it (hl_fall_is_collapse). */
 #include "analysis/series_parts.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@
 #include "base/utf8.h"
 
 enum { DEFAULT_BACK = 5 };
-enum { BROKEN = 0, COLLAPSE = 1 }; /* places in the list of diagnoses */
+enum { BROKEN = 0, COLLAPSE = 1, DRIFT = 8 }; /* places in the list of checks */
 
 const char *const hl_series_settings[HL_SERIES_N_SETTINGS] = {
     "family",  "context", "stride",    "seed",     "pack",  "nll",     "probe",
@@ -198,6 +199,7 @@ static hl_status read_profile(hl_series_point *point, const hl_profile *profile,
                                 .n_tokens = hl_profile_n_tokens(profile),
                                 .nll      = nll.count > 0 ? nll.mean : NAN,
                                 .fall     = NAN,
+                                .drop     = NAN,
                                 .since    = -1 };
     HL_NEED(hl_strdup(&point->name, entry->name));
     HL_NEED(read_heads(&point->heads_entropy, &point->entropy, profile, HL_Q_ENTROPY));
@@ -223,11 +225,23 @@ static hl_level level_of(const hl_series_point *point)
     return (hl_level){ point->n_sequences, point->level, point->median, point->sigma };
 }
 
-/* The highest of the n_back steps before the point; of equals the latest.  NULL: there is none. */
-static const hl_series_point *find_highest(const hl_series *series, const hl_series_point *point,
-                                           int64_t n_back)
+static hl_fall fall_since(const hl_series_point *before, const hl_series_point *point)
 {
-    const hl_series_point *highest = NULL;
+    hl_level high = level_of(before), now = level_of(point);
+
+    return (hl_fall){ .drop        = high.median - now.mean,
+                      .errors      = hl_level_fall(&high, &now),
+                      .loss_rise   = point->nll - before->nll,
+                      .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
+}
+
+/* The step that the point is held against, of the n_back ones before it: the highest of those since
+ * which it collapsed, or else of all; of equals the latest.  NULL: there is none. */
+static const hl_series_point *find_reference(const hl_series *series, const hl_series_point *point,
+                                             int64_t n_back, const hl_thresholds *thresholds)
+{
+    const hl_series_point *best           = NULL;
+    bool                   best_collapsed = false;
 
     for (int64_t i = 0; i < series->n_points; i++) {
         const hl_series_point *other     = &series->points[i];
@@ -241,34 +255,106 @@ static const hl_series_point *find_highest(const hl_series *series, const hl_ser
         if (other->step >= point->step || isnan(hl_level_fall(&level, &level)) ||
             n_between >= n_back)
             continue;
-        if (highest == NULL || other->median > highest->median ||
-            (other->median == highest->median && other->step > highest->step))
-            highest = other;
+        hl_fall fall      = fall_since(other, point);
+        bool    collapsed = hl_fall_is_collapse(&fall, thresholds);
+        bool    is_higher = best == NULL || other->median > best->median ||
+                         (other->median == best->median && other->step > best->step);
+        if (collapsed == best_collapsed ? is_higher : collapsed) {
+            best           = other;
+            best_collapsed = collapsed;
+        }
     }
-    return highest;
+    return best;
+}
+
+/* Adds a finding to what the profile alone showed, and makes it an alarm. */
+static hl_status say_found(hl_series_point *point, int check, hl_text *text)
+{
+    hl_text whole = { 0 };
+
+    point->verdicts[check] = HL_VERDICT_FOUND;
+    hl_text_addf(&whole, "%s%s", point->findings[check],
+                 point->findings[check][0] != '\0' ? "; " : "");
+    hl_free(point->findings[check]);
+    point->findings[check] = NULL;
+    if (text->n_bytes > 0)
+        hl_text_add(&whole, text->bytes, text->n_bytes);
+    hl_status status = text->status;
+    hl_text_free(text);
+    HL_NEED(hl_text_finish(&point->findings[check], &whole));
+    return status;
 }
 
 static hl_status find_fall(hl_series_point *point, const hl_series *series, int64_t n_back,
-                           double limit)
+                           const hl_thresholds *thresholds)
 {
-    const hl_series_point *before = find_highest(series, point, n_back);
+    const hl_series_point *before = find_reference(series, point, n_back, thresholds);
     hl_text                text   = { 0 };
 
     /* What is left of a checkpoint that is not finite may well lie lower: that is no collapse. */
     if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
                            point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
-    hl_level high = level_of(before), now = level_of(point);
-    point->fall  = hl_level_fall(&high, &now);
+    hl_fall fall = fall_since(before, point);
+    point->fall  = fall.errors;
+    point->drop  = fall.drop;
     point->since = before->step;
-    if (!(point->fall > limit))
+    if (!hl_fall_is_collapse(&fall, thresholds))
         return HL_OK;
-    point->verdicts[COLLAPSE] = HL_VERDICT_FOUND;
-    hl_text_addf(&text, "%s%ssince step %" PRId64 " the mean fell by %.1f robust sigma",
-                 point->findings[COLLAPSE], point->findings[COLLAPSE][0] != '\0' ? "; " : "",
-                 point->since, point->fall);
-    hl_free(point->findings[COLLAPSE]);
-    return hl_text_finish(&point->findings[COLLAPSE], &text);
+    hl_text_addf(&text,
+                 "since step %" PRId64 " the mean normalized entropy %s %.3f (%.1f robust "
+                 "standard deviations), %.0f%% of heads became one-hot",
+                 point->since, fall.drop >= 0.0 ? "fell by" : "rose by", fabs(fall.drop),
+                 fabs(fall.errors), 100.0 * fmax(fall.newly_sharp, 0.0));
+    if (!isnan(fall.loss_rise))
+        hl_text_addf(&text, " and the loss rose by %.3f nats", fall.loss_rise);
+    return say_found(point, COLLAPSE, &text);
+}
+
+/* -------------------------------------------------------------------- drift */
+
+/* The latest step before the point; NULL: there is none. */
+static const hl_series_point *find_previous(const hl_series *series, const hl_series_point *point)
+{
+    const hl_series_point *previous = NULL;
+
+    for (int64_t i = 0; i < series->n_points; i++) {
+        const hl_series_point *other = &series->points[i];
+        if (other->step < point->step && (previous == NULL || other->step > previous->step))
+            previous = other;
+    }
+    return previous;
+}
+
+/* As hl_diagnose_drift says of two profiles, against the checkpoint before. */
+static hl_status find_drift(hl_series_point *point, const hl_series *series,
+                            const hl_thresholds *thresholds)
+{
+    const hl_series_point *before   = find_previous(series, point);
+    double                 furthest = 0.0, least = hl_threshold_of(thresholds, HL_T_DRIFT_ENTROPY);
+    int64_t                n_moved = 0;
+    hl_text                text    = { 0 };
+
+    if (before == NULL || isnan(point->nll) || isnan(before->nll))
+        return HL_OK;
+    for (int64_t i = 0; i < series->n_layers * series->n_heads; i++) {
+        double moved =
+            fabs((double)point->heads_normalized[i] - (double)before->heads_normalized[i]);
+
+        furthest = fmax(furthest, moved); /* passes NaN over */
+        n_moved += moved >= least;
+    }
+    double rise               = point->nll - before->nll;
+    point->verdicts[DRIFT]    = HL_VERDICT_NOT_FOUND;
+    point->values[DRIFT]      = furthest;
+    point->findings[DRIFT][0] = '\0';
+    if (!(rise >= hl_threshold_of(thresholds, HL_T_DRIFT_LOSS)) || n_moved == 0)
+        return HL_OK;
+    hl_text_addf(&text,
+                 "since step %" PRId64 " the loss rose by %.3f nats and %" PRId64
+                 " heads changed, the furthest by %.3f",
+                 before->step, rise, n_moved, furthest);
+    return say_found(point, DRIFT, &text);
 }
 
 /* ---------------------------------------------------------------------- add */
@@ -290,6 +376,7 @@ hl_status hl_series_add(hl_series *series, const hl_profile *profile, const hl_s
         HL_NEED(begin(series, profile, entry));
     HL_NEED(check_same(series, profile, entry));
     HL_NEED(read_profile(&point, profile, entry, thresholds));
-    HL_NEED(find_fall(&point, series, n_back, hl_threshold_of(thresholds, HL_T_COLLAPSE_FALL)));
+    HL_NEED(find_fall(&point, series, n_back, thresholds));
+    HL_NEED(find_drift(&point, series, thresholds));
     return hl_series_put(series, &point);
 }

@@ -40,6 +40,7 @@ static const struct {
     { "median", offsetof(hl_series_point, median), false, 0 },
     { "sigma", offsetof(hl_series_point, sigma), false, 0 },
     { "fall", offsetof(hl_series_point, fall), false, 0 },
+    { "drop", offsetof(hl_series_point, drop), false, 0 },
     { "since", offsetof(hl_series_point, since), true, -1 },
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
@@ -281,6 +282,12 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
         const char   *name = hl_diagnosis_name((size_t)i);
         const json_t *item = json_object_get(found, name);
 
+        if (item == NULL && i >= HL_N_FIRST_DIAGNOSES) { /* of a version that had fewer checks */
+            point->verdicts[i] = HL_VERDICT_NOT_RUN;
+            point->values[i]   = NAN;
+            HL_NEED(hl_strdup(&point->findings[i], ""));
+            continue;
+        }
         if (!json_is_object(item))
             return hl_fail(HL_BAD_INPUT, "%s: 'diagnoses' has no object '%s'", l->text.place, name);
         HL_NEED(parse_verdict(&point->verdicts[i], item, l));

@@ -7,6 +7,8 @@
 /* What a profile says of how it was measured, but for the model's weights. */
 enum { HL_SERIES_N_SETTINGS = 13 };
 extern const char *const hl_series_settings[HL_SERIES_N_SETTINGS];
+/* Number of checks in the first version of the file; its lines lack the later ones. */
+enum { HL_N_FIRST_DIAGNOSES = 8 };
 
 struct hl_series {
     int64_t          n_layers; /* 0: nothing was added yet */

@@ -227,6 +227,17 @@ void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, .
     va_end(arguments);
 }
 
+void hl_sheet_fact_interval(hl_sheet *table, const hl_interval *interval)
+{
+    char reason[80];
+
+    hl_interval_reason(reason, sizeof reason, interval);
+    hl_sheet_fact_text(table, "interval", "%s",
+                       reason[0] != '\0' ? reason : hl_interval_method(interval->units));
+    hl_sheet_fact_real(table, "interval level", interval->level);
+    hl_sheet_fact_real(table, "interval n", (double)interval->n);
+}
+
 hl_status hl_sheet_finish(hl_sheet *table)
 {
     if (table->status == HL_OK && table->n_cells % table->n_columns != 0)

@@ -11,6 +11,7 @@
 #ifndef HL_ANALYSIS_SHEET_H
 #define HL_ANALYSIS_SHEET_H
 
+#include "base/interval.h"
 #include "base/memory.h"
 #include "headlight/analysis.h"
 
@@ -41,6 +42,9 @@ void hl_sheet_add_reals(hl_sheet *table, const double *values, size_t count);
 void hl_sheet_fact_real(hl_sheet *table, const char *name, double value);
 void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Three facts: how the intervals of the table were made, or why there are none, their level, and the
+ * number of units. */
+void hl_sheet_fact_interval(hl_sheet *table, const hl_interval *interval);
 /* The first error; HL_INTERNAL when the last row is not whole. */
 hl_status hl_sheet_finish(hl_sheet *table);
 /* Ends a function that makes a table: finishes it and gives it away, or releases it where `status`

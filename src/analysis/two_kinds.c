@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/random.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -55,9 +54,9 @@ static double area(const scored *sorted, const hl_cases *cases, const int64_t *t
     return n_positive > 0.0 && below > 0.0 ? pairs / (n_positive * below) : NAN;
 }
 
-/* random NULL: every group counts once. */
-static hl_status areas(double *out, const double *scores, const hl_cases *cases, int64_t n_draws,
-                       hl_random *random)
+/* out (n_areas): area g without group g, and with all groups where there is no such group. */
+static hl_status areas(double *out, const double *scores, const hl_cases *cases, int64_t first,
+                       int64_t n_areas)
 {
     HL_FREED scored  *sorted = NULL;
     HL_FREED int64_t *times  = NULL;
@@ -67,24 +66,65 @@ static hl_status areas(double *out, const double *scores, const hl_cases *cases,
     for (int64_t i = 0; i < cases->count; i++)
         sorted[i] = (scored){ scores[i], i };
     qsort(sorted, (size_t)cases->count, sizeof *sorted, by_score);
-    for (int64_t draw = 0; draw < n_draws; draw++) {
-        memset(times, 0, (size_t)cases->n_groups * sizeof *times);
+    for (int64_t left = 0; left < n_areas; left++) {
         for (int64_t i = 0; i < cases->n_groups; i++)
-            times[random != NULL ? hl_random_below(random, cases->n_groups) : i]++;
-        out[draw] = area(sorted, cases, times);
+            times[i] = i != first + left;
+        out[left] = area(sorted, cases, times);
     }
     return HL_OK;
 }
 
 hl_status hl_auroc(double *out, const double *scores, const hl_cases *cases)
 {
-    return areas(out, scores, cases, 1, NULL);
+    return areas(out, scores, cases, cases->n_groups, 1);
 }
 
-hl_status hl_auroc_draws(double *out, const double *scores, const hl_cases *cases, int64_t n_draws,
-                         uint64_t seed)
+hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *cases)
 {
-    return areas(out, scores, cases, n_draws, &(hl_random){ seed });
+    return areas(out, scores, cases, 0, cases->n_groups + 1);
+}
+
+/* An area moved towards 1/2 by the share 2 k. */
+static double shrunk(double area, double k)
+{
+    return area * (1.0 - 2.0 * k) + k;
+}
+
+hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_units units)
+{
+    int64_t n = cases->n_groups, n_real = 0;
+    double  p = 0.0, value = left_out[n];
+
+    for (int64_t i = 0; i < cases->count; i++)
+        p += cases->is_positive[i] ? 1.0 : 0.0;
+    for (int64_t i = 0; i < n; i++)
+        n_real += !isnan(left_out[i]);
+    double q     = (double)cases->count - p;
+    double error = 0.0, cubes = 0.0;
+    if (isnan(value) || n_real < HL_MIN_UNITS)
+        return hl_no_interval(n_real, units);
+    /* Half a pair on either side keeps the scale finite. */
+    double center = shrunk(value, 0.5 / (p * q));
+    for (int64_t i = 0; i < n; i++) {
+        double off = hl_to_scale(shrunk(left_out[i], 0.5 / (p * q)), HL_SCALE_SHARE) -
+                     hl_to_scale(center, HL_SCALE_SHARE);
+        error += isnan(off) ? 0.0 : off * off;
+        cubes -= isnan(off) ? 0.0 : off * off * off;
+    }
+    double skewness = hl_mean_skewness(error, cubes, (double)n_real);
+    error *= (double)(n_real - 1) / (double)n_real;
+
+    double a     = shrunk(value, 0.5 / (fmin(p, q) + 1.0));
+    double slope = a * (1.0 - a); /* d area / d logit */
+    double least = (a * (1.0 - a) + (p - 1.0) * (a / (2.0 - a) - a * a) +
+                    (q - 1.0) * (2.0 * a * a / (1.0 + a) - a * a)) /
+                   (p * q) / (slope * slope);
+    hl_interval out =
+        hl_interval_of(center, (hl_error){ fmax(error, least), (double)(n_real - 1), skewness },
+                       HL_SCALE_SHARE, n_real, units);
+    out.low  = fmin(out.low, value); /* the center is not quite the value */
+    out.high = fmax(out.high, value);
+    return out;
 }
 
 /* ----------------------------------------------------------- logistic model */

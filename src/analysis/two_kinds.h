@@ -2,7 +2,7 @@
 #ifndef HL_ANALYSIS_TWO_KINDS_H
 #define HL_ANALYSIS_TWO_KINDS_H
 
-#include "headlight/base.h"
+#include "base/interval.h"
 
 /* -------------------------------------------------------------------- AUROC */
 
@@ -17,10 +17,13 @@ typedef struct hl_cases {
 
 /* scores (count), none NaN.  NaN where there are no two kinds. */
 hl_status hl_auroc(double *out, const double *scores, const hl_cases *cases);
-/* The same for draws of as many groups, with replacement: out (n_draws), NaN where a draw
- * has but one kind.  One seed draws the same groups for all scores. */
-hl_status hl_auroc_draws(double *out, const double *scores, const hl_cases *cases, int64_t n_draws,
-                         uint64_t seed);
+/* The same with each group left out: out (n_groups + 1), last of all groups.  NaN where but one kind
+ * is left. */
+hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *cases);
+/* The interval of an AUROC from these.  An area near 1 has few pairs in the wrong order, of which the
+ * jackknife of few groups may see none; so the error is at least that of independent cases (Hanley
+ * and McNeil 1982) of an area that has half a case more on the wrong side. */
+hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_units units);
 
 /* ----------------------------------------------------------- logistic model */
 

@@ -24,7 +24,15 @@
 
 static pthread_once_t           opened = PTHREAD_ONCE_INIT;
 static __typeof__(cblas_sgemm) *sgemm; /* NULL: OpenBLAS is not available */
-static const char              *core_name = "";
+static __typeof__(cblas_dgemm) *dgemm;
+/* LAPACK's, as Fortran calls them: a matrix by columns, so that ours is its transpose. */
+static void (*dpotrf)(const char *part, const blasint *n, double *a, const blasint *stride,
+                      blasint *info);
+static void (*dpotrs)(const char *part, const blasint *n, const blasint *n_columns, const double *a,
+                      const blasint *stride, double *b, const blasint *b_stride, blasint *info);
+static void (*dpotri)(const char *part, const blasint *n, double *a, const blasint *stride,
+                      blasint *info);
+static const char *core_name = "";
 /* NULL unless OpenBLAS was built with OpenMP */
 static int (*omp_max_threads)(void);
 static void (*omp_use_threads)(int);
@@ -62,6 +70,10 @@ static void use_library(void *library)
     __typeof__(openblas_get_corename)    *get_corename    = NULL;
 
     find_function(&sgemm, library, "cblas_sgemm");
+    find_function(&dgemm, library, "cblas_dgemm");
+    find_function(&dpotrf, library, "dpotrf_");
+    find_function(&dpotrs, library, "dpotrs_");
+    find_function(&dpotri, library, "dpotri_");
     find_function(&get_parallel, library, "openblas_get_parallel");
     find_function(&set_num_threads, library, "openblas_set_num_threads");
     find_function(&get_corename, library, "openblas_get_corename");
@@ -98,6 +110,23 @@ const char *hl_gemm_name(void)
 }
 
 /* --------------------------------------------------------------- multiplying */
+
+/* Makes OpenBLAS work on the calling thread alone; returns what is to be given to end_alone. */
+static int begin_alone(void)
+{
+    bool is_omp    = omp_max_threads != NULL && omp_use_threads != NULL;
+    int  n_threads = is_omp ? omp_max_threads() : 1;
+
+    if (n_threads > 1)
+        omp_use_threads(1);
+    return n_threads;
+}
+
+static void end_alone(int n_threads)
+{
+    if (n_threads > 1)
+        omp_use_threads(n_threads);
+}
 
 static void multiply(const hl_gemm_operands *o)
 {
@@ -158,11 +187,67 @@ void hl_gemm(const hl_gemm_operands *operands)
         hl_gemm_plain(operands);
         return;
     }
-    bool is_omp    = omp_max_threads != NULL && omp_use_threads != NULL;
-    int  n_threads = is_omp ? omp_max_threads() : 1;
-    if (n_threads > 1)
-        omp_use_threads(1);
+    int n_threads = begin_alone();
     multiply(operands);
-    if (n_threads > 1)
-        omp_use_threads(n_threads);
+    end_alone(n_threads);
+}
+
+/* ---------------------------------------------------------------- in double, and LAPACK */
+
+hl_status hl_lapack_check(void)
+{
+    pthread_once(&opened, open_once);
+    if (dgemm != NULL && dpotrf != NULL && dpotrs != NULL && dpotri != NULL)
+        return HL_OK;
+    return hl_fail(HL_UNSUPPORTED,
+                   "%s: least squares are solved by libopenblas.so.0 with LAPACK (Debian and "
+                   "Ubuntu: libopenblas0)",
+                   sgemm == NULL ? "there is no OpenBLAS here"
+                                 : "the OpenBLAS that is here has no LAPACK");
+}
+
+void hl_gemm_add(const hl_gemm_sum *o)
+{
+    int n_threads = begin_alone();
+
+    dgemm(CblasRowMajor, o->a_transposed ? CblasTrans : CblasNoTrans, CblasNoTrans, (blasint)o->m,
+          (blasint)o->n, (blasint)o->k, o->factor, o->a, (blasint)o->a_stride, o->b,
+          (blasint)o->b_stride, 1.0, o->c, (blasint)o->c_stride);
+    end_alone(n_threads);
+}
+
+hl_status hl_cholesky_factor(double *a, int64_t n)
+{
+    blasint order = (blasint)n, info = 0;
+    int     n_threads = begin_alone();
+
+    if (n > 0)
+        dpotrf("U", &order, a, &order, &info);
+    end_alone(n_threads);
+    return info == 0 ? HL_OK
+                     : hl_fail(HL_BAD_INPUT, "a matrix of %lld rows is not positive definite at %d",
+                               (long long)n, (int)info);
+}
+
+void hl_cholesky_solve(double *x, int64_t n_rows, const double *factor, int64_t n)
+{
+    blasint order = (blasint)n, count = (blasint)n_rows, info = 0;
+    int     n_threads = begin_alone();
+
+    if (n > 0 && n_rows > 0)
+        dpotrs("U", &order, &count, factor, &order, x, &order, &info);
+    end_alone(n_threads);
+}
+
+hl_status hl_cholesky_invert(double *factor, int64_t n)
+{
+    blasint order = (blasint)n, info = 0;
+    int     n_threads = begin_alone();
+
+    if (n > 0)
+        dpotri("U", &order, factor, &order, &info);
+    end_alone(n_threads);
+    return info == 0 ? HL_OK
+                     : hl_fail(HL_BAD_INPUT, "a matrix of %lld rows cannot be inverted at %d",
+                               (long long)n, (int)info);
 }

@@ -29,11 +29,13 @@ struct hl_agreement {
     hl_window_cut        cut;
     int64_t             *tokens; /* (n_ctx) tokens of the current window */
     int64_t              n_piece;
-    int64_t             *tops;   /* (n_piece) the reference model's most likely tokens */
-    int64_t              at;     /* position of the piece's first row */
-    double               kl;     /* sum over the current window so far */
-    hl_ratio_sums        sums;   /* sums of KL over windows */
-    int64_t              n_same; /* number of rows with the same most likely token */
+    int64_t             *tops; /* (n_piece) the reference model's most likely tokens */
+    int64_t              at;   /* position of the piece's first row */
+    double               kl;   /* of the window at hand, so far */
+    hl_ratio_sums        windows;
+    hl_ratio_sums        texts;
+    hl_ratio_sums        of_text; /* windows of the text at work */
+    int64_t              n_same;  /* rows */
 };
 
 /* -------------------------------------------------------------- open and close */
@@ -200,7 +202,7 @@ static hl_status run_window(hl_agreement *a, const int64_t *tokens, const hl_win
         return hl_fail(HL_BAD_INPUT, "logits of the window at token %lld are NaN or infinite",
                        (long long)window->begin);
     if (n_rows > 0)
-        hl_ratio_add(&a->sums, a->kl, (double)n_rows);
+        hl_ratio_add(&a->of_text, a->kl, (double)n_rows);
     return HL_OK;
 }
 
@@ -208,21 +210,26 @@ hl_status hl_agreement_add(hl_agreement *agreement, const int64_t *tokens, int64
 {
     int64_t n_windows = hl_window_count(&agreement->cut, n_tokens);
 
+    agreement->of_text = (hl_ratio_sums){ 0 };
     for (int64_t i = 0; i < n_windows; i++) {
         hl_window window = hl_window_at(&agreement->cut, n_tokens, i);
         HL_NEED(run_window(agreement, tokens, &window));
     }
+    hl_ratio_merge(&agreement->windows, &agreement->of_text);
+    if (agreement->of_text.n > 0)
+        hl_ratio_add(&agreement->texts, agreement->of_text.sum, agreement->of_text.count);
     return HL_OK;
 }
 
 hl_agreement_total hl_agreement_get(const hl_agreement *agreement)
 {
-    const hl_ratio_sums *sums = &agreement->sums;
+    const hl_ratio_sums *sums = &agreement->windows;
     bool                 any  = sums->n > 0;
 
     return (hl_agreement_total){ .n_tokens  = (int64_t)sums->count,
                                  .n_windows = sums->n,
                                  .kl        = any ? sums->sum / sums->count : NAN,
-                                 .kl_error  = hl_ratio_error(sums),
-                                 .top1      = any ? (double)agreement->n_same / sums->count : NAN };
+                                 .kl_interval =
+                                     hl_ratio_interval(sums, &agreement->texts, HL_SCALE_POSITIVE),
+                                 .top1 = any ? (double)agreement->n_same / sums->count : NAN };
 }

@@ -355,6 +355,7 @@ static hl_status measure_batch(hl_measuring *m)
                                .types     = batch->types,
                                .context   = batch->context,
                                .documents = batch->documents,
+                               .corpus    = hl_corpus_get_info(m->corpus)->hash,
                                .starts    = batch->starts,
                                .n_threads = m->options.n_threads };
 

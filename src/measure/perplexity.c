@@ -279,7 +279,14 @@ static hl_status run_windows(scoring *s, int64_t n_windows)
 
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count)
 {
-    hl_ratio_merge(sums, &(hl_ratio_sums){ 1, sum, count, sum * sum, sum * count, count * count });
+    hl_ratio_merge(sums, &(hl_ratio_sums){ 1,
+                                           sum,
+                                           count,
+                                           sum * sum,
+                                           sum * count,
+                                           count * count,
+                                           { sum * sum * sum, sum * sum * count,
+                                             sum * count * count, count * count * count } });
 }
 
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
@@ -290,15 +297,29 @@ void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more)
     sums->squares += more->squares;
     sums->cross += more->cross;
     sums->counts2 += more->counts2;
+    for (int i = 0; i < 4; i++)
+        sums->cubes[i] += more->cubes[i];
 }
 
-double hl_ratio_error(const hl_ratio_sums *sums)
+hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums *texts,
+                              hl_error_scale scale)
 {
-    double n        = (double)sums->n;
-    double mean     = sums->sum / sums->count;
+    bool                 by_text = texts->n >= HL_MIN_UNITS;
+    const hl_ratio_sums *sums    = by_text ? texts : windows;
+    hl_units             units   = by_text ? HL_UNITS_DOCUMENTS : HL_UNITS_WINDOWS;
+    double               n = (double)sums->n, mean = sums->sum / sums->count;
     double residual = sums->squares - 2.0 * mean * sums->cross + mean * mean * sums->counts2;
 
-    return sums->n < 2 ? NAN : sqrt(n / (n - 1.0) * fmax(residual, 0.0)) / sums->count;
+    if (sums->n < HL_MIN_UNITS)
+        return hl_no_interval(sums->n, units);
+    hl_error error = { n / (n - 1.0) * fmax(residual, 0.0) / (sums->count * sums->count),
+                       fmax(sums->count * sums->count / sums->counts2 - 1.0, 1.0),
+                       hl_mean_skewness(residual,
+                                        sums->cubes[0] - 3.0 * mean * sums->cubes[1] +
+                                            3.0 * mean * mean * sums->cubes[2] -
+                                            mean * mean * mean * sums->cubes[3],
+                                        n) };
+    return hl_interval_of(mean, error, scale, sums->n, units);
 }
 
 /* Adds the losses of a window, token by token. */
@@ -339,14 +360,13 @@ static void add_text(text_sums *total, const text_sums *text)
 
 static hl_nll summarize(const text_sums *sums)
 {
-    hl_nll nll = { .sum        = sums->windows.sum,
-                   .n_scored   = (int64_t)sums->windows.count,
-                   .n_tokens   = sums->n_tokens,
-                   .n_bytes    = sums->bytes_known ? sums->n_bytes : 0,
-                   .n_windows  = sums->windows.n,
-                   .n_texts    = sums->texts.n,
-                   .over_texts = sums->texts.n >= HL_MIN_TEXTS,
-                   .n_broken   = sums->n_broken,
+    hl_nll nll = { .sum       = sums->windows.sum,
+                   .n_scored  = (int64_t)sums->windows.count,
+                   .n_tokens  = sums->n_tokens,
+                   .n_bytes   = sums->bytes_known ? sums->n_bytes : 0,
+                   .n_windows = sums->windows.n,
+                   .n_texts   = sums->texts.n,
+                   .n_broken  = sums->n_broken,
                    .first_broken =
                        sums->n_broken > 0 && sums->texts.n <= 1 ? sums->first_broken : -1 };
 
@@ -355,8 +375,9 @@ static hl_nll summarize(const text_sums *sums)
     nll.mean          = nll.n_scored > 0 ? nll.sum / (double)nll.n_scored : NAN;
     nll.perplexity    = exp(nll.mean);
     nll.bits_per_byte = nll.n_bytes > 0 ? nll.sum / ((double)nll.n_bytes * log(2.0)) : NAN;
-    nll.standard_error =
-        nll.n_broken > 0 ? NAN : hl_ratio_error(nll.over_texts ? &sums->texts : &sums->windows);
+    nll.interval      = hl_ratio_interval(&sums->windows, &sums->texts, HL_SCALE_PLAIN);
+    if (nll.n_broken > 0)
+        nll.interval = hl_no_interval(nll.interval.n, nll.interval.units);
     return nll;
 }
 

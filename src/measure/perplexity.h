@@ -2,6 +2,7 @@
 #ifndef HL_MEASURE_PERPLEXITY_H
 #define HL_MEASURE_PERPLEXITY_H
 
+#include "base/interval.h"
 #include "base/memory.h"
 #include "headlight/generate.h"
 
@@ -40,17 +41,21 @@ int64_t hl_window_context(const hl_window_cut *cut, const hl_window *window);
 /* Sums over groups g (texts or windows).  Each group has a sum s and a count c. */
 typedef struct hl_ratio_sums {
     int64_t n;
-    double  sum;     /* sum of s */
-    double  count;   /* sum of c */
-    double  squares; /* sum of s^2 */
-    double  cross;   /* sum of s c */
-    double  counts2; /* sum of c^2 */
+    double  sum;      /* sum of s */
+    double  count;    /* sum of c */
+    double  squares;  /* sum of s^2 */
+    double  cross;    /* sum of s c */
+    double  counts2;  /* sum of c^2 */
+    double  cubes[4]; /* sums of s^3, s^2 c, s c^2, c^3 */
 } hl_ratio_sums;
 
 void hl_ratio_add(hl_ratio_sums *sums, double sum, double count);
 void hl_ratio_merge(hl_ratio_sums *sums, const hl_ratio_sums *more);
-/* Ratio-estimator standard error of the mean: se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 /
- * (sum c_g)^2.  NaN for fewer than two groups. */
-double hl_ratio_error(const hl_ratio_sums *sums);
+/* The interval of the mean, over texts where there are HL_MIN_UNITS of them, else over windows.  The
+ * error is the jackknife's to first order, the ratio estimator's:
+ * se^2 = G / (G - 1) * sum (s_g - mean * c_g)^2 / (sum c_g)^2.  Groups of unequal counts count as
+ * (sum c)^2 / sum c^2 of equal ones for the degrees of freedom. */
+hl_interval hl_ratio_interval(const hl_ratio_sums *windows, const hl_ratio_sums *texts,
+                              hl_error_scale scale);
 
 #endif

@@ -66,6 +66,8 @@ static hl_status allocate(hl_backward *b)
         { &b->d_v, n, keys },
         { &b->keys, 2 * n, keys },
         { &b->sine, n, config->d_head },
+        { &b->turned, b->n_threads * config->d_head, n },
+        { &b->d_weight, b->n_threads * config->d_head, d },
         { &b->gate, n, hidden },
         { &b->up, n, hidden },
         { &b->d_gate, n, hidden },
@@ -88,6 +90,7 @@ static hl_status allocate(hl_backward *b)
         HL_NEED(hl_alloc_zeroed((void **)rooms[i].pointer, count,
                                 (size_t)rooms[i].width * sizeof(float)));
     }
+    HL_NEED(HL_ALLOC_ZEROED(&b->weight_norms, (size_t)(3 * config->n_layers * config->n_heads)));
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
 
@@ -127,11 +130,12 @@ void hl_backward_close(hl_backward *b)
                         b->d_k,     b->d_v,     b->keys,     b->sine,     b->gate,     b->up,
                         b->d_gate,  b->d_up,    b->rows_x,   b->rows_y,   b->rows_dy,  b->rows_dx,
                         b->router,  b->d_share, b->d_logits, b->d_hidden, b->d_narrow, b->panel,
-                        b->partial };
+                        b->partial, b->turned,  b->d_weight };
 
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         hl_free(blocks[i]);
     hl_free(b->members);
+    hl_free(b->weight_norms);
     hl_session_close(b->session);
     hl_free(b);
 }

@@ -1,4 +1,5 @@
-/* backward.h - the gradient of the loss with respect to every head's gate.
+/* backward.h - the gradient of the loss with respect to every head's gate, and the norms of those
+ * with respect to its rows of W_Q, W_K and W_V.
  *
  *     hl_backward *backward = NULL;
  *     HL_TRY(hl_backward_open(&backward, model, n_ctx, n_threads));
@@ -8,8 +9,9 @@
  *
  * L is the mean negative log-likelihood of tokens first .. n_tokens - 1.  One forward pass keeps
  * the residual stream before every block.  Then, in reverse order, each block is run again from
- * its input and the gradient is propagated back through it.  Gradients are taken of activations
- * only, never of weights, so memory is one stream per layer and a few rows.
+ * its input and the gradient is propagated back through it.  Gradients of weights are never kept:
+ * of a head's rows of W_Q, W_K and W_V only the norm is, so memory is one stream per layer and a
+ * few rows.
  *
  *     backward.c            the loss, blocks and their norms, by the lines of config.h
  *     backward_attention.c  projections, norms of q and k, RoPE, the operator
@@ -60,6 +62,12 @@ typedef struct hl_backward {
     float *d_v;   /* (S, K d) */
     float *keys;  /* (2, K, n_ctx, d) gradients of keys and values, in the operator's layout */
     float *sine;  /* (S, d / 2) negated sines of the rotary angles */
+
+    double
+          *weight_norms; /* (3, n_layers, n_heads) of the last run: Frobenius norms of the gradients
+                           * of a head's rows of W_Q, and of its K/V head's rows of W_K and W_V */
+    float *turned;       /* (n_threads, d, S) gradient of a head's q, k or v, transposed */
+    float *d_weight;     /* (n_threads, d, D) gradient of a head's rows */
 
     float   *gate;    /* (S, F) before the activation */
     float   *up;      /* (S, F) */

@@ -1,13 +1,16 @@
-/* backward_attention.c - the gradient through an attention branch, and the gradient of its gates.
+/* backward_attention.c - the gradient through an attention branch, the gradient of its gates, and by
+ * head the norms of the gradients of W_Q, W_K and W_V.
  *
  *     x -> q, k, v -> norms -> RoPE -> attention -> z -> W_O -> branch
  *
  * in reverse.  The session has run the branch: its memory has the rotated q, z, the cache and the
  * rows' log-sum-exp. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/gemm.h"
 #include "model/backward.h"
 
 /* The context of the threads: heads of q or k. */
@@ -131,6 +134,68 @@ static hl_status attend(hl_backward *b, float *dgates, int64_t layer)
     return status;
 }
 
+/* The gradient of a head's rows of W_Q is dq' x, (d, D): its queries' gradient times what the
+ * projections read.  W_K and W_V alike, where the query heads of a group share one. */
+typedef struct weight_job {
+    const hl_backward *b;
+    const float       *gradient; /* (S, n_heads d) of q, k or v, as the projection wrote them */
+    int64_t            n_heads;  /* of the gradient */
+    int64_t            group;    /* query heads per head of the gradient */
+    double            *out;      /* (query heads) */
+} weight_job;
+
+static double frobenius(const float *x, int64_t n)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static void weigh_some(void *context, int64_t first, int64_t end, int member)
+{
+    const weight_job  *job    = context;
+    const hl_backward *b      = job->b;
+    int64_t            d      = b->config->d_head;
+    int64_t            width  = b->config->d_model;
+    float             *turned = b->turned + member * d * b->n_ctx;
+    float             *rows   = b->d_weight + member * d * width;
+
+    for (int64_t head = first; head < end; head++) {
+        for (int64_t i = 0; i < b->n_tokens * d; i++)
+            turned[i % d * b->n_tokens + i / d] =
+                job->gradient[(i / d * job->n_heads + head) * d + i % d];
+        hl_gemm(&(hl_gemm_operands){ .c        = rows,
+                                     .c_stride = width,
+                                     .a        = turned,
+                                     .a_stride = b->n_tokens,
+                                     .b        = b->input,
+                                     .b_stride = width,
+                                     .m        = d,
+                                     .n        = width,
+                                     .k        = b->n_tokens });
+        double norm = frobenius(rows, d * width);
+        for (int64_t i = 0; i < job->group; i++)
+            job->out[head * job->group + i] = norm;
+    }
+}
+
+/* b->weight_norms of a layer, from the gradients of what its projections wrote. */
+static void weigh_heads(const hl_backward *b, int64_t layer)
+{
+    const hl_layer_config *at      = &b->config->layers[layer];
+    int64_t                group   = at->n_heads / at->n_kv_heads;
+    int64_t                all     = b->config->n_layers * b->config->n_heads;
+    double                *out     = b->weight_norms + layer * b->config->n_heads;
+    weight_job             jobs[3] = { { b, b->d_q, at->n_heads, 1, out },
+                                       { b, b->d_k, at->n_kv_heads, group, out + all },
+                                       { b, b->d_v, at->n_kv_heads, group, out + 2 * all } };
+
+    for (int i = 0; i < 3; i++)
+        hl_parallel(b->n_threads, jobs[i].n_heads, 1, weigh_some, &jobs[i]);
+}
+
 hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
 {
     const hl_layer_config  *at = &b->config->layers[layer];
@@ -150,6 +215,7 @@ hl_status hl_backward_attention(hl_backward *b, float *dgates, int64_t layer)
         unnorm(b, b->d_q, b->raw_q, at->n_heads, HL_ROLE_Q_NORM, layer);
         unnorm(b, b->d_k, b->raw_k, at->n_kv_heads, HL_ROLE_K_NORM, layer);
     }
+    weigh_heads(b, layer);
     HL_NEED(hl_backward_linear(b, b->d_input, b->d_q, n, q, false));
     HL_NEED(hl_backward_linear(b, b->d_input, b->d_k, n, k, true));
     return hl_backward_linear(b, b->d_input, b->d_v, n, v, true);

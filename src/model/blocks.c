@@ -292,12 +292,20 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
                    &d->weights.layers[layer].down);
 }
 
+/* Does the chunk end with the attention of this layer, since nobody needs what follows? */
+static bool ends_with_attention(const hl_session *session, const hl_chunk *chunk, int64_t layer)
+{
+    if (layer != hl_chunk_end_layer(session, chunk) - 1)
+        return false;
+    return chunk->feed->n_layers > 0 ? chunk->feed->to_mid : !hl_forward_needs_end(session, chunk);
+}
+
 hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer)
 {
-    bool attention_only =
-        layer == session->config->n_layers - 1 && !hl_forward_needs_end(session, chunk);
-    bool        has_middle = session->config->residual == HL_RESIDUAL_SEQUENTIAL;
-    const void *input      = NULL;
+    bool        attention_only = ends_with_attention(session, chunk, layer);
+    bool        mlp_only       = chunk->feed->from_mid && layer == chunk->feed->first_layer;
+    bool        has_middle     = session->config->residual == HL_RESIDUAL_SEQUENTIAL;
+    const void *input          = NULL;
     hl_half     halves[HL_BLOCK_HALVES];
     int         n_halves = hl_block_halves(halves, session->config, layer);
 
@@ -305,6 +313,8 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
         n_halves--;
     for (int first = 0, end = 0; first < n_halves; first = end) {
         end = hl_block_group(halves, n_halves, first);
+        if (mlp_only && halves[first].branch == HL_BRANCH_ATTENTION)
+            continue;
         if (has_middle && halves[first].branch == HL_BRANCH_MLP) {
             HL_NEED(hl_observe_middle(session, chunk));
             has_middle = false;

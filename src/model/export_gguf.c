@@ -277,6 +277,8 @@ typedef struct part {
     const uint8_t   *row_fates;    /* fates of the heads that rows belong to; NULL: all are kept */
     const uint8_t   *column_fates; /* the same fates, per column */
     const float     *added;        /* values added to a bias, or NULL */
+    const float     *values;       /* (n_rows, n_columns of the weight) instead of it, or NULL */
+    hl_dtype         dtype;        /* type of `values` where types stay as they are stored */
     int64_t          n_rows;       /* number of rows that are written */
     int64_t          n_columns;
 } part;
@@ -303,8 +305,12 @@ static part describe_part(const hl_gguf_export *file, const hl_weight *weight, h
     } else if (role == HL_ROLE_ATTN_O && !is_bias) {
         p.column_fates = plan->heads;
         p.n_columns    = plan->n_heads * d_head;
+        p.values       = plan->output;
+        p.dtype        = plan->output_dtype;
     } else if (role == HL_ROLE_ATTN_O) {
-        p.added = plan->bias;
+        p.added  = plan->bias;
+        p.values = plan->output_bias;
+        p.dtype  = HL_DTYPE_F32;
     }
     return p;
 }
@@ -364,7 +370,7 @@ static bool can_copy(const stack *s, hl_dtype dtype, int64_t d_head)
         const hl_weight *w = p->weight;
 
         if (w->dtype != dtype || w->transposed || w->scales != NULL || w->plus_one ||
-            p->added != NULL || !cuts_between_blocks(p, d_head))
+            p->added != NULL || p->values != NULL || !cuts_between_blocks(p, d_head))
             return false;
     }
     return true;
@@ -409,6 +415,18 @@ static writing choose_writing(const hl_gguf_export *file, const stack *s)
         w.dtype = HL_DTYPE_F32;
         if (w.wanted != w.dtype)
             snprintf(w.why, sizeof w.why, "llama.cpp adds it in F32");
+        return w;
+    }
+    if (first->values != NULL && file->dtype == HL_GGUF_AS_STORED &&
+        is_multiple(first->n_columns, first->dtype)) {
+        w.dtype = first->dtype;
+        if (w.wanted != w.dtype)
+            snprintf(w.why, sizeof w.why,
+                     wanted == HL_DTYPE_Q8_0 || wanted == HL_DTYPE_Q4_0 ||
+                             !hl_dtype_is_block(wanted)
+                         ? "it was repaired, and %s would lose too much of that"
+                         : "it was repaired, and values cannot be turned into %s here",
+                     hl_dtype_name(wanted));
         return w;
     }
     w.copies = can_copy(s, wanted, file->model->config->d_head);
@@ -486,7 +504,11 @@ static hl_status convert_rows(uint8_t *out, hl_gguf_export *file, const part *p,
             copy_row(out + place, p, r, config->d_head);
             continue;
         }
-        HL_NEED(hl_weight_read_row(file->row, p->weight, r));
+        if (p->values != NULL)
+            memcpy(file->row, p->values + r * p->weight->n_columns,
+                   (size_t)p->weight->n_columns * sizeof *file->row);
+        else
+            HL_NEED(hl_weight_read_row(file->row, p->weight, r));
         cut_columns(file->row, p, config->d_head);
         if (p->added != NULL)
             file->row[0] += p->added[r];

@@ -8,14 +8,15 @@
 #include "base/status.h"
 #include "model/forward.h"
 
-/* What needs the residual stream after the last block. */
+/* What needs the residual stream after the last block, where the feed gets there. */
 bool hl_forward_needs_end(const hl_session *session, const hl_chunk *chunk)
 {
     uint32_t end = HL_WANT_RESID_POST | HL_WANT_LENS | HL_WANT_HIDDEN | HL_WANT_LOGITS |
                    HL_WANT_LOSSES | HL_WANT_DIVERGENCE;
     uint32_t last = HL_WANT_LAST_LOGITS | HL_WANT_LAST_TOP | HL_WANT_LAST_DRAW;
 
-    return (hl_chunk_wants(chunk) & end) != 0 || (session->options.wants & last) != 0;
+    return chunk->feed->n_layers == 0 &&
+           ((hl_chunk_wants(chunk) & end) != 0 || (session->options.wants & last) != 0);
 }
 
 /* ------------------------------------------------------------------ kept streams */
@@ -159,7 +160,8 @@ static hl_status run_blocks(hl_session *session, const hl_chunk *chunk)
     int  lane  = 0;
     int  other = near ? 0 : 1;
 
-    for (int64_t layer = chunk->feed->first_layer; layer < session->config->n_layers; layer++) {
+    for (int64_t layer = chunk->feed->first_layer; layer < hl_chunk_end_layer(session, chunk);
+         layer++) {
         if (layer > chunk->feed->first_layer)
             HL_NEED(put_stream(session, chunk, layer));
         HL_NEED(run_block(session, chunk, layer, lane));
@@ -248,8 +250,8 @@ static bool is_step(const hl_session *session, const hl_chunk *chunk)
     const hl_tap *tap = chunk->feed->tap;
 
     return !session->device->ops->is_near && hl_chunk_rows(chunk) <= session->device->step_rows &&
-           chunk->feed->stream == NULL && session->streams.n_slots == 0 &&
-           !session->config->is_encoder &&
+           chunk->feed->stream == NULL && chunk->feed->n_layers == 0 &&
+           session->streams.n_slots == 0 && !session->config->is_encoder &&
            (tap == NULL || ((tap->wants & ~(uint32_t)HL_WANT_LAST_LOGITS) == 0 &&
                             tap->embedded == NULL && tap->sampled_positions == NULL));
 }

@@ -35,6 +35,11 @@ typedef struct hl_layer_plan {
     uint8_t *heads; /* (n_heads of the model) hl_head_fate */
     uint8_t *kv;    /* (n_kv_heads of the model) hl_head_fate, never ZEROED */
     float   *bias;  /* (d_model) added to the output bias, or NULL */
+    /* (d_model, n_heads d_head of the model) and (d_model): an output projection and its bias in the
+     * place of the model's, with the type to write it in; NULL: the model's own.  Borrowed. */
+    const float *output;
+    const float *output_bias;
+    hl_dtype     output_dtype;
 } hl_layer_plan;
 
 typedef struct hl_head_plan {

@@ -219,6 +219,7 @@ void hl_model_close(hl_model *model)
     hl_config_free(model->config);
     hl_tensors_close(model->tensors);
     hl_free(model->gates);
+    hl_free(model->replaced);
     hl_free(model->path);
     hl_free(model);
 }

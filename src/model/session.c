@@ -446,6 +446,18 @@ static hl_status check_stream(const hl_session *session, const hl_feed *feed)
 {
     HL_NEED(
         hl_check_count("session: first_layer", feed->first_layer, 0, session->config->n_layers));
+    HL_NEED(hl_check_count("session: n_layers", feed->n_layers, 0,
+                           session->config->n_layers - feed->first_layer));
+    if (feed->n_layers > 0 && session->streams.n_slots > 0)
+        return hl_fail(HL_BAD_ARGUMENT, "feed: a session that keeps streams runs all layers");
+    if (feed->from_mid || feed->to_mid) {
+        if (session->config->residual != HL_RESIDUAL_SEQUENTIAL)
+            return hl_fail(HL_UNSUPPORTED, "feed: both branches of a layer read one stream, so "
+                                           "nothing lies between them");
+        if (feed->n_layers == 0 || (feed->from_mid && feed->stream == NULL))
+            return hl_fail(HL_BAD_ARGUMENT,
+                           "feed: from_mid and to_mid need n_layers, from_mid a stream, too");
+    }
     if (feed->stream == NULL && feed->first_layer != 0)
         HL_NEED(hl_streams_check(session, feed));
     return HL_OK;

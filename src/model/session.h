@@ -121,6 +121,14 @@ static inline int64_t hl_chunk_rows(const hl_chunk *chunk)
     return chunk->n_batch * chunk->n_rows;
 }
 
+/* The layer that the feed ends before. */
+static inline int64_t hl_chunk_end_layer(const hl_session *session, const hl_chunk *chunk)
+{
+    const hl_feed *feed = chunk->feed;
+
+    return feed->n_layers > 0 ? feed->first_layer + feed->n_layers : session->config->n_layers;
+}
+
 /* Number of kinds of tokens whose share of attention is wanted; 0: not wanted. */
 static inline int64_t hl_chunk_segments(const hl_chunk *chunk)
 {

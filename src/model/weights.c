@@ -718,6 +718,11 @@ const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t 
     return &weights->params[start + part];
 }
 
+void hl_weights_put(hl_weights *weights, hl_role role, int64_t layer, const hl_param *param)
+{
+    weights->params[weights->starts[(layer + 1) * HL_N_ROLES + role]] = *param;
+}
+
 hl_tensor_use hl_weights_use(const hl_weights *weights, size_t index)
 {
     return weights->uses[index];

@@ -71,6 +71,9 @@ HL_CLOSES(hl_weights_free, hl_weights)
 const hl_param *hl_weights_get(const hl_weights *weights, hl_role role, int64_t layer,
                                int64_t part);
 
+/* Puts other values in the place of a weight of the model, borrowed. */
+void hl_weights_put(hl_weights *weights, hl_role role, int64_t layer, const hl_param *param);
+
 /* Reads a weight as f32, in its role's layout: out (n_rows, n_columns).  For tests and small
  * ones. */
 hl_status hl_weight_read(float *out, const hl_weight *weight);

@@ -306,8 +306,8 @@ static hl_status complete_options(hl_evaluator *e)
         return hl_fail(HL_UNSUPPORTED, "%s is an encoder (%s): it does not predict the next token",
                        e->model->path, e->config->family);
     windows->n_ctx = hl_config_ctx(e->config, windows->n_ctx);
-    if (windows->stride != 0 || windows->n_parts != 0 || windows->part != 0)
-        return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows cannot overlap or be dealt out");
+    if (windows->stride != 0)
+        return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows cannot overlap");
     if (windows->n_ctx < 2)
         return hl_fail(HL_BAD_ARGUMENT, "evaluate: windows of %lld tokens, wanted 2 or more",
                        (long long)windows->n_ctx);

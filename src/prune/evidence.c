@@ -1,4 +1,7 @@
-/* evidence.c - what rankings are made of: a profile, gradients, and the loss without each head. */
+/* evidence.c - what rankings are made of: a profile, gradients, moments of outputs, and
+ * the loss without each head. */
+#include <math.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/sweep.h"
@@ -25,6 +28,14 @@ static hl_status begin(listener *to, const char *stage)
     return tell(to, &(hl_progress){ 0 });
 }
 
+/* A profile without the probe is measured again for who needs the probe. */
+static bool lacks_profile(const hl_evidence *evidence, unsigned needs)
+{
+    return evidence->profile == NULL ||
+           ((needs & HL_NEEDS_PROBE) != 0 &&
+            isnan(hl_profile_probe(evidence->profile, 0, 0, HL_PROBE_INDUCTION)));
+}
+
 hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_model *model,
                            const hl_tokenizer *tokenizer, const hl_corpus *corpus,
                            const hl_evidence_options *options)
@@ -37,12 +48,14 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
     options     = options != NULL ? options : &defaults;
     listener to = { .options = options };
 
-    if ((needs & HL_NEEDS_PROFILE) != 0 && evidence->profile == NULL) {
+    if ((needs & HL_NEEDS_PROFILE) != 0 && lacks_profile(evidence, needs)) {
         HL_NEED(begin(&to, "measuring"));
+        hl_profile_free(evidence->profile);
+        evidence->profile = NULL;
         HL_NEED(hl_measure(&evidence->profile, model, tokenizer, corpus,
                            &(hl_measure_options){ .windows   = options->windows,
                                                   .seed      = options->seed,
-                                                  .no_probe  = true,
+                                                  .no_probe  = (needs & HL_NEEDS_PROBE) == 0,
                                                   .n_threads = options->n_threads,
                                                   .progress  = tell,
                                                   .context   = &to }));
@@ -58,6 +71,27 @@ hl_status hl_evidence_take(hl_evidence *evidence, hl_ranker ranker, const hl_mod
             how.windows.max_tokens = options->gradient_tokens;
         HL_NEED(begin(&to, "gradients"));
         HL_NEED(hl_gate_gradients(&evidence->gradients, model, corpus, &how));
+    }
+    if ((needs & HL_NEEDS_MOMENTS) != 0 && evidence->moments == NULL) {
+        HL_NEED(begin(&to, "outputs"));
+        HL_NEED(hl_head_moments_take(&evidence->moments, model, corpus,
+                                     &(hl_moments_options){ .windows   = options->windows,
+                                                            .n_threads = options->n_threads,
+                                                            .progress  = tell,
+                                                            .context   = &to }));
+    }
+    if ((needs & HL_NEEDS_SURGEON) != 0 && evidence->surgeon == NULL) {
+        HL_FREED double   *scores = NULL;
+        hl_surgeon_options how    = { .windows   = options->windows,
+                                      .n_threads = options->n_threads,
+                                      .progress  = tell,
+                                      .context   = &to };
+
+        how.windows.n_batch = 0;
+        HL_NEED(HL_ALLOC(&scores, (size_t)(info->n_layers * info->n_heads)));
+        HL_NEED(begin(&to, "surgeon"));
+        HL_NEED(hl_surgeon_scores(scores, model, corpus, &how));
+        evidence->surgeon = hl_taken(&scores);
     }
     if ((needs & HL_NEEDS_ABLATION) != 0 && evidence->ablation == NULL) {
         HL_FREED double *rises = NULL;
@@ -79,12 +113,16 @@ hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ran
 {
     const hl_gradients *gradients = evidence->gradients;
 
-    return hl_rank(out, ranker,
-                   &(hl_rank_inputs){ .profile  = evidence->profile,
-                                      .model    = model,
-                                      .gradient = gradients != NULL ? gradients->magnitude : NULL,
-                                      .ablation = evidence->ablation },
-                   options);
+    return hl_rank(
+        out, ranker,
+        &(hl_rank_inputs){ .profile      = evidence->profile,
+                           .model        = model,
+                           .gradient     = gradients != NULL ? gradients->magnitude : NULL,
+                           .ablation     = evidence->ablation,
+                           .weight_norms = gradients != NULL ? gradients->weight_norms : NULL,
+                           .moments      = evidence->moments,
+                           .surgeon      = evidence->surgeon },
+        options);
 }
 
 void hl_evidence_free(hl_evidence *evidence)
@@ -92,5 +130,7 @@ void hl_evidence_free(hl_evidence *evidence)
     hl_profile_free(evidence->profile);
     hl_gradients_free(evidence->gradients);
     hl_free(evidence->ablation);
+    hl_head_moments_free(evidence->moments);
+    hl_free(evidence->surgeon);
     *evidence = (hl_evidence){ 0 };
 }

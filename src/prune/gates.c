@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/head_kinds.h"
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -111,6 +112,99 @@ hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const ch
         status = hl_fail(HL_BAD_ARGUMENT, "the list of heads is empty");
     }
     return status;
+}
+
+/* ----------------------------------------------------------- heads and types */
+
+/* The type of that name; false if there is none. */
+static bool find_kind(hl_head_kind *out, const char *word, size_t n_bytes)
+{
+    for (int kind = 0; kind < HL_HEAD_UNKNOWN; kind++) {
+        const char *name = hl_head_kind_name((hl_head_kind)kind);
+
+        *out = (hl_head_kind)kind;
+        if (strlen(name) == n_bytes && memcmp(name, word, n_bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+static hl_status refuse_word(const char *word, size_t n_bytes)
+{
+    char   types[256] = "";
+    size_t used       = 0;
+
+    for (int kind = 0; kind < HL_HEAD_UNKNOWN; kind++)
+        used += (size_t)snprintf(types + used, sizeof types - used, "%s%s", kind > 0 ? ", " : "",
+                                 hl_head_kind_name((hl_head_kind)kind));
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "'%.*s' is neither a head, like L5H1 or L5 for a layer, nor a type of heads: "
+                   "there are %s",
+                   n_bytes < MAX_SHOWN ? (int)n_bytes : MAX_SHOWN, word, types);
+}
+
+hl_status hl_head_words_need_profile(bool *out, const hl_model *model, const char *text)
+{
+    hl_head      head;
+    hl_head_kind kind;
+
+    *out = false;
+    for (const char *at = text; *at != '\0';) {
+        size_t length = strcspn(at, ", \t\n\r");
+
+        if (length > 0 && find_kind(&kind, at, length))
+            *out = true;
+        else if (length > 0 && !hl_head_read(&head, at, length))
+            return refuse_word(at, length);
+        else if (length > 0)
+            HL_NEED(parse_head(&head, model, at, length));
+        at += length + (at[length] != '\0');
+    }
+    return HL_OK;
+}
+
+static void mark_kind(uint8_t *marks, const hl_model *model, const hl_profile *profile,
+                      hl_head_kind kind)
+{
+    const hl_model_info *info = hl_model_get_info(model);
+
+    for (int64_t i = 0; i < info->n_layers * info->n_heads; i++) {
+        int64_t layer = i / info->n_heads, head = i % info->n_heads;
+
+        if (head < hl_heads_of(model, layer) && hl_head_type_of(profile, layer, head).kind == kind)
+            marks[i] = 1;
+    }
+}
+
+hl_status hl_head_list_select(hl_head_list **out, const hl_model *model, const hl_profile *profile,
+                              const char *text)
+{
+    const hl_model_info *info  = hl_model_get_info(model);
+    HL_FREED uint8_t    *marks = NULL;
+    bool                 types = false;
+    hl_head_kind         kind;
+
+    *out = NULL;
+    HL_NEED(hl_head_words_need_profile(&types, model, text));
+    if (types && profile == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "types of heads need a profile, so a model and a text");
+    if (types && hl_profile_n_layers(profile) != info->n_layers)
+        return hl_fail(HL_BAD_INPUT, "the profile has %lld layers, the model %lld",
+                       (long long)hl_profile_n_layers(profile), (long long)info->n_layers);
+    HL_NEED(HL_ALLOC_ZEROED(&marks, (size_t)(info->n_layers * info->n_heads)));
+    for (const char *at = text; *at != '\0';) {
+        size_t length   = strcspn(at, ", \t\n\r");
+        char   word[64] = "";
+
+        if (find_kind(&kind, at, length)) {
+            mark_kind(marks, model, profile, kind);
+        } else {
+            snprintf(word, sizeof word, "%.*s", (int)length, at);
+            HL_NEED(mark_heads(marks, model, word));
+        }
+        at += length + (at[length] != '\0');
+    }
+    return list_marked(out, marks, info->n_layers, info->n_heads);
 }
 
 hl_status hl_head_list_text(char **out, const hl_head_list *list)

@@ -9,6 +9,7 @@ HL_CLOSES(hl_gates_free, hl_gates)
 HL_CLOSES(hl_head_list_free, hl_head_list)
 HL_CLOSES(hl_ranking_free, hl_ranking)
 HL_CLOSES(hl_gradients_free, hl_gradients)
+HL_CLOSES(hl_head_moments_free, hl_head_moments)
 
 /* Parses, from memory, the JSON that hl_gates_load reads; `where` names it in messages. */
 hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text, size_t n_bytes,

@@ -42,6 +42,7 @@ static hl_status make_sums(hl_gradients **out, const hl_model *model)
     sums->n_heads  = model->config->n_heads;
     HL_NEED(HL_ALLOC_ZEROED(&sums->magnitude, count));
     HL_NEED(HL_ALLOC_ZEROED(&sums->mean, count));
+    HL_NEED(HL_ALLOC_ZEROED(&sums->weight_norms, 3 * count));
     *out = hl_taken(&sums);
     return HL_OK;
 }
@@ -52,6 +53,7 @@ void hl_gradients_free(hl_gradients *gradients)
         return;
     hl_free(gradients->magnitude);
     hl_free(gradients->mean);
+    hl_free(gradients->weight_norms);
     hl_free(gradients);
 }
 
@@ -77,6 +79,8 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
         sums->mean[i] += work->one[i];
         sums->magnitude[i] += fabs(work->one[i]);
     }
+    for (int64_t i = 0; i < 3 * sums->n_layers * sums->n_heads; i++)
+        sums->weight_norms[i] += work->backward->weight_norms[i];
     sums->nll += nll;
     sums->n_windows++;
     sums->n_tokens += batch->text_end[0] - first;
@@ -113,6 +117,8 @@ static hl_status run(gradient_work *work)
         work->sums->mean[i] /= (double)work->sums->n_windows;
         work->sums->magnitude[i] /= (double)work->sums->n_windows;
     }
+    for (int64_t i = 0; i < 3 * work->sums->n_layers * work->sums->n_heads; i++)
+        work->sums->weight_norms[i] /= (double)work->sums->n_windows;
     work->sums->nll /= (double)work->sums->n_windows;
     return HL_OK;
 }

@@ -1,8 +1,7 @@
 /* rank.c - a score for every head, the order in which they would go, and the first of them.
  *
  *     ranker    what it is stands in one table; what it reads, in score_of
- *     scores    two need more than one head: entropy-gradient, which is a product of two scales, and
- *               weight, whose norms are computed for all heads at once
+ *     scores    of one number per head; those that are put together are in rank_scores.c
  *     groups    query heads that share a K/V head, ranked as one
  *     choice    the first heads of a ranking, but for those that must stay
  *     table     a ranking for eyes and files */
@@ -17,6 +16,7 @@
 #include "headlight/prune.h"
 #include "model/model.h"
 #include "prune/gates.h"
+#include "prune/rank_scores.h"
 
 typedef struct ranker_spec {
     const char *name;
@@ -42,10 +42,29 @@ static const ranker_spec rankers[HL_N_RANKERS] = {
     [HL_RANKER_ENTROPY_GRADIENT] = { "entropy-gradient",
                                      "entropy times (1 - gradient), each relative to its largest",
                                      true, HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT },
-    [HL_RANKER_SINK]     = { "sink", "mean attention to the first token", true, HL_NEEDS_PROFILE },
-    [HL_RANKER_ABLATION] = { "ablation", "rise of the loss with this head alone disabled", false,
-                             HL_NEEDS_ABLATION },
-    [HL_RANKER_RANDOM]   = { "random", "random order, set by --seed", false, 0 },
+    [HL_RANKER_SINK] = { "sink", "mean attention to the first token", true, HL_NEEDS_PROFILE },
+    [HL_RANKER_HIES] = { "hies", "gradient plus 1 - normalized entropy, each scaled over all heads",
+                         false, HL_NEEDS_PROFILE | HL_NEEDS_GRADIENT },
+    [HL_RANKER_GNORM] = { "gnorm", "product of the norms of the gradients of W_Q, W_K, W_V", false,
+                          HL_NEEDS_GRADIENT },
+    [HL_RANKER_VARIANCE]    = { "variance", "variance of the entropies of the layer's heads", false,
+                                HL_NEEDS_PROFILE },
+    [HL_RANKER_FLUCTUATION] = { "fluctuation",
+                                "variance of the output times |W_O|^2, standardized in its layer",
+                                false, HL_NEEDS_MODEL | HL_NEEDS_MOMENTS },
+    [HL_RANKER_WANDA]       = { "wanda", "root mean square of the output times |W_O|", false,
+                                HL_NEEDS_MODEL | HL_NEEDS_MOMENTS },
+    [HL_RANKER_RETRIEVAL]   = { "retrieval",
+                                "mean share of the token to copy, in a repeated sequence", false,
+                                HL_NEEDS_PROFILE | HL_NEEDS_PROBE },
+    [HL_RANKER_RECEIVED]    = { "received",
+                                "mean share that tokens but the first get from other positions", false,
+                                HL_NEEDS_PROFILE },
+    [HL_RANKER_SURGEON]     = { "surgeon", "error that is left after a repair", false,
+                                HL_NEEDS_SURGEON },
+    [HL_RANKER_ABLATION]    = { "ablation", "rise of the loss with this head alone disabled", false,
+                                HL_NEEDS_ABLATION },
+    [HL_RANKER_RANDOM]      = { "random", "random order, set by --seed", false, 0 },
 };
 
 /* ---------------------------------------------------------------------- names */
@@ -88,6 +107,11 @@ bool hl_ranker_takes_highest(hl_ranker ranker)
     return rankers[ranker].highest_first;
 }
 
+bool hl_ranker_can_reselect(hl_ranker ranker)
+{
+    return (rankers[ranker].needs & HL_NEEDS_TEXTS) != 0;
+}
+
 unsigned hl_ranker_needs(hl_ranker ranker)
 {
     return rankers[ranker].needs;
@@ -107,7 +131,8 @@ hl_status hl_ranker_find(hl_ranker *out, const char *name)
     return hl_fail(
         HL_BAD_ARGUMENT,
         "no ranker is called '%s'; there are auto, entropy, normalized, entropy-nosink, renyi2, "
-        "output-norm, weight, gradient, entropy-gradient, sink, ablation, random",
+        "output-norm, weight, gradient, entropy-gradient, sink, hies, gnorm, variance, "
+        "fluctuation, wanda, retrieval, received, surgeon, ablation, random",
         name);
 }
 
@@ -126,6 +151,12 @@ static hl_status check_needs(hl_ranker ranker, const hl_rank_inputs *inputs)
         what = "gradients, so a model and a text";
     else if ((spec->needs & HL_NEEDS_ABLATION) != 0 && inputs->ablation == NULL)
         what = "the loss with each head disabled, so a model and a text";
+    else if ((spec->needs & HL_NEEDS_SURGEON) != 0 && inputs->surgeon == NULL)
+        what = "the surgeon's errors, so a model and a text";
+    else if ((spec->needs & HL_NEEDS_MOMENTS) != 0 && inputs->moments == NULL)
+        what = "the moments of what heads write, so a model and a text";
+    else if (ranker == HL_RANKER_GNORM && inputs->weight_norms == NULL)
+        what = "the norms of the gradients of weights, so a model and a text";
     else if (inputs->profile == NULL && inputs->model == NULL)
         what = "a profile or a model";
     if (what == NULL)
@@ -140,8 +171,8 @@ static hl_status settle(hl_ranker *ranker, const hl_rank_inputs *inputs)
         return HL_OK;
     *ranker = inputs->gradient != NULL ? HL_RANKER_GRADIENT : HL_RANKER_OUTPUT_NORM;
     if (inputs->gradient == NULL && inputs->profile == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "ranking needs a profile, for the output norms of heads, "
-                                        "or gradients, so a model and a text");
+        return hl_fail(HL_BAD_ARGUMENT, "ranking needs a profile with output norms, "
+                                        "or a model and a text for gradients");
     return HL_OK;
 }
 
@@ -179,101 +210,6 @@ static int64_t width_of(const hl_rank_inputs *inputs)
                                    : hl_model_get_info(inputs->model)->n_heads;
 }
 
-/* -------------------------------------------------------------------- weights */
-
-/* Norms of the weights of a head. Rows [h d, h d + d) of W_Q belong to head h, as do the rows of
- * its K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
- * in any storage type. */
-typedef struct weight_sums {
-    const hl_model *model;
-    float          *row; /* as wide as the widest row */
-    double         *q;   /* (n_heads) sums of squares, like k (n_kv_heads), v and o */
-    double         *k;
-    double         *v;
-    double         *o;
-} weight_sums;
-
-static double sum_of_squares(const float *x, int64_t n)
-{
-    double sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
-/* out[h] = sum of squares of rows h d .. h d + d. */
-static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, int64_t layer,
-                          int64_t n_heads)
-{
-    const hl_param *param  = hl_weights_get(sums->model->weights, role, layer, 0);
-    int64_t         d_head = sums->model->config->d_head;
-
-    for (int64_t row = 0; row < n_heads * d_head; row++) {
-        HL_NEED(hl_weight_read_row(sums->row, &param->weight, row));
-        out[row / d_head] = (row % d_head == 0 ? 0.0 : out[row / d_head]) +
-                            sum_of_squares(sums->row, param->weight.n_columns);
-    }
-    return HL_OK;
-}
-
-/* out[h] = sum of squares of columns h d .. h d + d. */
-static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer, int64_t n_heads)
-{
-    const hl_param *param  = hl_weights_get(sums->model->weights, HL_ROLE_ATTN_O, layer, 0);
-    int64_t         d_head = sums->model->config->d_head;
-
-    for (int64_t head = 0; head < n_heads; head++)
-        out[head] = 0.0;
-    for (int64_t row = 0; row < param->weight.n_rows; row++) {
-        HL_NEED(hl_weight_read_row(sums->row, &param->weight, row));
-        for (int64_t head = 0; head < n_heads; head++)
-            out[head] += sum_of_squares(sums->row + head * d_head, d_head);
-    }
-    return HL_OK;
-}
-
-static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer)
-{
-    const hl_layer_config *config = &sums->model->config->layers[layer];
-
-    if (config->n_heads == 0)
-        return HL_OK;
-    HL_NEED(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
-    HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, layer, config->n_kv_heads));
-    HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, layer, config->n_kv_heads));
-    HL_NEED(sum_columns(sums->o, sums, layer, config->n_heads));
-    for (int64_t head = 0; head < config->n_heads; head++) {
-        int64_t kv_head = head / (config->n_heads / config->n_kv_heads);
-        out[head]       = sqrt(sums->q[head]) * sqrt(sums->k[kv_head]) * sqrt(sums->v[kv_head]) *
-                    sqrt(sums->o[head]);
-    }
-    return HL_OK;
-}
-
-/* The product of the Frobenius norms of a head's rows of W_Q, W_K and W_V and of its columns of
- * W_O: *out (n_layers, n_heads), released with hl_free.  Heads that share keys and values have
- * the same W_K and W_V. */
-static hl_status weigh_heads(double **out, const hl_model *model)
-{
-    const hl_config *config = model->config;
-    size_t           n      = (size_t)config->n_heads;
-    int64_t          wide   = config->n_heads * config->d_head;
-    HL_FREED double *all    = NULL;
-    HL_FREED double *norms  = NULL;
-    HL_FREED float  *row    = NULL;
-
-    *out = NULL;
-    HL_NEED(HL_ALLOC_ZEROED(&norms, (size_t)config->n_layers * n));
-    HL_NEED(HL_ALLOC(&all, 4 * n));
-    HL_NEED(HL_ALLOC(&row, (size_t)(wide > config->d_model ? wide : config->d_model)));
-    weight_sums sums = { model, row, all, all + n, all + 2 * n, all + 3 * n };
-    for (int64_t layer = 0; layer < config->n_layers; layer++)
-        HL_NEED(weigh_layer(norms + layer * config->n_heads, &sums, layer));
-    *out = hl_taken(&norms);
-    return HL_OK;
-}
-
 /* --------------------------------------------------------------------- scores */
 
 static double mean_of(const hl_profile *profile, const hl_ranked *at, hl_quantity quantity)
@@ -298,6 +234,10 @@ static double score_of(const hl_ranked *at, hl_ranker ranker, const hl_profile *
         return hl_profile_output_norm(profile, at->layer, at->head);
     case HL_RANKER_SINK:
         return mean_of(profile, at, HL_Q_FIRST);
+    case HL_RANKER_RETRIEVAL:
+        return hl_profile_probe(profile, at->layer, at->head, HL_PROBE_INDUCTION);
+    case HL_RANKER_RECEIVED:
+        return 1.0 - mean_of(profile, at, HL_Q_SELF) - mean_of(profile, at, HL_Q_FIRST);
     default:
         return scores[at->layer * width + at->head];
     }
@@ -312,47 +252,20 @@ static void score_random(hl_ranking *ranking, uint64_t seed)
         ranking->heads[i].score = (double)(hl_random_next(&random) >> 11) * 0x1p-53;
 }
 
-/* The product of diffuse attention and small effect, both scaled from 0 to 1. */
-static void score_product(hl_ranking *ranking, const hl_profile *profile, const double *gradient,
-                          int64_t width)
-{
-    double most_entropy  = 0.0;
-    double most_gradient = 0.0;
-
-    for (int64_t i = 0; i < ranking->n_heads; i++) {
-        const hl_ranked *at = &ranking->heads[i];
-        most_entropy        = fmax(most_entropy, mean_of(profile, at, HL_Q_ENTROPY));
-        most_gradient       = fmax(most_gradient, fabs(gradient[at->layer * width + at->head]));
-    }
-    for (int64_t i = 0; i < ranking->n_heads; i++) {
-        hl_ranked *at    = &ranking->heads[i];
-        double     slope = fabs(gradient[at->layer * width + at->head]);
-
-        at->score = mean_of(profile, at, HL_Q_ENTROPY) / (most_entropy > 0.0 ? most_entropy : 1.0) *
-                    (1.0 - slope / (most_gradient > 0.0 ? most_gradient : 1.0));
-    }
-}
-
 static hl_status score_heads(hl_ranking *ranking, const hl_rank_inputs *inputs, uint64_t seed)
 {
-    int64_t          width = width_of(inputs);
-    HL_FREED double *norms = NULL;
-    const double    *scores =
-        ranking->ranker == HL_RANKER_GRADIENT ? inputs->gradient : inputs->ablation;
+    int64_t       width  = width_of(inputs);
+    bool          done   = false;
+    const double *scores = ranking->ranker == HL_RANKER_GRADIENT  ? inputs->gradient
+                           : ranking->ranker == HL_RANKER_SURGEON ? inputs->surgeon
+                                                                  : inputs->ablation;
 
     if (ranking->ranker == HL_RANKER_RANDOM) {
         score_random(ranking, seed);
         return HL_OK;
     }
-    if (ranking->ranker == HL_RANKER_ENTROPY_GRADIENT) {
-        score_product(ranking, inputs->profile, inputs->gradient, width);
-        return HL_OK;
-    }
-    if (ranking->ranker == HL_RANKER_WEIGHT) {
-        HL_NEED(weigh_heads(&norms, inputs->model));
-        scores = norms;
-    }
-    for (int64_t i = 0; i < ranking->n_heads; i++)
+    HL_NEED(hl_rank_combined(&done, ranking, inputs));
+    for (int64_t i = 0; i < ranking->n_heads && !done; i++)
         ranking->heads[i].score =
             score_of(&ranking->heads[i], ranking->ranker, inputs->profile, scores, width);
     return HL_OK;
@@ -573,16 +486,38 @@ static int64_t group_of(const hl_ranking *ranking, int64_t layer)
     return ranking->groups != NULL ? ranking->groups[layer] : 1;
 }
 
+/* Is one of the heads that would go together to be kept? */
+static bool is_kept(const hl_choice *choice, const hl_ranked *heads, int64_t size)
+{
+    for (int64_t k = 0; choice->keep != NULL && k < choice->keep->n_heads; k++) {
+        for (int64_t i = 0; i < size; i++) {
+            if (choice->keep->heads[k].layer == heads[i].layer &&
+                choice->keep->heads[k].head == heads[i].head)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Counts the heads that each layer can lose, in whole groups: left (n_layers). Returns the sum. */
 static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_choice *choice)
 {
-    int64_t sum = 0;
+    HL_FREED int64_t *n_kept = NULL;
+    int64_t           size = 0, sum = 0;
 
-    for (int64_t i = 0; i < ranking->n_heads; i++)
-        left[ranking->heads[i].layer]++;
+    if (HL_ALLOC_ZEROED(&n_kept, (size_t)ranking->n_layers) != HL_OK)
+        return -1;
+    for (int64_t i = 0; i < ranking->n_heads; i += size) {
+        const hl_ranked *head = &ranking->heads[i];
+
+        size = group_of(ranking, head->layer);
+        left[head->layer] += size;
+        n_kept[head->layer] += is_kept(choice, head, size) ? size : 0;
+    }
     for (int64_t layer = 0; layer < ranking->n_layers; layer++) {
-        if (!choice->empty_layers && left[layer] > 0)
+        if (!choice->empty_layers && left[layer] > 0 && n_kept[layer] == 0)
             left[layer]--;
+        left[layer] -= n_kept[layer];
         if (choice->per_layer_max > 0 && left[layer] > choice->per_layer_max)
             left[layer] = choice->per_layer_max;
         left[layer] -= left[layer] % group_of(ranking, layer);
@@ -592,7 +527,8 @@ static int64_t count_room(int64_t *left, const hl_ranking *ranking, const hl_cho
 }
 
 /* Stops when another group would be further from the target than none. */
-static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking, int64_t count)
+static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *ranking,
+                       const hl_choice *choice, int64_t count)
 {
     int64_t size = 0;
 
@@ -600,7 +536,7 @@ static void take_first(hl_head_list *list, int64_t *left, const hl_ranking *rank
         const hl_ranked *head = &ranking->heads[i];
 
         size = group_of(ranking, head->layer);
-        if (left[head->layer] == 0)
+        if (left[head->layer] == 0 || is_kept(choice, head, size))
             continue;
         if (list->n_heads + size - count >= count - list->n_heads)
             return;
@@ -620,18 +556,30 @@ hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking, const
     HL_NEED(wanted_count(&count, ranking, choice));
     HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
     int64_t room = count_room(left, ranking, choice);
+    if (room < 0)
+        return HL_NO_MEMORY;
     if (count > room)
         return hl_fail(
-            HL_BAD_ARGUMENT, "%lld of %lld heads are to be removed, but only %lld can be%s%s%s",
+            HL_BAD_ARGUMENT, "%lld of %lld heads are to be removed, but only %lld can be%s%s%s%s",
             (long long)count, (long long)ranking->n_heads, (long long)room,
             ranking->groups != NULL ? " in whole groups" : "",
             choice->empty_layers ? "" : ": every layer keeps one (--empty-layers allows more)",
-            choice->per_layer_max > 0 ? ", and --per-layer-max limits each layer" : "");
+            choice->per_layer_max > 0 ? ", and --per-layer-max limits each layer" : "",
+            choice->keep != NULL ? "; heads to keep stay" : "");
     HL_NEED(HL_ALLOC_ZEROED(&list, 1));
     HL_NEED(HL_ALLOC(&list->heads, (size_t)room));
-    take_first(list, left, ranking, count);
+    take_first(list, left, ranking, choice, count);
     *out = hl_taken(&list);
     return HL_OK;
+}
+
+hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice)
+{
+    HL_FREED int64_t *left = NULL;
+
+    HL_NEED(HL_ALLOC_ZEROED(&left, (size_t)ranking->n_layers));
+    *out = count_room(left, ranking, choice);
+    return *out >= 0 ? HL_OK : HL_NO_MEMORY;
 }
 
 /* ---------------------------------------------------------------------- table */

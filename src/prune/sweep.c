@@ -20,10 +20,12 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "kernels/gemm.h"
 #include "measure/corpus.h"
 #include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
+#include "prune/stream_walk.h"
 
 enum {
     DEFAULT_SEEDS  = 10,
@@ -34,7 +36,8 @@ enum {
 };
 #define DEFAULT_SAVE 30.0
 
-static const char *const table_names[] = { "points", "random", "correlation", "heads", "savings" };
+static const char *const table_names[] = { "points", "random",  "correlation",
+                                           "heads",  "savings", "repair" };
 
 /* ----------------------------------------------------------------------- options */
 
@@ -46,12 +49,16 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return HL_OK;
 }
 
-/* Chooses all rankers but random, which is always present, and auto, which is one of the others. */
+/* Chooses all rankers but random, which is always present, auto, which is one of the others, and
+ * surgeon, where it cannot be. */
 static hl_status choose_all(hl_sweep *s)
 {
     HL_NEED(HL_ALLOC(&s->rankers, HL_N_RANKERS));
     s->options.n_rankers = 0;
     for (hl_ranker ranker = 0; ranker < HL_N_RANKERS; ranker++) {
+        if (ranker == HL_RANKER_SURGEON &&
+            (hl_lapack_check() != HL_OK || hl_walk_check(s->model) != HL_OK))
+            continue;
         if (ranker != HL_RANKER_RANDOM && ranker != HL_RANKER_AUTO)
             s->rankers[s->options.n_rankers++] = ranker;
     }
@@ -70,7 +77,7 @@ static hl_status check_rankers(const hl_sweep *s)
                            "sweep: auto is not a ranker of its own; name gradient or output-norm");
     }
     for (int64_t i = 0; i < s->options.n_iterative; i++) {
-        if (s->iterative[i] >= HL_N_RANKERS || !hl_sweep_can_iterate(s->iterative[i]))
+        if (s->iterative[i] >= HL_N_RANKERS || !hl_ranker_can_reselect(s->iterative[i]))
             return hl_fail(HL_BAD_ARGUMENT,
                            "sweep: %s does not use a text, so it cannot be iterative",
                            hl_ranker_name((size_t)s->iterative[i]));
@@ -207,6 +214,8 @@ static hl_status open_state(hl_sweep *s)
     if (around.n_before + around.n_after > 0 && o->around != HL_AROUND_DOCUMENT)
         snprintf(key + strlen(key), sizeof key - strlen(key), " special %s",
                  hl_around_name(o->around));
+    if (o->repair)
+        snprintf(key + strlen(key), sizeof key - strlen(key), " repair");
     HL_NEED(hl_sweep_state_new(&s->state, o->state_path, key));
     if (o->resume)
         HL_NEED(hl_sweep_state_load(s->state));
@@ -494,6 +503,8 @@ static hl_status run(hl_sweep *s)
     s->stage = "last words";
     HL_NEED(count_words(s));
     HL_NEED(hl_sweep_save(s, true));
+    HL_NEED(hl_sweep_run_repairs(s));
+    HL_NEED(hl_sweep_save(s, true));
     return hl_sweep_conclude(s);
 }
 
@@ -540,6 +551,9 @@ void hl_sweep_free(hl_sweep *s)
     hl_sweep_state_free(s->state);
     hl_evaluation_free(s->test);
     hl_free(s->n_right);
+    hl_free(s->mended);
+    hl_free(s->mended_rises);
+    hl_free(s->why_not);
     hl_free(s->rankers);
     hl_free(s->iterative);
     hl_free(s->ratios);
@@ -547,7 +561,8 @@ void hl_sweep_free(hl_sweep *s)
     hl_free(s->n_off);
     hl_free(s->gates);
     hl_free(s->heads);
-    hl_free(s->draws);
+    hl_free(s->left);
+    hl_free(s->work);
     hl_free(s->points);
     hl_free(s->bands);
     hl_free(s->rises);

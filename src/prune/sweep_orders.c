@@ -14,11 +14,6 @@
 #include "prune/gates.h"
 #include "prune/sweep_stages.h"
 
-bool hl_sweep_can_iterate(hl_ranker ranker)
-{
-    return (hl_ranker_needs(ranker) & HL_NEEDS_TEXTS) != 0;
-}
-
 void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 {
     snprintf(out, n_bytes, "%s%s", hl_ranker_name((size_t)order->ranker),

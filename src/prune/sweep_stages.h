@@ -2,6 +2,7 @@
  *
  *     sweep.c          options, the stages of the work, last words, what others may ask
  *     sweep_orders.c   rankings on one text, once or after every ratio: settings of gates
+ *     sweep_repair.c   the same heads with means, and with a repair
  *     sweep_state.c    what a killed run goes on from
  *     sweep_verdict.c  what the settings cost, with intervals: numbers, tables, sentences */
 #ifndef HL_PRUNE_SWEEP_STAGES_H
@@ -45,6 +46,9 @@ typedef struct hl_sweep_band {
     double word; /* mean share of last words */
 } hl_sweep_band;
 
+/* What is done for heads that are removed, beside closing their gates. */
+enum { HL_SWEEP_MEAN = 0, HL_SWEEP_REPAIRED, HL_SWEEP_WAYS };
+
 struct hl_sweep {
     hl_model           *model;
     const hl_tokenizer *tokenizer;
@@ -71,17 +75,26 @@ struct hl_sweep {
     hl_head        *heads; /* (n_singles) */
 
     hl_evaluation *test;
-    double        *n_right; /* (first_single) number of last words predicted, or NULL */
+    /* With options.repair, rows are orders that are not random, then the median of random, by
+     * ratio. */
+    hl_scores      *mended;   /* (rows, HL_SWEEP_WAYS, n_windows) or NULL */
+    bool            can_mend; /* false: HL_SWEEP_REPAIRED is not there, and */
+    char           *why_not;
+    hl_sweep_value *mended_rises; /* (rows, 1 + HL_SWEEP_WAYS) zeroed first; NaN: not there */
+    double         *n_right;      /* (first_single) number of last words predicted, or NULL */
 
-    /* (n_settings + 2, HL_RESAMPLES) mean NLL per setting, then the reference model's, then the
-     * mean tokens per unit. */
-    double         *draws;
+    /* (n_settings + 1, n_units + 1) mean NLL per setting, then the reference model's, without each
+     * unit and of all. */
+    double         *left;
+    double         *work; /* (n_units) */
+    int64_t         n_units;
+    hl_units        units;
     hl_sweep_point *points;       /* (n_fixed, n_ratios) */
     hl_sweep_band  *bands;        /* (n_ratios) */
     double         *rises;        /* (n_singles) rise in mean NLL with that head disabled */
     hl_sweep_value *correlations; /* (n_rankers) Spearman correlation of score and rise */
 
-    hl_sheet *tables[5];
+    hl_sheet *tables[6];
     char    **verdict; /* (n_verdict) */
     size_t    n_verdict;
     hl_status said; /* the first error while the verdict was made */
@@ -101,8 +114,11 @@ hl_status hl_sweep_save(hl_sweep *s, bool now);
 hl_status hl_sweep_make_orders(hl_sweep *s);
 /* Writes a name such as "entropy" or "entropy, iterative". */
 void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order);
-/* Does the ranker use a text, so that ranking again can change the order? */
-bool hl_sweep_can_iterate(hl_ranker ranker);
+
+/* sweep_repair.c evaluates models with means and repairs, if asked to. */
+hl_status hl_sweep_run_repairs(hl_sweep *s);
+/* The setting of gates that a row of `mended` stands beside. */
+int64_t hl_sweep_repair_setting(const hl_sweep *s, int64_t row);
 
 /* sweep_verdict.c makes the draws, points, bands, rises, correlations, tables and the verdict. */
 hl_status hl_sweep_conclude(hl_sweep *s);

@@ -1,13 +1,11 @@
 /* sweep_verdict.c - what a sweep comes to: numbers and how sure they are, tables, sentences.
  *
- * Units are documents, or windows where there are fewer than HL_MIN_TEXTS documents.  A draw
- * takes as many units as there are, with replacement; all settings see the same draws, so that
- * the difference of two settings is drawn in pairs.  A mean is a ratio of sums, as in
- * perplexity.c: NLL over tokens.
+ * Units are documents, or windows where there are fewer than HL_MIN_UNITS documents.  Every mean
+ * is computed again with each unit left out; all settings leave out the same, so that differences
+ * of settings are paired.  A mean is a ratio of sums, as in perplexity.c: NLL over tokens.
  *
- * Against random: each draw of units also draws seeds, as many as there are, and compares with
- * their mean; so the interval holds for other texts and for other seeds.  A correlation over
- * heads: each draw of units gives each head's rise, and then heads are drawn too.
+ * Against random: the error over seeds is added to that over units; so the interval holds for other
+ * texts and for other seeds.  A correlation over heads: the same with heads left out.
  *
  * In words, "better" and "worse" are said where the interval of 95% leaves 0 out, and not
  * otherwise; nor is it corrected for the number of comparisons, which the sentences give. */
@@ -17,7 +15,6 @@
 #include <string.h>
 
 #include "analysis/numbers.h"
-#include "analysis/random.h"
 #include "analysis/sheet.h"
 #include "base/buffer.h"
 #include "base/memory.h"
@@ -26,7 +23,7 @@
 #include "prune/ceiling.h"
 #include "prune/sweep_stages.h"
 
-/* ------------------------------------------------------------------------- draws */
+/* ------------------------------------------------------------------ without a unit */
 
 static const hl_scores *scores_of(const hl_sweep *s, int64_t setting)
 {
@@ -34,42 +31,28 @@ static const hl_scores *scores_of(const hl_sweep *s, int64_t setting)
                                     : s->test->scores + setting * s->test->n_windows;
 }
 
-static int64_t unit_of(const hl_sweep *s, int64_t window)
+/* The means of all settings and the reference model with each unit left out: s->left. */
+static hl_status leave_out(hl_sweep *s)
 {
-    return s->test->n_documents >= HL_MIN_TEXTS ? s->test->documents[window] : window;
-}
+    int64_t          n_windows = s->test->n_windows, n_columns = s->n_settings + 1;
+    bool             by_document = s->test->n_documents >= HL_MIN_UNITS;
+    HL_FREED double *values      = NULL; /* (2, n_windows, n_columns) */
 
-/* values (n_units, n_settings + 2): sums of NLL, the reference model's sum, and the number of
- * tokens. */
-static void add_units(double *values, const hl_sweep *s)
-{
-    int64_t n_columns = s->n_settings + 2;
+    s->units   = by_document ? HL_UNITS_DOCUMENTS : HL_UNITS_WINDOWS;
+    s->n_units = by_document ? s->test->n_documents : n_windows;
+    HL_NEED(hl_alloc((void **)&values, (size_t)n_windows, 2 * (size_t)n_columns * sizeof *values));
+    for (int64_t i = 0; i < n_windows * n_columns; i++) {
+        double n_tokens = (double)s->test->scored[i / n_columns];
 
-    for (int64_t i = 0; i < s->test->n_windows; i++) {
-        double *row = values + unit_of(s, i) * n_columns;
-        for (int64_t setting = 0; setting <= s->n_settings; setting++)
-            row[setting] += scores_of(s, setting)[i].nll;
-        row[n_columns - 1] += (double)s->test->scored[i];
+        values[i] = scores_of(s, i % n_columns)[i / n_columns].nll / n_tokens;
+        values[n_windows * n_columns + i] = n_tokens;
     }
-}
-
-static hl_status make_draws(hl_sweep *s)
-{
-    int64_t          n_columns = s->n_settings + 2;
-    int64_t          n_units   = unit_of(s, s->test->n_windows - 1) + 1;
-    HL_FREED double *values    = NULL;
-
-    HL_NEED(hl_alloc_zeroed((void **)&values, (size_t)n_units, (size_t)n_columns * sizeof *values));
-    HL_NEED(hl_alloc((void **)&s->draws, (size_t)n_columns, HL_RESAMPLES * sizeof *s->draws));
-    add_units(values, s);
-    HL_NEED(
-        hl_bootstrap_means(s->draws, values, n_units, n_columns, HL_RESAMPLES, s->options.seed));
-    const double *tokens = s->draws + (n_columns - 1) * HL_RESAMPLES;
-    for (int64_t i = 0; i <= s->n_settings; i++) {
-        for (int64_t r = 0; r < HL_RESAMPLES; r++)
-            s->draws[i * HL_RESAMPLES + r] /= tokens[r];
-    }
-    return HL_OK;
+    return hl_left_out(&s->left, &(hl_unit_rows){ .values  = values,
+                                                  .weights = values + n_windows * n_columns,
+                                                  .groups = by_document ? s->test->documents : NULL,
+                                                  .n_rows = n_windows,
+                                                  .n_columns = n_columns,
+                                                  .n_groups  = s->n_units });
 }
 
 /* ----------------------------------------------------------------------- numbers */
@@ -80,21 +63,30 @@ static double mean_nll(const hl_sweep *s, int64_t setting)
     return hl_evaluation_total(s->test, which).nll / (double)s->test->n_scored;
 }
 
-/* Returns the value with the interval of the sorted draws. */
-static hl_sweep_value with_interval(double value, double draws[HL_RESAMPLES])
+static hl_sweep_value with_error(const hl_sweep *s, double value, hl_error error,
+                                 hl_error_scale scale)
 {
-    hl_interval interval = hl_bootstrap_interval(draws, HL_RESAMPLES, 0.95);
+    hl_interval interval = hl_interval_of(value, error, scale, s->n_units, s->units);
     return (hl_sweep_value){ value, interval.low, interval.high };
+}
+
+/* Adds factor times a setting's means without each unit to sums (n_units). */
+static void add_left_out(double *sums, const hl_sweep *s, int64_t setting, double factor)
+{
+    for (int64_t i = 0; i < s->n_units; i++)
+        sums[i] += factor * s->left[setting * (s->n_units + 1) + i];
 }
 
 /* Returns a - b of two settings' mean NLL (n_settings: the reference model). */
 static hl_sweep_value difference(const hl_sweep *s, int64_t a, int64_t b)
 {
-    double draws[HL_RESAMPLES];
+    double value = mean_nll(s, a) - mean_nll(s, b);
 
-    for (int64_t r = 0; r < HL_RESAMPLES; r++)
-        draws[r] = s->draws[a * HL_RESAMPLES + r] - s->draws[b * HL_RESAMPLES + r];
-    return with_interval(mean_nll(s, a) - mean_nll(s, b), draws);
+    memset(s->work, 0, (size_t)s->n_units * sizeof *s->work);
+    add_left_out(s->work, s, a, 1.0);
+    add_left_out(s->work, s, b, -1.0);
+    return with_error(s, value, hl_jackknife_error(value, s->work, s->n_units, HL_SCALE_PLAIN),
+                      HL_SCALE_PLAIN);
 }
 
 static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
@@ -102,25 +94,25 @@ static int64_t random_setting(const hl_sweep *s, int64_t seed, int64_t ratio)
     return s->orders[s->n_fixed + seed].first + ratio;
 }
 
-/* Returns the difference to the mean of the seeds. */
+/* Returns the difference to the mean of the seeds, which are a sample of all seeds. */
 static hl_sweep_value against_random(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
-    int64_t   n_seeds = s->options.n_seeds;
-    hl_random random  = { s->options.seed + 1 };
-    double    mean    = 0.0;
-    double    draws[HL_RESAMPLES];
+    int64_t n_seeds = s->options.n_seeds;
+    double  n = (double)n_seeds, mean = 0.0, squares = 0.0;
 
-    for (int64_t i = 0; i < n_seeds; i++)
-        mean += mean_nll(s, random_setting(s, i, ratio)) / (double)n_seeds;
-    for (int64_t r = 0; r < HL_RESAMPLES; r++) {
-        double drawn = 0.0;
-        for (int64_t i = 0; i < n_seeds; i++) {
-            int64_t seed = hl_random_below(&random, n_seeds);
-            drawn += s->draws[random_setting(s, seed, ratio) * HL_RESAMPLES + r];
-        }
-        draws[r] = s->draws[setting * HL_RESAMPLES + r] - drawn / (double)n_seeds;
+    memset(s->work, 0, (size_t)s->n_units * sizeof *s->work);
+    add_left_out(s->work, s, setting, 1.0);
+    for (int64_t i = 0; i < n_seeds; i++) {
+        mean += mean_nll(s, random_setting(s, i, ratio)) / n;
+        add_left_out(s->work, s, random_setting(s, i, ratio), -1.0 / n);
     }
-    return with_interval(mean_nll(s, setting) - mean, draws);
+    for (int64_t i = 0; i < n_seeds; i++)
+        squares += pow(mean_nll(s, random_setting(s, i, ratio)) - mean, 2.0);
+    double   value = mean_nll(s, setting) - mean;
+    hl_error error = hl_jackknife_error(value, s->work, s->n_units, HL_SCALE_PLAIN);
+    if (n_seeds > 1)
+        error = hl_error_add(error, (hl_error){ squares / (n * (n - 1.0)), n - 1.0, 0.0 });
+    return with_error(s, value, error, HL_SCALE_PLAIN);
 }
 
 /* Returns the share of last words that a setting predicts; NaN if not requested. */
@@ -132,10 +124,11 @@ static double word_share(const hl_sweep *s, int64_t setting)
 static hl_sweep_point count_point(const hl_sweep *s, int64_t setting, int64_t ratio)
 {
     hl_scores total = hl_evaluation_total(s->test, setting);
-    double    draws[HL_RESAMPLES];
+    double    value = mean_nll(s, setting);
+    hl_error  error =
+        hl_jackknife_error(value, s->left + setting * (s->n_units + 1), s->n_units, HL_SCALE_PLAIN);
 
-    memcpy(draws, s->draws + setting * HL_RESAMPLES, sizeof draws);
-    hl_sweep_point point = { .nll       = with_interval(mean_nll(s, setting), draws),
+    hl_sweep_point point = { .nll       = with_error(s, value, error, HL_SCALE_PLAIN),
                              .rise      = difference(s, setting, s->n_settings),
                              .vs_random = against_random(s, setting, ratio),
                              .kl        = total.kl / (double)s->test->n_scored,
@@ -181,33 +174,81 @@ static void ranked_scores(double *out, const hl_sweep *s, const hl_ranking *rank
     }
 }
 
-/* Makes one draw of units r and of heads by `random`; x and y have room for n_singles. */
-static hl_status draw_correlation(double *out, const hl_sweep *s, const double *scores, int64_t r,
-                                  hl_random *random, double *x, double *y)
-{
-    for (int64_t i = 0; i < s->n_singles; i++) {
-        int64_t head = hl_random_below(random, s->n_singles);
-        x[i]         = scores[head];
-        y[i]         = s->draws[(s->first_single + head) * HL_RESAMPLES + r] -
-               s->draws[s->n_settings * HL_RESAMPLES + r];
-    }
-    return hl_spearman(out, x, y, s->n_singles);
-}
-
 static hl_status correlate(hl_sweep_value *out, const hl_sweep *s, const hl_ranking *ranking)
 {
-    size_t           n      = (size_t)s->n_singles;
-    HL_FREED double *work   = NULL; /* holds scores, x and y */
-    hl_random        random = { s->options.seed + 2 };
-    double           rho    = NAN;
-    double           draws[HL_RESAMPLES];
+    int64_t          n = s->n_singles, n_units = s->n_units;
+    HL_FREED double *scores = NULL;       /* (n) */
+    HL_FREED double *x = NULL, *y = NULL; /* (n, n_units + 1) scores, and rises without each unit */
+    hl_rank_noise    noise = { 0 };
 
-    HL_NEED(HL_ALLOC(&work, 3 * n));
-    ranked_scores(work, s, ranking);
-    for (int64_t r = 0; r < HL_RESAMPLES; r++)
-        HL_NEED(draw_correlation(&draws[r], s, work, r, &random, work + n, work + 2 * n));
-    HL_NEED(hl_spearman(&rho, work, s->rises, s->n_singles));
-    *out = with_interval(rho, draws);
+    HL_NEED(HL_ALLOC(&scores, (size_t)n));
+    HL_NEED(HL_ALLOC(&x, (size_t)(n * (n_units + 1))));
+    HL_NEED(HL_ALLOC(&y, (size_t)(n * (n_units + 1))));
+    ranked_scores(scores, s, ranking);
+    for (int64_t i = 0; i < n * (n_units + 1); i++) {
+        x[i] = scores[i / (n_units + 1)];
+        y[i] = s->left[s->first_single * (n_units + 1) + i] -
+               s->left[s->n_settings * (n_units + 1) + i % (n_units + 1)];
+    }
+    HL_NEED(hl_rank_noise_add(&noise, x, y, n, n_units));
+    HL_NEED(hl_rank_noise_add_items(&noise, x, y, n, n_units));
+    hl_interval interval = hl_rank_interval(&noise, s->units);
+    *out                 = (hl_sweep_value){ noise.rho, interval.low, interval.high };
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------- means and repairs */
+
+static int64_t mended_rows(const hl_sweep *s)
+{
+    return s->mended != NULL ? (s->n_fixed + 1) * s->options.n_ratios : 0;
+}
+
+/* The rise of scores over the reference model, with the same units left out of both. */
+static hl_status mended_rise(hl_sweep_value *out, const hl_sweep *s, const hl_scores *scores)
+{
+    const hl_evaluation *test   = s->test;
+    HL_FREED double     *values = NULL; /* (2, n_windows) */
+    HL_FREED double     *left   = NULL; /* (n_units + 1) */
+
+    HL_NEED(HL_ALLOC(&values, 2 * (size_t)test->n_windows));
+    for (int64_t i = 0; i < test->n_windows; i++) {
+        double n_tokens             = (double)test->scored[i];
+        values[i]                   = (scores[i].nll - test->dense[i].nll) / n_tokens;
+        values[test->n_windows + i] = n_tokens;
+    }
+    HL_NEED(hl_left_out(
+        &left, &(hl_unit_rows){ .values  = values,
+                                .weights = values + test->n_windows,
+                                .groups  = s->units == HL_UNITS_DOCUMENTS ? test->documents : NULL,
+                                .n_rows  = test->n_windows,
+                                .n_columns = 1,
+                                .n_groups  = s->n_units }));
+    double rise = left[s->n_units];
+    *out        = with_error(s, rise, hl_jackknife_error(rise, left, s->n_units, HL_SCALE_PLAIN),
+                             HL_SCALE_PLAIN);
+    return HL_OK;
+}
+
+static hl_status count_mended(hl_sweep *s)
+{
+    int64_t n_rows = mended_rows(s), n_windows = s->test->n_windows;
+
+    HL_NEED(HL_ALLOC(&s->mended_rises, (size_t)(n_rows * (1 + HL_SWEEP_WAYS))));
+    for (int64_t row = 0; row < n_rows; row++) {
+        hl_sweep_value *rises = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+
+        rises[0] = difference(s, hl_sweep_repair_setting(s, row), s->n_settings);
+        for (int64_t way = 0; way < HL_SWEEP_WAYS; way++) {
+            rises[1 + way] = s->n_off[row % s->options.n_ratios] > 0
+                                 ? (hl_sweep_value){ NAN, NAN, NAN }
+                                 : rises[0];
+            if (s->n_off[row % s->options.n_ratios] > 0 &&
+                (way != HL_SWEEP_REPAIRED || s->can_mend))
+                HL_NEED(mended_rise(&rises[1 + way], s,
+                                    s->mended + (row * HL_SWEEP_WAYS + way) * n_windows));
+        }
+    }
     return HL_OK;
 }
 
@@ -227,7 +268,8 @@ static hl_status count_all(hl_sweep *s)
     int64_t n_ratios = s->options.n_ratios;
 
     HL_NEED(allocate(s));
-    HL_NEED(make_draws(s));
+    HL_NEED(leave_out(s));
+    HL_NEED(HL_ALLOC(&s->work, (size_t)s->n_units));
     for (int64_t i = 0; i < s->n_fixed * n_ratios; i++) {
         int64_t setting = s->orders[i / n_ratios].first + i % n_ratios;
         s->points[i]    = count_point(s, setting, i % n_ratios);
@@ -238,7 +280,7 @@ static hl_status count_all(hl_sweep *s)
         s->rises[i] = mean_nll(s, s->first_single + i) - mean_nll(s, s->n_settings);
     for (int64_t i = 0; i < s->options.n_rankers; i++)
         HL_NEED(correlate(&s->correlations[i], s, s->orders[i].ranking));
-    return HL_OK;
+    return count_mended(s);
 }
 
 /* --------------------------------------------------------------------- tables */
@@ -259,6 +301,11 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
     hl_status status =
         hl_sheet_new(&table, "points", "Loss of every order at every ratio", columns);
 
+    if (status == HL_OK) {
+        hl_interval how = hl_no_interval(s->n_units, s->units);
+        how.low         = s->n_units >= HL_MIN_UNITS ? 0.0 : NAN; /* there are intervals */
+        hl_sheet_fact_interval(table, &how);
+    }
     for (int64_t i = 0; status == HL_OK && i < s->n_fixed * s->options.n_ratios; i++) {
         const hl_sweep_point *point = &s->points[i];
         int64_t               ratio = i % s->options.n_ratios;
@@ -374,6 +421,38 @@ static hl_status make_savings(hl_sheet **out, const hl_sweep *s)
     return hl_sheet_hand_over(out, table, status);
 }
 
+static void name_row(char *out, size_t n_bytes, const hl_sweep *s, int64_t row)
+{
+    int64_t order = row / s->options.n_ratios;
+
+    if (order < s->n_fixed)
+        hl_sweep_order_name(out, n_bytes, &s->orders[order]);
+    else
+        snprintf(out, n_bytes, "random (median)");
+}
+
+static hl_status make_repair(hl_sheet **out, const hl_sweep *s)
+{
+    static const char columns[] = "order:t ratio:2 off:i zeroed:4 low:4 high:4 mean:4 mean_low:4 "
+                                  "mean_high:4 repaired:4 repaired_low:4 repaired_high:4";
+    hl_sheet         *table     = NULL;
+    hl_status         status =
+        hl_sheet_new(&table, "repair", "Rise of the loss: zeroed, with means, repaired", columns);
+
+    for (int64_t row = 0; status == HL_OK && row < mended_rows(s); row++) {
+        const hl_sweep_value *rises = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+        char                  name[64];
+
+        name_row(name, sizeof name, s, row);
+        hl_sheet_put_text(table, "%s", name);
+        hl_sheet_put_real(table, s->ratios[row % s->options.n_ratios]);
+        hl_sheet_put_int(table, s->n_off[row % s->options.n_ratios]);
+        for (int way = 0; way < 1 + HL_SWEEP_WAYS; way++)
+            put_value(table, rises[way]);
+    }
+    return hl_sheet_hand_over(out, table, status);
+}
+
 static hl_status make_tables(hl_sweep *s)
 {
     /* The order is that of hl_sweep_table_name. */
@@ -381,7 +460,8 @@ static hl_status make_tables(hl_sweep *s)
     HL_NEED(make_random(&s->tables[1], s));
     HL_NEED(make_correlation(&s->tables[2], s));
     HL_NEED(make_heads(&s->tables[3], s));
-    return make_savings(&s->tables[4], s);
+    HL_NEED(make_savings(&s->tables[4], s));
+    return make_repair(&s->tables[5], s);
 }
 
 /* ------------------------------------------------------------------ sentences */
@@ -402,6 +482,21 @@ __attribute__((format(printf, 2, 3))) static void say(hl_sweep *s, const char *f
     if (s->said == HL_OK)
         s->said = hl_strdup(&s->verdict[s->n_verdict], text);
     s->n_verdict += s->said == HL_OK;
+}
+
+/* " (low to high)", or nothing where there is no interval. */
+typedef struct range_text {
+    char text[64];
+} range_text;
+
+static range_text range_of(hl_sweep_value value, int digits)
+{
+    range_text out = { "" };
+
+    if (!isnan(value.low))
+        snprintf(out.text, sizeof out.text, " (%+.*f to %+.*f)", digits, value.low, digits,
+                 value.high);
+    return out;
 }
 
 static const hl_sweep_point *point_at(const hl_sweep *s, int64_t order, int64_t ratio)
@@ -452,12 +547,14 @@ static void say_winner(hl_sweep *s, int64_t ratio)
     name_equals(equals, sizeof equals, s, ratio, best);
     hl_sweep_order_name(name, sizeof name, &s->orders[best]);
     say(s,
-        "At ratio %.2g (%lld of %lld heads disabled) %s costs least: %+.4f nats per token "
-        "(%+.4f to %+.4f)%s%s.",
+        "At ratio %.2g (%lld of %lld heads disabled) %s costs least: %+.4f nats per token"
+        "%s%s%s.",
         s->ratios[ratio], (long long)s->n_off[ratio], (long long)s->n_singles, name, rise.value,
-        rise.low, rise.high,
-        equals[0] != '\0' ? "; not significantly worse: " : ", significantly less than all others",
-        equals);
+        range_of(rise, 4).text,
+        isnan(rise.low)     ? ""
+        : equals[0] != '\0' ? "; not significantly worse: "
+                            : ", significantly less than all others",
+        isnan(rise.low) ? "" : equals);
 }
 
 /* ------------------------------------------------------------------------ entropy */
@@ -508,9 +605,9 @@ static void say_against_random(hl_sweep *s, int64_t order)
         if (s->n_off[i] == 0)
             continue;
         say(s,
-            "  ratio %.2g: %+.4f nats per token against the mean of random orders (%+.4f to "
-            "%+.4f), better than %lld of %lld seeds; %lld of %lld layers keep at most one head.",
-            s->ratios[i], point->vs_random.value, point->vs_random.low, point->vs_random.high,
+            "  ratio %.2g: %+.4f nats per token against the mean of random orders%s, "
+            "better than %lld of %lld seeds; %lld of %lld layers keep at most one head.",
+            s->ratios[i], point->vs_random.value, range_of(point->vs_random, 4).text,
             (long long)point->n_beaten, (long long)s->options.n_seeds,
             (long long)count_bare(s, s->orders[order].first + i),
             (long long)s->model->config->n_layers);
@@ -550,8 +647,8 @@ static void say_importance(hl_sweep *s, int64_t order)
 
     say(s,
         "Does entropy predict importance?  Spearman's rho with the rise of the loss with one head "
-        "disabled is %+.3f (%+.3f to %+.3f), %s.",
-        rho.value, rho.low, rho.high, judge(rho, true));
+        "disabled is %+.3f%s, %s.",
+        rho.value, range_of(rho, 3).text, judge(rho, true));
     /* Only a ranker whose correlation is significant may be called the best. */
     for (int64_t i = 0; i < s->options.n_rankers; i++) {
         if (s->rankers[i] == HL_RANKER_ABLATION || isnan(rightness(s, i)))
@@ -561,11 +658,9 @@ static void say_importance(hl_sweep *s, int64_t order)
             best = i;
     }
     if (best >= 0 && n_ready > 1)
-        say(s,
-            "Of the %lld rankers that need no ablation, %s predicts it best: rho %+.3f (%+.3f to "
-            "%+.3f).",
+        say(s, "Of the %lld rankers that need no ablation, %s predicts it best: rho %+.3f%s.",
             (long long)n_ready, hl_ranker_name((size_t)s->rankers[best]),
-            s->correlations[best].value, s->correlations[best].low, s->correlations[best].high);
+            s->correlations[best].value, range_of(s->correlations[best], 3).text);
     else if (n_ready > 1)
         say(s,
             "None of the %lld rankers that need no ablation predicts it: no interval excludes 0 on "
@@ -600,17 +695,21 @@ static void say_together(hl_sweep *s)
 
 /* --------------------------------------------------------------------------- costs */
 
-/* A bootstrap over a few units says little about other texts. */
+/* Says how intervals were made, or why there are none. */
 static void say_doubt(hl_sweep *s)
 {
-    bool    by_document = s->test->n_documents >= HL_MIN_TEXTS;
-    int64_t n_units     = by_document ? s->test->n_documents : s->test->n_windows;
+    hl_interval none = hl_no_interval(s->n_units, s->units);
+    char        reason[80];
 
-    if (n_units < HL_MIN_TEXTS)
+    hl_interval_reason(reason, sizeof reason, &none);
+    if (s->n_units < HL_MIN_UNITS)
         say(s,
-            "These results are from only %lld windows, too few for intervals that hold for other "
-            "text; test on more text, or with a shorter --context.",
-            (long long)n_units);
+            "No interval, and nothing is called better or worse: %s; test on more text, or with a "
+            "shorter --context.",
+            reason);
+    else
+        say(s, "Intervals: 95%%, %s (n = %lld).", hl_interval_method(s->units),
+            (long long)s->n_units);
 }
 
 static void say_costs(hl_sweep *s)
@@ -636,6 +735,70 @@ static void say_costs(hl_sweep *s)
         100.0 * (1.0 - run / all));
 }
 
+/* ------------------------------------------------------------------------- repairs */
+
+static hl_sweep_value mended_at(const hl_sweep *s, int64_t order, int64_t ratio, int way)
+{
+    return s->mended_rises[(order * s->options.n_ratios + ratio) * (1 + HL_SWEEP_WAYS) + way];
+}
+
+/* Which order costs least when it is repaired, and what it cost without. */
+static void say_best_repair(hl_sweep *s, int64_t ratio)
+{
+    int64_t best = 0, beaten = 0;
+    char    name[64];
+
+    for (int64_t i = 1; i <= s->n_fixed; i++) {
+        if (mended_at(s, i, ratio, 1 + HL_SWEEP_REPAIRED).value <
+            mended_at(s, best, ratio, 1 + HL_SWEEP_REPAIRED).value)
+            best = i;
+    }
+    hl_sweep_value rise = mended_at(s, best, ratio, 1 + HL_SWEEP_REPAIRED);
+    for (int64_t i = 0; i <= s->n_fixed; i++)
+        beaten += i != best && rise.high < mended_at(s, i, ratio, 1 + HL_SWEEP_REPAIRED).low;
+    name_row(name, sizeof name, s, best * s->options.n_ratios);
+    say(s,
+        "Repaired, at ratio %.2g %s costs least: %+.4f nats per token (%+.4f to %+.4f), where "
+        "zeroing "
+        "the same heads costs %+.4f and their means as biases %+.4f; clearly less than %lld of the "
+        "other %lld orders repaired.",
+        s->ratios[ratio], name, rise.value, rise.low, rise.high, mended_at(s, best, ratio, 0).value,
+        mended_at(s, best, ratio, 1 + HL_SWEEP_MEAN).value, (long long)beaten,
+        (long long)s->n_fixed);
+}
+
+static void say_repairs(hl_sweep *s)
+{
+    int64_t n_rows = mended_rows(s), n = 0, better = 0, halved = 0, worse = 0;
+
+    if (n_rows == 0)
+        return;
+    if (!s->can_mend) {
+        say(s, "No repair: %s.", s->why_not);
+        return;
+    }
+    for (int64_t i = 0; i < s->options.n_ratios; i++) {
+        if (s->n_off[i] > 0)
+            say_best_repair(s, i);
+    }
+    for (int64_t row = 0; row < n_rows; row++) {
+        const hl_sweep_value *rises    = s->mended_rises + row * (1 + HL_SWEEP_WAYS);
+        hl_sweep_value        repaired = rises[1 + HL_SWEEP_REPAIRED];
+
+        if (s->n_off[row % s->options.n_ratios] == 0)
+            continue;
+        n++;
+        better += repaired.high < rises[0].low;
+        worse += repaired.low > rises[0].high;
+        halved += rises[0].value > 0.0 && repaired.value <= 0.5 * rises[0].value;
+    }
+    say(s,
+        "Of %lld rows of orders and ratios, a repair is clearly better than zeroing in %lld and "
+        "clearly "
+        "worse in %lld; it leaves at most half of the rise in %lld.",
+        (long long)n, (long long)better, (long long)worse, (long long)halved);
+}
+
 hl_status hl_sweep_make_verdict(hl_sweep *s)
 {
     int64_t entropy = find_order(s, HL_RANKER_ENTROPY);
@@ -649,6 +812,7 @@ hl_status hl_sweep_make_verdict(hl_sweep *s)
         say_importance(s, entropy);
     }
     say_together(s);
+    say_repairs(s);
     say_doubt(s);
     say_costs(s);
     return s->said;

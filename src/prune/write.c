@@ -4,9 +4,11 @@
  * file is written here. */
 #include "prune/write.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -14,6 +16,7 @@
 #include "model/export_gguf.h"
 #include "prune/compact.h"
 #include "prune/means.h"
+#include "prune/repair.h"
 #include "tokenize/tokenizer.h"
 #include "tokenize/vocab_export.h"
 
@@ -169,6 +172,8 @@ static hl_status check_folder(const hl_model *model, const char *path)
 static hl_status check_form(const hl_model *model, const hl_prune_options *options,
                             hl_prune_form form, const char *path)
 {
+    if (options->means != NULL && options->repair != NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "prune: means and a repair; a repair makes up for means");
     if (options->means != NULL)
         HL_NEED(hl_new_biases_check(model->config, form));
     if (form == HL_PRUNE_GGUF)
@@ -227,6 +232,22 @@ static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const h
     return HL_OK;
 }
 
+static hl_status plan_repair(hl_head_plan *plan, const hl_model *model, const hl_head_list *heads,
+                             const hl_repair *repair)
+{
+    HL_NEED(hl_repair_check_heads(repair, model, heads));
+    for (int64_t i = 0; i < plan->n_layers; i++) {
+        const hl_repaired *layer = hl_repair_at(repair, i);
+
+        if (layer == NULL)
+            continue;
+        plan->layers[i].output       = layer->weight;
+        plan->layers[i].output_bias  = layer->bias;
+        plan->layers[i].output_dtype = layer->dtype;
+    }
+    return HL_OK;
+}
+
 static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
@@ -271,12 +292,93 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     HL_NEED(plan_heads(plan, model->config, heads));
     if (options->means != NULL)
         HL_NEED(hl_means_to_biases(plan, model, options->means));
+    if (options->repair != NULL)
+        HL_NEED(plan_repair(plan, model, heads, options->repair));
     HL_NEED(write_form(&made, model, plan, options, path));
     HL_NEED(fill_report(&made, model, plan, path));
     if (report != NULL) {
         *report = made;
         made    = (hl_prune_report){ 0 }; /* the caller has what it points to */
     }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- its size */
+
+/* Bytes of a value, as it is stored. */
+static double value_bytes(const hl_weight *weight)
+{
+    return (double)weight->tensor->n_bytes / fmax(1.0, (double)hl_tensor_count(weight->tensor));
+}
+
+/* Bytes that leave with some rows of a role. */
+static double rows_bytes(const hl_model *model, hl_role role, int64_t layer, int64_t n_rows)
+{
+    const hl_param *param = hl_weights_get(model->weights, role, layer, 0);
+    double          bytes = 0.0;
+
+    if (param == NULL)
+        return 0.0;
+    bytes += (double)n_rows * (double)param->weight.n_columns * value_bytes(&param->weight);
+    if (param->bias.tensor != NULL)
+        bytes += (double)n_rows * value_bytes(&param->bias);
+    return bytes;
+}
+
+/* A cut through blocks makes other ones of them: Q8_0, with 34 bytes for 32 values. */
+static double columns_bytes(const hl_model *model, int64_t layer, int64_t n_columns)
+{
+    const hl_param *param = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
+    int64_t         n_rows, left;
+
+    if (param == NULL || n_columns == 0)
+        return 0.0;
+    n_rows               = param->weight.n_rows;
+    left                 = param->weight.n_columns - n_columns;
+    double         each  = value_bytes(&param->weight);
+    hl_dtype_block block = hl_dtype_block_of(param->weight.tensor->dtype);
+    bool   cuts  = block.n_values > 1 && model->config->d_head % (int64_t)block.n_values != 0;
+    double after = !cuts ? each : left % 32 == 0 ? 34.0 / 32.0 : 2.0;
+
+    return (double)n_rows * ((double)param->weight.n_columns * each - (double)left * after);
+}
+
+/* The form that would be written, whether it could be or not. */
+static hl_prune_form form_of(const hl_model *model, const hl_prune_options *options,
+                             const char *path)
+{
+    bool is_folder = hl_tensors_kind_of(model->tensors) == HL_TENSORS_SAFETENSORS;
+
+    if (options->form != HL_PRUNE_AUTO)
+        return options->form;
+    if (!is_folder || (path != NULL && hl_ends_with(path, ".gguf")))
+        return HL_PRUNE_GGUF;
+    return hl_compact_check(model->config) == HL_OK ? HL_PRUNE_COMPACT : HL_PRUNE_MASKED;
+}
+
+hl_status hl_prune_size(size_t *tensor_bytes, const hl_model *model, const hl_head_list *heads,
+                        const hl_prune_options *options, const char *path)
+{
+    HL_CLOSED(hl_head_plan_free) hl_head_plan *plan   = NULL;
+    const hl_config                           *config = model->config;
+    hl_prune_form form  = form_of(model, options != NULL ? options : &defaults, path);
+    double        saved = 0.0;
+
+    HL_NEED(hl_head_plan_new(&plan, config));
+    HL_NEED(plan_heads(plan, config, heads));
+    if (form != HL_PRUNE_MASKED && hl_compact_check(config) == HL_OK)
+        hl_head_plan_compact(plan, config);
+    if (form == HL_PRUNE_GGUF && !hl_gguf_export_fits(config, plan))
+        hl_head_plan_expand(plan, config);
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        int64_t n    = (config->layers[i].n_heads - plan->layers[i].n_heads) * config->d_head;
+        int64_t n_kv = (config->layers[i].n_kv_heads - plan->layers[i].n_kv_heads) * config->d_head;
+
+        saved += rows_bytes(model, HL_ROLE_ATTN_Q, i, n) +
+                 rows_bytes(model, HL_ROLE_ATTN_K, i, n_kv) +
+                 rows_bytes(model, HL_ROLE_ATTN_V, i, n_kv) + columns_bytes(model, i, n);
+    }
+    *tensor_bytes = (size_t)((double)model->info.tensor_bytes - saved + 0.5);
     return HL_OK;
 }
 

@@ -54,7 +54,10 @@ typedef struct slice {
     int              axis;   /* that heads lie along */
     uint8_t         *fates;  /* (shape[axis]) */
     const float     *added;  /* (shape[0]) to a bias, or NULL */
-    bool             gone;   /* all of it */
+    const float     *values; /* in the place of what is stored, laid out as `weight`, or NULL */
+    const hl_weight *weight;
+    hl_dtype         dtype; /* of these values when they are written */
+    bool             gone;  /* all of it */
     char            *name;
 } slice;
 
@@ -118,6 +121,19 @@ static hl_status mark_output(slice_list *slices, const hl_weight *weight, const 
     HL_NEED(slice_of(&s, slices, weight->tensor, weight->transposed ? 0 : 1));
     for (int64_t c = 0; c < weight->n_columns; c++)
         s->fates[c] = fates[c / d_head];
+    return HL_OK;
+}
+
+/* Other values for a weight that is a tensor of its own. */
+static hl_status put_values(slice_list *slices, const hl_weight *weight, const float *values,
+                            hl_dtype dtype)
+{
+    slice *s = NULL;
+
+    HL_NEED(slice_of(&s, slices, weight->tensor, 0));
+    s->values = values;
+    s->weight = weight;
+    s->dtype  = dtype;
     return HL_OK;
 }
 
@@ -209,8 +225,12 @@ static hl_status mark_layer(slice_list *slices, int64_t layer)
         return HL_OK;
     if (gone)
         HL_NEED(mark_gone(slices, layer));
-    if (gone || has_fate(plan->heads, n_heads, HL_HEAD_ZEROED))
+    if (gone || plan->output != NULL || has_fate(plan->heads, n_heads, HL_HEAD_ZEROED))
         HL_NEED(mark_output(slices, &output->weight, plan->heads, config->d_head));
+    if (plan->output != NULL)
+        HL_NEED(put_values(slices, &output->weight, plan->output, plan->output_dtype));
+    if (plan->output_bias != NULL)
+        HL_NEED(put_values(slices, &output->bias, plan->output_bias, output->bias.dtype));
     if (plan->bias != NULL && output->bias.tensor != NULL) {
         HL_NEED(slice_of(&bias, slices, output->bias.tensor, 0));
         bias->added = plan->bias;
@@ -230,10 +250,9 @@ static int64_t count_left(const slice *s)
 }
 
 /* (n_outer, shape[axis], n_inner bytes) without what is gone. */
-static void copy_cut(uint8_t *out, const slice *s, int64_t n_outer, size_t n_inner)
+static void copy_cut(uint8_t *out, const slice *s, const uint8_t *from, int64_t n_outer,
+                     size_t n_inner)
 {
-    const uint8_t *from = s->tensor->data;
-
     for (int64_t i = 0; i < n_outer * s->tensor->shape[s->axis]; i++, from += n_inner) {
         hl_head_fate fate = (hl_head_fate)s->fates[i % s->tensor->shape[s->axis]];
 
@@ -260,13 +279,40 @@ static hl_status add_means(uint8_t *out, const slice *s)
     return hl_dtype_from_f32(out, s->tensor->dtype, values, count);
 }
 
+/* The new values as the tensor would store them, of s->dtype. */
+static hl_status store_values(uint8_t **out, const slice *s)
+{
+    const hl_weight *w      = s->weight;
+    HL_FREED float  *stored = NULL;
+    size_t           count  = (size_t)hl_tensor_count(s->tensor);
+
+    if (count != (size_t)(w->n_rows * w->n_columns))
+        return hl_fail(HL_UNSUPPORTED, "tensor '%s' holds more than the output projection",
+                       s->tensor->name);
+    HL_NEED(HL_ALLOC(&stored, count));
+    for (int64_t r = 0; r < w->n_rows; r++) {
+        int64_t row = hl_weight_row(w, r);
+
+        for (int64_t c = 0; c < w->n_columns; c++)
+            stored[w->transposed ? c * w->n_stored + row : row * w->n_columns + c] =
+                s->values[r * w->n_columns + c];
+    }
+    HL_NEED(HL_ALLOC(out, count * hl_dtype_block_of(s->dtype).n_bytes));
+    return hl_dtype_from_f32(*out, s->dtype, stored, count);
+}
+
 static hl_status cut_tensor(slice *s)
 {
-    uint8_t *data    = NULL;
-    size_t   n_inner = hl_dtype_block_of(s->tensor->dtype).n_bytes;
-    int64_t  n_outer = 1;
+    uint8_t          *data    = NULL;
+    HL_FREED uint8_t *values  = NULL;
+    hl_dtype          dtype   = s->values != NULL ? s->dtype : s->tensor->dtype;
+    size_t            n_inner = hl_dtype_block_of(dtype).n_bytes;
+    int64_t           n_outer = 1;
 
+    if (s->values != NULL)
+        HL_NEED(store_values(&values, s));
     s->cut                = *s->tensor;
+    s->cut.dtype          = dtype;
     s->cut.data           = NULL; /* until it is ours */
     s->cut.shape[s->axis] = count_left(s);
     if (s->name != NULL)
@@ -281,7 +327,7 @@ static hl_status cut_tensor(slice *s)
     if (s->added != NULL)
         HL_NEED(add_means(data, s));
     else
-        copy_cut(data, s, n_outer, n_inner);
+        copy_cut(data, s, values != NULL ? values : s->tensor->data, n_outer, n_inner);
     return HL_OK;
 }
 

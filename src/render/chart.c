@@ -221,7 +221,7 @@ hl_status hl_diagnosis_marks_read(hl_diagnosis_marks *out, const hl_profile *pro
     HL_NEED(HL_ALLOC(&out->shares, (size_t)out->n_layers * HL_N_DIAGNOSES));
     HL_NEED(hl_diagnose(&found, profile, NULL, NULL));
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
-        if (found->items[i].verdict == HL_VERDICT_FOUND)
+        if (found->items[i].verdict == HL_VERDICT_FOUND && found->items[i].kind == HL_CHECK_ALARM)
             fill_row(out, &found->items[i], profile);
     }
     return HL_OK;

@@ -6,7 +6,7 @@
  *        [] [] [] []
  *     differences of every layer with intervals | metric  A  B  B - A
  *     and of every head, with a dot where the   | ...
- *     bootstrap finds the difference significant| ... */
+ *     difference is significant            | ... */
 #include "render/figure_compare.h"
 
 #include <math.h>
@@ -314,7 +314,7 @@ static double number_of(const hl_sheet *table, int64_t row, const char *column)
     return hl_sheet_number(table, row, hl_sheet_find(table, column));
 }
 
-/* Reads the bootstrap's results for every head. */
+/* Reads the test of every head. */
 static void read_heads(compare_figure *f)
 {
     const hl_sheet *heads = f->found->heads;
@@ -596,14 +596,15 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
     char        maps[512]   = "Normalized entropy of A and B.";
-    const char *test = f->found->kind == HL_COMPARE_SAME_TOKENS ? "paired bootstrap over sequences"
-                                                                : "bootstrap of each by itself";
+    const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS
+                                  ? "Student's t, in pairs of sequences"
+                                  : "Student's t, each text by itself";
 
     if (mapped) {
         write_legend(legend, sizeof legend, &f->blocks[0]);
         snprintf(maps, sizeof maps,
                  "Attention of every head on the same %lld tokens. In each map, rows are the "
-                 "tokens that attend and columns the tokens attended to; color \u221d "
+                 "tokens that attend and columns the tokens attended to; color: "
                  "\u221aattention, %s is more. %s",
                  (long long)f->sides[0].patterns->n_tokens, hl_figure_more(f->figure), legend);
     }

@@ -57,16 +57,16 @@ static void describe_layers(char *out, size_t n_bytes, const hl_layer_profile *l
     bool has_band = layers->n_layers > 0 && !isnan(layers->lows[0]);
     int  used =
         snprintf(out, n_bytes, "Mean entropy over the heads of each layer%s; each dot is a head.",
-                 has_band ? " with its 95% interval (bootstrap over windows)" : "");
+                 has_band ? " with its 95% interval" : "");
 
     if (used < 0 || (size_t)used >= n_bytes || layers->n_layers < 2)
         return;
     if (layers->shape.flat)
         snprintf(out + used, n_bytes - (size_t)used,
-                 " The profile is flat: the differences between layers are within the noise.");
+                 " The profile is flat: layers differ by %.2g at most.", layers->shape.range);
     else
-        snprintf(out + used, n_bytes - (size_t)used, " Lowest in layer %lld.",
-                 (long long)layers->shape.minimum);
+        snprintf(out + used, n_bytes - (size_t)used, " Shape: %s. Lowest in layer %lld.",
+                 hl_shape_name(layers->shape.kind), (long long)layers->shape.minimum);
 }
 
 static void draw_layers(hl_chart *chart, const hl_layer_profile *layers, const double *heads)
@@ -107,7 +107,7 @@ hl_status hl_figure_layers(hl_figure *figure)
     hl_row_words words = { "Layer", hl_figure_unit_label(figure), NULL, what, true, &marks };
 
     HL_NEED(hl_layer_profile_new(&layers, figure->profile, hl_figure_quantity(figure),
-                                 hl_threshold_of(NULL, HL_T_FLAT_ERRORS), figure->options.seed));
+                                 hl_threshold_of(NULL, HL_T_FLAT_ERRORS)));
     HL_NEED(read_heads(&heads, &chart.y, figure));
     scale(layers->means, 4 * layers->n_layers, hl_figure_factor(figure)); /* scales the intervals
                                                                            * too */
@@ -121,34 +121,29 @@ hl_status hl_figure_layers(hl_figure *figure)
 
 /* --------------------------------------------------------------------- the variance */
 
-/* Computes confidence limits (n_layers) of the variances, from resamples of the heads' means; NaN
- * with fewer than two sequences. */
+/* lows and highs (n_layers) of the variances, from the heads' means without each unit; NaN with too
+ * few units. */
 static hl_status variance_intervals(double *lows, double *highs, const hl_figure *figure)
 {
     const hl_profile *profile = figure->profile;
-    int64_t          n_layers = hl_profile_n_layers(profile), n_heads = hl_profile_n_heads(profile);
-    double           square = hl_figure_factor(figure) * hl_figure_factor(figure);
-    HL_FREED double *values = NULL, *heads = NULL;
-    HL_FREED double *draws = NULL; /* (n_layers, n_heads, HL_RESAMPLES) */
+    int64_t           n_heads = hl_profile_n_heads(profile);
+    double            square  = hl_figure_factor(figure) * hl_figure_factor(figure);
+    HL_FREED double  *left = NULL, *heads = NULL, *column = NULL;
+    hl_unit_rows      rows;
 
-    if (hl_profile_n_sequences(profile) >= 2) {
-        HL_NEED(hl_grid_sequences(&values, profile, hl_figure_quantity(figure)));
-        HL_NEED(HL_ALLOC(&heads, (size_t)n_heads));
-        HL_NEED(hl_bootstrap_draws(&draws, values, hl_profile_n_sequences(profile),
-                                   n_layers * n_heads, figure->options.seed));
-    }
-    for (int64_t layer = 0; layer < n_layers; layer++) {
-        double     *first    = draws != NULL ? draws + layer * n_heads * HL_RESAMPLES : NULL;
-        hl_interval interval = hl_no_interval;
-
-        for (int64_t draw = 0; first != NULL && draw < HL_RESAMPLES; draw++) {
+    HL_NEED(hl_grid_left_out(&left, &rows, profile, hl_figure_quantity(figure), NULL,
+                             hl_profile_n_sequences(profile)));
+    int64_t n = rows.n_groups + 1;
+    HL_NEED(HL_ALLOC(&heads, (size_t)n_heads));
+    HL_NEED(HL_ALLOC(&column, (size_t)n));
+    for (int64_t layer = 0; layer < hl_profile_n_layers(profile); layer++) {
+        for (int64_t at = 0; at < n; at++) {
             for (int64_t head = 0; head < n_heads; head++)
-                heads[head] = first[head * HL_RESAMPLES + draw];
-            first[draw] = hl_variance(heads, n_heads); /* overwrites this resample's means, which
-                                                        * are no longer needed */
+                heads[head] = left[(layer * n_heads + head) * n + at];
+            column[at] = hl_variance(heads, n_heads);
         }
-        if (first != NULL)
-            interval = hl_bootstrap_interval(first, HL_RESAMPLES, 0.95);
+        hl_interval interval = hl_left_out_interval(column, &rows, HL_SCALE_POSITIVE);
+
         lows[layer]  = square * interval.low;
         highs[layer] = square * interval.high;
     }
@@ -200,7 +195,7 @@ hl_status hl_figure_variance(hl_figure *figure)
     snprintf(what, sizeof what,
              "Variance of the mean entropies of the heads in each layer%s; at 0 all heads are "
              "equally focused, not necessarily on the same tokens.",
-             isnan(lows[0]) ? "" : ", with 95% intervals (bootstrap over windows)");
+             isnan(lows[0]) ? "" : ", with 95% intervals");
     add_marks(what, sizeof what, &marks);
     HL_NEED(hl_chart_begin(&chart, PLOT_HEIGHT, &words));
     draw_variances(&chart, spread, lows, highs);
@@ -264,17 +259,16 @@ static void read_bucket(position_figure *f, double *values, int64_t bucket)
 static void describe_positions(char *out, size_t n_bytes, const position_figure *f,
                                const hl_diagnosis_marks *marks)
 {
-    char found[320];
+    char found[320], reason[80];
 
     hl_diagnosis_marks_say(found, sizeof found, marks);
+    hl_interval_reason(reason, sizeof reason, &f->curve.interval);
     snprintf(out, n_bytes,
              "Mean entropy of rows by position in the window, over all heads%s; the band holds the "
-             "middle half of the heads. Ranges of positions double.%s%s%s",
-             f->curve.has_intervals ? ", with its 95% interval (bootstrap over windows)" : "",
-             f->curve.has_intervals || hl_profile_n_sequences(f->figure->profile) < 2
-                 ? ""
-                 : " No interval: this profile was written by an earlier version.",
-             found[0] != '\0' ? " " : "", found);
+             "middle half of the heads. Ranges of positions double.%s%s%s%s%s",
+             f->curve.has_intervals ? ", with its 95% interval" : "",
+             f->curve.has_intervals ? "" : " No interval: ", f->curve.has_intervals ? "" : reason,
+             f->curve.has_intervals ? "" : ".", found[0] != '\0' ? " " : "", found);
 }
 
 static void draw_curve(position_figure *f, hl_chart *chart)
@@ -313,8 +307,7 @@ hl_status hl_figure_positions(hl_figure *figure)
     };
 
     HL_NEED(HL_ALLOC(&values, (size_t)hl_grid_size(figure->profile)));
-    HL_NEED(hl_position_curve_read(&f.curve, figure->profile, hl_figure_quantity(figure),
-                                   figure->options.seed));
+    HL_NEED(hl_position_curve_read(&f.curve, figure->profile, hl_figure_quantity(figure)));
     for (int64_t i = 0; i < n; i++) {
         read_bucket(&f, values, i);
         tops[i] = fmax(fmax(f.upper[i], f.curve.means[i]), f.curve.highs[i]);

@@ -642,7 +642,7 @@ static void write_caption(char out[CAPTION_BYTES], const token_figure *f)
              "Strip: entropy of the row%s.%s%s%s%s%s %s, %lld layer%s \u00d7 %lld head%s; "
              "n\u00a0=\u00a0%lld token%s.",
              view->maps[0].name, hl_figure_more(&f->figure),
-             f->options.scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "",
+             f->options.scale == HL_ATTENTION_ROOT ? ", color: \u221aattention" : "",
              view->maps[0].n_heads > 1 ? ", mean of the heads\u2019" : "", bins, thinned, zoom,
              shared, bin == 1 && marked ? " Bold: special and template tokens." : "", view->family,
              (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->n_heads,

@@ -335,7 +335,7 @@ static void put_row(token_print *p, int64_t row)
 
 static void put_token_legend(token_print *p)
 {
-    const char *by = p->scale == HL_ATTENTION_ROOT ? ", color \u221d \u221aattention" : "";
+    const char *by = p->scale == HL_ATTENTION_ROOT ? ", color: \u221aattention" : "";
 
     hl_text_addf(p->output, "\n");
     if (p->depth == HL_DEPTH_NONE) {

@@ -17,14 +17,17 @@
 
 /* ---------------------------------------------------------------------- diagnoses */
 
-/* A diagnosis is serious if the model suffers from it; the others show what can be removed. */
+/* An alarm is serious if the model suffers from it; the others say what can be removed.  Observations
+ * are neither. */
 static const char *severity_of(const hl_diagnosis *item)
 {
     static const char *const serious[] = { "entropy-collapse", "entropic-overload",
-                                           "attention-locking", "dead-or-broken" };
+                                           "attention-locking", "dead-or-broken", "head-drift" };
 
     if (item->verdict != HL_VERDICT_FOUND)
         return item->verdict == HL_VERDICT_NOT_FOUND ? "none" : "unknown";
+    if (item->kind == HL_CHECK_OBSERVATION)
+        return "observation";
     for (size_t i = 0; i < sizeof serious / sizeof *serious; i++) {
         if (strcmp(item->name, serious[i]) == 0)
             return "serious";
@@ -41,6 +44,17 @@ static json_t *heads_json(const hl_diagnosis *item)
                                       "head", (json_int_t)item->heads[i].head, "value",
                                       hl_json_number(item->heads[i].value)));
     return heads;
+}
+
+static json_t *causes_json(const hl_diagnosis *item)
+{
+    json_t *causes = json_array();
+
+    for (int64_t i = 0; i < item->n_causes; i++)
+        hl_json_add(&causes, json_pack("{s:s, s:s, s:s, s:s}", "name", item->causes[i].name, "for",
+                                       item->causes[i].supports, "against", item->causes[i].against,
+                                       "command", item->causes[i].command));
+    return causes;
 }
 
 /* Lists the layers of these heads, each once. */
@@ -68,9 +82,11 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         *at = *at == '-' ? ' ' : *at;
     title[0] = (char)toupper((unsigned char)title[0]);
     return json_pack(
-        "{s:o, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o}",
-        "name", hl_report_text(item->name), "title", hl_report_text(title), "verdict",
+        "{s:o, s:o, s:s, s:s, s:o, s:s, s:o, s:s, s:b, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:o, s:o, s:o, s:o, s:o}",
+        "name", hl_report_text(item->name), "title", hl_report_text(title), "class",
+        item->kind == HL_CHECK_ALARM ? "alarm" : "observation", "unit", item->unit, "errors",
+        hl_json_number(item->errors), "usual", item->usual, "causes", causes_json(item), "verdict",
         hl_verdict_name(item->verdict), "fired", item->verdict == HL_VERDICT_FOUND, "ran",
         item->verdict != HL_VERDICT_NOT_RUN, "below", item->below, "severity", severity_of(item),
         "finding", hl_report_text(item->finding), "rule", hl_report_text(item->rule), "value",
@@ -177,40 +193,49 @@ static json_t *means_json(hl_report_out *out, const hl_profile *profile)
     return all;
 }
 
-static json_t *interval_json(hl_report_out *out, const hl_profile *profile, hl_quantity quantity,
-                             uint64_t seed)
+static json_t *interval_json(hl_report_out *out, const hl_profile *profile, hl_quantity quantity)
 {
     const int64_t         shape[2] = { hl_profile_n_layers(profile), hl_profile_n_heads(profile) };
     HL_FREED hl_interval *found    = NULL;
     HL_FREED double      *grid     = new_grid(out, profile, 1);
 
-    if (!hl_report_check(out, hl_grid_intervals(&found, profile, quantity, seed)))
+    if (!hl_report_check(out, hl_grid_intervals(&found, profile, quantity)))
         return NULL;
     for (int64_t i = 0; i < hl_grid_size(profile); i++)
         grid[i] = found[i].low;
     json_t *low = hl_report_f32(out, grid, 2, shape);
     for (int64_t i = 0; i < hl_grid_size(profile); i++)
         grid[i] = found[i].high;
-    return json_pack("{s:o, s:o}", "low", low, "high", hl_report_f32(out, grid, 2, shape));
+    return json_pack("{s:o, s:o, s:f, s:s, s:I}", "low", low, "high",
+                     hl_report_f32(out, grid, 2, shape), "level", found[0].level, "method",
+                     hl_interval_method(found[0].units), "n", (json_int_t)found[0].n);
 }
 
 /* ---------------------------------------------------------------------------- layers */
 
 /* Adds a quantity's means over heads, with their intervals, under these names. */
 static void put_layer_means(hl_report_out *out, json_t **layers, const hl_profile *profile,
-                            hl_quantity quantity, const char *const names[3], uint64_t seed)
+                            hl_quantity quantity, const char *const names[3])
 {
     HL_CLOSED(hl_layer_profile_free) hl_layer_profile *found = NULL;
     double flat = hl_threshold_of(NULL, HL_T_FLAT_ERRORS);
 
-    if (!hl_report_check(out, hl_layer_profile_new(&found, profile, quantity, flat, seed)))
+    if (!hl_report_check(out, hl_layer_profile_new(&found, profile, quantity, flat)))
         return;
     hl_json_put(layers, names[0], hl_report_numbers(found->means, found->n_layers));
     hl_json_put(layers, names[1], hl_report_numbers(found->lows, found->n_layers));
     hl_json_put(layers, names[2], hl_report_numbers(found->highs, found->n_layers));
+    if (quantity == HL_Q_NORMALIZED)
+        hl_json_put(layers, "shape",
+                    json_pack("{s:s, s:s, s:o, s:o, s:o}", "kind", hl_shape_name(found->shape.kind),
+                              "later_specialized",
+                              hl_shape_specialized(&found->shape, HL_LAYERS_DIFFER, flat),
+                              "later_change", hl_json_number(found->shape.change), "later_errors",
+                              hl_json_number(found->shape.change_errors), "thirds",
+                              hl_report_numbers(found->shape.thirds, 3)));
 }
 
-static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64_t seed)
+static json_t *layers_json(hl_report_out *out, const hl_profile *profile)
 {
     static const char *const entropy[]    = { "entropy", "entropy_low", "entropy_high" };
     static const char *const normalized[] = { "normalized", "normalized_low", "normalized_high" };
@@ -223,9 +248,9 @@ static json_t *layers_json(hl_report_out *out, const hl_profile *profile, uint64
     json_t          *influence = json_array();
     HL_FREED double *grid      = NULL;
 
-    put_layer_means(out, &layers, profile, HL_Q_ENTROPY, entropy, seed);
-    put_layer_means(out, &layers, profile, HL_Q_NORMALIZED, normalized, seed);
-    put_layer_means(out, &layers, profile, HL_Q_ENTROPY_NOSINK, nosink, seed);
+    put_layer_means(out, &layers, profile, HL_Q_ENTROPY, entropy);
+    put_layer_means(out, &layers, profile, HL_Q_NORMALIZED, normalized);
+    put_layer_means(out, &layers, profile, HL_Q_ENTROPY_NOSINK, nosink);
     hl_report_check(out, hl_grid_means(&grid, profile, HL_Q_ENTROPY));
     for (int64_t i = 0; out->status == HL_OK && i < hl_profile_n_layers(profile); i++) {
         hl_json_add(&variance, hl_json_number(hl_variance(grid + i * n_heads, n_heads)));
@@ -277,6 +302,9 @@ static json_t *types_json(hl_report_out *out, const hl_profile *profile)
             values[layer * shape[1] + head] = type.value;
         }
         hl_json_put(&types, "index", hl_report_bytes(out, index, 2, shape));
+        HL_EACH_HEAD(profile, layer, head)
+        index[layer * shape[1] + head] = hl_head_type_of(profile, layer, head).is_uncertain;
+        hl_json_put(&types, "uncertain", hl_report_bytes(out, index, 2, shape));
         hl_json_put(&types, "value", hl_report_f16(out, values, 2, shape));
     }
     for (int kind = 0; kind < HL_N_HEAD_KINDS; kind++)
@@ -499,13 +527,13 @@ json_t *hl_report_profile_json(hl_report_out *out, const hl_report *report, int6
     hl_json_put(&object, "corpus", corpus_json(profile));
     hl_json_put(&object, "n_heads", n_heads);
     hl_json_put(&object, "means", means_json(out, profile));
-    if (hl_profile_n_sequences(profile) >= 2) { /* the bootstrap needs at least two sequences */
+    if (hl_profile_n_sequences(profile) >= HL_MIN_UNITS) {
         json_t *all = json_object();
-        hl_json_put(&all, "entropy", interval_json(out, profile, HL_Q_ENTROPY, report->seed));
-        hl_json_put(&all, "normalized", interval_json(out, profile, HL_Q_NORMALIZED, report->seed));
+        hl_json_put(&all, "entropy", interval_json(out, profile, HL_Q_ENTROPY));
+        hl_json_put(&all, "normalized", interval_json(out, profile, HL_Q_NORMALIZED));
         hl_json_put(&object, "intervals", all);
     }
-    hl_json_put(&object, "layers", layers_json(out, profile, report->seed));
+    hl_json_put(&object, "layers", layers_json(out, profile));
     hl_json_put(&object, "types", types_json(out, profile));
     hl_json_put(&object, "type_rules", rules);
     hl_json_put(&object, "histogram",

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/sheet.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "render/report_parts.h"
@@ -268,8 +270,25 @@ static json_t *rows_json(hl_report_out *out, const hl_trace *trace, hl_trace_row
     return pack_rows(out, rows, shape, log((double)shape[2] + 1.0));
 }
 
+/* The tables of `headlight show TRACE`, by name. */
+static hl_status tables_json(json_t **out, const hl_trace *trace)
+{
+    for (size_t i = 0; hl_trace_table_name(i) != NULL; i++) {
+        HL_CLOSED(hl_sheet_free) hl_sheet *table = NULL;
+        HL_FREED char                     *text  = NULL;
+        json_t                            *value = NULL;
+
+        HL_NEED(hl_trace_analyze(&table, trace, hl_trace_table_name(i)));
+        HL_NEED(hl_sheet_render(&text, table, HL_SHEET_JSON));
+        HL_NEED(hl_json_parse(&value, text, strlen(text), hl_trace_table_name(i)));
+        hl_json_put(out, hl_trace_table_name(i), value);
+    }
+    return HL_OK;
+}
+
 json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double threshold)
 {
+    json_t *tables = json_object();
     json_t *object = traced_json(trace, threshold);
     json_t *rows   = rows_json(out, trace, HL_TRACE_ENTROPY);
 
@@ -277,5 +296,7 @@ json_t *hl_report_trace_json(hl_report_out *out, const hl_trace *trace, double t
     hl_json_put(&object, "layer_normalized", layers_json(out, trace, HL_TRACE_NORMALIZED));
     if (rows != NULL)
         hl_json_put(&object, "entropy", rows);
+    hl_report_check(out, tables_json(&tables, trace));
+    hl_json_put(&object, "tables", tables);
     return object;
 }

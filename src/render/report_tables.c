@@ -102,6 +102,8 @@ json_t *hl_report_sweep_json(hl_report_out *out, const hl_report *report)
 /* Compares the first two profiles, with the output of `headlight compare --json`. */
 static hl_status compare(json_t **out, const hl_report *report)
 {
+    static const char *const long_tables[] = { "differences", "pairs" };
+
     const hl_report_profile                     *a     = &report->profiles[0];
     const hl_report_profile                     *b     = &report->profiles[1];
     hl_analysis_options                          how   = { .seed = report->seed };
@@ -112,7 +114,8 @@ static hl_status compare(json_t **out, const hl_report *report)
     HL_NEED(hl_comparison_render(&text, found, a->name, b->name));
     HL_NEED(hl_json_parse(out, text, strlen(text), "comparison"));
     if (found->n_heads > MOST_DIFFERENCES)
-        json_object_del(json_object_get(*out, "tables"), "differences");
+        for (size_t i = 0; i < sizeof long_tables / sizeof *long_tables; i++)
+            json_object_del(json_object_get(*out, "tables"), long_tables[i]);
     return HL_OK;
 }
 

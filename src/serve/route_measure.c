@@ -82,11 +82,13 @@ static json_t *diagnoses_of(const hl_profile *profile)
     for (int i = 0; i < HL_N_DIAGNOSES; i++) {
         const hl_diagnosis *item = &found->items[i];
         hl_json_add(&list,
-                    json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:o}", "name",
-                              item->name, "verdict", hl_verdict_name(item->verdict), "value",
-                              hl_json_number(item->value), "threshold",
-                              hl_json_number(item->threshold), "evidence", item->evidence, "rule",
-                              item->rule, "finding", item->finding, "against", item->against,
+                    json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}",
+                              "name", item->name, "kind",
+                              item->kind == HL_CHECK_ALARM ? "alarm" : "observation", "verdict",
+                              hl_verdict_name(item->verdict), "value", hl_json_number(item->value),
+                              "threshold", hl_json_number(item->threshold), "unit", item->unit,
+                              "evidence", item->evidence, "rule", item->rule, "finding",
+                              item->finding, "against", item->against, "usual", item->usual,
                               "mitigation", item->mitigation, "heads", heads_of(item)));
     }
     hl_diagnoses_free(found);

@@ -4,6 +4,8 @@
  *               removed at each ratio
  *     evaluate  texts and settings, each a list of disabled heads  ->  for each setting the loss on
  *               the texts, and how far the predictions are from those of all heads
+ *     frontier  texts and a budget  ->  the cost of removing heads in several orders, on one half of
+ *               the texts, and the heads to remove
  *
  * The numbers are those of `headlight rank` and `headlight sweep`.  Ablation, which runs a text
  * once per head, is too slow for a server. */
@@ -13,6 +15,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "headlight/budget.h"
+#include "measure/perplexity.h"
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
@@ -316,43 +320,19 @@ static hl_status evaluate(hl_evaluation **out, hl_look *look, const json_t *inpu
     return HL_OK;
 }
 
-/* Returns the 97.5% quantile of Student's t distribution. Uses the Cornish-Fisher expansion, which
- * is accurate to 0.5% from 3 degrees of freedom; exact values below that. */
-static double student(int64_t degrees)
-{
-    static const double first[] = { 12.706, 4.303 };
-    double              z       = 1.959964;
-    double              n       = (double)degrees;
-
-    if (degrees <= 2)
-        return first[degrees - 1];
-    return z + (pow(z, 3) + z) / (4 * n) + (5 * pow(z, 5) + 16 * pow(z, 3) + 3 * z) / (96 * n * n) +
-           (3 * pow(z, 7) + 19 * pow(z, 5) + 17 * pow(z, 3) - 15 * z) / (384 * pow(n, 3));
-}
-
 /* Returns [low, high] in nats per token: the 95% confidence interval of the cost of the heads, over
- * windows. Each window has d, the setting's loss minus that of all heads, and c, its number of
- * tokens. The standard error is that of the ratio of their sums, as in perplexity.c. Returns null
- * for a single window. */
+ * windows. Returns null with too few of them. */
 static json_t *interval_json(const hl_evaluation *found, int64_t setting)
 {
     const hl_scores *scores  = found->scores + setting * found->n_windows;
-    double           n       = (double)found->n_windows;
-    double           count   = (double)found->n_scored;
-    double           sum     = 0.0;
-    double           squares = 0.0;
+    hl_ratio_sums    windows = { 0 }, none = { 0 };
 
-    if (found->n_windows < 2)
-        return json_null();
     for (int64_t i = 0; i < found->n_windows; i++)
-        sum += scores[i].nll - found->dense[i].nll;
-    for (int64_t i = 0; i < found->n_windows; i++) {
-        double d = scores[i].nll - found->dense[i].nll - sum / count * (double)found->scored[i];
-        squares += d * d;
-    }
-    double half = student(found->n_windows - 1) * sqrt(n / (n - 1.0) * squares) / count;
-    return json_pack("[o, o]", hl_json_number(sum / count - half),
-                     hl_json_number(sum / count + half));
+        hl_ratio_add(&windows, scores[i].nll - found->dense[i].nll, (double)found->scored[i]);
+    hl_interval interval = hl_ratio_interval(&windows, &none, HL_SCALE_PLAIN);
+    if (isnan(interval.low))
+        return json_null();
+    return json_pack("[o, o]", hl_json_number(interval.low), hl_json_number(interval.high));
 }
 
 static json_t *evaluation_json(const hl_evaluation *found)
@@ -393,5 +373,127 @@ hl_status hl_serve_evaluate(json_t **out, hl_look *look)
     HL_NEED(hl_look_turn(look));
     HL_NEED(evaluate(&found, look, input, context, &asked));
     *out = evaluation_json(found);
+    return HL_OK;
+}
+
+/* -------------------------------------------------------------------------- budgets */
+
+#define MAX_ORDERS 3
+
+HL_CLOSES(hl_frontier_free, hl_frontier)
+
+typedef struct frontier_request {
+    const json_t     *input;
+    hl_budget_options options;
+    hl_ranker         rankers[MAX_ORDERS];
+    int64_t           seed;
+} frontier_request;
+
+/* A budget above 0, where it is given. */
+static hl_status read_budget(double *out, hl_look *look, const char *name)
+{
+    const json_t *value = hl_look_member(look, name);
+
+    if (value == NULL)
+        return HL_OK;
+    *out = json_number_value(value);
+    if (!json_is_number(value) || !(*out > 0.0 && *out < 1e15))
+        return hl_fail(HL_BAD_INPUT, "%s: wanted a number above 0", name);
+    return HL_OK;
+}
+
+static hl_status read_orders(frontier_request *out, hl_look *look)
+{
+    const json_t *list = hl_look_member(look, "rankers");
+    size_t        n    = json_array_size(list);
+
+    if (list != NULL && (!json_is_array(list) || n < 1 || n > MAX_ORDERS))
+        return hl_fail(HL_BAD_INPUT, "rankers: wanted an array of 1 to %d names", MAX_ORDERS);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+
+        if (name == NULL || hl_ranker_find(&out->rankers[i], name) != HL_OK ||
+            out->rankers[i] == HL_RANKER_AUTO || out->rankers[i] == HL_RANKER_ABLATION)
+            return hl_fail(HL_BAD_INPUT,
+                           "rankers: entry %zu is not the name of a ranker, or ablation, "
+                           "which runs the text once a head",
+                           i);
+    }
+    out->options.rankers   = list != NULL ? out->rankers : NULL;
+    out->options.n_rankers = (int64_t)n;
+    return HL_OK;
+}
+
+static hl_status read_frontier(frontier_request *out, hl_look *look)
+{
+    static const char *const known[] = { "model",    "input",       "until_loss",
+                                         "until_kl", "until_bytes", "rankers",
+                                         "context",  "seed",        NULL };
+    double                   bytes   = 0.0;
+
+    HL_NEED(hl_look_check(look, known));
+    HL_NEED(read_budget(&out->options.until_loss, look, "until_loss"));
+    HL_NEED(read_budget(&out->options.until_kl, look, "until_kl"));
+    HL_NEED(read_budget(&bytes, look, "until_bytes"));
+    out->options.until_bytes = (size_t)bytes;
+    HL_NEED(read_orders(out, look));
+    HL_NEED(hl_json_get_int(&out->seed, look->root, "seed", "request"));
+    HL_NEED(read_context(&out->options.windows.n_ctx, look));
+    HL_NEED(read_input(&out->input, look));
+    if (out->options.windows.n_ctx == 0) { /* both halves have their windows */
+        HL_NEED(choose_context(&out->options.windows.n_ctx, look, out->input));
+        out->options.windows.n_ctx = out->options.windows.n_ctx / 2 > LEAST_CONTEXT
+                                         ? out->options.windows.n_ctx / 2
+                                         : LEAST_CONTEXT;
+    }
+    return HL_OK;
+}
+
+static json_t *point_json(const hl_frontier_point *p)
+{
+    return json_pack("{s:s, s:I, s:I, s:o, s:[o, o], s:o, s:o, s:b, s:b}", "ranker",
+                     hl_ranker_name((size_t)p->ranker), "heads", (json_int_t)p->n_off, "bytes",
+                     (json_int_t)p->tensor_bytes, "change", hl_json_number(p->rise), "interval",
+                     hl_json_number(p->rise_low), hl_json_number(p->rise_high), "kl",
+                     hl_json_number(p->kl), "agreement", hl_json_number(p->same), "fits", p->fits,
+                     "best", p->is_best);
+}
+
+static json_t *frontier_json(const hl_frontier *f)
+{
+    json_t *points = json_array();
+    json_t *off    = json_array();
+
+    for (int64_t i = 0; i < f->n_points; i++)
+        hl_json_add(&points, point_json(&f->points[i]));
+    for (int64_t i = 0; i < f->heads->n_heads; i++)
+        hl_json_add(&off, name_of(f->heads->heads[i].layer, f->heads->heads[i].head));
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:b}", "object",
+                     "headlight.frontier", "tokens", (json_int_t)f->n_scored, "context",
+                     (json_int_t)f->n_ctx, "windows", (json_int_t)f->n_windows, "nll",
+                     hl_json_number(f->nll), "bytes", (json_int_t)f->tensor_bytes, "points", points,
+                     "recommended", (json_int_t)f->recommended, "off", off, "all_went",
+                     f->all_went);
+}
+
+hl_status hl_serve_frontier(json_t **out, hl_look *look)
+{
+    const hl_server                                 *server   = look->server;
+    frontier_request                                 request  = { 0 };
+    HL_SCOPED(hl_served_texts_close) hl_served_texts texts    = { 0 };
+    HL_CLOSED(hl_frontier_free) hl_frontier         *frontier = NULL;
+
+    HL_NEED(read_frontier(&request, look));
+    HL_NEED(hl_look_turn(look));
+    request.options.windows.max_tokens = EVALUATE_TOKENS;
+    request.options.seed               = (uint64_t)request.seed;
+    request.options.memory_bytes       = EVALUATE_BYTES;
+    request.options.n_threads          = server->options.n_threads;
+    request.options.progress           = go_on;
+    request.options.context            = look;
+    HL_NEED(hl_served_texts_open(&texts, server, request.input, look->exchange));
+    HL_NEED(hl_frontier_find(&frontier, server->model, server->tokenizer, texts.corpus, NULL,
+                             &request.options));
+    *out = frontier_json(frontier);
     return HL_OK;
 }

@@ -362,6 +362,7 @@ static const route routes[] = {
     { "POST", "/v1/headlight/tokens", LOOK(hl_serve_tokens) },
     { "POST", "/v1/headlight/rank", LOOK(hl_serve_rank) },
     { "POST", "/v1/headlight/evaluate", LOOK(hl_serve_evaluate) },
+    { "POST", "/v1/headlight/frontier", LOOK(hl_serve_frontier) },
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

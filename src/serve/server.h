@@ -96,5 +96,6 @@ hl_status hl_serve_lens(json_t **out, hl_look *look);
 hl_status hl_serve_tokens(json_t **out, hl_look *look);
 hl_status hl_serve_rank(json_t **out, hl_look *look);
 hl_status hl_serve_evaluate(json_t **out, hl_look *look);
+hl_status hl_serve_frontier(json_t **out, hl_look *look);
 
 #endif

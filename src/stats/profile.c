@@ -471,6 +471,11 @@ uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence)
     return ((const uint64_t *)profile->tables[HL_TABLE_HASHES])[sequence];
 }
 
+uint64_t hl_profile_sequence_document(const hl_profile *profile, int64_t sequence)
+{
+    return ((const uint64_t *)profile->tables[HL_TABLE_DOCUMENTS])[sequence];
+}
+
 double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int64_t layer,
                                 int64_t head, hl_quantity quantity)
 {

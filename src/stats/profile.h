@@ -45,6 +45,8 @@ static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, i
 
 /* Returns the hash of a kept sequence's content. */
 uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
+/* Returns a number that two kept sequences share if they are of one document; 0: unknown. */
+uint64_t hl_profile_sequence_document(const hl_profile *profile, int64_t sequence);
 /* For a kept sequence: ENTROPY and NORMALIZED of its rows in a position bucket, as the mean over a
  * layer's heads, NaN if there is no such row; and the number of rows, counted per head, over all
  * layers. Profiles written by an earlier version lack these means: NaN and 0. */
@@ -77,7 +79,7 @@ hl_status hl_profile_check_same(const hl_profile *a, const hl_profile *b);
 
 /* As hl_profile_write and hl_profile_load, with an additional text: the state of unfinished work.
  * Such a file is also a valid profile of what was measured so far. *state is released with hl_free;
- * NULL if the file has none. Fails with HL_BAD_INPUT for work begun in the first format. */
+ * NULL if the file has none. Fails with HL_BAD_INPUT for work begun in an earlier format. */
 hl_status hl_profile_write_state(const hl_profile *profile, const char *path, const char *state);
 hl_status hl_profile_load_state(hl_profile **out, char **state, const char *path);
 
@@ -90,6 +92,7 @@ typedef struct hl_profile_batch {
     const uint8_t  *types;     /* (n_batch, context) token type of every position */
     int64_t         context;
     const int64_t  *documents; /* (n_batch) recorded as the place of broken rows */
+    uint64_t        corpus;    /* hash of the corpus that these documents are of; 0: unknown */
     const int64_t  *starts;    /* (n_batch) the document's token at position 0 */
     int32_t         n_threads;
 } hl_profile_batch;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -345,8 +346,11 @@ static void sequence_positions(const hl_profile *profile, int64_t sequence)
 static void keep_sequence(hl_profile *profile, int64_t sequence, int64_t n_before)
 {
     const hl_profile_flight *flight = profile->flight;
-    hl_kept_sequence kept = { { &flight->batch->hashes[sequence], flight->means, flight->positions,
-                                flight->counts } };
+    const hl_profile_batch  *batch  = flight->batch;
+    uint64_t                 document =
+        batch->corpus != 0 ? hl_hash_pair(batch->corpus, (uint64_t)batch->documents[sequence]) : 0;
+    hl_kept_sequence kept = { { &batch->hashes[sequence], flight->means, flight->positions,
+                                flight->counts, &document } };
 
     sequence_means(profile, sequence);
     sequence_positions(profile, sequence);

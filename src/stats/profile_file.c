@@ -20,11 +20,13 @@
 #include "formats/safetensors.h"
 #include "stats/profile_tables.h"
 
-/* The metadata's "format".  The number changes when earlier programs can no longer read the files.
- * Files of the first format, which lack curves by position of kept sequences, are still read. */
-#define FORMAT       "headlight profile 2"
-#define FIRST_FORMAT "headlight profile 1"
-/* Means of the quantities, (L, H, Q) F64: for other programs, computed when a file is written. */
+/* The metadata's "format"; another number when programs of before can no longer read files.
+ * Earlier ones are read: the first had no curves by position of kept sequences, the first two did
+ * not know their documents. */
+#define FORMAT        "headlight profile 3"
+#define SECOND_FORMAT "headlight profile 2"
+#define FIRST_FORMAT  "headlight profile 1"
+/* Means of the quantities, (L, H, Q) F64: for other programs, made anew when written. */
 #define MEAN "mean"
 
 enum { MAX_SETTINGS = 256 };
@@ -213,10 +215,10 @@ static hl_status read_types(const char *names[HL_PROFILE_MAX_TYPES], int64_t *n_
     return HL_OK;
 }
 
-static bool is_first_format(const hl_safetensors *file)
+static bool is_format(const hl_safetensors *file, const char *wanted)
 {
     const char *format = hl_safetensors_metadata(file, "format");
-    return format != NULL && strcmp(format, FIRST_FORMAT) == 0;
+    return format != NULL && strcmp(format, wanted) == 0;
 }
 
 static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
@@ -229,7 +231,8 @@ static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
     hl_profile_shape shape     = { .heads = heads, .type_names = names };
 
     HL_NEED(need(&format, file, "format"));
-    if (strcmp(format, FORMAT) != 0 && !is_first_format(file))
+    if (!is_format(file, FORMAT) && !is_format(file, SECOND_FORMAT) &&
+        !is_format(file, FIRST_FORMAT))
         return hl_fail(HL_BAD_INPUT, "format '%.40s', wanted '%s'", format, FORMAT);
     HL_NEED(read_heads(heads, &shape.n_layers, file));
     HL_NEED(read_types(names, &shape.n_types, file));
@@ -294,8 +297,7 @@ static hl_status check_tensor(const hl_tensor *tensor, hl_dtype dtype, const int
                    wanted);
 }
 
-/* *out is NULL for a table that files of the first format lack, and in files without broken
- * losses. */
+/* *out is NULL for what files of earlier formats lack, and files without broken losses. */
 static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
                             const hl_profile *profile, hl_table table)
 {
@@ -304,7 +306,9 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
     int                  n_dims = hl_table_shape(shape, profile, table);
 
     *out = hl_safetensors_find(file, form->name);
-    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_2 && is_first_format(file))
+    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_2 && is_format(file, FIRST_FORMAT))
+        return HL_OK;
+    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_3 && is_format(file, SECOND_FORMAT))
         return HL_OK;
     if (*out == NULL && table == HL_TABLE_NLL_BROKEN)
         return HL_OK;
@@ -685,8 +689,8 @@ static hl_status load(hl_profile **out, char **state, const char *path)
     const char *text = hl_safetensors_metadata(file, HL_PROFILE_STATE);
     if (state == NULL || text == NULL)
         goto done;
-    /* A table missing from the windows so far cannot be computed later. */
-    if (is_first_format(file))
+    /* What it lacks of the windows so far could not be had any more. */
+    if (!is_format(file, FORMAT))
         HL_TRY(hl_fail(HL_BAD_INPUT,
                        "%s: begun by an earlier version, and this one cannot continue it; remove "
                        "the file to start again",

@@ -79,6 +79,7 @@ static const hl_table_form forms[HL_N_TABLES] = {
     TABLE(MEANS, "sequence.mean", F32, KEPT, 0, K, L, H, HL_N_OF_SEQUENCE),
     TABLE(KEPT_POSITIONS, "sequence.position", F32, KEPT, 0, K, L, P, HL_N_BY_POSITION),
     TABLE(KEPT_COUNTS, "sequence.position.count", I64, KEPT, 0, K, P, HL_N_BY_POSITION),
+    TABLE(DOCUMENTS, "sequence.document", U64, KEPT, 0, K),
 };
 
 const hl_table_form *hl_table_form_of(hl_table table)

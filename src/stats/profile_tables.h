@@ -56,13 +56,15 @@ typedef enum hl_table {
     HL_TABLE_MEANS,          /* (K, L, H, 3) F32 */
     HL_TABLE_KEPT_POSITIONS, /* (K, L, P, 2) F32: means over the heads of the layer */
     HL_TABLE_KEPT_COUNTS,    /* (K, P, 2): number of rows over the heads of all layers */
+    HL_TABLE_DOCUMENTS,      /* (K) U64: which document each is of, by a hash; 0: unknown */
     HL_N_TABLES
 } hl_table;
 
-/* Tables of kept sequences come last. Those that files of the first format lack are at the end. */
+/* Tables of kept sequences come last. Those that files of earlier formats lack are at the end. */
 #define HL_FIRST_KEPT        HL_TABLE_HASHES
 #define HL_N_KEPT            (HL_N_TABLES - HL_FIRST_KEPT)
 #define HL_FIRST_OF_FORMAT_2 HL_TABLE_KEPT_POSITIONS
+#define HL_FIRST_OF_FORMAT_3 HL_TABLE_DOCUMENTS
 
 /* How two tables are merged. */
 typedef enum hl_table_kind {

@@ -8,7 +8,7 @@ plan 10
 
 run demo -o "$scratch/demo" --threads 1 --as "$HEADLIGHT"
 cp "$scratch/out" "$scratch/shown"
-expect_line "the demonstration runs" 0 '^What to look at'
+expect_line "the demonstration runs" 0 '^Results, and the command that made each'
 result "it shows the heads, the layers and the diagnoses" \
     "$(grep -q '^H7 ' "$scratch/shown" && grep -q '^layers' "$scratch/shown" &&
         grep -q 'entropy-collapse' "$scratch/shown" && echo yes)"

@@ -10,7 +10,7 @@ profile=$scratch/demo.profile
     --quiet --threads 1 --no-probe
 
 run draw --figure list
-expect_line "figures have names" 0 '^heatmap +every head'
+expect_line "figures have names" 0 '^heatmap +entropy of every head'
 
 # Checks that a figure is well-formed, has a title for each of 64 heads, and has these words as
 # text.
@@ -90,7 +90,7 @@ titles = [title.text for title in root.iter(space + "title")]
 texts = [text.text for text in root.iter(space + "text")]
 maps = {side: {t.split()[2].rstrip(",") for t in titles if t.startswith(side)} for side in ("A: demo ", "B: demo-sparse ")}
 print("#", {side: len(heads) for side, heads in maps.items()})
-sys.exit(0 if all(len(heads) == 64 for heads in maps.values()) and "L7H7" in texts and "sink" in texts and any("on 8 tokens" in t for t in texts) else 1)
+sys.exit(0 if all(len(heads) == 64 for heads in maps.values()) and "L7H7" in texts and "sink" in texts and any("the same 8 tokens" in t for t in texts) else 1)
 END
 then ok=yes; else ok=no; fi
 result "with a map for every head of both" $ok

@@ -40,7 +40,7 @@ expect_line "an empty prompt begins a text" 0 '^The Spe$'
 run generate models/demo 'He said' --context 6
 expect "a full context is said" 0 <<'END'
 , “I am not
-headlight generate: ended: the context of 6 tokens is full
+headlight generate: stopped: the context of 6 tokens is full; --context N allows more
 END
 
 run generate models/demo 'He said' --context 6 --quiet
@@ -120,7 +120,7 @@ if have_terminal; then
             </dev/null >"$scratch/out" 2>"$scratch/err"
         status=$?
         expect_line "on a terminal it says so ($option)" 0 \
-            "headlight generate: the prompt is ${option:+continued as it is; without }${option:-a user.s turn}"
+            "headlight generate: ${option:+continuing the prompt as it is; without }${option:-using the model.s chat template}"
     done
 else
     skipped "on a terminal it says so" "no terminal to be had"
@@ -139,7 +139,7 @@ echo "{\"eos_token_id\": $first}" >"$chatty/generation_config.json"
 run generate "$chatty" Hello --raw
 expect "a text that ends at once says so" 0 <<'END'
 
-headlight generate: the model ended the text at once, with its first token: it has a chat template, which --raw leaves out
+headlight generate: no text: the first token was the model's end-of-text token; this model has a chat template, which --raw leaves out
 END
 run generate "$chatty" Hello --raw --json
 expect_line "--json: so does the reason" 0 '^ "stop": "end",$'
@@ -167,7 +167,7 @@ head -c 3000 models/text/alice.txt >"$scratch/long"
 run generate models/demo -f "$scratch/long"
 expect_line "a prompt that does not fit" 4 'the prompt has [0-9]+ tokens, but a context of 512 has room for only 512'
 run generate tests/data/families/phi3 a
-expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(--tokenizer PATH gives one\)'
+expect_line "no tokenizer" 3 'no tokenizer.json in this folder \(name one with --tokenizer PATH\)'
 
 # The text that llama2.c generates with this model, up to the context length in the file.
 stories=$shared/models/stories260K

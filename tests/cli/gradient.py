@@ -1,10 +1,12 @@
-"""gradient.py - gradients of gates against PyTorch's autograd.
+"""gradient.py - gradients of gates, and the rankers made of gradients and of what heads write,
+against PyTorch's autograd.
 
     /usr/bin/python3 tests/cli/gradient.py build/headlight TEXT MODEL...
 
 The reference is the model in float64, written here from the families' definitions, with a gate on every
-head's output.  The loss is the mean negative log-likelihood of a window; scores are means of |dL/dg|
-over windows.  Prints one line of TAP per model; exits with 1 on a difference.
+head's output.  The loss is the mean negative log-likelihood of a window; scores are those of
+doc/metrics.md, computed here from its formulas.  Prints one line of TAP per model; exits with 1 on a
+difference.
 """
 import glob
 import json
@@ -59,16 +61,30 @@ def split_heads(x, n_heads):
     return x.reshape(len(x), n_heads, -1).transpose(0, 1)
 
 
+SEEN = []  # per layer of a run: what the projections read and wrote, rows of attention, outputs
+
+
+def watch(x, *parts):
+    """What the projections of a layer read, (n, d_model), and wrote: q, k, v, (heads, n, d) each."""
+    for part in parts:
+        part.retain_grad()
+    SEEN.append({"x": x.detach(), "parts": parts})
+    return parts
+
+
 def attend(q, k, v, gates, scale, window=0, cap=0.0):
     """(heads, n, d) each to (n, heads * d); gates (heads)."""
     n = q.shape[1]
+    seen = SEEN[-1]
     k, v = (part.repeat_interleave(len(q) // len(part), 0) for part in (k, v))
     scores = q @ k.transpose(1, 2) * scale
     scores = cap * torch.tanh(scores / cap) if cap else scores
     place = torch.arange(n)
     distance = place[:, None] - place
     hidden = (distance < 0) | (distance >= (window or n))
-    z = scores.masked_fill(hidden, -torch.inf).softmax(-1) @ v * gates[:, None, None]
+    p = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    z = p @ v * gates[:, None, None]
+    seen["p"], seen["z"], seen["keys"] = p.detach(), z.detach(), (~hidden).sum(-1)
     return z.transpose(0, 1).reshape(n, -1)
 
 
@@ -100,8 +116,9 @@ def gpt2(w, c, gates, tokens):
     x = w["wte.weight"][tokens] + w["wpe.weight"][:len(tokens)]
     for i in range(c["n_layer"]):
         at = f"h.{i}."
-        parts = linear(norm(x, w, at + "ln_1", eps), w, at + "attn.c_attn").chunk(3, -1)
-        q, k, v = (split_heads(part, n_heads) for part in parts)
+        h = norm(x, w, at + "ln_1", eps)
+        parts = linear(h, w, at + "attn.c_attn").chunk(3, -1)
+        q, k, v = watch(h, *(split_heads(part, n_heads) for part in parts))
         x = x + linear(attend(q, k, v, gates[i], q.shape[-1] ** -0.5), w, at + "attn.c_proj")
         middle = gelu_tanh(linear(norm(x, w, at + "ln_2", eps), w, at + "mlp.c_fc"))
         x = x + linear(middle, w, at + "mlp.c_proj")
@@ -115,8 +132,8 @@ def opt(w, c, gates, tokens):
     for i in range(c["num_hidden_layers"]):
         layer = f"{at}layers.{i}."
         h = norm(x, w, layer + "self_attn_layer_norm", 1e-5)
-        q, k, v = (split_heads(linear(h, w, layer + f"self_attn.{part}_proj"), n_heads)
-                   for part in "qkv")
+        q, k, v = watch(h, *(split_heads(linear(h, w, layer + f"self_attn.{part}_proj"), n_heads)
+                             for part in "qkv"))
         z = attend(q, k, v, gates[i], q.shape[-1] ** -0.5)
         x = x + linear(z, w, layer + "self_attn.out_proj")
         middle = relu(linear(norm(x, w, layer + "final_layer_norm", 1e-5), w, layer + "fc1"))
@@ -130,9 +147,9 @@ def gpt_neox(w, c, gates, tokens):
     x = w[at + "embed_in.weight"][tokens]
     for i in range(c["num_hidden_layers"]):
         layer = f"{at}layers.{i}."
-        h = linear(norm(x, w, layer + "input_layernorm", eps), w,
-                   layer + "attention.query_key_value")
-        q, k, v = split_heads(h, n_heads).chunk(3, -1)  # stored head by head
+        read = norm(x, w, layer + "input_layernorm", eps)
+        h = linear(read, w, layer + "attention.query_key_value")
+        q, k, v = watch(read, *split_heads(h, n_heads).chunk(3, -1))  # stored head by head
         q, k = turn(q, c, share), turn(k, c, share)
         z = linear(attend(q, k, v, gates[i], q.shape[-1] ** -0.5), w, layer + "attention.dense")
         middle = gelu(linear(norm(x, w, layer + "post_attention_layernorm", eps), w,
@@ -162,7 +179,8 @@ def llama(w, c, gates, tokens):
             parts = linear(h, w, at + "self_attn.qkv_proj").split([n_heads * d, n_kv * d, n_kv * d], -1)
         else:
             parts = [linear(h, w, at + f"self_attn.{part}_proj") for part in "qkv"]
-        q, k, v = (split_heads(part, n) for part, n in zip(parts, (n_heads, n_kv, n_kv)))
+        q, k, v = watch(h, *(split_heads(part, n)
+                             for part, n in zip(parts, (n_heads, n_kv, n_kv))))
         if kind == "qwen3":
             q, k = (normed(part, at + f"self_attn.{name}_norm") for part, name in ((q, "q"), (k, "k")))
         slides = c.get("layer_types", ["sliding_attention"] * (i + 1))[i] == "sliding_attention"
@@ -195,21 +213,63 @@ def llama(w, c, gates, tokens):
 FAMILIES = {"gpt2": gpt2, "opt": opt, "gpt_neox": gpt_neox}
 
 
+OUTPUTS = ("attn.c_proj", "self_attn.out_proj", "attention.dense", "self_attn.o_proj")
+
+
+def output_weights(w, kind):
+    """W_O of every layer, (d_model, heads * d)."""
+    names = [name for name in w if name.endswith(tuple(part + ".weight" for part in OUTPUTS))]
+    names.sort(key=lambda name: int(next(part for part in name.split(".") if part.isdigit())))
+    return [w[name].T if kind == "gpt2" else w[name] for name in names]
+
+
+def to_unit(x):
+    return (x - x.min()) / (x.max() - x.min())
+
+
 def expected(model, tokens):
-    """(n_layers, n_heads) gradients by autograd."""
+    """Scores (n_layers, n_heads) by ranker."""
     w = load(model)
     with open(model + "/config.json") as file:
         config = json.load(file)
     run = FAMILIES.get(config["model_type"], llama)
     shape = [config.get(new, config.get(old)) for new, old in
              (("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head"))]
-    sums = torch.zeros(shape, dtype=torch.float64)
+    slopes = torch.zeros(shape, dtype=torch.float64)
+    norms = torch.zeros(3, *shape, dtype=torch.float64)
+    entropies = [[] for _ in range(shape[0])]  # (n_heads, rows) each
+    outputs = []  # (n_layers, n_heads, rows, d)
     windows = tokens[:TOKENS].split(CONTEXT)
     for window in windows:
-        gates = torch.ones_like(sums, requires_grad=True)
-        cross_entropy(run(w, config, gates, window)[:-1], window[1:]).backward()
-        sums += gates.grad.abs()
-    return sums / len(windows)
+        gates = torch.ones_like(slopes, requires_grad=True)
+        SEEN.clear()
+        logits = run({name: tensor.requires_grad_() for name, tensor in w.items()}, config, gates,
+                     window)
+        cross_entropy(logits[:-1], window[1:]).backward()
+        slopes += gates.grad.abs()
+        for i, layer in enumerate(SEEN):
+            for j, part in enumerate(layer["parts"]):
+                of_weight = part.grad.transpose(1, 2) @ layer["x"]  # (heads, d, d_model)
+                norm = of_weight.flatten(1).norm(dim=1)
+                norms[j, i] += norm.repeat_interleave(shape[1] // len(norm))
+            h = -(layer["p"] * layer["p"].clamp(min=1e-300).log()).sum(-1) / layer["keys"].log()
+            entropies[i].append(h[:, layer["keys"] >= 16])
+        outputs.append(torch.stack([layer["z"] for layer in SEEN]))
+    slopes, norms = slopes / len(windows), norms / len(windows)
+    entropy = torch.stack([torch.cat(rows, -1).mean(-1) for rows in entropies])
+    z = torch.cat(outputs, -2)
+    w_o = torch.stack(output_weights({name: tensor.detach() for name, tensor in w.items()},
+                                     config["model_type"]))
+    w_o = w_o.reshape(*w_o.shape[:2], shape[1], -1)  # (n_layers, d_model, heads, d)
+    moving = (z.var(-2) * w_o.square().sum(1)).flatten(1)
+    moving = (moving - moving.mean(1, keepdim=True)) / moving.std(1, keepdim=True)
+    scores = {"gradient": slopes,
+              "gnorm": norms.prod(0),
+              "fluctuation": moving.reshape(*shape, -1).mean(-1),
+              "wanda": (z.square().mean(-2).sqrt() * w_o.abs().sum(1)).mean(-1)}
+    if not entropy.isnan().any():  # windows of 16 keys or more
+        scores["hies"] = 0.5 * to_unit(slopes) + 0.5 * (1 - to_unit(entropy))
+    return scores
 
 
 def with_tokenizer(model, scratch):
@@ -232,19 +292,21 @@ def with_tokenizer(model, scratch):
     return folder
 
 
-def worst_error(program, path, model):
-    """The largest error over the largest gradient."""
+def worst_errors(program, path, model):
+    """By ranker, over the largest score."""
     with open(path) as file:
         text = json.dumps(file.read())
     ids = subprocess.run([program, "tokenize", model, "--json"], input=text + "\n", text=True,
                          capture_output=True, check=True).stdout
-    wanted = expected(model, torch.tensor(json.loads(ids)))
-    found = json.loads(subprocess.run(
-        [program, "rank", "--model", model, "--text", path, "--by", "gradient", "--json", "-c",
-         str(CONTEXT), "--max-tokens", str(TOKENS)], capture_output=True, check=True).stdout)
-    assert len(found["rows"]) == wanted.numel()
-    return max(abs(row["score"] - wanted[row["layer"], row["head"]].item())
-               for row in found["rows"]) / wanted.max().item()
+    errors = {}
+    for ranker, wanted in expected(model, torch.tensor(json.loads(ids))).items():
+        found = json.loads(subprocess.run(
+            [program, "rank", "--model", model, "--text", path, "--by", ranker, "--json", "-c",
+             str(CONTEXT), "--max-tokens", str(TOKENS)], capture_output=True, check=True).stdout)
+        assert len(found["rows"]) == wanted.numel()
+        errors[ranker] = max(abs(row["score"] - wanted[row["layer"], row["head"]].item())
+                             for row in found["rows"]) / wanted.abs().max().item()
+    return errors
 
 
 def main():
@@ -252,12 +314,13 @@ def main():
     n_bad = 0
     with tempfile.TemporaryDirectory() as scratch:
         for i, model in enumerate(models):
-            worst = worst_error(program, path, with_tokenizer(model, scratch))
-            good = worst < TOLERANCE
+            errors = worst_errors(program, path, with_tokenizer(model, scratch))
+            good = max(errors.values()) < TOLERANCE
             n_bad += not good
-            print(f"# largest error {worst:.1e} of the largest gradient")
+            print("# largest error over the largest score: " +
+                  ", ".join(f"{ranker} {error:.1e}" for ranker, error in errors.items()))
             print(f"{'ok' if good else 'not ok'} {i + 1} - {os.path.basename(model)}: gradients of "
-                  "gates agree with PyTorch's")
+                  "gates, and scores made of them and of outputs, agree with PyTorch's")
     return 1 if n_bad else 0
 
 

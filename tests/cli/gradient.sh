@@ -1,6 +1,7 @@
 #!/bin/bash
-# gradient.sh - gradients of gates against PyTorch's, if Debian's python3-torch is installed.  Other
-# families are compared with differences of the loss (test_backward.c).
+# gradient.sh - gradients of gates, and rankers made of gradients and of what heads write, against
+# PyTorch's, if Debian's python3-torch is installed.  Other families' gradients are compared with
+# differences of the loss (test_backward.c).
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
@@ -24,6 +25,6 @@ else
 fi
 all=("${own[@]##*/}" "${others[@]}")
 for name in "${all[@]:number}"; do
-    skipped "$name: gradients of gates agree with PyTorch's" "$why"
+    skipped "$name: gradients of gates, and scores made of them and of outputs, agree with PyTorch's" "$why"
 done
 finish

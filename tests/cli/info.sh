@@ -15,15 +15,15 @@ llama3                                        decoder, family llama, safetensors
   parameters   127,424
   stored as    BF16       29 tensors   248.9 KiB
   layers       3 of width 64
-  heads        4 of 16, sharing 2 K/V heads
+  heads        4 heads × 16 dimensions, sharing 2 KV heads
   MLP          128, silu, gated
   norms        RMSNorm before attention and MLP
   positions    rope, theta 500000, llama3
   context      128 tokens
   vocabulary   256, the output head is the embedding
-  tokenizer    none here; --tokenizer PATH gives one
+  tokenizer    none found; name one with --tokenizer PATH
   tokens       begin 0, end 1
-  K/V cache    384 bytes a token in f16, 768 bytes in f32
+  KV cache     384 bytes per token in f16, 768 bytes in f32
   memory       N for 128 tokens: weights 248.9 KiB, f16 cache 48.0 KiB, work N
 END
 
@@ -65,7 +65,7 @@ expect "--quiet says nothing" 0 </dev/null
 
 run info
 expect "no model" 2 <<'END'
-headlight info: wanted one MODEL, got 0
+headlight info: give one MODEL; got 0
 Try 'headlight info --help'.
 END
 

@@ -24,7 +24,7 @@ done
 
 run judge "${traces[@]}" "$scratch/labels"
 expect_line "the cases" 0 '^[0-9]+ right and [0-9]+ wrong spans in 9 texts$'
-expect_line "log-probability tells all" 0 '^  log-probability +1\.000  1\.000 to 1\.000'
+expect_line "log-probability tells all" 0 '^  log-probability +1\.000  0\.9[0-9]{2} to 1\.000'
 expect_line "attention has its line" 0 '^  attention spikes +0\.[0-9]{3}  0\.[0-9]{3} to [01]\.[0-9]{3}    -0\.[0-9]{3} \(-0\.'
 expect_line "the model has its line" 0 "^  heads' Rényi-2 +0\.[0-9]{3}"
 expect_line "and in plain words" 0 '^Attention adds nothing to log-probability here: '
@@ -38,7 +38,7 @@ expect_line "--json" 0 '^ "attention_adds": false,$'
 run judge "${traces[0]}"
 expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'
 run judge "${traces[@]}" "$scratch/labels" --l2 0
-expect_line "no penalty" 2 '^headlight judge: --l2: 0 means no penalty'
+expect_line "no penalty" 2 '^headlight judge: --l2 must be more than 0'
 run judge "$scratch/labels" "$scratch/labels"
 expect_line "no trace" 3 '^headlight judge: .*labels: '
 run judge "${traces[@]}" models/text/alice.txt

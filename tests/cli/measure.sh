@@ -60,7 +60,7 @@ while [ ! -e "$scratch/q2.part" ]; do sleep 0.01; done
 kill -TERM "$process"
 wait "$process"
 status=$?
-expect_line "stopped: says how to go on" 130 "stopped after [0-9]+ tokens; the state is in $scratch/q2.part: --resume"
+expect_line "stopped: says how to go on" 130 "stopped after [0-9]+ tokens; the state is in $scratch/q2.part; --resume"
 run measure "$model" "$text" -o "$scratch/q2" --context 63 --threads 1 --no-probe --resume
 expect_line "a state of other settings" 3 "q2.part: this state was begun with other settings; use those, or remove the file to start again: the profiles differ in 'context': 64 and 63"
 cp "$scratch/q2.part" "$scratch/kept"

@@ -28,7 +28,7 @@ refused "a field that is not there" 3 "$t/lines.jsonl:1: no 'body' in this line\
 refused "no such file" 3 "nowhere.txt: No such file or directory\$" nowhere.txt
 refused "a pattern without matches" 3 "nowhere/\\*.txt: no such file, and no file matches\$" 'nowhere/*.txt'
 mkfifo "$t/pipe"
-refused "a pipe" 3 "$t/pipe: is a pipe, wanted a file" "$t/pipe"
+refused "a pipe" 3 "$t/pipe: is a pipe; give a file" "$t/pipe"
 refused "standard input without text" 3 'standard input: no text in this file' -
 refused "token types that cannot be" 3 "regular expression '\\(', at" --type 'a=(' "$t/nothing.txt"
 refused "a type without an expression" 2 "type 'a': wanted NAME=EXPRESSION\$" --type a "$t/nothing.txt"
@@ -53,7 +53,7 @@ run measure --attn models/demo/model.safetensors -o "$scratch/profile"
 expect_line "no maps in the file" 3 '^headlight measure: models/demo/model.safetensors: '
 run measure "$model" --attn x.npy -o "$scratch/profile"
 expect "maps and a model" 2 <<'END'
-headlight measure: --attn takes the place of MODEL and TEXT, got 'models/demo'
+headlight measure: --attn takes the place of MODEL and TEXT; unexpected argument 'models/demo'
 Try 'headlight measure --help'.
 END
 run measure --attn tests/data/families/llama3/expected.safetensors --mask none -o "$scratch/profile"

@@ -25,7 +25,7 @@ run generate "$model" Hello -n 2 --max-memory 2G --quiet
 expect_line "enough" 0 .
 run generate "$model" Hello --max-memory 2Q
 expect "no size" 2 <<'EOF'
-headlight generate: --max-memory: '2Q' is not a size, as 8G, 500M or none
+headlight generate: --max-memory: '2Q' is not a size such as 8G or 500M, nor none
 Try 'headlight generate --help'.
 EOF
 
@@ -43,7 +43,7 @@ for command in "show $profile" "rank $profile" "compare $profile $profile" "diag
 done
 result "and nothing is written" "$(compgen -G "$scratch/*new*" >/dev/null || echo yes)"
 run draw "$profile" -o "$scratch/new.png" --dpi 1000 --max-memory 64M
-expect_line "pixels count" 4 "^headlight draw: [0-9]{9} bytes of memory wanted"
+expect_line "pixels count" 4 "^headlight draw: [0-9]{9} more bytes of memory are needed"
 
 # A pipe may be endless: the memory of the whole process stays below the limit, too.
 peak() { # command...: exit status and MiB of the largest of all

@@ -31,7 +31,7 @@ ask() { # folder of the program is on the PATH; it is started by its name
 }
 
 ask
-expect_line "there is no library" 3 'no libheadlight_cuda.so'
+expect_line "there is no library" 3 'libheadlight_cuda.so was not found'
 result "one that lies in the working directory is not opened" "$([ ! -e "$PLANTED" ] && echo yes)"
 
 # Beside the program the library is loaded: this shows that loading the other one would have been

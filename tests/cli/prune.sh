@@ -14,7 +14,7 @@ plan 64
 # In L0 the other group keeps its two heads, so the head is zeroed.  L1 keeps one query head of one
 # group: removed are 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 =
 # 8192 numbers.
-run prune $phi3 --heads L0H1,L1 --as compact -o "$out"
+run prune $phi3 --heads L0H1,L1 --as compact --no-timing -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
 expect "what is written is told" 0 <<'END'
 OUT  compact: removed 3 and zeroed 2 of 12 heads
@@ -26,11 +26,11 @@ OUT  compact: removed 3 and zeroed 2 of 12 heads
   bytes                      287616         271232     -5.7%
   KV bytes per token            384            320    -16.7%
 
-  Opened by headlight, and by transformers with trust_remote_code=True.
-  A zeroed head saves no time and no memory.
+  Loads in headlight and in transformers with trust_remote_code=True.
+  A zeroed head saves neither time nor memory.
 END
 run info "$out"
-expect_line "and opens: layers differ" 0 '1 heads, 1 K/V: 1$'
+expect_line "and opens: layers differ" 0 '1 heads, 1 KV heads: 1$'
 if command -v python3 >/dev/null; then
     python3 -c "import ast,sys; ast.parse(open(sys.argv[1]).read())" "$out/modeling_headlight_phi3.py" 2>/dev/null
     status=$?
@@ -40,7 +40,7 @@ else
 fi
 run prune $phi3 --heads L0H1 -o "$out"
 expect "an existing folder stays" 2 <<END
-headlight prune: $out: exists already, and is not replaced
+headlight prune: $out: exists already; remove it or choose another name
 END
 rm -r "$out"
 
@@ -149,7 +149,7 @@ result "leaves nothing" "$([ -e "$out" ] || echo yes)"
 
 run prune $phi3 --ratio 1 --by random -o "$out"
 expect "a ratio of 1" 2 <<'END'
-headlight prune: 12 of 12 heads are to be removed, but only 9 can be: one stays in every layer
+headlight prune: 12 of 12 heads are to be removed, but only 9 can be: every layer keeps one (--empty-layers allows more)
 END
 run prune $phi3 --ratio 1 --by random --empty-layers -o "$out"
 expect_line "unless asked" 0 ' removed 9 and zeroed 3 of 12 heads'
@@ -159,7 +159,7 @@ expect_line "an unknown head" 2 '^headlight prune: L0H4: '
 run prune $phi3 --heads L7 -o "$out"
 expect_line "an unknown layer" 2 '^headlight prune: L7: '
 run prune $phi3 -o "$out"
-expect_line "no heads" 2 'give one of --ratio, --count and --heads$'
+expect_line "no heads" 2 'give one of --ratio, --count and --heads, or --text FILE to find out how many can go$'
 run prune $phi3 --heads L0H0
 expect_line "no output" 2 ' -o OUT is missing: the folder or file to write$'
 run prune --heads L0H0 -o "$out"

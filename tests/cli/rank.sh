@@ -40,7 +40,7 @@ expect_line "entropy: the verdict beside it" 0 '^verdict +In our sweeps, highest
 run rank --model models/demo --text "$scratch/text.txt" -n 1 -c 64 --max-tokens 128 --csv
 expect_line "with texts: gradient" 0 '^1,L[0-9]H[0-9],[0-9],[0-9],[0-9.e-]+,gradient'
 run rank --model models/demo
-expect_line "neither texts nor a profile" 2 'ranking needs a profile, for the output norms of heads, or the gradients of gates'
+expect_line "neither texts nor a profile" 2 'ranking needs a profile with output norms'
 
 run rank "$profile" --by entropy --csv
 sed -i 's/\r$//' "$scratch/out"
@@ -70,7 +70,7 @@ expect_line "--by weight needs no profile" 0 '^   "score": [0-9.]+,$'
 
 run rank --model models/demo --text "$scratch/text.txt" --by gradient -n 1 -c 64 --max-tokens 128
 expect_line "--by gradient: what was done" 0 \
-    '^headlight rank: gradients by backward passes: mean \|dL/dg\| of 2 windows, L [0-9.]+$'
+    '^headlight rank: gradient: mean \|dL/dg\| over 2 windows; loss [0-9.]+ nats per token$'
 expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}  gradient$'
 run rank --model models/demo --text "$scratch/text.txt" --by entropy-gradient -n 1 -c 64 \
     --max-tokens 128
@@ -83,7 +83,7 @@ run rank "$profile" --groups
 expect_line "which the model knows" 2 '--groups needs --model$'
 
 run rank "$profile" --by gradient
-expect_line "gradients need a model" 2 'ranking by gradient needs the gradients of gates'
+expect_line "gradients need a model" 2 'ranking by gradient needs gradients, so a model'
 run rank "$profile" --by entropi
 expect_line "a ranker's name, almost" 2 "no ranker is called 'entropi' \(did you mean 'entropy'\?\)"
 run rank --by list

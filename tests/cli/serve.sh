@@ -14,11 +14,11 @@ run serve models/demo --port 0 --host 0.0.0.0
 expect_line "other addresses need a token" 2 '0\.0\.0\.0 can be reached from other machines, so a token is needed: --token or --token-file'
 
 run serve models/demo --token a --token-file b
-expect_line "one token" 2 'exclude each other'
+expect_line "one token" 2 'cannot be combined'
 
 printf '\n' >"$scratch/token"
 run serve models/demo --token-file "$scratch/token"
-expect_line "a file without a token" 3 'token has no token'
+expect_line "a file without a token" 3 'token: no token in this file'
 
 run serve models/demo --port 0 --host no.such.host.invalid
 expect_line "a host that is none" 3 'no.such.host.invalid is not an address'

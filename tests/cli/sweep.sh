@@ -20,7 +20,7 @@ expect_line "the verdict names a winner" 0 '^At ratio 0.25 \(16 of 64 heads disa
 expect_line "and says how entropy fares against chance" 0 \
     '^Highest entropy first against random orders \(2 seeds\): better at [0-2] of 2 ratios, worse at [0-2], '
 expect_line "and what was saved" 0 '^76 settings and the model with all heads \(73 of them different\) ran [0-9]+ of 616 layers: layers in common saved [0-9]+%, '
-expect_line "and that this is little text" 0 "^These results are from only 2 windows, too few"
+expect_line "and that this is little text" 0 "^No interval, and nothing is called better or worse: 2 windows: an interval needs 4 or more"
 expect_line "and that gates save no time" 0 '^Disabling heads does not speed up inference\.  Removing 32 heads can save at most 14\.0% of parameters'
 result "figures are drawn" "$(grep -q '<svg' "$scratch/curves.svg" && grep -q 'entropy' "$scratch/scatter.svg" && echo yes)"
 result "the state is gone" "$([ ! -e "$scratch/curves.svg.part" ] && echo yes)"
@@ -82,7 +82,7 @@ run "${sweep[@]}" --by entropy,weight --groups --table points --csv
 expect "groups of one" 0 <"$scratch/points"
 
 run sweep models/demo --rank-text "$scratch/test.txt" --test-text "$scratch/test.txt"
-expect_line "one text for both is refused" 2 'must be tested on another$'
+expect_line "one text for both is refused" 2 'rank on one text and test on another'
 run sweep models/demo --rank-text "$scratch/rank.txt"
 expect_line "a text is missing" 2 '--rank-text A and --test-text B are both needed'
 run "${sweep[@]}" --by entrpy

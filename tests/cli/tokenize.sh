@@ -166,7 +166,7 @@ Try 'headlight tokenize --help'.
 END
 run tokenize "$small/small-bpe" two words
 expect "two texts" 2 <<'END'
-headlight tokenize: one text at a time, got 2 (forgot the quotes?)
+headlight tokenize: give one TEXT; got 2 arguments (quote a text that has spaces)
 Try 'headlight tokenize --help'.
 END
 run tokenize "$small" text

@@ -93,7 +93,7 @@ expect_line "no such layer" 2 'no layer 8: the model has 8'
 run tokens models/demo "$words" --heads L0H8
 expect_line "no such head" 2 'no head 8 in layer 0, which has 8'
 run tokens models/demo "$words" --heads L0H1,7
-expect_line "no head at all" 2 "not '7'"
+expect_line "no head at all" 2 "'7' is not a list of heads"
 run tokens models/demo "$words" --zoom 9:40 -o "$scratch/x.svg"
 expect_line "a span past the end" 2 'zoom 9:40: wanted tokens A:B with 0 <= A < B <= 17'
 run tokens models/demo "$words" --note 'nowhere' -o "$scratch/x.svg"

@@ -7,8 +7,8 @@ plan 26
 
 run
 expect "alone it prints the commands" 0 <<'END'
-headlight: what every attention head looks at, how sharply, and which
-heads can be switched off, without ever building an attention matrix.
+headlight: see what every attention head of a transformer looks at, how sharply, and
+which heads can be removed, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
@@ -34,11 +34,11 @@ usage: headlight COMMAND [options] ...
   verify     run golden cases and models on every back end
   watch      every checkpoint of a training run, as it appears; alarms
 
-  help COMMAND    what a command does and takes
-  help metrics    what every number means
-  --version       which build this is, and its back ends
+  help COMMAND    help for a command
+  help metrics    the definition of every number
+  --version       version and back ends of this build
 
-Exit status: 0 fine, 1 a check said no, 2 usage, 3 bad input,
+Exit status: 0 success, 1 a check failed, 2 usage error, 3 bad input,
 4 out of resources.
 END
 cp "$scratch/out" "$scratch/commands"
@@ -55,62 +55,64 @@ expect_line "--version lists back ends" 0 '^back ends on this CPU: scalar.*\(in 
 run vrify
 expect "an unknown command, with a suggestion" 2 <<'END'
 headlight: no command 'vrify' (did you mean 'verify'?)
-'headlight' alone lists the commands.
+Run 'headlight' to list the commands.
 END
 
 run frobnicate
 expect "an unknown command, without one" 2 <<'END'
 headlight: no command 'frobnicate'
-'headlight' alone lists the commands.
+Run 'headlight' to list the commands.
 END
 
 run help frobnicate
 expect "help for an unknown command" 2 <<'END'
 headlight: no command 'frobnicate'
-'headlight' alone lists the commands.
+Run 'headlight' to list the commands.
 END
 
 run verify --help
 expect "help of a command" 0 <<'END'
 usage: headlight verify [options] CASE.safetensors... | MODEL...
 
-Runs golden cases on every back end that this CPU has, and shows the
-largest error of each output beside what is allowed: attention cases
-forward and backward, and files of quantized blocks, NAME.blocks beside
-NAME.values, which must be read exactly.  Exit status 1 when an error is
-over.
+Runs golden cases on every back end that this CPU has, and prints the largest error
+of each output beside its tolerance.  A CASE is an attention case (forward and
+backward) or a file of quantized blocks, NAME.blocks beside NAME.values, which must
+match exactly.  Exit status 1 if an error exceeds its tolerance.
 
-A MODEL is a folder, a .gguf or a .bin.  Its tokens and what they should
-give come from expected.safetensors in the folder, or from --expected.
-Without either, the fused statistics of rows are compared with those of
-the same rows materialized in double precision.
+A MODEL is a folder, a .gguf or a .bin.  Its tokens and expected outputs come from
+expected.safetensors in the folder, or from --expected.  Without either, the fused
+statistics of rows are compared with those of the same rows materialized in double
+precision.
 
-With --off or --gates a model's logits are compared with masked_logits,
-if those were made with the same heads off; else rows are, as without a
-file.
+With --off or --gates, logits are compared with masked_logits if those were made
+with the same heads disabled; else rows are compared as without a file.
 
---write stores the outputs of --backend, or else of the back end that would
-be chosen at run time, under the case's own tensor names; one case at a time.
+--write stores the outputs of --backend, or of the back end that would be chosen at
+run time, under the case's own tensor names; it takes one case.
 
 options:
-      --backend NAME        only this one (scalar, avx2, avx512, neon)
-      --write FILE          store what the chosen back end computed
-      --expected FILE       what a model should compute
+      --backend NAME        verify only this back end (scalar, avx2, avx512,
+                            neon)
+      --write FILE          store the outputs of the chosen back end
+      --expected FILE       expected outputs of a model
       --chunk N             feed a model N tokens at a time
       --decode              feed a model one token at a time
-  -v, --verbose             a table for every case, however many
-      --gates FILE          multiply heads' outputs: JSON, safetensors
-      --off L5H1,L7         switch off these heads
+  -v, --verbose             print the table of every case
+      --gates FILE          multiply the outputs of heads: JSON, safetensors
+      --off L5H1,L7         disable these heads for this run
 
 options of every command:
       --json                print JSON instead of text
   -q, --quiet               print errors only
       --threads N           use N threads (all cores)
-      --seed N              for whatever is random (0)
-      --device cpu|cuda|cuda:f16|cuda:f32  where to compute (cpu); cuda is in bf16
-      --max-memory SIZE     memory limit: 8G, 500M, none (what is free)
-      --color auto|always|never|256|truecolor  in the terminal (auto)
-  -h, --help                print this
+      --seed N              seed of random numbers (0)
+      --device cpu|cuda|cuda:f16|cuda:f32  
+                            where to compute (cpu); cuda computes in bf16
+      --math f32|bf16|int8  how the CPU multiplies weights (f32, which is exact)
+      --max-memory SIZE     memory limit: 8G, 500M, none (all free memory)
+      --color auto|always|never|256|truecolor  
+                            colors in the terminal (auto)
+  -h, --help                print this help
 END
 cp "$scratch/out" "$scratch/verify"
 run help verify
@@ -148,7 +150,7 @@ END
 
 run verify --json=yes
 expect "a value for a flag" 2 <<'END'
-headlight verify: --json takes no value, got 'yes'
+headlight verify: --json takes no value; got 'yes'
 Try 'headlight verify --help'.
 END
 

@@ -31,7 +31,7 @@ END
 run verify --backend=scalar "$cases"/{one,odd_dim,full,gated}.safetensors
 sed -i -E 's/0\.[0-9]{2}   [a-z_0-9]+ +ok/N.NN   OUTPUT ok/' "$scratch/out"
 expect "more cases are a line each" 0 <<'END'
-The largest error of each case, as a share of what is allowed.
+The largest error of each case, as a share of its tolerance:
 
 case               scalar   worst
 one                  N.NN   OUTPUT ok
@@ -59,30 +59,30 @@ expect_line "--json holds every error" 0 '^     "output": "entropy_nosink",$'
 
 run verify
 expect "no case" 2 <<'END'
-headlight verify: no case given
+headlight verify: no CASE or MODEL given
 Try 'headlight verify --help'.
 END
 
 run verify --backend abacus "$cases"/one.safetensors
-expect_line "an unknown back end" 2 "^headlight verify: no back end 'abacus' here; there are: scalar"
+expect_line "an unknown back end" 2 "^headlight verify: no back end 'abacus' on this machine; available: scalar"
 
 HEADLIGHT_BACKEND=abacus run verify "$cases"/one.safetensors
 expect_line "an unknown back end in the environment" 2 'HEADLIGHT_BACKEND: no back end .abacus.'
 
 HEADLIGHT_CUDA_LIBRARY=$scratch/none.so run verify --device cuda "$cases"/one.safetensors
-expect_line "no CUDA library" 3 '^headlight verify: cuda: no libheadlight_cuda.so, which make CUDA=1 builds '
+expect_line "no CUDA library" 3 '^headlight verify: cuda: libheadlight_cuda.so was not found; build it with make CUDA=1 '
 
 # Any other library serves as a wrong one.
 other=$(ldd "$HEADLIGHT" | awk '/libjansson/ { print $3 }')
 HEADLIGHT_CUDA_LIBRARY=$other run verify --device cuda "$cases"/one.safetensors
-expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version, wanted interface [0-9]+$'
+expect_line "another library in its place" 3 '^headlight verify: cuda: .* another version; build it again \(interface [0-9]+ is needed\)$'
 
 run verify --device cuda --backend scalar "$cases"/one.safetensors
 expect_line "a device and a back end" 2 '^headlight verify: --device cuda and --backend cannot be combined$'
 
 run verify --write "$scratch/written" "$cases"/one.safetensors "$cases"/full.safetensors
 expect "--write with two cases" 2 <<'END'
-headlight verify: --write takes one case, got 2
+headlight verify: --write takes one case; got 2
 Try 'headlight verify --help'.
 END
 
@@ -108,7 +108,7 @@ expect_line "over tolerance" 1 '^  lse +[^ ]+ +[^ ]+!  FAIL$'
 result "written all the same" "$([ -s "$scratch/written.safetensors" ] && echo yes)"
 
 run verify --backend scalar --quiet "$scratch/scaled.safetensors"
-expect_line "--quiet still says what is wrong" 1 '^  lse on scalar: 1\.1e-01, allowed 2\.0e-05$'
+expect_line "--quiet still says what is wrong" 1 '^  lse on scalar: error 1\.1e-01, tolerance 2\.0e-05$'
 
 run verify --backend scalar --threads 1 --write "$scratch/one.safetensors" "$cases"/gated.safetensors
 HEADLIGHT_BACKEND=scalar run verify --threads 1 --write "$scratch/two.safetensors" "$cases"/gated.safetensors

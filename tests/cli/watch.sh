@@ -51,7 +51,7 @@ result "locking: ends the text" "$(grep -q '"event": "locking"' "$scratch/out" &
 # ----------------------------------------------------------------------- resample
 
 run "${watched[@]}" --on-spike resample
-expect_line "resample: goes back" 0 "a spike, z = .*; back by 4 tokens \(1 of 3\)$"
+expect_line "resample: goes back" 0 "a spike, z = .*; going back 4 tokens to draw again \(1 of 3\)$"
 result "resample: to another text" \
     "$(cmp -s "$scratch/out" "$scratch/plain" || echo yes)"
 cp "$scratch/out" "$scratch/again"

@@ -156,7 +156,7 @@ while [ ! -e "$scratch/t.p.part" ]; do sleep 0.01; done
 kill -9 "$process" 2>/dev/null
 wait "$process" 2>/dev/null
 run measure "$scratch/bos" models/text/alice.txt -o "$scratch/t.p" "${fast[@]}" --resume
-expect_line "a state of another way is refused" 3 "differ in 'special'"
+expect_line "a state of another way is refused" 3 "were measured with different --special"
 
 # Profiles of different ways.
 run merge "$scratch/bos.p" "$scratch/doc.p" -o "$scratch/x"

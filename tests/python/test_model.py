@@ -180,8 +180,13 @@ class Models(unittest.TestCase):
         np.testing.assert_array_equal(both.entropy, merged.entropy)
         merged.save(self.path("merged"))
         both.save(self.path("both"))
-        with open(self.path("merged"), "rb") as a, open(self.path("both"), "rb") as b:
-            self.assertEqual(a.read(), b.read())
+        a, b = (read_safetensors(self.path(name))[0] for name in ("merged", "both"))
+        # A document's number is a hash of its corpus, too, which is another one here.
+        for found in (a, b):
+            self.assertEqual(len(set(found.pop("sequence.document").tolist())), 2)
+        self.assertEqual(a.keys(), b.keys())
+        for name in a:
+            self.assertEqual(a[name].tobytes(), b[name].tobytes(), name)
 
     def test_entropy_is_that_of_the_whole_matrix(self):
         text = alice(300)
@@ -220,6 +225,34 @@ class Models(unittest.TestCase):
             file.write("[1]\n")
         with self.assertRaisesRegex(headlight.Error, r'texts.jsonl:3: no "text"'):
             self.model.eval(files=path)
+
+    def test_frontier_and_prune_are_the_commands(self):
+        with open(self.path("budget.txt"), "w", encoding="utf-8") as file:
+            file.write(alice(9000))
+        out, own = self.path("by-command"), self.path("by-python")
+        wanted = json.loads(program("prune", DEMO, "--text", self.path("budget.txt"), "-c", "64",
+                                    "--max-tokens", "1024", "--by", "output-norm", "--until-loss",
+                                    "0.1", "--keep", "L1,previous", "--repair", "none", "--no-timing", "--json", "-o", out))
+        found = self.model.frontier(files=self.path("budget.txt"), context=64, max_tokens=1024,
+                                    rankers=["output-norm"], until_loss=0.1,
+                                    keep=["L1", "previous"])
+        self.assertEqual(found.heads, wanted["removed_heads"])
+        self.assertFalse([head for head in found.heads if head.startswith("L1H")])
+        budget = wanted["budget"]
+        self.assertEqual(found.recommended.rise, budget["rise"])
+        self.assertEqual([point.n_off for point in found.points],
+                         [row["heads"] for row in budget["frontier"]["rows"]])
+        self.model.prune(found.heads, own)
+        self.assertEqual(found.recommended.tensor_bytes, wanted["after"]["tensor_bytes"])
+        with open(out + "/model.safetensors", "rb") as a, open(own + "/model.safetensors", "rb") as b:
+            self.assertEqual(a.read(), b.read())
+        for options, message in (({"until_loss": -1.0}, "wanted more than 0"),
+                                 ({"until_bytes": 1000}, "no number of heads makes the model as small"),
+                                 ({"rankers": ["entropi"]}, "no ranker is called 'entropi'"),
+                                 ({"keep": "L99"}, "L99: the model has layers L0 to L7"),
+                                 ({"context": 512}, "wanted 4 or more")):
+            with self.subTest(message), self.assertRaisesRegex(headlight.Error, message):
+                self.model.frontier(alice(3000), **{"context": 64, **options})
 
     def test_mistakes_are_named(self):
         with self.assertRaises(headlight.Error) as caught:

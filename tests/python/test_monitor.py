@@ -25,7 +25,7 @@ class Monitor(unittest.TestCase):
     def test_limits_are_the_librarys(self):
         limits = headlight.default_thresholds()
         self.assertEqual(limits["collapse-entropy"], 0.05)
-        self.assertEqual(len(limits), 14)
+        self.assertEqual(len(limits), 23)
         with self.assertRaisesRegex(headlight.Error, "no threshold 'colapse'"):
             monitor.EntropyLog(thresholds={"colapse": 1.0})
 

@@ -333,6 +333,31 @@ def rank():
             equal(server.post("/v1/headlight/rank", body)[1], gradient)  # the ranking is not by entropy
 
 
+def frontier():
+    """The command's points and its heads."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file, tempfile.TemporaryDirectory() as out:
+        file.write(TALE * 8)
+        file.flush()
+        wanted = command("prune", "models/demo", "--text", file.name, "--context", "32", "--max-tokens",
+                         "4096", "--until-loss", "0.2", "--no-timing", "-o", out + "/pruned")
+        status, data = server.post("/v1/headlight/frontier", {"input": TALE * 8, "until_loss": 0.2,
+                                                              "context": 32})
+        equal(status, 200)
+        equal(data["off"], wanted["removed_heads"])
+        rows = wanted["budget"]["frontier"]["rows"]
+        equal([(p["ranker"], p["heads"], p["bytes"], p["fits"]) for p in data["points"]],
+              [(r["order"], r["heads"], r["bytes"], r["fits"]) for r in rows])
+        assert all(abs(p["change"] - r["rise"]) < 1e-6 for p, r in zip(data["points"], rows))
+        best = data["points"][data["recommended"]]
+        equal(best["heads"], len(data["off"]))
+        assert best["fits"] and best["interval"][1] <= 0.2
+    one = server.post("/v1/headlight/frontier", {"input": TALE * 8, "rankers": ["wanda"], "until_kl": 1})
+    equal({p["ranker"] for p in one[1]["points"]}, {"wanda"})
+    status, data = server.post("/v1/headlight/frontier", {"input": TALE * 8, "until_bytes": 1000})
+    equal(status, 400)
+    assert "as small as 1000 bytes" in data["error"]["message"]
+
+
 def evaluate():
     """The loss of a text equals that from its tokens' log-probabilities, with and without heads."""
     settings = [[], ["L0", "L2H1"], "L7"]
@@ -428,7 +453,7 @@ def report():
 def measure():
     status, data = server.post("/v1/measure", {"input": ["He said that it was so. " * 8, "And so."]})
     equal([status, data["sequences"], len(data["means"]["entropy"])], [200, 2, 8])
-    equal(len(data["diagnoses"]), 8)
+    equal(len(data["diagnoses"]), 12)
     assert all(value > 0 for layer in data["means"]["entropy"] for value in layer)
 
 
@@ -483,6 +508,12 @@ def refused():
             ("/v1/headlight/rank", {"input": "a", "ratios": [1.0]}, 400, "ratios"),
             ("/v1/headlight/rank", {"input": "a", "ratios": [0.1] * 17}, 400, "ratios"),
             ("/v1/headlight/rank", {"ranker": "entropy"}, 400, "input"),
+            ("/v1/headlight/frontier", {"input": "a"}, 400, "input"),
+            ("/v1/headlight/frontier", {"input": TALE, "until_loss": -1}, 400, "until_loss"),
+            ("/v1/headlight/frontier", {"input": TALE, "until_kl": "x"}, 400, "until_kl"),
+            ("/v1/headlight/frontier", {"input": TALE, "rankers": ["ablation"]}, 400, "rankers"),
+            ("/v1/headlight/frontier", {"input": TALE, "rankers": []}, 400, "rankers"),
+            ("/v1/headlight/frontier", {"input": TALE, "until_loss": 1, "keep": "L0"}, 400, "keep"),
             ("/v1/headlight/evaluate", {"input": "a"}, 400, "settings"),
             ("/v1/headlight/evaluate", {"input": "a", "settings": []}, 400, "settings"),
             ("/v1/headlight/evaluate", {"input": "a", "settings": [["L9"]]}, 400, "settings"),
@@ -547,7 +578,7 @@ def ends():
 
 for test in [health, models, about, path_for_strangers, page, head, completion, same_as_generate, spikes, stream,
              chat_whole, chat_stream, logprobs, chat_logprobs, logprobs_sum, echo, several, prompts,
-             stops, own_numbers, without_the_sink, heads_off, lens, maps, views_off, rank, evaluate,
+             stops, own_numbers, without_the_sink, heads_off, lens, maps, views_off, rank, frontier, evaluate,
              evaluate_interval, names_no_file, one_model, wrong_ids, report, measure, metrics, refused,
              together, left_early, ends]:
     tap.run(test.__name__.replace("_", " "), test)

@@ -9,6 +9,7 @@
 #     FAMILY_masked      heads zeroed
 #     FAMILY_ragged      heads removed, layers differ: per_layer_config, and code beside it
 #     FAMILY_uniform     heads removed, layers alike, if the family then needs no code
+#     FAMILY_repaired    as ragged, with output projections solved again; also FAMILY_repaired_masked
 #     FAMILY_means       as ragged, with means of removed heads in output biases (needs python3)
 #     or, with --gguf, FAMILY_ragged.gguf and FAMILY_uniform.gguf
 #
@@ -69,13 +70,15 @@ json.dump({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
 END
 }
 
-write_means() { # family
-    if "$headlight" prune "$families/$1" --as compact --heads "$ragged" --mean --text models/text/alice.txt \
-        --max-tokens 128 --tokenizer "$out/tokenizer.json" -o "$out/$1_means" --quiet 2>"$out/why"; then
-        expect "$out/$1_means" "$out/$1_means"
-        echo "$1_means"
+write_fitted() { # family name form option...
+    local family=$1 name=$2 form=$3
+    shift 3
+    if "$headlight" prune "$families/$family" --as "$form" --heads "$ragged" "$@" --text models/text/alice.txt \
+        --max-tokens 512 --tokenizer "$out/tokenizer.json" -o "$out/$name" --quiet 2>"$out/why"; then
+        expect "$out/$name" "$out/$name"
+        echo "$name"
     else
-        echo "$1_means: left out: $(sed 's/^headlight prune: //' "$out/why")"
+        echo "$name: left out: $(sed 's/^headlight prune: //' "$out/why")"
     fi
 }
 
@@ -83,7 +86,11 @@ write_folders() { # family
     write "$1" masked "$1_masked" "$ragged"
     write "$1" compact "$1_ragged" "$ragged"
     write "$1" compact "$1_uniform" "$uniform"
-    [ ! -e "$out/tokenizer.json" ] || write_means "$1"
+    if [ -e "$out/tokenizer.json" ]; then
+        write_fitted "$1" "$1_means" compact --mean
+        write_fitted "$1" "$1_repaired" compact --repair attention
+        write_fitted "$1" "$1_repaired_masked" masked --repair attention
+    fi
     # A uniform model that needs code tests nothing that the ragged one does not.
     if compgen -G "$out/$1_uniform/modeling_*.py" >/dev/null; then
         rm -r "${out:?}/$1_uniform"

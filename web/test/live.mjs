@@ -169,9 +169,8 @@ async function diagnosing(browser, url, options) {
     await page.fill("#study-text", TALE);
     await measure.click();
     await page.waitForSelector(".diagnosis .chips [data-head]", { timeout: 60000 });
-    assert.match(await page.locator(".lead").innerText(), /finding/);
+    assert.match(await page.locator(".lead").innerText(), /alarm|observation/);
     assert.match(await page.locator("header .of").innerText(), /\d+ tokens/);
-    assert.equal(Number(await page.locator("#tab-diagnosis .badge").innerText()) > 0, true);
     await sound(page);
     const chip = page.locator(".diagnosis .chips [data-head]").first();
     const head = await chip.getAttribute("data-head");

@@ -10,8 +10,21 @@ export interface Definition {
     text: string;
 }
 
+/* What may be behind an alarm, and what would tell it from the other causes. */
+export interface Cause {
+    name: string;
+    for: string;
+    against: string;
+    command: string;
+}
+
 export interface RawDiagnosis {
     name: string;
+    class?: string; /* "alarm" or "observation" */
+    unit?: string;
+    errors?: number | null; /* how sure the value is, in its standard errors */
+    usual?: string;
+    causes?: Cause[];
     severity?: string;
     fired?: boolean; /* it was found */
     ran?: boolean; /* the check ran */
@@ -93,6 +106,7 @@ export interface RawTrace {
     spike?: ArrayLike;
     spike_threshold?: number;
     spikes?: number[];
+    tables?: Record<string, Sheet>;
     layer_entropy?: ArrayLike;
 }
 

@@ -10,7 +10,7 @@
  * So entropies and spike scores move by one place.  Log-probability and the entropy over the
  * vocabulary are of the prediction of the token itself, and stay. */
 import { mean, values } from "./arrays";
-import type { RawTrace } from "./format";
+import type { RawTrace, Sheet } from "./format";
 
 export class Trace {
     readonly texts: string[];
@@ -32,6 +32,10 @@ export class Trace {
         this.spike = ownRows(values(raw.spike), raw.texts.length);
         this.threshold = raw.spike_threshold ?? 3;
         this.spikes = (raw.spikes ?? []).map((token) => token - 1).filter((token) => token >= 0);
+    }
+
+    get tables(): Record<string, Sheet> {
+        return this.raw.tables ?? {};
     }
 
     get n(): number {

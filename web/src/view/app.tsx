@@ -221,7 +221,8 @@ function Tabs() {
     const { store, state } = useStore();
     const tabs = tabsOf(store.source);
     const list = useRef<HTMLDivElement>(null);
-    const findings = store.profile?.diagnoses.filter((diagnosis) => diagnosis.fired).length ?? 0;
+    const findings =
+        store.profile?.diagnoses.filter((one) => one.fired && one.class !== "observation").length ?? 0;
     const key = (event: KeyboardEvent) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
         if (!step) return;

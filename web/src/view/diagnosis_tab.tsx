@@ -1,6 +1,7 @@
 /* diagnosis_tab.tsx - what may be wrong, why that is said, and the heads that show it. */
 import { useState } from "preact/hooks";
 import { headName, number, plural } from "../base/format";
+import type { Cause } from "../data/format";
 import type { Diagnosis, Profile } from "../data/profile";
 import { useStore } from "../store";
 import { Ask, Nothing } from "./pieces";
@@ -25,16 +26,17 @@ export function DiagnosisTab({
             window.scrollTo({ top: 0 });
         });
     const all = profile.diagnoses;
-    const found = all
-        .filter((one) => one.fired)
-        .sort((a, b) => Number(b.severity === "serious") - Number(a.severity === "serious"));
+    const rank = (one: Diagnosis) => (isObservation(one) ? 2 : one.severity === "serious" ? 0 : 1);
+    const found = all.filter((one) => one.fired).sort((a, b) => rank(a) - rank(b));
+    const alarms = found.filter((one) => !isObservation(one)).length;
     const passed = all.filter((one) => !one.fired && one.ran);
     const notRun = all.filter((one) => !one.fired && !one.ran);
     if (!all.length) return <Nothing title="This profile has no diagnoses" />;
     return (
         <>
             <p class="lead">
-                <b>{found.length ? plural(found.length, "finding") : "No problems found"}</b> in{" "}
+                <b>{alarms ? plural(alarms, "alarm") : "No problems found"}</b>
+                {found.length > alarms ? ` and ${plural(found.length - alarms, "observation")}` : ""} in{" "}
                 {profile.name}: {plural(passed.length, "check")} passed
                 {notRun.length ? `, ${notRun.length} not run` : ""}.
                 <Ask term="diagnosis" />
@@ -74,6 +76,7 @@ const titleOf = (d: Diagnosis) =>
     (d.title && d.title !== d.name ? d.title : d.name.replace(/-/g, " ")).replace(/^./, (c) =>
         c.toUpperCase(),
     );
+const isObservation = (d: Diagnosis) => d.class === "observation";
 const stateOf = (d: Diagnosis) => (d.fired ? "found" : d.ran ? "not-found" : "not-run");
 const kindOf = (d: Diagnosis) => /literature|heuristic/.exec(`${d.kind ?? ""} ${d.evidence ?? ""}`)?.[0];
 const findingOf = (d: Diagnosis) => d.finding ?? (d.evidence && d.evidence !== kindOf(d) ? d.evidence : "");
@@ -83,11 +86,14 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
     const kind = kindOf(d);
     const finding = findingOf(d);
     return (
-        <article class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""}`}>
+        <article
+            class={`panel diagnosis ${state} ${d.severity === "serious" ? "serious" : ""} ${isObservation(d) ? "observation" : ""}`}>
             {bare ? null : (
                 <header>
                     <h2>{titleOf(d)}</h2>
-                    <span class="badge">{state.replace("-", " ")}</span>
+                    <span class="badge">
+                        {d.fired && isObservation(d) ? "observed" : state.replace("-", " ")}
+                    </span>
                 </header>
             )}
             {finding ? <p class="finding">{finding}</p> : null}
@@ -104,6 +110,11 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
                 </p>
             ) : null}
             <Against diagnosis={d} />
+            {d.usual && d.ran ? (
+                <p>
+                    <b>Usual</b> {d.usual}
+                </p>
+            ) : null}
             <Heads diagnosis={d} go={go} />
             {d.layers?.length ? (
                 <p>
@@ -115,6 +126,7 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
                     <b>Counter-evidence</b> {d.against}
                 </p>
             ) : null}
+            <Causes causes={d.causes ?? []} />
             {d.mitigation && d.fired ? (
                 <p>
                     <b>What to do</b> {d.mitigation}
@@ -129,8 +141,28 @@ function Card({ diagnosis: d, go, bare }: { diagnosis: Diagnosis; go: Go; bare?:
     );
 }
 
+/* Hypotheses on an alarm: what speaks for and against each, and what to run to tell them apart. */
+function Causes({ causes }: { causes: Cause[] }) {
+    if (!causes.length) return null;
+    return (
+        <details class="causes">
+            <summary>Possible causes ({causes.length})</summary>
+            <dl>
+                {causes.map((cause) => (
+                    <div key={cause.name}>
+                        <dt>{cause.name}</dt>
+                        {cause.for ? <dd>For it: {cause.for}</dd> : null}
+                        {cause.against ? <dd>Against it: {cause.against}</dd> : null}
+                        <dd>To tell: {cause.command}</dd>
+                    </div>
+                ))}
+            </dl>
+        </details>
+    );
+}
+
 /* Value and threshold on one line, with the side of the threshold on which the check finds something. */
-function Against({ diagnosis: { value, threshold, below } }: { diagnosis: Diagnosis }) {
+function Against({ diagnosis: { value, threshold, below, unit, errors } }: { diagnosis: Diagnosis }) {
     if (value === null || value === undefined || threshold === null || threshold === undefined) return null;
     const top = Math.max(Math.abs(value), Math.abs(threshold), 1e-9) * 1.2;
     const share = (x: number) => `${(100 * Math.abs(x)) / top}%`;
@@ -146,7 +178,9 @@ function Against({ diagnosis: { value, threshold, below } }: { diagnosis: Diagno
                 <u style={{ left: share(threshold) }} />
             </span>
             <span>
-                value <b>{number(value)}</b>; found {below ? "below" : "above"} {number(threshold)}
+                value <b>{number(value)}</b>
+                {unit ? ` ${unit}` : ""}; found {below ? "below" : "above"} {number(threshold)}
+                {errors === null || errors === undefined ? "" : `; ${number(errors)} times its uncertainty`}
             </span>
         </div>
     );

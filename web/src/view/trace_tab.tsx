@@ -11,7 +11,7 @@ import { ofFirst, selectedHeads, useStore } from "../store";
 import { Ask, Panel } from "./pieces";
 import { Legend, Plot, type Line } from "./plot";
 import { entropyColor, EntropyScale } from "./scale";
-import { TableButton } from "./table";
+import { Sheets, TableButton } from "./table";
 import { colorsOf } from "./theme";
 import { TokenText } from "./token_text";
 import { SnapshotPanel } from "./tokens_tab";
@@ -86,6 +86,7 @@ export function TraceTab({ trace, profile }: { trace: Trace; profile: Profile | 
                 onPoint={setPointed}
                 unit={unit}
             />
+            <Sheets sheets={trace.tables} name="trace" />
         </>
     );
 }

@@ -1,0 +1,14 @@
+/* rank_scores.h - scores that are put together from several measurements of all heads.
+ *
+ * Each is a formula of doc/metrics.md, with its source. rank.c has the rankers that read one number
+ * per head. */
+#ifndef HL_PRUNE_RANK_SCORES_H
+#define HL_PRUNE_RANK_SCORES_H
+
+#include "headlight/prune.h"
+
+/* Writes the score of every head of the ranking.  False for a ranker that is not made of parts, and
+ * the ranking is unchanged. */
+hl_status hl_rank_combined(bool *done, hl_ranking *ranking, const hl_rank_inputs *inputs);
+
+#endif

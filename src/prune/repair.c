@@ -1,0 +1,930 @@
+/* repair.c - output projections solved again, so that the stream behind the attention is the original's.
+ *
+ * Two streams of the whole text are kept, the original model's and that of the pruned one, and moved from
+ * the attention of one layer to that of the next (stream_walk.h).  At layer l the pruned model's
+ * stream is x + r (Z W0 + b0), with r the scale of residual sums.  If the original's is y, then with
+ * D = W - W0 what is to be solved is
+ *
+ *     min |Z D - (y - x - r (Z W0 + b0)) / r|^2 + lambda |D|^2
+ *
+ * (least_squares.h), and the pruned model's stream behind its new attention is what it was, plus
+ * r Z D: nothing is run twice.  Where both branches of a block read the same stream, both streams
+ * are those behind the block, and the same holds.
+ *
+ * Between output projection and stream there must be no norm. */
+#include "prune/repair.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/machine.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "kernels/gemm.h"
+#include "kernels/quant.h"
+#include "model/session.h"
+#include "prune/gates.h"
+#include "prune/least_squares.h"
+#include "prune/stream_walk.h"
+#include "prune/sweep_state.h"
+
+enum { MAX_KEY = 256, NAME_BYTES = 48, PANEL_ROWS = 512 };
+#define DEFAULT_MEMORY ((size_t)8 << 30)
+#define DEFAULT_SAVE   30.0
+#define MOST_LOSS      0.1 /* share of the gain that rounding may lose */
+
+struct hl_repair {
+    int64_t          n_layers; /* of the model */
+    int64_t          d_model;
+    uint64_t         heads;   /* hash of what is removed */
+    hl_repaired     *values;  /* (n_layers) */
+    hl_tensor       *tensors; /* (n_layers, 2) weight and bias, as a model's */
+    hl_repair_layer *layers;  /* (info.n_layers) */
+    hl_repair_info   info;
+};
+
+typedef struct repair_work {
+    const hl_model   *model;
+    const hl_config  *config;
+    hl_repair_options options; /* complete */
+    int               n_threads;
+    hl_repair        *out;
+    hl_walk          *walk;
+    hl_sweep_state   *state;
+    double            saved_at;
+    float            *gates;    /* (n_layers, n_heads) 0 for removed heads */
+    float            *original; /* (n_tokens, d_model) */
+    float            *pruned;   /* (n_tokens, d_model) */
+    float            *z;        /* (n_tokens, most kept heads * d_head) */
+    int64_t           n_tokens;
+    int64_t           first; /* layer that loses a head */
+    int64_t          *heads; /* (n_heads) those kept in a layer */
+    int64_t           n_kept;
+} repair_work;
+
+/* ---------------------------------------------------------------------- results */
+
+void hl_repair_free(hl_repair *repair)
+{
+    if (repair == NULL)
+        return;
+    for (int64_t i = 0; i < repair->n_layers && repair->values != NULL; i++) {
+        hl_free(repair->values[i].weight);
+        hl_free(repair->values[i].bias);
+    }
+    hl_free(repair->values);
+    hl_free(repair->tensors);
+    hl_free(repair->layers);
+    hl_free(repair);
+}
+
+const hl_repair_info *hl_repair_get_info(const hl_repair *repair)
+{
+    return &repair->info;
+}
+
+const hl_repaired *hl_repair_at(const hl_repair *repair, int64_t layer)
+{
+    return repair->values[layer].weight != NULL ? &repair->values[layer] : NULL;
+}
+
+/* Whatever their order. */
+static uint64_t hash_heads(const hl_head_list *heads)
+{
+    uint64_t sum = (uint64_t)heads->n_heads;
+
+    for (int64_t i = 0; i < heads->n_heads; i++)
+        sum += hl_hash_pair((uint64_t)heads->heads[i].layer, (uint64_t)heads->heads[i].head);
+    return sum;
+}
+
+static hl_status new_repair(hl_repair **out, const hl_model *model, const hl_head_list *heads)
+{
+    HL_CLOSED(hl_repair_free) hl_repair *repair = NULL;
+    size_t                               count  = (size_t)model->config->n_layers;
+
+    *out = NULL;
+    HL_NEED(HL_ALLOC_ZEROED(&repair, 1));
+    repair->n_layers = model->config->n_layers;
+    repair->d_model  = model->config->d_model;
+    repair->heads    = hash_heads(heads);
+    HL_NEED(HL_ALLOC_ZEROED(&repair->values, count));
+    HL_NEED(HL_ALLOC_ZEROED(&repair->tensors, 2 * count));
+    HL_NEED(HL_ALLOC_ZEROED(&repair->layers, count));
+    repair->info.layers = repair->layers;
+    *out                = hl_taken(&repair);
+    return HL_OK;
+}
+
+static const hl_param *output_of(const hl_model *model, int64_t layer)
+{
+    return hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
+}
+
+static hl_status check_shape(const hl_repair *repair, const hl_model *model)
+{
+    if (repair->n_layers == model->config->n_layers && repair->d_model == model->config->d_model)
+        return HL_OK;
+    return hl_fail(HL_BAD_ARGUMENT,
+                   "the repair is of a model of %lld layers of %lld values, this one has %lld of "
+                   "%lld",
+                   (long long)repair->n_layers, (long long)repair->d_model,
+                   (long long)model->config->n_layers, (long long)model->config->d_model);
+}
+
+hl_status hl_repair_check_heads(const hl_repair *repair, const hl_model *model,
+                                const hl_head_list *heads)
+{
+    HL_NEED(check_shape(repair, model));
+    if (repair->heads != hash_heads(heads))
+        return hl_fail(HL_BAD_ARGUMENT, "the repair is for other heads than these");
+    return HL_OK;
+}
+
+/* ----------------------------------------------------------------- set in a model */
+
+/* A weight of floats that lie packed, (n_rows, n_columns). */
+static hl_weight weight_of(hl_tensor *tensor, const float *values, int64_t n_rows,
+                           int64_t n_columns, const char *name)
+{
+    *tensor = (hl_tensor){ .name    = name,
+                           .dtype   = HL_DTYPE_F32,
+                           .n_dims  = 2,
+                           .shape   = { n_rows, n_columns },
+                           .data    = values,
+                           .n_bytes = (size_t)(n_rows * n_columns) * sizeof *values };
+    return (hl_weight){ .tensor    = tensor,
+                        .data      = values,
+                        .dtype     = HL_DTYPE_F32,
+                        .n_rows    = n_rows,
+                        .n_columns = n_columns,
+                        .n_stored  = n_rows,
+                        .block     = n_rows,
+                        .stride    = n_rows };
+}
+
+/* The model's own parameters again. */
+static void take_back(hl_model *model)
+{
+    for (int64_t i = 0; i < model->config->n_layers && model->replaced != NULL; i++) {
+        if (model->replaced[i].weight.tensor != NULL)
+            hl_weights_put(model->weights, HL_ROLE_ATTN_O, i, &model->replaced[i]);
+    }
+    hl_free(model->replaced);
+    model->replaced = NULL;
+}
+
+hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair)
+{
+    hl_device_copies *copies = NULL;
+
+    if (repair != NULL)
+        HL_NEED(check_shape(repair, model));
+    if (repair == NULL && model->replaced == NULL)
+        return HL_OK;
+    HL_NEED(hl_device_copies_new(&copies)); /* those that are there have other weights */
+    hl_device_copies_free(model->copies);
+    model->copies = copies;
+    take_back(model);
+    if (repair == NULL)
+        return HL_OK;
+    HL_NEED(HL_ALLOC_ZEROED(&model->replaced, (size_t)repair->n_layers));
+    for (int64_t i = 0; i < repair->n_layers; i++) {
+        const hl_repaired *values  = hl_repair_at(repair, i);
+        hl_tensor         *tensors = repair->tensors + 2 * i;
+
+        if (values == NULL)
+            continue;
+        hl_param param     = *output_of(model, i);
+        model->replaced[i] = param;
+        param.weight       = weight_of(&tensors[0], values->weight, param.weight.n_rows,
+                                       param.weight.n_columns, param.weight.tensor->name);
+        if (values->bias != NULL)
+            param.bias = weight_of(&tensors[1], values->bias, param.weight.n_rows, 1,
+                                   param.weight.tensor->name);
+        hl_weights_put(model->weights, HL_ROLE_ATTN_O, i, &param);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------ heads of layers */
+
+static bool is_kept(const repair_work *w, int64_t layer, int64_t head)
+{
+    return w->gates[layer * w->config->n_heads + head] != 0.0f;
+}
+
+/* w->heads and their number. */
+static void list_kept(repair_work *w, int64_t layer)
+{
+    w->n_kept = 0;
+    for (int64_t head = 0; head < w->config->layers[layer].n_heads; head++) {
+        if (is_kept(w, layer, head))
+            w->heads[w->n_kept++] = head;
+    }
+}
+
+static hl_status mark_heads(repair_work *w, const hl_head_list *heads)
+{
+    const hl_config *config = w->config;
+    int64_t          n_left = 0, n_gates = config->n_layers * config->n_heads;
+
+    HL_NEED(HL_ALLOC(&w->gates, (size_t)n_gates));
+    HL_NEED(HL_ALLOC(&w->heads, (size_t)config->n_heads));
+    for (int64_t i = 0; i < n_gates; i++)
+        w->gates[i] = 1.0f;
+    w->first = config->n_layers;
+    for (int64_t i = 0; i < heads->n_heads; i++) {
+        hl_head head = heads->heads[i];
+
+        if (head.layer < 0 || head.layer >= config->n_layers || head.head < 0 ||
+            head.head >= config->layers[head.layer].n_heads)
+            return hl_fail(HL_BAD_ARGUMENT, "the model has no head L%lldH%lld",
+                           (long long)head.layer, (long long)head.head);
+        w->gates[head.layer * config->n_heads + head.head] = 0.0f;
+        w->first = head.layer < w->first ? head.layer : w->first;
+    }
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        list_kept(w, layer);
+        n_left += w->n_kept;
+    }
+    return n_left > 0 ? HL_OK
+                      : hl_fail(HL_BAD_ARGUMENT, "all heads of the model are removed: nothing is "
+                                                 "left to repair");
+}
+
+/* ----------------------------------------------------------------------- a layer */
+
+/* A layer that is being solved. */
+typedef struct solving {
+    int64_t          layer;
+    const hl_param  *param;     /* the output projection */
+    int64_t          n_columns; /* n_heads d_head */
+    int64_t         *columns;   /* (n_in) those of kept heads */
+    int64_t          n_in;
+    float           *before; /* (d_model, n_columns) W0 */
+    float           *bias;   /* (d_model) b0 or NULL */
+    hl_squares      *squares;
+    hl_repaired     *values;
+    hl_repair_layer *info;
+} solving;
+
+static void free_solving(solving *s)
+{
+    hl_free(s->columns);
+    hl_free(s->before);
+    hl_free(s->bias);
+    hl_squares_free(s->squares);
+}
+
+/* W0 with zeros for removed heads, and b0. */
+static hl_status read_output(solving *s, const repair_work *w)
+{
+    const hl_weight *weight = &s->param->weight;
+
+    HL_NEED(hl_alloc((void **)&s->before, (size_t)weight->n_rows,
+                     (size_t)weight->n_columns * sizeof *s->before));
+    for (int64_t row = 0; row < weight->n_rows; row++) {
+        float *at = s->before + row * weight->n_columns;
+
+        HL_NEED(hl_weight_read_row(at, weight, row));
+        for (int64_t i = 0; i < weight->n_columns; i++) {
+            if (!is_kept(w, s->layer, i / w->config->d_head))
+                at[i] = 0.0f;
+        }
+    }
+    if (s->param->bias.tensor == NULL)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&s->bias, (size_t)weight->n_rows));
+    return hl_weight_read(s->bias, &s->param->bias);
+}
+
+static hl_status begin_layer(solving *s, repair_work *w, int64_t layer)
+{
+    int64_t d_head = w->config->d_head;
+
+    s->layer     = layer;
+    s->param     = output_of(w->model, layer);
+    s->n_columns = s->param->weight.n_columns;
+    s->n_in      = w->n_kept * d_head;
+    s->values    = &w->out->values[layer];
+    s->info      = &w->out->layers[w->out->info.n_layers];
+    *s->info     = (hl_repair_layer){ .layer      = layer,
+                                      .n_kept     = w->n_kept,
+                                      .n_unknowns = s->n_in + (s->param->bias.tensor != NULL),
+                                      .stored     = s->param->weight.dtype };
+    HL_NEED(HL_ALLOC(&s->columns, (size_t)s->n_in));
+    for (int64_t i = 0; i < s->n_in; i++)
+        s->columns[i] = w->heads[i / d_head] * d_head + i % d_head;
+    HL_NEED(read_output(s, w));
+    HL_NEED(hl_alloc((void **)&s->values->weight, (size_t)w->config->d_model,
+                     (size_t)s->n_columns * sizeof *s->values->weight));
+    return hl_squares_new(&s->squares, s->n_in, w->config->d_model, w->n_threads);
+}
+
+/* -------------------------------------------------------------------- as it is stored */
+
+/* Types that new values can be written in, the smallest first: the stored one where values can be turned
+ * back into it and blocks do not span heads, else Q8_0; then F16, then F32. */
+enum { MOST_TYPES = 3 };
+
+static int list_types(hl_dtype out[MOST_TYPES], hl_dtype stored, int64_t d_head)
+{
+    int n = 0;
+
+    if (hl_dtype_is_block(stored) || stored == HL_DTYPE_U8) {
+        if (d_head % (int64_t)hl_dtype_block_of(HL_DTYPE_Q8_0).n_values == 0)
+            out[n++] = stored == HL_DTYPE_Q4_0 ? stored : HL_DTYPE_Q8_0;
+        out[n++] = HL_DTYPE_F16;
+    } else if (stored == HL_DTYPE_F16 || stored == HL_DTYPE_BF16) {
+        out[n++] = stored;
+    }
+    out[n++] = HL_DTYPE_F32;
+    return n;
+}
+
+static hl_status round_values(float *values, hl_dtype dtype, size_t count)
+{
+    HL_FREED uint8_t *stored = NULL;
+    hl_dtype_block    block  = hl_dtype_block_of(dtype);
+
+    if (dtype == HL_DTYPE_F32)
+        return HL_OK;
+    HL_NEED(hl_alloc((void **)&stored, count / block.n_values, block.n_bytes));
+    HL_NEED(hl_quantize(stored, dtype, values, count));
+    return hl_dequantize(values, dtype, stored, count);
+}
+
+/* values->weight = W0 + D, rounded to dtype; *loss is what rounding adds to the squared error. */
+static hl_status round_output(double *loss, const solving *s, hl_dtype dtype)
+{
+    const hl_squares *squares = s->squares;
+    int64_t           n_out   = squares->n_out;
+    float            *out     = s->values->weight;
+    HL_FREED double  *error   = NULL;
+
+    *loss = 0.0;
+    memcpy(out, s->before, (size_t)(n_out * s->n_columns) * sizeof *out);
+    for (int64_t row = 0; row < n_out; row++) {
+        for (int64_t i = 0; i < s->n_in; i++) {
+            int64_t at = row * s->n_columns + s->columns[i];
+            out[at]    = (float)((double)s->before[at] + squares->change[row * s->n_in + i]);
+        }
+    }
+    if (dtype == HL_DTYPE_F32)
+        return HL_OK;
+    HL_NEED(round_values(out, dtype, (size_t)(n_out * s->n_columns)));
+    HL_NEED(hl_alloc((void **)&error, (size_t)n_out, (size_t)s->n_in * sizeof *error));
+    for (int64_t row = 0; row < n_out; row++) {
+        for (int64_t i = 0; i < s->n_in; i++) {
+            int64_t at = row * s->n_columns + s->columns[i];
+            error[row * s->n_in + i] =
+                (double)out[at] - (double)s->before[at] - squares->change[row * s->n_in + i];
+        }
+    }
+    return hl_squares_loss(loss, squares, error);
+}
+
+/* The type that the layer's new weights get, the weights, and the bias where the family has one. */
+static hl_status store_layer(const solving *s, int64_t d_head)
+{
+    const hl_squares *squares = s->squares;
+    hl_repaired      *out     = s->values;
+    double            gain = squares->before - squares->after, loss = 0.0;
+    hl_dtype          types[MOST_TYPES], of_bias[MOST_TYPES];
+    int               n = list_types(types, s->info->stored, d_head);
+
+    for (int i = 0; i < n; i++) {
+        out->dtype = types[i];
+        HL_NEED(round_output(&loss, s, types[i]));
+        s->info->rounding = gain > 0.0 ? loss / gain : 0.0;
+        if (i == 0)
+            s->info->first_rounding = s->info->rounding;
+        if (s->info->rounding <= MOST_LOSS)
+            break;
+    }
+    s->info->first = types[0];
+    s->info->dtype = out->dtype;
+    if (s->bias == NULL)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&out->bias, (size_t)squares->n_out));
+    for (int64_t i = 0; i < squares->n_out; i++)
+        out->bias[i] = (float)((double)s->bias[i] + squares->shift[i]);
+    (void)list_types(of_bias, s->param->bias.dtype, 1);
+    return round_values(out->bias, of_bias[0], (size_t)squares->n_out);
+}
+
+/* ---------------------------------------------------------- the stream behind it */
+
+typedef struct change_job {
+    float       *stream; /* (n_rows, n_out) */
+    const float *z;      /* (n_rows, n_in) */
+    const float *change; /* (n_out, n_in) */
+    const float *shift;  /* (n_out) */
+    const float *original;
+    double      *errors;   /* (n_panels) */
+    float       *products; /* (n_threads, PANEL_ROWS, n_out) */
+    int64_t      n_rows, n_in, n_out;
+    float        scale;
+} change_job;
+
+static void change_panels(void *context, int64_t first, int64_t end, int member)
+{
+    const change_job *job     = context;
+    float            *product = job->products + (int64_t)member * PANEL_ROWS * job->n_out;
+
+    for (int64_t panel = first; panel < end; panel++) {
+        int64_t row   = panel * PANEL_ROWS;
+        int64_t count = job->n_rows - row < PANEL_ROWS ? job->n_rows - row : PANEL_ROWS;
+        double  error = 0.0;
+
+        memset(product, 0, (size_t)(count * job->n_out) * sizeof *product);
+        if (job->n_in > 0)
+            hl_gemm(&(hl_gemm_operands){ .c            = product,
+                                         .c_stride     = job->n_out,
+                                         .a            = job->z + row * job->n_in,
+                                         .a_stride     = job->n_in,
+                                         .b            = job->change,
+                                         .b_stride     = job->n_in,
+                                         .b_transposed = true,
+                                         .m            = count,
+                                         .n            = job->n_out,
+                                         .k            = job->n_in });
+        for (int64_t i = 0; i < count * job->n_out; i++) {
+            int64_t at = row * job->n_out + i;
+
+            job->stream[at] += job->scale * (product[i] + job->shift[i % job->n_out]);
+            double left = (double)job->original[at] - (double)job->stream[at];
+            error += left * left;
+        }
+        job->errors[panel] = error;
+    }
+}
+
+/* The pruned stream gets r (Z D + b), by the weights as they are written. */
+static hl_status change_stream(const solving *s, const repair_work *w)
+{
+    int64_t          d_model  = w->config->d_model;
+    int64_t          n_panels = (w->n_tokens + PANEL_ROWS - 1) / PANEL_ROWS;
+    HL_FREED float  *change = NULL, *shift = NULL, *products = NULL;
+    HL_FREED double *errors = NULL;
+
+    HL_NEED(hl_alloc((void **)&change, (size_t)d_model, (size_t)s->n_in * sizeof *change));
+    HL_NEED(HL_ALLOC_ZEROED(&shift, (size_t)d_model));
+    HL_NEED(HL_ALLOC(&errors, (size_t)n_panels));
+    HL_NEED(hl_alloc((void **)&products, (size_t)w->n_threads * PANEL_ROWS,
+                     (size_t)d_model * sizeof *products));
+    for (int64_t row = 0; row < d_model; row++) {
+        for (int64_t i = 0; i < s->n_in; i++) {
+            int64_t at                = row * s->n_columns + s->columns[i];
+            change[row * s->n_in + i] = s->values->weight[at] - s->before[at];
+        }
+        if (s->bias != NULL)
+            shift[row] = s->values->bias[row] - s->bias[row];
+    }
+    change_job job = { .stream   = w->pruned,
+                       .z        = w->z,
+                       .change   = change,
+                       .shift    = shift,
+                       .original = w->original,
+                       .errors   = errors,
+                       .products = products,
+                       .n_rows   = w->n_tokens,
+                       .n_in     = s->n_in,
+                       .n_out    = d_model,
+                       .scale    = (float)w->config->residual_scale };
+    hl_parallel(w->n_threads, n_panels, 1, change_panels, &job);
+    s->info->after = 0.0;
+    for (int64_t i = 0; i < n_panels; i++)
+        s->info->after += errors[i] / (double)w->n_tokens;
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------ layer by layer */
+
+/* A ridge too small for the text fits its noise, and one too large leaves what could be repaired.  So the
+ * first three quarters of the text are solved with each of these, and what that leaves on the last quarter
+ * decides. */
+static const double ridges[] = { 1e-3, 1e-2, 1e-1, 1.0 };
+
+static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, int64_t first,
+                     int64_t end)
+{
+    int64_t d_model = w->config->d_model;
+
+    hl_squares_add(sums, w->z + first * s->n_in, w->original + first * d_model,
+                   w->pruned + first * d_model, end - first, w->config->residual_scale);
+}
+
+static hl_status choose_ridge(double *out, const solving *s, const hl_squares *held)
+{
+    double best = INFINITY, left = 0.0;
+
+    *out = ridges[0];
+    for (size_t i = 0; i < sizeof ridges / sizeof *ridges; i++) {
+        HL_NEED(hl_squares_solve(s->squares, ridges[i], s->bias != NULL));
+        HL_NEED(hl_squares_test(&left, held, s->squares));
+        if (left < best) {
+            best = left;
+            *out = ridges[i];
+        }
+    }
+    return HL_OK;
+}
+
+static hl_status solve(const solving *s, const repair_work *w)
+{
+    HL_CLOSED(hl_squares_free) hl_squares *held  = NULL;
+    double                                 ridge = w->options.ridge;
+
+    int64_t n_first = w->n_tokens - w->n_tokens / 4;
+
+    add_rows(s, s->squares, w, 0, ridge == 0.0 ? n_first : w->n_tokens);
+    if (ridge == 0.0) {
+        HL_NEED(hl_squares_new(&held, s->n_in, w->config->d_model, w->n_threads));
+        add_rows(s, held, w, n_first, w->n_tokens);
+        HL_NEED(choose_ridge(&ridge, s, held));
+        hl_squares_join(s->squares, held);
+    }
+    s->info->ridge = ridge;
+    return hl_squares_solve(s->squares, ridge, s->bias != NULL);
+}
+
+static hl_status solve_layer(repair_work *w, int64_t layer)
+{
+    HL_SCOPED(free_solving) solving s     = { 0 };
+    hl_repair_info                 *info  = &w->out->info;
+    double                          scale = w->config->residual_scale;
+
+    HL_NEED(begin_layer(&s, w, layer));
+    HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)layer));
+    s.info->before = s.squares->before * scale * scale / (double)w->n_tokens;
+    HL_NEED(store_layer(&s, w->config->d_head));
+    HL_NEED(change_stream(&s, w));
+    info->n_layers++;
+    info->n_short += s.info->n_unknowns > w->n_tokens;
+    return HL_OK;
+}
+
+static hl_status run_layer(repair_work *w, int64_t layer)
+{
+    hl_walk_stream original = { .x = w->original };
+    hl_walk_stream pruned   = { .x = w->pruned, .gates = w->gates, .z = w->z, .heads = w->heads };
+
+    if (layer == w->first)
+        memcpy(w->pruned, w->original,
+               (size_t)(w->n_tokens * w->config->d_model) * sizeof *w->pruned);
+    HL_NEED(hl_walk_step(w->walk, &original, layer));
+    if (layer < w->first)
+        return HL_OK;
+    list_kept(w, layer);
+    pruned.n_heads = w->n_kept;
+    HL_NEED(hl_walk_step(w->walk, &pruned, layer));
+    if (w->config->layers[layer].n_heads == 0)
+        return HL_OK;
+    w->out->info.n_empty += w->n_kept == 0;
+    return solve_layer(w, layer);
+}
+
+/* ------------------------------------------------------------------------ the state */
+
+/* Floats are stored as they are, two to a number of the list. */
+static hl_status put_floats(repair_work *w, const char *name, const float *values, int64_t count)
+{
+    HL_FREED double *list   = NULL;
+    int64_t          length = (count + 1) / 2;
+
+    HL_NEED(HL_ALLOC_ZEROED(&list, (size_t)length));
+    memcpy(list, values, (size_t)count * sizeof *values);
+    return hl_sweep_state_put(w->state, name, list, length);
+}
+
+static bool get_floats(float *out, const repair_work *w, const char *name, int64_t count)
+{
+    const double *list = hl_sweep_state_get(w->state, name, (count + 1) / 2);
+
+    if (list != NULL)
+        memcpy(out, list, (size_t)count * sizeof *out);
+    return list != NULL;
+}
+
+enum { ROW_LENGTH = 9 };
+
+/* A solved layer: its numbers, its weights, its bias. */
+static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
+{
+    const hl_repaired *values  = &w->out->values[info->layer];
+    int64_t            d_model = w->config->d_model;
+    int64_t            n       = output_of(w->model, info->layer)->weight.n_columns;
+    double row[ROW_LENGTH]     = { (double)info->n_kept, (double)info->n_unknowns, info->before,
+                                   info->after,          (double)values->dtype,    info->rounding,
+                                   (double)info->first,  info->first_rounding,     info->ridge };
+    char   name[NAME_BYTES];
+
+    snprintf(name, sizeof name, "repair.%" PRId64, info->layer);
+    HL_NEED(hl_sweep_state_put(w->state, name, row, ROW_LENGTH));
+    snprintf(name, sizeof name, "repair.%" PRId64 ".weight", info->layer);
+    HL_NEED(put_floats(w, name, values->weight, d_model * n));
+    if (values->bias == NULL)
+        return HL_OK;
+    snprintf(name, sizeof name, "repair.%" PRId64 ".bias", info->layer);
+    return put_floats(w, name, values->bias, d_model);
+}
+
+/* What the layers up to this one came to, and both streams behind it. */
+static hl_status save(repair_work *w, int64_t layer)
+{
+    double  done  = (double)(layer + 1);
+    int64_t count = w->n_tokens * w->config->d_model;
+
+    if (w->options.state_path == NULL)
+        return HL_OK;
+    for (int64_t i = 0; i < w->out->info.n_layers; i++)
+        HL_NEED(put_layer(w, &w->out->layers[i]));
+    HL_NEED(put_floats(w, "repair.original", w->original, count));
+    HL_NEED(put_floats(w, "repair.pruned", w->pruned, count));
+    HL_NEED(hl_sweep_state_put(w->state, "repair.done", &done, 1));
+    HL_NEED(hl_sweep_state_save(w->state));
+    w->saved_at = hl_clock_seconds();
+    return HL_OK;
+}
+
+static hl_status bad_state(const repair_work *w, const char *name)
+{
+    return hl_fail(HL_BAD_INPUT, "%s: '%s' is missing or cannot be", w->options.state_path, name);
+}
+
+/* Is the number one of the types that the layer's weights can have? */
+static bool is_type(double number, const hl_param *param, int64_t d_head)
+{
+    hl_dtype types[MOST_TYPES];
+    int      n = list_types(types, param->weight.dtype, d_head);
+
+    for (int i = 0; i < n; i++) {
+        if (number == (double)types[i])
+            return true;
+    }
+    return false;
+}
+
+static hl_status restore_layer(repair_work *w, int64_t layer)
+{
+    hl_repaired     *values  = &w->out->values[layer];
+    hl_repair_info  *info    = &w->out->info;
+    const hl_param  *param   = output_of(w->model, layer);
+    int64_t          d_model = w->config->d_model;
+    char             name[NAME_BYTES];
+    hl_repair_layer *out = &w->out->layers[info->n_layers];
+
+    snprintf(name, sizeof name, "repair.%" PRId64, layer);
+    const double *row = hl_sweep_state_get(w->state, name, ROW_LENGTH);
+    list_kept(w, layer);
+    if (row == NULL || row[0] != (double)w->n_kept || !is_type(row[4], param, w->config->d_head) ||
+        !is_type(row[6], param, w->config->d_head))
+        return bad_state(w, name);
+    values->dtype = (hl_dtype)row[4];
+    *out          = (hl_repair_layer){ .layer      = layer,
+                                       .n_kept     = w->n_kept,
+                                       .n_unknowns = (int64_t)(w->n_kept * w->config->d_head) +
+                                                     (param->bias.tensor != NULL),
+                                       .before         = row[2],
+                                       .after          = row[3],
+                                       .stored         = param->weight.dtype,
+                                       .dtype          = values->dtype,
+                                       .rounding       = row[5],
+                                       .first          = (hl_dtype)row[6],
+                                       .first_rounding = row[7],
+                                       .ridge          = row[8] };
+    HL_NEED(hl_alloc((void **)&values->weight, (size_t)d_model,
+                     (size_t)param->weight.n_columns * sizeof *values->weight));
+    snprintf(name, sizeof name, "repair.%" PRId64 ".weight", layer);
+    if (!get_floats(values->weight, w, name, d_model * param->weight.n_columns))
+        return bad_state(w, name);
+    info->n_layers++;
+    info->n_empty += w->n_kept == 0;
+    info->n_short += out->n_unknowns > w->n_tokens;
+    if (param->bias.tensor == NULL)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&values->bias, (size_t)d_model));
+    snprintf(name, sizeof name, "repair.%" PRId64 ".bias", layer);
+    return get_floats(values->bias, w, name, d_model) ? HL_OK : bad_state(w, name);
+}
+
+/* *next: the first layer that is still to be run. */
+static hl_status restore(int64_t *next, repair_work *w)
+{
+    const double *done  = hl_sweep_state_get(w->state, "repair.done", 1);
+    int64_t       count = w->n_tokens * w->config->d_model;
+
+    *next = 0;
+    if (done == NULL)
+        return HL_OK;
+    if (!(done[0] >= 1.0 && done[0] <= (double)w->config->n_layers))
+        return bad_state(w, "repair.done");
+    *next = (int64_t)done[0];
+    for (int64_t layer = w->first; layer < *next; layer++) {
+        if (w->config->layers[layer].n_heads > 0)
+            HL_NEED(restore_layer(w, layer));
+    }
+    if (!get_floats(w->original, w, "repair.original", count))
+        return bad_state(w, "repair.original");
+    return get_floats(w->pruned, w, "repair.pruned", count) ? HL_OK : bad_state(w, "repair.pruned");
+}
+
+static hl_status open_state(repair_work *w)
+{
+    uint64_t model = 0;
+    char     key[MAX_KEY];
+
+    if (w->options.state_path == NULL)
+        return HL_OK;
+    HL_NEED(hl_model_hash(&model, w->model, w->options.n_threads));
+    snprintf(key, sizeof key,
+             "repair model %016" PRIx64 " text %016" PRIx64 " heads %016" PRIx64 " ridge %g", model,
+             hl_walk_hash(w->walk), w->out->heads, w->options.ridge);
+    HL_NEED(hl_sweep_state_new(&w->state, w->options.state_path, key));
+    w->saved_at = hl_clock_seconds();
+    return w->options.resume ? hl_sweep_state_load(w->state) : HL_OK;
+}
+
+/* ------------------------------------------------------------------------- the whole */
+
+hl_status hl_repair_check(const hl_model *model)
+{
+    const hl_config *config = model->config;
+
+    HL_NEED(hl_lapack_check());
+    if (config->is_encoder || config->norm_place == HL_NORM_POST)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a %s cannot be repaired: the sum of its stream and its attention goes "
+                       "through a norm before anything reads it",
+                       config->family);
+    if (config->norm_place != HL_NORM_PRE && config->residual == HL_RESIDUAL_SEQUENTIAL)
+        return hl_fail(HL_UNSUPPORTED,
+                       "a %s cannot be repaired: a norm stands between its output projection and "
+                       "the stream, so what is to be solved is not linear",
+                       config->family);
+    return HL_OK;
+}
+
+/* All that is allocated beside the session; results are floats. */
+static hl_status check_memory(repair_work *w)
+{
+    const hl_config *config = w->config;
+    double           width = 0.0, results = 0.0, limit = (double)w->options.memory_bytes;
+
+    for (int64_t layer = w->first; layer < config->n_layers; layer++) {
+        list_kept(w, layer);
+        width = fmax(width, (double)(w->n_kept * config->d_head));
+        results += (double)config->d_model * (double)(config->layers[layer].n_heads + w->n_kept) *
+                   (double)config->d_head * sizeof(float);
+    }
+    double streams = (double)w->n_tokens * (2.0 * (double)config->d_model + width) * sizeof(float);
+    double sums    = 2.0 * (double)hl_squares_bytes((int64_t)width, config->d_model);
+    double work =
+        (double)config->d_model * (4.0 * width + (double)w->n_threads * PANEL_ROWS) * sizeof(float);
+    double total = streams + sums + work + results + (double)hl_walk_bytes(w->walk);
+    if (w->options.state_path != NULL)
+        total += 2.0 * (streams + results);
+    if (total > limit)
+        return hl_fail(
+            HL_LIMIT,
+            "repair: %.0f MiB for %lld tokens (streams %.0f MiB, sums %.0f MiB), at most "
+            "%.0f MiB: fewer tokens take less",
+            total / 0x1p20, (long long)w->n_tokens, streams / 0x1p20, sums / 0x1p20,
+            limit / 0x1p20);
+    w->out->info.n_bytes = (size_t)total;
+    HL_NEED(hl_alloc((void **)&w->original, (size_t)w->n_tokens,
+                     (size_t)config->d_model * sizeof *w->original));
+    HL_NEED(hl_alloc((void **)&w->pruned, (size_t)w->n_tokens,
+                     (size_t)config->d_model * sizeof *w->pruned));
+    return hl_alloc((void **)&w->z, (size_t)w->n_tokens, (size_t)width * sizeof *w->z);
+}
+
+static hl_status report_progress(const repair_work *w, int64_t n_done)
+{
+    int64_t     n_layers = w->config->n_layers;
+    int64_t     n_twice  = n_done > w->first ? n_done - w->first : 0;
+    hl_progress progress = {
+        .stage    = "repairing",
+        .share    = (double)(n_done + n_twice) / (double)(2 * n_layers - w->first),
+        .n_tokens = n_done == n_layers ? w->n_tokens : 0,
+    };
+
+    return w->options.progress == NULL ? HL_OK : w->options.progress(w->options.context, &progress);
+}
+
+static hl_status run_layers(repair_work *w)
+{
+    int64_t n_layers = w->config->n_layers, next = 0;
+
+    HL_NEED(open_state(w));
+    if (w->options.state_path != NULL)
+        HL_NEED(restore(&next, w));
+    for (int64_t layer = next; layer < n_layers; layer++) {
+        HL_NEED(run_layer(w, layer));
+        hl_status status = report_progress(w, layer + 1);
+        if (layer + 1 < n_layers &&
+            (status == HL_CANCELLED || hl_clock_seconds() - w->saved_at >= w->options.save_every)) {
+            hl_status saved = save(w, layer);
+            status          = status != HL_OK ? status : saved;
+        }
+        HL_NEED(status);
+    }
+    return HL_OK;
+}
+
+static void free_work(repair_work *w)
+{
+    hl_walk_close(w->walk);
+    hl_sweep_state_free(w->state);
+    hl_repair_free(w->out);
+    hl_free(w->gates);
+    hl_free(w->original);
+    hl_free(w->pruned);
+    hl_free(w->z);
+    hl_free(w->heads);
+}
+
+static hl_status complete_options(repair_work *w, const hl_repair_options *options)
+{
+    hl_repair_options *o = &w->options;
+
+    if (options != NULL)
+        *o = *options;
+    o->memory_bytes = o->memory_bytes != 0 ? o->memory_bytes : DEFAULT_MEMORY;
+    o->save_every   = o->save_every > 0.0 ? o->save_every : DEFAULT_SAVE;
+    w->n_threads    = hl_threads(o->n_threads);
+    if (o->ridge != 0.0)
+        HL_NEED(hl_check_number("repair: ridge", o->ridge, 1e-12, 1e12));
+    if (o->windows.stride != 0 || o->windows.n_batch != 0)
+        return hl_fail(HL_BAD_ARGUMENT,
+                       "repair: stride %lld and n_batch %lld, wanted 0: windows lie side by side",
+                       (long long)o->windows.stride, (long long)o->windows.n_batch);
+    return HL_OK;
+}
+
+hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const hl_corpus *corpus,
+                          const hl_head_list *heads, const hl_repair_options *options)
+{
+    HL_SCOPED(free_work) repair_work w = { .model = model };
+
+    *out = NULL;
+    if (model == NULL || corpus == NULL || heads == NULL)
+        return hl_fail(HL_BAD_ARGUMENT, "repair: no model, no text or no list of heads");
+    w.config = model->config;
+    HL_NEED(complete_options(&w, options));
+    HL_NEED(hl_repair_check(model));
+    HL_NEED(mark_heads(&w, heads));
+    HL_NEED(new_repair(&w.out, model, heads));
+    HL_NEED(hl_walk_open(&w.walk, model, corpus, &w.options.windows, w.options.n_threads));
+    w.n_tokens           = hl_walk_n_tokens(w.walk);
+    w.out->info.n_tokens = w.n_tokens;
+    HL_NEED(check_memory(&w));
+    if (heads->n_heads > 0)
+        HL_NEED(run_layers(&w));
+    *out = hl_taken(&w.out);
+    return HL_OK;
+}
+
+/* ------------------------------------------------------------------- means instead */
+
+hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_head_list *heads,
+                             const float *means)
+{
+    HL_SCOPED(free_work) repair_work w    = { .model = model, .config = model->config };
+    int64_t                          each = model->config->n_heads * model->config->d_head;
+
+    *out = NULL;
+    HL_NEED(mark_heads(&w, heads));
+    HL_NEED(new_repair(&w.out, model, heads));
+    for (int64_t layer = w.first; layer < w.config->n_layers; layer++) {
+        HL_SCOPED(free_solving) solving s      = { .layer = layer };
+        hl_repaired                    *values = &w.out->values[layer];
+
+        s.param = output_of(model, layer);
+        if (s.param == NULL)
+            continue;
+        HL_NEED(read_output(&s, &w));
+        HL_NEED(HL_ALLOC_ZEROED(&values->bias, (size_t)w.config->d_model));
+        for (int64_t row = 0; row < w.config->d_model; row++) {
+            const float    *at    = s.before + row * s.param->weight.n_columns;
+            HL_FREED float *whole = NULL;
+            double          sum   = s.bias != NULL ? (double)s.bias[row] : 0.0;
+
+            HL_NEED(HL_ALLOC(&whole, (size_t)s.param->weight.n_columns));
+            HL_NEED(hl_weight_read_row(whole, &s.param->weight, row));
+            for (int64_t i = 0; i < s.param->weight.n_columns; i++)
+                sum += (double)(whole[i] - at[i]) * (double)means[layer * each + i];
+            values->bias[row] = (float)sum;
+        }
+        values->weight = hl_taken(&s.before);
+        values->dtype  = HL_DTYPE_F32;
+    }
+    *out = hl_taken(&w.out);
+    return HL_OK;
+}

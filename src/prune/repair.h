@@ -1,0 +1,32 @@
+/* repair.h - the inside of a repair: output projections as they are written.
+ *
+ *     const hl_repaired *layer = hl_repair_at(repair, 3);
+ *     if (layer != NULL)
+ *         ... layer->weight, of layer->dtype when it is written ...
+ *
+ * Weights have zeros for heads that are removed. */
+#ifndef HL_PRUNE_REPAIR_H
+#define HL_PRUNE_REPAIR_H
+
+#include "base/memory.h"
+#include "headlight/prune.h"
+#include "model/model.h"
+
+typedef struct hl_repaired {
+    float   *weight; /* (d_model, n_heads d_head) values of dtype; NULL: the layer is as it was */
+    float   *bias;   /* (d_model) or NULL */
+    hl_dtype dtype;
+} hl_repaired;
+
+/* NULL where the layer is as it was. */
+const hl_repaired *hl_repair_at(const hl_repair *repair, int64_t layer);
+/* HL_BAD_ARGUMENT if the repair is of another model or of other heads. */
+hl_status hl_repair_check_heads(const hl_repair *repair, const hl_model *model,
+                                const hl_head_list *heads);
+/* Instead of a repair: heads leave what they wrote on average, means (n_layers, n_heads, d_head) of
+ * hl_head_means, in the output biases, which a model also gets that has none. */
+hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_head_list *heads,
+                             const float *means);
+HL_CLOSES(hl_repair_free, hl_repair)
+
+#endif

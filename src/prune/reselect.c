@@ -1,0 +1,128 @@
+/* reselect.c - rank, switch off the first, rank again. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "headlight/sweep.h"
+#include "model/model.h"
+#include "prune/gates.h"
+
+typedef struct reselection {
+    hl_model                  *model;
+    hl_ranker                  ranker;
+    const hl_tokenizer        *tokenizer;
+    const hl_corpus           *corpus;
+    const hl_reselect_options *options;
+    hl_ranking                *ranking; /* of the last step */
+    hl_ranked                 *gone;    /* (n_gone) in the order in which they went */
+    int64_t                    n_gone;
+} reselection;
+
+static bool has_gone(const reselection *r, const hl_ranked *head)
+{
+    for (int64_t i = 0; i < r->n_gone; i++) {
+        if (r->gone[i].layer == head->layer && r->gone[i].head == head->head)
+            return true;
+    }
+    return false;
+}
+
+/* Those that went stand in front, as they went, with the scores that they had. */
+static void put_first(reselection *r)
+{
+    hl_ranked *heads = r->ranking->heads;
+    int64_t    at    = r->ranking->n_heads;
+
+    for (int64_t i = r->ranking->n_heads - 1; i >= 0; i--) {
+        if (!has_gone(r, &heads[i]))
+            heads[--at] = heads[i];
+    }
+    memcpy(heads, r->gone, (size_t)r->n_gone * sizeof *heads);
+}
+
+/* Ranks the model as its gates are. */
+static hl_status rank(reselection *r)
+{
+    HL_SCOPED(hl_evidence_free) hl_evidence evidence = { 0 };
+
+    hl_ranking_free(r->ranking);
+    r->ranking = NULL;
+    HL_NEED(hl_evidence_take(&evidence, r->ranker, r->model, r->tokenizer, r->corpus,
+                             &r->options->evidence));
+    HL_NEED(hl_evidence_rank(&r->ranking, &evidence, r->ranker, r->model, &r->options->rank));
+    if (r->options->groups)
+        HL_NEED(hl_ranking_group(r->ranking, r->model));
+    put_first(r);
+    return HL_OK;
+}
+
+/* The first `count` go. */
+static hl_status take(reselection *r, hl_gates *gates, int64_t count)
+{
+    HL_CLOSED(hl_head_list_free) hl_head_list *list   = NULL;
+    hl_choice                                  choice = r->options->choice;
+
+    choice.ratio = 0.0;
+    choice.count = count;
+    HL_NEED(hl_ranking_choose(&list, r->ranking, &choice));
+    for (int64_t i = 0; i < r->ranking->n_heads; i++) {
+        hl_ranked *head = &r->ranking->heads[i];
+
+        for (int64_t k = 0; k < list->n_heads; k++) {
+            if (list->heads[k].layer == head->layer && list->heads[k].head == head->head &&
+                !has_gone(r, head))
+                r->gone[r->n_gone++] = *head;
+        }
+    }
+    put_first(r);
+    hl_gates_set(gates, list, 0.0f);
+    return hl_model_set_gates(r->model, gates->values);
+}
+
+static hl_status run(reselection *r)
+{
+    HL_CLOSED(hl_gates_free) hl_gates *gates  = NULL;
+    const hl_choice                   *choice = &r->options->choice;
+    int64_t                            total  = choice->count;
+    int64_t                            before = -1;
+
+    HL_NEED(hl_gates_new(&gates, r->model));
+    HL_NEED(rank(r));
+    HL_NEED(HL_ALLOC(&r->gone, (size_t)r->ranking->n_heads));
+    if (choice->ratio > 0.0)
+        total = (int64_t)floor(choice->ratio * (double)r->ranking->n_heads + 0.5);
+    int64_t n_steps = r->options->n_steps > 0 ? r->options->n_steps : total;
+    for (int64_t i = 1; i <= n_steps; i++) {
+        if (r->n_gone > before && i > 1) /* else nothing has changed */
+            HL_NEED(rank(r));
+        before = r->n_gone;
+        HL_NEED(take(r, gates, total * i / n_steps));
+    }
+    return HL_OK;
+}
+
+static void free_reselection(reselection *r)
+{
+    hl_ranking_free(r->ranking);
+    hl_free(r->gone);
+}
+
+hl_status hl_rank_reselected(hl_ranking **out, hl_model *model, hl_ranker ranker,
+                             const hl_tokenizer *tokenizer, const hl_corpus *corpus,
+                             const hl_reselect_options *options)
+{
+    HL_SCOPED(free_reselection)
+    reselection r = { model, ranker, tokenizer, corpus, options, NULL, NULL, 0 };
+
+    *out = NULL;
+    if ((unsigned)ranker >= HL_N_RANKERS || !hl_ranker_can_reselect(ranker))
+        return hl_fail(HL_BAD_ARGUMENT, "%s looks at no text, so it has nothing to look at again",
+                       (unsigned)ranker < HL_N_RANKERS ? hl_ranker_name((size_t)ranker) : "auto");
+    HL_NEED(hl_model_set_gates(model, NULL));
+    hl_status status = run(&r);
+    (void)hl_model_set_gates(model, NULL);
+    HL_NEED(status);
+    *out = hl_taken(&r.ranking);
+    return HL_OK;
+}
