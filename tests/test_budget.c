@@ -6,6 +6,8 @@
 
 #include "headlight/budget.h"
 #include "headlight/eval.h"
+#include "prune/gates.h"
+#include "prune/write.h"
 
 #define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 to a K/V head */
 

@@ -8,6 +8,7 @@
 #include "model/model.h"
 #include "model/sample.h"
 #include "prune/ceiling.h"
+#include "prune/repair.h"
 #include "prune/sweep_stages.h"
 
 #define LLAMA "tests/data/families/llama3"

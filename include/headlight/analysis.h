@@ -255,9 +255,6 @@ typedef struct hl_row_loop {
     double  step;   /* the same from one token to the next */
 } hl_row_loop;
 
-HL_API hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens,
-                                  int64_t n_values, const hl_thresholds *thresholds);
-
 HL_API hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *change,
                                  int64_t n_tokens, const hl_thresholds *thresholds);
 

@@ -30,7 +30,7 @@ typedef struct hl_budget_options {
     double until_kl;    /* mean KL divergence from the unpruned model, nats per token */
     size_t until_bytes; /* of the tensors that would be written */
 
-    const hl_ranker *rankers; /* (n_rankers); NULL: the three of hl_budget_ranker */
+    const hl_ranker *rankers; /* (n_rankers); NULL: fluctuation, gradient and output-norm */
     int64_t          n_rankers;
     hl_choice        choice; /* its limits; ratio and count are not looked at */
     bool             groups; /* query heads of a K/V head go together */
@@ -47,10 +47,6 @@ typedef struct hl_budget_options {
     hl_progress_callback progress; /* with the stage */
     void                *context;
 } hl_budget_options;
-
-/* The orders that are tried where none are named: those that cost least in our sweeps
- * (doc/sweep.md).  HL_RANKER_AUTO past the last. */
-HL_API hl_ranker hl_budget_ranker(size_t index);
 
 typedef struct hl_frontier_point {
     hl_ranker ranker;

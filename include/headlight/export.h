@@ -104,13 +104,6 @@ HL_API hl_status hl_prune_write(hl_prune_report *report, const hl_model *model,
 HL_API hl_status hl_prune_check(const hl_model *model, const hl_prune_options *options,
                                 const char *path);
 
-/* Computes the bytes of tensors that hl_prune_write would write, without writing them.  Exact for
- * folders; approximate for GGUF files if a cut goes through blocks.  Of the options only the form is
- * used; the path, which may be NULL, determines it as in hl_prune_write. */
-HL_API hl_status hl_prune_size(size_t *tensor_bytes, const hl_model *model,
-                               const hl_head_list *heads, const hl_prune_options *options,
-                               const char *path);
-
 /* Computes each head's average output before the output projection, over windows of the default
  * n_ctx: out (n_layers, n_heads, d_head).  The tokens of `around` are added to each window and are
  * not part of the mean; NULL: none are added. */

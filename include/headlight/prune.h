@@ -110,10 +110,7 @@ HL_API void      hl_gradients_free(hl_gradients *gradients);
 
 /* ------------------------------------------------------------ what heads write
  *
- *     hl_head_moments_take(&moments, model, corpus, NULL);
- *     hl_rank_inputs inputs = { .model = model, .moments = moments };
- *
- * Mean and variance of every output of every head, before the output projection and after its gate,
+ * hl_evidence_take measures it.  Mean and variance of every output of every head, before the output projection and after its gate,
  * over all tokens of the texts. */
 
 typedef struct hl_head_moments {
@@ -132,17 +129,9 @@ typedef struct hl_moments_options {
     void                *context;  /* of progress */
 } hl_moments_options;
 
-/* HL_BAD_INPUT for fewer than two tokens.  The options may be NULL. */
-HL_API hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *model,
-                                      const hl_corpus *corpus, const hl_moments_options *options);
-HL_API void      hl_head_moments_free(hl_head_moments *moments);
-
 /* ------------------------------------------------------------------ surgeon
  *
- *     hl_surgeon_scores(scores, model, corpus, NULL);
- *     hl_rank_inputs inputs = { .model = model, .surgeon = scores };
- *
- * The order for heads whose removal is repaired (hl_repair_heads): a layer's heads go one by one, each time
+ * hl_evidence_take measures it.  The order for heads whose removal is repaired (hl_repair_heads): a layer's heads go one by one, each time
  * the one whose absence the others' output projections can make up for best, and its score is the squared
  * error of what the layer writes by then, over the variance of the residual stream.  It costs a pass over
  * the text, and an inverse for each layer. */
@@ -153,11 +142,6 @@ typedef struct hl_surgeon_options {
     hl_progress_callback progress; /* after every layer */
     void                *context;  /* of progress */
 } hl_surgeon_options;
-
-/* out (n_layers, n_heads), NaN where a layer has no such head.  HL_UNSUPPORTED for an encoder and
- * without LAPACK. */
-HL_API hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus *corpus,
-                                   const hl_surgeon_options *options);
 
 /* ---------------------------------------------------------------- rankings
  *
@@ -232,8 +216,8 @@ typedef struct hl_rank_inputs {
     const double          *gradient;     /* (n_layers, n_heads) from hl_gate_gradients */
     const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
     const double          *weight_norms; /* (3, n_layers, n_heads) from hl_gate_gradients */
-    const hl_head_moments *moments;      /* from hl_head_moments_take */
-    const double          *surgeon;      /* (n_layers, n_heads) from hl_surgeon_scores */
+    const hl_head_moments *moments;      /* as in hl_evidence */
+    const double          *surgeon;      /* (n_layers, n_heads) scores of the surgeon */
 } hl_rank_inputs;
 
 typedef enum hl_rank_order {
@@ -292,8 +276,6 @@ typedef struct hl_choice {
  * has the largest possible number. */
 HL_API hl_status hl_ranking_choose(hl_head_list **out, const hl_ranking *ranking,
                                    const hl_choice *choice);
-/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
-HL_API hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
 
 /* ------------------------------------------------------------------ repair
  *
@@ -370,10 +352,6 @@ HL_API hl_status hl_repair_heads(hl_repair **out, const hl_model *model, const h
 HL_API void      hl_repair_free(hl_repair *repair);
 /* Borrowed from the repair. */
 HL_API const hl_repair_info *hl_repair_get_info(const hl_repair *repair);
-/* The model's sessions that are opened from now on run with these weights, until NULL is set.  The
- * repair is borrowed; no session of the model may be open.  HL_BAD_ARGUMENT if it is another
- * model's. */
-HL_API hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair);
 
 #ifdef __cplusplus
 }

@@ -79,8 +79,6 @@ typedef enum hl_math {
 /* Sets the mode of sessions that name none: DEFAULT is HEADLIGHT_MATH in the environment, else F32.
  * Fails if this CPU lacks its instructions. */
 HL_API hl_status hl_math_select(hl_math math);
-/* The mode that sessions have which name none.  Fails if HEADLIGHT_MATH is no mode. */
-HL_API hl_status hl_math_selected(hl_math *out);
 /* "f32", "bf16" or "int8". */
 HL_API const char *hl_math_name(hl_math math);
 

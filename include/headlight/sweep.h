@@ -89,7 +89,7 @@ typedef struct hl_evidence {
     hl_gradients    *gradients;
     double          *ablation; /* (n_layers, n_heads) from hl_ablate */
     hl_head_moments *moments;
-    double          *surgeon; /* (n_layers, n_heads) of hl_surgeon_scores */
+    double          *surgeon; /* (n_layers, n_heads) scores of the surgeon */
 } hl_evidence;
 
 typedef struct hl_evidence_options {

@@ -97,7 +97,6 @@ typedef struct hl_repetition {
 /* Of token ids (n_tokens); and of the generated tokens of a trace, where `first` counts all of its
  * tokens. */
 HL_API hl_status hl_repetition_of(hl_repetition *out, const int64_t *ids, int64_t n_tokens);
-HL_API hl_status hl_trace_repetition(hl_repetition *out, const hl_trace *trace);
 
 /* ------------------------------------------------------------------ spikes
  *

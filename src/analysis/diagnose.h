@@ -97,4 +97,7 @@ void hl_usual_say(hl_text *out, const hl_profile *profile, size_t check);
 hl_status hl_causes_add(hl_diagnosis *result, const hl_examination *frame);
 void      hl_causes_release(hl_diagnosis *result);
 
+hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens, int64_t n_values,
+                           const hl_thresholds *thresholds);
+
 #endif

@@ -6,6 +6,7 @@
 #include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "stats/trace_parts.h"
 
 /* ------------------------------------------------------------------ locking */
 

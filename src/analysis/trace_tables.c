@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "stats/trace_parts.h"
 
 /* -------------------------------------------------------------------- kinds */
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "kernels/kernels.h"
 #include "measure/corpus.h"
 #include "measure/measure.h"
 #include "model/forward.h"

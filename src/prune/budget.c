@@ -25,6 +25,7 @@
 #include "model/model.h"
 #include "prune/evaluate.h"
 #include "prune/gates.h"
+#include "prune/write.h"
 
 HL_CLOSES(hl_frontier_free, hl_frontier)
 
@@ -72,7 +73,7 @@ typedef struct search {
     size_t              room_asked;
 } search;
 
-hl_ranker hl_budget_ranker(size_t index)
+static hl_ranker budget_ranker(size_t index)
 {
     static const hl_ranker best[] = { HL_RANKER_FLUCTUATION, HL_RANKER_GRADIENT,
                                       HL_RANKER_OUTPUT_NORM };
@@ -107,7 +108,7 @@ static hl_status list_orders(search *s, const hl_ranker *rankers, int64_t n)
         return hl_fail(HL_BAD_ARGUMENT, "%lld rankers, wanted at most %d", (long long)n,
                        MAX_ORDERS);
     for (int64_t i = 0; i < n || rankers == NULL; i++) {
-        hl_ranker ranker = rankers != NULL ? rankers[i] : hl_budget_ranker((size_t)i);
+        hl_ranker ranker = rankers != NULL ? rankers[i] : budget_ranker((size_t)i);
 
         if (rankers == NULL && ranker == HL_RANKER_AUTO)
             break;

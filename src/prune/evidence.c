@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/sweep.h"
+#include "prune/gates.h"
+#include "prune/repair.h"
 
 /* A progress callback, and the stage that it reports. */
 typedef struct listener {

@@ -9,6 +9,11 @@ HL_CLOSES(hl_gates_free, hl_gates)
 HL_CLOSES(hl_head_list_free, hl_head_list)
 HL_CLOSES(hl_ranking_free, hl_ranking)
 HL_CLOSES(hl_gradients_free, hl_gradients)
+/* HL_BAD_INPUT for fewer than two tokens.  The options may be NULL. */
+hl_status hl_head_moments_take(hl_head_moments **out, const hl_model *model,
+                               const hl_corpus *corpus, const hl_moments_options *options);
+
+void hl_head_moments_free(hl_head_moments *moments);
 HL_CLOSES(hl_head_moments_free, hl_head_moments)
 
 /* Parses, from memory, the JSON that hl_gates_load reads; `where` names it in messages. */
@@ -16,5 +21,8 @@ hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text
                          const char *where);
 /* Returns the number of heads of a layer, from 0 to info->n_heads. */
 int64_t hl_heads_of(const hl_model *model, int64_t layer);
+
+/* The most heads that can go within the limits of a choice, whatever its ratio and count. */
+hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choice *choice);
 
 #endif

@@ -29,4 +29,14 @@ hl_status hl_repair_by_means(hl_repair **out, const hl_model *model, const hl_he
                              const float *means);
 HL_CLOSES(hl_repair_free, hl_repair)
 
+/* The model's sessions that are opened from now on run with these weights, until NULL is set.  The
+ * repair is borrowed; no session of the model may be open.  HL_BAD_ARGUMENT if it is another
+ * model's. */
+hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair);
+
+/* out (n_layers, n_heads), NaN where a layer has no such head.  HL_UNSUPPORTED for an encoder and
+ * without LAPACK. */
+hl_status hl_surgeon_scores(double *out, const hl_model *model, const hl_corpus *corpus,
+                            const hl_surgeon_options *options);
+
 #endif

@@ -27,6 +27,7 @@
 #include "kernels/gemm.h"
 #include "model/model.h"
 #include "prune/least_squares.h"
+#include "prune/repair.h"
 #include "prune/stream_walk.h"
 
 #define RIDGE 1e-3

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/trace.h"
+#include "stats/trace_parts.h"
 
 static int compare_hashes(const void *left, const void *right)
 {

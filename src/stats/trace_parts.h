@@ -66,4 +66,6 @@ hl_status hl_trace_parse_lines(hl_trace **out, const char *bytes, size_t n_bytes
  * head, beginning with the first key; the mask is the same for both. */
 double hl_row_change(const float *p, const float *q, hl_visible_keys now, hl_visible_keys before);
 
+hl_status hl_trace_repetition(hl_repetition *out, const hl_trace *trace);
+
 #endif

@@ -86,7 +86,7 @@ result "rows say so" "$([ "$(setting "$scratch/bos.rows" special)" = window ] &&
 python3 "$scratch/cut.py" "$ids" '[0]' '[]' 48 0 >"$scratch/bos.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/bos.jsonl" -o "$scratch/ids.p" "${fast[@]}" --rows "$scratch/ids.rows"
 expect_line "the same windows as ids" 0 "^$scratch/ids.p: $((n_ids + $(wc -l <"$scratch/bos.jsonl"))) tokens in $(wc -l <"$scratch/bos.jsonl") windows"
-result "have the same numbers, the loss too (but types, which ids do not have)" "$(python3 "$scratch/same.py" "$scratch/bos.p" "$scratch/ids.p" type.count type.lookback && echo yes)"
+result "have the same numbers, the loss too (but types, which ids do not have)" "$(python3 "$scratch/same.py" "$scratch/bos.p" "$scratch/ids.p" type.count type.lookback sequence.document && echo yes)"
 result "and the same rows, but what they give to types" "$(python3 "$scratch/same.py" "$scratch/bos.rows" "$scratch/ids.rows" lookback.prompt lookback.special && echo yes)"
 result "ids are left alone, and the profile does not say otherwise" "$([ "$(setting "$scratch/ids.p" special)" = "not said" ] && echo yes)"
 
@@ -94,7 +94,7 @@ result "ids are left alone, and the profile does not say otherwise" "$([ "$(sett
 run measure "$scratch/bos" "$text" -o "$scratch/doc.p" "${fast[@]}" --special document
 python3 "$scratch/cut.py" "$ids" '[0]' '[]' 1000000 0 >"$scratch/doc.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/doc.jsonl" -o "$scratch/docids.p" "${fast[@]}"
-result "--special document: the first window alone begins with it" "$(python3 "$scratch/same.py" "$scratch/doc.p" "$scratch/docids.p" type.count type.lookback && echo yes)"
+result "--special document: the first window alone begins with it" "$(python3 "$scratch/same.py" "$scratch/doc.p" "$scratch/docids.p" type.count type.lookback sequence.document && echo yes)"
 result "as old profiles, it does not say so" "$([ "$(setting "$scratch/doc.p" special)" = "not said" ] && echo yes)"
 run measure "$scratch/bos" "$text" -o "$scratch/none.p" "${fast[@]}" --special none
 result "--special none: the windows of a tokenizer that adds nothing" "$(python3 "$scratch/same.py" "$scratch/none.p" "$scratch/demo" && echo yes)"
@@ -106,7 +106,7 @@ run measure "$scratch/both" "$text" -o "$scratch/both.p" "${fast[@]}"
 python3 "$scratch/cut.py" "$ids" '[0]' '[1]' 48 0 >"$scratch/both.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/both.jsonl" -o "$scratch/bothids.p" "${fast[@]}"
 result "before and behind: all but the loss, and types, are those of the ids" \
-    "$(python3 "$scratch/same.py" "$scratch/both.p" "$scratch/bothids.p" nll.count nll.sum nll.squares type.count type.sum type.squares type.lookback && echo yes)"
+    "$(python3 "$scratch/same.py" "$scratch/both.p" "$scratch/bothids.p" nll.count nll.sum nll.squares type.count type.sum type.squares type.lookback sequence.document && echo yes)"
 python3 "$scratch/cut.py" "$ids" '[0]' '[]' 47 0 >"$scratch/both0.jsonl"
 run measure "$scratch/bos" --token-ids "$scratch/both0.jsonl" -o "$scratch/both0.p" "${fast[@]}"
 result "and the loss is that of the text" "$(python3 - "$scratch" "$n_ids" <<'END'

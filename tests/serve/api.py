@@ -403,8 +403,7 @@ def evaluate_interval():
     counts = [one["tokens"] for one in alone]
     sums = [one["settings"][0]["change"] * one["tokens"] for one in alone]
     mean = sum(sums) / sum(counts)
-    left = [(sum(sums) - d) / (sum(counts) - c) for d, c in zip(sums, counts)]
-    error = math.sqrt(3 / 4 * sum((x - mean) ** 2 for x in left))
+    error = math.sqrt(4 / 3 * sum((d - mean * c) ** 2 for d, c in zip(sums, counts))) / sum(counts)
     low, high = whole["settings"][0]["interval"]
     # Student's t with three degrees of freedom; the skewed side is longer.
     near, far = sorted((mean - low, high - mean))
