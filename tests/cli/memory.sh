@@ -55,7 +55,7 @@ bounded() { # character name MiB command...
     local code peak
     read -r code peak < <(head -c 100000000 /dev/zero | tr '\0' "$1" | peak "$HEADLIGHT" "${@:4}" --max-memory "$3M")
     echo "# exit status $code, at most $peak MiB"
-    result "$2" "$([ "$code" = 4 ] && [ "$peak" -lt $(($3 + 40)) ] && grep -q "at most $(($3 * 1048576))" "$scratch/err" && echo yes)"
+    result "$2" "$([ "$code" = 4 ] && [ "$peak" -lt $(($3 + 40)) ] && grep -q "the limit is $(($3 * 1048576));" "$scratch/err" && echo yes)"
 }
 bounded a "100 MB of text" 20 tokenize "$model"
 bounded '[' "a line of 100 MB" 20 tokenize "$model" --json

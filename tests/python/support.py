@@ -15,7 +15,7 @@ SPARSE = os.path.join(ROOT, "models", "demo-sparse")
 ALICE = os.path.join(ROOT, "models", "text", "alice.txt")
 
 # numpy has no bf16; its bits are returned instead.
-DTYPES = {"F32": np.float32, "F64": np.float64, "F16": np.float16, "BF16": np.uint16,
+DTYPES = {"U64": np.uint64, "F32": np.float32, "F64": np.float64, "F16": np.float16, "BF16": np.uint16,
           "I64": np.int64, "I32": np.int32, "U8": np.uint8}
 
 
