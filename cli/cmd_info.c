@@ -616,8 +616,8 @@ static void print_machine_json(const hl_machine *machine)
         machine->instructions, "cores", machine->n_cores, "quota_cores", machine->quota_cores,
         "threads", machine->n_threads, "cache_bytes", (json_int_t)machine->cache_bytes[0],
         (json_int_t)machine->cache_bytes[1], (json_int_t)machine->cache_bytes[2], "free_bytes",
-        (json_int_t)machine->free_bytes, "backend", machine->backend, "products",
-        machine->products, "math", math, "one_thread", rates_as_json(&machine->one), "all_threads",
+        (json_int_t)machine->free_bytes, "backend", machine->backend, "products", machine->products,
+        "math", math, "one_thread", rates_as_json(&machine->one), "all_threads",
         rates_as_json(&machine->all));
     json_dumpf(all, stdout, JSON_INDENT(2));
     printf("\n");

@@ -35,6 +35,7 @@ typedef struct hl_strip {
     int64_t n; /* at most HL_STRIP */
     int64_t k;
     void   *values; /* (k, HL_STRIP) f32; pairs of bf16; groups of four bytes */
+    int     run;    /* INT8: columns that share a scale, 16 or 32 */
     float  *scales; /* INT8: (k / 16, HL_STRIP) */
     float  *minima; /* INT8: (k / 16, HL_STRIP), or NULL */
 } hl_strip;

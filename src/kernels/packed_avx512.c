@@ -188,6 +188,12 @@ static void pack_bytes(uint8_t *out, const quant_ints *ints, int64_t n_values)
     }
 }
 
+/* Whether 16 values have a scale of their own, not 32. */
+static bool has_runs_of_16(hl_dtype dtype)
+{
+    return dtype == HL_DTYPE_Q2_K || dtype == HL_DTYPE_Q3_K || dtype == HL_DTYPE_Q6_K;
+}
+
 /* The scales or the minima of 16 rows: out[run][row]. */
 static void pack_scales(float *out, const quant_ints *ints, size_t offset, int64_t n_runs)
 {
@@ -238,6 +244,7 @@ static void blocks_in(hl_strip *out, float *room, const void *const *rows, hl_dt
                        .k      = k,
                        .values = room,
                        .scales = room + k / 4 * HL_STRIP,
+                       .run    = has_runs_of_16(dtype) ? INTS_RUN : BLOCK,
                        .minima = has_minimum(dtype) ? room + k / 4 * HL_STRIP + scales : NULL };
     switch (dtype) {
 #define PACK_CASE(type, TYPE, n_values, n_bytes)                                                   \
@@ -346,10 +353,10 @@ add_words(__m512i sums[TILE_INT8][VECTORS], const int8_t *q, int64_t q_stride, c
     }
 }
 
-/* All columns: `run` columns share a scale of W, 16 or 32. */
+/* All columns; `run` columns share a scale of W, 16 or 32. */
 __attribute__((always_inline)) VNNI_TARGET static inline void
 tile_int8(float *c, int64_t c_stride, const hl_packed_x *x, int64_t row, const hl_strip *strip,
-          int rows, bool with_minima)
+          int rows, int run, bool with_minima)
 {
     int64_t       k = strip->k;
     __m512        sums[TILE_INT8][VECTORS];
@@ -359,30 +366,30 @@ tile_int8(float *c, int64_t c_stride, const hl_packed_x *x, int64_t row, const h
         for (int v = 0; v < VECTORS; v++)
             sums[r][v] = _mm512_setzero_ps();
     }
-    for (int64_t i = 0; i < k; i += INTS_RUN) {
-        const uint8_t *w = (const uint8_t *)strip->values + i * HL_STRIP;
+    for (int64_t i = 0; i < k; i += run) {
+        const uint8_t *w  = (const uint8_t *)strip->values + i * HL_STRIP;
+        const float   *at = strip->scales + i / INTS_RUN * HL_STRIP;
         __m512i        products[TILE_INT8][VECTORS];
-        int64_t        run = i / INTS_RUN;
+        int32_t        total[TILE_INT8];
 
         for (int r = 0; r < rows; r++) {
-            __m512i start = _mm512_set1_epi32(-128 * x->sums[(row + r) * (k / INTS_RUN) + run]);
+            const int32_t *of = x->sums + ((row + r) * k + i) / INTS_RUN;
+            total[r]          = run == BLOCK ? of[0] + of[1] : of[0];
             for (int v = 0; v < VECTORS; v++)
-                products[r][v] = start;
+                products[r][v] = _mm512_set1_epi32(-128 * total[r]);
         }
-        add_words(products, q + i, k, w, rows, INTS_RUN / 4);
+        add_words(products, q + i, k, w, rows, run / 4);
         for (int r = 0; r < rows; r++) {
-            int64_t block = (row + r) * (k / BLOCK) + i / BLOCK;
-            __m512  scale = _mm512_set1_ps(x->scales[block]);
-            __m512  sum =
-                _mm512_set1_ps(x->scales[block] * (float)x->sums[(row + r) * (k / INTS_RUN) + run]);
+            float  of_x  = x->scales[(row + r) * (k / BLOCK) + i / BLOCK];
+            __m512 scale = _mm512_set1_ps(of_x), sum = _mm512_set1_ps(of_x * (float)total[r]);
 
             for (int v = 0; v < VECTORS; v++) {
-                int64_t at = run * HL_STRIP + v * VL;
-                __m512  of = _mm512_mul_ps(_mm512_loadu_ps(strip->scales + at), scale);
-                sums[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products[r][v]), of, sums[r][v]);
+                __m512 both = _mm512_mul_ps(_mm512_loadu_ps(at + v * VL), scale);
+                sums[r][v]  = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products[r][v]), both, sums[r][v]);
                 if (with_minima)
-                    sums[r][v] =
-                        _mm512_fmadd_ps(_mm512_loadu_ps(strip->minima + at), sum, sums[r][v]);
+                    sums[r][v] = _mm512_fmadd_ps(
+                        _mm512_loadu_ps(strip->minima + i / INTS_RUN * HL_STRIP + v * VL), sum,
+                        sums[r][v]);
             }
         }
     }
@@ -433,16 +440,25 @@ BF16_TARGET static void multiply_bf16(float *c, int64_t c_stride, const hl_packe
 VNNI_TARGET static void multiply_int8(float *c, int64_t c_stride, const hl_packed_x *x,
                                       const hl_strip *s)
 {
-    for (int64_t row = 0; row < x->m;) {
-        int rows = row + TILE_INT8 <= x->m ? TILE_INT8 : 1;
+    int64_t row = 0;
 
-        if (rows == TILE_INT8 && s->minima != NULL)
-            tile_int8(c + row * c_stride, c_stride, x, row, s, TILE_INT8, true);
-        else if (rows == TILE_INT8)
-            tile_int8(c + row * c_stride, c_stride, x, row, s, TILE_INT8, false);
+    for (; row + TILE_INT8 <= x->m; row += TILE_INT8) {
+        float *out = c + row * c_stride;
+
+        if (s->minima != NULL && s->run == BLOCK)
+            tile_int8(out, c_stride, x, row, s, TILE_INT8, BLOCK, true);
+        else if (s->minima != NULL)
+            tile_int8(out, c_stride, x, row, s, TILE_INT8, INTS_RUN, true);
+        else if (s->run == BLOCK)
+            tile_int8(out, c_stride, x, row, s, TILE_INT8, BLOCK, false);
         else
-            tile_int8(c + row * c_stride, c_stride, x, row, s, 1, s->minima != NULL);
-        row += rows;
+            tile_int8(out, c_stride, x, row, s, TILE_INT8, INTS_RUN, false);
+    }
+    for (; row < x->m; row++) {
+        if (s->run == BLOCK)
+            tile_int8(c + row * c_stride, c_stride, x, row, s, 1, BLOCK, s->minima != NULL);
+        else
+            tile_int8(c + row * c_stride, c_stride, x, row, s, 1, INTS_RUN, s->minima != NULL);
     }
 }
 

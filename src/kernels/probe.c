@@ -18,7 +18,7 @@ enum {
     N_REPEATS   = 8,
     CHAIN_STEPS = 20000,
     ROW_FLOATS  = 2048,
-    SHARE_ROWS  = 32,      /* rows that a thread reads at a time */
+    SHARE_ROWS  = 32,       /* rows that a thread reads at a time */
     READ_BYTES  = 96 << 20, /* more than most last-level caches hold */
 };
 

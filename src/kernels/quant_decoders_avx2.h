@@ -8,9 +8,15 @@
  *     scale16(y, q, d)         16 values d q, and scale32 for 32
  *     affine16(y, q, d, m)     16 values d q + m, and affine32 for 32
  *
- * quant_avx2.c makes floats, quant_ints_avx2.c keeps the bytes and the scales. */
+ * quant_avx2.c makes floats, quant_ints_avx2.h keeps the bytes and the scales. */
 #ifndef HL_KERNELS_QUANT_DECODERS_AVX2_H
 #define HL_KERNELS_QUANT_DECODERS_AVX2_H
+
+#include <immintrin.h>
+
+#include "kernels/quant_blocks.h"
+
+#ifdef AT /* an including file has defined the names above */
 
 /* ------------------------------------------------------------ small pieces */
 
@@ -257,4 +263,5 @@ INLINE void decode_nibbles(place y, const uint8_t *qs, const int8_t book[16], fl
     scale32(y, _mm256_shuffle_epi8(values, nibbles(qs)), d);
 }
 
+#endif
 #endif
