@@ -588,10 +588,10 @@ static json_t *make_last_word(const eval_last_word *words)
 
     if (words->n_words > 0)
         accuracy_range(&low, &high, words);
-    json_t *interval =
-        n > 0.0 ? HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
-                            HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words))
-                : json_null();
+    json_t *interval = json_null();
+    if (n > 0.0)
+        interval = HL_OBJECT(HL_IS("low", low), HL_IS("high", high), HL_IS("level", 0.95),
+                             HL_IS("method", "Wilson's score"), HL_IS("n", words->n_words));
     return HL_OBJECT(HL_IS("accuracy", n > 0.0 ? (double)words->n_right / n : NAN),
                      HL_IS("perplexity", n > 0.0 ? exp(words->nll / n) : NAN),
                      HL_IS("right", words->n_right), HL_IS("words", words->n_words),

@@ -175,8 +175,10 @@ static json_t *layers_json(const hl_repair_info *info)
 
 json_t *hl_repair_json(const hl_repair_work *work)
 {
+    if (work->repair == NULL && work->why[0] == '\0')
+        return NULL;
     if (work->repair == NULL)
-        return work->why[0] != '\0' ? HL_OBJECT(HL_IS("why_not", work->why)) : NULL;
+        return HL_OBJECT(HL_IS("why_not", work->why));
     const hl_repair_info *info = hl_repair_get_info(work->repair);
     return HL_OBJECT(HL_IS("tokens", info->n_tokens), HL_IS("memory_bytes", info->n_bytes),
                      HL_IS("error_left", share_left(info)), HL_IS("short_layers", info->n_short),

@@ -12,7 +12,7 @@
 
 typedef struct moment_work {
     hl_head_moments *moments; /* sums and sums of squares, until they are finished */
-    const hl_batch  *batch;
+    hl_batch         batch;
 } moment_work;
 
 /* Rows of text alone: what stands around a window is in no text. */
@@ -22,7 +22,7 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
     hl_head_moments *m     = work->moments;
     int64_t          each  = rows->n_heads * rows->d_head;
     int64_t          place = rows->layer * m->n_heads * m->d_head;
-    const hl_batch  *batch = work->batch;
+    const hl_batch  *batch = &work->batch;
 
     for (int64_t r = 0; r < rows->lengths[0]; r++) {
         int64_t row = rows->start[0] + r;
@@ -43,18 +43,17 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
 static hl_status feed_windows(moment_work *work, hl_session *session, hl_windows *windows,
                               const hl_moments_options *options)
 {
-    hl_tap   tap = { .context = work, .layer = add_rows, .wants = HL_WANT_Z };
-    hl_batch batch;
+    hl_tap          tap   = { .context = work, .layer = add_rows, .wants = HL_WANT_Z };
+    const hl_batch *batch = &work->batch;
 
     for (;;) {
-        HL_NEED(hl_windows_next(&batch, windows));
-        if (batch.n_windows == 0)
+        HL_NEED(hl_windows_next(&work->batch, windows));
+        if (batch->n_windows == 0)
             return HL_OK;
-        work->batch = &batch;
         HL_NEED(hl_session_rewind(session, 0, 0));
         HL_NEED(hl_session_feed(
             session,
-            &(hl_feed){ .tokens = batch.tokens, .n_tokens = batch.lengths[0], .tap = &tap }));
+            &(hl_feed){ .tokens = batch->tokens, .n_tokens = batch->lengths[0], .tap = &tap }));
         if (options->progress != NULL)
             HL_NEED(options->progress(options->context,
                                       &(hl_progress){ .share    = hl_windows_progress(windows),
