@@ -11,7 +11,6 @@
 #include <math.h>
 
 #include "base/status.h"
-#include "kernels/kernels.h"
 
 int64_t hl_logits_top(const float *logits, int64_t n)
 {
@@ -24,30 +23,16 @@ int64_t hl_logits_top(const float *logits, int64_t n)
     return top;
 }
 
-/* l - 1, t and v around the logit `top`, which is left out. */
-static hl_exact_sums sums_around(int64_t top, const float *logits, int64_t n)
-{
-    enum { CHUNK = 512 };
-    const hl_kernels *kernels = &hl_kernels_scalar;
-    hl_exact_sums     sums    = { 0.0, 0.0, 0.0, 0.0 };
-    double            some[CHUNK];
-
-    (void)hl_kernels_current(&kernels); /* if this fails, the scalar kernels are also correct */
-    for (int64_t first = 0; first < n; first += CHUNK) {
-        int64_t count = n - first < CHUNK ? n - first : CHUNK;
-
-        for (int64_t i = 0; i < count; i++)
-            some[i] = (double)logits[first + i];
-        if (top >= first && top < first + count)
-            some[top - first] = -(double)INFINITY;
-        kernels->dense->exp_exact(&sums, some, (double)logits[top], count);
-    }
-    return sums;
-}
-
 double hl_logits_lse_around(int64_t top, const float *logits, int64_t n)
 {
-    return (double)logits[top] + log1p(sums_around(top, logits, n).sum);
+    double max  = (double)logits[top];
+    double rest = 0.0; /* l - 1 */
+
+    for (int64_t i = 0; i < n; i++) {
+        if (i != top)
+            rest += exp((double)logits[i] - max);
+    }
+    return max + log1p(rest);
 }
 
 double hl_logits_lse(const float *logits, int64_t n)
@@ -64,12 +49,25 @@ double hl_logits_loss(int64_t *top, const float *logits, int64_t n, int64_t toke
 hl_logits_row hl_logits_read(const float *logits, int64_t n)
 {
     hl_logits_row row  = { .top = hl_logits_top(logits, n) };
-    hl_exact_sums sums = sums_around(row.top, logits, n);
-    double        mean = sums.dot / (1.0 + sums.sum);
+    double        max  = (double)logits[row.top];
+    double        rest = 0.0; /* l - 1 */
+    double        dot  = 0.0;
+    double        dot2 = 0.0;
 
-    row.lse        = (double)logits[row.top] + log1p(sums.sum);
-    row.entropy    = log1p(sums.sum) - mean;
-    row.varentropy = fmax(sums.dot2 / (1.0 + sums.sum) - mean * mean, 0.0);
+    for (int64_t i = 0; i < n; i++) {
+        double offset = (double)logits[i] - max;
+        double weight = exp(offset);
+
+        if (i != row.top && weight > 0.0) { /* 0 * -inf is NaN */
+            rest += weight;
+            dot += weight * offset;
+            dot2 += weight * offset * offset;
+        }
+    }
+    double mean    = dot / (1.0 + rest);
+    row.lse        = max + log1p(rest);
+    row.entropy    = log1p(rest) - mean;
+    row.varentropy = fmax(dot2 / (1.0 + rest) - mean * mean, 0.0);
     return row;
 }
 
