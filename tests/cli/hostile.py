@@ -300,7 +300,7 @@ def check_server(folder, model):
 
     def talk(process, terminal):
         begun, end = b"", time.time() + TIMEOUT
-        while b"ends it" not in begun and time.time() < end and process.poll() is None:
+        while b"stops it" not in begun and time.time() < end and process.poll() is None:
             if select.select([terminal], [], [], 0.2)[0]:
                 try:
                     begun += os.read(terminal, 65536)
