@@ -24,6 +24,15 @@
 
 enum { MAX_SHOWN = 40 };
 
+hl_status hl_head_check(const hl_config *config, hl_head head)
+{
+    if (head.layer < 0 || head.layer >= config->n_layers || head.head < 0 ||
+        head.head >= config->layers[head.layer].n_heads)
+        return hl_fail(HL_BAD_ARGUMENT, "the model has no head L%lldH%lld", (long long)head.layer,
+                       (long long)head.head);
+    return HL_OK;
+}
+
 int64_t hl_heads_of(const hl_model *model, int64_t layer)
 {
     hl_layer_info info = { 0 };

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "headlight/prune.h"
+#include "model/config.h"
 
 HL_CLOSES(hl_gates_free, hl_gates)
 HL_CLOSES(hl_head_list_free, hl_head_list)
@@ -19,6 +20,8 @@ HL_CLOSES(hl_head_moments_free, hl_head_moments)
 /* Parses, from memory, the JSON that hl_gates_load reads; `where` names it in messages. */
 hl_status hl_gates_parse(hl_gates **out, const hl_model *model, const char *text, size_t n_bytes,
                          const char *where);
+/* HL_BAD_ARGUMENT for a head that a model of this shape does not have. */
+hl_status hl_head_check(const hl_config *config, hl_head head);
 /* Returns the number of heads of a layer, from 0 to info->n_heads. */
 int64_t hl_heads_of(const hl_model *model, int64_t layer);
 

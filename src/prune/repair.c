@@ -241,10 +241,7 @@ static hl_status mark_heads(repair_work *w, const hl_head_list *heads)
     for (int64_t i = 0; i < heads->n_heads; i++) {
         hl_head head = heads->heads[i];
 
-        if (head.layer < 0 || head.layer >= config->n_layers || head.head < 0 ||
-            head.head >= config->layers[head.layer].n_heads)
-            return hl_fail(HL_BAD_ARGUMENT, "the model has no head L%lldH%lld",
-                           (long long)head.layer, (long long)head.head);
+        HL_NEED(hl_head_check(config, head));
         w->gates[head.layer * config->n_heads + head.head] = 0.0f;
         w->first = head.layer < w->first ? head.layer : w->first;
     }

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "model/export_gguf.h"
 #include "prune/compact.h"
+#include "prune/gates.h"
 #include "prune/means.h"
 #include "prune/repair.h"
 #include "tokenize/tokenizer.h"
@@ -223,10 +224,7 @@ static hl_status plan_heads(hl_head_plan *plan, const hl_config *config, const h
     for (int64_t i = 0; i < list->n_heads; i++) {
         hl_head head = list->heads[i];
 
-        if (head.layer < 0 || head.layer >= config->n_layers || head.head < 0 ||
-            head.head >= config->layers[head.layer].n_heads)
-            return hl_fail(HL_BAD_ARGUMENT, "the model has no head L%lldH%lld",
-                           (long long)head.layer, (long long)head.head);
+        HL_NEED(hl_head_check(config, head));
         hl_head_plan_zero(plan, head.layer, head.head);
     }
     return HL_OK;
