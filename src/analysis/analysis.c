@@ -61,7 +61,7 @@ static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
 
 /* ----------------------------------------------------------------- extremes */
 
-/* All heads that have the value, sorted as hl_shown_by_compare says. */
+/* Lists all heads that have the value, in the order of hl_shown_by_compare. */
 static hl_status sort_heads(hl_shown_by **out, int64_t *count, const hl_profile *profile,
                             hl_quantity quantity)
 {
@@ -92,7 +92,7 @@ static void put_extreme(hl_sheet *table, const hl_profile *profile, const char *
         hl_sheet_put_real(table, hl_profile_mean(profile, which->layer, which->head, shown[i]));
 }
 
-/* By normalized entropy; by entropy where no row saw enough keys for that. */
+/* Lists heads by normalized entropy, or by entropy if no row saw enough keys to be normalized. */
 static hl_status fill_extremes(hl_sheet *table, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
@@ -121,7 +121,7 @@ typedef struct pair {
     int64_t a;
     int64_t b;
     double  similarity;
-    double  in_common; /* without what the first key brings about */
+    double  in_common; /* similarity without what both heads put on the first key */
 } pair;
 
 static int compare_pairs(const void *left, const void *right)
@@ -160,7 +160,7 @@ static hl_status list_pairs(pair **out, int64_t *count, const hl_profile *profil
 static const char pair_columns[] =
     "layer:i a:i b:i similarity:3 beside_first:3 cka:3 norm_a:3 norm_b:3 redundant:b";
 
-/* Every pair over the threshold, and in any case the nearest few. */
+/* Lists every pair above the threshold, and at least the `n_extremes` most similar pairs. */
 static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
                                  const hl_analysis_options *options)
 {
@@ -308,7 +308,7 @@ static hl_status fill_variance(hl_sheet *table, const hl_profile *profile,
         double        least = NAN, most = NAN;
 
         for (int64_t head = 0; head < n_heads; head++) {
-            least = fmin(least, row[head]); /* both pass NaN over */
+            least = fmin(least, row[head]); /* fmin and fmax ignore NaN */
             most  = fmax(most, row[head]);
         }
         hl_sheet_put_ints(table, layer, hl_profile_heads_of(profile, layer));
@@ -320,13 +320,13 @@ static hl_status fill_variance(hl_sheet *table, const hl_profile *profile,
 
 /* ---------------------------------------------------------------- positions */
 
-/* What the heads' means of something come to. */
+/* The heads' means of one quantity, summarized. */
 typedef struct summary {
     double  sum;
-    int64_t count; /* of heads */
+    int64_t count; /* number of heads */
     double  lowest;
     double  highest;
-    int64_t rows; /* of one head, at most */
+    int64_t rows; /* number of rows of the head that has most */
 } summary;
 
 static const summary nothing = { 0.0, 0, NAN, NAN, 0 };
@@ -337,7 +337,7 @@ static void add_moments(summary *total, hl_moments moments)
         return;
     total->sum += moments.mean;
     total->count++;
-    total->lowest  = fmin(total->lowest, moments.mean); /* both pass NaN over */
+    total->lowest  = fmin(total->lowest, moments.mean); /* fmin and fmax ignore NaN */
     total->highest = fmax(total->highest, moments.mean);
     total->rows    = moments.count > total->rows ? moments.count : total->rows;
 }
@@ -347,7 +347,8 @@ static double mean_of(const summary *total)
     return total->count > 0 ? total->sum / (double)total->count : NAN;
 }
 
-/* The first position of a bucket, and its last, which is the one before the next bucket's first. */
+/* Returns the first position of a bucket. The bucket ends one position before the next one
+ * starts. */
 static int64_t start_of(int64_t bucket)
 {
     return (INT64_C(1) << bucket) - 1;
@@ -516,7 +517,8 @@ static hl_status fill_head_types(hl_sheet *table, const hl_profile *profile,
 static const char cluster_columns[] =
     "cluster:i heads:i typical:t type:t normalized:2 first:2 previous:2 band:2 members:t";
 
-/* A quantity that was not measured of one head is not known of the cluster: NaN spreads. */
+/* Writes the row of a cluster. A quantity that was not measured for one of its heads is NaN for
+ * the cluster. */
 static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
                              const hl_profile *profile, int64_t cluster)
 {
@@ -555,7 +557,7 @@ static hl_status put_cluster(hl_sheet *table, const hl_head_clusters *clusters,
     return HL_OK;
 }
 
-/* What to make of the mean agreement between divisions of parts of the heads. */
+/* Describes the mean agreement between divisions of random parts of the heads. */
 static const char *in_words(double stability)
 {
     if (isnan(stability))
@@ -650,7 +652,7 @@ hl_status hl_analyze(hl_sheet **out, const hl_profile *profile, const char *name
             continue;
         HL_NEED(hl_sheet_new(&table, analyses[i].name, analyses[i].title, analyses[i].columns));
         HL_NEED(analyses[i].fill(table, profile, options != NULL ? options : &defaults));
-        /* What every table says at its end: what it was measured on. */
+        /* Every table ends with what it was measured on. */
         if (context != NULL)
             hl_sheet_fact_text(table, "context", "%s", context);
         hl_sheet_fact_real(table, "sequences", (double)hl_profile_all_sequences(profile));

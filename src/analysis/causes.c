@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* What one hypothesis is weighed by. */
+/* The evidence for and against one hypothesis. */
 typedef struct weighing {
     const hl_examination *e;
     const hl_diagnosis   *found;
@@ -30,7 +30,7 @@ static double loss_of(const hl_profile *profile)
     return profile != NULL ? hl_profile_nll(profile).mean : (double)NAN;
 }
 
-/* Did the loss rise or fall since the earlier profile of the same text? */
+/* Has the loss risen or fallen since the earlier profile of the same text? */
 static void weigh_loss_rise(weighing *w)
 {
     if (w->e->before == NULL || !hl_same_text(w->e->profile, w->e->before))
@@ -42,7 +42,7 @@ static void weigh_loss_rise(weighing *w)
         hl_text_addf(&w->against, "The loss fell by %.3f nats since the earlier profile.", -rise);
 }
 
-/* The share of the found heads that rest on the first, the previous or their own token. */
+/* Computes the share of the found heads that rest on the first, the previous or their own token. */
 static void weigh_positional(weighing *w)
 {
     int64_t n = 0;
@@ -59,7 +59,7 @@ static void weigh_positional(weighing *w)
                  (long long)n, (long long)w->found->n_heads);
 }
 
-/* Random weights: attention is even, and so in every layer. */
+/* With random weights attention is almost uniform in all layers. */
 static void weigh_untrained(weighing *w)
 {
     HL_FREED double *means  = NULL;
@@ -68,7 +68,7 @@ static void weigh_untrained(weighing *w)
     if (hl_grid_means(&means, w->e->profile, HL_Q_NORMALIZED) != HL_OK)
         return;
     for (int64_t i = 0; i < hl_grid_size(w->e->profile); i++) {
-        lowest  = fmin(lowest, means[i]); /* pass NaN over */
+        lowest  = fmin(lowest, means[i]); /* fmin and fmax ignore NaN */
         highest = fmax(highest, means[i]);
     }
     if (isnan(lowest))
@@ -116,7 +116,7 @@ static void weigh_depth(weighing *w)
                  late);
 }
 
-/* Is the damage in few heads? */
+/* Is the damage confined to a few heads? */
 static void weigh_few(weighing *w)
 {
     hl_text_addf(10 * w->found->n_heads <= w->e->n_counted + w->e->n_broken ? &w->supports
@@ -144,7 +144,7 @@ static void weigh_zeroed(weighing *w)
                  (long long)n, (long long)w->found->n_heads);
 }
 
-/* Weights of fewer bits than before. */
+/* Do the weights have fewer bits than those of the earlier profile? */
 static void weigh_dtype(weighing *w)
 {
     const char *now    = hl_profile_setting(w->e->profile, "dtype");
@@ -176,7 +176,7 @@ static void weigh_short(weighing *w)
         hl_text_addf(is_long ? &w->against : &w->supports, "Windows have %s tokens.", context);
 }
 
-/* The text's own repetition, which the finding has counted. */
+/* The finding has already counted how often the text repeats itself. */
 static void weigh_loop(weighing *w)
 {
     bool loops = strstr(w->found->finding, "repeats") != NULL;
@@ -200,7 +200,7 @@ static void weigh_still(weighing *w)
 static const struct {
     const char *check;
     const char *name;
-    void (*weigh)(weighing *w); /* NULL: nothing that a profile holds */
+    void (*weigh)(weighing *w); /* NULL if profiles hold no evidence on this cause */
     const char *command;
 } causes[] = {
     { "dead-or-broken", "damaged file", weigh_few,
@@ -277,7 +277,7 @@ static hl_status weigh(hl_cause *out, size_t which, const hl_diagnosis *found,
     out->name = causes[which].name;
     if (causes[which].weigh != NULL)
         causes[which].weigh(&w);
-    /* Both are finished in any case, since finishing releases what failed. */
+    /* Both texts are finished even after an error, because finishing releases memory. */
     hl_status supports = hl_text_finish(&out->supports, &w.supports);
     hl_status against  = hl_text_finish(&out->against, &w.against);
     HL_NEED(supports);
@@ -312,7 +312,7 @@ void hl_causes_release(hl_diagnosis *result)
 
 /* -------------------------------------------------------------- more evidence */
 
-/* Adds a sentence to what speaks for or against every cause of this name. */
+/* Adds a sentence for or against to all causes of this name. */
 static hl_status add_evidence(hl_diagnoses *found, const char *name, bool supports,
                               const char *sentence)
 {
@@ -336,7 +336,7 @@ static hl_status add_evidence(hl_diagnoses *found, const char *name, bool suppor
 hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const double *gradients,
                                 int64_t n_layers, int64_t n_heads)
 {
-    const double vanished = 0.01; /* of the largest layer's mean */
+    const double vanished = 0.01; /* relative to the largest layer mean */
     double       lowest = NAN, highest = NAN;
     int64_t      where = -1;
     char         sentence[200];
@@ -344,7 +344,7 @@ hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const doubl
     for (int64_t layer = 0; layer < n_layers; layer++) {
         double mean = hl_mean(gradients + layer * n_heads, n_heads);
 
-        highest = fmax(highest, mean); /* passes NaN over */
+        highest = fmax(highest, mean); /* fmax ignores NaN */
         if (mean < lowest || (isnan(lowest) && !isnan(mean))) {
             lowest = mean;
             where  = layer;

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* The share of the points that a trial of stability keeps. */
+/* share of the points that one trial of stability keeps */
 #define TRIAL_SHARE 0.8
 
 void hl_distances(float *out, const double *points, int64_t n, int64_t d)
@@ -41,13 +41,14 @@ void hl_distances(float *out, const double *points, int64_t n, int64_t d)
  *     ((n_i + n_k) d_ik + (n_j + n_k) d_jk - n_k d_ij) / (n_i + n_j + n_k)  */
 
 typedef struct ward {
-    float   *squared; /* (n, n) between groups; a group is known by one of its points */
-    int64_t *sizes;   /* (n) 0: joined to another */
-    int64_t *chain;   /* (n + 1) */
+    float   *squared; /* (n, n) squared distances between groups; one point of a group stands for it
+                       * */
+    int64_t *sizes;   /* (n) number of points; 0 if the group has joined another */
+    int64_t *chain;   /* (n + 1) groups, each the nearest of the one before */
     int64_t  n;
 } ward;
 
-/* The nearest other group; at equal distance the one the chain came from, so that it ends. */
+/* Returns the nearest other group. At equal distances it is `previous`, so that the chain ends. */
 static int64_t nearest_group(const ward *w, int64_t group, int64_t previous)
 {
     const float *row     = w->squared + group * w->n;
@@ -62,7 +63,7 @@ static int64_t nearest_group(const ward *w, int64_t group, int64_t previous)
     return nearest;
 }
 
-/* b becomes part of a. */
+/* Group b becomes part of group a. */
 static void join(ward *w, int64_t a, int64_t b)
 {
     float *row_a = w->squared + a * w->n;
@@ -85,8 +86,9 @@ static void join(ward *w, int64_t a, int64_t b)
 
 static void join_all(hl_merge *out, ward *w)
 {
-    int64_t length = 0; /* of the chain */
-    int64_t first  = 0; /* where groups may be left: a chain may begin with any */
+    int64_t length = 0; /* number of groups in the chain */
+    int64_t first  = 0; /* groups before this one have joined others; a chain may begin with any
+                         * group */
 
     for (int64_t n_done = 0; n_done < w->n - 1;) {
         while (w->sizes[first] == 0)
@@ -121,7 +123,7 @@ static int compare_merges(const void *left, const void *right)
 hl_status hl_ward(hl_merge *out, const float *distances, int64_t n)
 {
     HL_FREED float   *squared = NULL;
-    HL_FREED int64_t *places  = NULL; /* sizes, then the chain */
+    HL_FREED int64_t *places  = NULL; /* (2 n + 1) sizes, then the chain */
 
     HL_NEED(HL_ALLOC(&squared, (size_t)n * (size_t)n));
     HL_NEED(HL_ALLOC(&places, 2 * (size_t)n + 1));
@@ -136,7 +138,7 @@ hl_status hl_ward(hl_merge *out, const float *distances, int64_t n)
     return HL_OK;
 }
 
-/* The point that stands for i's group so far. */
+/* Returns the point that stands for the group that i belongs to so far. */
 static int32_t root_of(int32_t *parents, int32_t i)
 {
     while (parents[i] != i) {
@@ -159,7 +161,7 @@ hl_status hl_cut(int32_t *labels, const hl_merge *merges, int64_t n, int64_t n_g
         int32_t b              = root_of(parents, merges[i].b);
         parents[a > b ? a : b] = a > b ? b : a;
     }
-    /* A group's root is its first point, so its label is there before anybody asks for it. */
+    /* A group's root is its first point, so the root has a label before the others need it. */
     for (int64_t i = 0; i < n; i++) {
         int32_t root = root_of(parents, (int32_t)i);
         labels[i]    = root == i ? n_named++ : labels[root];
@@ -169,7 +171,7 @@ hl_status hl_cut(int32_t *labels, const hl_merge *merges, int64_t n, int64_t n_g
 
 /* ------------------------------------------------------------------ judging */
 
-/* One point's silhouette; sums has room for n_groups. */
+/* Returns the silhouette of one point. `sums` has room for n_groups values. */
 static double width_of(const float *row, const int32_t *labels, const int64_t *sizes, double *sums,
                        int64_t point, int64_t n, int64_t n_groups)
 {
@@ -185,7 +187,7 @@ static double width_of(const float *row, const int32_t *labels, const int64_t *s
         if (group != own)
             next = fmin(next, sums[group] / (double)sizes[group]);
     }
-    double inside = sums[own] / (double)(sizes[own] - 1); /* itself is no neighbor */
+    double inside = sums[own] / (double)(sizes[own] - 1); /* a point is not its own neighbor */
     double larger = fmax(inside, next);
     return larger > 0.0 ? (next - inside) / larger : 0.0;
 }
@@ -248,7 +250,7 @@ hl_status hl_adjusted_rand(double *out, const int32_t *a, const int32_t *b, int6
         in_b += pairs_of(sums_b[i]);
     double chance = n > 1 ? in_a * in_b / pairs_of((double)n) : 0.0;
     double most   = 0.5 * (in_a + in_b);
-    /* Both divisions trivial in the same way: they agree. */
+    /* If both divisions are trivial in the same way, they agree. */
     *out = most > chance ? (joint - chance) / (most - chance) : 1.0;
     return HL_OK;
 }
@@ -260,10 +262,10 @@ hl_status hl_cluster_stability(hl_stability *out, const float *distances, const 
 {
     hl_random          random = { seed };
     int64_t            n_kept = (int64_t)(TRIAL_SHARE * (double)n);
-    HL_FREED int64_t  *order  = NULL; /* (n) of which the first n_kept count */
-    HL_FREED float    *kept   = NULL; /* (n_kept, n_kept) distances */
+    HL_FREED int64_t  *order  = NULL; /* (n) shuffled points, of which the first n_kept are kept */
+    HL_FREED float    *kept   = NULL; /* (n_kept, n_kept) distances between kept points */
     HL_FREED hl_merge *merges = NULL;
-    HL_FREED int32_t  *found  = NULL; /* (2, n_kept) labels anew, and as they were */
+    HL_FREED int32_t  *found  = NULL; /* (2, n_kept) new labels, then the given ones */
     double             sum = 0.0, least = 1.0;
 
     *out = (hl_stability){ NAN, NAN };
@@ -315,13 +317,14 @@ typedef struct matching {
     int64_t       n_columns;
     double       *row_price;    /* (n_rows) */
     double       *column_price; /* (n_columns) */
-    int64_t      *row_of;       /* (n_columns) -1: free */
-    double       *distance;     /* (n_columns) */
-    int64_t      *from;         /* (n_columns) -1: from the new row itself */
-    bool         *reached;      /* (n_columns) */
+    int64_t      *row_of;       /* (n_columns) the row that a column is matched with; -1: free */
+    double       *distance;     /* (n_columns) cost of the cheapest path found so far */
+    int64_t      *from;         /* (n_columns) the column before it on that path; -1: the path
+                                 * starts at the new row */
+    bool         *reached;      /* (n_columns) the cheapest path is known */
 } matching;
 
-/* Ways that end with a step out of `row`, at cost `so_far`, over column `via`. */
+/* Shortens the paths whose last step leaves `row`, which column `via` reached at cost `so_far`. */
 static void relax(matching *m, int64_t row, double so_far, int64_t via)
 {
     for (int64_t column = 0; column < m->n_columns; column++) {
@@ -335,7 +338,7 @@ static void relax(matching *m, int64_t row, double so_far, int64_t via)
     }
 }
 
-/* The free column that is cheapest to reach from the row. */
+/* Returns the free column with the cheapest path from the row. */
 static int64_t find_free(matching *m, int64_t row)
 {
     for (int64_t column = 0; column < m->n_columns; column++) {
@@ -378,8 +381,9 @@ static void add_row(matching *m, int64_t row)
 
 hl_status hl_assign(int64_t *out, const double *cost, int64_t n_rows, int64_t n_columns)
 {
-    HL_FREED double  *prices  = NULL; /* of rows, of columns; then distances */
-    HL_FREED int64_t *places  = NULL; /* rows of columns; then where ways come from */
+    HL_FREED double  *prices  = NULL; /* prices of rows, prices of columns, then distances */
+    HL_FREED int64_t *places  = NULL; /* the row of each column, then the column before it on its
+                                       * path */
     HL_FREED bool    *reached = NULL;
 
     HL_NEED(HL_ALLOC_ZEROED(&prices, (size_t)(n_rows + 2 * n_columns)));

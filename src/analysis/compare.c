@@ -21,27 +21,27 @@
 
 #define SIGNIFICANT 0.05
 
-/* The heads' means with each unit left out (hl_grid_left_out): of the sequences that both profiles
- * hold, the same ones in both; or else of each profile's own. */
+/* The heads' means with each unit left out (hl_grid_left_out). If `paired`, both profiles leave
+ * out the same sequences; otherwise each leaves out its own. */
 typedef struct left_out_pair {
     double      *a; /* (n_layers * n_heads, n + 1) */
     double      *b;
-    hl_unit_rows rows_a; /* the number of units and what they are */
+    hl_unit_rows rows_a; /* number and kind of units */
     hl_unit_rows rows_b;
     bool         paired;
 } left_out_pair;
 
-/* Both have the same layers and heads. */
+/* Two profiles with the same layers and heads. */
 typedef struct two_profiles {
     const hl_profile *a;
     const hl_profile *b;
     int64_t           n_layers;
     int64_t           n_heads;
-    int64_t          *shared_a; /* (n_shared) sequences of a ... */
-    int64_t          *shared_b; /* ... and the same ones in b */
+    int64_t          *shared_a; /* (n_shared) indices in a of sequences that both have */
+    int64_t          *shared_b; /* (n_shared) indices in b of the same sequences */
     int64_t           n_shared;
-    left_out_pair     normalized;    /* of normalized entropy */
-    int64_t           n_significant; /* heads that differ */
+    left_out_pair     normalized;    /* normalized entropy of both */
+    int64_t           n_significant; /* number of heads that differ significantly */
 } two_profiles;
 
 /* ----------------------------------------------------------------- uncertainty */
@@ -60,7 +60,8 @@ static hl_status leave_out(left_out_pair *out, const two_profiles *two, hl_quant
                                  two->n_shared));
         HL_NEED(hl_grid_left_out(&out->b, &out->rows_b, two->b, quantity, two->shared_b,
                                  two->n_shared));
-        /* An older profile does not know the documents: then windows are left out of both. */
+        /* Profiles of earlier versions do not know documents. If only one does, units cannot be
+         * paired. */
         if (out->rows_a.n_groups == out->rows_b.n_groups)
             return HL_OK;
         free_left_out(out);
@@ -72,13 +73,13 @@ static hl_status leave_out(left_out_pair *out, const two_profiles *two, hl_quant
                             hl_profile_n_sequences(two->b));
 }
 
-/* What is left out fewer times decides: it has the fewer units. */
+/* Returns the units of the profile that has fewer of them, which limit the degrees of freedom. */
 static const hl_unit_rows *fewer(const left_out_pair *left)
 {
     return left->rows_b.n_groups < left->rows_a.n_groups ? &left->rows_b : &left->rows_a;
 }
 
-/* The error of a difference b - a, both (n + 1) without each unit; work has room for n + 1. */
+/* Returns the error of b - a, both (n + 1) with each unit left out. `work` has room for n + 1. */
 static hl_error difference_error(double *difference, double *work, const double *a, const double *b,
                                  const left_out_pair *left)
 {
@@ -103,7 +104,8 @@ static hl_interval difference_interval(double shown, hl_error error, const left_
 
 static const char rank_columns[] = "quantity:t spearman:3 low:3 high:3 top_10:2";
 
-/* Numbers (size, n + 1) as if nothing were left out: out (size, n_other + 1). */
+/* Repeats the values of all units, numbers (size, n + 1), as if no unit mattered: out (size,
+ * n_other + 1). */
 static hl_status constant_columns(double **out, const double *numbers, int64_t size, int64_t n,
                                   int64_t n_other)
 {
@@ -131,7 +133,7 @@ static hl_status rank_interval(hl_interval *out, const left_out_pair *left, int6
     return HL_OK;
 }
 
-/* The share of the tenth with the lowest values in a that is among b's as well. */
+/* Computes the share of the most focused tenth of a's heads that is also in b's. */
 static hl_status shared_top(double *out, const double *a, const double *b, int64_t size)
 {
     HL_FREED double *ranks  = NULL; /* (2, size) */
@@ -179,12 +181,11 @@ static hl_status fill_ranks(hl_sheet *table, two_profiles *two)
 
 /* ------------------------------------------ tables: metrics and differences */
 
-/* Everything that is compared of a head, in the columns' order. */
+/* The number of metrics that are compared for each head, in the order of the columns. */
 enum { N_METRICS = HL_N_QUANTITIES + HL_PM_CHANCE + 1 + HL_N_PROBES };
 
 static const char *const metric_names[N_METRICS] = {
-    HL_EACH_QUANTITY(HL_QUANTITY_NAME) /* then */
-    "self_sampled",
+    HL_EACH_QUANTITY(HL_QUANTITY_NAME) "self_sampled",
     "previous_sampled",
     "band",
     "sink",
@@ -224,7 +225,7 @@ static hl_status fill_metrics(hl_sheet *table, two_profiles *two)
 {
     for (int metric = 0; metric < N_METRICS; metric++) {
         double sum_a = 0.0, sum_b = 0.0, change = 0.0, most = NAN;
-        double n                        = 0.0; /* 0 of 0 is NaN: not measured */
+        double n                        = 0.0; /* 0 / 0 is NaN: not measured */
         char   name[HL_HEAD_NAME_BYTES] = "-";
 
         HL_EACH_HEAD(two->a, layer, head)
@@ -280,7 +281,7 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
 {
     int64_t               size      = hl_grid_size(two->a);
     HL_FREED hl_interval *intervals = NULL;
-    HL_FREED double      *p         = NULL; /* (2, size): p-values and what is left of them */
+    HL_FREED double      *p         = NULL; /* (2, size) p-values, then false discovery rates */
     HL_FREED double      *work      = NULL;
 
     HL_NEED(HL_ALLOC(&intervals, (size_t)size));
@@ -323,7 +324,7 @@ static hl_status fill_heads(hl_sheet *table, two_profiles *two)
 static const char layer_columns[] =
     "layer:i normalized_a:3 normalized_b:3 difference:3 low:3 high:3";
 
-/* Means over a layer's heads, with each unit left out: out (n). */
+/* Computes the mean over a layer's heads with each unit left out: out (n). */
 static void layer_column(double *out, const double *heads, int64_t n_heads, int64_t n)
 {
     for (int64_t at = 0; at < n; at++) {
@@ -337,7 +338,7 @@ static void layer_column(double *out, const double *heads, int64_t n_heads, int6
     }
 }
 
-/* work (2 n_a + n_b) */
+/* `work` has room for 2 n_a + n_b values. */
 static hl_interval layer_interval(double shown, double *work, const two_profiles *two,
                                   int64_t layer)
 {
@@ -373,9 +374,10 @@ static hl_status fill_layers(hl_sheet *table, two_profiles *two)
 
 /* ---------------------------------------------------------- table: matching */
 
-/* How unlike two heads' profiles are, 0 to 1: the mean of the total variations between their
- * histograms (normalized entropy, the same without the first key, peak) and of the differences of
- * self, previous, band, sink and content mass; 1 where nothing can be compared. */
+/* Returns the distance of two heads' profiles, from 0 to 1: the mean of the total variations
+ * between their histograms (normalized entropy, the same without the first key, peak) and of the
+ * differences of self, previous, band, sink and content mass. It is 1 if there is nothing to
+ * compare. */
 static double profile_distance(const hl_profile *a, int64_t head_a, const hl_profile *b,
                                int64_t head_b, int64_t layer)
 {
@@ -398,7 +400,8 @@ static double profile_distance(const hl_profile *a, int64_t head_a, const hl_pro
 static const char matching_columns[] =
     "layer:i head_a:i head_b:i distance:4 distance_by_index:4 moved:b";
 
-/* Heads and their partners so far: sums of distances, and how many are no longer where they were. */
+/* Sums of the distances between heads and their partners, and the number of heads whose partner
+ * has another index. */
 typedef struct matched {
     int64_t n_moved;
     double  count;
@@ -456,7 +459,8 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
                                   .n_rows    = rows->n_sequences,
                                   .n_columns = rows->n_layers * rows->n_heads,
                                   .n_groups  = rows->n_sequences };
-    HL_FREED double  *left    = NULL; /* (L * H, n_sequences + 1) of every head's mean variation */
+    HL_FREED double  *left    = NULL; /* (n_layers * n_heads, n_sequences + 1) mean variation of
+                                       * each head */
     HL_FREED double  *cost    = NULL; /* (n_heads, n_heads) */
     HL_FREED int64_t *partner = NULL; /* (n_heads) */
     matched           total   = { 0 };
@@ -469,7 +473,7 @@ static hl_status fill_rows(hl_sheet *table, const hl_row_distances *rows)
 
         for (int64_t i = 0; i < n * n; i++) {
             double value = rows->variation[(layer * rows->n_heads + i / n) * rows->n_heads + i % n];
-            cost[i]      = isnan(value) ? 1.0 : value; /* broken rows are as far as can be */
+            cost[i]      = isnan(value) ? 1.0 : value; /* broken rows have the greatest distance */
         }
         HL_NEED(hl_assign(partner, cost, n, n));
         for (int64_t head = 0; head < n; head++) {
@@ -524,8 +528,8 @@ static const struct {
     const char *name;
     const char *title;
     const char *columns;
-    hl_status (*fill)(hl_sheet *table, two_profiles *two); /* NULL: it is added later */
-    size_t place;                                          /* in hl_comparison */
+    hl_status (*fill)(hl_sheet *table, two_profiles *two); /* NULL: the caller adds it later */
+    size_t place;                                          /* offset in hl_comparison */
 } tables[] = {
     { "ranks", "Is the order of the heads the same?", rank_columns, fill_ranks,
       offsetof(hl_comparison, ranks) },
@@ -700,7 +704,7 @@ hl_status hl_comparison_render(char **out, const hl_comparison *comparison, cons
     *out = NULL;
     for (size_t i = 0; i < N_TABLES; i++)
         HL_TRY(add_table(list, *table_of(comparison, i), tables[i].name));
-    /* Names are paths: any bytes. */
+    /* Names are paths, which may hold any bytes. */
     root = json_pack("{s:o, s:o, s:s, s:b, s:I, s:I, s:I, s:O}", "a",
                      hl_json_text(name_a, strlen(name_a)), "b",
                      hl_json_text(name_b, strlen(name_b)), "kind", kind_names[comparison->kind],

@@ -48,7 +48,7 @@ static double pattern_mean(const hl_profile *profile, int64_t layer, int64_t hea
     return hl_profile_pattern(profile, layer, head, metric, false).mean;
 }
 
-/* The share of rows with a weight above 0.5 off the diagonal, at least. */
+/* Returns the lower bound of the share of rows with a weight above 0.5 off the diagonal. */
 static double off_diagonal(const hl_profile *profile, int64_t layer, int64_t head)
 {
     enum { BINS = 64 };
@@ -63,12 +63,14 @@ static double off_diagonal(const hl_profile *profile, int64_t layer, int64_t hea
                      : (double)NAN;
 }
 
-/* What is said of one side. */
+/* The diagonal of one of the two profiles. */
 typedef struct diagonal {
     double n_heads;
-    double n_dominated;    /* heads: most rows have their largest weight on the token itself */
-    double n_off;          /* heads: most rows have a weight above 0.5 elsewhere */
-    double n_above_chance; /* heads that look at the token itself more than at a random key */
+    double n_dominated;    /* number of heads whose largest weight is on the token itself in most
+                            * rows */
+    double n_off;          /* number of heads that have a weight above 0.5 elsewhere in most rows */
+    double n_above_chance; /* number of heads that look at the token itself more than at a random
+                            * key */
     double self, chance, peak, off; /* means over heads */
 } diagonal;
 
@@ -130,7 +132,8 @@ hl_status hl_fill_diagonal(hl_sheet *table, const hl_profile *a, const hl_profil
         n_more += after > before;
         n_less += after < before;
     }
-    /* Heads are the units: is the diagonal above chance in more of them than a coin would give? */
+    /* The sign tests count heads: is the diagonal above chance in more of them than coin flips
+     * would give? */
     hl_sheet_fact_real(
         table, "sign test over heads, A above chance: p",
         hl_sign_test((int64_t)of_a.n_above_chance, (int64_t)(of_a.n_heads - of_a.n_above_chance)));
@@ -147,12 +150,12 @@ hl_status hl_fill_diagonal(hl_sheet *table, const hl_profile *a, const hl_profil
 
 const char hl_layer_metric_columns[] = "layer:i metric:t a:3 b:3 difference:3 change_percent:1";
 
-/* The mean over the heads of a layer that have the metric in both. */
+/* Means are over the heads of a layer that have the metric in both profiles. */
 hl_status hl_fill_layer_metrics(hl_sheet *table, const hl_profile *a, const hl_profile *b)
 {
     for (int64_t layer = 0; layer < hl_profile_n_layers(a); layer++) {
         for (int metric = 0; hl_compared_metric_name(metric) != NULL; metric++) {
-            double sum_a = 0.0, sum_b = 0.0, n = 0.0; /* 0 of 0 is NaN: not measured */
+            double sum_a = 0.0, sum_b = 0.0, n = 0.0; /* 0 / 0 is NaN: not measured */
 
             for (int64_t head = 0; head < hl_profile_heads_of(a, layer); head++) {
                 double of_a = hl_compared_metric(a, layer, head, metric);
@@ -181,7 +184,7 @@ static int compare_peaks(const void *left, const void *right)
     return -hl_shown_by_compare(left, right);
 }
 
-/* The heads with the highest mean peaks of one side, and their peaks on the other. */
+/* Lists the heads with the highest mean peaks of one profile, with their peaks in the other. */
 static hl_status put_peaks(hl_sheet *table, const char *side, const hl_profile *profile,
                            const hl_profile *other)
 {

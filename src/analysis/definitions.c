@@ -8,7 +8,7 @@
     {                                                                                              \
         title, NULL, NULL, NULL, NULL                                                              \
     }
-/* Not on the page. */
+/* A column that the page does not show. */
 #define COLUMN(name, text)                                                                         \
     {                                                                                              \
         name, text, NULL, NULL, NULL                                                               \

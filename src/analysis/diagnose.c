@@ -156,9 +156,9 @@ static const struct {
     hl_status (*examine)(hl_examination *e);
     const char   *unit;
     hl_check_kind kind;
-    bool          below; /* low values are the bad ones */
+    bool          below; /* low values are bad */
 } diagnoses[HL_N_DIAGNOSES] = {
-    /* First: where rows are not finite, the other checks have less to go by, or nothing. */
+    /* This check comes first, because the others need finite rows. */
     { "dead-or-broken", "literature", "Shannon 1948: H is at most ln n",
       "The weights or the file are damaged: download the file again, or look at the layer below.",
       hl_diagnose_broken, "rows", HL_CHECK_ALARM, false },
@@ -221,7 +221,7 @@ static hl_status examine(hl_diagnosis *result, size_t which, const hl_examinatio
     hl_status status = diagnoses[which].examine(&e);
     if (e.profile != NULL)
         hl_usual_say(&e.usual, e.profile, which);
-    /* All texts are finished in any case, since finishing releases what failed. */
+    /* All texts are finished even after an error, because finishing releases memory. */
     const hl_status ends[] = { status,
                                hl_text_finish(&result->rule, &e.rule),
                                hl_text_finish(&result->finding, &e.finding),

@@ -12,13 +12,13 @@
 #include "headlight/analysis.h"
 #include "stats/profile.h"
 
-/* The number that a rule compares with; thresholds NULL: the default. */
+/* Returns the number that a rule compares with. If `thresholds` is NULL, it is the default. */
 double hl_threshold_of(const hl_thresholds *thresholds, hl_threshold which);
 
 typedef struct hl_examination {
     const hl_profile    *profile;
-    const hl_profile    *before; /* NULL: none */
-    const hl_trace      *trace;  /* NULL: none */
+    const hl_profile    *before; /* earlier profile; NULL if there is none */
+    const hl_trace      *trace;  /* NULL if there is none */
     const hl_thresholds *thresholds;
     hl_diagnosis        *result;
     hl_text              rule;
@@ -26,23 +26,23 @@ typedef struct hl_examination {
     hl_text              against;
     hl_text              measure;
     hl_text              usual;
-    int64_t              n_counted; /* heads that hl_head_is_sound says can be judged */
-    int64_t              n_broken;  /* heads that have rows and cannot */
+    int64_t              n_counted; /* heads that can be judged (hl_head_is_sound) */
+    int64_t              n_broken;  /* heads that have rows but cannot be judged */
 } hl_examination;
 
-/* Adds a head that shows it. */
+/* Adds a head to those that show the finding. */
 hl_status hl_shown_by_add(hl_diagnosis *diagnosis, int64_t layer, int64_t head, double value);
-/* Sorts them: lowest values first, or highest. */
+/* Sorts these heads by value. */
 void hl_shown_by_sort(hl_diagnosis *diagnosis, bool highest_first);
-/* For qsort: lowest values first, equal ones by layer and head, so that the order is the same
- * everywhere. */
+/* For qsort: lowest values first. Equal values are ordered by layer and head, so the order is
+ * the same on every machine. */
 int hl_shown_by_compare(const void *left, const void *right);
 HL_CLOSES(hl_diagnoses_free, hl_diagnoses)
 
-/* Says that the check did not run and what it needs; returns HL_OK. */
+/* Records that the check was not run and what it needs; returns HL_OK. */
 hl_status hl_examination_not_run(hl_examination *e, const char *needs, const char *how);
 
-/* The same where no head has rows to judge by, or most have rows that are not finite. */
+/* Records that the check was not run because no head has rows, or most rows are not finite. */
 hl_status hl_examination_no_rows(hl_examination *e);
 
 static inline double hl_limit(const hl_examination *e, hl_threshold which)
@@ -50,10 +50,10 @@ static inline double hl_limit(const hl_examination *e, hl_threshold which)
     return hl_threshold_of(e->thresholds, which);
 }
 
-/* Are most of the head's rows finite?  If not, what is left of them says nothing of its attention: a
- * run that has diverged is neither collapsed nor overloaded. */
+/* Are most of the head's rows finite? If not, the others do not describe its attention: a run
+ * that has diverged is neither collapsed nor overloaded. */
 bool hl_head_is_sound(const hl_profile *profile, int64_t layer, int64_t head);
-/* Says in the finding, or in what speaks against it, that such heads were left out. */
+/* Adds to the text that heads with broken rows were left out. */
 void hl_examination_say_broken(const hl_examination *e, hl_text *text);
 
 /* diagnose_entropy.c */
@@ -72,28 +72,29 @@ hl_status hl_observe_previous(hl_examination *e);
 hl_status hl_observe_alike(hl_examination *e);
 hl_status hl_observe_alike_sinks(hl_examination *e);
 
-/* What is known of two checkpoints of a model on the same text: is the later one a collapse? */
+/* Two checkpoints of a model on the same text: how far attention fell from the earlier to the
+ * later one. */
 typedef struct hl_fall {
-    double drop;      /* fall of the mean normalized entropy; below 0: it rose */
-    double errors;    /* the same in robust standard deviations of the sequences; NaN: not known */
-    double loss_rise; /* nats per token; NaN: not measured on both */
-    double newly_sharp; /* share of heads that count as collapsed now and did not before */
+    double drop;        /* fall of the mean normalized entropy; negative if it rose */
+    double errors;      /* fall in robust standard deviations of the sequences; NaN: unknown */
+    double loss_rise;   /* nats per token; NaN if the loss was not measured in both */
+    double newly_sharp; /* share of heads that have become one-hot */
 } hl_fall;
 
-/* Attention that sharpens while the loss falls is learning, from random weights on.  It is a collapse if
- * the loss rose while the mean fell (by collapse-drop, and surely: by collapse-fall), or while a share of
- * the heads became one-hot (collapse-new).  Where losses are not known, both must hold. */
+/* Is the fall a collapse? Attention that sharpens while the loss falls is learning. It is a
+ * collapse if the loss rose, and either the mean fell (by collapse-drop and collapse-fall) or a
+ * share of the heads became one-hot (collapse-new). If the loss is unknown, both must hold. */
 bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds);
 
-/* usual.c: says how large the value of a check is in the released models of the profile's kind. */
+/* usual.c: adds how large the value of a check is in released models of the profile's kind. */
 void hl_usual_say(hl_text *out, const hl_profile *profile, size_t check);
 
-/* Causes that evidence is added to later. */
+/* Causes whose evidence is added later, from a second text. */
 #define HL_CAUSE_OVERFITTING "overfitting"
 #define HL_CAUSE_VANISHING   "vanishing gradients"
 
-/* causes.c: for an alarm that was found, its possible causes and what the examination's profiles say of
- * each. */
+/* causes.c: adds the possible causes of an alarm that was found, with the evidence in the
+ * profiles. */
 hl_status hl_causes_add(hl_diagnosis *result, const hl_examination *frame);
 void      hl_causes_release(hl_diagnosis *result);
 

@@ -1,5 +1,5 @@
-/* diagnose_entropy.c - attention that is too sharp, too even, alike in all layers, or no longer what it
- * was. */
+/* diagnose_entropy.c - attention that is too sharp, too even, the same in all layers, or
+ * different from an earlier profile's. */
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 
 /* ----------------------------------------------------------------- collapse */
 
-/* What the collapsed heads collapsed onto. */
+/* Which tokens the collapsed heads look at. */
 typedef struct split {
     int64_t n_sink;
     int64_t n_positional;
@@ -38,7 +38,7 @@ static split split_heads(const hl_examination *e)
     return counts;
 }
 
-/* A head counts as collapsed if its rows are one-hot, whatever the first key gets. */
+/* A head counts as collapsed if its rows are one-hot, without counting the first key. */
 static bool is_collapsed(const hl_profile *profile, int64_t layer, int64_t head, double limit)
 {
     return hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5) < limit &&
@@ -57,7 +57,7 @@ static double share_collapsed(const hl_profile *profile, double limit)
     return n_all > 0 ? (double)n_collapsed / (double)n_all : (double)NAN;
 }
 
-/* How much higher the loss is than in the earlier profile of the same text. */
+/* Returns the rise of the loss since the earlier profile of the same text. */
 static double loss_rise(const hl_examination *e)
 {
     if (!hl_same_text(e->profile, e->before))
@@ -76,8 +76,8 @@ bool hl_fall_is_collapse(const hl_fall *fall, const hl_thresholds *thresholds)
     return fall->loss_rise > 0.0 && (fell || sharp);
 }
 
-/* How far the mean fell since `before`; .drop NaN where that cannot be said, with the reason in
- * `against`. */
+/* Computes how far the mean fell since `before`. If that is unknown, .drop is NaN and `against`
+ * gets the reason. */
 static hl_status find_fall(hl_fall *out, hl_examination *e)
 {
     double   sharp = hl_limit(e, HL_T_COLLAPSE_ENTROPY);
@@ -191,7 +191,8 @@ hl_status hl_diagnose_collapse(hl_examination *e)
 
 /* ----------------------------------------------------------------- overload */
 
-/* How much a head's normalized entropy differs between sequences; NaN of fewer than two. */
+/* Returns the standard deviation of a head's normalized entropy over sequences; NaN for fewer
+ * than two. */
 static double change_of(const double *values, int64_t n_sequences, int64_t size, int64_t place)
 {
     double  mean = 0.0, square = 0.0;
@@ -209,7 +210,8 @@ static double change_of(const double *values, int64_t n_sequences, int64_t size,
     return count > 1 ? sqrt(square / (double)count) : NAN;
 }
 
-/* Lists the overloaded heads of a profile; *known: change between inputs could be looked at. */
+/* Lists the overloaded heads of a profile. *known: the profile holds several sequences, so their
+ * differences could be tested. */
 static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_examination *e,
                                  const hl_profile *profile)
 {
@@ -235,7 +237,7 @@ static hl_status list_overloaded(hl_diagnosis *result, bool *known, const hl_exa
     return HL_OK;
 }
 
-/* The share of the same heads in the profile to compare with. */
+/* Computes the share of overloaded heads in the earlier profile. */
 static hl_status compare_overload(hl_examination *e)
 {
     hl_diagnosis other  = { 0 };
@@ -290,7 +292,7 @@ hl_status hl_diagnose_overload(hl_examination *e)
 
 static void explain_flat(hl_examination *e, const hl_layer_shape *shape)
 {
-    int64_t idlest = -1; /* the least influential block */
+    int64_t idlest = -1; /* block with the least influence */
     double  least  = NAN;
 
     for (int64_t layer = 0; layer < hl_profile_n_layers(e->profile); layer++) {
@@ -326,7 +328,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
                  "counts only if it is at least %g standard errors of a layer",
                  least, errors);
     HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
-    if (isnan(layers->shape.range)) { /* no row saw 16 keys */
+    if (isnan(layers->shape.range)) { /* no row sees 16 keys */
         of = HL_Q_ENTROPY;
         hl_layer_profile_free(hl_taken(&layers));
         HL_NEED(hl_layer_profile_new(&layers, e->profile, of, errors));
@@ -362,7 +364,7 @@ hl_status hl_diagnose_flat(hl_examination *e)
 
 /* -------------------------------------------------------------------- drift */
 
-/* Lists the heads that moved since the earlier profile, the furthest first. */
+/* Lists the heads that changed since the earlier profile, the largest change first. */
 static hl_status list_moved(double *furthest, hl_examination *e)
 {
     *furthest = NAN;
@@ -371,7 +373,7 @@ static hl_status list_moved(double *furthest, hl_examination *e)
         double moved = hl_profile_mean(e->profile, layer, head, HL_Q_NORMALIZED) -
                        hl_profile_mean(e->before, layer, head, HL_Q_NORMALIZED);
 
-        *furthest = fmax(*furthest, fabs(moved)); /* passes NaN over */
+        *furthest = fmax(*furthest, fabs(moved)); /* fmax ignores NaN */
         if (fabs(moved) >= hl_limit(e, HL_T_DRIFT_ENTROPY))
             HL_NEED(hl_shown_by_add(e->result, layer, head, fabs(moved)));
     }
@@ -419,7 +421,7 @@ hl_status hl_diagnose_drift(hl_examination *e)
                  (long long)e->n_counted, furthest);
     if (result->verdict == HL_VERDICT_NOT_FOUND && result->n_heads > 0) {
         hl_text_addf(&e->against, "Heads change while a model learns: the loss decides.");
-        result->value = NAN; /* another part of the rule decided: this number would mislead */
+        result->value = NAN; /* another part of the rule decided, so the value would mislead */
     }
     return HL_OK;
 }

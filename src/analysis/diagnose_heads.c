@@ -13,7 +13,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* What a profile does not hold: the loss without the first heads that were found. */
+/* Suggests a measurement that a profile does not hold: the loss without the first heads that
+ * were found. */
 static void ask_for_ablation(hl_examination *e)
 {
     enum { NAMED = 4 };
@@ -27,7 +28,7 @@ static void ask_for_ablation(hl_examination *e)
 
 /* -------------------------------------------------------------- alike heads */
 
-/* Of two heads the one that writes less; the second where that is not known. */
+/* Returns the head of the pair that writes less; the second one if that is unknown. */
 static int64_t weaker(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
 {
     double norm_a = hl_profile_output_norm(profile, layer, a);
@@ -37,17 +38,17 @@ static int64_t weaker(const hl_profile *profile, int64_t layer, int64_t a, int64
 }
 
 typedef enum alike {
-    ALIKE_TWINS, /* on all keys, and on the keys other than the first */
-    ALIKE_SINKS, /* only in that both look at the first key */
+    ALIKE_TWINS, /* alike on all keys, and also without the first key */
+    ALIKE_SINKS, /* alike only because both look at the first key */
 } alike;
 
 typedef struct pair_count {
     int64_t n_measured;
     int64_t n_alike;
-    double  most; /* the largest similarity beside the first key; NaN: none */
+    double  most; /* largest similarity without the first key; NaN if no pair has one */
 } pair_count;
 
-/* Lists the weaker head of each pair of this kind; `said`: names the first pairs in the finding. */
+/* Lists the weaker head of each pair of this kind. If `said`, the finding names the first pairs. */
 static hl_status list_pairs(pair_count *out, hl_examination *e, alike kind, bool said)
 {
     enum { SAID = 6 };
@@ -64,7 +65,7 @@ static hl_status list_pairs(pair_count *out, hl_examination *e, alike kind, bool
                 !hl_head_is_sound(e->profile, layer, b))
                 continue;
             out->n_measured++;
-            out->most = fmax(out->most, beside); /* passes NaN over */
+            out->most = fmax(out->most, beside); /* fmax ignores NaN */
             if (kind == ALIKE_TWINS ? beside < limit : all < limit || beside >= limit)
                 continue;
             if (out->n_alike++ < SAID && said)
@@ -80,7 +81,7 @@ static hl_status list_pairs(pair_count *out, hl_examination *e, alike kind, bool
     return HL_OK;
 }
 
-/* A head that is the weaker one of several pairs is listed once. */
+/* Lists a head that is the weaker one of several pairs only once. */
 static void drop_repeats(hl_diagnosis *result)
 {
     int64_t n_kept = 0;
@@ -96,7 +97,7 @@ static void drop_repeats(hl_diagnosis *result)
     result->n_heads = n_kept;
 }
 
-/* Lists each head once; what was compared, and the share of heads that were listed. */
+/* Lists each head once; the value is their share of all heads. */
 static hl_status find_alike(pair_count *pairs, hl_examination *e, alike kind, bool said)
 {
     HL_NEED(list_pairs(pairs, e, kind, said));
@@ -110,7 +111,7 @@ static hl_status find_alike(pair_count *pairs, hl_examination *e, alike kind, bo
                                   "measure the model itself: rows are sampled while it runs");
 }
 
-/* The layer whose heads have the most equal entropies. */
+/* Adds the layer whose heads have the most similar entropies. */
 static hl_status add_screen(hl_examination *e)
 {
     int64_t          n_heads    = hl_profile_n_heads(e->profile);
@@ -221,7 +222,7 @@ hl_status hl_diagnose_inactive(hl_examination *e)
         if (isnan(norm))
             continue;
         n_measured++;
-        result->value = fmin(result->value, norm); /* passes the first NaN over */
+        result->value = fmin(result->value, norm); /* fmin ignores NaN */
         if (norm < result->threshold)
             HL_NEED(hl_shown_by_add(result, layer, head, norm));
     }
@@ -242,7 +243,8 @@ hl_status hl_diagnose_inactive(hl_examination *e)
 
 /* ---------------------------------------------- the first and previous token */
 
-/* The mean over the listed heads of their median normalized entropy without the first key. */
+/* Returns the mean, over the listed heads, of their median normalized entropy without the first
+ * key. */
 static double entropy_elsewhere(const hl_examination *e)
 {
     double  sum   = 0.0;
@@ -258,7 +260,8 @@ static double entropy_elsewhere(const hl_examination *e)
     return count > 0 ? sum / (double)count : NAN;
 }
 
-/* Lists the heads whose mean attention to a certain key is above a limit. */
+/* Lists the heads whose mean attention to one of the quantities self, previous, first is above a
+ * limit. */
 static hl_status find_looking(hl_examination *e, hl_quantity at, double limit, const char *key)
 {
     hl_diagnosis *result  = e->result;
@@ -271,7 +274,7 @@ static hl_status find_looking(hl_examination *e, hl_quantity at, double limit, c
     {
         double mean = hl_profile_mean(e->profile, layer, head, at);
 
-        highest = fmax(highest, mean); /* passes NaN over */
+        highest = fmax(highest, mean); /* fmax ignores NaN */
         if (mean > limit)
             HL_NEED(hl_shown_by_add(result, layer, head, mean));
     }
@@ -330,7 +333,8 @@ hl_status hl_diagnose_broken(hl_examination *e)
     result->value = total;
     if (total > result->threshold || n_dead > 0)
         result->verdict = HL_VERDICT_FOUND;
-    if (total <= result->threshold && n_dead > 0) { /* what decided */
+    if (total <= result->threshold && n_dead > 0) { /* dead heads decided, so their number is the
+                                                     * value */
         result->value     = (double)n_dead;
         result->threshold = 0.0;
     }

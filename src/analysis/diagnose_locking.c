@@ -24,7 +24,7 @@ typedef struct stillness {
     double change;
 } stillness;
 
-/* The least-squares slope of values over their places. */
+/* Returns the least-squares slope of values over their indices. */
 static double slope_of(const double *values, int64_t count)
 {
     double middle = 0.5 * (double)(count - 1);
@@ -57,7 +57,7 @@ hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *
                         hl_mean(change + first, length) };
 
         out->n_windows++;
-        /* The window that ends where this one begins. */
+        /* the window that ends where this one begins */
         if (first >= length)
             moved = moved || hl_mean(change + first - length, length) >= still;
         if (moved && w.change < still && w.spread < level &&
@@ -77,11 +77,13 @@ hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *
 
 enum { WINDOW_STEP = 8, MOST_VALUES = 256 };
 
-/* out (n_tokens): the mean change of the values over a period; the first `period` tokens have 0. */
+/* Computes the mean change of the values from one period to the next: out (n_tokens), 0 for the
+ * first `period` tokens. */
 static void change_over(double *out, const float *rows, int64_t n_tokens, int64_t n_values,
                         int64_t period)
 {
-    int64_t stride = (n_values + MOST_VALUES - 1) / MOST_VALUES; /* of large models some heads */
+    int64_t stride = (n_values + MOST_VALUES - 1) / MOST_VALUES; /* of large models, every stride-th
+                                                                  * value is compared */
 
     for (int64_t t = 0; t < n_tokens; t++) {
         double  sum   = 0.0;
@@ -99,8 +101,9 @@ static void change_over(double *out, const float *rows, int64_t n_tokens, int64_
     }
 }
 
-/* Of one window: the smallest period whose change is small, far below that of a step, and not much above
- * that of the best period, so that it is the loop's and not a multiple of it. */
+/* Returns the loop's period in one window; 0 if there is no loop. It is the smallest period
+ * whose change is small, far below that of one step, and close to the smallest change of any
+ * period, so that it is not a multiple of the loop's. */
 static int64_t period_of(double *change, const double *means, int64_t n_windows, int64_t window,
                          double limit)
 {
@@ -125,7 +128,8 @@ hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens
     double           limit  = hl_threshold_of(thresholds, HL_T_LOCKING_LOOP);
     int64_t          n      = (n_tokens - HL_LOOP_MAX_PERIOD - length) / WINDOW_STEP + 1;
     HL_FREED double *change = NULL; /* (n_tokens) */
-    HL_FREED double *means  = NULL; /* (HL_LOOP_MAX_PERIOD + 1, n): by period, of each window */
+    HL_FREED double *means  = NULL; /* (HL_LOOP_MAX_PERIOD + 1, n) mean change, by period and window
+                                     * */
 
     *out = (hl_row_loop){ 0, -1, NAN, NAN };
     if (length < 2 || n_tokens < HL_LOOP_MAX_PERIOD + length)
@@ -154,12 +158,12 @@ hl_status hl_find_row_loop(hl_row_loop *out, const float *rows, int64_t n_tokens
 
 /* ------------------------------------------------------------------- a trace */
 
-/* The generated tokens of a trace whose row is known together with the one before. */
+/* The generated tokens of a trace whose own row and previous row are known. */
 typedef struct decoded {
     double  *entropy;
     double  *change;
     float   *rows;   /* (n_tokens, n_cells) normalized entropies of all heads */
-    int64_t *tokens; /* where they are in the trace */
+    int64_t *tokens; /* positions in the trace */
     int64_t  n_tokens;
     int64_t  n_cells;
     int64_t  n_generated;
@@ -201,7 +205,7 @@ static hl_status read_decoded(decoded *out, const hl_trace *trace)
     return HL_OK;
 }
 
-/* Heads whose own rows were still in the window of these tokens. */
+/* Lists the heads whose own rows did not change within the window of these tokens. */
 static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t length)
 {
     int64_t n_heads = hl_trace_n_heads(e->trace);
@@ -218,7 +222,8 @@ static hl_status list_locked(hl_examination *e, const int64_t *tokens, int64_t l
     return HL_OK;
 }
 
-/* Rows that stand still; where that is not found the value is that of the stillest window. */
+/* Looks for a window whose rows do not change. If there is none, the value is that of the window
+ * with the least change. */
 static hl_status find_still(hl_examination *e, const decoded *text)
 {
     hl_locking found;
@@ -234,7 +239,7 @@ static hl_status find_still(hl_examination *e, const decoded *text)
                      (long long)found.n_windows, e->result->value);
         if (e->result->value < e->result->threshold) {
             hl_text_addf(&e->finding, ", but there the entropy moves, or no earlier window moved");
-            /* Another part of the rule decided: this number would mislead. */
+            /* Another part of the rule decided, so the value would mislead. */
             e->result->value = NAN;
         }
         return HL_OK;
@@ -248,7 +253,7 @@ static hl_status find_still(hl_examination *e, const decoded *text)
     return list_locked(e, text->tokens + found.first, length);
 }
 
-/* Rows that come back. */
+/* Looks for rows that return periodically. */
 static hl_status find_returning(hl_examination *e, const decoded *text)
 {
     hl_row_loop found;
@@ -270,7 +275,8 @@ static hl_status find_returning(hl_examination *e, const decoded *text)
     return HL_OK;
 }
 
-/* A text that repeats itself: the clearest sign, so that its length is the value. */
+/* A text that repeats itself is the clearest sign of locking, so the length of the repetition is
+ * the value. */
 static void find_repeated(hl_examination *e, const hl_repetition *text)
 {
     double least = hl_limit(e, HL_T_LOCKING_TOKENS);

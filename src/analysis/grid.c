@@ -11,8 +11,8 @@
 #include "headlight/prune.h"
 #include "stats/profile.h"
 
-enum { LEAST_SEQUENCES = 4 }; /* whose spread says how far a fall is */
-enum { MAX_DIGITS = 9 };      /* of the number of a layer or a head */
+enum { LEAST_SEQUENCES = 4 }; /* fewer sequences have no usable standard deviation */
+enum { MAX_DIGITS = 9 };      /* most digits of a layer's or a head's number */
 
 /* -------------------------------------------------------------------- heads */
 
@@ -22,7 +22,7 @@ const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t h
     return room;
 }
 
-/* A letter and digits, from *word on; false if they are not there. */
+/* Reads a letter and digits from *word on; returns false if they are not there. */
 static bool read_number(int64_t *out, const char **word, const char *end, char letter)
 {
     const char *at    = *word;
@@ -64,7 +64,7 @@ bool hl_same_text(const hl_profile *a, const hl_profile *b)
     if (count == 0 || count != hl_profile_n_sequences(b) ||
         hl_profile_n_tokens(a) != hl_profile_n_tokens(b))
         return false;
-    for (int64_t i = 0; i < count; i++) { /* both are sorted */
+    for (int64_t i = 0; i < count; i++) { /* both lists are sorted */
         if (hl_profile_sequence_hash(a, i) != hl_profile_sequence_hash(b, i))
             return false;
     }
@@ -118,11 +118,11 @@ hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity
     return HL_OK;
 }
 
-/* Windows of one document are one unit, where documents are known and enough of them. */
+/* Windows of the same document form one unit, if documents are known and there are enough. */
 static hl_status find_units(hl_unit_rows *rows, int64_t **groups, const hl_profile *profile,
                             const int64_t *chosen)
 {
-    HL_FREED uint64_t *seen = NULL; /* the documents so far */
+    HL_FREED uint64_t *seen = NULL; /* hashes of the documents so far */
 
     HL_NEED(HL_ALLOC(groups, (size_t)rows->n_rows));
     HL_NEED(HL_ALLOC(&seen, (size_t)rows->n_rows));
@@ -139,7 +139,7 @@ static hl_status find_units(hl_unit_rows *rows, int64_t **groups, const hl_profi
         if (at == rows->n_groups)
             seen[rows->n_groups++] = document;
         (*groups)[i] = at;
-        if (document == 0) /* not known */
+        if (document == 0) /* the document is unknown */
             rows->units = HL_UNITS_WINDOWS;
     }
     if (rows->units == HL_UNITS_DOCUMENTS && rows->n_groups >= HL_MIN_UNITS)
@@ -154,8 +154,10 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
                            hl_quantity quantity, const int64_t *chosen, int64_t n_chosen)
 {
     int64_t           size   = hl_grid_size(profile);
-    HL_FREED double  *all    = NULL;                  /* of all sequences */
-    HL_FREED double  *values = NULL, *weights = NULL; /* (n_chosen, size) */
+    HL_FREED double  *all    = NULL;                  /* (n_sequences, size) means of all sequences
+                                                       * */
+    HL_FREED double  *values = NULL, *weights = NULL; /* (n_chosen, size) means of the chosen ones,
+                                                       * and their numbers of rows */
     HL_FREED int64_t *groups = NULL;
 
     *rows = (hl_unit_rows){ .n_rows = n_chosen, .n_columns = size };
@@ -165,7 +167,7 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
     HL_NEED(HL_ALLOC(&weights, (size_t)(n_chosen * size)));
     for (int64_t i = 0; i < n_chosen; i++) {
         int64_t sequence = chosen != NULL ? chosen[i] : i;
-        double  weight   = 0.0; /* its rows */
+        double  weight   = 0.0; /* number of rows */
 
         for (int64_t b = 0; b < hl_profile_n_buckets(profile); b++)
             weight += (double)hl_profile_sequence_rows(profile, sequence, b, HL_Q_ENTROPY);
@@ -219,7 +221,7 @@ double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int6
 
     if (isnan(distance) || isnan(rest))
         return (double)NAN;
-    if (rest <= 1e-6) /* what rounding leaves of rows that are all on the first key */
+    if (rest <= 1e-6) /* all rows are on the first key; the rest is rounding */
         return 0.0;
     distance = fmax(distance - 0.5 * fabs(sink_a - sink_b), 0.0);
     return fmax(1.0 - distance / rest, 0.0);
@@ -227,7 +229,7 @@ double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int6
 
 double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)
 {
-    return fmin(hl_profile_similarity(profile, layer, a, b), /* passes NaN over */
+    return fmin(hl_profile_similarity(profile, layer, a, b), /* fmin ignores NaN */
                 hl_similarity_beside_first(profile, layer, a, b));
 }
 
@@ -237,11 +239,11 @@ void hl_layer_profile_free(hl_layer_profile *layers)
 {
     if (layers == NULL)
         return;
-    hl_free(layers->means); /* all four */
+    hl_free(layers->means); /* means, lows, highs and errors are one block */
     hl_free(layers);
 }
 
-/* A layer's mean without a unit is the mean over its heads of theirs. */
+/* With a unit left out, a layer's mean is the mean of its heads' means without that unit. */
 static hl_status fill_layer_intervals(hl_layer_profile *layers, const hl_profile *profile,
                                       hl_quantity quantity)
 {
@@ -279,7 +281,7 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
     for (int64_t layer = 0; layer < n_layers; layer++) {
         if (isnan(means[layer]))
             continue;
-        highest = fmax(highest, means[layer]); /* fmax passes NaN over */
+        highest = fmax(highest, means[layer]); /* fmax ignores NaN */
         if (lowest < 0 || means[layer] < means[lowest])
             lowest = layer;
     }
@@ -288,7 +290,7 @@ static void find_range(hl_layer_shape *shape, const double *means, int64_t n_lay
     shape->depth = lowest < 0 ? NAN : n_layers > 1 ? (double)lowest / (double)(n_layers - 1) : 0.0;
 }
 
-/* Means of the first, the middle and the last third of the layers. */
+/* Computes the means of the first, the middle and the last third of the layers. */
 static void find_thirds(hl_layer_shape *shape, const double *means, int64_t n_layers)
 {
     int64_t third = n_layers >= 3 ? n_layers / 3 : n_layers / 2;
@@ -297,11 +299,12 @@ static void find_thirds(hl_layer_shape *shape, const double *means, int64_t n_la
     shape->thirds[1] = hl_mean(means + third, n_layers - 2 * third);
     shape->thirds[2] = hl_mean(means + n_layers - third, third);
     shape->change    = shape->thirds[2] - shape->thirds[0];
-    /* Of two independent layers; thirds of several layers are known better. */
+    /* The error is that of a difference of two independent layers, which overestimates the error
+     * of a difference of thirds. */
     shape->change_errors = fabs(shape->change) / (sqrt(2.0) * shape->error);
 }
 
-/* -1 and 1: a difference that counts; 0: none does. */
+/* Returns the sign of a difference that counts; 0 if it does not count. */
 static int sign_of(const hl_layer_shape *shape, double difference, double least, double errors)
 {
     bool sure = isnan(shape->error) || fabs(difference) >= errors * sqrt(2.0) * shape->error;
@@ -363,7 +366,7 @@ static hl_status find_shape(hl_layer_profile *layers, double flat_errors, double
     shape->curvature = hl_fit_parabola(work, layers->means, n_layers).quadratic;
     HL_NEED(hl_spearman(&shape->spearman, work, layers->means, n_layers));
     find_thirds(shape, layers->means, n_layers);
-    /* One layer has no profile to be flat. */
+    /* A profile of one layer is not called flat. */
     shape->flat = n_layers > 1 && shape->range < least;
     shape->kind = n_layers > 1 ? kind_of(shape, least, flat_errors) : HL_SHAPE_UNKNOWN;
     return HL_OK;
@@ -395,11 +398,11 @@ hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile
 
 /* ---------------------------------------------------------------- positions */
 
-/* Sequences differ in length, so the later a bucket, the fewer rows some of them have in it: its
- * mean is of rows, not of sequences. */
+/* Sequences differ in length: later buckets have fewer rows. The mean of a bucket is over rows,
+ * not over sequences. */
 
-/* Means (n_sequences, n_buckets) in which every head counts alike, NaN where a sequence has no row,
- * and the number of rows. */
+/* Computes means (n_sequences, n_buckets) with equal weight for all heads, NaN where a sequence
+ * has no row, and the numbers of rows. */
 static void read_sequences(double *means, double *weights, const hl_profile *profile,
                            hl_quantity quantity)
 {
@@ -426,7 +429,7 @@ static hl_status fill_curve_intervals(hl_position_curve *curve, const hl_profile
                                       hl_quantity quantity)
 {
     int64_t           n = hl_profile_n_sequences(profile), n_buckets = curve->n_buckets;
-    HL_FREED double  *room   = NULL; /* (2, n, n_buckets) */
+    HL_FREED double  *room   = NULL; /* (2, n, n_buckets) means and numbers of rows */
     HL_FREED double  *left   = NULL;
     HL_FREED int64_t *groups = NULL;
     hl_unit_rows      rows   = { .n_rows = n, .n_columns = n_buckets };
@@ -479,7 +482,7 @@ hl_status hl_level_of(hl_level *out, const hl_profile *profile)
     int64_t          size   = hl_grid_size(profile);
     int64_t          count  = hl_profile_n_sequences(profile);
     HL_FREED double *values = NULL; /* (count, size) */
-    HL_FREED double *levels = NULL; /* (2, count) and room to sort them in */
+    HL_FREED double *levels = NULL; /* (2, count) levels, and a sorted copy */
 
     HL_NEED(hl_grid_sequences(&values, profile, HL_Q_NORMALIZED));
     HL_NEED(HL_ALLOC(&levels, 2 * (size_t)count));

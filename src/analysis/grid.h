@@ -14,38 +14,39 @@
 
 enum { HL_HEAD_NAME_BYTES = 48 };
 
-/* "L5H3"; returns `room`. */
+/* Writes a name such as "L5H3"; returns `room`. */
 const char *hl_head_name(char room[HL_HEAD_NAME_BYTES], int64_t layer, int64_t head);
 
-/* A number of a head, by where a profile holds it. */
+/* Where a profile holds a number of a head. */
 typedef enum hl_number_from {
-    HL_FROM_ROWS,           /* hl_profile_mean of an hl_quantity */
-    HL_FROM_PATTERN,        /* the mean of an hl_pattern_metric */
-    HL_FROM_PATTERN_NOSINK, /* the same without the first key */
-    HL_FROM_PROBE,          /* an hl_probe */
-    HL_FROM_OUTPUT,         /* the output norm */
+    HL_FROM_ROWS,           /* mean of an hl_quantity (hl_profile_mean) */
+    HL_FROM_PATTERN,        /* mean of an hl_pattern_metric */
+    HL_FROM_PATTERN_NOSINK, /* mean of an hl_pattern_metric without the first key */
+    HL_FROM_PROBE,          /* mean of an hl_probe */
+    HL_FROM_OUTPUT,         /* output norm */
 } hl_number_from;
 double hl_head_number(const hl_profile *profile, int64_t layer, int64_t head, hl_number_from from,
                       int which);
 
-/* Runs through the heads that there are. */
+/* Loops over all heads that exist. */
 #define HL_EACH_HEAD(profile, layer, head)                                                         \
     for (int64_t layer = 0; (layer) < hl_profile_n_layers(profile); (layer)++)                     \
         for (int64_t head = 0; (head) < hl_profile_heads_of(profile, layer); (head)++)
 
-/* Do both profiles have the setting, and the same value of it? */
+/* Do both profiles have the setting, with the same value? */
 bool hl_same_setting(const hl_profile *a, const hl_profile *b, const char *key);
 
-/* Were both measured on the same sequences?  Profiles keep the hashes of up to a number of them. */
+/* Were both profiles measured on the same sequences? They are compared by the hashes that
+ * profiles keep, of a limited number of sequences. */
 bool hl_same_text(const hl_profile *a, const hl_profile *b);
 
-/* How many places a grid has. */
+/* Returns the number of places of a grid. */
 static inline int64_t hl_grid_size(const hl_profile *profile)
 {
     return hl_profile_n_layers(profile) * hl_profile_n_heads(profile);
 }
 
-/* Is there such a head?  Layers may have fewer heads than the grid has places. */
+/* Does the head of this place exist? Layers may have fewer heads than the grid has places. */
 static inline bool hl_grid_has(const hl_profile *profile, int64_t place)
 {
     int64_t n_heads = hl_profile_n_heads(profile);
@@ -63,43 +64,46 @@ static inline bool hl_grid_has(const hl_profile *profile, int64_t place)
  * |a(0) - b(0)| is not below the difference of the means, so this is a lower bound.  0 at least, and
  * where nothing is left beside the first key; NaN where the rows were not compared. */
 double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
-/* The less of the similarity on all keys and of that: what makes a pair redundant. */
+/* Returns the lower of the similarity on all keys and of that without the first key. It decides
+ * whether a pair is redundant. */
 double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
 
-/* *out (n_layers, n_heads), to be released with hl_free: a quantity's means.  NaN where nothing was
- * counted or there is no head. */
+/* Computes a quantity's means, out (n_layers, n_heads), to be released with hl_free. A mean is
+ * NaN if nothing was counted or if the head does not exist. */
 hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity quantity);
-/* *out (n_sequences, n_layers, n_heads): the means of every kept sequence.  ENTROPY, NORMALIZED or
- * ENTROPY_NOSINK. */
+/* Computes the means of each kept sequence: out (n_sequences, n_layers, n_heads). The quantity
+ * is HL_Q_ENTROPY, HL_Q_NORMALIZED or HL_Q_ENTROPY_NOSINK. */
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity);
-/* *out (n_layers * n_heads, n_groups + 1) of hl_left_out: the heads' means over the chosen sequences
- * (NULL: all that are kept) with each unit left out, windows weighted by their rows.  *rows then says
- * how many units there are and what they are; it holds no pointers. */
+/* Computes the heads' means over the chosen sequences (NULL: all that are kept) with each unit
+ * left out, as hl_left_out does: out (n_layers * n_heads, n_groups + 1). Windows are weighted by
+ * their rows. *rows gets the number and kind of units, and holds no pointers. */
 hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *profile,
                            hl_quantity quantity, const int64_t *chosen, int64_t n_chosen);
-/* The interval of `value`, moved to the value that is shown: a profile's means are of all sequences,
- * and intervals of those that it keeps. */
+/* Moves the interval of `value` to the value that is shown: the means in a profile are over all
+ * sequences, intervals over those that it keeps. */
 hl_interval hl_interval_about(hl_interval interval, double value, double shown);
-/* *out (n_layers, n_heads) 95% intervals of the heads' means. */
+/* Computes 95% intervals of the heads' means: out (n_layers, n_heads). */
 hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity);
 
 /* ------------------------------------------------------------------- layers */
 
-/* The smallest difference between layers that matters: of normalized entropies, and of nats. */
+/* Smallest difference between layers that matters: of normalized entropies, and in nats. */
 #define HL_LAYERS_DIFFER      0.03
 #define HL_LAYERS_DIFFER_NATS 0.1
 
-/* What the layers' means look like from the first layer to the last, by the means of the first, the middle
- * and the last third of the layers.  A difference of thirds counts if it matters (above) and is at
- * least `flat_errors` of its standard errors; that of one third is taken to be a layer's. */
+/* The shape of the layers' means from first to last, by the means of the first, the middle and
+ * the last third of the layers. A difference of thirds counts if it matters (see above) and is
+ * at least `flat_errors` standard errors; the standard error of a third is taken to be that of
+ * one layer. */
 typedef enum hl_shape_kind {
-    HL_SHAPE_UNKNOWN = 0, /* nothing was measured, there is one layer, or no difference is sure */
-    HL_SHAPE_FLAT,        /* the range does not matter */
+    HL_SHAPE_UNKNOWN = 0, /* nothing was measured, there is one layer, or no difference is
+                           * significant */
+    HL_SHAPE_FLAT,        /* the range is too small to matter */
     HL_SHAPE_FALLS, /* the last third is lower, no third is lower than a later one, and the rank
                            * correlation with depth is at most -0.5 */
     HL_SHAPE_RISES,
     HL_SHAPE_U,    /* the middle third is lower than both others, by at least 15% of the range */
-    HL_SHAPE_HILL, /* ... higher */
+    HL_SHAPE_HILL, /* the middle third is higher than both others, by at least 15% of the range */
     HL_SHAPE_UNEVEN,
 } hl_shape_kind;
 
@@ -108,34 +112,38 @@ typedef struct hl_layer_shape {
     double        error;   /* a layer mean's standard error, root mean square over layers; NaN with
                         * fewer than HL_MIN_UNITS */
     int64_t       minimum; /* the lowest layer; -1: none was measured */
-    double        depth;   /* of the minimum: 0 first layer, 1 last */
-    double        curvature; /* c of a + b x + c x^2, x the depth from 0 to 1; positive: a valley */
-    double        spearman;  /* rank correlation of the mean with depth */
-    bool          flat;      /* the range is smaller than what matters */
+    double        depth;   /* depth of the minimum: 0 is the first layer, 1 the last */
+    double        curvature; /* c of a + b x + c x^2, with the depth x from 0 to 1; positive if the
+                              * middle is lowest */
+    double        spearman;  /* rank correlation of mean and depth */
+    bool          flat;      /* the range is too small to matter */
     hl_shape_kind kind;
     double        thirds[3]; /* means of the first, middle and last third of the layers; with fewer
                               * than three layers the middle is NaN */
     double        change;    /* last third - first third; below 0: later layers are more focused */
-    double        change_errors; /* the same in standard errors; NaN: not tested */
+    double        change_errors; /* change in standard errors; NaN: not tested */
 } hl_layer_shape;
 
 typedef struct hl_layer_profile {
     int64_t        n_layers;
-    double        *means; /* (n_layers) over heads, of the heads' means */
-    double        *lows;  /* (n_layers) 95% interval; NaN with fewer units than HL_MIN_UNITS */
+    double        *means; /* (n_layers) means of the heads' means */
+    double        *lows;  /* (n_layers) limits of 95% intervals; NaN with fewer than HL_MIN_UNITS
+                           * units */
     double        *highs;
-    double        *errors;   /* these three lie behind the means */
-    hl_interval    interval; /* of the last layer: its level, number and kind of units are of all */
+    double        *errors;   /* (n_layers) standard errors; lows, highs and errors are in the block
+                              * of means */
+    hl_interval    interval; /* of the last layer; level, number and kind of units hold for all
+                              * layers */
     hl_layer_shape shape;
 } hl_layer_profile;
 
-/* Of ENTROPY, NORMALIZED or ENTROPY_NOSINK. */
+/* The quantity is HL_Q_ENTROPY, HL_Q_NORMALIZED or HL_Q_ENTROPY_NOSINK. */
 hl_status hl_layer_profile_new(hl_layer_profile **out, const hl_profile *profile,
                                hl_quantity quantity, double flat_errors);
-/* "U-shape", "falls", ... */
+/* Returns "U-shape", "falls" and so on. */
 const char *hl_shape_name(hl_shape_kind kind);
-/* Are later layers more specialized, that is, more focused?  "yes", "no: less", "no difference" or "not
- * known". */
+/* Are later layers more specialized, which means more focused? Returns "yes", "no: less", "no
+ * difference" or "not known". */
 const char *hl_shape_specialized(const hl_layer_shape *shape, double least, double errors);
 void        hl_layer_profile_free(hl_layer_profile *layers);
 HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
@@ -144,16 +152,18 @@ HL_CLOSES(hl_layer_profile_free, hl_layer_profile)
 
 typedef struct hl_position_curve {
     int64_t n_buckets;
-    double  means[HL_PROFILE_MAX_BUCKETS]; /* over heads, of the heads' means; NaN: no such row */
-    /* 95% intervals; NaN with fewer units than HL_MIN_UNITS that have such rows,
-     * and in profiles of versions that kept no curves of sequences. */
+    double  means[HL_PROFILE_MAX_BUCKETS]; /* means over heads of the heads' means; NaN if there is
+                                            * no such row */
+    /* Limits of 95% intervals. NaN if fewer than HL_MIN_UNITS units have such rows, and for
+     * profiles of versions that kept no curves of sequences. */
     double      lows[HL_PROFILE_MAX_BUCKETS];
     double      highs[HL_PROFILE_MAX_BUCKETS];
-    bool        has_intervals; /* of any bucket */
-    hl_interval interval;      /* of the first bucket: its level and units are of all */
+    bool        has_intervals; /* at least one bucket has an interval */
+    hl_interval interval;      /* of the first bucket; level and kind of units hold for all buckets
+                                * */
 } hl_position_curve;
 
-/* Of ENTROPY or NORMALIZED. */
+/* The quantity is HL_Q_ENTROPY or HL_Q_NORMALIZED. */
 hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profile,
                                  hl_quantity quantity);
 
@@ -167,14 +177,14 @@ hl_status hl_position_curve_read(hl_position_curve *out, const hl_profile *profi
  *     double fall = hl_level_fall(&before, &now);      in robust standard deviations */
 typedef struct hl_level {
     int64_t n_sequences;
-    double  mean;   /* of the sequences' levels; NaN of none */
-    double  median; /* of the same, with */
-    double  sigma;  /* a robust standard deviation */
+    double  mean;   /* mean of the sequences' levels; NaN if there are none */
+    double  median; /* median of the sequences' levels */
+    double  sigma;  /* robust standard deviation about that median */
 } hl_level;
 
 hl_status hl_level_of(hl_level *out, const hl_profile *profile);
-/* How far the mean lies below the median of `before`, in its sigmas; NaN where `before` has fewer
- * than four sequences, or all alike. */
+/* Returns how far the mean is below the median of `before`, in its sigmas. NaN if `before` has
+ * fewer than four sequences, or if all of them are equal. */
 double hl_level_fall(const hl_level *before, const hl_level *now);
 
 #endif

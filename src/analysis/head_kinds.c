@@ -17,7 +17,7 @@ static const struct rule {
     hl_head_kind   kind;
     hl_number_from from;
     int            which;
-    double         threshold; /* the number is at least this */
+    double         threshold; /* lower limit of the number */
     const char    *text;
 } rules[] = {
     { HL_HEAD_INDUCTION, HL_FROM_PROBE, HL_PROBE_INDUCTION, 0.4,
@@ -33,7 +33,7 @@ static const struct rule {
     { HL_HEAD_GLOBAL, HL_FROM_ROWS, HL_Q_NORMALIZED, 0.7, "normalized entropy" },
 };
 
-/* Could other sampled rows bring the number to the other side of the threshold?  Numbers over all
+/* Could other sampled rows bring the number to the other side of the threshold? Numbers over all
  * rows do not depend on the sample. */
 static bool is_near(const hl_profile *profile, int64_t layer, int64_t head, const struct rule *rule)
 {
@@ -63,7 +63,7 @@ hl_head_type hl_head_type_of(const hl_profile *profile, int64_t layer, int64_t h
             !(hl_profile_quantile(profile, layer, head, HL_HIST_NORMALIZED_NOSINK, 0.5) < 0.5))
             continue;
         is_uncertain = is_uncertain || is_near(profile, layer, head, &rules[i]);
-        if (value >= rules[i].threshold) /* not where it is NaN: not measured */
+        if (value >= rules[i].threshold) /* false if the value is NaN: not measured */
             return (hl_head_type){ rules[i].kind, value, rules[i].threshold, rules[i].text,
                                    is_uncertain };
     }
@@ -94,15 +94,15 @@ const char *hl_head_kind_name(hl_head_kind kind)
 
 typedef struct features {
     const hl_profile *profile;
-    const int64_t    *places; /* (n_heads) */
+    const int64_t    *places; /* (n_heads) places in the grid */
     int64_t           n_heads;
-    double           *columns;        /* (room, n_heads) */
-    int64_t           n_columns;      /* so far */
-    int64_t           n_of[N_GROUPS]; /* columns of each group */
+    double           *columns;        /* (room, n_heads) values of each feature */
+    int64_t           n_columns;      /* number of features so far */
+    int64_t           n_of[N_GROUPS]; /* number of features of each group */
 } features;
 
-/* Keeps the column that was just filled where heads differ in it.  What was not measured of some
- * heads stands at the mean. */
+/* Keeps the column that was just filled if heads differ in it. Heads without the measurement get
+ * the mean. */
 static void keep_column(features *f, int group)
 {
     double *column = f->columns + f->n_columns * f->n_heads;
@@ -116,7 +116,8 @@ static void keep_column(features *f, int group)
     f->n_of[group]++;
 }
 
-/* The next column: the expression, in which `layer` and `head` stand for each head in turn. */
+/* Fills the next column with an expression, in which `layer` and `head` are those of each head
+ * in turn. */
 #define FILL_COLUMN(f, group, expression)                                                          \
     do {                                                                                           \
         for (int64_t i_ = 0; i_ < (f)->n_heads; i_++) {                                            \
@@ -136,7 +137,7 @@ static void fill_features(features *f)
     for (int64_t b = 0; b < hl_profile_n_buckets(p); b++) {
         double largest = NAN;
 
-        HL_EACH_HEAD(p, layer, head) /* fmax passes NaN over */
+        HL_EACH_HEAD(p, layer, head) /* fmax ignores NaN */
         largest = fmax(largest, hl_profile_by_position(p, layer, head, b, HL_Q_ENTROPY).mean);
         if (largest > 0.0)
             FILL_COLUMN(f, 0,
@@ -153,7 +154,7 @@ static void fill_features(features *f)
     }
 }
 
-/* (n_heads, n_columns), each group's columns scaled so that the groups weigh the same. */
+/* Makes points (n_heads, n_columns), scaled so that all groups of columns have the same weight. */
 static hl_status make_points(double **out, const features *f)
 {
     int64_t column = 0;
@@ -171,7 +172,7 @@ static hl_status make_points(double **out, const features *f)
 
 /* --------------------------------------------------- by likeness: divisions */
 
-/* The division with the widest silhouette; labels has room for n, and so has `work`. */
+/* Chooses the division with the largest silhouette. `labels` and `work` have room for n values. */
 static hl_status choose_division(hl_head_clusters *clusters, const float *distances,
                                  const hl_merge *merges, int32_t *work)
 {
@@ -274,7 +275,7 @@ hl_status hl_head_clusters_new(hl_head_clusters **out, const hl_profile *profile
     HL_NEED(find_heads(clusters, profile));
     int64_t n_types = hl_profile_n_types(profile);
     int64_t most    = hl_profile_n_buckets(profile) + n_types + n_types * n_types +
-                   2 * HL_N_PATTERN_METRICS; /* columns */
+                   2 * HL_N_PATTERN_METRICS; /* most columns */
     HL_NEED(HL_ALLOC(&columns, (size_t)(most * clusters->n_heads)));
     features f = { profile, clusters->places, clusters->n_heads, columns, 0, { 0 } };
     fill_features(&f);

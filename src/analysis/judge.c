@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "base/utf8.h"
 
-enum { N_PLAIN = HL_SIGNAL_HEADS }; /* signals that are no models */
+enum { N_PLAIN = HL_SIGNAL_HEADS }; /* signals that need no model */
 enum { MIN_CASES = 5, MIN_TEXTS = 8, DEFAULT_FOLDS = 5, MAX_GROUPS = 1000 };
 
 typedef struct judging {
@@ -26,18 +26,19 @@ typedef struct judging {
     const hl_labels       *labels;
     hl_judge_options       options;
     int64_t                n_cells;
-    int64_t                count;                 /* cases so far */
-    double                *signals[HL_N_SIGNALS]; /* (count); the last two by models */
+    int64_t                count;                 /* number of cases so far */
+    double                *signals[HL_N_SIGNALS]; /* (count) each; the last two come from models */
     double                *heads;                 /* (count, n_cells) */
     uint8_t               *is_wrong;              /* (count) */
-    int64_t               *texts;                 /* (count) which trace */
-    int64_t               *groups;                /* (count) what is drawn together */
-    int64_t               *folds;                 /* (count) */
-    double                *features;              /* (count, n_cells + 1) of a model, in training */
-    uint8_t               *kinds;                 /* (count) the labels of these */
-    double                *means;                 /* (n_cells + 1) as what follows */
+    int64_t               *texts;                 /* (count) index of the trace */
+    int64_t               *groups;                /* (count) unit that is left out together */
+    int64_t               *folds;                 /* (count) fold of cross-validation */
+    double                *features;              /* (count, n_cells + 1) inputs of the model that
+                                                   * is trained */
+    uint8_t               *kinds;                 /* (count) labels of these inputs */
+    double                *means;                 /* (n_cells + 1) means of the inputs */
     double                *spreads;
-    double                *weights; /* (n_cells + 2) */
+    double                *weights; /* (n_cells + 2) weights of the model */
     double                *row;
 } judging;
 
@@ -72,7 +73,7 @@ static hl_status find_trace(size_t *out, const judging *j, const hl_label *label
                    (long long)label->line, label->trace);
 }
 
-/* Characters of a text; a byte that is part of none counts as one. */
+/* Counts the characters of a text; an invalid byte counts as one. */
 static int64_t count_characters(const char *text, size_t n_bytes)
 {
     int64_t count = 0;
@@ -84,7 +85,7 @@ static int64_t count_characters(const char *text, size_t n_bytes)
     return count;
 }
 
-/* The tokens of a label: those of the range, or those that have part of its characters. */
+/* Finds the tokens of a label: those of its range, or those that overlap its characters. */
 static hl_status find_tokens(int64_t *first, int64_t *end, const judging *j, const hl_label *label,
                              const hl_trace *trace)
 {
@@ -133,7 +134,7 @@ static double plain_signal(const hl_trace *trace, int64_t token, hl_signal signa
     }
 }
 
-/* Adds a span's means as one more case; false where something is missing. */
+/* Adds a span's means as one more case; returns false if a value is missing. */
 static bool add_case(judging *j, const hl_trace *trace, int64_t first, int64_t end)
 {
     int64_t n_heads = hl_trace_n_heads(trace), n = 0;
@@ -191,7 +192,7 @@ static hl_status gather(hl_judgment *out, judging *j)
 
 /* --------------------------------------------------------------------- models */
 
-/* Heads that some layers lack are NaN in every case. */
+/* Removes the heads that some layers lack, which are NaN in every case. */
 static int64_t drop_missing(judging *j)
 {
     int64_t n_kept = 0;
@@ -207,7 +208,7 @@ static int64_t drop_missing(judging *j)
     return n_kept;
 }
 
-/* A case as a model sees it: heads, and -log p behind them if it gets that. */
+/* Writes a case as inputs of a model: the heads, then -log p if the model gets it. */
 static void fill_row(double *out, const judging *j, int64_t i, int64_t n_heads, bool with_logprob)
 {
     memcpy(out, j->heads + i * j->n_cells, (size_t)n_heads * sizeof *out);
@@ -215,7 +216,8 @@ static void fill_row(double *out, const judging *j, int64_t i, int64_t n_heads, 
         out[n_heads] = j->signals[HL_SIGNAL_LOGPROB][i];
 }
 
-/* Means and spreads of what was filled in, which then has mean 0 and spread 1. */
+/* Standardizes the inputs to mean 0 and standard deviation 1, and keeps their means and standard
+ * deviations. */
 static void standardize(judging *j, int64_t n, int64_t d)
 {
     for (int64_t k = 0; k < d; k++) {
@@ -231,7 +233,7 @@ static void standardize(judging *j, int64_t n, int64_t d)
     }
 }
 
-/* Learns from all other folds and scores this one. */
+/* Trains on all other folds and scores the cases of this one. */
 static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t n_heads)
 {
     bool    both = signal == HL_SIGNAL_BOTH;
@@ -262,7 +264,7 @@ static hl_status judge_fold(judging *j, hl_signal signal, int64_t fold, int64_t 
     return HL_OK;
 }
 
-/* Texts go to folds whole, if there are enough of them; else runs of spans do. */
+/* Texts are kept whole in a fold if there are enough of them; otherwise folds are runs of spans. */
 static hl_status judge_models(hl_judgment *out, judging *j)
 {
     int64_t n_folds = j->options.n_folds;
@@ -288,7 +290,7 @@ static hl_status estimate_all(hl_judgment *out, judging *j)
     hl_cases         cases = { .is_positive = j->is_wrong, .groups = j->groups, .count = j->count };
     HL_FREED double *left = NULL; /* (3, n_groups + 1): log-probability, a signal, the difference */
 
-    /* So many spans are left out at once that the work stays bounded. */
+    /* Several spans are left out together if there are many, which limits the work. */
     cases.n_groups = by_text ? (int64_t)j->n_traces : j->count < MAX_GROUPS ? j->count : MAX_GROUPS;
     for (int64_t i = 0; i < j->count; i++)
         j->groups[i] = by_text ? j->texts[i] : i % cases.n_groups;
@@ -326,7 +328,7 @@ static hl_status check_traces(const judging *j)
     return HL_OK;
 }
 
-/* Numbers lie in one block, places in another, kinds in a third. */
+/* All doubles are in one block, all indices in another, all labels in a third. */
 static hl_status allocate(judging *j)
 {
     size_t n = (size_t)j->labels->count, d = (size_t)j->n_cells + 2;

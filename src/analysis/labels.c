@@ -1,4 +1,4 @@
-/* labels.c - lines of JSON that nobody vouches for. */
+/* labels.c - parses lines of JSON from an untrusted file. */
 #include "analysis/labels.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ void hl_labels_free(hl_labels *labels)
     hl_free(labels);
 }
 
-/* [first, end), not empty. */
+/* The range is [first, end) and must not be empty. */
 static hl_status read_range(hl_label *label, const json_t *range, const char *name,
                             const char *where)
 {
@@ -69,7 +69,7 @@ static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, i
 {
     char where[512];
 
-    /* A label that cannot be read is released with the others. */
+    /* Even a label that cannot be read is released with the others. */
     HL_NEED(HL_GROW(&labels->items, &labels->capacity, (size_t)labels->count, 1));
     hl_label    *label  = &labels->items[labels->count++];
     json_auto_t *object = NULL;

@@ -1,4 +1,4 @@
-/* numbers.c - means, ranks, a parabola, distances between distributions, draws of sequences. */
+/* numbers.c - means, ranks, a parabola, distances between distributions, multiple tests. */
 #include "analysis/numbers.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-/* What turns a median distance into the standard deviation of a normal distribution. */
+/* A normal distribution's standard deviation, relative to its median absolute deviation. */
 #define MAD_TO_SIGMA 1.4826
 
 /* ---------------------------------------------------------- mean and spread */
@@ -91,7 +91,7 @@ hl_robust hl_robust_spread(const double *values, int64_t count, double *work)
 
 typedef struct ranked {
     double  value;
-    int64_t place; /* where it stood */
+    int64_t place; /* index before sorting */
 } ranked;
 
 static int compare_ranked(const void *left, const void *right)
@@ -109,7 +109,7 @@ hl_status hl_ranks(double *out, const double *values, int64_t count)
     qsort(items, (size_t)count, sizeof *items, compare_ranked);
     for (int64_t first = 0, end = 0; first < count; first = end) {
         for (end = first + 1; end < count && items[end].value == items[first].value;)
-            end++; /* equal values stand side by side */
+            end++; /* equal values are neighbors */
         double rank = 0.5 * (double)(first + 1 + end);
         for (int64_t i = first; i < end; i++)
             out[items[i].place] = isnan(items[i].value) ? NAN : rank;
@@ -117,7 +117,8 @@ hl_status hl_ranks(double *out, const double *values, int64_t count)
     return HL_OK;
 }
 
-/* Of the pairs without a NaN; NaN of fewer than two, or of a constant. */
+/* Computes the correlation of pairs without NaN; NaN for fewer than two pairs, or for a
+ * constant. */
 static double pearson(const double *x, const double *y, int64_t count)
 {
     double  mean_x = 0.0, mean_y = 0.0;
@@ -145,11 +146,11 @@ static double pearson(const double *x, const double *y, int64_t count)
 
 hl_status hl_spearman(double *out, const double *x, const double *y, int64_t count)
 {
-    HL_FREED double *work = NULL; /* (4, count): x and y of whole pairs, and their ranks */
+    HL_FREED double *work = NULL; /* (4, count) x and y of complete pairs, and their ranks */
 
     *out = NAN;
     HL_NEED(HL_ALLOC(&work, 4 * (size_t)count));
-    /* A NaN on one side must not take a rank on the other. */
+    /* A pair with a NaN must not take a rank on its other side. */
     for (int64_t i = 0; i < count; i++) {
         bool whole      = !isnan(x[i]) && !isnan(y[i]);
         work[i]         = whole ? x[i] : NAN;
@@ -186,7 +187,7 @@ static projections project(const double *x, const double *y, int64_t count, doub
     return sums;
 }
 
-/* Sums of u^k, k = 0 ... 3, of the points that count. */
+/* Sums of u^k, k = 0 ... 3, over the points that count. */
 static void power_sums(double out[4], const double *x, const double *y, int64_t count,
                        double center)
 {
@@ -223,7 +224,7 @@ hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
     projections  linear    = project(x, y, count, center, line);
     projections  quadratic = project(x, y, count, center, bow);
 
-    /* Two different x: the bow vanishes on both. */
+    /* With only two different x, the quadratic term is 0 on both. */
     if (quadratic.norm <= 1e-24 * sums[2] * sums[2])
         return none;
     double c = quadratic.product / quadratic.norm;
@@ -240,7 +241,7 @@ hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count)
 
 enum { N_BINS = 64 };
 
-/* The shares of the bins; false where nothing was counted. */
+/* Computes the shares of the bins; returns false if nothing was counted. */
 static bool shares_of(double out[N_BINS], const int64_t *counts)
 {
     double weight = 0.0;
@@ -263,7 +264,7 @@ double hl_histogram_variation(const int64_t *p, const int64_t *q)
     return 0.5 * sum;
 }
 
-/* p ln(p / middle); 0 where p is 0, also where the middle is. */
+/* Returns p ln(p / middle), and 0 if p is 0, even if the middle is 0, too. */
 static double divergence_term(double p, double middle)
 {
     return p > 0.0 ? p * log(p / middle) : 0.0;
@@ -279,7 +280,7 @@ double hl_histogram_divergence(const int64_t *p, const int64_t *q)
         double middle = 0.5 * (a[i] + b[i]);
         sum += 0.5 * (divergence_term(a[i], middle) + divergence_term(b[i], middle));
     }
-    return sum > 0.0 ? sum : 0.0; /* rounding may end a hair below */
+    return sum > 0.0 ? sum : 0.0; /* rounding may make the sum slightly negative */
 }
 
 /* --------------------------------------------------------------- many tests */
@@ -296,7 +297,7 @@ hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
             items[n_tests++] = (ranked){ p_values[i], i };
     }
     qsort(items, (size_t)n_tests, sizeof *items, compare_ranked);
-    /* From the largest down: a test is found wherever a weaker one is. */
+    /* Goes from the largest p-value down: a test is significant wherever a weaker one is. */
     double rate = 1.0;
     for (int64_t i = n_tests - 1; i >= 0; i--) {
         rate                = fmin(rate, items[i].value * (double)n_tests / (double)(i + 1));
@@ -307,7 +308,7 @@ hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
 
 /* ------------------------------------------------- certainty of a rank correlation */
 
-/* Column `unit` of numbers (n_items, n + 1), without item `skipped`. */
+/* Reads column `unit` of numbers (n_items, n + 1), without item `skipped`. */
 static void read_column(double *out, const double *numbers, int64_t n_items, int64_t n,
                         int64_t unit, int64_t skipped)
 {
@@ -315,7 +316,7 @@ static void read_column(double *out, const double *numbers, int64_t n_items, int
         out[i] = i == skipped ? NAN : numbers[i * (n + 1) + unit];
 }
 
-/* The ranks of both columns at one unit, over items that have both. */
+/* Computes the ranks of both columns at one unit, over items that have both. */
 static hl_status read_ranks(double *rank_x, double *rank_y, double *work, const double *x,
                             const double *y, int64_t n_items, int64_t n, int64_t unit,
                             int64_t skipped)
@@ -353,8 +354,8 @@ hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double 
                             int64_t n)
 {
     HL_FREED double *room =
-        NULL; /* ranks of both (2, n_items, n + 1) by unit, and room to work in */
-    HL_FREED double *rhos  = NULL; /* (n + 1) */
+        NULL; /* (2, n_items, n + 1) ranks of both by unit, then working space */
+    HL_FREED double *rhos  = NULL; /* (n + 1) correlations without each unit */
     bool             first = noise->n == 0;
 
     HL_NEED(HL_ALLOC(&room, (size_t)(2 * n_items * (n + 2))));
@@ -375,7 +376,7 @@ hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double 
     hl_error error = hl_jackknife_error(rhos[n], rhos, n, HL_SCALE_CORRELATION);
     noise->error   = first ? error : hl_error_add(noise->error, error);
     noise->n       = first || n < noise->n ? n : noise->n;
-    /* Each item's ranks over the units: their spread about their mean. */
+    /* The noise of an item is the variance of its ranks over the units. */
     double factor  = (1.0 + 4.0 / (double)(n - 1)) * (double)(n - 1) / (double)n;
     double sums[3] = { 0 };
     for (int64_t i = 0; i < n_items && n > 1; i++) {
@@ -423,7 +424,8 @@ hl_status hl_rank_noise_add_items(hl_rank_noise *noise, const double *x, const d
 
 hl_interval hl_rank_interval(const hl_rank_noise *noise, hl_units units)
 {
-    const double least = 0.05; /* of a column's variance: what noise leaves of it at least */
+    const double least = 0.05; /* smallest share of a column's variance that is taken to be signal
+                                * */
     hl_interval  out =
         hl_interval_of(noise->rho, noise->error, HL_SCALE_CORRELATION, noise->n, units);
     double xx = noise->xx - noise->noise_xx, yy = noise->yy - noise->noise_yy;

@@ -1,37 +1,38 @@
 /* numbers.h - small statistics of plain arrays.
  *
- * NaN stands for "not measured" everywhere: such values are left out, and what has
- * nothing left to be computed from is NaN itself. */
+ * NaN means "not measured" everywhere: such values are left out, and a result without any value
+ * is NaN. */
 #ifndef HL_ANALYSIS_NUMBERS_H
 #define HL_ANALYSIS_NUMBERS_H
 
 #include "base/interval.h"
 
 double hl_mean(const double *values, int64_t count);
-/* Divided by the number of values: the spread of these values, not an estimate. */
+/* Returns the variance of these values: divided by their number, not an estimate for a
+ * population. */
 double hl_variance(const double *values, int64_t count);
 
-/* The value below which a share q of a sorted array without NaN lies, with straight lines between
- * neighbors. */
+/* Returns the q-quantile of a sorted array without NaN, with linear interpolation. */
 double hl_sorted_quantile(const double *sorted, int64_t count, double q);
-/* Rising; NaN last.  Returns how many are not NaN. */
+/* Sorts in increasing order, NaN last. Returns the number of values that are not NaN. */
 int64_t hl_sort(double *values, int64_t count);
 
-/* The median, and 1.4826 times the median distance from it: a standard deviation that outliers do
- * not move.  `work` has room for count values. */
+/* The median, and 1.4826 times the median absolute deviation from it: a standard deviation that
+ * is robust against outliers. `work` has room for count values. */
 typedef struct hl_robust {
     double median;
     double sigma;
 } hl_robust;
 hl_robust hl_robust_spread(const double *values, int64_t count, double *work);
 
-/* Ranks 1 ... n; equal values share the mean of their ranks, NaN has rank NaN. */
+/* Computes ranks from 1 to n. Equal values share the mean of their ranks; the rank of NaN is
+ * NaN. */
 hl_status hl_ranks(double *out, const double *values, int64_t count);
-/* Spearman's correlation.  Pairs with a NaN are left out.  NaN of fewer than two pairs, or of a
- * constant. */
+/* Computes Spearman's correlation. Pairs with a NaN are left out. NaN for fewer than two pairs,
+ * or if one side is constant. */
 hl_status hl_spearman(double *out, const double *x, const double *y, int64_t count);
 
-/* y = constant + linear x + quadratic x^2 by least squares; all NaN where fewer than three
+/* y = constant + linear x + quadratic x^2, by least squares. All NaN if fewer than three
  * different x have a y. */
 typedef struct hl_parabola {
     double constant;
@@ -40,13 +41,14 @@ typedef struct hl_parabola {
 } hl_parabola;
 hl_parabola hl_fit_parabola(const double *x, const double *y, int64_t count);
 
-/* How far two histograms of 64 bins are apart, whatever they counted in all: total variation, half the
- * sum of the differences of shares, 0 to 1; Jensen-Shannon, nats, 0 to ln 2.  NaN where one is empty. */
+/* Return the distance of two histograms of 64 bins, after division by their totals: total
+ * variation (half the sum of the differences of shares, from 0 to 1), and Jensen-Shannon
+ * divergence (nats, from 0 to ln 2). NaN if one is empty. */
 double hl_histogram_variation(const int64_t *p, const int64_t *q);
 double hl_histogram_divergence(const int64_t *p, const int64_t *q);
 
-/* Benjamini-Hochberg: the smallest false discovery rate at which each test would still be a
- * discovery.  NaN is no test. */
+/* Benjamini-Hochberg: computes the smallest false discovery rate at which each test would be
+ * significant. NaN p-values are not counted as tests. */
 hl_status hl_false_discovery(double *out, const double *p_values, int64_t count);
 
 /* ------------------------------------------------- certainty of a rank correlation
@@ -64,19 +66,22 @@ hl_status hl_false_discovery(double *out, const double *p_values, int64_t count)
  *     HL_NEED(hl_rank_noise_add_items(&noise, x, y, n_items, n));   if the items are a sample, too
  *     hl_interval interval = hl_rank_interval(&noise, HL_UNITS_WINDOWS); */
 typedef struct hl_rank_noise {
-    hl_error error; /* of the correlation, as atanh */
-    double   rho;   /* of all units */
-    double   xx;    /* covariances of ranks: of the items ... */
-    double   xy;
-    double   yy;
-    double   noise_xx; /* ... and of their noise */
-    double   noise_xy;
-    double   noise_yy;
-    int64_t  n; /* units */
+    hl_error error; /* error of atanh(rho) */
+    double   rho;   /* correlation with all units */
+    /* Variances and covariance of the items' ranks. */
+    double xx;
+    double xy;
+    double yy;
+    /* Variances and covariance of the noise in these ranks. */
+    double  noise_xx;
+    double  noise_xy;
+    double  noise_yy;
+    int64_t n; /* number of units */
 } hl_rank_noise;
 
-/* x and y: (n_items, n + 1), the last of all units.  Items with a NaN are left out.  Further calls
- * add the noise of other units and need the same last columns. */
+/* Adds the noise of x and y (n_items, n + 1), whose last columns are with all units. Items with
+ * a NaN are left out. Further calls add the noise of other units; they need the same last
+ * columns. */
 hl_status hl_rank_noise_add(hl_rank_noise *noise, const double *x, const double *y, int64_t n_items,
                             int64_t n);
 hl_status hl_rank_noise_add_items(hl_rank_noise *noise, const double *x, const double *y,

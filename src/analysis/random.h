@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* Starts as { seed }. */
+/* Initialized as { seed }. */
 typedef struct hl_random {
     uint64_t state;
 } hl_random;
@@ -21,11 +21,13 @@ static inline uint64_t hl_random_next(hl_random *random)
     return mixed ^ (mixed >> 31);
 }
 
-/* Each of 0 ... count - 1 is equally likely; count is at least 1. */
+/* Returns one of 0 ... count - 1 with equal probability; count is at least 1. */
 static inline int64_t hl_random_below(hl_random *random, int64_t count)
 {
     uint64_t n      = (uint64_t)count;
-    uint64_t biased = (UINT64_MAX % n + 1) % n; /* numbers at the top that would be too many */
+    uint64_t biased = (UINT64_MAX % n + 1) % n; /* Numbers above the last multiple of n are drawn
+                                                 * again; otherwise small results would be more
+                                                 * likely. */
     uint64_t number = hl_random_next(random);
 
     while (number > UINT64_MAX - biased)

@@ -24,11 +24,13 @@
 #include "base/utf8.h"
 
 enum { DEFAULT_BACK = 5 };
-enum { BROKEN = 0, COLLAPSE = 1, DRIFT = 8 }; /* places in the list of checks */
+enum { BROKEN = 0, COLLAPSE = 1, DRIFT = 8 }; /* indices in the list of checks */
 
 const char *const hl_series_settings[HL_SERIES_N_SETTINGS] = {
     "family",  "context", "stride",    "seed",     "pack",  "nll",     "probe",
-    "epsilon", "samples", "tokenizer", "adjusted", "gates", "special", /* is not in files where profiles do not say it */
+    "epsilon", "samples", "tokenizer", "adjusted", "gates", "special", /* the setting is missing if
+                                                                        * the profile does not have
+                                                                        * it */
 };
 
 /* ------------------------------------------------------------- new and free */
@@ -95,7 +97,7 @@ hl_status hl_series_put(hl_series *series, hl_series_point *point)
 {
     HL_NEED(HL_GROW(&series->points, &series->capacity, (size_t)series->n_points, 1));
     const hl_series_point *same = hl_series_find(series, point->name);
-    if (same != NULL) { /* closes the gap, so that the order stays that of measuring */
+    if (same != NULL) { /* Closes the gap: the order of the others remains that of measuring. */
         int64_t index = same - series->points;
         hl_series_point_release(&series->points[index]);
         memmove(series->points + index, series->points + index + 1,
@@ -127,7 +129,7 @@ static hl_status check_settings(const hl_series *series, const hl_profile *profi
     return HL_OK;
 }
 
-/* Points can be compared only if nothing but the weights differs. */
+/* Points can be compared only if everything but the weights is the same. */
 static hl_status check_same(const hl_series *series, const hl_profile *profile,
                             const hl_series_entry *entry)
 {
@@ -152,7 +154,7 @@ static hl_status check_same(const hl_series *series, const hl_profile *profile,
     return check_settings(series, profile, entry->name);
 }
 
-/* The first profile says what all the others must be like. */
+/* The first profile determines what all others must have in common with it. */
 static hl_status begin(hl_series *series, const hl_profile *profile, const hl_series_entry *entry)
 {
     for (int i = 0; i < HL_SERIES_N_SETTINGS; i++) {
@@ -171,7 +173,7 @@ static hl_status begin(hl_series *series, const hl_profile *profile, const hl_se
 
 /* ------------------------------------------------------------------ numbers */
 
-/* A quantity of every head, and their mean. */
+/* Reads a quantity of every head, and their mean. */
 static hl_status read_heads(float **out, double *mean, const hl_profile *profile,
                             hl_quantity quantity)
 {
@@ -235,8 +237,9 @@ static hl_fall fall_since(const hl_series_point *before, const hl_series_point *
                       .newly_sharp = point->values[COLLAPSE] - before->values[COLLAPSE] };
 }
 
-/* The step that the point is held against, of the n_back ones before it: the highest of those since
- * which it collapsed, or else of all; of equals the latest.  NULL: there is none. */
+/* Returns the step that the point is compared with, one of the n_back before it: the highest
+ * level from which it collapsed, or else the highest of all; the latest of equal ones. NULL if
+ * there is none. */
 static const hl_series_point *find_reference(const hl_series *series, const hl_series_point *point,
                                              int64_t n_back, const hl_thresholds *thresholds)
 {
@@ -246,12 +249,12 @@ static const hl_series_point *find_reference(const hl_series *series, const hl_s
     for (int64_t i = 0; i < series->n_points; i++) {
         const hl_series_point *other     = &series->points[i];
         hl_level               level     = level_of(other);
-        int64_t                n_between = 0; /* steps between the two */
+        int64_t                n_between = 0; /* number of steps between the two */
 
         for (int64_t j = 0; j < series->n_points; j++)
             n_between +=
                 series->points[j].step > other->step && series->points[j].step < point->step;
-        /* Has it sequences enough, and not all alike, for others to be held against it? */
+        /* A step with too few sequences, or with equal ones, cannot be compared with. */
         if (other->step >= point->step || isnan(hl_level_fall(&level, &level)) ||
             n_between >= n_back)
             continue;
@@ -267,7 +270,7 @@ static const hl_series_point *find_reference(const hl_series *series, const hl_s
     return best;
 }
 
-/* Adds a finding to what the profile alone showed, and makes it an alarm. */
+/* Adds a finding to those of the profile, and makes the point an alarm. */
 static hl_status say_found(hl_series_point *point, int check, hl_text *text)
 {
     hl_text whole = { 0 };
@@ -291,7 +294,8 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
     const hl_series_point *before = find_reference(series, point, n_back, thresholds);
     hl_text                text   = { 0 };
 
-    /* What is left of a checkpoint that is not finite may well lie lower: that is no collapse. */
+    /* If most rows of a checkpoint are not finite, a lower mean of the others does not show a
+     * collapse. */
     if (before == NULL || (point->verdicts[BROKEN] == HL_VERDICT_FOUND &&
                            point->verdicts[COLLAPSE] == HL_VERDICT_NOT_RUN))
         return HL_OK;
@@ -313,7 +317,7 @@ static hl_status find_fall(hl_series_point *point, const hl_series *series, int6
 
 /* -------------------------------------------------------------------- drift */
 
-/* The latest step before the point; NULL: there is none. */
+/* Returns the latest step before the point; NULL if there is none. */
 static const hl_series_point *find_previous(const hl_series *series, const hl_series_point *point)
 {
     const hl_series_point *previous = NULL;
@@ -326,7 +330,7 @@ static const hl_series_point *find_previous(const hl_series *series, const hl_se
     return previous;
 }
 
-/* As hl_diagnose_drift says of two profiles, against the checkpoint before. */
+/* Compares with the previous checkpoint, as hl_diagnose_drift does with two profiles. */
 static hl_status find_drift(hl_series_point *point, const hl_series *series,
                             const hl_thresholds *thresholds)
 {
@@ -341,7 +345,7 @@ static hl_status find_drift(hl_series_point *point, const hl_series *series,
         double moved =
             fabs((double)point->heads_normalized[i] - (double)before->heads_normalized[i]);
 
-        furthest = fmax(furthest, moved); /* passes NaN over */
+        furthest = fmax(furthest, moved); /* fmax ignores NaN */
         n_moved += moved >= least;
     }
     double rise               = point->nll - before->nll;

@@ -21,12 +21,12 @@
 
 #define FORMAT "headlight series 1"
 
-/* A point's numbers, in the order in which they are written. */
+/* The numbers of a point, in the order of the file. */
 static const struct {
     const char *key;
-    size_t      place; /* in hl_series_point */
+    size_t      place; /* offset in hl_series_point */
     bool        is_whole;
-    int64_t     least; /* of a whole number */
+    int64_t     least; /* smallest valid integer */
 } fields[] = {
     { "step", offsetof(hl_series_point, step), true, 0 },
     { "bytes", offsetof(hl_series_point, n_bytes), true, 0 },
@@ -54,7 +54,7 @@ static void render_number(hl_text *text, const char *name, double value)
     hl_text_addf(text, ", \"%s\": %s", name, hl_json_number_text(number, value, 17));
 }
 
-/* In quotation marks; NULL is null. */
+/* Writes a string in quotation marks; null for NULL. */
 static void render_string(hl_text *text, const char *bytes)
 {
     json_auto_t   *value  = bytes != NULL ? hl_json_text(bytes, strlen(bytes)) : json_null();
@@ -133,7 +133,7 @@ hl_status hl_series_render(char **out, const hl_series *series, int64_t index)
     return hl_text_finish(out, &text);
 }
 
-/* A line at a time: a long series need not be in memory twice. */
+/* Writes line by line, so that a long series is not in memory twice. */
 static hl_status write_lines(hl_writer *writer, const hl_series *series)
 {
     for (int64_t i = -1; i < series->n_points; i++) {
@@ -171,7 +171,7 @@ typedef struct lines {
     hl_series    *series;
 } lines;
 
-/* A whole number that must be there. */
+/* Reads an integer that must be present. */
 static hl_status get_count(int64_t *out, const json_t *line, const char *key, int64_t low,
                            int64_t high, const lines *l)
 {
@@ -188,14 +188,14 @@ static hl_status get_count(int64_t *out, const json_t *line, const char *key, in
     return HL_OK;
 }
 
-/* Null or missing is NaN. */
+/* Reads a number; NaN if it is null or missing. */
 static hl_status get_number(double *out, const json_t *line, const char *key, const lines *l)
 {
     *out = NAN;
     return hl_json_get_double(out, line, key, l->text.place);
 }
 
-/* A copy; null or missing is NULL. */
+/* Copies a string; NULL if it is null or missing. */
 static hl_status get_string(char **out, const json_t *line, const char *key, const lines *l)
 {
     const char *text = NULL;
@@ -232,7 +232,7 @@ static hl_status parse_beginning(lines *l, const json_t *line)
 
 /* ---------------------------------------------------------- reading: points */
 
-/* [[...], ...], null where there is no head. */
+/* Reads an array of layers, each an array of heads; null means that the head does not exist. */
 static hl_status parse_heads(float **out, const json_t *line, const char *key, const lines *l)
 {
     const json_t *rows    = json_object_get(line, key);
@@ -260,7 +260,7 @@ static hl_status parse_heads(float **out, const json_t *line, const char *key, c
 
 static hl_status parse_verdict(hl_verdict *out, const json_t *item, const lines *l)
 {
-    /* The words of series that earlier versions wrote. */
+    /* verdicts as earlier versions wrote them */
     static const char *const before[] = { "absent", "present", "not measured" };
     const char              *name     = NULL;
 
@@ -282,7 +282,8 @@ static hl_status parse_diagnoses(hl_series_point *point, const json_t *line, con
         const char   *name = hl_diagnosis_name((size_t)i);
         const json_t *item = json_object_get(found, name);
 
-        if (item == NULL && i >= HL_N_FIRST_DIAGNOSES) { /* of a version that had fewer checks */
+        if (item == NULL && i >= HL_N_FIRST_DIAGNOSES) { /* a file of an earlier version, which had
+                                                          * fewer checks */
             point->verdicts[i] = HL_VERDICT_NOT_RUN;
             point->values[i]   = NAN;
             HL_NEED(hl_strdup(&point->findings[i], ""));
@@ -308,7 +309,8 @@ static hl_status parse_point(lines *l, const json_t *line)
         return hl_fail(HL_BAD_INPUT, "%s: it has no name", l->text.place);
     if (hl_series_find(l->series, point.name) != NULL)
         return hl_fail(HL_BAD_INPUT, "%s: '%.100s' was there before", l->text.place, point.name);
-    bool is_old = json_object_get(line, "fair") != NULL; /* what `normalized` was called before */
+    bool is_old = json_object_get(line, "fair") != NULL; /* earlier versions called `normalized`
+                                                          * "fair" */
     for (int i = 0; i < N_FIELDS; i++) {
         void       *value = (char *)&point + fields[i].place;
         const char *key =

@@ -24,24 +24,24 @@ enum { PAGE_WIDTH = 80, LEAST_WRAP = 24, GAP = 2 };
 
 typedef union sheet_cell {
     double  real;
-    int64_t whole; /* INT and BOOL */
+    int64_t whole; /* for INT and BOOL */
     struct {
         char *text;
-        char *shown; /* the text through hl_printable; NULL: the text is harmless as it is */
+        char *shown; /* the text made safe by hl_printable; NULL if it is already safe */
     };
 } sheet_cell;
 
 typedef struct sheet_fact {
     const char *name;
-    char       *text;  /* NULL: it is a number */
-    char       *shown; /* as in a cell */
+    char       *text;  /* NULL if the fact is a number */
+    char       *shown; /* the text made safe, as in sheet_cell */
     double      number;
 } sheet_fact;
 
 typedef struct sheet_column {
-    const char    *name; /* in the sheet's `names` */
+    const char    *name; /* points into the sheet's `names` */
     hl_column_type type;
-    int            decimals; /* of REAL, in text */
+    int            decimals; /* number of decimals of a REAL, in text */
 } sheet_column;
 
 struct hl_sheet {
@@ -55,7 +55,7 @@ struct hl_sheet {
     size_t        room;
     sheet_fact   *facts; /* (n_facts) */
     int64_t       n_facts;
-    hl_status     status; /* the first error */
+    hl_status     status; /* first error */
 };
 
 hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title, const char *columns)
@@ -110,7 +110,7 @@ void hl_sheet_free(hl_sheet *table)
 
 /* ------------------------------------------------------------------ filling */
 
-/* The place of the next cell, which must be of this type; NULL after an error. */
+/* Returns the next cell, which must have this type; NULL after an error. */
 static sheet_cell *next_cell(hl_sheet *table, hl_column_type type)
 {
     if (table->status != HL_OK)
@@ -161,7 +161,7 @@ void hl_sheet_add_reals(hl_sheet *table, const double *values, size_t count)
         hl_sheet_put_real(table, values[i]);
 }
 
-/* What the format gives, however long, and what is shown of it where that is something else. */
+/* Formats a text of any length, and makes a safe copy if it is not safe to print. */
 static hl_status format_text(char **out, char **shown, const char *format, va_list arguments)
 {
     va_list again;
@@ -176,7 +176,7 @@ static hl_status format_text(char **out, char **shown, const char *format, va_li
     vsnprintf(*out, (size_t)length + 1, format, arguments);
     size_t n_shown = hl_printable(NULL, 0, *out, (size_t)length, HL_PRINTABLE_LINE);
     if (n_shown == (size_t)length && hl_utf8_find_bad(*out, n_shown) == n_shown)
-        return HL_OK; /* only U+FFFD may have the length of what it replaces */
+        return HL_OK; /* Only U+FFFD may have the length of what it replaces. */
     status = hl_alloc((void **)shown, n_shown + 1, 1);
     if (status == HL_OK)
         hl_printable(*shown, n_shown + 1, *out, (size_t)length, HL_PRINTABLE_LINE);
@@ -340,13 +340,13 @@ double hl_sheet_fact(const hl_sheet *table, const char *name)
 
 /* ------------------------------------------------------------------ as text */
 
-/* The text of a cell as it may be shown: names in it come from files that anybody may have made. */
+/* Returns the text of a cell as it may be printed: it can hold names from untrusted files. */
 static const char *shown_text(const sheet_cell *cell)
 {
     return cell->shown != NULL ? cell->shown : cell->text;
 }
 
-/* A whole number with its digits in groups of three: 10,616,832; returns `room`. */
+/* Writes an integer with its digits in groups of three, such as 10,616,832; returns `room`. */
 static const char *group_digits(char room[32], double number)
 {
     char digits[32];
@@ -364,7 +364,7 @@ static const char *group_digits(char room[32], double number)
     return room;
 }
 
-/* How many columns a UTF-8 text takes: one a character. */
+/* Returns the number of terminal columns of a UTF-8 text: one per character. */
 static int64_t text_width(const char *text)
 {
     int64_t width = 0;
@@ -380,7 +380,7 @@ static void pad(hl_text *text, int64_t n_spaces)
         hl_text_addf(text, "%*s", (int)n_spaces, "");
 }
 
-/* Ends a line, without the spaces at its end. */
+/* Ends a line, and removes spaces at its end. */
 static void end_line(hl_text *text)
 {
     while (text->n_bytes > 0 && text->bytes[text->n_bytes - 1] == ' ')
@@ -388,7 +388,7 @@ static void end_line(hl_text *text)
     hl_text_add(text, "\n", 1);
 }
 
-/* A cell as people read it; borrowed from the table or from `room`. */
+/* Returns a cell as text for people, borrowed from the table or from `room`. */
 static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row, int64_t column)
 {
     const sheet_cell   *cell = cell_at(table, row, column);
@@ -407,7 +407,7 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
     default:
         if (isnan(cell->real))
             return "-";
-        /* A small number must not look like none. */
+        /* A small number must not be printed as 0. */
         bool small = cell->real != 0.0 && fabs(cell->real) < 0.5 * pow(10.0, -kind->decimals);
         if (small || !(fabs(cell->real) < 1e15))
             snprintf(room, 32, "%.0e", cell->real);
@@ -419,7 +419,7 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
     }
 }
 
-/* As many bytes of the text, cut between words, as fit into the width. */
+/* Returns the number of bytes of the text, cut between words, that fit into the width. */
 static size_t fitting_bytes(const char *text, int64_t width)
 {
     size_t  last_space = 0;
@@ -436,7 +436,7 @@ static size_t fitting_bytes(const char *text, int64_t width)
     return i;
 }
 
-/* The last column, over as many lines as it takes. */
+/* Writes the last column over several lines if necessary. */
 static void add_wrapped(hl_text *out, const char *text, int64_t start)
 {
     int64_t width = PAGE_WIDTH - start > LEAST_WRAP ? PAGE_WIDTH - start : LEAST_WRAP;
@@ -530,7 +530,7 @@ static hl_status write_text(hl_text *out, const hl_sheet *table)
 
 /* ------------------------------------------------------------------- as CSV */
 
-/* The fewest digits that read back as the same number. */
+/* Writes the fewest digits that are read back as the same number. */
 static void add_exact(hl_text *out, double number)
 {
     char room[40];
@@ -543,8 +543,8 @@ static void add_exact(hl_text *out, double number)
     hl_text_addf(out, "%s", room);
 }
 
-/* A spreadsheet takes a text that begins with one of these signs for a formula and runs it; an
- * apostrophe before it makes it a text again. */
+/* A spreadsheet evaluates a text that begins with one of these signs as a formula. An apostrophe
+ * before it prevents that. */
 static void add_quoted(hl_text *out, const char *text)
 {
     const char *mark = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL ? "'" : "";
@@ -615,7 +615,8 @@ static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
     }
 }
 
-/* What cannot be made is NULL, and so is all that it would be part of: one look at the end. */
+/* If a value cannot be made it is NULL, and so are all values that contain it. One check at the
+ * end is therefore enough. */
 static hl_status write_json(hl_text *out, const hl_sheet *table)
 {
     json_t *facts = json_object();

@@ -69,7 +69,8 @@ static void put_sums(hl_sheet *table, const char *name, const token_sums *sums)
     hl_sheet_put_int(table, sums->n_spikes);
 }
 
-/* Each kind of token, then generated minus prompt, then entities and the other generated tokens. */
+/* Rows: each kind of token, then generated minus prompt, then entities and the other generated
+ * tokens. */
 static hl_status fill_kinds(hl_sheet *table, const hl_trace *trace)
 {
     token_sums kinds[HL_N_KINDS] = { 0 }, entities = { 0 }, others = { 0 };
@@ -113,7 +114,8 @@ static bool is_word_byte(unsigned char byte)
            (byte >= 'A' && byte <= 'Z') || byte == '\'' || byte == '-';
 }
 
-/* Appends the word's bytes of a token; true if the token ends in them, so that the word may go on. */
+/* Appends the token's bytes that belong to the word; returns true if the word may continue after
+ * it. */
 static bool add_part(hl_text *text, const hl_traced_token *token, bool is_first)
 {
     size_t from = 0, to;
@@ -127,8 +129,8 @@ static bool add_part(hl_text *text, const hl_traced_token *token, bool is_first)
     return to == token->n_bytes && (to > from || is_first);
 }
 
-/* What can be shown of bytes from anywhere: bad ones become U+FFFD, and it ends before a character
- * that is not seen, such as a control character of a terminal. */
+/* Makes bytes of any origin printable: invalid ones become U+FFFD, and the text ends before the
+ * first invisible character, such as a control character of a terminal. */
 static void add_shown(hl_text *out, const char *bytes, size_t n_bytes)
 {
     for (size_t at = 0; at < n_bytes;) {
@@ -146,7 +148,7 @@ static void add_shown(hl_text *out, const char *bytes, size_t n_bytes)
     }
 }
 
-/* The word that begins at a token, with the tokens that go on with it. */
+/* Reads the word that begins at a token, including the tokens that continue it. */
 static hl_status read_word(char **out, const hl_trace *trace, int64_t token)
 {
     HL_SCOPED(hl_text_free) hl_text raw  = { 0 };

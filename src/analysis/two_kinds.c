@@ -10,13 +10,13 @@
 
 enum { MAX_STEPS = 100, MAX_HALVINGS = 40 };
 #define SMALL_GRADIENT 1e-9
-#define SMALL_RESIDUAL 1e-12 /* of squares, relative */
+#define SMALL_RESIDUAL 1e-12 /* relative limit of the sum of squared residuals */
 
 /* -------------------------------------------------------------------- AUROC */
 
-/* Pairs are counted in one pass over cases in the order of their scores: a
- * positive case beats all negative ones before it, and half of those that equal it.  The order is
- * the same for every draw; only how often each case counts differs. */
+/* Pairs are counted in one pass over cases sorted by score: a positive case wins against all
+ * negative ones before it, and half against those with the same score. When groups are left out
+ * the order stays the same; only the weights of cases change. */
 
 typedef struct scored {
     double  score;
@@ -32,7 +32,7 @@ static int by_score(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* times (n_groups): how often each group counts. */
+/* times (n_groups): the weight of each group. */
 static double area(const scored *sorted, const hl_cases *cases, const int64_t *times)
 {
     double below = 0.0, pairs = 0.0, n_positive = 0.0;
@@ -54,7 +54,8 @@ static double area(const scored *sorted, const hl_cases *cases, const int64_t *t
     return n_positive > 0.0 && below > 0.0 ? pairs / (n_positive * below) : NAN;
 }
 
-/* out (n_areas): area g without group g, and with all groups where there is no such group. */
+/* Computes out (n_areas): area g without group g. If there is no group g, it is the area of all
+ * groups. */
 static hl_status areas(double *out, const double *scores, const hl_cases *cases, int64_t first,
                        int64_t n_areas)
 {
@@ -84,7 +85,7 @@ hl_status hl_auroc_left_out(double *out, const double *scores, const hl_cases *c
     return areas(out, scores, cases, 0, cases->n_groups + 1);
 }
 
-/* An area moved towards 1/2 by the share 2 k. */
+/* Moves an area towards 1/2 by the share 2 k. */
 static double shrunk(double area, double k)
 {
     return area * (1.0 - 2.0 * k) + k;
@@ -103,7 +104,7 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
     double error = 0.0, cubes = 0.0;
     if (isnan(value) || n_real < HL_MIN_UNITS)
         return hl_no_interval(n_real, units);
-    /* Half a pair on either side keeps the scale finite. */
+    /* Half a pair on either side keeps the logit finite. */
     double center = shrunk(value, 0.5 / (p * q));
     for (int64_t i = 0; i < n; i++) {
         double off = hl_to_scale(shrunk(left_out[i], 0.5 / (p * q)), HL_SCALE_SHARE) -
@@ -122,7 +123,7 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
     hl_interval out =
         hl_interval_of(center, (hl_error){ fmax(error, least), (double)(n_real - 1), skewness },
                        HL_SCALE_SHARE, n_real, units);
-    out.low  = fmin(out.low, value); /* the center is not quite the value */
+    out.low  = fmin(out.low, value); /* the center differs slightly from the value */
     out.high = fmax(out.high, value);
     return out;
 }
@@ -139,10 +140,10 @@ typedef struct problem {
     const double  *x;
     const uint8_t *y;
     int64_t        n;
-    int64_t        d; /* features; vectors have d + 1 */
+    int64_t        d; /* number of features; vectors have d + 1 values */
     double         l2;
-    double        *p;        /* (n) */
-    double        *gradient; /* (d + 1), as what follows */
+    double        *p;        /* (n) probabilities */
+    double        *gradient; /* (d + 1), like the vectors below */
     double        *step;
     double        *residual;
     double        *direction;
@@ -179,7 +180,7 @@ static double objective(const problem *q, const double *w)
     return sum;
 }
 
-/* Also leaves p for the Hessian.  Returns the largest of its values. */
+/* Also computes p for the Hessian. Returns the largest absolute value of the gradient. */
 static double find_gradient(problem *q, const double *w)
 {
     double most = 0.0;
@@ -200,7 +201,7 @@ static double find_gradient(problem *q, const double *w)
     return most;
 }
 
-/* product = Hessian times direction. */
+/* Computes product = Hessian times direction. */
 static void multiply(problem *q)
 {
     for (int64_t j = 0; j < q->d; j++)
@@ -215,7 +216,7 @@ static void multiply(problem *q)
     }
 }
 
-/* step = Hessian^-1 gradient. */
+/* Computes step = Hessian^-1 gradient. */
 static void solve(problem *q)
 {
     int64_t n      = q->d + 1;
@@ -229,7 +230,7 @@ static void solve(problem *q)
         multiply(q);
         double curvature = dot(q->direction, q->product, n);
         if (curvature <= 0.0)
-            break; /* as flat as rounding lets it be */
+            break; /* as exact as rounding permits */
         double length = before / curvature;
         for (int64_t j = 0; j < n; j++) {
             q->step[j] += length * q->direction[j];
@@ -242,7 +243,7 @@ static void solve(problem *q)
     }
 }
 
-/* Along the step as far as it helps; false if it does not. */
+/* Moves along the step as far as the loss falls; returns false if it does not fall. */
 static bool walk(problem *q, double *w)
 {
     double start = objective(q, w);
@@ -264,7 +265,7 @@ hl_status hl_logistic_fit(double *weights, const double *x, const uint8_t *is_po
                           int64_t n_cases, int64_t n_features, double l2)
 {
     size_t           size = (size_t)n_features + 1;
-    HL_FREED double *room = NULL; /* (n_cases), and six vectors */
+    HL_FREED double *room = NULL; /* (n_cases) p, then six vectors */
     problem          q    = { .x = x, .y = is_positive, .n = n_cases, .d = n_features, .l2 = l2 };
     double **vectors[] = { &q.gradient, &q.step, &q.residual, &q.direction, &q.product, &q.trial };
     enum { N_VECTORS = sizeof vectors / sizeof *vectors };

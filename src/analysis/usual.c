@@ -12,7 +12,7 @@
 
 #define N NAN
 
-/* In the order of the list of checks, as far as a profile alone goes. */
+/* Values are in the order of the list of checks, as far as a profile alone suffices. */
 static const struct {
     const char *name;
     bool        is_causal;
@@ -42,8 +42,8 @@ static const struct {
 };
 enum { N_RELEASED = sizeof released / sizeof *released };
 
-/* Rows of an encoder see all keys; of a decoder those before the 16th see too few to be counted as
- * normalized. */
+/* Is this a decoder? In an encoder each row sees all keys; in a decoder the first 15 rows see
+ * too few keys to be counted as normalized. */
 static bool is_causal(const hl_profile *profile)
 {
     int64_t n_rows = 0, n_normalized = 0;
@@ -66,7 +66,7 @@ void hl_usual_say(hl_text *out, const hl_profile *profile, size_t check)
     for (size_t i = 0; i < N_RELEASED; i++) {
         if (released[i].is_causal != causal || isnan(released[i].values[check]))
             continue;
-        lowest  = fmin(lowest, released[i].values[check]); /* pass NaN over */
+        lowest  = fmin(lowest, released[i].values[check]); /* fmin and fmax ignore NaN */
         highest = fmax(highest, released[i].values[check]);
         count++;
     }
