@@ -18,7 +18,6 @@ typedef struct compare_command {
     hl_common    common;
     hl_arguments paths;
     const char  *table; /* NULL: the screen */
-    bool         csv;
     /* Texts to measure both models on; none: A and B are profiles. */
     hl_option_list    texts;
     hl_window_options windows;
@@ -155,7 +154,7 @@ static hl_status report(const compare_command *command, const hl_comparison *fou
 {
     if (command->table != NULL)
         return hl_print_sheet(hl_comparison_table(found, command->table),
-                              hl_sheet_format_of(command->csv, command->common.json));
+                              hl_sheet_format_of(&command->common));
     if (command->common.json)
         return print_json(command, found);
     return command->common.quiet ? HL_OK : print_screen(command, found);
@@ -270,7 +269,7 @@ int hl_command_compare(int argc, char **argv)
     hl_option options[] = {
         HL_TEXT("table", 't', &command.table, "NAME",
                 "ranks, metrics, diagonal, layer_metrics, peaks, pairs, layers, ..."),
-        HL_FLAG("csv", 0, &command.csv, "print the table as CSV"),
+        HL_CSV_OPTION(&command.common, "print the table as CSV"),
         HL_LIST("text", 0, &command.texts, "PATH",
                 "A and B are models; measure both on this text (repeatable)"),
         HL_WINDOW_OPTIONS("--text", "16384", &command.windows),
@@ -310,10 +309,8 @@ int hl_command_compare(int argc, char **argv)
             &usage, "--gates and --off need --text and two models: a profile is already measured");
     if (command.prompt != NULL && (command.drawing.output == NULL || command.texts.count == 0))
         return hl_options_refuse(&usage, "--prompt needs -o FILE and --text PATH");
-    if (command.table != NULL && command.csv && command.common.json)
-        return hl_options_refuse(&usage, "--csv and --json cannot be combined");
-    HL_PASS(
-        hl_options_check_table(&usage, command.table, command.csv, hl_comparison_table_name, ""));
+    HL_PASS(hl_options_check_table(&usage, command.table, command.common.csv,
+                                   hl_comparison_table_name, ""));
     int code = compare(&command, sides);
     for (int i = 0; i < 2; i++) {
         hl_profile_free(sides[i].profile);

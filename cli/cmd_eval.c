@@ -117,6 +117,8 @@ static int check_request(const eval_request *request, const hl_usage *usage)
                                  "--stride %lld leaves gaps between windows of %lld tokens; use at "
                                  "most the window's length",
                                  (long long)request->stride, (long long)request->n_ctx);
+    if (request->common.csv && !request->per_document)
+        return hl_options_refuse(usage, "--csv needs --per-document: it prints one line per text");
     return HL_EXIT_OK;
 }
 
@@ -132,6 +134,7 @@ static int parse_request(eval_request *request, int argc, char **argv)
         HL_SPECIAL_OPTION(&request->special),
         HL_FLAG("per-document", 'd', &request->per_document,
                 "print one line per text, the hardest first"),
+        HL_CSV_OPTION(&request->common, "print the lines of --per-document as CSV"),
         HL_FLAG("last-word", 0, &request->last_word,
                 "print how often the last word of a text is predicted, as LAMBADA"),
         HL_TEXT("reference", 'r', &request->reference_path, "MODEL",
@@ -493,20 +496,43 @@ static int compare_texts(const void *left, const void *right)
     return a->mean > b->mean ? -1 : a->mean < b->mean;
 }
 
-static void print_texts(const hl_colors *colors, const evaluation *e)
+static hl_status make_documents(hl_sheet **out, const evaluation *e)
 {
-    printf("\n%s  %11s %11s %11s %10s  %s%s\n", colors->dim, "scored", "nats/token", "perplexity",
-           "bits/byte", "text", colors->plain);
-    for (int i = 0; i < e->n_texts; i++) {
-        const hl_nll *nll = &e->texts[i].nll;
+    hl_sheet *table = NULL;
 
-        printf("  %11s ", hl_grouped(nll->n_scored));
-        if (nll->n_scored == 0 || nll->n_broken > 0)
-            printf("%11s %11s %10s", "-", "-", "-");
-        else
-            printf("%11.4f %11.2f %10.4f", nll->mean, nll->perplexity, nll->bits_per_byte);
-        printf("  %s\n", hl_shown(e->texts[i].name));
+    HL_NEED(hl_sheet_new(&table, "documents", "Each text, the hardest first",
+                         "scored_tokens:i nats_per_token:4 perplexity:2 bits_per_byte:4 name:t | "
+                         "nats_per_token_low:4 nats_per_token_high:4 interval:t interval_n:i "
+                         "standard_error:4 nll_sum:4 tokens:i scored_bytes:i windows:i "
+                         "broken_losses:i"));
+    for (int i = 0; i < e->n_texts; i++) {
+        const hl_nll      *nll  = &e->texts[i].nll;
+        const hl_interval *over = &nll->interval;
+        char               reason[80];
+
+        hl_interval_reason(reason, sizeof reason, over);
+        hl_sheet_put_int(table, nll->n_scored);
+        hl_sheet_put_reals(table, nll->mean, nll->perplexity, nll->bits_per_byte);
+        hl_sheet_put_text(table, "%s", e->texts[i].name);
+        hl_sheet_put_reals(table, over->low, over->high);
+        hl_sheet_put_text(table, "%s",
+                          reason[0] != '\0' ? reason : hl_interval_method(over->units));
+        hl_sheet_put_int(table, over->n);
+        hl_sheet_put_reals(table, over->error, nll->sum);
+        hl_sheet_put_int(table, nll->n_tokens);
+        hl_sheet_put_int(table, nll->n_bytes);
+        hl_sheet_put_int(table, nll->n_windows);
+        hl_sheet_put_int(table, nll->n_broken);
     }
+    return hl_sheet_hand_over(out, table, HL_OK);
+}
+
+static hl_status print_documents(const evaluation *e, hl_sheet_format format)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+
+    HL_NEED(make_documents(&table, e));
+    return hl_print_sheet(table, format);
 }
 
 /* Returns the way of adding tokens; NULL if the tokenizer adds none, so that all ways are the
@@ -526,7 +552,7 @@ static const char *reference_of(const eval_request *request)
                                            : "the model with all heads enabled";
 }
 
-static void print_text(const evaluation *e)
+static hl_status print_text(const evaluation *e)
 {
     const eval_request *request = e->request;
     hl_colors           colors  = hl_terminal_colors(stdout);
@@ -550,9 +576,11 @@ static void print_text(const evaluation *e)
         print_agreement(hl_agreement_get(e->agreement), reference_of(request));
     if (request->speed)
         print_speed(&e->speed);
-    if (request->per_document)
-        print_texts(&colors, e);
     print_range_note(&colors, &total);
+    if (!request->per_document)
+        return HL_OK;
+    printf("\n");
+    return print_documents(e, HL_SHEET_TEXT);
 }
 
 /* --------------------------------------------------------------------- as JSON */
@@ -566,18 +594,6 @@ static json_t *make_nll(const hl_nll *nll)
                      HL_IS("scored_tokens", nll->n_scored), HL_IS("tokens", nll->n_tokens),
                      HL_IS("scored_bytes", nll->n_bytes), HL_IS("windows", nll->n_windows),
                      HL_IS("broken_losses", nll->n_broken));
-}
-
-static json_t *make_texts(const evaluation *e)
-{
-    json_t *texts = json_array();
-
-    for (int i = 0; i < e->n_texts; i++) {
-        json_t *object = make_nll(&e->texts[i].nll);
-        json_object_set_new(object, "name", hl_value_name(e->texts[i].name));
-        json_array_append_new(texts, object);
-    }
-    return texts;
 }
 
 static json_t *make_last_word(const eval_last_word *words)
@@ -619,14 +635,17 @@ static json_t *make_speed(const eval_speed *s)
         HL_IS("file_bytes", s->file_bytes), HL_IS("kv_bytes_per_token", s->kv_bytes));
 }
 
-static void print_json(const evaluation *e)
+static hl_status print_json(const evaluation *e)
 {
     const eval_request *request = e->request;
     const char         *special = special_of(e);
     hl_nll              total   = hl_perplexity_total(e->perplexity);
     int64_t             stride  = 0;
     int64_t             n_ctx   = hl_perplexity_n_ctx(e->perplexity, &stride);
+    hl_sheet           *table   = NULL;
 
+    if (request->per_document)
+        HL_NEED(make_documents(&table, e));
     hl_print_json(
         HL_OBJECT(HL_IS("model", hl_value_name(request->arguments.items[0])),
                   HL_IS("context", n_ctx), HL_IS("stride", stride), HL_IS("texts", e->n_texts),
@@ -635,8 +654,9 @@ static void print_json(const evaluation *e)
                   HL_IS("last_word", request->last_word ? make_last_word(&e->last_word) : NULL),
                   HL_IS("agreement", e->agreement != NULL ? make_agreement(e) : NULL),
                   HL_IS("speed", request->speed ? make_speed(&e->speed) : NULL),
-                  HL_IS("documents", request->per_document ? make_texts(e) : NULL)),
+                  HL_IS("documents", hl_value_rows(table))),
         JSON_INDENT(1));
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -670,10 +690,12 @@ static int evaluate(evaluation *e)
         HL_PASS(measure_speed(e));
     if (request->per_document)
         qsort(e->texts, (size_t)e->n_texts, sizeof *e->texts, compare_texts);
-    if (request->common.json)
-        print_json(e);
+    if (request->common.csv)
+        HL_CALL("eval", print_documents(e, HL_SHEET_CSV));
+    else if (request->common.json)
+        HL_CALL("eval", print_json(e));
     else if (!request->common.quiet)
-        print_text(e);
+        HL_CALL("eval", print_text(e));
     /* Losses that are not finite have been reported for each text already. */
     return hl_perplexity_total(e->perplexity).n_broken > 0 ? HL_EXIT_INPUT : HL_EXIT_OK;
 }

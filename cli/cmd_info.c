@@ -351,27 +351,33 @@ static void print_memory(page *out, const info_request *request)
 
 /* --------------------------------------------------------------------- tensors */
 
-static void print_tensors(page *out, const hl_model *model)
+static hl_status make_tensors(hl_sheet **out, const hl_model *model)
 {
+    hl_sheet      *table = NULL;
     hl_tensor_info tensor;
 
-    printf("\n%s%-17s %-5s %-16s %11s  %s%s\n", out->colors.dim, "role", "type", "shape", "bytes",
-           "name", out->colors.plain);
+    HL_NEED(hl_sheet_new(&table, "tensors", "Tensors, as they are stored",
+                         "role:t is_bias:b dtype:t shape:l n_bytes:i name:t"));
     for (int64_t i = 0; hl_model_get_tensor(&tensor, model, i) == HL_OK; i++) {
-        char role[64];
-
-        snprintf(role, sizeof role, "%s%s", tensor.role[0] != '\0' ? tensor.role : "-",
-                 tensor.is_bias ? " bias" : "");
-        for (int k = 0; k < tensor.n_dims; k++)
-            add(out, "%s%lld", k > 0 ? "," : "", (long long)tensor.shape[k]);
-        printf("%-17s %-5s [%s]%*s %11zu  %s\n", role, hl_dtype_name(tensor.dtype), out->line,
-               out->used < 14 ? (int)(14 - out->used) : 0, "", tensor.n_bytes,
-               hl_shown(tensor.name));
-        clear(out);
+        hl_sheet_put_text(table, "%s", tensor.role);
+        hl_sheet_put_bool(table, tensor.is_bias);
+        hl_sheet_put_text(table, "%s", hl_dtype_name(tensor.dtype));
+        hl_sheet_put_list(table, tensor.shape, (size_t)tensor.n_dims);
+        hl_sheet_put_int(table, (int64_t)tensor.n_bytes);
+        hl_sheet_put_text(table, "%s", tensor.name);
     }
+    return hl_sheet_hand_over(out, table, HL_OK);
 }
 
-static void print_screen(const info_request *request)
+static hl_status print_tensors(const hl_model *model, hl_sheet_format format)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
+
+    HL_NEED(make_tensors(&table, model));
+    return hl_print_sheet(table, format);
+}
+
+static hl_status print_screen(const info_request *request)
 {
     const hl_model_info *info = hl_model_get_info(request->model);
     page                 out  = { .colors = hl_terminal_colors(stdout) };
@@ -383,8 +389,10 @@ static void print_screen(const info_request *request)
     print_tokenizer(&out, request);
     print_tokens(&out, request);
     print_memory(&out, request);
-    if (request->tensors)
-        print_tensors(&out, request->model);
+    if (!request->tensors)
+        return HL_OK;
+    printf("\n");
+    return print_tensors(request->model, HL_SHEET_TEXT);
 }
 
 /* ------------------------------------------------------------------------ JSON */
@@ -412,22 +420,6 @@ static json_t *layer_array(const hl_model *model)
                                                MEMBER(layer, d_mlp), MEMBER(layer, n_experts),
                                                MEMBER(layer, window), MEMBER(layer, has_rope),
                                                MEMBER(layer, rope_base)));
-    }
-    return array;
-}
-
-static json_t *tensor_array(const hl_model *model)
-{
-    json_t        *array = json_array();
-    hl_tensor_info found;
-
-    for (int64_t i = 0; hl_model_get_tensor(&found, model, i) == HL_OK; i++) {
-        const hl_tensor_info *tensor = &found;
-        json_array_append_new(
-            array, HL_OBJECT(HL_IS("name", hl_value_name(tensor->name)), MEMBER(tensor, role),
-                             MEMBER(tensor, is_bias), HL_IS("dtype", hl_dtype_name(tensor->dtype)),
-                             HL_IS("shape", id_array(tensor->shape, tensor->n_dims)),
-                             MEMBER(tensor, n_bytes)));
     }
     return array;
 }
@@ -479,11 +471,14 @@ static json_t *tokenizer_object(const hl_tokenizer *tokenizer)
                      HL_IS("special", special_object(tokenizer)));
 }
 
-static void print_json(const info_request *request)
+static hl_status print_json(const info_request *request)
 {
     const hl_model_info     *info   = hl_model_get_info(request->model);
     const hl_session_memory *memory = &request->memory;
+    hl_sheet                *table  = NULL;
 
+    if (request->tensors)
+        HL_NEED(make_tensors(&table, request->model));
     hl_print_json(
         HL_OBJECT(HL_IS("path", request->path), MEMBER(info, family), MEMBER(info, format),
                   MEMBER(info, n_params), MEMBER(info, n_layers), MEMBER(info, n_heads),
@@ -504,8 +499,9 @@ static void print_json(const info_request *request)
                   HL_IS("dtypes", dtype_object(request->model)),
                   HL_IS("layers", layer_array(request->model)),
                   HL_IS("tokenizer", tokenizer_object(request->tokenizer)),
-                  HL_IS("tensors", request->tensors ? tensor_array(request->model) : NULL)),
+                  HL_IS("tensors", hl_value_rows(table))),
         JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    return HL_OK;
 }
 
 /* ----------------------------------------------------------------- the command */
@@ -551,11 +547,11 @@ static hl_status show_info(info_request *request)
     HL_NEED(open_tokenizer(&tokenizer, request));
     request->tokenizer = tokenizer;
     HL_NEED(measure_memory(request));
+    if (request->common.csv)
+        return print_tensors(model, HL_SHEET_CSV);
     if (request->common.json)
-        print_json(request);
-    else if (!request->common.quiet)
-        print_screen(request);
-    return HL_OK;
+        return print_json(request);
+    return request->common.quiet ? HL_OK : print_screen(request);
 }
 
 /* ------------------------------------------------------------------- the machine */
@@ -643,6 +639,7 @@ int hl_command_info(int argc, char **argv)
 
     hl_option options[] = {
         HL_FLAG("tensors", 't', &request.tensors, "list every tensor"),
+        HL_CSV_OPTION(&request.common, "print the list of --tensors as CSV"),
         HL_INT("context", 'c', &request.n_ctx, "N",
                "print the memory that N tokens take (the model's context)", 1, 1 << 30),
         HL_TOKENIZER_OPTION(&request.tokenizer_path),
@@ -661,6 +658,8 @@ int hl_command_info(int argc, char **argv)
     HL_PASS(hl_options_parse(&rest, &request.common, &usage, argc, argv));
     if (request.machine && rest.count > 0)
         return hl_options_refuse(&usage, "--machine takes no MODEL; got %s", rest.items[0]);
+    if (request.common.csv && (request.machine || !request.tensors))
+        return hl_options_refuse(&usage, "--csv needs --tensors: it prints one line per tensor");
     if (request.machine)
         return hl_finish("info", show_machine(&request));
     if (rest.count != 1)

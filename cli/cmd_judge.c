@@ -53,57 +53,64 @@ static void print_verdict(const hl_judgment *found)
     }
 }
 
-static void print_text(const hl_judgment *found)
+static hl_status make_signals(hl_sheet **out, const hl_judgment *found)
+{
+    hl_sheet *table = NULL;
+
+    HL_NEED(hl_sheet_new(
+        &table, "signals", "How well each signal separates wrong spans from right ones",
+        "signal:t auroc:3 auroc_low:3 auroc_high:3 gain:3 gain_low:3 gain_high:3"));
+    for (int i = 0; i < HL_N_SIGNALS; i++) {
+        hl_estimate a = found->auroc[i], g = found->gain[i];
+        bool        alone = i == HL_SIGNAL_LOGPROB; /* which the gain is over */
+
+        hl_sheet_put_text(table, "%s", hl_signal_name((hl_signal)i));
+        hl_sheet_put_reals(table, a.value, a.interval.low, a.interval.high, alone ? NAN : g.value,
+                           alone ? NAN : g.interval.low, alone ? NAN : g.interval.high);
+    }
+    hl_sheet_fact_interval(table, &found->auroc[0].interval);
+    return hl_sheet_hand_over(out, table, HL_OK);
+}
+
+static hl_status print_text(const hl_judgment *found, const hl_sheet *signals)
 {
     printf("%lld right and %lld wrong spans in %lld text%s", (long long)found->n_right,
            (long long)found->n_wrong, (long long)found->n_traces, found->n_traces == 1 ? "" : "s");
     if (found->n_left_out > 0)
         printf(" (%lld left out)", (long long)found->n_left_out);
-    printf("\n\n  %-22s %5s  %-16s  %s\n", "signal", "AUROC", "95% interval",
-           "gain over log-probability");
-    for (int i = 0; i < HL_N_SIGNALS; i++) {
-        hl_estimate a = found->auroc[i], g = found->gain[i];
-        const char *name = hl_signal_name((hl_signal)i);
-
-        /* One letter of a name takes two bytes. */
-        printf("  %-*s %.3f  %.3f to %.3f  ", i == HL_SIGNAL_HEADS ? 23 : 22, name, a.value,
-               a.interval.low, a.interval.high);
-        if (i != HL_SIGNAL_LOGPROB)
-            printf("  %+.3f (%+.3f to %+.3f)", g.value, g.interval.low, g.interval.high);
-        printf("\n");
-    }
+    printf("\n\n");
+    HL_NEED(hl_print_sheet(signals, HL_SHEET_TEXT));
     printf("\n"
            "heads' Rényi-2: a logistic model of %lld numbers; both: with log-probability added.\n"
-           "%lld-fold cross-validation by %s; 95%% intervals: %s (n = %lld).\n"
+           "%lld-fold cross-validation by %s.  gain: over log-probability.\n"
            "\n",
            (long long)found->n_heads, (long long)found->n_folds,
-           found->n_traces >= found->n_folds ? "texts" : "runs of spans",
-           hl_interval_method(found->auroc[0].interval.units),
-           (long long)found->auroc[0].interval.n);
+           found->n_traces >= found->n_folds ? "texts" : "runs of spans");
     print_verdict(found);
+    return HL_OK;
 }
 
-static json_t *make_estimate(hl_estimate e)
+static hl_status print_found(const hl_judgment *found, const judge_request *request)
 {
-    return HL_OBJECT(HL_IS("value", e.value), HL_IS("interval", hl_value_interval(&e.interval)));
-}
+    hl_sheet *signals = NULL;
 
-static int print_json(const hl_judgment *found)
-{
-    json_t *signals = json_array();
-
-    for (int i = 0; i < HL_N_SIGNALS; i++)
-        json_array_append_new(signals, HL_OBJECT(HL_IS("signal", hl_signal_name((hl_signal)i)),
-                                                 HL_IS("auroc", make_estimate(found->auroc[i])),
-                                                 HL_IS("gain", make_estimate(found->gain[i]))));
-    return hl_print_json(
-        HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
-                  HL_IS("wrong", found->n_wrong), HL_IS("left_out", found->n_left_out),
-                  HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
-                  HL_IS("drawn", hl_units_name(found->auroc[0].interval.units)),
-                  HL_IS("attention_adds", (bool)(found->gain[HL_SIGNAL_BOTH].interval.low > 0.0)),
-                  HL_IS("signals", signals)),
-        JSON_INDENT(1));
+    HL_NEED(make_signals(&signals, found));
+    if (request->common.json) {
+        hl_print_json(HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
+                                HL_IS("wrong", found->n_wrong),
+                                HL_IS("left_out", found->n_left_out),
+                                HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
+                                HL_IS("drawn", hl_units_name(found->auroc[0].interval.units)),
+                                HL_IS("attention_adds",
+                                      (bool)(found->gain[HL_SIGNAL_BOTH].interval.low > 0.0)),
+                                HL_IS("signals", hl_value_rows(signals))),
+                      JSON_INDENT(1));
+        return HL_OK;
+    }
+    hl_status status =
+        request->common.csv ? hl_print_sheet(signals, HL_SHEET_CSV) : print_text(found, signals);
+    hl_sheet_free(signals);
+    return status;
 }
 
 /* ---------------------------------------------------------------------- judge */
@@ -129,6 +136,7 @@ static int parse_request(judge_request *request, int argc, char **argv)
                2, 1000),
         HL_NUMBER("l2", 0, &request->options.l2, "X", "L2 penalty of the logistic models (1)", 0,
                   1000000),
+        HL_CSV_OPTION(&request->common, "print the table as CSV"),
         { 0 },
     };
     const hl_usage usage = {
@@ -171,8 +179,5 @@ int hl_command_judge(int argc, char **argv)
     for (size_t i = 0; i < n_traces && traces != NULL; i++)
         hl_trace_free(traces[i]);
     HL_CALL("judge", status);
-    if (request.common.json)
-        return print_json(&found);
-    print_text(&found);
-    return HL_EXIT_OK;
+    return hl_finish("judge", print_found(&found, &request));
 }

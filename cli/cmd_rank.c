@@ -20,7 +20,6 @@ typedef struct rank_request {
     hl_window_options windows;
     int64_t           count;
     bool              groups;
-    bool              csv;
     bool              reselect;
     hl_ranker         ranker;
 } rank_request;
@@ -78,8 +77,6 @@ static int check_request(rank_request *request, const hl_usage *usage)
             usage, "--by %s looks at no text, so it has nothing to look at again", request->by);
     if (request->groups && request->model_path == NULL)
         return hl_options_refuse(usage, "--groups needs --model");
-    if (request->csv && request->common.json)
-        return hl_options_refuse(usage, "--csv and --json cannot be combined");
     return HL_EXIT_OK;
 }
 
@@ -94,7 +91,7 @@ static int parse_request(rank_request *request, int argc, char **argv)
                 "rank the query heads of a KV head together, by their mean"),
         HL_FLAG("reselect", 0, &request->reselect,
                 "rank again after each head, up to --count (one run of the text each)"),
-        HL_FLAG("csv", 0, &request->csv, "print CSV instead of text"),
+        HL_CSV_OPTION(&request->common, "print CSV instead of text"),
         HL_TEXT("model", 'm', &request->model_path, "PATH",
                 "model, for weights and gradients or instead of PROFILE"),
         HL_LIST("text", 0, &request->texts, "PATH", "text to run --model on (repeatable)"),
@@ -141,7 +138,7 @@ static hl_status take_evidence(rank_work *work)
     hl_status           status  = hl_evidence_from_texts(&work->evidence, work->model, &wanted);
     const hl_gradients *slopes  = work->evidence.gradients;
 
-    if (status == HL_OK && slopes != NULL && !quiet && !request->csv)
+    if (status == HL_OK && slopes != NULL && !quiet && !request->common.csv)
         hl_complain("rank", "gradient: mean |dL/dg| over %lld windows; loss %.4f nats per token",
                     (long long)slopes->n_windows, slopes->nll);
     return status;
@@ -202,10 +199,10 @@ static hl_status print_ranking(const rank_work *work)
     const rank_request              *request = work->request;
     HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
-    if (request->common.quiet && !request->csv && !request->common.json)
+    if (request->common.quiet && !request->common.csv && !request->common.json)
         return HL_OK;
     HL_NEED(hl_ranking_sheet(&table, work->ranking, request->count));
-    return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
+    return hl_print_sheet(table, hl_sheet_format_of(&request->common));
 }
 
 static void close_work(rank_work *work)

@@ -23,7 +23,6 @@ typedef struct show_request {
     const char *path;
     const char *table; /* NULL: the screen */
     const char *by;    /* column of the table of heads; NULL: normalized */
-    bool        csv;
     hl_depth    depth;
 
     const hl_profile *profile;
@@ -586,14 +585,14 @@ static int list_tables(void)
 
 static hl_status print_table(const show_request *request)
 {
-    bool                             is_data = request->csv || request->common.json;
+    bool                             is_data = request->common.csv || request->common.json;
     hl_analysis_options              options = { .seed = request->common.seed };
     HL_HELD(hl_sheet_free) hl_sheet *table   = NULL;
 
     if (is_data && strcmp(request->table, "similarity") == 0)
         options.n_extremes = INT64_MAX; /* a program gets all pairs, a reader the first */
     HL_NEED(hl_analyze(&table, request->profile, request->table, &options));
-    return hl_print_sheet(table, hl_sheet_format_of(request->csv, request->common.json));
+    return hl_print_sheet(table, hl_sheet_format_of(&request->common));
 }
 
 /* Returns a column's name; for a name that earlier versions had, the one of today. */
@@ -658,8 +657,7 @@ static hl_status show_trace(const show_request *request, const hl_trace *trace)
     HL_HELD(json_decref) json_t *tables = json_object();
 
     if (request->table != NULL)
-        return show_trace_table(trace, request->table,
-                                hl_sheet_format_of(request->csv, request->common.json));
+        return show_trace_table(trace, request->table, hl_sheet_format_of(&request->common));
     for (size_t i = 0; hl_trace_table_name(i) != NULL && !request->common.quiet; i++) {
         HL_HELD(hl_sheet_free) hl_sheet *table = NULL;
 
@@ -697,7 +695,7 @@ int hl_command_show(int argc, char **argv)
 
     hl_option options[] = {
         HL_TEXT("table", 't', &request.table, "NAME", "print one table; 'list' prints all names"),
-        HL_FLAG("csv", 0, &request.csv, "print the table as CSV"),
+        HL_CSV_OPTION(&request.common, "print the table as CSV"),
         HL_TEXT("by", 0, &request.by, "COLUMN",
                 "column of the table 'heads' that the heatmap shows (normalized)"),
         { 0 },
@@ -718,10 +716,8 @@ int hl_command_show(int argc, char **argv)
         return list_tables();
     if (rest.count != 1)
         return hl_options_refuse(&usage, "give one PROFILE or TRACE; got %d", rest.count);
-    HL_PASS(hl_options_check_table(&usage, request.table, request.csv, table_name,
+    HL_PASS(hl_options_check_table(&usage, request.table, request.common.csv, table_name,
                                    "; 'list' prints all"));
-    if (request.csv && request.common.json)
-        return hl_options_refuse(&usage, "--csv and --json cannot be combined");
     request.path  = rest.items[0];
     request.depth = hl_terminal_depth(stdout);
     HL_CALL("show", open_shown(&profile, &trace, request.path));

@@ -36,7 +36,6 @@ typedef struct sweep_request {
     const char    *last_word; /* texts whose last word is to be predicted */
     int64_t        n_last_words;
     double         memory; /* in MiB */
-    bool           csv;
     bool           perplexity;
 
     hl_draw_arguments drawing; /* file of the curves, and the style of both figures */
@@ -142,7 +141,8 @@ static int check_request(sweep_request *request, const hl_usage *usage)
     options->memory_bytes = (size_t)(request->memory * 1048576.0);
     options->seed         = request->common.seed;
     options->n_threads    = request->common.n_threads;
-    return hl_options_check_table(usage, request->table, request->csv, hl_sweep_table_name, "");
+    return hl_options_check_table(usage, request->table, request->common.csv, hl_sweep_table_name,
+                                  "");
 }
 
 static int parse_request(sweep_request *request, int argc, char **argv)
@@ -180,7 +180,7 @@ static int parse_request(sweep_request *request, int argc, char **argv)
           HL_FLAG("perplexity", 0, &request->perplexity, "draw perplexity, on a logarithmic axis"),
           HL_TEXT("table", 't', &request->table, "NAME",
                   "points, random, correlation, heads, savings or repair"),
-          HL_FLAG("csv", 0, &request->csv, "print the table as CSV"),
+          HL_CSV_OPTION(&request->common, "print the table as CSV"),
           HL_NUMBER("memory", 0, &request->memory, "MIB",
                     "memory for predictions, MiB (1024, or those of one window)", 1, 1 << 30),
           HL_TEXT("state", 0, &request->state, "FILE", "file for the state"),
@@ -573,7 +573,7 @@ static hl_status report(const sweep_work *work)
 
     if (request->table != NULL)
         return hl_print_sheet(hl_sweep_table(work->sweep, request->table),
-                              hl_sheet_format_of(request->csv, request->common.json));
+                              hl_sheet_format_of(&request->common));
     if (request->common.json)
         return print_json(work->sweep, model);
     return request->common.quiet ? HL_OK : print_sweep(work->sweep, model);

@@ -30,6 +30,7 @@ typedef enum verify_style {
     STYLE_FULL = 0, /* a table for every case */
     STYLE_COMPACT,  /* a line for every case  */
     STYLE_JSON,
+    STYLE_CSV,
     STYLE_SILENT,
 } verify_style;
 
@@ -45,6 +46,7 @@ typedef struct verify_printer {
     size_t    n_unread;
     char      failed[200]; /* names of the first failed cases */
     json_t   *json;        /* array of the cases */
+    hl_sheet *outputs;     /* for CSV */
 } verify_printer;
 
 /* Up to this number of cases get tables; more get one line each. */
@@ -198,20 +200,36 @@ static void print_failures(const hl_verify_report *report)
 
 /* ------------------------------------------------------------------------ JSON */
 
-static json_t *json_report(const hl_verify_report *report)
+/* Each output of each back end.  Text has back ends side by side instead. */
+static hl_status new_outputs(hl_sheet **out)
 {
-    json_t *outputs = json_array();
+    return hl_sheet_new(out, "outputs", "Largest error of each output",
+                        "case:t backend:t output:t error:6 tolerance:6 relative:b passed:b");
+}
 
+static void add_outputs(hl_sheet *table, const hl_verify_report *report)
+{
     for (size_t i = 0; i < report->n_entries; i++) {
         const hl_verify_entry *entry = &report->entries[i];
-        json_array_append_new(
-            outputs, HL_OBJECT(HL_IS("backend", entry->backend), HL_IS("output", entry->output),
-                               HL_IS("error", entry->error), HL_IS("tolerance", entry->tolerance),
-                               HL_IS("relative", entry->relative), HL_IS("passed", entry->passed)));
+
+        hl_sheet_put_text(table, "%s", report->name);
+        hl_sheet_put_text(table, "%s", entry->backend);
+        hl_sheet_put_text(table, "%s", entry->output);
+        hl_sheet_put_reals(table, entry->error, entry->tolerance);
+        hl_sheet_put_bool(table, entry->relative);
+        hl_sheet_put_bool(table, entry->passed);
     }
+}
+
+static json_t *json_report(const hl_verify_report *report)
+{
+    hl_sheet *table = NULL;
+
+    if (new_outputs(&table) == HL_OK)
+        add_outputs(table, report);
     return HL_OBJECT(
         HL_IS("case", hl_value_name(report->name)), HL_IS("passed", report->passed),
-        HL_IS("outputs", outputs),
+        HL_IS("outputs", hl_value_rows(table)),
         HL_IS("max_score", report->max_score > 0.0 ? hl_value_number(report->max_score) : NULL));
 }
 
@@ -259,6 +277,9 @@ static void print_case(verify_printer *printer, const hl_verify_report *report)
     case STYLE_JSON:
         json_array_append_new(printer->json, json_report(report));
         break;
+    case STYLE_CSV:
+        add_outputs(printer->outputs, report);
+        break;
     case STYLE_SILENT:
         if (!report->passed)
             printf("%s\n", hl_shown(report->name));
@@ -297,14 +318,17 @@ static void print_summary(const verify_printer *printer)
     printf("%s\n", colors->plain);
 }
 
-static void print_end(const verify_printer *printer)
+static hl_status print_end(const verify_printer *printer)
 {
+    if (printer->style == STYLE_CSV)
+        return hl_print_sheet(printer->outputs, HL_SHEET_CSV);
     if (printer->style == STYLE_JSON)
         print_json(printer);
     if (printer->style == STYLE_COMPACT)
         printf("\n");
     if (printer->style == STYLE_COMPACT || printer->style == STYLE_FULL)
         print_summary(printer);
+    return HL_OK;
 }
 
 /* ------------------------------------------------------------ the command line */
@@ -359,6 +383,7 @@ static int parse_request(verify_request *request, int argc, char **argv)
         HL_INT("chunk", 0, &request->n_chunk, "N", "feed a model N tokens at a time", 1, 1 << 30),
         HL_FLAG("decode", 0, &request->decode, "feed a model one token at a time"),
         HL_FLAG("verbose", 'v', &request->verbose, "print the table of every case"),
+        HL_CSV_OPTION(&request->common, "print a line of CSV for each output of each back end"),
         HL_GATE_OPTIONS(&request->gates),
         { 0 },
     };
@@ -394,6 +419,8 @@ static verify_style choose_style(const verify_request *request)
 {
     if (request->common.json)
         return STYLE_JSON;
+    if (request->common.csv)
+        return STYLE_CSV;
     if (request->common.quiet)
         return STYLE_SILENT;
     return request->verbose || request->cases.count <= MAX_TABLES ? STYLE_FULL : STYLE_COMPACT;
@@ -480,6 +507,8 @@ int hl_command_verify(int argc, char **argv)
         .name_width = longest_name(&request),
     };
 
+    if (printer.style == STYLE_CSV)
+        HL_CALL("verify", new_outputs(&printer.outputs));
     if (printer.style == STYLE_COMPACT)
         print_compact_header(&printer);
     /* One bad file does not hide the others; the most serious status wins. */
@@ -488,7 +517,9 @@ int hl_command_verify(int argc, char **argv)
         int code = verify_case(&printer, request.cases.items[i], &options);
         worst    = code > worst ? code : worst;
     }
-    print_end(&printer);
+    hl_status status = print_end(&printer);
     json_decref(printer.json);
+    hl_sheet_free(printer.outputs);
+    HL_CALL("verify", status);
     return worst;
 }

@@ -419,6 +419,8 @@ int hl_options_parse(hl_arguments *out, hl_common *common, const hl_usage *usage
         return HL_EXIT_DONE;
     }
     HL_PASS(code);
+    if (common->csv && common->json)
+        return hl_options_refuse(usage, "--csv and --json cannot be combined");
     HL_PASS(use_device(usage, common));
     HL_PASS(use_math(usage, math));
     return limit_memory(usage, max_memory);

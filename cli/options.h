@@ -71,6 +71,7 @@ typedef struct hl_option {
     HL_OPTION(name, letter, HL_OPTION_INT, int64_t, target, value, help, low, high)
 #define HL_NUMBER(name, letter, target, value, help, low, high)                                    \
     HL_OPTION(name, letter, HL_OPTION_NUMBER, double, target, value, help, low, high)
+#define HL_CSV_OPTION(common, help) HL_FLAG("csv", 0, &(common)->csv, help)
 #define HL_LIST(name, letter, target, value, help)                                                 \
     HL_OPTION(name, letter, HL_OPTION_LIST, hl_option_list, target, value, help, 0, 0)
 
@@ -84,6 +85,7 @@ typedef struct hl_usage {
 /* Options that every command takes. */
 typedef struct hl_common {
     bool        json;
+    bool        csv; /* set by HL_CSV_OPTION, which only some commands have */
     bool        quiet;
     int32_t     n_threads; /* 0: all cores */
     uint64_t    seed;

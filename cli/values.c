@@ -127,9 +127,9 @@ int hl_print_json(json_t *root, size_t flags)
 
 /* ---------------------------------------------------------------------- tables */
 
-hl_sheet_format hl_sheet_format_of(bool csv, bool json)
+hl_sheet_format hl_sheet_format_of(const hl_common *common)
 {
-    return csv ? HL_SHEET_CSV : json ? HL_SHEET_JSON : HL_SHEET_TEXT;
+    return common->csv ? HL_SHEET_CSV : common->json ? HL_SHEET_JSON : HL_SHEET_TEXT;
 }
 
 hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format)
@@ -145,13 +145,32 @@ hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format)
 }
 
 /* The library renders the table as JSON, which is parsed again. */
-hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
+static hl_status sheet_value(json_t **out, const hl_sheet *table)
 {
-    HL_HELD(hl_free) char *text  = NULL;
-    json_t                *value = NULL;
+    HL_HELD(hl_free) char *text = NULL;
 
     HL_NEED(hl_sheet_render(&text, table, HL_SHEET_JSON));
-    HL_NEED(hl_value_read(&value, text, strlen(text), hl_sheet_name(table)));
+    return hl_value_read(out, text, strlen(text), hl_sheet_name(table));
+}
+
+json_t *hl_value_rows(hl_sheet *table)
+{
+    json_t *value = NULL;
+    json_t *rows  = NULL;
+
+    if (table != NULL && sheet_value(&value, table) != HL_OK)
+        hl_memory_missed();
+    rows = json_incref(json_object_get(value, "rows"));
+    json_decref(value);
+    hl_sheet_free(table);
+    return rows;
+}
+
+hl_status hl_set_sheet(json_t *root, const hl_sheet *table)
+{
+    json_t *value = NULL;
+
+    HL_NEED(sheet_value(&value, table));
     json_object_set_new(root, hl_sheet_name(table), value); /* a failure has been recorded */
     return HL_OK;
 }

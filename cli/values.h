@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "headlight.h"
+#include "options.h"
 
 /* Returns a copy in which bytes that are not valid UTF-8 become U+FFFD, one for each longest
  * beginning of a character. It is NUL-terminated; the NUL is not counted. NULL if out of memory.
@@ -50,8 +51,10 @@ void hl_put_json_text(const char *json);
 
 /* Prints a table in a format. Its cells are already printable; in JSON they are exact. */
 hl_status hl_print_sheet(const hl_sheet *table, hl_sheet_format format);
-/* Returns the format that --csv and --json choose; --csv takes precedence. */
-hl_sheet_format hl_sheet_format_of(bool csv, bool json);
+/* Returns the format that --csv or --json chooses. */
+hl_sheet_format hl_sheet_format_of(const hl_common *common);
+/* Makes an array of a table's rows, one object each, and releases the table; NULL for NULL. */
+json_t *hl_value_rows(hl_sheet *table);
 /* Adds a table to `root`, under its name. */
 hl_status hl_set_sheet(json_t *root, const hl_sheet *table);
 

@@ -142,6 +142,46 @@ static void test_reading(void **state)
     hl_sheet_free(table);
 }
 
+/* Columns after a bar are for programs; a list is one cell; a path is never broken. */
+static void test_lists_and_columns_for_programs(void **state)
+{
+    static const char path[] =
+        "a/path/that/is/longer/than/the/last/column/of/a/page/of/eighty/is/wide/"
+        "and/more.txt";
+    hl_sheet *table = NULL;
+    char     *text  = NULL;
+
+    (void)state;
+    assert_ok(hl_sheet_new(&table, "tensors", "Tensors", "shape:l name:t | sum:2 note:t"));
+    hl_sheet_put_list(table, (const int64_t[]){ 576, -1 }, 2);
+    hl_sheet_put_text(table, "%s", path);
+    hl_sheet_put_real(table, 0.5);
+    hl_sheet_put_text(table, "hidden");
+    hl_sheet_put_list(table, NULL, 0);
+    hl_sheet_put_text(table, "b");
+    hl_sheet_put_real(table, NAN);
+    hl_sheet_put_text(table, "hidden");
+    assert_ok(hl_sheet_finish(table));
+    assert_string_equal(hl_sheet_text(table, 0, 0), "576,-1");
+    assert_int_equal(hl_sheet_column_type(table, 0), HL_COLUMN_LIST);
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_TEXT));
+    assert_non_null(strstr(text, path));
+    assert_null(strstr(text, "sum"));
+    assert_null(strstr(text, "hidden"));
+    hl_free(text);
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_CSV));
+    assert_non_null(strstr(text, "shape,name,sum,note\r\n\"576,-1\","));
+    assert_non_null(strstr(text, "\r\n,b,,hidden\r\n"));
+    hl_free(text);
+    assert_ok(hl_sheet_render(&text, table, HL_SHEET_JSON));
+    assert_non_null(strstr(text, "\"shape\": [\n    576,\n    -1\n   ]"));
+    assert_non_null(strstr(text, "\"shape\": []"));
+    hl_free(text);
+    hl_sheet_free(table);
+    assert_fails(HL_BAD_ARGUMENT, "no columns", hl_sheet_new(&table, "t", "T", " | "));
+    assert_fails(HL_BAD_ARGUMENT, "column b has no type", hl_sheet_new(&table, "t", "T", "a:1 b"));
+}
+
 static void test_digits_survive_csv(void **state)
 {
     static const char one[]  = "x:1";
@@ -231,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_lists_and_columns_for_programs),
         cmocka_unit_test(test_digits_survive_csv),
         cmocka_unit_test(test_mistakes_are_kept),
         cmocka_unit_test(test_no_rows),

@@ -28,6 +28,7 @@ typedef enum hl_column_type {
     HL_COLUMN_INT,
     HL_COLUMN_REAL,
     HL_COLUMN_BOOL,
+    HL_COLUMN_LIST, /* integers, such as a shape */
 } hl_column_type;
 
 typedef enum hl_sheet_format {
@@ -52,10 +53,52 @@ HL_API int64_t hl_sheet_find(const hl_sheet *table, const char *name);
 /* Returns a number.  Booleans are 0 and 1.  The result is NaN for text, for missing values and
  * for column -1. */
 HL_API double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column);
-/* Returns a text; "" for columns that are not text, and for column -1. */
+/* Returns a text, and a list as "576,1536"; "" for other columns, and for column -1. */
 HL_API const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column);
 /* Returns a number that describes the whole table; NaN if there is no such number. */
 HL_API double hl_sheet_fact(const hl_sheet *table, const char *name);
+
+/* A table is made cell after cell, row after row:
+ *
+ *     if (hl_sheet_new(&table, "heads", "Every head", "head:t normalized:3 peak:3 | loss:6") == HL_OK) {
+ *         hl_sheet_put_text(table, "L%dH%d", 3, 1);
+ *         hl_sheet_put_reals(table, 0.25, 0.5, 3.125);
+ *         hl_sheet_fact_real(table, "context", 512);
+ *         status = hl_sheet_hand_over(out, table, HL_OK);
+ *     }
+ *
+ * Columns are "NAME:TYPE NAME:TYPE ...". The type is t (text), i (integer), b (boolean), l (list), or,
+ * for a real number, its number of decimals in text; CSV and JSON have all digits. Columns after
+ * a "|" are in CSV and JSON only. Name and title are borrowed literals.
+ *
+ * A table keeps its first error and turns later calls into nothing; hl_sheet_finish reports it. */
+HL_API hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title,
+                              const char *columns);
+/* Each call adds a cell, which must have its column's type. NaN and HL_NO_INT make empty cells. */
+#define HL_NO_INT INT64_MIN
+HL_API void hl_sheet_put_int(hl_sheet *table, int64_t value);
+HL_API void hl_sheet_put_real(hl_sheet *table, double value);
+HL_API void hl_sheet_put_bool(hl_sheet *table, bool value);
+HL_API void hl_sheet_put_list(hl_sheet *table, const int64_t *values, size_t count);
+HL_API void hl_sheet_put_text(hl_sheet *table, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Add several neighboring real numbers. */
+HL_API void hl_sheet_add_reals(hl_sheet *table, const double *values, size_t count);
+#define hl_sheet_put_reals(table, ...)                                                             \
+    hl_sheet_add_reals(table, (const double[]){ __VA_ARGS__ },                                     \
+                       sizeof(const double[]){ __VA_ARGS__ } / sizeof(double))
+/* Facts describe the whole table, in the order in which they are added. Names are literals. */
+HL_API void hl_sheet_fact_real(hl_sheet *table, const char *name, double value);
+HL_API void hl_sheet_fact_text(hl_sheet *table, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Adds three facts: how the table's intervals were made (or why there are none), their level,
+ * and the number of units. */
+HL_API void hl_sheet_fact_interval(hl_sheet *table, const hl_interval *interval);
+/* Returns the first error; HL_INTERNAL if the last row is incomplete. */
+HL_API hl_status hl_sheet_finish(hl_sheet *table);
+/* Ends a function that makes a table: passes it to the caller, or releases it if `status` or
+ * hl_sheet_finish is an error. */
+HL_API hl_status hl_sheet_hand_over(hl_sheet **out, hl_sheet *table, hl_status status);
 
 /* ---------------------------------------------------------------- analyses
  *

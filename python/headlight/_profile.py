@@ -357,7 +357,7 @@ def _read_sheet(sheet: int) -> Table:
     columns: Dict[str, Any] = {}
     for column in range(lib.hl_sheet_n_columns(sheet)):
         kind = s.COLUMN_TYPES[lib.hl_sheet_column_type(sheet, column)]
-        if kind == "text":
+        if kind in ("text", "list"):
             values: Any = [text(lib.hl_sheet_text(sheet, row, column)) for row in range(n_rows)]
         else:
             values = np.array([lib.hl_sheet_number(sheet, row, column) for row in range(n_rows)])

@@ -36,7 +36,7 @@ PATTERN_METRICS = ("self", "previous", "band", "sink", "self_top", "peak", "cont
                    "edges", "k90", "support2", "chance")
 PROBES = ("induction", "duplicate", "previous")
 VERDICTS = ("not found", "found", "not run")
-COLUMN_TYPES = ("text", "int", "real", "bool")
+COLUMN_TYPES = ("text", "int", "real", "bool", "list")
 THEMES = ("light", "dark")
 UNITS = ("nats", "bits", "normalized")
 SCALES = ("continuous", "classes")

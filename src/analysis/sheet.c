@@ -50,7 +50,8 @@ struct hl_sheet {
     sheet_column *columns; /* (n_columns) */
     char         *names;
     int64_t       n_columns;
-    sheet_cell   *cells; /* (n_rows, n_columns) */
+    int64_t       n_shown; /* number of columns in text */
+    sheet_cell   *cells;   /* (n_rows, n_columns) */
     int64_t       n_cells;
     size_t        room;
     sheet_fact   *facts; /* (n_facts) */
@@ -71,20 +72,37 @@ hl_status hl_sheet_new(hl_sheet **out, const char *name, const char *title, cons
          word       = strtok_r(NULL, " ", &rest)) {
         char *type = strchr(word, ':');
 
+        if (strcmp(word, "|") == 0) {
+            table->n_shown = table->n_columns;
+            continue;
+        }
+        if (type == NULL)
+            return hl_fail(HL_BAD_ARGUMENT, "table %s: column %s has no type", name, word);
         *type++                            = '\0';
         table->columns[table->n_columns++] = (sheet_column){
             .name     = word,
             .type     = *type == 't'   ? HL_COLUMN_TEXT
                         : *type == 'i' ? HL_COLUMN_INT
                         : *type == 'b' ? HL_COLUMN_BOOL
+                        : *type == 'l' ? HL_COLUMN_LIST
                                        : HL_COLUMN_REAL,
             .decimals = *type - '0',
         };
     }
+    if (table->n_columns == 0)
+        return hl_fail(HL_BAD_ARGUMENT, "table %s has no columns", name);
+    if (table->n_shown == 0)
+        table->n_shown = table->n_columns;
     table->name  = name;
     table->title = title;
     *out         = hl_taken(&table);
     return HL_OK;
+}
+
+/* Do cells of this column own a text? */
+static bool has_text(const sheet_column *column)
+{
+    return column->type == HL_COLUMN_TEXT || column->type == HL_COLUMN_LIST;
 }
 
 void hl_sheet_free(hl_sheet *table)
@@ -92,7 +110,7 @@ void hl_sheet_free(hl_sheet *table)
     if (table == NULL)
         return;
     for (int64_t i = 0; i < table->n_cells; i++) {
-        if (table->columns[i % table->n_columns].type != HL_COLUMN_TEXT)
+        if (!has_text(&table->columns[i % table->n_columns]))
             continue;
         hl_free(table->cells[i].text);
         hl_free(table->cells[i].shown);
@@ -147,6 +165,20 @@ void hl_sheet_put_bool(hl_sheet *table, bool value)
 
     if (cell != NULL)
         cell->whole = value;
+}
+
+/* A list is kept as its digits, "576,1536", for text and JSON alike. */
+void hl_sheet_put_list(hl_sheet *table, const int64_t *values, size_t count)
+{
+    sheet_cell *cell = next_cell(table, HL_COLUMN_LIST);
+    hl_text     list = { 0 };
+
+    if (cell == NULL)
+        return;
+    *cell = (sheet_cell){ 0 };
+    for (size_t i = 0; i < count; i++)
+        hl_text_addf(&list, "%s%lld", i > 0 ? "," : "", (long long)values[i]);
+    table->status = hl_text_finish(&cell->text, &list);
 }
 
 void hl_sheet_add_ints(hl_sheet *table, const int64_t *values, size_t count)
@@ -324,9 +356,8 @@ double hl_sheet_number(const hl_sheet *table, int64_t row, int64_t column)
 
 const char *hl_sheet_text(const hl_sheet *table, int64_t row, int64_t column)
 {
-    return column >= 0 && table->columns[column].type == HL_COLUMN_TEXT
-               ? cell_at(table, row, column)->text
-               : "";
+    return column >= 0 && has_text(&table->columns[column]) ? cell_at(table, row, column)->text
+                                                            : "";
 }
 
 double hl_sheet_fact(const hl_sheet *table, const char *name)
@@ -396,6 +427,7 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
 
     switch (kind->type) {
     case HL_COLUMN_TEXT:
+    case HL_COLUMN_LIST:
         return shown_text(cell);
     case HL_COLUMN_BOOL:
         return cell->whole != 0 ? "yes" : "no";
@@ -419,7 +451,8 @@ static const char *plain_cell(char room[32], const hl_sheet *table, int64_t row,
     }
 }
 
-/* Returns the number of bytes of the text, cut between words, that fit into the width. */
+/* Returns the number of bytes of the text, cut between words, that fit into the width; a first word
+ * that does not fit stays whole, so that a path can be copied. */
 static size_t fitting_bytes(const char *text, int64_t width)
 {
     size_t  last_space = 0;
@@ -430,8 +463,8 @@ static size_t fitting_bytes(const char *text, int64_t width)
         if (text[i] == ' ')
             last_space = i;
         used += ((unsigned char)text[i] & 0xc0) != 0x80;
-        if (used > width)
-            return last_space > 0 ? last_space : i;
+        if (used > width && last_space > 0)
+            return last_space;
     }
     return i;
 }
@@ -457,13 +490,13 @@ static void add_line(hl_text *out, const hl_sheet *table, const int64_t *widths,
 {
     int64_t start = 0;
 
-    for (int64_t column = 0; column < table->n_columns; column++) {
+    for (int64_t column = 0; column < table->n_shown; column++) {
         char        room[32];
         const char *text =
             row < 0 ? table->columns[column].name : plain_cell(room, table, row, column);
         int64_t space = widths[column] - text_width(text);
         bool    words = table->columns[column].type == HL_COLUMN_TEXT;
-        bool    last  = column == table->n_columns - 1;
+        bool    last  = column == table->n_shown - 1;
 
         if (words && last) {
             add_wrapped(out, text, start);
@@ -509,8 +542,8 @@ static hl_status write_text(hl_text *out, const hl_sheet *table)
 {
     HL_FREED int64_t *widths = NULL;
 
-    HL_NEED(HL_ALLOC(&widths, (size_t)table->n_columns));
-    for (int64_t column = 0; column < table->n_columns; column++) {
+    HL_NEED(HL_ALLOC(&widths, (size_t)table->n_shown));
+    for (int64_t column = 0; column < table->n_shown; column++) {
         widths[column] = text_width(table->columns[column].name);
         for (int64_t row = 0; row < hl_sheet_n_rows(table); row++) {
             char    room[32];
@@ -565,6 +598,7 @@ static void add_csv_cell(hl_text *out, const hl_sheet *table, int64_t row, int64
 
     switch (table->columns[column].type) {
     case HL_COLUMN_TEXT:
+    case HL_COLUMN_LIST:
         add_quoted(out, shown_text(cell));
         break;
     case HL_COLUMN_BOOL:
@@ -599,6 +633,19 @@ static void write_csv(hl_text *out, const hl_sheet *table)
 
 /* ------------------------------------------------------------------ as JSON */
 
+static json_t *json_list(const char *digits)
+{
+    json_t *list = json_array();
+
+    while (*digits != '\0') {
+        char *end = NULL;
+
+        hl_json_add(&list, json_integer(strtoll(digits, &end, 10)));
+        digits = end + (*end == ',');
+    }
+    return list;
+}
+
 static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
 {
     const sheet_cell *cell = cell_at(table, row, column);
@@ -610,6 +657,8 @@ static json_t *json_cell(const hl_sheet *table, int64_t row, int64_t column)
         return json_boolean(cell->whole);
     case HL_COLUMN_INT:
         return cell->whole != HL_NO_INT ? json_integer(cell->whole) : json_null();
+    case HL_COLUMN_LIST:
+        return json_list(cell->text);
     default:
         return hl_json_number(cell->real);
     }

@@ -9,7 +9,7 @@ alice=models/text/alice.txt
 speech=models/text/speech-1960.txt
 excerpt=$scratch/excerpt.txt # an excerpt, which is faster to tokenize
 head -c 3000 $alice >"$excerpt"
-plan 40
+plan 42
 
 # Replaces numbers by N; they are compared with those of transformers below.
 blur() { sed -i -E 's/[0-9]+\.[0-9]+/N/g; s/ +/ /g' "$scratch/out"; }
@@ -36,11 +36,13 @@ models/demo 2 texts, 600 tokens, 598 scored; windows of 128, stride 64
  perplexity N N to N
  bits/byte N N to N
 
- scored nats/token perplexity bits/byte text
+ 95% confidence intervals, over 8 windows.
+
+Each text, the hardest first
+
+scored_tokens nats_per_token perplexity bits_per_byte name
  299 N N N models/text/speech-1960.txt
  299 N N N models/text/alice.txt
-
- 95% confidence intervals, over 8 windows.
 END
 
 run eval models/demo $alice $speech -n 300 -c 128 -s 64 -d --threads 2
@@ -63,7 +65,11 @@ run eval models/demo-sparse "$excerpt" -n 512 -c 256
 expect_line "the sparse model's, too" 0 '^  nats/token      4.0719$'
 
 run eval models/demo $alice $speech -n 40 --json --per-document
-expect_line "--json --per-document" 0 '^   "name": "models/text/speech-1960.txt"$'
+expect_line "--json --per-document" 0 '^   "name": "models/text/speech-1960.txt",$'
+run eval models/demo $alice $speech -n 40 --csv --per-document
+expect_line "--csv --per-document" 0 '^39,[0-9.,]+,models/text/speech-1960.txt,,,1 window: an interval needs 4 or more,1,.*,40,'
+run eval models/demo $alice --csv
+expect_line "--csv alone" 2 '^headlight eval: --csv needs --per-document'
 
 printf 'x' >"$scratch/short"
 run eval models/demo "$scratch/short"

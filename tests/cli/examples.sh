@@ -33,7 +33,7 @@ result "heads: a text that is not there is named" \
     "$([ $status = 3 ] && grep -q nowhere.txt "$scratch/err" && echo yes)"
 
 example confidence models/demo "Alice was"
-matches "confidence: twelve tokens" '^ *[0-9.]+%  [0-9.]+ nats  attention [0-9.]+ nats  \|' 12
+matches "confidence: twelve tokens" '^ *[0-9]+\.[0-9] +[0-9]\.[0-9]{2} +[0-9]\.[0-9]{2}  \|' 12
 
 example logits models/demo "$scratch/logits.npy" 33 76 531
 bytes=$(stat -c %s "$scratch/logits.npy")

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 models=tests/data/families
-plan 27
+plan 29
 
 run info $models/llama3
 # tests/test_session_memory.c tests the memory of sessions.
@@ -51,10 +51,14 @@ run info --tokenizer "$scratch/nothing" $models/phi3
 expect_line "no such tokenizer" 3 "^headlight info: $scratch/nothing: "
 
 run info --tensors $models/phi3
-expect_line "tensors have roles" 0 '^attn.qkv +F16 +\[128,64\] +16384  model.layers.0.self_attn.qkv_proj.weight$'
+expect_line "tensors have roles" 0 '^attn.qkv +no  F16 +128,64 +16384  model.layers.0.self_attn.qkv_proj.weight$'
 widest=$(awk '{ if (length > n) n = length } END { print n }' "$scratch/out")
 result "within 100 columns, names of tensors and all" "$([ "$widest" -le 100 ] && echo yes)"
 
+run info --csv --tensors $models/phi3
+expect_line "--csv --tensors" 0 '^attn.qkv,false,F16,"128,64",16384,model.layers.0.self_attn.qkv_proj.weight'
+run info --csv $models/phi3
+expect_line "--csv alone" 2 '^headlight info: --csv needs --tensors'
 run info --json --tensors $models/starcoder2
 expect_line "--json is an object" 0 '^ "n_params": 104448,$'
 expect_line "--json has layers" 0 '^   "n_kv_heads": 2,$'

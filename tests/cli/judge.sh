@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 14
+plan 18
 
 # Nine texts of 8 tokens.  A token is labeled right if it was likely, so log-probability predicts
 # the labels.
@@ -24,9 +24,9 @@ done
 
 run judge "${traces[@]}" "$scratch/labels"
 expect_line "the cases" 0 '^[0-9]+ right and [0-9]+ wrong spans in 9 texts$'
-expect_line "log-probability tells all" 0 '^  log-probability +1\.000  0\.9[0-9]{2} to 1\.000'
-expect_line "attention has its line" 0 '^  attention spikes +0\.[0-9]{3}  0\.[0-9]{3} to [01]\.[0-9]{3}    -0\.[0-9]{3} \(-0\.'
-expect_line "the model has its line" 0 "^  heads' Rényi-2 +0\.[0-9]{3}"
+expect_line "log-probability tells all" 0 '^log-probability +1\.000 +0\.9[0-9]{2} +1\.000 +- +- +-$'
+expect_line "attention has its line" 0 '^attention spikes +0\.[0-9]{3} +0\.[0-9]{3} +[01]\.[0-9]{3} +-0\.[0-9]{3} +-0\.'
+expect_line "the model has its line" 0 "^heads' Rényi-2 +0\.[0-9]{3}"
 expect_line "and in plain words" 0 '^Attention adds nothing to log-probability here: '
 cp "$scratch/out" "$scratch/first"
 run judge "${traces[@]}" "$scratch/labels" --threads 2
@@ -34,6 +34,12 @@ expect "the same each time" 0 <"$scratch/first"
 
 run judge "${traces[@]}" "$scratch/labels" --json
 expect_line "--json" 0 '^ "attention_adds": false,$'
+expect_line "--json: the signals are flat" 0 '^   "auroc_low": 0\.'
+run judge "${traces[@]}" "$scratch/labels" --csv
+expect_line "--csv" 0 '^signal,auroc,auroc_low,auroc_high,gain,gain_low,gain_high'
+result "--csv: a line for each signal" "$([ "$(wc -l <"$scratch/out")" = 7 ] && echo yes)"
+run judge "${traces[@]}" "$scratch/labels" --csv --json
+expect_line "one form at a time" 2 '^headlight judge: --csv and --json cannot be combined$'
 
 run judge "${traces[0]}"
 expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'

@@ -98,6 +98,7 @@ options:
       --chunk N             feed a model N tokens at a time
       --decode              feed a model one token at a time
   -v, --verbose             print the table of every case
+      --csv                 print a line of CSV for each output of each back end
       --gates FILE          multiply the outputs of heads: JSON, safetensors
       --off L5H1,L7         disable these heads for this run
 

@@ -3,7 +3,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 26
+plan 27
 
 run verify --backend scalar "$cases"/segments.safetensors
 blur_numbers
@@ -53,6 +53,8 @@ result "--verbose brings the tables back" "$([ "$(grep -c tolerance "$scratch/ou
 run verify --quiet "$cases"/one.safetensors
 expect "--quiet says nothing" 0 </dev/null
 
+run verify --csv --backend scalar "$cases"/one.safetensors
+expect_line "--csv has a line for every output" 0 '^one,scalar,entropy_nosink,[0-9.e-]+,[0-9.e-]+,(true|false),true'
 run verify --json --backend scalar "$cases"/one.safetensors
 expect_line "--json is an object" 0 '^ "passed": true,$'
 expect_line "--json holds every error" 0 '^     "output": "entropy_nosink",$'
