@@ -351,7 +351,7 @@ static hl_status check_text(const search *s, const hl_evaluation *e)
         (long long)e->n_windows, e->n_windows == 1 ? "" : "s", (long long)e->n_ctx, LEAST_WINDOWS);
 }
 
-/* Measures the round's settings; none is no work. */
+/* Measures the round's settings, of which there may be none. */
 static hl_status measure(search *s)
 {
     HL_CLOSED(hl_evaluation_free) hl_evaluation *e     = NULL;

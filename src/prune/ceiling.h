@@ -14,11 +14,11 @@ typedef struct hl_shapes {
     double n_params;
     double n_multiplied;  /* weights that a token is multiplied by; of experts, only those in use */
     double query_params;  /* of one head: W_Q, W_O and biases; the maximum over layers */
-    double key_params;    /* of one K/V head: W_K, W_V and biases */
+    double key_params;    /* of one KV head: W_K, W_V and biases */
     double query_weights; /* W_Q and W_O of one head, without biases */
     double key_weights;
     double n_heads; /* total over all layers */
-    double group;   /* query heads per K/V head; the minimum over layers */
+    double group;   /* query heads per KV head; the minimum over layers */
     double d_head;
     double keys; /* mean number of visible keys, over layers and rows of the context */
 } hl_shapes;

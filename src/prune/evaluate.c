@@ -10,7 +10,7 @@
  *     setting   dense  a     b                            a starts at layer 2, b at 1
  *
  * and a walk from leaf to leaf runs every edge once: the least that can be.  Larger gates come
- * first, so that the dense model, with all gates 1, is the first leaf.
+ * first, so that the unchanged model, with all gates 1, is the first leaf.
  *
  * For a walk one residual stream a layer is enough, that of the path to the current leaf: a setting
  * starts at the first layer that differs from the one before it, from the stream that the session
@@ -18,8 +18,8 @@
  * grow with text or settings.  Where it is short, only every `every`-th layer's stream is kept and
  * layers between are run again.
  *
- * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
- * and tells how far those of other settings are from them.  Windows, batches and the order of sums
+ * The unchanged model comes first.  The session keeps its logits for the batch, in the memory of the
+ * device, and computes how far the logits of other settings are from them.  Windows, batches and the order of sums
  * are those of perplexity.c, so that the NLL is the same to the bit. */
 #include "prune/evaluate.h"
 

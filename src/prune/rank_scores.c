@@ -34,7 +34,7 @@ static int64_t place_of(const score_work *w, const hl_ranked *at)
 /* -------------------------------------------------------------------- weights */
 
 /* Norms of the weights of a head. Rows [h d, h d + d) of W_Q belong to head h, as do the rows of
- * its K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
+ * its KV head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
  * in any storage type. */
 typedef struct weight_sums {
     const hl_model *model;

@@ -186,7 +186,7 @@ hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair)
         HL_NEED(check_shape(repair, model));
     if (repair == NULL && model->replaced == NULL)
         return HL_OK;
-    HL_NEED(hl_device_copies_new(&copies)); /* those that are there have other weights */
+    HL_NEED(hl_device_copies_new(&copies)); /* the copies so far have other weights */
     hl_device_copies_free(model->copies);
     model->copies = copies;
     take_back(model);

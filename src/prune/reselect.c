@@ -1,4 +1,4 @@
-/* reselect.c - rank, switch off the first, rank again. */
+/* reselect.c - rank heads, disable the first, rank the others again. */
 #include <math.h>
 #include <string.h>
 

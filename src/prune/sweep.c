@@ -1,13 +1,13 @@
 /* sweep.c - rankings on one text, what they cost on another: the stages of the work.
  *
- *     measure    heads on the ranking text; each switched off alone, for the ranker that asks
+ *     measure    heads on the ranking text; each disabled alone, for the ranker that asks
  *     order      heads by every ranker, and by every seed (sweep_orders.c)
  *     evaluate   all settings of gates on the test text, each head alone among them, in one walk
- *     words      how often the last word of a text is foretold, if asked
+ *     words      how often the last word of a text is predicted, if asked
  *     conclude   means, intervals and correlations, in tables and in words (sweep_verdict.c)
  *
  * Whatever takes time is put into the state under a name when it is done, so that a sweep that
- * goes on finds it there: rankings one by one, evaluations batch by batch, and setting by
+ * resumes finds it there: rankings one by one, evaluations batch by batch, and setting by
  * setting of a batch when it is time to save. */
 #include "prune/sweep_stages.h"
 

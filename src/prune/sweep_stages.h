@@ -3,7 +3,7 @@
  *     sweep.c          options, the stages of the work, last words, what others may ask
  *     sweep_orders.c   rankings on one text, once or after every ratio: settings of gates
  *     sweep_repair.c   the same heads with means, and with a repair
- *     sweep_state.c    what a killed run goes on from
+ *     sweep_state.c    results so far, from which an interrupted run resumes
  *     sweep_verdict.c  what the settings cost, with intervals: numbers, tables, sentences */
 #ifndef HL_PRUNE_SWEEP_STAGES_H
 #define HL_PRUNE_SWEEP_STAGES_H
@@ -117,7 +117,7 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 
 /* sweep_repair.c evaluates models with means and repairs, if asked to. */
 hl_status hl_sweep_run_repairs(hl_sweep *s);
-/* The setting of gates that a row of `mended` stands beside. */
+/* The setting of gates that a row of the table of repairs is compared with. */
 int64_t hl_sweep_repair_setting(const hl_sweep *s, int64_t row);
 
 /* sweep_verdict.c makes the draws, points, bands, rises, correlations, tables and the verdict. */

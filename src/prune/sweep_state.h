@@ -1,4 +1,4 @@
-/* sweep_state.h - what a killed sweep goes on from: named lists of numbers in a file.
+/* sweep_state.h - the results from which an interrupted sweep resumes: named lists of numbers in a file.
  *
  *     HL_NEED(hl_sweep_state_new(&state, path, key));
  *     if (resume)

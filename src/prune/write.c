@@ -301,7 +301,7 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     return HL_OK;
 }
 
-/* ------------------------------------------------------------------- its size */
+/* --------------------------------------------------------- size of the result */
 
 /* Bytes of a value, as it is stored. */
 static double value_bytes(const hl_weight *weight)

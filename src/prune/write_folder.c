@@ -96,7 +96,7 @@ static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tens
     return HL_ALLOC_ZEROED(&(*out)->fates, (size_t)tensor->shape[axis]);
 }
 
-/* Rows of a weight (or a bias) that belong to heads, `n_each` rows a head. */
+/* Rows of a weight (or a bias) that belong to heads, `n_each` rows per head. */
 static hl_status mark_rows(slice_list *slices, const hl_weight *weight, const uint8_t *fates,
                            int64_t n_each)
 {
