@@ -1,10 +1,10 @@
-/* rank.c - a score for every head, the order in which they would go, and the first of them.
+/* rank.c - a score for every head, the pruning order, and the choice of the first heads.
  *
- *     ranker    what it is stands in one table; what it reads, in score_of
- *     scores    of one number per head; those that are put together are in rank_scores.c
+ *     ranker    one line of a table; score_of reads its input
+ *     scores    of rankers that read one number per head; rank_scores.c has the others
  *     groups    query heads that share a KV head, ranked as one
- *     choice    the first heads of a ranking, but for those that must stay
- *     table     a ranking for eyes and files */
+ *     choice    the first heads of a ranking, except those that must stay
+ *     table     a ranking as a table, for people and files */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -486,7 +486,7 @@ static int64_t group_of(const hl_ranking *ranking, int64_t layer)
     return ranking->groups != NULL ? ranking->groups[layer] : 1;
 }
 
-/* Is one of the heads that would go together to be kept? */
+/* Must one of the heads that are removed together be kept? */
 static bool is_kept(const hl_choice *choice, const hl_ranked *heads, int64_t size)
 {
     for (int64_t k = 0; choice->keep != NULL && k < choice->keep->n_heads; k++) {

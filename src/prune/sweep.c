@@ -49,7 +49,7 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return HL_OK;
 }
 
-/* Chooses all rankers but random, which is always present, auto, which is one of the others, and
+/* Chooses all rankers except random, which is always present, auto, which is one of the others, and
  * surgeon, where it cannot be. */
 static hl_status choose_all(hl_sweep *s)
 {
@@ -305,7 +305,7 @@ static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
     return hl_sweep_state_put(s->state, walk, list, length);
 }
 
-/* As restore_scores: finds the size that fits the list's length. */
+/* Finds the number of settings that fits the list's length, as restore_scores does for windows. */
 static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *name)
 {
     char walk[WALK_NAME];
