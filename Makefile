@@ -457,7 +457,7 @@ ASAN_SETTINGS := ASAN_OPTIONS=allocator_may_return_null=1:intercept_tls_get_addr
 check-asan-gcc: ## the tests under gcc's address and undefined-behavior sanitizers
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=gcc \
 	    BUILD=build/asan-gcc SANITIZE=address,undefined $(SLOW_FLAGS)
-check-asan-clang: ## the same with clang
+check-asan-clang: ## all tests under clang's sanitizers
 	@+$(ASAN_SETTINGS) $(SUBMAKE) run-tests CC=clang \
 	    BUILD=build/asan-clang SANITIZE=address,undefined $(SLOW_FLAGS)
 
@@ -504,7 +504,7 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each, with clang's libFuzzer
 
 fuzz-programs: $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/fuzz/%)
 
-fuzz-coverage: ## which lines of each parser its stored corpus reaches; at least 90% of all
+fuzz-coverage: ## lines of each parser that its stored corpus reaches; at least 90% of all
 	@tools/deps fuzz
 	@+$(SUBMAKE) replay-programs CC=clang BUILD=build/fuzz-coverage \
 	    CFLAGS='-O1 -g -fprofile-instr-generate -fcoverage-mapping'

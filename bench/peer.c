@@ -103,7 +103,7 @@ void hl_peer_close(hl_peer *peer)
     if (peer == NULL)
         return;
     if (peer->to != NULL)
-        fclose(peer->to); /* the end of its input tells the child to exit */
+        fclose(peer->to); /* the child exits when its input ends */
     if (peer->from != NULL)
         fclose(peer->from);
     if (peer->child > 0)

@@ -13,7 +13,7 @@ typedef struct hl_lane {
     hl_work      kind;
     const char  *backend; /* NULL if it is not headlight's */
     char         label[64];
-    bool         gave_up; /* it refused, or has used its share of the time */
+    bool         gave_up; /* the peer refused, or has used its share of the time */
     bench_series seconds;
 } hl_lane;
 

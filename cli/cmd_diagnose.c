@@ -7,7 +7,7 @@
  *     entropic-overload   attention temperature 0.5: sharper rows
  *
  * Other diagnoses concern the weights; the output says so.  The loss is shown beside the entropies,
- * since an adjustment that improves one and ruins the other is no mitigation. */
+ * since an adjustment that improves one and ruins the other is not a mitigation. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -235,7 +235,7 @@ static hl_status examine(outcome *out, const diagnose_request *request,
     return HL_OK;
 }
 
-/* ------------------------------------------------------------- which are tried */
+/* ---------------------------------------------------------- adjustments to try */
 
 static bool is_present(const outcome *seen, const char *name)
 {

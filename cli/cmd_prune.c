@@ -35,7 +35,7 @@ typedef struct prune_request {
     hl_budget_request budget;
     bool              no_timing;
     hl_choice         choice;
-    bool              groups; /* query heads of a K/V head are removed together */
+    bool              groups; /* query heads of a KV head are removed together */
     bool              mean;
     int               form; /* index in forms[] */
     int               type; /* index in types[]; -1: matrices keep their types */
@@ -79,7 +79,7 @@ typedef struct pruning {
     hl_prune_report      report;
 } pruning;
 
-/* ----------------------------------------------------------------- which heads */
+/* ------------------------------------------------------------- choice of heads */
 
 /* So many heads as the model has. */
 static int64_t count_heads(const hl_model *model)
@@ -142,7 +142,7 @@ static hl_status rank(hl_ranking **out, pruning *p)
     return request->groups ? hl_ranking_group(*out, p->model) : HL_OK;
 }
 
-/* Is no number of heads given?  Then a budget tells it. */
+/* Does a budget determine the number of heads?  It does unless a number is given. */
 static bool by_budget(const prune_request *request)
 {
     return request->heads == NULL && request->ratio < 0.0 && request->count < 0;

@@ -61,7 +61,7 @@ typedef struct heatmap_layout {
 
 enum { LABEL = 5, GROUP = 8, MOST_LINES = 64 };
 
-/* ------------------------------------------------------------------ its layout */
+/* ---------------------------------------------------------------------- layout */
 
 /* Returns how many cells fit into the room; without colors, cells of one column have a gap after
  * every eighth. */
@@ -134,7 +134,7 @@ static void print_ticks(int64_t begin, int64_t end, int cell, bool gaps)
     printf("\n");
 }
 
-/* ------------------------------------------------------------------- its cells */
+/* ----------------------------------------------------------------------- cells */
 
 /* Prints a share, rounded down: hundredths in three columns, " 07", tenths in fewer. */
 static void print_figure(double share, int cell)

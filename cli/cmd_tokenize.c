@@ -8,7 +8,7 @@
  *        0     41  0-1      H            H
  *
  * The tokens of the text have backgrounds that alternate between blue and orange, which people with
- * red-green color blindness can tell apart; black is readable on both.  Special tokens are violet
+ * red-green color blindness distinguish; black is readable on both.  Special tokens are violet
  * and bold.  Without color, tokens are separated by bars (│). */
 #include <errno.h>
 #include <jansson.h>

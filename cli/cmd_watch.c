@@ -30,7 +30,7 @@ typedef struct seen_checkpoint {
     int64_t n_bytes;
     int64_t modified;
     double  since;     /* time at which it was first seen in this form, on our clock */
-    bool    is_failed; /* it could not be measured in this form */
+    bool    is_failed; /* the checkpoint could not be measured in this form */
 } seen_checkpoint;
 
 /* A list that starts as { 0 }. */

@@ -14,7 +14,7 @@
 
 enum {
     HL_EXIT_OK        = 0,
-    HL_EXIT_NO        = 1,   /* a check was made, and its answer is no */
+    HL_EXIT_NO        = 1,   /* a check was made and did not pass */
     HL_EXIT_USAGE     = 2,   /* the command line is not valid */
     HL_EXIT_INPUT     = 3,   /* a file is not valid */
     HL_EXIT_RESOURCES = 4,   /* memory, disk or a limit ran out    */

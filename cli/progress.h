@@ -7,7 +7,7 @@
  *     ... the long call ...
  *     hl_progress_end(&progress);             before any other output
  *
- * The bar is one line that is rewritten about ten times a second:
+ * The bar is one line that is rewritten about ten times per second:
  *
  *     measuring  ━━━━━━━━━━━━━━━━━────────────────  52%  1.2 M tokens  8.4 k/s  2:05 left
  *

@@ -71,8 +71,9 @@ hl_status hl_budget_keep(hl_head_list **out, hl_evidence *evidence, const hl_mod
     if (status == HL_OK && types && texts->n_texts > 0) {
         hl_evidence_request wanted = *texts;
 
-        wanted.ranker = HL_RANKER_RETRIEVAL; /* which needs all that tells the types apart */
-        status        = hl_evidence_from_texts(evidence, model, &wanted);
+        wanted.ranker =
+            HL_RANKER_RETRIEVAL; /* retrieval needs everything that determines a head's type */
+        status = hl_evidence_from_texts(evidence, model, &wanted);
     }
     if (status == HL_OK)
         status = hl_head_list_select(out, model, evidence->profile, request->keep);

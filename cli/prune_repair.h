@@ -1,4 +1,4 @@
-/* prune_repair.h - --repair of headlight prune: what it asks for, the work, and what is said of it. */
+/* prune_repair.h - --repair of headlight prune: its options, the work, and its output. */
 #ifndef HL_CLI_PRUNE_REPAIR_H
 #define HL_CLI_PRUNE_REPAIR_H
 
@@ -34,7 +34,7 @@ typedef struct hl_repair_work {
     bool                     mean;   /* --mean is given */
 
     hl_repair *repair;    /* NULL: nothing was repaired */
-    char       why[1024]; /* it was not; "" if nobody would ask */
+    char       why[1024]; /* why nothing was repaired; "" if that needs no explanation */
     char      *state_path;
 } hl_repair_work;
 

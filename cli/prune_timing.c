@@ -42,7 +42,7 @@ hl_status hl_timing_take(hl_timing *out, const hl_model *model, const char *befo
     const hl_model_info              *info    = hl_model_get_info(model);
     int64_t                           tokens[PREFILL];
 
-    for (int64_t i = 0; i < PREFILL; i++) /* which tokens they are takes no time */
+    for (int64_t i = 0; i < PREFILL; i++) /* the time does not depend on the tokens */
         tokens[i] = (i * 37 + 11) % info->d_vocab;
     HL_NEED(hl_model_open(&written, path));
     HL_NEED(hl_measure_speeds(&out->pair, model, written, tokens, PREFILL,

@@ -8,7 +8,7 @@
 #include "command.h"
 #include "held.h"
 
-/* ----------------------------------------------- which text, and how it is cut */
+/* ----------------------------------------- choice of the text, and its windows */
 
 /* Parses "2/8": part 1 of 8, counted from 0. */
 static bool parse_part(hl_window_options *windows, const char *text)
@@ -76,7 +76,7 @@ void hl_corpus_options_report(const char *command, const hl_corpus *corpus)
                     info->n_empty == 1 ? "" : "s");
 }
 
-/* -------------------------------- which heads are switched off, or turned down */
+/* ------------------------------------------ heads that are disabled, or scaled */
 
 /* Reports the gates, since a disabled head is still computed and saves no time. */
 static void report_gates(const hl_gates *gates, const char *command)
@@ -121,7 +121,7 @@ hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *argume
     return HL_OK;
 }
 
-/* --------------------------------------------- which model, and which tokenizer */
+/* ---------------------------------------- choice of the model and the tokenizer */
 
 hl_status hl_model_open_on(hl_model **out, const char *path, const char *device)
 {

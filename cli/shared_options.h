@@ -8,7 +8,7 @@
 #include "headlight.h"
 #include "options.h"
 
-/* ------------------------------------------------------------------ which text */
+/* ---------------------------------------------------------- choice of the text */
 
 /* Options of all commands that read texts.
  *
@@ -78,7 +78,7 @@ hl_status hl_corpus_options_open(hl_corpus **out, hl_tokenizer **tokenizer, cons
 /* Reports on standard error what was skipped: empty documents, and files that are not text. */
 void hl_corpus_options_report(const char *command, const hl_corpus *corpus);
 
-/* ------------------------------------------------ which heads are switched off */
+/* ----------------------------------------------------- heads that are disabled */
 
 /* --gates and --off, for all commands that run a model.
  *
@@ -106,7 +106,7 @@ hl_status hl_gate_options_apply(hl_model *model, const hl_gate_arguments *argume
 /* Returns true if --gates or --off is given. */
 bool hl_gate_options_given(const hl_gate_arguments *arguments);
 
-/* --------------------------------------------- which model, and which tokenizer */
+/* ---------------------------------------- choice of the model and the tokenizer */
 
 /* Opens a model on the device of --device; "cpu" and NULL leave the choice to the environment. */
 hl_status hl_model_open_on(hl_model **out, const char *path, const char *device);

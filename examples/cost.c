@@ -1,4 +1,4 @@
-/* cost.c - which heads a text needs least, and the cost of disabling them.
+/* cost.c - the heads that a text needs least, and the cost of disabling them.
  *
  *     cost MODEL RATIO <TEXT
  *

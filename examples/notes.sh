@@ -10,7 +10,7 @@
 set -u
 folder=${1:?usage: notes.sh FOLDER}
 
-# The last twelve words of five letters or more; escapes of JSON are no letters.
+# The last twelve words of five letters or more; escapes of JSON are not letters.
 words=$(sed -e 's/","tokens":.*//' -e 's/\\u[0-9a-f]\{4\}/ /g' -e 's/\\./ /g' |
     grep -oE '[[:alpha:]]{5,}' | tail -n 12 | tr '[:upper:]' '[:lower:]' | sort -u)
 [ -n "$words" ] || exit 0

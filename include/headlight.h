@@ -1,7 +1,7 @@
 /* headlight.h - the whole public interface of headlight, simplest calls first.
  *
  * headlight shows what every attention head of a transformer looks at, how
- * sharply, and which heads can be switched off, without ever building an
+ * sharply, and which heads can be disabled, without ever building an
  * attention matrix.  This header is all that a program needs; its parts lie in
  * headlight/, and each can be included alone:
  *

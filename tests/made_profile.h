@@ -30,7 +30,7 @@ typedef struct made_head {
     double    wobble;    /* how much the strength varies between sequences */
     double    norm;      /* norm of the head's output; 0: 1 */
     double    induction; /* score of the probe */
-    bool      broken;    /* its entropies are NaN from row 10 on */
+    bool      broken;    /* entropies are NaN from row 10 on */
 } made_head;
 
 typedef struct made_model {

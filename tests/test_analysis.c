@@ -114,7 +114,7 @@ static void test_shapes_in_words(void **state)
         { { 0.8, 0.7, 0.5, 0.4, 0.2, 0.1 }, "rises", "no: less" },
         { { 0.5, 0.501, 0.502, 0.503, 0.504, 0.505 }, "flat", "no difference" },
         { { 0.1, 0.8, 0.1, 0.8, 0.1, 0.8 }, "uneven", "no difference" },
-        /* The middle is lower than the end by a tenth of the range: that is no turn. */
+        /* The middle is lower than the end by a tenth of the range: too little for a turn. */
         { { 0.1, 0.1, 0.84, 0.84, 0.8, 0.8 }, "uneven", "yes" },
     };
     (void)state;
@@ -141,7 +141,7 @@ static void test_shapes_in_words(void **state)
         hl_profile_free(profile);
     }
 
-    /* What is not sure is no shape: the same falling layers in windows that differ much. */
+    /* An uncertain shape is not reported: the same falling layers in windows that differ much. */
     made_model model = { .n_layers = M_LAYERS, .n_heads = 2, .n_sequences = 4 };
     for (int l = 0; l < M_LAYERS; l++) {
         for (int h = 0; h < 2; h++)

@@ -257,7 +257,7 @@ static void check_weight_norms(const char *folder)
 static void test_weight_norms(void **state)
 {
     (void)state;
-    check_weight_norms("tests/data/families/llama3"); /* two query heads to a K/V head */
+    check_weight_norms("tests/data/families/llama3"); /* two query heads to a KV head */
     check_weight_norms("tests/data/families/phi3");   /* one matrix for all three */
 }
 

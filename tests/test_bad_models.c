@@ -164,7 +164,7 @@ static void each_nan_is_found(const char *source, const char *folder)
         hl_model   *model   = NULL;
         hl_session *session = NULL;
 
-        memset(own(&c, i), 0xff, hl_dtype_bits(before.dtype) / 8); /* these bytes are NaN in F32,
+        memset(own(&c, i), 0xff, hl_dtype_bits(before.dtype) / 8); /* bytes of 0xff are NaN in F32,
                                                                     * F16 and BF16 */
         write_copy(folder, &c, MAX_TENSORS, "");
         assert_ok(hl_model_open(&model, folder));

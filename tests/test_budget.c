@@ -9,7 +9,7 @@
 #include "prune/gates.h"
 #include "prune/write.h"
 
-#define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 to a K/V head */
+#define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 to a KV head */
 
 static hl_corpus *open_ids(const hl_model *model, const char *folder)
 {
@@ -137,7 +137,7 @@ static void test_reselect(void **state)
     assert_ok(hl_rank_reselected(&once, model, HL_RANKER_GNORM, NULL, corpus, &options));
     for (int i = 0; i < 5; i++)
         n_moved += once->heads[i].score != ranking->heads[i].score;
-    assert_true(n_moved > 0); /* which is why one looks again */
+    assert_true(n_moved > 0); /* reselection changes scores */
     hl_ranking_free(once);
     assert_fails(HL_BAD_ARGUMENT, "weight looks at no text",
                  hl_rank_reselected(&once, model, HL_RANKER_WEIGHT, NULL, corpus, &options));

@@ -12,7 +12,7 @@
 static void a_file_is_a_document(void **state)
 {
     (void)state;
-    put("a.bin", "Some text.\nOf two lines.\n"); /* its name does not matter */
+    put("a.bin", "Some text.\nOf two lines.\n"); /* a file's name does not matter */
     hl_corpus            *corpus = open_input(here("a.bin"));
     const hl_corpus_info *info   = hl_corpus_get_info(corpus);
 

@@ -182,7 +182,7 @@ static void test_fall(void **state)
             (made_head){ .kind = MADE_CONTENT, .strength = 0.9999 - 1e-6 * i };
     assert_int_equal(verdict_since(&after, &before, NULL), HL_VERDICT_FOUND);
     hl_thresholds other = hl_thresholds_default();
-    assert_ok(hl_threshold_set(&other, "collapse-new", 0.3)); /* it is 12 of 48 */
+    assert_ok(hl_threshold_set(&other, "collapse-new", 0.3)); /* 12 of 48 heads collapsed */
     assert_int_equal(verdict_since(&after, &before, &other), HL_VERDICT_NOT_FOUND);
     other = hl_thresholds_default();
     assert_ok(hl_threshold_set(&other, "collapse-drop", 0.6));
@@ -191,7 +191,7 @@ static void test_fall(void **state)
     assert_ok(hl_threshold_set(&other, "collapse-fall", 1e6));
     assert_int_equal(verdict_since(&after, &before, &other), HL_VERDICT_NOT_FOUND);
 
-    found = diagnose(&before, &after, NULL); /* it rose */
+    found = diagnose(&before, &after, NULL); /* the entropy rose */
     assert_int_equal(named(found, "entropy-collapse")->verdict, HL_VERDICT_NOT_FOUND);
     assert_non_null(strstr(named(found, "entropy-collapse")->finding, "rose by"));
     hl_diagnoses_free(found);
@@ -272,7 +272,7 @@ static void test_drift(void **state)
     hl_diagnoses_free(found);
 }
 
-/* Vanishing gradients are told by the layers' gradients, wherever they are a possible cause. */
+/* Vanishing gradients are recognized by the layers' gradients, wherever they are a possible cause. */
 static void test_gradients(void **state)
 {
     made_model    model                   = healthy_model();
@@ -305,7 +305,7 @@ static void test_gradients(void **state)
     hl_profile_free(profile);
 }
 
-/* Overfitting is told by the gap between the training text and another one. */
+/* Overfitting is recognized by the gap between the training text and another one. */
 static void test_training(void **state)
 {
     made_model sharp = healthy_model(), training = healthy_model();
@@ -407,7 +407,7 @@ static void test_flat_by_effect(void **state)
     assert_true(item->errors > 100.0); /* hundreds of standard errors do not make it matter */
     hl_diagnoses_free(found);
 
-    /* The same range matters if so little is said to matter, and not if it were within its error. */
+    /* The same range is found with a lower threshold, unless it is within its error. */
     assert_ok(hl_threshold_set(&limits, "flat-range", 0.0001));
     found = diagnose(&model, NULL, &limits);
     assert_int_equal(named(found, "flat-profile")->verdict, HL_VERDICT_NOT_FOUND);
@@ -734,7 +734,7 @@ static void test_row_loops(void **state)
         assert_in_range(found.first, 150 + period - 16, 150 + period + 8);
         assert_true(found.change < 0.02 && found.step > 0.08);
     }
-    /* Free text; a smooth drift; rows that stand still; and a loop under too much noise. */
+    /* Free text; a smooth drift; rows that do not change; and a loop under too much noise. */
     make_rows(rows, N, VALUES, N, 1, 0.0, 0.0);
     assert_ok(hl_find_row_loop(&found, rows, N, VALUES, NULL));
     assert_int_equal(found.period, 0);

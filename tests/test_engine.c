@@ -414,7 +414,7 @@ static void damage(const char *folder, int64_t token)
     size_t at = (size_t)((const char *)tensor->data - bytes);
     at += (size_t)token * (tensor->n_bytes / D_VOCAB);
     hl_safetensors_close(file);
-    memset(bytes + at, 0xff, 4); /* these bytes are NaN in F32, and twice NaN in F16 and BF16 */
+    memset(bytes + at, 0xff, 4); /* NaN in F32, and twice NaN in F16 and BF16 */
     write_file(in_folder(folder, "model.safetensors"), bytes, n_bytes);
     free(bytes);
 }

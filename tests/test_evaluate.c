@@ -119,7 +119,7 @@ static hl_evaluation *evaluate(const hl_model *model, const hl_corpus *corpus, c
     return found;
 }
 
-/* ------------------------------------------------------------------ the same bits */
+/* --------------------------------------------------------------------- equal bits */
 
 static void all_subsets_are_as_alone(void **state)
 {

@@ -213,7 +213,7 @@ static double *attention_of(made_model *m, int layer, const double *x)
 
     assert_non_null(z);
     for (int head = 0; head < s->n_heads; head++) {
-        /* Blocks of d rows: the queries of a K/V head, its key, its value. */
+        /* Blocks of d rows: the queries of a KV head, its key, its value. */
         int    block = head / group * (group + 2);
         int    q_at = (block + head % group) * d, k_at = (block + group) * d, v_at = k_at + d;
         double slope = rounded_to_bf16(slope_of(head, s->n_heads));
@@ -392,7 +392,7 @@ static const shape shapes[] = {
     { 2, 2, 64, false, false, false },  /* rw with the published width */
     { 16, 16, 4, false, false, false }, /* a width at which doubled biases would not be noticed */
     { 1, 1, 10, false, false, false },  /* one head: its slope is 1/256           */
-    { 5, 1, 8, false, true, true },     /* 7b's one K/V head                      */
+    { 5, 1, 8, false, true, true },     /* 7b's one KV head                      */
     { 6, 1, 12, false, true, false },   /* 7b with sequential branches */
     { 12, 4, 6, true, true, true },     /* 40b's groups                           */
     { 20, 10, 2, true, false, true },   /* groups of two; the number of heads is not a power of

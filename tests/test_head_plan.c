@@ -48,8 +48,8 @@ static void groups_stay_equal(void **state)
     check("....|x...|....", "....|0...|....", 12, 3); /* no head can be removed */
     check("x...|.x..", "g...|.g..", 6, 2);
     check("xx|..", "gg|..", 2, 1);
-    check(".|x|.|x", ".|g|.|g", 2, 2); /* one K/V head per query head */
-    check(".x.x", ".g.g", 2, 1);       /* one K/V head for all */
+    check(".|x|.|x", ".|g|.|g", 2, 2); /* one KV head per query head */
+    check(".x.x", ".g.g", 2, 1);       /* one KV head for all */
     check("..|..", "..|..", 4, 2);
 }
 

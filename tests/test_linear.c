@@ -305,7 +305,7 @@ static void products_together(void **state)
     pool.thread_floats = sizeof scratch / sizeof *scratch / 2;
     for (int i = 0; i < 3; i++) {
         parts[i] = make_problem(plain(types[i], 290 - 100 * i, 256), 3, 1);
-        if (i > 0) { /* they share x */
+        if (i > 0) { /* all parts share x */
             free((void *)parts[i].rows.x);
             parts[i].rows.x = parts[0].rows.x;
         }

@@ -46,7 +46,7 @@ static void write_tensors(const char *name, const hl_tensor *tensors, size_t n)
     hl_safetensors_writer_free(writer);
 }
 
-/* ------------------------------------------------------------ what a tap is told */
+/* --------------------------------------------------------------- what a tap gets */
 
 enum { MAX_ROWS = 40000, MAX_PATTERN = 40000 };
 

@@ -140,7 +140,7 @@ static void expect_said(const hl_pick_result *said, const float *logits, int64_t
     assert_true(fabs(said->varentropy - row.varentropy) <= 1e-10 * (1.0 + row.varentropy));
 }
 
-/* ------------------------------------------------------------------ the same draws */
+/* --------------------------------------------------------------------- equal draws */
 
 /* Rule i with two samplers: one draws from whole rows, the other with the device's results. */
 typedef struct pair {

@@ -10,7 +10,7 @@
 #include "model/weights.h"
 #include "prune/gates.h"
 
-#define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 K/V heads */
+#define LLAMA "tests/data/families/llama3" /* 3 layers of 4 heads, 2 KV heads */
 
 /* --------------------------------------------------------------------- lists */
 
@@ -574,7 +574,7 @@ static void assert_choice(const hl_ranking *ranking, hl_choice choice, const cha
     hl_head_list_free(list);
 }
 
-/* Two query heads per K/V head: which are removed together, and how many groups. */
+/* Two query heads per KV head: which are removed together, and how many groups. */
 static void test_groups(void **state)
 {
     static const double scores[12] = { 5, 9, 1, 8, 3, 3, 0, 9, 7, 7, 2, 3 };

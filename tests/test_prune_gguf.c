@@ -246,7 +246,7 @@ static void assert_rows(const hl_model *before, const hl_model *after, const cha
 }
 
 /* All matrices are Q4_0; heads have 16 values, so a block of 32 holds two.  Layer 0 loses both
- * queries of its first K/V head, which are whole blocks; in layer 1 one of two is zeroed, half a
+ * queries of its first KV head, which are whole blocks; in layer 1 one of two is zeroed, half a
  * block. */
 static void blocks_stay_as_they_are(void **state)
 {

@@ -370,7 +370,7 @@ static void devices_agree(void **state)
         hl_corpus  *corpus = open_ids(model, folder, N_TEXT);
 
         choose_ragged(&c, model);
-        ridge           = 1e-3; /* which of two is best may be decided by a rounding */
+        ridge           = 1e-3; /* fixed: a rounding may decide which of two is best */
         hl_repair *here = repair_on(model, corpus, &c, 1);
         assert_ok(hl_model_set_device(model, "host"));
         hl_repair *there = repair_on(model, corpus, &c, 1);

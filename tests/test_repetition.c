@@ -86,7 +86,7 @@ static void loops_of_all_periods_are_found(void **state)
         assert_int_equal(found.period, period);
         assert_int_equal(found.first, 50);
         assert_int_equal(found.loop_tokens, n_loop);
-        /* One token less than three periods is no loop. */
+        /* One token less than three periods is not a loop. */
         ids[50 + 3 * period - 1] = -1;
         assert_ok(hl_repetition_of(&found, ids, MOST));
         assert_int_equal(found.period, 0);

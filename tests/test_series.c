@@ -87,7 +87,7 @@ static void a_point_says_what_the_profile_says(void **state)
     hl_profile_free(profile);
 }
 
-/* A run of three: it learns, which is no collapse, and then collapses.  What `headlight diagnose NOW
+/* A run of three: it learns, which is not reported, and then collapses.  What `headlight diagnose NOW
  * BEFORE` says of two profiles is what the series says. */
 static void a_fall_is_the_diagnosis_of_two_profiles(void **state)
 {

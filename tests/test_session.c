@@ -383,7 +383,7 @@ static void damage(const char *folder, const char *tensor_name)
     assert_non_null(tensor);
     size_t at = (size_t)((const char *)tensor->data - bytes);
     hl_safetensors_close(file);
-    memset(bytes + at, 0xff, 4); /* these bytes are NaN in F32, and twice NaN in F16 and BF16 */
+    memset(bytes + at, 0xff, 4); /* NaN in F32, and twice NaN in F16 and BF16 */
     write_file(in_folder(folder, "model.safetensors"), bytes, n_bytes);
     free(bytes);
 }

@@ -72,8 +72,8 @@ static const char *small_profile(const char *folder)
     return path;
 }
 
-/* Returns the normalized entropy of the head that gives 0.6 to the previous token, in hundredths,
- * rounded down. */
+/* Returns the normalized entropy of the head that gives 0.6 to the previous token, in %, rounded
+ * down. */
 static int known_figure(void)
 {
     made_head head = { .kind = MADE_PREVIOUS, .strength = 0.6 };
@@ -120,7 +120,7 @@ static void test_figures(void **state)
     /* Colors are not written to a pipe unless requested. */
     output           = run("--color truecolor", path);
     const char *line = strstr(output, "\nH1 ");
-    for (int end = 0; end < 2; end++) { /* the same colors as in figures */
+    for (int end = 0; end < 2; end++) { /* colors are those of the figures */
         hl_color color = hl_map_color(HL_MAP_ENTROPY, end);
         snprintf(wanted, sizeof wanted, "\033[38;5;%dm\033[48;2;%d;%d;%dm %s\033[0m",
                  end == 1 ? 16 : 231, color.red, color.green, color.blue, end == 1 ? "99" : "00");

@@ -585,14 +585,14 @@ static void ceilings_are_those_of_gpt2(void **state)
     assert_true(hl_ceiling_of(&gpt2, 0).flops_share == 0.0);
 }
 
-/* Groups of two: a K/V head is removed with every second query head. */
+/* Groups of two: a KV head is removed with every second query head. */
 static void shapes_are_those_of_the_model(void **state)
 {
     hl_model *model  = open_model(LLAMA);
     hl_shapes shapes = hl_shapes_of(model, 16);
     (void)state;
 
-    /* 3 layers of width 64 with 4 heads of 16 and 2 K/V heads, MLPs of 128, 256 tokens. */
+    /* 3 layers of width 64 with 4 heads of 16 and 2 KV heads, MLPs of 128, 256 tokens. */
     assert_true(shapes.n_multiplied ==
                 3.0 * (2.0 * 64 * 64 + 2.0 * 32 * 64 + 3.0 * 128 * 64) + 256.0 * 64);
     assert_true(shapes.n_params == 127424.0 && shapes.n_heads == 12.0 && shapes.group == 2.0);

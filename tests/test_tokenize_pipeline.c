@@ -176,7 +176,7 @@ static void precompiled_rules(void **state)
     add_rule(map, "\ufb01", "fi");
     add_rule(map, "\u00e9", "e\u0301"); /* one character becomes two */
     add_rule(map, "X", "");             /* the character is removed */
-    add_rule(map, "e", "E");            /* and so is a mark after it */
+    add_rule(map, "e", "E");            /* a mark after it is removed */
     size_t   n_units = 256 * 64;
     size_t   n_blob  = 4 + 4 * n_units + map->n_text;
     uint8_t *blob    = malloc(n_blob);

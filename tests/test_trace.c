@@ -283,7 +283,7 @@ static void test_bad_files(void **state)
     remove_folder(folder);
 }
 
-/* Earlier traces spell it "normalised", which has the same length. */
+/* Earlier traces have the British spelling, which has the same length. */
 static void test_the_old_spelling_is_read(void **state)
 {
     const char *folder = new_folder();

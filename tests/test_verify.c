@@ -116,7 +116,7 @@ static void tamper(const char *source, const hl_verify_entry *entry)
     assert_ok(hl_safetensors_open(&file, source));
     before = hl_safetensors_find(file, entry->output);
     if (before == NULL && strcmp(entry->output, "self") == 0)
-        before = hl_safetensors_find(file, "diagonal"); /* its name in golden files */
+        before = hl_safetensors_find(file, "diagonal"); /* golden files name it so */
     assert_non_null(before);
     size_t count = (size_t)hl_tensor_count(before);
     assert_in_range(count, 1, (1 << 16) - 1);

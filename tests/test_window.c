@@ -193,7 +193,7 @@ static void parts_make_the_whole(void **state)
         options.pack              = round % 3 == 1;
         options.max_tokens        = round % 3 == 2 ? 100 : 0;
         size_t n                  = hash_part(whole, corpus, options);
-        options.n_batch           = 7; /* which has no effect */
+        options.n_batch           = 7; /* the batch size has no effect */
         assert_int_equal(hash_part(parts, corpus, options), n);
         assert_memory_equal(whole, parts, n * sizeof *whole);
         qsort(whole, n, sizeof *whole, compare_u64);

@@ -2,7 +2,7 @@
 
     python3 bench/cuda/time_decode.py build/libheadlight_cuda.so
 
-bf16, d = 128, 32 heads that share 8 K/V heads.  Each number is the median of the rounds; in a round
+bf16, d = 128, 32 heads that share 8 KV heads.  Each number is the median of the rounds; in a round
 every method runs once, in random order.  A method's calls are captured in a CUDA graph over rotating
 copies of K and V that together exceed the L2 cache, so neither launches nor cached keys
 change the result.  TB/s counts one read of K and V."""

@@ -140,7 +140,7 @@ def main(options):
             with open(options.json, "w") as file:
                 json.dump(found, file)
 
-    for lane in LANES:  # those with a penalty make a quarter of the steps
+    for lane in LANES:  # lanes with a penalty make a quarter of the steps
         do(lane, options.steps // 4 if "entropy" in lane else options.steps, options.context)
     compare(found)
     for context in options.lengths:

@@ -262,7 +262,7 @@ HL_API const char *hl_diagnosis_name(size_t index);
 /* Whether that check raises alarms or describes. */
 HL_API hl_check_kind hl_diagnosis_kind(size_t index);
 /* Further evidence for the causes of what was found.  `training` is a profile of the same model on
- * its training text, with the loss; its gap to the profile's loss tells overfitting. */
+ * its training text, with the loss; the gap between the two losses is evidence of overfitting. */
 HL_API hl_status hl_diagnose_training(hl_diagnoses *found, const hl_profile *profile,
                                       const hl_profile *training);
 /* Gradients (n_layers, n_heads) of the heads' `of`, "queries" or "keys", NaN where there is no head:
@@ -295,7 +295,7 @@ typedef struct hl_row_loop {
     int64_t first;  /* first token of the first window that repeats the one before; -1: none */
     double  change; /* mean change of the values over a period, in that window; without a loop the
                      * smallest of all windows and periods; NaN: too few tokens */
-    double  step;   /* the same from one token to the next */
+    double  step;   /* mean change of the values from one token to the next */
 } hl_row_loop;
 
 HL_API hl_status hl_find_locking(hl_locking *out, const double *entropy, const double *change,
@@ -331,7 +331,7 @@ typedef struct hl_comparison {
     hl_sheet *layers;        /* normalized entropy of each layer */
     hl_sheet *heads;       /* normalized entropy of each head, with confidence interval, p and q */
     hl_sheet *differences; /* each metric of each head, B - A */
-    hl_sheet *matching;    /* which head of B corresponds to which head of A, layer by layer */
+    hl_sheet *matching;    /* pairs of heads of A and B that correspond to each other, by layer */
     hl_sheet *rows;        /* distances between complete rows; NULL until hl_comparison_add_rows */
 } hl_comparison;
 

@@ -54,7 +54,7 @@ enum {
 typedef struct hl_attention {
     int64_t n_batch;
     int64_t n_heads;    /* a multiple of n_kv_heads */
-    int64_t n_kv_heads; /* head h reads K/V head h / (n_heads / n_kv_heads) */
+    int64_t n_kv_heads; /* head h reads KV head h / (n_heads / n_kv_heads) */
     int64_t n_queries;
     int64_t n_keys;
     int64_t d_head;  /* 1 .. HL_MAX_HEAD_DIM */

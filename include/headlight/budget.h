@@ -32,8 +32,8 @@ typedef struct hl_budget_options {
 
     const hl_ranker *rankers; /* (n_rankers); NULL: fluctuation, gradient and output-norm */
     int64_t          n_rankers;
-    hl_choice        choice; /* its limits; ratio and count are not looked at */
-    bool             groups; /* query heads of a K/V head go together */
+    hl_choice        choice; /* limits of the choice; ratio and count are ignored */
+    bool             groups; /* query heads of a KV head go together */
 
     const hl_prune_options *write; /* how it would be written, and */
     const char             *path;  /* where, for the size; NULL: a folder, or GGUF of a GGUF file */

@@ -31,11 +31,11 @@ typedef struct hl_agreement_options {
 } hl_agreement_options;
 
 typedef struct hl_agreement_total {
-    int64_t     n_tokens; /* number of predictions compared */
-    int64_t     n_windows;
-    double      kl; /* mean KL(reference || model), nats a token; NaN of none, as the rest */
+    int64_t n_tokens; /* number of predictions compared */
+    int64_t n_windows;
+    double  kl; /* mean KL(reference || model), nats per token; without rows, NaN like the others */
     hl_interval kl_interval;
-    double      top1; /* share of rows where both find the same token likeliest */
+    double      top1; /* share of rows with the same most likely token in both */
 } hl_agreement_total;
 
 /* Borrows both models.  They must have the same number of tokens, and neither may be an encoder. */

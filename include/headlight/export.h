@@ -29,7 +29,7 @@ typedef enum hl_prune_form {
                         * memory and no time */
     HL_PRUNE_COMPACT,  /* a Hugging Face folder with smaller shapes: the heads are removed from all
                         * tensors.  Grouped query heads are removed as long as all groups stay
-                        * equally large (a K/V head together with the last of its query heads); the
+                        * equally large (a KV head together with the last of its query heads); the
                         * rest is zeroed */
     HL_PRUNE_GGUF,     /* a GGUF file: heads are removed if llama.cpp can load the result, else
                         * zeroed */
@@ -73,7 +73,7 @@ typedef struct hl_prune_report {
     int64_t     n_params; /* number of parameters of the written model */
     size_t      tensor_bytes;
     size_t      kv_bytes_f16; /* KV-cache bytes per token in F16; 0 for an encoder */
-    const char *loads;        /* which software can open the result, in a few words; static */
+    const char *loads;        /* software that can open the result, in a few words; static */
     bool        has_vocab;    /* GGUF: the file contains a vocabulary; without one it accepts only
                                * token ids */
     char        vocab[256];   /* why there is no vocabulary, or what it leaves out; "" if

@@ -64,8 +64,9 @@ typedef enum hl_histogram {
     HL_N_HISTOGRAMS
 } hl_histogram;
 
-/* Means over sampled rows (complete attention rows); see section 5 of doc/metrics.md.  Where the
- * parameter `nosink` is true, the mean is over rows without the first key, renormalized. */
+/* Means over sampled rows (complete attention rows); see section 5 of doc/metrics.md.  The
+ * last argument of hl_profile_pattern chooses between complete rows and rows without the first key,
+ * renormalized. */
 typedef enum hl_pattern_metric {
     HL_PM_SELF = 0, /* A(i,i)                                    */
     HL_PM_PREVIOUS, /* A(i,i-1)                                  */

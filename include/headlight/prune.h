@@ -35,7 +35,8 @@ HL_API void      hl_head_list_free(hl_head_list *list);
 
 /* As hl_head_list_parse, where words may also be types of heads: "sink,induction,L0" (the types of the
  * table `head-types`).  Types need a profile, which hl_head_words_need_profile asks for before there is
- * one.  A type that no head of the model has is no error, a word that is neither is. */
+ * one.  A type that no head of the model has is accepted; a word that is neither
+ * head nor type is an error. */
 HL_API hl_status hl_head_list_select(hl_head_list **out, const hl_model *model,
                                      const hl_profile *profile, const char *text);
 /* HL_BAD_ARGUMENT for a word that is neither. */
@@ -88,7 +89,7 @@ typedef struct hl_gradients {
     double *magnitude; /* (n_layers, n_heads) mean |dL/dg| over windows */
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
     /* (3, n_layers, n_heads) mean over windows of the Frobenius norm of dL/dW: of the head's rows
-     * of W_Q, and of its K/V head's rows of W_K and W_V. */
+     * of W_Q, and of its KV head's rows of W_K and W_V. */
     double *weight_norms;
     double  nll; /* mean over windows of the loss L */
     int64_t n_windows;
@@ -253,7 +254,7 @@ typedef struct hl_ranking {
 HL_API hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inputs,
                          const hl_rank_options *options);
 HL_API void      hl_ranking_free(hl_ranking *ranking);
-/* Makes query heads that share a K/V head be removed together: groups are ordered by the mean score
+/* Makes query heads that share a KV head be removed together: groups are ordered by the mean score
  * of their heads, and the heads of a group stand side by side.  Returns HL_BAD_INPUT if the model's
  * heads are not those of the ranking. */
 HL_API hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model);
@@ -261,7 +262,7 @@ HL_API hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model);
 HL_API hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count);
 
 /* How to choose heads: the first ones of a ranking, except those that the limits protect.  If the
- * ranking is not grouped, query heads are removed one by one, and a K/V head can only be removed
+ * ranking is not grouped, query heads are removed one by one, and a KV head can only be removed
  * when all of its query heads are.  If it is grouped, whole groups are removed, and their number is
  * chosen so that the number of heads comes closest to the one wanted. */
 typedef struct hl_choice {
@@ -321,14 +322,14 @@ typedef struct hl_repair_layer {
     int64_t  n_unknowns; /* per output: n_kept * d_head, and a bias.  The text should have more
                           * tokens than this; the ridge keeps the solution defined if it has not */
     double   before;     /* mean over tokens of |stream - the original's|^2 behind the attention */
-    double   after;      /* the same with the weights that are written */
-    hl_dtype stored;     /* type of the output projection */
-    hl_dtype dtype;      /* that the new one is written in: the first of `first`, F16 and F32 that
+    double   after;  /* mean over tokens of |stream - the original's|^2 with the weights written */
+    hl_dtype stored; /* type of the output projection */
+    hl_dtype dtype;  /* that the new one is written in: the first of `first`, F16 and F32 that
                           * loses at most a tenth of what is gained */
-    hl_dtype first;      /* `stored`, or Q8_0 or F16 for blocks that values cannot be turned back
+    hl_dtype first;  /* `stored`, or Q8_0 or F16 for blocks that values cannot be turned back
                           * into */
-    double   ridge;      /* that was used */
-    double   rounding;   /* share of the gain that `dtype` loses, and `first` */
+    double   ridge;  /* that was used */
+    double   rounding; /* share of the gain that `dtype` loses, and `first` */
     double   first_rounding;
 } hl_repair_layer;
 

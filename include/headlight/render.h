@@ -203,7 +203,7 @@ HL_API hl_status hl_draw_scatter(const hl_scatter *scatter, const char *path,
 /* ----------------------------------------------------- pictures of a prompt */
 
 /* How probabilities become colors.  A row sums to 1, so on a long prompt nearly all values are
- * small: their square roots are easier to tell apart.  The color bar shows the scale. */
+ * small: their square roots are easier to distinguish.  The color bar shows the scale. */
 typedef enum hl_attention_scale {
     HL_ATTENTION_ROOT = 0,
     HL_ATTENTION_LINEAR,

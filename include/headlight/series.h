@@ -79,7 +79,7 @@ typedef struct hl_series_point {
      * which attention collapsed, if there are any), in sigmas of that checkpoint; and the step of that
      * checkpoint, -1 if there is none to compare with. */
     double     fall;
-    double     drop; /* the same in normalized entropy */
+    double     drop; /* as `fall`, of normalized entropy and not in sigmas: higher minus `level` */
     int64_t    since;
     hl_verdict verdicts[HL_N_DIAGNOSES]; /* in the order of hl_diagnosis_name */
     double     values[HL_N_DIAGNOSES];

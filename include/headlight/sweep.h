@@ -121,12 +121,12 @@ HL_API void      hl_evidence_free(hl_evidence *evidence); /* releases what the e
  *                        &(hl_reselect_options){ .choice = { .ratio = 0.2 } });
  *     hl_ranking_choose(&heads, ranking, &(hl_choice){ .ratio = 0.2 });
  *
- * A head that was worth little may be worth much when another has gone.  So the first are switched
- * off, the texts are run again, and the rest are ranked anew, step by step. */
+ * When a head is removed, others may become more important.  So the first heads of the order are
+ * disabled, the texts are run again, and the other heads are ranked anew, step by step. */
 
 typedef struct hl_reselect_options {
     hl_evidence_options evidence;
-    hl_choice           choice;  /* how many go, and which may */
+    hl_choice           choice;  /* the number of heads to disable, and those that may be */
     int64_t             n_steps; /* 0: after each head, or group */
     bool                groups;  /* as hl_ranking_group */
     hl_rank_options     rank;
@@ -179,7 +179,7 @@ typedef struct hl_sweep_options {
     int64_t          per_layer_max; /* largest number of disabled heads per layer, as in
                                      * hl_choice */
     bool             empty_layers;
-    bool             groups;       /* disable the query heads of a K/V head together */
+    bool             groups;       /* disable the query heads of a KV head together */
     int64_t          rank_tokens;  /* largest number of tokens of the text to rank on; 0: all */
     int64_t          test_tokens;  /* largest number of tokens of the text to test on; 0: all */
     int64_t          n_ctx;        /* tokens per window; 0: the default */

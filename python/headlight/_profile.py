@@ -35,7 +35,7 @@ class Diagnosis:
     source: str
     mitigation: str
     measure: str  # how to measure what is missing; "" if nothing is missing
-    usual: str  # the same value in released models of the kind; "" if not known
+    usual: str  # the check's value in released models of the kind; "" if not known
     heads: List[Tuple[int, int, float]]  # (layer, head, value), the clearest first
     causes: List["Cause"]  # what may be behind an alarm that was found
 

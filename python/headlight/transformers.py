@@ -32,7 +32,7 @@ __all__ = ["AttentionMonitor", "Collector", "EntropyRegularizer", "NAME", "atten
            "padding_mask", "refuse_class"]
 NAME = "headlight"
 
-# ------------------------------------------------------------------ which classes can take it
+# -------------------------------------------------------------------------- supported classes
 
 
 def _takes_attention(model_class: type) -> bool:

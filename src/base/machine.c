@@ -219,7 +219,7 @@ static size_t left_by_all(left_function left_by, const group_files *files, const
 
 /* A resource that control groups limit. */
 typedef struct resource {
-    const char   *controller; /* its name in version 1 */
+    const char   *controller; /* name of the controller in version 1 */
     group_files   version_1;
     group_files   version_2;
     left_function left_by;

@@ -1,4 +1,4 @@
-/* visible.h - which keys a row of attention sees.
+/* visible.h - the keys that a row of attention sees.
  *
  * A row has a position among n_keys keys.  It sees window_left keys before its own and
  * window_right after it (causal: 0), and the first window_sink keys wherever the window is:

@@ -255,7 +255,7 @@ hl_status hl_foreign_check_folder(const char *folder)
 
 /* ------------------------------------------------------------------ folders */
 
-/* How well a file's name tells what the folder is; 0: not at all. */
+/* How well a file's name identifies the folder's format; 0: not at all. */
 static int weight_of(const char *name)
 {
     if (strcmp(name, "adapter_model.safetensors") == 0)

@@ -127,7 +127,7 @@ const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count,
     return found != NULL ? *found : NULL;
 }
 
-/* -------------------------------------------------------- those of a model */
+/* ------------------------------------------------------ tensors of a model */
 
 struct hl_tensors {
     hl_tensors_kind   kind;
@@ -424,7 +424,7 @@ static hl_status open_llama2c(hl_tensors *tensors, const char *path)
     return sort_tensors(tensors, path);
 }
 
-/* --------------------------------------------------------------- which kind */
+/* ----------------------------------------------------------- kinds of files */
 
 typedef enum content {
     CONTENT_UNKNOWN = 0,

@@ -44,7 +44,7 @@ hl_status hl_tensor_bytes(size_t *out, const hl_tensor *tensor);
 void             hl_tensors_sort(const hl_tensor **by_name, size_t count);
 const hl_tensor *hl_tensors_among(const hl_tensor *const *by_name, size_t count, const char *name);
 
-/* --------------------------------------------------------- those of a model */
+/* ------------------------------------------------------- tensors of a model */
 
 typedef enum hl_tensors_kind {
     HL_TENSORS_SAFETENSORS = 0,

@@ -38,7 +38,7 @@ typedef struct hl_event_slot {
 
 struct hl_job {
     hl_engine     *engine;
-    hl_job_options options; /* its pointers refer to the copies below */
+    hl_job_options options; /* pointers in it refer to the copies below */
     int64_t       *tokens;  /* the prompt, then the generated tokens; room for the longest text */
     uint8_t       *kinds;
     int64_t       *end_ids;

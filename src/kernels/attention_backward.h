@@ -1,6 +1,6 @@
 /* attention_backward.h - the gradient of fused attention, entropy included.
  *
- * The formulas are those of attention_scalar.c.  One task owns a K/V head and a
+ * The formulas are those of attention_scalar.c.  One task owns a KV head and a
  * chunk of its keys, so dk and dv have one owner; it walks the rows in blocks:
  *
  *     for each block of rows                      for each tile of keys
@@ -9,7 +9,7 @@
  *         ...                                         dq += dS' k            (3 products)
  *
  * P and dS are one tile by one block, recomputed from lse and never larger. There is one chunk per
- * K/V head, unless there are fewer heads than threads: then the chunks' shares of dq are kept apart
+ * KV head, unless there are fewer heads than threads: then the chunks' shares of dq are kept apart
  * and added up, in order, at the end. */
 #ifndef HL_KERNELS_ATTENTION_BACKWARD_H
 #define HL_KERNELS_ATTENTION_BACKWARD_H
@@ -58,7 +58,7 @@ typedef struct backward_job {
     const hl_attention          *problem;
     const hl_attention_upstream *upstream;
     const hl_attention_gradient *gradient;
-    int64_t                      n_chunks;   /* per K/V head */
+    int64_t                      n_chunks;   /* per KV head */
     int64_t                      chunk_keys; /* keys per chunk */
     void                        *memory;
     backward_space              *threads; /* (n_threads) */

@@ -1,6 +1,6 @@
 /* attention_forward.h - fused attention with entropy, a block of rows at a time.
  *
- * A block is a few panels of one K/V head.  Tiles of keys are loaded once for
+ * A block is a few panels of one KV head.  Tiles of keys are loaded once for
  * all of them:
  *
  *     for each tile of keys but key 0
@@ -12,7 +12,7 @@
  * on its neighbors, its batch, or the number of threads. (The exception: a head with very few rows
  * sums its products in another order.)
  *
- * When all rows of a K/V head fit in one panel and there are many keys (decoding
+ * When all rows of a KV head fit in one panel and there are many keys (decoding
  * a long context), keys are split into chunks of a fixed size that threads work
  * on independently; their panels are merged in order afterwards. */
 #ifndef HL_KERNELS_ATTENTION_FORWARD_H
@@ -40,7 +40,7 @@ typedef struct workspace {
     float *v;      /* (TILE_KEYS, padded d_value), if not used in place */
 } workspace;
 
-/* Processes block, chunk or K/V head number `index` in a thread's workspace. */
+/* Processes block, chunk or KV head number `index` in a thread's workspace. */
 typedef struct forward_job forward_job;
 typedef void forward_step(const forward_job *job, const workspace *space, int64_t index);
 
@@ -51,13 +51,13 @@ struct forward_job {
     bool          want_neighbors;
     bool          want_nosink;
     int64_t       n_panels;  /* per block */
-    int64_t       n_blocks;  /* per K/V head */
-    int64_t       n_chunks;  /* per K/V head; 1 if keys are not split */
+    int64_t       n_blocks;  /* per KV head */
+    int64_t       n_chunks;  /* per KV head; 1 if keys are not split */
     workspace    *threads;   /* (n_threads)                   */
     void         *memory;    /* one allocation for all threads */
     uint8_t      *small;     /* (SMALL_JOB) the caller's stack memory, used instead by small jobs */
-    panel        *parts;     /* (K/V heads, n_chunks), only if keys are split */
-    float        *parts_out; /* (K/V heads, n_chunks, LANES, padded d_value), only if split */
+    panel        *parts;     /* (KV heads, n_chunks), only if keys are split */
+    float        *parts_out; /* (KV heads, n_chunks, LANES, padded d_value), only if split */
     forward_step *step;      /* the current step */
 };
 

@@ -1,6 +1,6 @@
 /* attention_panel.h - LANES attention rows at once, one row per vector lane.
  *
- * A panel is LANES query rows that read the same K/V head.  Its scores against
+ * A panel is LANES query rows that read the same KV head.  Its scores against
  * a tile of keys are kept transposed, (key, lane): the product K Q' needs no
  * packing of K, maxima and sums run down the lanes without a single horizontal
  * step, and the weights are already where the product P' V wants them.

@@ -273,7 +273,7 @@ static hl_status attention_forward(const hl_attention_result *result, const hl_a
 
 /* Sums to which many rows contribute. */
 typedef struct sums {
-    double *dk;     /* (n_keys, d_head) of one K/V head; set to 0 for each head */
+    double *dk;     /* (n_keys, d_head) of one KV head; set to 0 for each head */
     double *dv;     /* (n_keys, d_value)                                  */
     double *dgates; /* (n_batch, n_heads)                                 */
     double *dsinks; /* (n_batch, n_heads)                                 */
@@ -369,7 +369,7 @@ static void row_backward(const hl_attention_gradient *gradient, const sums *tota
         store_row(&gradient->dq, r->batch, r->head, r->query, dq, p->d_head);
 }
 
-/* Processes all rows that share a K/V head, so that dk and dv have one owner. */
+/* Processes all rows that share a KV head, so that dk and dv have one owner. */
 static void kv_head_backward(const hl_attention_gradient *gradient, const sums *total,
                              const hl_attention *p, const hl_attention_upstream *upstream,
                              int64_t batch, int64_t kv_head)

@@ -1,7 +1,7 @@
 /* attention_scores.h - loads rows from the caller's memory and computes scores, one panel at a
  * time.
  *
- * Rows of one K/V head are numbered across all the query heads that share it: row = (head within
+ * Rows of one KV head are numbered across all the query heads that share it: row = (head within
  * the group) * n_queries + query.  A panel takes LANES rows in that order, so that one query each
  * of many heads (decoding) fills the lanes as well as many queries of one head do.
  *
@@ -118,17 +118,17 @@ static void transpose_rows(float *out, const float *rows, int64_t width, float f
     }
 }
 
-/* ------------------------------------------------------------ rows of a K/V head */
+/* ------------------------------------------------------------ rows of a KV head */
 
-/* All rows that read one K/V head of one sequence. */
+/* All rows that read one KV head of one sequence. */
 typedef struct kv_head {
     const hl_attention *problem;
     int64_t             batch;
-    int64_t             head;  /* the index of the K/V head */
+    int64_t             head;  /* the index of the KV head */
     int64_t             group; /* number of query heads that share it */
 } kv_head;
 
-/* The K/V head number `index` among those of all sequences. */
+/* The KV head number `index` among those of all sequences. */
 static inline kv_head kv_head_at(const hl_attention *p, int64_t index)
 {
     return (kv_head){ p, index / p->n_kv_heads, index % p->n_kv_heads, p->n_heads / p->n_kv_heads };
@@ -139,7 +139,7 @@ static inline int64_t kv_head_rows(const kv_head *h)
     return h->group * h->problem->n_queries;
 }
 
-/* The index of a row in arrays (n_batch, n_heads, n_queries), where a K/V head is contiguous. */
+/* The index of a row in arrays (n_batch, n_heads, n_queries), where a KV head is contiguous. */
 static inline int64_t row_index(const kv_head *h, int64_t row)
 {
     const hl_attention *p = h->problem;

@@ -12,7 +12,7 @@
  * A device is near (is_near) when its memory is the process's: then an operation is done when its
  * call returns, copies out need no transfer, and weights are read as they are stored.
  *
- * Letters: B sequences per chunk, C rows per sequence, N = B C, D d_model, H heads, K K/V heads, d
+ * Letters: B sequences per chunk, C rows per sequence, N = B C, D d_model, H heads, K KV heads, d
  * d_head, S n_ctx, F d_mlp, V d_vocab.  Rows beyond a sequence's `lengths` are padding: they may be
  * computed, hold anything, and must never be written to a cache nor be read for another row.
  *
@@ -324,7 +324,7 @@ typedef struct hl_device_patterns {
 typedef struct hl_device_attention {
     hl_attention_result result;
     hl_attention        problem;
-    bool                is_apart; /* its results must not depend on other fed sequences */
+    bool                is_apart; /* results must not depend on the other sequences of the feed */
 } hl_device_attention;
 
 /* Sums of rows for a profile (kernels/row_sums.h).  log_n and the inverses are (B, C), for every

@@ -691,7 +691,7 @@ static hl_status find_bad(hl_device *device, const hl_device_finite *what)
 /* Attention in pieces: each piece is some heads of one sequence. */
 typedef struct pieces {
     const hl_device_attention *parts;
-    int64_t                    n_heads; /* per piece: all heads of a K/V head, or one */
+    int64_t                    n_heads; /* per piece: all heads of a KV head, or one */
     _Atomic(int)               failure; /* HL_OK, or how a thread failed */
 } pieces;
 
@@ -703,7 +703,7 @@ static hl_rows rows_from(hl_rows rows, int64_t sequence, int64_t head)
     return rows;
 }
 
-/* The problem of n_heads heads of a sequence, from `head` on: all or some of a K/V head's. */
+/* The problem of n_heads heads of a sequence, from `head` on: all or some of a KV head's. */
 static hl_attention problem_piece(const hl_attention *whole, int64_t index, int64_t head,
                                   int64_t n_heads)
 {
@@ -776,7 +776,7 @@ static int64_t count_products(const hl_device_attention *part)
 }
 
 /* For few rows: one thread computes each piece.  Heads that share keys stay together if there are
- * at least as many K/V heads as threads, and always if sequences are apart, because their results
+ * at least as many KV heads as threads, and always if sequences are apart, because their results
  * must not depend on the number of sequences. */
 static hl_status attend_together(const hl_device *device, const hl_device_attention *parts,
                                  int64_t n_parts)

@@ -40,7 +40,7 @@ hl_status hl_kernels_current(const hl_kernels **out);
 /* Fails if the table in use cannot multiply in this mode. */
 hl_status hl_math_check(hl_math math);
 
-/* The mode that sessions have which name none.  Fails if HEADLIGHT_MATH is no mode. */
+/* The mode of sessions that do not name one.  Fails if HEADLIGHT_MATH is not a mode. */
 hl_status hl_math_selected(hl_math *out);
 
 #endif

@@ -27,7 +27,7 @@
 enum {
     VECTORS   = HL_STRIP / VL,
     TILE_X    = 8,   /* rows of x of a tile */
-    TILE_INT8 = 4,   /* the same for INT8 */
+    TILE_INT8 = 4,   /* rows of x of a tile with INT8 */
     DEPTH     = 512, /* columns at a time */
     BLOCK     = 32,  /* columns that share a scale of x */
 };

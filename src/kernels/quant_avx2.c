@@ -168,7 +168,7 @@ INLINE void decode_iq1_m(float *y, const uint8_t *b)
     }
 }
 
-/* ------------------------------------------------- one bit and two bits a value */
+/* --------------------------------------------------- one and two bits per value */
 
 /* A cleared bit turns the sign of d. */
 INLINE void decode_q1_0(float *y, const uint8_t *b)

@@ -57,7 +57,7 @@ HL_DECODER float f16_at(const uint8_t *p)
     return HL_DECODER_HALF(hl_read_u16(p));
 }
 
-/* ----------------------------------------------- one bit and two bits a value
+/* ------------------------------------------------- one and two bits per value
  * Lowest bits first; a bit that is set is +d. */
 
 HL_DECODER void decode_q1_0(float *y, const uint8_t *b)
@@ -149,9 +149,9 @@ HL_DECODER void decode_nibbles(float *y, const uint8_t qs[16], const int8_t book
     }
 }
 
-/* ------------------------------------------------- 256 values a block
+/* ----------------------------------------------- 256 values per block
  *
- * Two bits a value, in Q2_K, Q3_K, TQ2_0 and on top of Q6_K: 32 bytes hold 128
+ * Two bits per value, in Q2_K, Q3_K, TQ2_0 and on top of Q6_K: 32 bytes hold 128
  * values, byte l having values l, l + 32, l + 64, l + 96, lowest bits first. */
 
 HL_DECODER int two_bits(const uint8_t *qs, int i)

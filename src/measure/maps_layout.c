@@ -88,7 +88,7 @@ static hl_status use_one(hl_maps_layout *layout, const hl_tensor *tensor, const 
     return HL_OK;
 }
 
-/* ------------------------------------------------------------------ one a layer */
+/* ---------------------------------------------------------------- one per layer */
 
 static bool has_any(const char *name, const char *const *words, size_t n_words)
 {

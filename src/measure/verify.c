@@ -184,7 +184,7 @@ static hl_status find_backend(const char **out, bool *listed, const char *name)
     *listed = false;
     if (strcmp(name, "cuda") == 0) {
         *out = "cuda";
-        return hl_backend_select(name); /* its error says what is missing */
+        return hl_backend_select(name); /* the error names what is missing */
     }
     return hl_fail(HL_NOT_FOUND, "no back end '%s' in this build or on this CPU", name);
 }

@@ -45,7 +45,7 @@ typedef hl_status (*hl_verify_judge)(double *cost, const void *context, size_t i
 
 /* One of our arrays, and the tensor that another program computed. */
 typedef struct hl_verify_pair {
-    const char      *output; /* its name in the report */
+    const char      *output; /* the array's name in the report */
     const float     *ours;   /* as many values as in `theirs` */
     const int64_t   *whole;  /* used instead of `ours` if the values are integers */
     const hl_tensor *theirs;

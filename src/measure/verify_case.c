@@ -266,7 +266,7 @@ static hl_status find_tensor(const hl_tensor **out, const hl_verify_case *golden
     const hl_tensor *tensor = hl_safetensors_find(golden->file, name);
 
     if (tensor == NULL && strcmp(name, "self") == 0)
-        tensor = hl_safetensors_find(golden->file, "diagonal"); /* its name in earlier files */
+        tensor = hl_safetensors_find(golden->file, "diagonal"); /* earlier files name it so */
 
     *out = NULL;
     if (tensor == NULL)

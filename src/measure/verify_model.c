@@ -284,7 +284,7 @@ static const hl_tensor *find_expected_tensor(const model_results *results, model
     const hl_tensor *found = hl_safetensors_find(results->expected, name);
 
     if (found == NULL && strcmp(name, "self") == 0)
-        found = hl_safetensors_find(results->expected, "diagonal"); /* its name in earlier files */
+        found = hl_safetensors_find(results->expected, "diagonal"); /* earlier files name it so */
     return found;
 }
 
@@ -531,7 +531,7 @@ static hl_status watch_layer(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* -------------------------------------------------------- what the end tells */
+/* ----------------------------------------------------- comparison of the end */
 
 static void keep_rows(float *values, const float *rows, const model_results *results,
                       const hl_final_rows *final, int64_t width)

@@ -18,7 +18,7 @@
  *     backward_mlp.c        plain, gated, mixtures of experts
  *     backward_dense.c      linear maps, norms, activations
  *
- * Letters: S n_tokens, D d_model, H heads, K K/V heads, d d_head, F the widest MLP. */
+ * Letters: S n_tokens, D d_model, H heads, K KV heads, d d_head, F the widest MLP. */
 #ifndef HL_MODEL_BACKWARD_H
 #define HL_MODEL_BACKWARD_H
 
@@ -33,7 +33,7 @@ typedef struct hl_backward {
     const hl_config *config;
     int64_t          n_ctx;
     int              n_threads;
-    const hl_dense  *dense; /* those of the back end in use; set at the start of each run */
+    const hl_dense  *dense; /* table of the back end in use; set at the start of each run */
 
     /* State of the current run. */
     const int64_t *tokens;
@@ -65,7 +65,7 @@ typedef struct hl_backward {
 
     double
           *weight_norms; /* (3, n_layers, n_heads) of the last run: Frobenius norms of the gradients
-                           * of a head's rows of W_Q, and of its K/V head's rows of W_K and W_V */
+                           * of a head's rows of W_Q, and of its KV head's rows of W_K and W_V */
     float *turned;       /* (n_threads, d, S) gradient of a head's q, k or v, transposed */
     float *d_weight;     /* (n_threads, d, D) gradient of a head's rows */
 

@@ -274,13 +274,13 @@ typedef struct part {
     const hl_weight *weight;
     hl_role          role;
     bool             is_bias;
-    const uint8_t   *row_fates;    /* fates of the heads that rows belong to; NULL: all are kept */
-    const uint8_t   *column_fates; /* the same fates, per column */
-    const float     *added;        /* values added to a bias, or NULL */
-    const float     *values;       /* (n_rows, n_columns of the weight) instead of it, or NULL */
-    hl_dtype         dtype;        /* type of `values` where types stay as they are stored */
-    int64_t          n_rows;       /* number of rows that are written */
-    int64_t          n_columns;
+    const uint8_t   *row_fates;  /* fates of the heads that rows belong to; NULL: all are kept */
+    const uint8_t *column_fates; /* fates of the heads that columns belong to; NULL: all are kept */
+    const float   *added;        /* values added to a bias, or NULL */
+    const float   *values;       /* (n_rows, n_columns of the weight) instead of it, or NULL */
+    hl_dtype       dtype;        /* type of `values` where types stay as they are stored */
+    int64_t        n_rows;       /* number of rows that are written */
+    int64_t        n_columns;
 } part;
 
 static part describe_part(const hl_gguf_export *file, const hl_weight *weight, hl_role role,

@@ -26,7 +26,7 @@
  * one after the other. */
 enum {
     HL_STORED_TRANSPOSED  = 1 << 0, /* (columns, rows): y = x W                       */
-    HL_STORED_GROUPED     = 1 << 1, /* qkv: for every K/V head its queries, key, value */
+    HL_STORED_GROUPED     = 1 << 1, /* qkv: for every KV head its queries, key, value */
     HL_STORED_INTERLEAVED = 1 << 2, /* gate and up: even rows, odd rows               */
     HL_STORED_PAIRED      = 1 << 3, /* q, k: rotary pairs side by side: in every head
                                      * row i is stored as 2i, row d/2 + i as 2i + 1   */

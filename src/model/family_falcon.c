@@ -1,6 +1,6 @@
 /* family_falcon.c - Falcon, which is four architectures under one name.
  *
- *     variant          K/V heads      norms             branches     positions
+ *     variant          KV heads       norms             branches     positions
  *     7b               1              one               parallel     rope
  *     40b, 180b        num_kv_heads   ln_attn, ln_mlp   parallel     rope
  *     11b              num_kv_heads   one               parallel     rope
@@ -8,7 +8,7 @@
  *
  * ALiBi is added to q.k before the division by sqrt(d_head), so that it is scaled too.
  *
- * In all of them the rows of qkv are groups: a K/V head's queries, then its key,
+ * In all of them the rows of qkv are groups: a KV head's queries, then its key,
  * then its value; the groups have one query each in rw, all of them in 7b. */
 #include "base/status.h"
 #include "model/family.h"

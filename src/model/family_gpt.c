@@ -172,8 +172,8 @@ const hl_family hl_family_gptj = {
 
 /* ----------------------------------------------------------------------------------- gpt_bigcode */
 
-/* With multi_query, one K/V head follows the queries; without it, every head has its own q, k, v.
- * Both layouts are groups of a K/V head with its queries. */
+/* With multi_query, one KV head follows the queries; without it, every head has its own q, k, v.
+ * Both layouts are groups of a KV head with its queries. */
 static const hl_family_tensor bigcode_tensors[] = {
     { HL_ROLE_ATTN_QKV, "h.*.attn.c_attn", HL_STORED_GROUPED },
     { HL_ROLE_ATTN_O, "h.*.attn.c_proj", 0 },

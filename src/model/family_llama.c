@@ -1,6 +1,6 @@
 /* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite, DeciLM, OLMo 2.
  *
- * RMSNorm before the branches, rotary positions, grouped K/V heads, gated MLPs.  Half of all
+ * RMSNorm before the branches, rotary positions, grouped KV heads, gated MLPs.  Half of all
  * families are variants of this with small changes; their tables list llama's names after their
  * own.  llama.cpp's converter puts the rotary pairs of q and k side by side; Hugging Face keeps
  * them half a head apart. */
@@ -199,7 +199,7 @@ const hl_family hl_family_granite = {
  *
  * A search removed heads, whole attentions and MLPs where they were not needed.  GGUF has lists of
  * head_count, head_count_kv and feed_forward_length.  config.json has block_configs: for each layer
- * the number of queries per K/V head, and the width of the MLP in units of the model's width.  It
+ * the number of queries per KV head, and the width of the MLP in units of the model's width.  It
  * is also the form in which other programs load pruned models. */
 
 static const hl_field deci_fields[] = {

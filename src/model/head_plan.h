@@ -11,9 +11,9 @@
  *
  *     groups of 4, pruned heads x     A  B  x  D | x  x  G  H | x  x  x  x
  *     removed (g) and zeroed (0)      A  B  g  D | g  0  G  H | g  g  g  g
- *     result: two K/V heads with three queries each
+ *     result: two KV heads with three queries each
  *
- * A layer that loses all its heads keeps its first K/V head, zeroed: its attention then writes
+ * A layer that loses all its heads keeps its first KV head, zeroed: its attention then writes
  * nothing, which every loader can run.  (`bias` is the mean output of pruned heads, which may be
  * added to the output bias.) */
 #ifndef HL_MODEL_HEAD_PLAN_H
@@ -61,7 +61,7 @@ void hl_head_plan_compact(hl_head_plan *plan, const hl_config *config);
 /* Turns all GONE heads back into ZEROED ones. */
 void hl_head_plan_expand(hl_head_plan *plan, const hl_config *config);
 
-/* Do all layers have the same number of heads, and of K/V heads? */
+/* Do all layers have the same number of heads, and of KV heads? */
 bool hl_head_plan_is_uniform(const hl_head_plan *plan);
 /* Are any heads GONE? */
 bool hl_head_plan_is_compact(const hl_head_plan *plan, const hl_config *config);

@@ -428,7 +428,8 @@ static hl_status compare_heads(hl_session *session, const hl_chunk *chunk, int n
         HL_NEED(compare_patterns(session, chunk, number, &out));
         HL_NEED(sum_patterns(session, chunk, number, plan, &out));
     }
-    lane->kinds &= ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* these rows are not reported */
+    lane->kinds &=
+        ~(1U << HL_KEPT_Z | 1U << HL_KEPT_POST); /* neither z nor the output is reported */
     return HL_OK;
 }
 

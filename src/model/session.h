@@ -1,7 +1,7 @@
 /* session.h - the inside of a session: weights, sequences, chunks.
  *
  * Letters of shapes: B n_batch (of the session or of what is fed), C rows of a chunk, D d_model, H
- * heads, K K/V heads, d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence;
+ * heads, K KV heads, d d_head, S n_ctx.  A chunk has the same number of rows C for every sequence;
  * lengths[b] of them count, and the rest is padding that is never read.
  *
  *     session.c          opening, closing, queries; checking a feed and cutting it into chunks

@@ -284,7 +284,7 @@ static bool is_buffer(const hl_tensor *tensor)
 static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found,
                       const hl_layer_config *layer, int64_t d_head)
 {
-    int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* queries per K/V head */
+    int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* queries per KV head */
     int64_t q_rows  = layer->n_heads * d_head;
     int64_t kv_rows = layer->n_kv_heads * d_head;
 

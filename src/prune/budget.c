@@ -1,14 +1,15 @@
-/* budget.c - orders tried on held-out text, and how far a budget lets each go.
+/* budget.c - tries pruning orders on held-out text, to find how many heads a budget allows.
  *
- *     rank      by every ranker, on one part of the text
- *     try       numbers of heads, growing, round by round; an order that has left the budget is not
- *               followed further
- *     refine    between the last number within and the first beyond, until they are neighbors
- *     choose    the smallest model within; of equal ones the one that costs least
+ *     rank      all heads, by every ranker, on one part of the text
+ *     try       growing numbers of heads, round by round; an order that exceeds the budget is not
+ *               tried further
+ *     refine    between the largest number within the budget and the smallest beyond it, until
+ *               they differ by one head or group
+ *     choose    the smallest model within the budget; of equally small ones the one that costs least
  *
- * Every round is one hl_evaluate, so that what its settings share is run once.  With a budget of bytes
- * sizes are known beforehand: each order is tried at the first number of heads that is small enough,
- * and at three on the way there. */
+ * Every round is one hl_evaluate, so that layers which settings share are run once.  With a budget of
+ * bytes, sizes are known beforehand: each order is tried at the smallest number of heads that suffices,
+ * and at three smaller numbers. */
 #include "headlight/budget.h"
 #include "headlight/generate.h"
 
@@ -31,26 +32,26 @@ HL_CLOSES(hl_frontier_free, hl_frontier)
 
 enum { MAX_ORDERS = HL_N_RANKERS, LEAST_WINDOWS = 4, MOST_CONTEXT = 512, PER_ROUND = 3 };
 
-/* Shares of all heads that are tried, a round each line.  The last number of a model's heads that may go
- * ends the list. */
+/* Shares of all heads that are tried; each line is a round.  The largest number of heads that may be
+ * removed ends the list. */
 static const double shares[][PER_ROUND] = {
     { 0.025, 0.05, 0.1 }, { 0.15, 0.2, 0.3 }, { 0.4, 0.5, 0.6 },
     { 0.7, 0.8, 0.9 },    { 1.0, 1.0, 1.0 },
 };
 enum { N_ROUNDS = sizeof shares / sizeof *shares };
 
-/* One order of heads, and how far it has come. */
+/* A pruning order, and the numbers of heads tried so far. */
 typedef struct pruning_order {
     hl_ranking *ranking;
-    int64_t     room;   /* most heads that may go */
-    int64_t     within; /* the most heads that are within the budget, so far */
-    int64_t     beyond; /* the fewest that are not; room + 1: none known */
+    int64_t     room;   /* the most heads that may be removed */
+    int64_t     within; /* the most removed heads found within the budget */
+    int64_t     beyond; /* the fewest found beyond the budget; room + 1: none yet */
 } pruning_order;
 
 /* A setting to be measured. */
 typedef struct trial {
     int64_t       order;
-    int64_t       count; /* that was asked for: groups may make it another */
+    int64_t       count; /* requested number of heads; groups may change it */
     hl_head_list *heads;
 } trial;
 
@@ -59,17 +60,17 @@ typedef struct search {
     const hl_tokenizer *tokenizer;
     const hl_corpus    *rank_corpus;
     const hl_corpus    *test_corpus;
-    hl_budget_options   options; /* complete */
+    hl_budget_options   options; /* with defaults filled in */
     hl_window_options   rank_windows;
     hl_window_options   test_windows;
     pruning_order       orders[MAX_ORDERS];
     int64_t             n_orders;
-    trial              *trials; /* (n_trials) of the round */
+    trial              *trials; /* (n_trials) of the current round */
     size_t              n_trials;
     size_t              room_trials;
     size_t              room_points;
     hl_frontier        *found;
-    int64_t            *asked; /* (n_points) the count that each point was asked with */
+    int64_t            *asked; /* (n_points) requested number of heads of each point */
     size_t              room_asked;
 } search;
 
@@ -101,7 +102,7 @@ static hl_status check_budgets(hl_budget_options *o)
     return HL_OK;
 }
 
-/* The rankers, each once; auto is not one. */
+/* Lists the rankers, each once.  `auto` is replaced by the ranker that it stands for. */
 static hl_status list_orders(search *s, const hl_ranker *rankers, int64_t n)
 {
     if (n > MAX_ORDERS)
@@ -247,7 +248,8 @@ static hl_status make_gates(float **out, const search *s)
 static hl_status count_point(hl_frontier_point *point, const search *s, const hl_evaluation *e,
                              int64_t setting)
 {
-    /* Of the rise of the loss and of KL: over windows, over documents, and of the document at work. */
+    /* Sums for the rise of the loss and for KL: over windows, over documents, and of the current
+     * document. */
     hl_ratio_sums windows[2] = { { 0 } }, documents[2] = { { 0 } }, own[2] = { { 0 } };
     hl_scores     total = hl_evaluation_total(e, setting);
     double        n     = (double)e->n_scored;
@@ -285,7 +287,7 @@ static hl_status count_point(hl_frontier_point *point, const search *s, const hl
     return HL_OK;
 }
 
-/* Are the budgets of quality kept?  Not so where a number is none. */
+/* Is the point within the budgets of quality?  A NaN is not within any. */
 static bool is_within(const search *s, const hl_frontier_point *point)
 {
     const hl_budget_options *o = &s->options;
@@ -315,7 +317,7 @@ static hl_status add_point(search *s, const hl_evaluation *e, size_t t)
     return HL_OK;
 }
 
-/* The most heads that are within, below the first number that is not. */
+/* Finds, for each order, the most heads within the budget below the first number beyond it. */
 static void find_within(search *s)
 {
     for (int64_t o = 0; o < s->n_orders; o++) {
@@ -351,7 +353,7 @@ static hl_status check_text(const search *s, const hl_evaluation *e)
         (long long)e->n_windows, e->n_windows == 1 ? "" : "s", (long long)e->n_ctx, LEAST_WINDOWS);
 }
 
-/* Measures the round's settings; none is no work. */
+/* Measures the round's settings, of which there may be none. */
 static hl_status measure(search *s)
 {
     HL_CLOSED(hl_evaluation_free) hl_evaluation *e     = NULL;
@@ -401,7 +403,8 @@ static hl_status try_shares(search *s)
     return HL_OK;
 }
 
-/* Orders that can still win are tried between what is within and what is not. */
+/* Tries orders that can still win between their largest number within the budget and their smallest
+ * beyond it. */
 static hl_status refine(search *s)
 {
     for (bool more = true; more;) {
@@ -426,8 +429,8 @@ static hl_status refine(search *s)
 
 /* ------------------------------------------------------------- a budget of bytes */
 
-/* The fewest heads whose removal makes the model small enough; room + 1: none does.  Sizes hardly ever
- * grow with the number of heads, but groups can make them. */
+/* Finds the smallest number of removed heads that makes the model small enough; room + 1: none does.
+ * Sizes rarely grow with that number, but with groups they can. */
 static hl_status find_small_enough(int64_t *out, size_t *least, const search *s, int64_t order)
 {
     for (*out = 0; *out <= s->orders[order].room; (*out)++) {
@@ -480,7 +483,8 @@ static int compare_points(const void *left, const void *right)
     return a->n_off < b->n_off ? -1 : a->n_off > b->n_off;
 }
 
-/* Points below the first of their order that is not within, and small enough. */
+/* Marks the points that are small enough and lie below the first point of their order that exceeds
+ * the budget. */
 static void mark_points(search *s)
 {
     hl_frontier *found = s->found;
@@ -504,8 +508,8 @@ static void mark_points(search *s)
     }
 }
 
-/* With a budget of bytes the least rise wins, else the smallest model, with the most heads removed
- * where forms save nothing. */
+/* With a budget of bytes the point with the smallest rise is better, else the smallest model; of
+ * equally large models the one with the most heads removed. */
 static bool is_better(const search *s, const hl_frontier_point *a, const hl_frontier_point *b)
 {
     if (s->options.until_bytes == 0 && a->tensor_bytes != b->tensor_bytes)
@@ -542,7 +546,7 @@ static hl_status refuse_all(const search *s)
         least->rise_low, least->rise_high, least->kl, least->kl_high, least->tensor_bytes);
 }
 
-/* The order that a point is of. */
+/* Returns the index of the order that the point belongs to. */
 static int64_t order_of(const search *s, const hl_frontier_point *point)
 {
     int64_t o = 0;

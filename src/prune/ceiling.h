@@ -1,9 +1,9 @@
-/* ceiling.h - the most that taking heads out can save, from shapes alone.
+/* ceiling.h - the most that removing heads can save, from shapes alone.
  *
- * A token costs two operations a weight that multiplies it, and 4 d_head a head and key that it
- * sees: q.k and p v.  A head that goes takes its rows of W_Q (and their bias) and its columns of
- * W_O; its share of W_K and W_V goes only with the last of its group.  What is measured to save
- * more than this has been measured wrongly. */
+ * A token costs two operations per weight that multiplies it, and 4 d_head per head and visible key,
+ * for q.k and p v.  A removed head saves its rows of W_Q (and their bias) and its columns of W_O; the
+ * rows of W_K and W_V are saved only with the last head of its group.  A measurement that shows a
+ * larger saving is wrong. */
 #ifndef HL_PRUNE_CEILING_H
 #define HL_PRUNE_CEILING_H
 
@@ -14,11 +14,11 @@ typedef struct hl_shapes {
     double n_params;
     double n_multiplied;  /* weights that a token is multiplied by; of experts, only those in use */
     double query_params;  /* of one head: W_Q, W_O and biases; the maximum over layers */
-    double key_params;    /* of one K/V head: W_K, W_V and biases */
+    double key_params;    /* of one KV head: W_K, W_V and biases */
     double query_weights; /* W_Q and W_O of one head, without biases */
     double key_weights;
     double n_heads; /* total over all layers */
-    double group;   /* query heads per K/V head; the minimum over layers */
+    double group;   /* query heads per KV head; the minimum over layers */
     double d_head;
     double keys; /* mean number of visible keys, over layers and rows of the context */
 } hl_shapes;

@@ -1,8 +1,8 @@
 /* compact.c - config.json with fewer heads, and the code that reads it elsewhere.
  *
- * transformers 5 has the key per_layer_config, but the code of most families does not look
- * at it and refuses to be built where it is set.  The generated file takes the table out of
- * the configuration, lets the family build its dense layers, and replaces the projections
+ * transformers 5 has the key per_layer_config, but the code of most families ignores it and
+ * refuses to be built where it is set.  The generated file removes the table from the
+ * configuration, lets the family build its layers at full size, and replaces the projections
  * whose sizes differ before any weight is loaded. */
 #include "prune/compact.h"
 
@@ -16,7 +16,8 @@
 
 /* ----------------------------------------------------------------------- families */
 
-/* How transformers builds a family's layers; paths from the base model, then a layer. */
+/* How transformers builds a family's layers.  `layers` is a path from the base model; the other paths
+ * start at a layer. */
 typedef struct hf_family {
     const char *name;
     const char *layers;

@@ -1,16 +1,16 @@
-/* compact.h - the configuration of a Hugging Face model that has lost heads.
+/* compact.h - the configuration of a Hugging Face model without the removed heads.
  *
- * Three forms, the first that holds:
+ * There are three forms; the first that is possible is used:
  *
- *     PLAIN   all layers have equally many heads left, and the family's own code takes the
- *             size of a head from config.json: other numbers there, nothing else
+ *     PLAIN   all layers keep the same number of heads, and the family's own code takes the
+ *             size of a head from config.json: only numbers there change
  *     CODE    config.json keeps the original numbers and gets
  *                 "per_layer_config": { "03": { "num_attention_heads": 20, ... } }
  *             and an auto_map to a small modeling_headlight_FAMILY.py that resizes the
  *             layers of the family's class (transformers: trust_remote_code=True)
- *     OURS    the same without code: nobody but headlight opens it
+ *     OURS    as CODE, without the code: only headlight opens it
  *
- * GPT-2 and BERT's kin also get "pruned_heads", which transformers 4 reads. */
+ * GPT-2 and BERT's relatives also get "pruned_heads", which transformers 4 reads. */
 #ifndef HL_PRUNE_COMPACT_H
 #define HL_PRUNE_COMPACT_H
 
@@ -24,7 +24,7 @@ typedef enum hl_compact_form {
     HL_COMPACT_OURS,
 } hl_compact_form;
 
-/* HL_UNSUPPORTED, with the reason, for models whose heads depend on each other. */
+/* Returns HL_UNSUPPORTED, with the reason, for models whose heads depend on each other. */
 hl_status hl_compact_check(const hl_config *config);
 
 /* Changes `root`, a whole config.json, to fit the plan. */

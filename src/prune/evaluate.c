@@ -7,20 +7,20 @@
  *     layer 0   1 1 ------------------- 1 1 ---- 0 1
  *     layer 1   1 1 ------- 1 0         |        |
  *     layer 2   1 1   0 1   1 1         ...      ...
- *     setting   dense  a     b                            a starts at layer 2, b at 1
+ *     setting   full   a     b                            a starts at layer 2, b at 1
  *
- * and a walk from leaf to leaf runs every edge once: the least that can be.  Larger gates come
- * first, so that the dense model, with all gates 1, is the first leaf.
+ * and a walk from leaf to leaf runs every edge once, which is the minimum.  Larger gates come
+ * first, so that the unchanged model, with all gates 1, is the first leaf.
  *
- * For a walk one residual stream a layer is enough, that of the path to the current leaf: a setting
- * starts at the first layer that differs from the one before it, from the stream that the session
- * keeps there.  All settings are run on one batch of windows before the next, so memory does not
- * grow with text or settings.  Where it is short, only every `every`-th layer's stream is kept and
- * layers between are run again.
+ * A walk keeps one residual stream per layer, that of the path to the current leaf: a setting starts
+ * at the first layer in which it differs from the setting before it, with the stream that the session
+ * keeps there.  All settings are run on one batch of windows before the next batch, so memory does
+ * not grow with the text or the number of settings.  If memory is short, the stream of only every
+ * `every`-th layer is kept, and the layers between are run again.
  *
- * The dense model comes first of all; the session keeps its logits for the batch, where it runs,
- * and tells how far those of other settings are from them.  Windows, batches and the order of sums
- * are those of perplexity.c, so that the NLL is the same to the bit. */
+ * The unchanged model comes first.  The session keeps its logits for the batch, in the memory of the
+ * device, and computes how far the logits of other settings are from them.  Windows, batches and the
+ * order of sums are those of perplexity.c, so the NLL is the same to the bit. */
 #include "prune/evaluate.h"
 
 #include <math.h>
@@ -765,7 +765,7 @@ void hl_evaluation_free(hl_evaluation *evaluation)
     hl_free(evaluation);
 }
 
-/* Sums by document first, as perplexity.c does. */
+/* Adds windows up by document first, as perplexity.c does, so that sums are equal to the bit. */
 hl_scores hl_evaluation_total(const hl_evaluation *evaluation, int64_t setting)
 {
     const hl_scores *scores =

@@ -5,10 +5,10 @@
  *         HL_NEED(hl_evaluator_step(evaluator));          one batch of windows, one setting
  *     ... hl_evaluator_result(evaluator)->scores ...
  *
- * hl_evaluate of headlight.h is this loop.  All settings are run on a batch before the next one, the
- * model as it is first.  Who saves its work between steps can fill the result's scores of the
- * first windows from what was saved, and skip them, and then the walk over settings that was
- * begun on the batch behind them. */
+ * hl_evaluate of headlight.h is this loop.  All settings are run on a batch before the next batch,
+ * the unchanged model first.  A caller that saves its work between steps can resume: it restores the
+ * scores of the first windows and skips them (hl_evaluator_skip), and likewise the settings already
+ * run on the next batch. */
 #ifndef HL_PRUNE_EVALUATE_H
 #define HL_PRUNE_EVALUATE_H
 
@@ -33,13 +33,13 @@ int64_t hl_evaluator_n_done(const hl_evaluator *evaluator);
 /* Restores the scores of the first n_done windows, and the number of layers run for them, from the
  * result. Fails with HL_BAD_ARGUMENT if no batch ends there. */
 hl_status hl_evaluator_skip(hl_evaluator *evaluator, int64_t n_done);
-/* Progress within the batch that follows those windows: the number of settings already scored,
+/* Progress within the batch that follows the windows done: the number of settings already scored,
  * including the unchanged model, and their scores. Scores are NLL, KL and equal tops per window,
  * (n_settings, windows of the batch, 3). */
 int64_t hl_evaluator_n_walked(const hl_evaluator *evaluator);
 int64_t hl_evaluator_walk_length(const hl_evaluator *evaluator, int64_t n_walked);
 void    hl_evaluator_get_walk(double *out, const hl_evaluator *evaluator);
-/* Continues after that many settings. Fails with HL_BAD_INPUT for impossible scores. */
+/* Continues the batch after `n_settings` settings. Fails with HL_BAD_INPUT for impossible scores. */
 hl_status hl_evaluator_set_walk(hl_evaluator *evaluator, const double *scores, int64_t n_walked);
 /* Converts one window's scores to numbers and back. Returns false for impossible scores, such as a
  * count above n_scored. */

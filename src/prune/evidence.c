@@ -1,4 +1,4 @@
-/* evidence.c - what rankings are made of: a profile, gradients, moments of outputs, and
+/* evidence.c - the measurements that rankings are made of: a profile, gradients, moments of outputs, and
  * the loss without each head. */
 #include <math.h>
 
@@ -30,7 +30,8 @@ static hl_status begin(listener *to, const char *stage)
     return tell(to, &(hl_progress){ 0 });
 }
 
-/* A profile without the probe is measured again for who needs the probe. */
+/* Is a profile needed that is missing?  A profile without the probe does not serve rankers that need
+ * the probe. */
 static bool lacks_profile(const hl_evidence *evidence, unsigned needs)
 {
     return evidence->profile == NULL ||

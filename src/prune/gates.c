@@ -5,8 +5,8 @@
  *
  *     { "L5H1": 0, "L7": 0.5, "L7H3": 1 }
  *
- * A layer's value is of all its heads but those that are named themselves, wherever in the
- * object they stand; what is not named is 1. */
+ * A layer's value applies to all its heads except those with a value of their own, in any order of
+ * the object.  Heads without a value get 1. */
 #include "prune/gates.h"
 
 #include <math.h>
@@ -125,7 +125,7 @@ hl_status hl_head_list_parse(hl_head_list **out, const hl_model *model, const ch
 
 /* ----------------------------------------------------------- heads and types */
 
-/* The type of that name; false if there is none. */
+/* Finds the type of that name; returns false if there is none. */
 static bool find_kind(hl_head_kind *out, const char *word, size_t n_bytes)
 {
     for (int kind = 0; kind < HL_HEAD_UNKNOWN; kind++) {

@@ -10,7 +10,7 @@
 #include "prune/gates.h"
 
 typedef struct gradient_work {
-    hl_gradient_options options; /* complete */
+    hl_gradient_options options; /* with defaults filled in */
     hl_windows         *windows;
     hl_backward        *backward;
     double             *one; /* (n_layers, n_heads) of one window */
@@ -63,7 +63,7 @@ static int64_t first_scored(const hl_batch *batch)
     return batch->text_begin[0] > 0 ? batch->text_begin[0] : 1;
 }
 
-/* Tokens after the text are dropped, as the text cannot see them. */
+/* Leaves out tokens after the text: no token of the text sees them. */
 static hl_status add_window(gradient_work *work, const hl_batch *batch)
 {
     hl_gradients *sums  = work->sums;

@@ -1,11 +1,11 @@
 /* least_squares.c - sums of products in tiles, a Cholesky factor, and what its solution leaves.
  *
- * At the minimum D (G + lambda) = C, with G and C centered where there is a bias, so that
+ * At the minimum D (G + lambda) = C; with a bias, G and C are centered.  Without one,
  *
  *     sum |D z + b - r|^2 = sum |r|^2 - <C, D> - lambda |D|^2
  *
- * without a bias (with one, sum |r|^2 is centered, too); and D + E leaves tr(E Z'Z E') - 2 lambda <E, D>
- * more. */
+ * and with one, sum |r|^2 is centered too.  For D + E, the error is larger by
+ * tr(E Z'Z E') - 2 lambda <E, D>. */
 #include "prune/least_squares.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ void hl_squares_free(hl_squares *s)
 typedef struct panel_job {
     hl_squares  *s;
     const float *z, *wanted, *had;
-    int64_t      n_rows; /* of the panel */
+    int64_t      n_rows; /* rows of the panel */
     double       scale;
 } panel_job;
 
@@ -96,7 +96,7 @@ static void convert_rows(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Columns [first, end) of x (n_rows, width): their sums and, if wanted, sums of squares. */
+/* Adds up columns [first, end) of x (n_rows, width) and, unless `squares` is NULL, their squares. */
 static void sum_columns(double *sums, double *squares, const double *x, int64_t n_rows,
                         int64_t width, int64_t first, int64_t end)
 {
@@ -121,7 +121,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Tiles of rows of gram, then of cross. */
+/* Adds the panel to tiles of rows: those of gram come first, then those of cross. */
 static void add_tiles(void *context, int64_t first, int64_t end, int member)
 {
     const panel_job *job    = context;
@@ -174,8 +174,8 @@ void hl_squares_add(hl_squares *s, const float *z, const float *wanted, const fl
 
 /* --------------------------------------------------------------------- solving */
 
-/* factor = gram - n m m' and change = cross - n mean(r) m', of which the first gets lambda; without a bias
- * nothing is taken off. */
+/* Sets factor = gram - n m m' + lambda and change = cross - n mean(r) m'; without a bias, the terms with m
+ * are left out. */
 static void set_up(hl_squares *s, bool has_bias)
 {
     const double *z = s->sums, *r = s->sums + s->n_in;
@@ -224,7 +224,7 @@ static void choose_lambda(hl_squares *s, double ridge)
     for (int64_t i = 0; i < s->n_in; i++)
         trace += s->gram[i * s->n_in + i];
     s->lambda = ridge * trace / (double)(s->n_in > 0 ? s->n_in : 1);
-    if (!(s->lambda > 0.0)) /* all rows are zero: so is D */
+    if (!(s->lambda > 0.0)) /* all rows are zero, and so is D */
         s->lambda = 1.0;
 }
 

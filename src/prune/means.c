@@ -1,7 +1,7 @@
-/* means.c - means of heads' outputs over a text, biases made of them, and a place for these.
+/* means.c - means of heads' outputs over a text, and output biases made of them.
  *
- * A model that has no output biases gets four vectors a layer, named after the weights that they
- * stand beside. */
+ * A model without output biases gets four bias vectors per layer, named after the weights that they
+ * belong to. */
 #include "prune/means.h"
 
 #include <stdio.h>
@@ -108,7 +108,7 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
 
 /* --------------------------------------------------------------------------- biases */
 
-/* bias (d_model) = the sum of W_h m_h over heads that are not kept. */
+/* Computes bias (d_model) = the sum of W_h m_h over the heads that are not kept. */
 static hl_status sum_layer(float *bias, float *row, const hl_model *model,
                            const hl_layer_plan *plan, int64_t layer, const float *means)
 {
@@ -147,7 +147,7 @@ hl_status hl_means_to_biases(hl_head_plan *plan, const hl_model *model, const fl
     HL_NEED(HL_ALLOC(&row, (size_t)each));
     for (int64_t i = 0; i < config->n_layers; i++) {
         if (!loses_heads(&plan->layers[i], config->layers[i].n_heads)) {
-            if (hl_head_plan_adds_biases(plan, config)) /* then every layer gets a bias */
+            if (hl_head_plan_adds_biases(plan, config)) /* all layers get a bias, this one zeros */
                 plan->layers[i].bias = plan->biases + i * config->d_model;
             continue;
         }
@@ -223,7 +223,7 @@ static hl_status add_bias(hl_new_biases *biases, const hl_model *model, const hl
     HL_FREED uint8_t *data   = NULL;
     int64_t           length = length_of(model->config, plan, role);
 
-    if (param == NULL) /* a layer without attention */
+    if (param == NULL) /* the layer has no attention */
         return HL_OK;
     hl_tensor tensor = { .dtype = param->weight.tensor->dtype, .n_dims = 1, .shape = { length } };
     HL_NEED(hl_tensor_bytes(&tensor.n_bytes, &tensor));

@@ -1,13 +1,13 @@
-/* means.h - what a pruned head wrote on average, kept as a bias.
+/* means.h - the mean output of removed heads, kept as a bias.
  *
- * Instead of nothing a removed head can leave its mean: with m_h the mean of its output
- * over a text and W_h its slice of the output projection, the sum of W_h m_h over the
- * pruned heads of a layer is added to the layer's output bias.
+ * A removed head can be replaced by its mean: with m_h the mean of its output over a text and W_h its
+ * slice of the output projection, the sum of W_h m_h over the removed heads of a layer is added to
+ * the layer's output bias.
  *
- * A model without such biases can get them.  A family whose layers may have them says so in one
- * word of config.json, attention_bias, and then wants all four: those of q, k and v are zeros, that
- * of the output is the sum of means.  In a GGUF file the output's alone is enough, where the
- * architecture has a name for it. */
+ * A model without output biases can get them.  In config.json, a family whose layers may have biases
+ * has the key attention_bias, which requires four per layer: those of q, k and v are zeros, that of
+ * the output is the sum of means.  A GGUF file needs only the output's, if the architecture has a
+ * name for it. */
 #ifndef HL_PRUNE_MEANS_H
 #define HL_PRUNE_MEANS_H
 

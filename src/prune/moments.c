@@ -1,7 +1,7 @@
-/* moments.c - the mean and the variance of what every head writes before the output projection.
+/* moments.c - mean and variance of every head's output, before the output projection.
  *
- * One pass over the windows of a text; sums in double, of each of a head's d outputs by itself.
- * The variance is that of the sample, with n - 1. */
+ * One pass over the windows of a text adds up each of a head's d outputs, in double precision.  The
+ * variance is the sample variance, with n - 1. */
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/prune.h"
@@ -11,11 +11,11 @@
 #include "prune/gates.h"
 
 typedef struct moment_work {
-    hl_head_moments *moments; /* sums and sums of squares, until they are finished */
+    hl_head_moments *moments; /* sums and sums of squares until the end of the text */
     hl_batch         batch;
 } moment_work;
 
-/* Rows of text alone: what stands around a window is in no text. */
+/* Adds rows of text only, not those of special tokens around a window. */
 static hl_status add_rows(void *context, const hl_layer_rows *rows)
 {
     moment_work     *work  = context;
@@ -61,7 +61,7 @@ static hl_status feed_windows(moment_work *work, hl_session *session, hl_windows
     }
 }
 
-/* Sums become means and variances. */
+/* Turns sums into means and variances. */
 static hl_status finish(hl_head_moments *m)
 {
     double n = (double)m->n_rows;
@@ -72,7 +72,7 @@ static hl_status finish(hl_head_moments *m)
     for (int64_t i = 0; i < m->n_layers * m->n_heads * m->d_head; i++) {
         m->mean[i] /= n;
         m->variance[i] = (m->variance[i] - n * m->mean[i] * m->mean[i]) / (n - 1.0);
-        if (m->variance[i] < 0.0) /* by rounding */
+        if (m->variance[i] < 0.0) /* rounding can make it negative */
             m->variance[i] = 0.0;
     }
     return HL_OK;

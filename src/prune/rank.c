@@ -1,10 +1,10 @@
-/* rank.c - a score for every head, the order in which they would go, and the first of them.
+/* rank.c - a score for every head, the pruning order, and the choice of the first heads.
  *
- *     ranker    what it is stands in one table; what it reads, in score_of
- *     scores    of one number per head; those that are put together are in rank_scores.c
- *     groups    query heads that share a K/V head, ranked as one
- *     choice    the first heads of a ranking, but for those that must stay
- *     table     a ranking for eyes and files */
+ *     ranker    one line of a table; score_of reads its input
+ *     scores    of rankers that read one number per head; rank_scores.c has the others
+ *     groups    query heads that share a KV head, ranked as one
+ *     choice    the first heads of a ranking, except those that must stay
+ *     table     a ranking as a table, for people and files */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -370,7 +370,7 @@ void hl_ranking_free(hl_ranking *ranking)
 
 /* --------------------------------------------------------------------- groups */
 
-/* A K/V head can only be removed together with all its query heads; that saves the most: its rows
+/* A KV head can only be removed together with all its query heads; that saves the most: its rows
  * of W_K and W_V, and its part of the KV cache. A group's score is the mean of its heads' scores.
  * Groups are sorted by it, with the heads of a group side by side. */
 
@@ -486,7 +486,7 @@ static int64_t group_of(const hl_ranking *ranking, int64_t layer)
     return ranking->groups != NULL ? ranking->groups[layer] : 1;
 }
 
-/* Is one of the heads that would go together to be kept? */
+/* Must one of the heads that are removed together be kept? */
 static bool is_kept(const hl_choice *choice, const hl_ranked *heads, int64_t size)
 {
     for (int64_t k = 0; choice->keep != NULL && k < choice->keep->n_heads; k++) {
@@ -587,7 +587,7 @@ hl_status hl_ranking_room(int64_t *out, const hl_ranking *ranking, const hl_choi
 /* Every row names the ranker, because CSV has no place for facts about the table. */
 #define HEAD_COLUMNS "rank:i name:t layer:i head:i score:6 ranker:t"
 
-/* Writes the K/V head, and the mean score of its query heads, which are side by side. */
+/* Writes the KV head, and the mean score of its query heads, which are side by side. */
 static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
 {
     const hl_ranked *head = &ranking->heads[i];

@@ -4,9 +4,9 @@
  *     entropy-gradient  entropy times 1 - gradient, each over its largest
  *     hies              gradient and entropy, each scaled over all heads
  *     gnorm             norms of the gradients of a head's weights, multiplied
- *     variance          the same for all heads of a layer: how much their entropies differ
+ *     variance          variance of the entropies of a layer's heads, one score for all of them
  *     fluctuation       variance of what a head writes times the norm of its output weights
- *     wanda             size of what a head writes times the size of its output weights */
+ *     wanda             magnitude of what a head writes times the magnitude of its output weights */
 #include "prune/rank_scores.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@
 typedef struct score_work {
     hl_ranking           *ranking;
     const hl_rank_inputs *inputs;
-    int64_t               width; /* heads from a layer to the next in arrays */
+    int64_t               width; /* distance of layers in arrays, in heads */
 } score_work;
 
 static double entropy_of(const score_work *w, const hl_ranked *at, hl_quantity quantity)
@@ -34,7 +34,7 @@ static int64_t place_of(const score_work *w, const hl_ranked *at)
 /* -------------------------------------------------------------------- weights */
 
 /* Norms of the weights of a head. Rows [h d, h d + d) of W_Q belong to head h, as do the rows of
- * its K/V head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
+ * its KV head in W_K and W_V, and the columns [h d, h d + d) of W_O. Weights are read row by row,
  * in any storage type. */
 typedef struct weight_sums {
     const hl_model *model;
@@ -158,7 +158,7 @@ static void score_product(const score_work *w)
     }
 }
 
-/* A number, from the least to the most of its kind as 0 to 1. */
+/* Scales numbers so that the least becomes 0 and the most becomes 1. */
 typedef struct scale {
     double least;
     double most;
@@ -166,7 +166,7 @@ typedef struct scale {
 
 static scale widened(scale s, double value)
 {
-    return (scale){ fmin(s.least, value), fmax(s.most, value) }; /* NaN changes neither */
+    return (scale){ fmin(s.least, value), fmax(s.most, value) }; /* a NaN changes neither end */
 }
 
 static double scaled(scale s, double value)
@@ -174,7 +174,7 @@ static double scaled(scale s, double value)
     return s.most > s.least ? (value - s.least) / (s.most - s.least) : value - s.least;
 }
 
-/* Of equal weight: the best share depends on the task, and is not looked for. */
+/* HIES with equal weights: the best weights depend on the task, and are not searched for. */
 static void score_hies(const score_work *w)
 {
     const double share     = 0.5;
@@ -238,7 +238,7 @@ static void score_variance(const score_work *w)
 
 /* ------------------------------------------------------------ what heads write */
 
-/* out (n_heads d) of a layer: sums over the rows of W_O, of magnitudes or of squares. */
+/* Adds up magnitudes or squares over the rows of W_O: out (n_heads d). */
 static hl_status sum_output(double *out, float *row, const hl_model *model, int64_t layer,
                             bool squares)
 {
@@ -254,7 +254,7 @@ static hl_status sum_output(double *out, float *row, const hl_model *model, int6
     return HL_OK;
 }
 
-/* Numbers of mean 0 and standard deviation 1; all 0 where they do not differ. */
+/* Standardizes to mean 0 and standard deviation 1; equal numbers become 0. */
 static void standardize(double *x, int64_t n)
 {
     double mean = 0.0, squares = 0.0;
@@ -289,7 +289,7 @@ static hl_status weigh_outputs(double *columns, float *row, const score_work *w,
     return HL_OK;
 }
 
-/* The mean over a head's outputs. */
+/* Returns the mean over a head's outputs. */
 static hl_status score_outputs(const score_work *w)
 {
     const hl_config *config  = w->inputs->model->config;

@@ -1,4 +1,4 @@
-/* rank_scores.h - scores that are put together from several measurements of all heads.
+/* rank_scores.h - scores computed from several measurements of all heads.
  *
  * Each is a formula of doc/metrics.md, with its source. rank.c has the rankers that read one number
  * per head. */
@@ -7,8 +7,8 @@
 
 #include "headlight/prune.h"
 
-/* Writes the score of every head of the ranking.  False for a ranker that is not made of parts, and
- * the ranking is unchanged. */
+/* Writes the score of every head of the ranking.  *done is false, and the
+ * ranking unchanged, for a ranker that reads one number per head. */
 hl_status hl_rank_combined(bool *done, hl_ranking *ranking, const hl_rank_inputs *inputs);
 
 #endif

@@ -1,17 +1,17 @@
-/* repair.c - output projections solved again, so that the stream behind the attention is the original's.
+/* repair.c - new output projections that bring the stream after the attention back to the original's.
  *
- * Two streams of the whole text are kept, the original model's and that of the pruned one, and moved from
- * the attention of one layer to that of the next (stream_walk.h).  At layer l the pruned model's
- * stream is x + r (Z W0 + b0), with r the scale of residual sums.  If the original's is y, then with
- * D = W - W0 what is to be solved is
+ * Two streams of the whole text are kept, those of the original and of the pruned model, and moved
+ * from the attention of one layer to that of the next (stream_walk.h).  At layer l the pruned model's
+ * stream is x + r (Z W0 + b0), with r the scale of residual sums.  If the original's is y, the problem
+ * for D = W - W0 is
  *
  *     min |Z D - (y - x - r (Z W0 + b0)) / r|^2 + lambda |D|^2
  *
- * (least_squares.h), and the pruned model's stream behind its new attention is what it was, plus
- * r Z D: nothing is run twice.  Where both branches of a block read the same stream, both streams
- * are those behind the block, and the same holds.
+ * (least_squares.h).  The new attention adds r Z D to the pruned model's stream, so nothing is run
+ * twice.  Where both branches of a block read the same stream, x and y are the streams after the
+ * block, and the same formulas hold.
  *
- * Between output projection and stream there must be no norm. */
+ * There must not be a norm between output projection and stream. */
 #include "prune/repair.h"
 
 #include <inttypes.h>
@@ -38,11 +38,11 @@ enum { MAX_KEY = 256, NAME_BYTES = 48, PANEL_ROWS = 512 };
 #define MOST_LOSS      0.1 /* share of the gain that rounding may lose */
 
 struct hl_repair {
-    int64_t          n_layers; /* of the model */
+    int64_t          n_layers; /* layers of the model */
     int64_t          d_model;
-    uint64_t         heads;   /* hash of what is removed */
+    uint64_t         heads;   /* hash of the removed heads */
     hl_repaired     *values;  /* (n_layers) */
-    hl_tensor       *tensors; /* (n_layers, 2) weight and bias, as a model's */
+    hl_tensor       *tensors; /* (n_layers, 2) weight and bias as tensors */
     hl_repair_layer *layers;  /* (info.n_layers) */
     hl_repair_info   info;
 };
@@ -61,8 +61,8 @@ typedef struct repair_work {
     float            *pruned;   /* (n_tokens, d_model) */
     float            *z;        /* (n_tokens, most kept heads * d_head) */
     int64_t           n_tokens;
-    int64_t           first; /* layer that loses a head */
-    int64_t          *heads; /* (n_heads) those kept in a layer */
+    int64_t           first; /* first layer that loses a head */
+    int64_t          *heads; /* (n_heads) heads kept in the current layer */
     int64_t           n_kept;
 } repair_work;
 
@@ -92,7 +92,7 @@ const hl_repaired *hl_repair_at(const hl_repair *repair, int64_t layer)
     return repair->values[layer].weight != NULL ? &repair->values[layer] : NULL;
 }
 
-/* Whatever their order. */
+/* Hashes a set of heads; the order does not matter. */
 static uint64_t hash_heads(const hl_head_list *heads)
 {
     uint64_t sum = (uint64_t)heads->n_heads;
@@ -147,7 +147,7 @@ hl_status hl_repair_check_heads(const hl_repair *repair, const hl_model *model,
 
 /* ----------------------------------------------------------------- set in a model */
 
-/* A weight of floats that lie packed, (n_rows, n_columns). */
+/* Describes contiguous floats (n_rows, n_columns) as a weight. */
 static hl_weight weight_of(hl_tensor *tensor, const float *values, int64_t n_rows,
                            int64_t n_columns, const char *name)
 {
@@ -167,7 +167,7 @@ static hl_weight weight_of(hl_tensor *tensor, const float *values, int64_t n_row
                         .stride    = n_rows };
 }
 
-/* The model's own parameters again. */
+/* Restores the model's own parameters. */
 static void take_back(hl_model *model)
 {
     for (int64_t i = 0; i < model->config->n_layers && model->replaced != NULL; i++) {
@@ -186,7 +186,7 @@ hl_status hl_model_set_repair(hl_model *model, const hl_repair *repair)
         HL_NEED(check_shape(repair, model));
     if (repair == NULL && model->replaced == NULL)
         return HL_OK;
-    HL_NEED(hl_device_copies_new(&copies)); /* those that are there have other weights */
+    HL_NEED(hl_device_copies_new(&copies)); /* the copies so far have other weights */
     hl_device_copies_free(model->copies);
     model->copies = copies;
     take_back(model);
@@ -218,7 +218,7 @@ static bool is_kept(const repair_work *w, int64_t layer, int64_t head)
     return w->gates[layer * w->config->n_heads + head] != 0.0f;
 }
 
-/* w->heads and their number. */
+/* Sets w->heads and w->n_kept to the heads kept in the layer. */
 static void list_kept(repair_work *w, int64_t layer)
 {
     w->n_kept = 0;
@@ -256,12 +256,12 @@ static hl_status mark_heads(repair_work *w, const hl_head_list *heads)
 
 /* ----------------------------------------------------------------------- a layer */
 
-/* A layer that is being solved. */
+/* The least-squares problem of one layer. */
 typedef struct solving {
     int64_t          layer;
     const hl_param  *param;     /* the output projection */
     int64_t          n_columns; /* n_heads d_head */
-    int64_t         *columns;   /* (n_in) those of kept heads */
+    int64_t         *columns;   /* (n_in) columns of kept heads */
     int64_t          n_in;
     float           *before; /* (d_model, n_columns) W0 */
     float           *bias;   /* (d_model) b0 or NULL */
@@ -278,7 +278,7 @@ static void free_solving(solving *s)
     hl_squares_free(s->squares);
 }
 
-/* W0 with zeros for removed heads, and b0. */
+/* Reads W0, with zeros for removed heads, and b0. */
 static hl_status read_output(solving *s, const repair_work *w)
 {
     const hl_weight *weight = &s->param->weight;
@@ -325,8 +325,8 @@ static hl_status begin_layer(solving *s, repair_work *w, int64_t layer)
 
 /* -------------------------------------------------------------------- as it is stored */
 
-/* Types that new values can be written in, the smallest first: the stored one where values can be turned
- * back into it and blocks do not span heads, else Q8_0; then F16, then F32. */
+/* Lists the types in which new values can be written, the smallest first: the stored type if values
+ * can be encoded in it and its blocks do not span heads, else Q8_0; then F16, then F32. */
 enum { MOST_TYPES = 3 };
 
 static int list_types(hl_dtype out[MOST_TYPES], hl_dtype stored, int64_t d_head)
@@ -356,7 +356,7 @@ static hl_status round_values(float *values, hl_dtype dtype, size_t count)
     return hl_dequantize(values, dtype, stored, count);
 }
 
-/* values->weight = W0 + D, rounded to dtype; *loss is what rounding adds to the squared error. */
+/* Sets values->weight to W0 + D, rounded to dtype, and *loss to the squared error added by rounding. */
 static hl_status round_output(double *loss, const solving *s, hl_dtype dtype)
 {
     const hl_squares *squares = s->squares;
@@ -386,7 +386,8 @@ static hl_status round_output(double *loss, const solving *s, hl_dtype dtype)
     return hl_squares_loss(loss, squares, error);
 }
 
-/* The type that the layer's new weights get, the weights, and the bias where the family has one. */
+/* Chooses the type of the layer's new weights, and stores the weights, and the bias if the family has
+ * one. */
 static hl_status store_layer(const solving *s, int64_t d_head)
 {
     const hl_squares *squares = s->squares;
@@ -415,7 +416,7 @@ static hl_status store_layer(const solving *s, int64_t d_head)
     return round_values(out->bias, of_bias[0], (size_t)squares->n_out);
 }
 
-/* ---------------------------------------------------------- the stream behind it */
+/* --------------------------------------------------------- the stream after it */
 
 typedef struct change_job {
     float       *stream; /* (n_rows, n_out) */
@@ -462,7 +463,7 @@ static void change_panels(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* The pruned stream gets r (Z D + b), by the weights as they are written. */
+/* Adds r (Z D + b) to the pruned stream, with the weights as they are written. */
 static hl_status change_stream(const solving *s, const repair_work *w)
 {
     int64_t          d_model  = w->config->d_model;
@@ -503,9 +504,9 @@ static hl_status change_stream(const solving *s, const repair_work *w)
 
 /* ------------------------------------------------------------------ layer by layer */
 
-/* A ridge too small for the text fits its noise, and one too large leaves what could be repaired.  So the
- * first three quarters of the text are solved with each of these, and what that leaves on the last quarter
- * decides. */
+/* Candidates for the ridge.  One that is too small for the text fits its noise; one that is too large
+ * repairs less than is possible.  So the problem is solved on the first three quarters of the text with
+ * each of these, and the error on the last quarter decides. */
 static const double ridges[] = { 1e-3, 1e-2, 1e-1, 1.0 };
 
 static void add_rows(const solving *s, hl_squares *sums, const repair_work *w, int64_t first,
@@ -589,7 +590,7 @@ static hl_status run_layer(repair_work *w, int64_t layer)
 
 /* ------------------------------------------------------------------------ the state */
 
-/* Floats are stored as they are, two to a number of the list. */
+/* Stores floats bit by bit, two per number of the list. */
 static hl_status put_floats(repair_work *w, const char *name, const float *values, int64_t count)
 {
     HL_FREED double *list   = NULL;
@@ -611,7 +612,7 @@ static bool get_floats(float *out, const repair_work *w, const char *name, int64
 
 enum { ROW_LENGTH = 9 };
 
-/* A solved layer: its numbers, its weights, its bias. */
+/* Stores a solved layer: its numbers, its weights, its bias. */
 static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
 {
     const hl_repaired *values  = &w->out->values[info->layer];
@@ -632,7 +633,7 @@ static hl_status put_layer(repair_work *w, const hl_repair_layer *info)
     return put_floats(w, name, values->bias, d_model);
 }
 
-/* What the layers up to this one came to, and both streams behind it. */
+/* Saves the results of the layers up to this one, and both streams after it. */
 static hl_status save(repair_work *w, int64_t layer)
 {
     double  done  = (double)(layer + 1);
@@ -711,7 +712,7 @@ static hl_status restore_layer(repair_work *w, int64_t layer)
     return get_floats(values->bias, w, name, d_model) ? HL_OK : bad_state(w, name);
 }
 
-/* *next: the first layer that is still to be run. */
+/* Restores saved work; *next is the first layer that is still to be run. */
 static hl_status restore(int64_t *next, repair_work *w)
 {
     const double *done  = hl_sweep_state_get(w->state, "repair.done", 1);
@@ -768,7 +769,7 @@ hl_status hl_repair_check(const hl_model *model)
     return HL_OK;
 }
 
-/* All that is allocated beside the session; results are floats. */
+/* Checks that everything allocated beside the session fits in memory; results are floats. */
 static hl_status check_memory(repair_work *w)
 {
     const hl_config *config = w->config;

@@ -1,4 +1,4 @@
-/* reselect.c - rank, switch off the first, rank again. */
+/* reselect.c - rank heads, disable the first, rank the others again. */
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,8 @@ typedef struct reselection {
     const hl_tokenizer        *tokenizer;
     const hl_corpus           *corpus;
     const hl_reselect_options *options;
-    hl_ranking                *ranking; /* of the last step */
-    hl_ranked                 *gone;    /* (n_gone) in the order in which they went */
+    hl_ranking                *ranking; /* ranking of the last step */
+    hl_ranked                 *gone; /* (n_gone) heads in the order in which they were disabled */
     int64_t                    n_gone;
 } reselection;
 
@@ -28,7 +28,7 @@ static bool has_gone(const reselection *r, const hl_ranked *head)
     return false;
 }
 
-/* Those that went stand in front, as they went, with the scores that they had. */
+/* Moves the disabled heads to the front, in their order and with the scores that they had. */
 static void put_first(reselection *r)
 {
     hl_ranked *heads = r->ranking->heads;
@@ -41,7 +41,7 @@ static void put_first(reselection *r)
     memcpy(heads, r->gone, (size_t)r->n_gone * sizeof *heads);
 }
 
-/* Ranks the model as its gates are. */
+/* Ranks the heads of the model with its present gates. */
 static hl_status rank(reselection *r)
 {
     HL_SCOPED(hl_evidence_free) hl_evidence evidence = { 0 };
@@ -57,7 +57,7 @@ static hl_status rank(reselection *r)
     return HL_OK;
 }
 
-/* The first `count` go. */
+/* Disables the first `count` heads. */
 static hl_status take(reselection *r, hl_gates *gates, int64_t count)
 {
     HL_CLOSED(hl_head_list_free) hl_head_list *list   = NULL;
@@ -94,7 +94,7 @@ static hl_status run(reselection *r)
         total = (int64_t)floor(choice->ratio * (double)r->ranking->n_heads + 0.5);
     int64_t n_steps = r->options->n_steps > 0 ? r->options->n_steps : total;
     for (int64_t i = 1; i <= n_steps; i++) {
-        if (r->n_gone > before && i > 1) /* else nothing has changed */
+        if (r->n_gone > before && i > 1) /* otherwise the ranking is still right */
             HL_NEED(rank(r));
         before = r->n_gone;
         HL_NEED(take(r, gates, total * i / n_steps));

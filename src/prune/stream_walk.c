@@ -13,17 +13,17 @@
 struct hl_walk {
     const hl_config *config;
     hl_session      *session;
-    int64_t         *tokens; /* (n_tokens) of all windows, with what stands around each */
+    int64_t         *tokens; /* (n_tokens) of all windows, with special tokens */
     size_t           token_room;
     int64_t          n_tokens;
-    int64_t         *begins; /* (n_windows) */
+    int64_t         *begins; /* (n_windows) index of each window's first token */
     size_t           begin_room;
     int64_t          n_windows;
 
-    /* The step under way. */
+    /* The fields below describe the current step. */
     const hl_walk_stream *stream;
     int64_t               layer;
-    int64_t               begin; /* of the window */
+    int64_t               begin; /* first token of the current window */
 };
 
 void hl_walk_close(hl_walk *walk)
@@ -155,8 +155,8 @@ static hl_status take_rows(void *context, const hl_layer_rows *rows)
     return HL_OK;
 }
 
-/* From the stream behind the attention of one layer to that of the next; with parallel branches, all
- * of one layer. */
+/* Describes a run from the stream after the attention of one layer to that of the next; with parallel
+ * branches, a run of one whole layer. */
 static hl_feed feed_of(const hl_walk *walk, int64_t window)
 {
     bool    parallel = is_parallel(walk->config);

@@ -1,23 +1,23 @@
-/* surgeon.c - the block form of the optimal brain surgeon, layer by layer.
+/* surgeon.c - scores of heads by the optimal brain surgeon in block form, layer by layer.
  *
- * With Z the outputs of a layer's heads over a text, G = Z'Z (centered, and with a ridge) and W the output
- * projection, rows W_h for head h, removing head h and solving the others' rows again leaves the squared
- * error
+ * Let Z be the outputs of a layer's heads over a text, G = Z'Z (centered, with a ridge) and W the
+ * output projection, with rows W_h for head h.  Removing head h and solving the rows of the others
+ * again leaves the squared error
  *
  *     cost(h) = tr(W_h' ((G^-1)_hh)^-1 W_h)
  *
- * of what the layer writes.  The head with the least cost goes, the other rows and the inverse become
- * those without it,
+ * in the layer's output.  The head with the least cost is removed, and the other rows and the inverse
+ * are updated,
  *
  *     W    -= (G^-1)_:h ((G^-1)_hh)^-1 W_h
  *     G^-1 -= (G^-1)_:h ((G^-1)_hh)^-1 (G^-1)_h:
  *
  * and so on until no head is left (Hassibi and Stork 1993; for blocks of weights Kurtic et al. 2022).
- * The costs of a layer add up to the error of all that has gone by then.  A head's score is that sum over the
- * variance of the residual stream behind the attention, which makes layers comparable.  (Measured on
- * models/demo against it: the head's own cost alone, each row over the stream's length there, and the KL
- * divergence that an error causes in its layer.  None left less after a repair at 20% and at 40%;
- * doc/sweep.md has the numbers.) */
+ * The costs of a layer add up to the error of all heads removed by then.  A head's score is that sum
+ * over the variance of the residual stream after the attention, which makes layers comparable.  Three
+ * other scores were measured on models/demo: the head's own cost, errors relative to the length of
+ * the stream row by row, and the KL divergence that an error in the layer causes.  None was better
+ * after a repair at 20% and at 40%; doc/sweep.md has the numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ typedef struct surgeon_work {
     double          *out; /* (n_layers, H) */
 } surgeon_work;
 
-/* One layer on the table. */
+/* The state of one layer while its heads are removed. */
 typedef struct surgery {
     int64_t    n_heads, d_head, n_in, n_out;
     int        n_threads;
@@ -52,8 +52,8 @@ typedef struct surgery {
     double    *weight;  /* (n_in, n_out) */
     double    *block;   /* (n_heads, d_head, d_head) factors of diagonal blocks of the inverse */
     double    *solved;  /* (n_heads, n_out, d_head) */
-    double    *costs;   /* (n_heads); infinite for those that are gone */
-    double    *left;    /* (n_in, d_head) work */
+    double    *costs;   /* (n_heads); infinite for removed heads */
+    double    *left;    /* (n_in, d_head) temporary values */
     bool      *gone;
     hl_status *states; /* (n_heads) */
 } surgery;
@@ -70,8 +70,8 @@ static void free_surgery(surgery *s)
     hl_free(s->states);
 }
 
-/* The costs of heads [first, end), from factors of (G^-1)_hh: with W_h = (d, n_out), rows of `solved` are
- * columns of W_h, solved. */
+/* Computes the costs of heads [first, end) from factors of (G^-1)_hh.  Row i of `solved` is the
+ * solution for column i of W_h (d, n_out). */
 static void find_costs(void *context, int64_t first, int64_t end, int member)
 {
     surgery *s = context;
@@ -113,7 +113,7 @@ typedef struct removal {
 
 enum { TILE = 128 };
 
-/* Rows [first, end) of tiles of the weights and the inverse lose what the head explained. */
+/* Subtracts the removed head's terms from tiles [first, end) of rows of the weights and the inverse. */
 static void update_rows(void *context, int64_t first, int64_t end, int member)
 {
     const removal *r = context;
@@ -125,7 +125,7 @@ static void update_rows(void *context, int64_t first, int64_t end, int member)
         int64_t row   = tile * TILE;
         int64_t count = s->n_in - row < TILE ? s->n_in - row : TILE;
 
-        /* W -= left (n_in, d) solved' (d, n_out); solved is (n_out, d), so it was turned before. */
+        /* W -= left (n_in, d) solved' (d, n_out); solved is already transposed: (n_out, d). */
         hl_gemm_add(&(hl_gemm_sum){ .c        = s->weight + row * s->n_out,
                                     .c_stride = s->n_out,
                                     .a        = s->left + row * d,
@@ -149,7 +149,7 @@ static void update_rows(void *context, int64_t first, int64_t end, int member)
     }
 }
 
-/* Takes head h out; its block's factor and its solved weights are at hand. */
+/* Removes head h, with the factor of its block and the solved weights from find_costs. */
 static hl_status remove_head(surgery *s, int64_t h)
 {
     int64_t          d      = s->d_head;
@@ -172,14 +172,14 @@ static hl_status remove_head(surgery *s, int64_t h)
             by_inverse[k * s->n_in + i] = columns[i * d + k];
     }
     memcpy(s->solved, solved,
-           (size_t)(d * s->n_out) * sizeof *solved); /* the next costs fill it anew */
+           (size_t)(d * s->n_out) * sizeof *solved); /* find_costs fills it again */
     hl_parallel(s->n_threads, (s->n_in + TILE - 1) / TILE, 1, update_rows,
                 &(removal){ .s = s, .head = h, .by_inverse = by_inverse });
     s->gone[h] = true;
     return HL_OK;
 }
 
-/* The inverse of the centered Gram matrix with its ridge, and the weights. */
+/* Computes the inverse of the centered Gram matrix with its ridge, and reads the weights. */
 static hl_status prepare(surgery *s, const surgeon_work *w, hl_squares *squares, int64_t layer)
 {
     const hl_weight *weight = &hl_weights_get(w->model->weights, HL_ROLE_ATTN_O, layer, 0)->weight;
@@ -209,7 +209,7 @@ static hl_status prepare(surgery *s, const surgeon_work *w, hl_squares *squares,
     return HL_OK;
 }
 
-/* Per token: the variance of the stream. */
+/* Returns the variance of the stream per token. */
 static double variance_of(const float *x, int64_t n_rows, int64_t n)
 {
     double sum = 0.0;

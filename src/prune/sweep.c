@@ -1,13 +1,13 @@
 /* sweep.c - rankings on one text, what they cost on another: the stages of the work.
  *
- *     measure    heads on the ranking text; each switched off alone, for the ranker that asks
+ *     measure    heads on the ranking text; each disabled alone, for the ranker that asks
  *     order      heads by every ranker, and by every seed (sweep_orders.c)
  *     evaluate   all settings of gates on the test text, each head alone among them, in one walk
- *     words      how often the last word of a text is foretold, if asked
+ *     words      how often the last word of a text is predicted, if asked
  *     conclude   means, intervals and correlations, in tables and in words (sweep_verdict.c)
  *
  * Whatever takes time is put into the state under a name when it is done, so that a sweep that
- * goes on finds it there: rankings one by one, evaluations batch by batch, and setting by
+ * resumes finds it there: rankings one by one, evaluations batch by batch, and setting by
  * setting of a batch when it is time to save. */
 #include "prune/sweep_stages.h"
 
@@ -49,7 +49,7 @@ static hl_status copy_rankers(hl_ranker **out, const hl_ranker *from, int64_t n)
     return HL_OK;
 }
 
-/* Chooses all rankers but random, which is always present, auto, which is one of the others, and
+/* Chooses all rankers except random, which is always present, auto, which is one of the others, and
  * surgeon, where it cannot be. */
 static hl_status choose_all(hl_sweep *s)
 {
@@ -305,7 +305,7 @@ static hl_status keep_walk(hl_sweep *s, const hl_evaluator *e, const char *name)
     return hl_sweep_state_put(s->state, walk, list, length);
 }
 
-/* As restore_scores: finds the size that fits the list's length. */
+/* Finds the number of settings that fits the list's length, as restore_scores does for windows. */
 static hl_status restore_walk(const hl_sweep *s, hl_evaluator *e, const char *name)
 {
     char walk[WALK_NAME];

@@ -1,8 +1,8 @@
-/* sweep_orders.c - which heads go at which ratio, by every ranker.
+/* sweep_orders.c - the heads that each ranker disables at each ratio.
  *
- * One-shot: a ranking of the whole model, of which each ratio takes the first heads.  Iterative:
- * at each ratio the model is looked at again as it is by then; heads that are gone stay gone,
- * and the others follow in their new order. */
+ * One-shot: the unchanged model is ranked once, and each ratio takes the first heads.  Iterative: after
+ * each ratio the model is ranked again with the heads disabled so far, which stay disabled; the next
+ * ratio takes the first of the others. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

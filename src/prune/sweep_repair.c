@@ -1,8 +1,8 @@
-/* sweep_repair.c - what a sweep's orders cost when the heads that stay make up for those that went.
+/* sweep_repair.c - the cost of a sweep's orders when the other heads compensate for the removed ones.
  *
- * For every order and ratio, beside heads whose gates are zero: the same heads with what they wrote on
- * average left in the output biases (means), and with output projections solved again on the ranking text
- * (repair.h).  Of the random orders it is the one whose loss is the median of the seeds. */
+ * Every order is also measured at every ratio with the mean outputs of the removed heads in the output
+ * biases (means), and with output projections that are solved again on the ranking text (repair.h).
+ * Of the random orders, the one with the median loss of the seeds is measured. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* sweep_stages.h - the inside of hl_sweep: what its stages share.
  *
- *     sweep.c          options, the stages of the work, last words, what others may ask
+ *     sweep.c          options, the stages of the work, last words, public calls
  *     sweep_orders.c   rankings on one text, once or after every ratio: settings of gates
- *     sweep_repair.c   the same heads with means, and with a repair
- *     sweep_state.c    what a killed run goes on from
- *     sweep_verdict.c  what the settings cost, with intervals: numbers, tables, sentences */
+ *     sweep_repair.c   the cost with means, and with a repair
+ *     sweep_state.c    results so far, from which an interrupted run resumes
+ *     sweep_verdict.c  the cost of all settings, with intervals: numbers, tables, sentences */
 #ifndef HL_PRUNE_SWEEP_STAGES_H
 #define HL_PRUNE_SWEEP_STAGES_H
 
@@ -46,7 +46,7 @@ typedef struct hl_sweep_band {
     double word; /* mean share of last words */
 } hl_sweep_band;
 
-/* What is done for heads that are removed, beside closing their gates. */
+/* Ways to compensate for removed heads. */
 enum { HL_SWEEP_MEAN = 0, HL_SWEEP_REPAIRED, HL_SWEEP_WAYS };
 
 struct hl_sweep {
@@ -54,7 +54,7 @@ struct hl_sweep {
     const hl_tokenizer *tokenizer;
     const hl_corpus    *rank_corpus;
     const hl_corpus    *test_corpus;
-    hl_sweep_options    options; /* complete; owns what it points to */
+    hl_sweep_options    options; /* with defaults filled in; owns what it points to */
     hl_ranker          *rankers;
     hl_ranker          *iterative;
     double             *ratios;
@@ -77,10 +77,10 @@ struct hl_sweep {
     hl_evaluation *test;
     /* With options.repair, rows are orders that are not random, then the median of random, by
      * ratio. */
-    hl_scores      *mended;   /* (rows, HL_SWEEP_WAYS, n_windows) or NULL */
-    bool            can_mend; /* false: HL_SWEEP_REPAIRED is not there, and */
-    char           *why_not;
-    hl_sweep_value *mended_rises; /* (rows, 1 + HL_SWEEP_WAYS) zeroed first; NaN: not there */
+    hl_scores      *mended;       /* (rows, HL_SWEEP_WAYS, n_windows) or NULL */
+    bool            can_mend;     /* false: HL_SWEEP_REPAIRED is missing */
+    char           *why_not;      /* the reason if can_mend is false */
+    hl_sweep_value *mended_rises; /* (rows, 1 + HL_SWEEP_WAYS) zeroed heads first; NaN: missing */
     double         *n_right;      /* (first_single) number of last words predicted, or NULL */
 
     /* (n_settings + 1, n_units + 1) mean NLL per setting, then the reference model's, without each
@@ -117,7 +117,7 @@ void hl_sweep_order_name(char *out, size_t n_bytes, const hl_sweep_order *order)
 
 /* sweep_repair.c evaluates models with means and repairs, if asked to. */
 hl_status hl_sweep_run_repairs(hl_sweep *s);
-/* The setting of gates that a row of `mended` stands beside. */
+/* The setting of gates that a row of the table of repairs is compared with. */
 int64_t hl_sweep_repair_setting(const hl_sweep *s, int64_t row);
 
 /* sweep_verdict.c makes the draws, points, bands, rises, correlations, tables and the verdict. */

@@ -1,4 +1,4 @@
-/* sweep_state.h - what a killed sweep goes on from: named lists of numbers in a file.
+/* sweep_state.h - the results from which an interrupted sweep resumes: named lists in a file.
  *
  *     HL_NEED(hl_sweep_state_new(&state, path, key));
  *     if (resume)
@@ -7,9 +7,8 @@
  *     HL_NEED(hl_sweep_state_put(state, "score.entropy", scores, n));
  *     HL_NEED(hl_sweep_state_save(state));
  *
- * The file is safetensors: a tensor of F64 a list, and in the metadata the key, which says what
- * the numbers depend on.  It is written under another name and renamed, so that there is always
- * a whole one. */
+ * The file is safetensors: one F64 tensor per list, and in the metadata a key with everything that the
+ * numbers depend on.  It is written under another name and renamed, so that it is always complete. */
 #ifndef HL_PRUNE_SWEEP_STATE_H
 #define HL_PRUNE_SWEEP_STATE_H
 

@@ -1,14 +1,15 @@
-/* sweep_verdict.c - what a sweep comes to: numbers and how sure they are, tables, sentences.
+/* sweep_verdict.c - the results of a sweep: numbers with intervals, tables, sentences.
  *
  * Units are documents, or windows where there are fewer than HL_MIN_UNITS documents.  Every mean
  * is computed again with each unit left out; all settings leave out the same, so that differences
  * of settings are paired.  A mean is a ratio of sums, as in perplexity.c: NLL over tokens.
  *
- * Against random: the error over seeds is added to that over units; so the interval holds for other
- * texts and for other seeds.  A correlation over heads: the same with heads left out.
+ * In comparisons with random orders, the error over seeds is added to the error over units, so the
+ * interval holds for other texts and for other seeds.  In a correlation over heads, the error from
+ * leaving out heads is added.
  *
- * In words, "better" and "worse" are said where the interval of 95% leaves 0 out, and not
- * otherwise; nor is it corrected for the number of comparisons, which the sentences give. */
+ * Sentences call an order better or worse only if the 95% interval excludes 0.  The intervals are not
+ * corrected for the number of comparisons, which the sentences give. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -303,7 +304,7 @@ static hl_status make_points(hl_sheet **out, const hl_sweep *s)
 
     if (status == HL_OK) {
         hl_interval how = hl_no_interval(s->n_units, s->units);
-        how.low         = s->n_units >= HL_MIN_UNITS ? 0.0 : NAN; /* there are intervals */
+        how.low         = s->n_units >= HL_MIN_UNITS ? 0.0 : NAN; /* intervals exist */
         hl_sheet_fact_interval(table, &how);
     }
     for (int64_t i = 0; status == HL_OK && i < s->n_fixed * s->options.n_ratios; i++) {
@@ -742,7 +743,7 @@ static hl_sweep_value mended_at(const hl_sweep *s, int64_t order, int64_t ratio,
     return s->mended_rises[(order * s->options.n_ratios + ratio) * (1 + HL_SWEEP_WAYS) + way];
 }
 
-/* Which order costs least when it is repaired, and what it cost without. */
+/* Reports the order that costs least after a repair, and its cost without the repair. */
 static void say_best_repair(hl_sweep *s, int64_t ratio)
 {
     int64_t best = 0, beaten = 0;

@@ -1,7 +1,7 @@
 /* write.c - hl_prune_write: from a list of heads to a model on disk.
  *
- * The form is asked for or the first that the model allows.  write_folder.c writes folders; a GGUF
- * file is written here. */
+ * The form is the requested one, or the first that the model allows.  write_folder.c writes folders;
+ * this file writes GGUF. */
 #include "prune/write.h"
 
 #include <math.h>
@@ -44,13 +44,13 @@ hl_status hl_prune_heads_text(char **out, const hl_model *model, const hl_head_p
 
 /* ---------------------------------------------------------------- a GGUF file */
 
-/* Heads are taken out where llama.cpp has an architecture that loads the result
- * (model/export_gguf.h), and zeroed elsewhere.  The vocabulary goes along: that of a GGUF
- * file as it is, a tokenizer.json as far as the format can hold it
- * (tokenize/vocab_export.h), a llama2.c tokenizer.bin by its pieces.  Where it cannot, or
- * there is none, the file says "no_vocab" and runs on token ids, and the report says why. */
+/* Heads are removed where llama.cpp has an architecture that loads the result (model/export_gguf.h),
+ * and zeroed elsewhere.  The vocabulary is written too: that of a GGUF file unchanged, a
+ * tokenizer.json as far as the format can hold it (tokenize/vocab_export.h), a llama2.c tokenizer.bin
+ * by its pieces.  Without a vocabulary that can be written, the file says "no_vocab" and runs on token
+ * ids, and the report gives the reason. */
 
-/* The type for the matrices of a GGUF file, as hl_gguf_export_new takes it. */
+/* Returns the type for the matrices of a GGUF file, as hl_gguf_export_new takes it. */
 static hl_dtype gguf_dtype(const hl_prune_options *options)
 {
     return options->dtype == HL_DTYPE_F32 && !options->convert ? HL_GGUF_AS_STORED : options->dtype;
@@ -67,7 +67,7 @@ static hl_status copy_gguf(hl_gguf_writer *writer, const char *path)
     return status;
 }
 
-/* llama2.c's pieces, which must be as many as the model's embeddings. */
+/* Writes the pieces of a llama2.c tokenizer, whose number must be that of the model's embeddings. */
 static hl_status convert_llama2c(hl_gguf_writer *writer, const char *path, int64_t d_vocab)
 {
     HL_CLOSED(hl_llama2c_vocab_close) hl_llama2c_vocab *vocab = NULL;
@@ -116,7 +116,7 @@ static hl_status convert_vocab(hl_prune_report *report, hl_gguf_writer *writer,
     return convert_json(report, writer, model, path);
 }
 
-/* A model without a vocabulary that can be written is still a model. */
+/* Writes the vocabulary; without one that can be written, the model runs on token ids. */
 static hl_status add_vocab(hl_prune_report *report, hl_gguf_export *file, const hl_model *model,
                            const char *path)
 {
@@ -133,8 +133,8 @@ static hl_status add_vocab(hl_prune_report *report, hl_gguf_export *file, const 
     return HL_OK;
 }
 
-/* The plan has no heads GONE yet and may get some.  Fills in who opens the file, what became of the
- * vocabulary, and which types were written. */
+/* Marks heads as GONE in the plan, which has none yet, where the format allows it.  Fills in the
+ * software that opens the file, the state of the vocabulary, and the types written. */
 static hl_status write_gguf(hl_prune_report *report, const hl_model *model, hl_head_plan *plan,
                             const hl_prune_options *options, const char *path)
 {
@@ -185,7 +185,7 @@ static hl_status check_form(const hl_model *model, const hl_prune_options *optio
     return HL_OK;
 }
 
-/* The form to write, and in `report` why it is one that saves nothing. */
+/* Chooses the form to write; if it saves nothing, the report gets the reason. */
 static hl_status choose_form(hl_prune_report *report, const hl_model *model,
                              const hl_prune_options *options, const char *path)
 {
@@ -256,7 +256,7 @@ static hl_status write_form(hl_prune_report *report, const hl_model *model, hl_h
     return hl_prune_write_folder(&report->loads, model, plan, path);
 }
 
-/* What was written, by opening it. */
+/* Opens the result and describes it in the report. */
 static hl_status fill_report(hl_prune_report *report, const hl_model *model,
                              const hl_head_plan *plan, const char *path)
 {
@@ -296,20 +296,20 @@ hl_status hl_prune_write(hl_prune_report *report, const hl_model *model, const h
     HL_NEED(fill_report(&made, model, plan, path));
     if (report != NULL) {
         *report = made;
-        made    = (hl_prune_report){ 0 }; /* the caller has what it points to */
+        made    = (hl_prune_report){ 0 }; /* the caller owns its contents now */
     }
     return HL_OK;
 }
 
-/* ------------------------------------------------------------------- its size */
+/* --------------------------------------------------------- size of the result */
 
-/* Bytes of a value, as it is stored. */
+/* Returns the bytes per stored value. */
 static double value_bytes(const hl_weight *weight)
 {
     return (double)weight->tensor->n_bytes / fmax(1.0, (double)hl_tensor_count(weight->tensor));
 }
 
-/* Bytes that leave with some rows of a role. */
+/* Returns the bytes that removing n_rows rows of a role saves. */
 static double rows_bytes(const hl_model *model, hl_role role, int64_t layer, int64_t n_rows)
 {
     const hl_param *param = hl_weights_get(model->weights, role, layer, 0);
@@ -323,7 +323,8 @@ static double rows_bytes(const hl_model *model, hl_role role, int64_t layer, int
     return bytes;
 }
 
-/* A cut through blocks makes other ones of them: Q8_0, with 34 bytes for 32 values. */
+/* Returns the bytes that removing columns saves.  A cut through blocks changes their type to Q8_0, with
+ * 34 bytes for 32 values. */
 static double columns_bytes(const hl_model *model, int64_t layer, int64_t n_columns)
 {
     const hl_param *param = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
@@ -341,7 +342,7 @@ static double columns_bytes(const hl_model *model, int64_t layer, int64_t n_colu
     return (double)n_rows * ((double)param->weight.n_columns * each - (double)left * after);
 }
 
-/* The form that would be written, whether it could be or not. */
+/* Returns the form that would be written, without checking that the model allows it. */
 static hl_prune_form form_of(const hl_model *model, const hl_prune_options *options,
                              const char *path)
 {

@@ -1,13 +1,13 @@
 /* write_folder.c - a Hugging Face folder without some heads.
  *
- *     model.safetensors    all weights in one file, whatever shards they came from
- *     config.json          as it was, or with fewer heads (compact.h), more biases, or the
- *                          key n_ctx that llama.cpp's converter wants of a GPT-2
- *     modeling_*.py        where other code is needed to load that
+ *     model.safetensors    all weights in one file, also if they were in shards
+ *     config.json          unchanged, or with fewer heads (compact.h), more biases, or the
+ *                          key n_ctx that llama.cpp's converter needs for a GPT-2
+ *     modeling_*.py        code that loads the result, if transformers' own does not
  *     the rest             copied: tokenizer, generation_config.json, templates, cards
  *
- * Other weights in the folder (shards, indexes, other formats) are those of the whole
- * model and stay behind, as do folders in it. */
+ * Other weights in the folder (shards, indexes, other formats) are those of the unchanged model and
+ * are not copied; neither are folders. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -35,29 +35,29 @@ static const char *const loads_of[] = {
 
 /* --------------------------------------------------------------------- slices */
 
-/* From fates of heads to rows and columns of stored tensors.  What belongs to a head is known by
- * role: rows of q, k and v, columns of the output projection, an entry of the sinks, a norm of its
- * own.  Where that lies in a file is what a hl_weight says (fused or not, by head or one after the
- * other, transposed), so a slice is made in two steps, and neither knows any family:
+/* Slices translate fates of heads to rows and columns of stored tensors.  The role of a weight says
+ * what belongs to a head: rows of q, k and v, columns of the output projection, an entry of the sinks,
+ * a norm of its own.  hl_weight says where that lies in the file (fused or not, interleaved by head or
+ * not, transposed or not).  So a slice is made in two steps, and neither depends on the family:
  *
- *     marks   a fate for every index of the tensor's one axis that heads lie along
- *     cut     the tensor without what is gone, and with zeros for what is zeroed
+ *     marks   a fate for every index of the tensor's axis along which heads lie
+ *     cut     the tensor without removed parts, and with zeros for zeroed ones
  *
- * One tensor may get marks from several roles: q, k and v in one.  Tensors that no head is taken
- * from are the model's own, byte for byte.  The others are copies: memory for the output
- * projections, and where heads are gone for q, k and v. */
+ * One tensor may get marks from several roles, such as q, k and v.  Tensors without marks are the
+ * model's own, byte for byte.  The others are copies, which need memory: the output projections and,
+ * where heads are removed, q, k and v. */
 
 /* One tensor that changes. */
 typedef struct slice {
-    const hl_tensor *tensor; /* as it was */
-    hl_tensor        cut;    /* as it is; data and name are ours */
-    int              axis;   /* that heads lie along */
+    const hl_tensor *tensor; /* the model's tensor */
+    hl_tensor        cut;    /* the tensor to be written; owns data and name */
+    int              axis;   /* axis along which heads lie */
     uint8_t         *fates;  /* (shape[axis]) */
-    const float     *added;  /* (shape[0]) to a bias, or NULL */
-    const float     *values; /* in the place of what is stored, laid out as `weight`, or NULL */
+    const float     *added;  /* (shape[0]) values to add to a bias, or NULL */
+    const float *values; /* values that replace the stored ones, laid out as `weight`, or NULL */
     const hl_weight *weight;
-    hl_dtype         dtype; /* of these values when they are written */
-    bool             gone;  /* all of it */
+    hl_dtype         dtype; /* type in which `values` are written */
+    bool             gone;  /* the whole tensor is left out */
     char            *name;
 } slice;
 
@@ -67,13 +67,13 @@ typedef struct slice_list {
     slice              *slices;
     size_t              n_slices;
     size_t              capacity;
-    const hl_tensor **tensors; /* what is written: the model's order, without those that are gone */
-    size_t            n_tensors;
+    const hl_tensor   **tensors; /* tensors to be written, in the model's order */
+    size_t              n_tensors;
 } slice_list;
 
 /* ---------------------------------------------------------------- slices: marks */
 
-/* The slice of a tensor: the one there is, or a new one without marks. */
+/* Finds the slice of a tensor, or adds one without marks. */
 static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tensor, int axis)
 {
     for (size_t i = slices->n_slices; i-- > 0;) {
@@ -96,7 +96,7 @@ static hl_status slice_of(slice **out, slice_list *slices, const hl_tensor *tens
     return HL_ALLOC_ZEROED(&(*out)->fates, (size_t)tensor->shape[axis]);
 }
 
-/* Rows of a weight (or a bias) that belong to heads, `n_each` rows a head. */
+/* Rows of a weight (or a bias) that belong to heads, `n_each` rows per head. */
 static hl_status mark_rows(slice_list *slices, const hl_weight *weight, const uint8_t *fates,
                            int64_t n_each)
 {
@@ -124,7 +124,7 @@ static hl_status mark_output(slice_list *slices, const hl_weight *weight, const 
     return HL_OK;
 }
 
-/* Other values for a weight that is a tensor of its own. */
+/* Replaces the values of a weight that is a tensor of its own. */
 static hl_status put_values(slice_list *slices, const hl_weight *weight, const float *values,
                             hl_dtype dtype)
 {
@@ -137,7 +137,7 @@ static hl_status put_values(slice_list *slices, const hl_weight *weight, const f
     return HL_OK;
 }
 
-/* Norms of single heads: rows of one tensor, or a tensor each, then numbered anew. */
+/* Marks norms of single heads: rows of one tensor, or one tensor per head, which are renumbered. */
 static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, const uint8_t *fates)
 {
     const hl_config *config = slices->model->config;
@@ -155,7 +155,7 @@ static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, con
             s->fates[part] = fates[part] == HL_HEAD_GONE ? HL_HEAD_GONE : HL_HEAD_KEPT;
             continue;
         }
-        /* "...norms.7.weight" becomes "...norms.5.weight" where two before it went. */
+        /* "...norms.7.weight" becomes "...norms.5.weight" where two before it are removed. */
         const char *name = param->weight.tensor->name;
         const char *end  = strrchr(name, '.');
         int         stem = (int)(end - name);
@@ -172,7 +172,7 @@ static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, con
     return HL_OK;
 }
 
-/* Everything of a layer that is gone. */
+/* Marks everything of a removed layer. */
 static hl_status mark_gone(slice_list *slices, int64_t layer)
 {
     const hl_weights    *weights = slices->model->weights;
@@ -249,7 +249,7 @@ static int64_t count_left(const slice *s)
     return count;
 }
 
-/* (n_outer, shape[axis], n_inner bytes) without what is gone. */
+/* Copies (n_outer, shape[axis], n_inner bytes) without the removed parts. */
 static void copy_cut(uint8_t *out, const slice *s, const uint8_t *from, int64_t n_outer,
                      size_t n_inner)
 {
@@ -266,7 +266,7 @@ static void copy_cut(uint8_t *out, const slice *s, const uint8_t *from, int64_t 
     }
 }
 
-/* A bias with the means of removed heads on top, in its own type. */
+/* Adds the means of removed heads to a bias, which keeps its type. */
 static hl_status add_means(uint8_t *out, const slice *s)
 {
     size_t          count  = (size_t)s->tensor->shape[0];
@@ -279,7 +279,7 @@ static hl_status add_means(uint8_t *out, const slice *s)
     return hl_dtype_from_f32(out, s->tensor->dtype, values, count);
 }
 
-/* The new values as the tensor would store them, of s->dtype. */
+/* Encodes the new values in s->dtype, in the layout of the stored tensor. */
 static hl_status store_values(uint8_t **out, const slice *s)
 {
     const hl_weight *w      = s->weight;
@@ -313,7 +313,7 @@ static hl_status cut_tensor(slice *s)
         HL_NEED(store_values(&values, s));
     s->cut                = *s->tensor;
     s->cut.dtype          = dtype;
-    s->cut.data           = NULL; /* until it is ours */
+    s->cut.data           = NULL; /* set below, to memory that the slice owns */
     s->cut.shape[s->axis] = count_left(s);
     if (s->name != NULL)
         s->cut.name = s->name;
@@ -370,7 +370,7 @@ static void free_slices(slice_list *slices)
 
 HL_CLOSES(free_slices, slice_list)
 
-/* Borrows the model.  HL_UNSUPPORTED for what cannot be sliced: blocks of a GGUF file. */
+/* Borrows the model.  Returns HL_UNSUPPORTED for blocks of a GGUF file, which cannot be sliced. */
 static hl_status make_slices(slice_list **out, const hl_model *model, const hl_head_plan *plan)
 {
     HL_CLOSED(free_slices) slice_list *slices = NULL;
@@ -421,7 +421,7 @@ static hl_status write_weights(const hl_folder *folder, const hl_model *model,
 
 /* ------------------------------------------------------------------------ the rest */
 
-/* Weights of the whole model, in whatever format, and hidden files. */
+/* Is the file left out?  Weights of the unchanged model, in any format, and hidden files are. */
 static bool stays_behind(const char *name)
 {
     static const char *const endings[] = {
@@ -443,7 +443,7 @@ static hl_status copy_one(const hl_folder *folder, const char *from_folder, cons
     struct stat    about;
 
     HL_NEED(hl_path_join(&from, from_folder, name));
-    if (stat(from, &about) == 0 && S_ISREG(about.st_mode)) { /* also through a link */
+    if (stat(from, &about) == 0 && S_ISREG(about.st_mode)) { /* follows links */
         HL_NEED(hl_folder_join(&to, folder, name));
         HL_NEED(hl_file_copy(to, from));
     }
@@ -488,8 +488,8 @@ static hl_status read_json(json_t **out, const char *folder, const char *name)
     return hl_json_parse(out, (const char *)file.bytes, file.n_bytes, path);
 }
 
-/* As text, in 15 digits where these say all that is there: 0.1, not 0.10000000000000001.
- * Release with hl_free; NULL when memory ran out. */
+/* Returns JSON with 15 digits per number if they suffice: 0.1, not 0.10000000000000001.  Release with
+ * hl_free; NULL when memory ran out. */
 static char *json_text(const json_t *root)
 {
     HL_FREED char *text = hl_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
@@ -504,7 +504,7 @@ static char *json_text(const json_t *root)
 }
 
 /* llama.cpp's converter looks for the context of a GPT-2 under the key n_ctx, which transformers
- * no longer writes.  True if it was added. */
+ * no longer writes.  Returns whether the key was added. */
 static bool add_context(json_t *root)
 {
     const json_t *type    = json_object_get(root, "model_type");
@@ -549,7 +549,7 @@ static hl_status write_config(const char **loads, const hl_folder *folder, const
 
 /* ---------------------------------------------------------------------- the whole */
 
-/* Does it open, before anybody else sees it? */
+/* Checks, before the folder gets its final name, that the model in it opens. */
 static hl_status try_folder(const hl_folder *folder)
 {
     HL_CLOSED(hl_model_close) hl_model *model = NULL;

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "render/token_cells.h"
 
-/* More cells in one direction could not be told apart on a page. */
+/* Limits in each direction: smaller cells could not be distinguished on a page. */
 enum { MOST_CELLS = 256, MOST_INSET_CELLS = 128, CAPTION_BYTES = 1024 };
 
 #define NAME_ROOM   13.0 /* space for the name of an axis */

@@ -502,7 +502,7 @@ hl_status hl_print_tokens(char **out, const hl_token_view *view, const hl_token_
  *      0    the       same      .
  *
  * With colors, the entropy is behind the token; without, a figure follows it.  What does not
- * fit beside each other goes on below. */
+ * fit side by side continues below. */
 
 enum { LAYER = 5, CELL = 10, FIGURE = 5 };
 

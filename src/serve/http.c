@@ -11,7 +11,7 @@
  * stays in the system's buffer, and requests are answered in their order.
  *
  * The thread polls all sockets, and a pipe through which threads at work report that there is
- * something to send.  Ten times a second it checks the clock and whether clients have disconnected.
+ * something to send.  Ten times per second it checks the clock and whether clients have disconnected.
  * A request must arrive completely within its time limit, and an answer must be read within its
  * own.
  *

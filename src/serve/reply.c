@@ -23,7 +23,7 @@ struct hl_reply {
     bool              is_finished;
     size_t            n_characters; /* characters of the text so far, for text_offset */
     bool              has_begun;    /* a part of the choice was taken */
-    bool              has_finish;   /* its finish reason was taken too */
+    bool              has_finish;   /* the finish reason was taken */
 
     /* The fields below hold what was added since the last take. */
     hl_buffer text;

@@ -6,7 +6,7 @@
  *
  *     best[i + |piece|] = max(best[i] + score(piece))
  *
- * A character that is no piece costs the worst score less ten.  Unknown
+ * A character that is not a piece costs the worst score less ten.  Unknown
  * characters side by side become one token. */
 #include "tokenize/unigram.h"
 

@@ -12,7 +12,7 @@ head -c 3000 models/text/alice.txt >"$excerpt"
 plan 64
 
 # In L0 the other group keeps its two heads, so the head is zeroed.  L1 keeps one query head of one
-# group: removed are 3 heads' rows of q and columns of o, and a K/V head, (2 * 3 + 2) * 16 * 64 =
+# group: removed are 3 heads' rows of q and columns of o, and a KV head, (2 * 3 + 2) * 16 * 64 =
 # 8192 numbers.
 run prune $phi3 --heads L0H1,L1 --as compact --no-timing -o "$out"
 sed -i "s|$out|OUT|" "$scratch/out"
@@ -68,10 +68,10 @@ run prune models/demo --heads L2H1,L5H0 --mean --text "$excerpt" --max-tokens 30
 expect_line "means, beside zero" 0 '^  nats/token   [0-9.]+ with all heads, [0-9.]+ with heads zeroed, [0-9.]+ with their mean'
 rm -r "$out"
 
-# Half of the heads, by groups of two with one K/V head: all are removed, with half of the cache.
+# Half of the heads, by groups of two with one KV head: all are removed, with half of the cache.
 run prune $phi3 --ratio 0.5 --by weight --groups --as compact -o "$out"
 expect_line "whole groups" 0 ' removed 6 of 12 heads; by weight$'
-expect_line "take their K/V heads along" 0 '^  KV bytes per token +384 +192 +-50\.0%$'
+expect_line "take their KV heads along" 0 '^  KV bytes per token +384 +192 +-50\.0%$'
 rm -r "$out"
 
 run prune models/demo --heads L0H0 --as gguf -o "$out.gguf" --quiet

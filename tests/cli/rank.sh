@@ -78,7 +78,7 @@ expect_line "a profile measured on the way" 0 '^order   highest first$'
 
 run rank --model tests/data/families/llama3 --by weight --groups --csv
 awk -F, 'NR > 1 { print $3 "/" $7 }' "$scratch/out" | uniq >"$scratch/groups"
-result "--groups: heads of a K/V head side by side" "$([ "$(wc -l <"$scratch/groups")" -eq 6 ] && echo yes)"
+result "--groups: heads of a KV head side by side" "$([ "$(wc -l <"$scratch/groups")" -eq 6 ] && echo yes)"
 run rank "$profile" --groups
 expect_line "which the model knows" 2 '--groups needs --model$'
 

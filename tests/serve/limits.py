@@ -180,7 +180,7 @@ def no_more_threads():
         except OSError:  # without memory it can only close the connection
             statuses.add(500)
     assert statuses <= {200, 429, 500}, statuses
-    for made in under_way:  # their answers may fail for lack of memory
+    for made in under_way:  # requests under way may fail for lack of memory
         assert status_and_body(made)[0] in (200, 500)
     resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     for path, body in asked:

@@ -424,7 +424,7 @@ async function withoutSink(browser, url) {
     await check();
 }
 
-/* A server that says no is quoted, and the page goes on. */
+/* A server that says no is quoted, and the page keeps working. */
 async function refusedStudy(browser, url) {
     const { page, check } = await start(browser, url);
     await page.getByRole("tab", { name: "Diagnosis" }).click();
@@ -469,7 +469,7 @@ async function stopping(browser, line) {
     await check();
 }
 
-/* The line is cut in the middle of a text, and when it is mended the text goes on where it was. */
+/* The connection is cut in the middle of a text; when it is back, the text continues where it was. */
 async function losing(browser, line) {
     const { page, check } = await start(browser, line.url);
     await generate(page, "Once upon a time", 200);

@@ -322,7 +322,7 @@ template <typename S> struct backward_consumer {
             int slot = place_of(n_items);
 
             ptx::barrier_wait(&shared.item_full[slot], phase_of(n_items));
-            int item = __shfl_sync(~0u, shared.item[slot], 0); /* the same in all lanes */
+            int item = __shfl_sync(~0u, shared.item[slot], 0); /* all lanes get the same value */
             release(&shared.item_empty[slot]);
             if (item >= schedule.n_items)
                 break;

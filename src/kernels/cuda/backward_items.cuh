@@ -1,6 +1,6 @@
 /* backward_items.cuh - how the Hopper gradient divides its work.
  *
- * An item is a block of 128 keys of one K/V head, with all blocks of 64 rows that see
+ * An item is a block of 128 keys of one KV head, with all blocks of 64 rows that see
  * any of them; a step is one such block of rows.  Items are handed out by a counter, head
  * after head.  A head goes through its keys from the last to the first, and each of its
  * items through the rows upwards: with a causal mask the item before began two steps
@@ -21,9 +21,9 @@ namespace headlight
 constexpr int BLOCK_KEYS = 128;
 
 struct backward_schedule {
-    int    n_key_blocks; /* per K/V head */
+    int    n_key_blocks; /* per KV head */
     int    n_items;      /* items of all heads */
-    int    backwards; /* index of the K/V head that goes from its first keys to its last, or -1 */
+    int    backwards; /* index of the KV head that goes from its first keys to its last, or -1 */
     int   *ticket;    /* the next item; must start at zero */
     int   *turns;     /* (n_batch, n_heads, n_row_blocks) added key blocks; zero at start */
     float *dq;        /* (n_batch, n_heads, n_row_blocks, 64 d_head), as accumulators lie */

@@ -4,7 +4,7 @@
  * and reading takes most of the time.  So the full memory bandwidth must be used, even with few
  * heads:
  *
- *     rows     the queries of all heads that share a K/V head lie in one tile of 16
+ *     rows     the queries of all heads that share a KV head lie in one tile of 16
  *     splits   several blocks share a tile's keys, and so do the four warps of a block, each with a
  *              ring of 16 keys per stage that it fills and waits for alone
  *     merge    warps, then splits, merge their row states and outputs by
@@ -47,7 +47,7 @@ template <typename T, int DIM> struct decode_shared {
     } warps[DECODE_WARPS];
 };
 
-/* A tile: 16 rows of one K/V head, numbered head by head. */
+/* A tile: 16 rows of one KV head, numbered head by head. */
 struct decode_tile {
     int batch, kv_head, first_row;
     int n_kept, first, n_visits; /* blocks of 16 keys: kept ones, the window's first, all visits */

@@ -562,7 +562,7 @@ template <typename S> struct hopper_consumer {
             int slot = stage_of(n_tiles);
 
             ptx::barrier_wait(&shared.tile_full[slot], parity_of(n_tiles));
-            int index = __shfl_sync(~0u, shared.tile[slot], 0); /* the same in all lanes */
+            int index = __shfl_sync(~0u, shared.tile[slot], 0); /* all lanes get the same value */
             release(&shared.tile_empty[slot]);
             if (index >= schedule.n_tiles)
                 break;

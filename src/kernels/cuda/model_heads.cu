@@ -111,7 +111,7 @@ template <typename T, int W> __device__ __forceinline__ void put_head(T *to, con
     }
 }
 
-/* The address of a K/V head's row in a cache. */
+/* The address of a KV head's row in a cache. */
 template <typename T>
 __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, row_place place,
                                          int64_t kv_head)

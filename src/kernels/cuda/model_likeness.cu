@@ -86,7 +86,7 @@ __host__ __device__ inline int64_t even_size(const hl_device_outputs &o)
     return (hl_kernel_size(o.kernel_rows) + 1) / 2 * 2;
 }
 
-/* How many rows a sequence has, and how many are compared; each warp counts them.  If `at` is not
+/* The number of rows of a sequence, and the number compared; each warp counts them.  If `at` is not
  * NULL, at[i] gets the index of row i. */
 struct row_counts {
     int n, n_kernel, step;

@@ -24,7 +24,7 @@ struct quick_work {
     int64_t        out_stride;
     const float   *lse;
     const int64_t *items;
-    int            n_shared; /* number of neighboring items that share a K/V head */
+    int            n_shared; /* number of neighboring items that share a KV head */
     int            n_parts;  /* number of groups of ROWS_AT_ONCE items */
 };
 
@@ -82,7 +82,7 @@ __global__ static void __launch_bounds__(BLOCK_KEYS)
     quick_patterns(const __grid_constant__ problem p, const quick_work w)
 {
     __shared__ quick_row rows[ROWS_AT_ONCE];
-    int                  shared             = blockIdx.x / w.n_parts; /* (batch, K/V head) */
+    int                  shared             = blockIdx.x / w.n_parts; /* (batch, KV head) */
     int                  part               = blockIdx.x % w.n_parts * ROWS_AT_ONCE;
     int64_t              first              = static_cast<int64_t>(shared) * w.n_shared + part;
     int                  n                  = min(ROWS_AT_ONCE, w.n_shared - part);

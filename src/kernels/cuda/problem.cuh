@@ -26,7 +26,7 @@ constexpr int WIDE_OPEN = 1 << 30;
 struct problem {
     hl_rows q, k, v, out;
     int     n_batch, n_heads, n_kv_heads, n_queries, n_keys, d_head, d_value;
-    int     group; /* number of heads that share a K/V head */
+    int     group; /* number of heads that share a KV head */
 
     int    window_left, window_right, window_sink; /* causal: window_right is 0 */
     float  scale;

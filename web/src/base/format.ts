@@ -15,7 +15,7 @@ export function number(value: number | null | undefined, digits = 3): string {
     return value < 0 ? `−${text}` : text;
 }
 
-/* How many decimals leave so many significant digits; a rounding up to the next power counts. */
+/* The number of decimals that leaves `digits` significant digits; a rounding up to the next power of ten counts. */
 function decimalsOf(size: number, digits: number): number {
     const rounded = Number(size.toPrecision(digits));
     return Math.max(0, digits - 1 - Math.floor(Math.log10(rounded)));

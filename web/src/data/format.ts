@@ -26,7 +26,7 @@ export interface RawDiagnosis {
     usual?: string;
     causes?: Cause[];
     severity?: string;
-    fired?: boolean; /* it was found */
+    fired?: boolean; /* the check found something */
     ran?: boolean; /* the check ran */
     below?: boolean; /* found where value is below threshold, else above */
     title?: string;

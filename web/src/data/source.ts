@@ -1,7 +1,7 @@
 /* source.ts - where the page's data come from.
  *
  * A source has everything that views may ask for.  A report has it from the start; a stream
- * of a running model grows, and tells its listeners. */
+ * of a running model grows, and notifies its listeners. */
 import { TokenView } from "./attention";
 import type { Definition, RawCompare, RawLens, RawReport, RawSweep } from "./format";
 import { Lens } from "./lens";

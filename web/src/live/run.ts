@@ -73,7 +73,7 @@ export class Run {
         return this.made.get(kind)!;
     }
 
-    /* The largest entropy that the text may come to: a scale that stands still. */
+    /* The largest entropy that the text can reach, so that the scale does not change. */
     get most(): number {
         return Math.log(this.settings.maxTokens + 32);
     }
@@ -113,7 +113,7 @@ export class Run {
         return rows;
     }
 
-    /* One line a token, as `headlight generate --trace` has them. */
+    /* One line per token, as `headlight generate --trace` has them. */
     toLines(): string {
         return this.tokens.map((token, i) => JSON.stringify({ index: i, ...token })).join("\n") + "\n";
     }

@@ -1,4 +1,4 @@
-/* head_card.tsx - all about the chosen head; of several, what tells them apart. */
+/* head_card.tsx - all about the chosen head; of several heads, their differences. */
 import { useMemo } from "preact/hooks";
 import { headName, number } from "../base/format";
 import { METRICS, unitFactor, unitName, type Metric } from "../data/quantity";

@@ -217,7 +217,7 @@ function TextPanel({
     );
 }
 
-/* The chosen head over the whole text, once it stands still. */
+/* The attention map of the chosen head over the whole text, when generation has stopped. */
 function MapPanel({ source, run, at }: { source: LiveSource; run: Run; at: number }) {
     const { store, state } = useStore();
     const name = state.selected[0] ?? "";

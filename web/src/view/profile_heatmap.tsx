@@ -1,4 +1,4 @@
-/* profile_heatmap.tsx - the heads of a profile, to choose from and to switch off. */
+/* profile_heatmap.tsx - the heads of a profile, to choose from and to disable. */
 import type { Profile } from "../data/profile";
 import { selectedHeads, useStore } from "../store";
 import { Heatmap, type HeatmapProps } from "./heatmap";
@@ -9,7 +9,7 @@ export function ProfileHeatmap({
     profile,
     fixed,
     ...rest
-}: Omit<HeatmapProps, Known> & { profile: Profile; fixed?: boolean /* nothing is switched off here */ }) {
+}: Omit<HeatmapProps, Known> & { profile: Profile; fixed?: boolean /* heads cannot be disabled here */ }) {
     const { store, state } = useStore();
     return (
         <Heatmap

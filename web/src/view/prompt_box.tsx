@@ -1,4 +1,4 @@
-/* prompt_box.tsx - what the model is to go on with, and how. */
+/* prompt_box.tsx - the prompt that the model continues, and the settings. */
 import { plural } from "../base/format";
 import type { Draft } from "../live/draft";
 import type { LiveSource } from "../live/source";

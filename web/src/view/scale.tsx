@@ -56,7 +56,7 @@ export function Scale(props: {
     );
 }
 
-/* Entropy of rows, from focused to diffuse: of tokens unless told. */
+/* Entropy of rows, from focused to diffuse: of tokens by default. */
 export function EntropyScale(props: {
     label?: string;
     term?: string;

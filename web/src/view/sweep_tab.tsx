@@ -27,7 +27,7 @@ export function SweepTab({ sweep }: { sweep: RawSweep }) {
     );
 }
 
-/* The loss against how many heads are off, a line an order. */
+/* The loss against the number of disabled heads, one line per order. */
 export function CostPanel({ sweep }: { sweep: RawSweep }) {
     const { state } = useStore();
     const tables = sweep.tables ?? {};
@@ -62,7 +62,7 @@ export function CostPanel({ sweep }: { sweep: RawSweep }) {
     );
 }
 
-/* A line an order; random orders are a band around their median. */
+/* One line per order; random orders are a band around their median. */
 function curvesOf(tables: Record<string, Sheet>, colors: Colors): [number[], Line[]] {
     const points = (tables.points?.rows ?? []) as {
         order: string;
