@@ -534,6 +534,22 @@ static hl_status check_config(const hl_config *config, const char *where)
 
 /* -------------------------------------------------------------------------------------- building */
 
+/* Is this model one of several in the file?  Old files have its fields beside vision_config. */
+static bool is_part(const hl_fields *fields)
+{
+    return fields->object != fields->outer ||
+           json_is_object(json_object_get(fields->object, "vision_config"));
+}
+
+/* What the whole model says about its head counts more than what the text model says. */
+static hl_status read_whole(hl_config *config, const hl_fields *fields)
+{
+    hl_fields whole = { .where = fields->where, .object = fields->outer, .outer = fields->outer };
+
+    config->is_part = is_part(fields);
+    return hl_fields_bool(&config->tied, &whole, "tie_word_embeddings", NULL);
+}
+
 /* Only classes with a head store one: LlamaModel has none. */
 static void read_architecture(hl_config *config, const hl_fields *fields)
 {
@@ -561,6 +577,7 @@ static hl_status build(hl_config **out, const hl_family *family, const hl_fields
     if (fields->object != NULL) {
         if (config->position == HL_POSITION_ROPE)
             HL_NEED(hl_rope_read_json(config, fields));
+        HL_NEED(read_whole(config, fields));
         read_architecture(config, fields);
         HL_NEED(read_generation(&config->generation, fields->outer, fields->where));
     } else {

@@ -158,6 +158,7 @@ typedef struct hl_generation {
 typedef struct hl_config {
     const char *family;     /* static */
     bool        is_encoder; /* every row sees every key */
+    bool        is_part;    /* the text model of one that also sees or hears */
 
     int64_t n_layers;
     int64_t d_model;
@@ -186,6 +187,7 @@ typedef struct hl_config {
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
     hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
+    double        qkv_limit;    /* after that norm, q, k and v are clamped to +-this; 0: not */
     bool          sinks;        /* learned sinks, one per head */
     double        attn_softcap; /* 0: no soft-cap */
     hl_activation activation;

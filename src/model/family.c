@@ -8,23 +8,55 @@
 #include "formats/tensors.h"
 
 static const hl_family *const families[] = {
-    &hl_family_bert,       &hl_family_bloom,
-    &hl_family_cohere,     &hl_family_cohere2,
-    &hl_family_deci,       &hl_family_distilbert,
-    &hl_family_falcon,     &hl_family_gemma,
-    &hl_family_gemma2,     &hl_family_gemma3,
-    &hl_family_gpt2,       &hl_family_gpt_bigcode,
-    &hl_family_gpt_neo,    &hl_family_gpt_neox,
-    &hl_family_gpt_oss,    &hl_family_gptj,
-    &hl_family_granite,    &hl_family_llama,
-    &hl_family_mistral,    &hl_family_mixtral,
-    &hl_family_modernbert, &hl_family_olmo2,
-    &hl_family_opt,        &hl_family_phi,
-    &hl_family_phi3,       &hl_family_qwen2,
-    &hl_family_qwen2_moe,  &hl_family_qwen3,
-    &hl_family_qwen3_moe,  &hl_family_roberta,
-    &hl_family_smollm3,    &hl_family_stablelm,
-    &hl_family_starcoder2, NULL,
+    &hl_family_arcee,
+    &hl_family_bert,
+    &hl_family_biogpt,
+    &hl_family_bloom,
+    &hl_family_codegen,
+    &hl_family_cohere,
+    &hl_family_cohere2,
+    &hl_family_cwm,
+    &hl_family_deci,
+    &hl_family_distilbert,
+    &hl_family_ernie4_5,
+    &hl_family_exaone4,
+    &hl_family_falcon,
+    &hl_family_gemma,
+    &hl_family_gemma2,
+    &hl_family_gemma3,
+    &hl_family_glm,
+    &hl_family_glm4,
+    &hl_family_gpt2,
+    &hl_family_gpt_bigcode,
+    &hl_family_gpt_neo,
+    &hl_family_gpt_neox,
+    &hl_family_gpt_oss,
+    &hl_family_gptj,
+    &hl_family_granite,
+    &hl_family_granitemoe,
+    &hl_family_helium,
+    &hl_family_llama,
+    &hl_family_mistral,
+    &hl_family_mixtral,
+    &hl_family_modernbert,
+    &hl_family_nemotron,
+    &hl_family_olmo,
+    &hl_family_olmo2,
+    &hl_family_olmo3,
+    &hl_family_olmoe,
+    &hl_family_opt,
+    &hl_family_phi,
+    &hl_family_phi3,
+    &hl_family_qwen2,
+    &hl_family_qwen2_moe,
+    &hl_family_qwen3,
+    &hl_family_qwen3_moe,
+    &hl_family_roberta,
+    &hl_family_seed_oss,
+    &hl_family_smollm3,
+    &hl_family_stablelm,
+    &hl_family_starcoder2,
+    NULL,
 };
 
 /* The roles' names in GGUF files, unless a family overrides them.  q, k and v may be one tensor;
@@ -83,28 +115,61 @@ static bool is_among(const char *words, const char *word)
     return false;
 }
 
-/* Lists the first spellings of all families, for a message. */
-static void list_known(char *out, size_t n_bytes, bool architectures)
+/* The fewest letters to insert, remove or replace that turn `a` into `b` (n_b letters). */
+static size_t distance(const char *a, const char *b, size_t n_b)
 {
-    size_t used = 0;
+    size_t row[HL_MAX_FIELD_TEXT];
+
+    if (n_b >= HL_MAX_FIELD_TEXT)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i] != '\0'; i++) {
+        size_t corner = row[0];
+
+        row[0] = i + 1;
+        for (size_t j = 0; j < n_b; j++) {
+            size_t change = corner + (a[i] != b[j]);
+            size_t least  = (row[j] < row[j + 1] ? row[j] : row[j + 1]) + 1;
+
+            corner     = row[j + 1];
+            row[j + 1] = change < least ? change : least;
+        }
+    }
+    return row[n_b];
+}
+
+/* Writes "; the nearest is 'qwen3'", or nothing if no name is similar: at most half of its letters
+ * differ. */
+static void name_nearest(char *out, size_t n_bytes, const char *word, bool architectures)
+{
+    size_t best = strlen(word) / 2 + 1;
 
     out[0] = '\0';
-    for (const hl_family *const *at = families; *at != NULL && used < n_bytes; at++) {
+    for (const hl_family *const *at = families; *at != NULL; at++) {
         const char *words = architectures ? (*at)->architectures : (*at)->model_types;
-        if (words != NULL)
-            used += (size_t)snprintf(out + used, n_bytes - used, "%s%.*s", used > 0 ? ", " : "",
-                                     (int)strcspn(words, "|"), words);
+
+        while (words != NULL && *words != '\0') {
+            size_t n    = strcspn(words, "|");
+            size_t away = distance(word, words, n);
+
+            if (away < best) {
+                best = away;
+                snprintf(out, n_bytes, "; the nearest is '%.*s'", (int)n, words);
+            }
+            words += n + (words[n] == '|');
+        }
     }
 }
 
 /* The advice for a model of an unknown family. */
 #define HL_OTHER_WAY                                                                               \
-    "Attention maps that other software saved can be measured without the model: "                 \
-    "headlight measure --attn FILE -o PROFILE"
+    "doc/families.md lists all.  Attention maps that other software saved can be measured "        \
+    "without the model: headlight measure --attn FILE -o PROFILE"
 
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where)
 {
-    char known[640];
+    char nearest[HL_MAX_FIELD_TEXT + 32];
 
     for (const hl_family *const *at = families; *at != NULL; at++) {
         if (is_among((*at)->model_types, model_type)) {
@@ -112,17 +177,16 @@ hl_status hl_family_of_model_type(const hl_family **out, const char *model_type,
             return HL_OK;
         }
     }
-    list_known(known, sizeof known, false);
-    return hl_fail(
-        HL_UNSUPPORTED,
-        "%s: model_type '%.64s' is not a family that headlight knows: %s.  " HL_OTHER_WAY, where,
-        model_type, known);
+    name_nearest(nearest, sizeof nearest, model_type, false);
+    return hl_fail(HL_UNSUPPORTED,
+                   "%s: model_type '%.64s' is not a family that headlight knows%s.  " HL_OTHER_WAY,
+                   where, model_type, nearest);
 }
 
 hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
                                     const char *where)
 {
-    char known[640];
+    char nearest[HL_MAX_FIELD_TEXT + 32];
 
     for (const hl_family *const *at = families; *at != NULL; at++) {
         if (is_among((*at)->architectures, architecture)) {
@@ -130,11 +194,11 @@ hl_status hl_family_of_architecture(const hl_family **out, const char *architect
             return HL_OK;
         }
     }
-    list_known(known, sizeof known, true);
+    name_nearest(nearest, sizeof nearest, architecture, true);
     return hl_fail(
         HL_UNSUPPORTED,
-        "%s: general.architecture '%.64s' is not one that headlight knows: %s.  " HL_OTHER_WAY,
-        where, architecture, known);
+        "%s: general.architecture '%.64s' is not one that headlight knows%s.  " HL_OTHER_WAY, where,
+        architecture, nearest);
 }
 
 const hl_family *hl_family_named(const char *name)

@@ -32,6 +32,7 @@ enum {
                                      * row i is stored as 2i, row d/2 + i as 2i + 1   */
     HL_STORED_MINUS_ONE   = 1 << 4, /* the weight is 1 + what is stored               */
     HL_STORED_OFFSET      = 1 << 5, /* positions: position_offset rows come first     */
+    HL_STORED_QUARTERS    = 1 << 7, /* qkv: for every quarter of the heads q, v, k     */
     HL_STORED_BARE        = 1 << 6, /* NAME and NAME_bias, not NAME.weight, NAME.bias */
 };
 
@@ -65,7 +66,7 @@ typedef struct hl_family {
 /* Every family, NULL-terminated. */
 const hl_family *const *hl_families(void);
 /* Finds a family by model_type or architecture.  For an unknown one it returns HL_UNSUPPORTED, with
- * a message that lists the known ones. */
+ * a message that names the nearest. */
 hl_status hl_family_of_model_type(const hl_family **out, const char *model_type, const char *where);
 hl_status hl_family_of_architecture(const hl_family **out, const char *architecture,
                                     const char *where);
@@ -74,17 +75,27 @@ const hl_family *hl_family_named(const char *name);
 
 /* -------------------------------------------------- what several families use */
 
+/* Defaults of families that are mostly Llama: an RMSNorm before each branch, RoPE, gated MLPs. */
+#define HL_LLAMA_DEFAULTS(eps, theta)                                                              \
+    .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
+    .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true
+
 extern const hl_family_tensor hl_llama_tensors[];   /* names in a Hugging Face folder */
+extern const hl_family_tensor hl_experts_tensors[]; /* of mixtures: mlp.gate, mlp.experts */
 extern const hl_family_tensor hl_llama2c_tensors[]; /* searched before hl_llama_tensors */
 extern const hl_family_tensor hl_gguf_tensors[];    /* the usual names, for all families */
+/* q and k with rotary pairs side by side; searched before hl_gguf_tensors */
+extern const hl_family_tensor hl_gguf_paired_tensors[];
 
-extern const hl_family hl_family_bert, hl_family_roberta, hl_family_distilbert,
-    hl_family_modernbert, hl_family_bloom, hl_family_cohere, hl_family_cohere2, hl_family_deci,
-    hl_family_falcon, hl_family_gemma, hl_family_gemma2, hl_family_gemma3, hl_family_gpt2,
+extern const hl_family hl_family_arcee, hl_family_bert, hl_family_biogpt, hl_family_bloom,
+    hl_family_codegen, hl_family_cohere, hl_family_cohere2, hl_family_cwm, hl_family_deci,
+    hl_family_distilbert, hl_family_ernie4_5, hl_family_exaone4, hl_family_falcon, hl_family_gemma,
+    hl_family_gemma2, hl_family_gemma3, hl_family_glm, hl_family_glm4, hl_family_gpt2,
     hl_family_gpt_bigcode, hl_family_gpt_neo, hl_family_gpt_neox, hl_family_gpt_oss, hl_family_gptj,
-    hl_family_granite, hl_family_llama, hl_family_mistral, hl_family_mixtral, hl_family_olmo2,
-    hl_family_opt, hl_family_phi, hl_family_phi3, hl_family_qwen2, hl_family_qwen2_moe,
-    hl_family_qwen3, hl_family_qwen3_moe, hl_family_smollm3, hl_family_stablelm,
-    hl_family_starcoder2;
+    hl_family_granite, hl_family_granitemoe, hl_family_helium, hl_family_llama, hl_family_mistral,
+    hl_family_mixtral, hl_family_modernbert, hl_family_nemotron, hl_family_olmo, hl_family_olmo2,
+    hl_family_olmo3, hl_family_olmoe, hl_family_opt, hl_family_phi, hl_family_phi3, hl_family_qwen2,
+    hl_family_qwen2_moe, hl_family_qwen3, hl_family_qwen3_moe, hl_family_roberta,
+    hl_family_seed_oss, hl_family_smollm3, hl_family_stablelm, hl_family_starcoder2;
 
 #endif

@@ -30,7 +30,8 @@ static hl_status describe_gemma(hl_config *config, const hl_fields *fields)
     bool      both   = false;
     hl_status status = hl_fields_bool(&both, fields, "use_bidirectional_attention", NULL);
 
-    if (both)
+    /* PaliGemma's is for the image before the text; a text alone is read causally. */
+    if (both && !config->is_part)
         return hl_fail(HL_UNSUPPORTED, "%s: 'use_bidirectional_attention' is not supported",
                        fields->where);
     if (!hl_fields_have(fields, "hidden_activation", NULL) &&
@@ -111,7 +112,7 @@ const hl_family hl_family_gemma3 = {
     .name          = "gemma3",
     .model_types   = "gemma3_text|gemma3",
     .architectures = "gemma3",
-    .prefixes      = "model.|language_model.model.|model.language_model.|language_model.|",
+    .prefixes      = "model.|",
     .defaults = { GEMMA_DEFAULTS, .d_vocab = 262208, .n_heads = 8, .n_kv_heads = 4, .n_ctx = 131072,
                   .ropes      = { [HL_ROPE_MAIN]  = { .base = 1e6 },
                                   [HL_ROPE_LOCAL] = { .base = 10000 } },

@@ -1,8 +1,9 @@
-/* family_gpt.c - GPT-2; GPT-Neo, GPT-J and BigCode, which descend from its code; and the similar
- * GPT-NeoX (Pythia), BLOOM and OPT.
+/* family_gpt.c - GPT-2; GPT-Neo, GPT-J, CodeGen and BigCode, which descend from its code; and the
+ * similar GPT-NeoX (Pythia), BLOOM, OPT and BioGPT.
  *
  * GPT-2's linear maps are "Conv1D": stored (in, out), y = x W.  Its descendants
  * went back to (out, in).  All have LayerNorm with bias, before the branches. */
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -168,6 +169,40 @@ const hl_family hl_family_gptj = {
                      .biases     = HL_BIAS_MLP | HL_BIAS_NORM | HL_BIAS_HEAD },
     .fields      = gptj_fields,
     .tensors     = { gptj_tensors, gpt2_tensors },
+};
+
+/* --------------------------------------------------------------------------------------- codegen */
+
+/* GPT-J with q, v and k (in this order) of a quarter of the heads together, four times. */
+static const hl_family_tensor codegen_tensors[] = {
+    { HL_ROLE_ATTN_QKV, "h.*.attn.qkv_proj", HL_STORED_QUARTERS },
+    { HL_ROLE_ATTN_O, "h.*.attn.out_proj", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static hl_status describe_codegen(hl_config *config, const hl_fields *fields)
+{
+    if (config->n_heads % 4 != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: 'n_head' is %lld, wanted a multiple of 4", fields->where,
+                       (long long)config->n_heads);
+    return HL_OK;
+}
+
+const hl_family hl_family_codegen = {
+    .name        = "codegen",
+    .model_types = "codegen",
+    .prefixes    = "transformer.|",
+    .defaults    = { .position   = HL_POSITION_ROPE,
+                     .ropes      = { [HL_ROPE_MAIN] = { .base        = 10000,
+                                                        .n_dims      = 64,
+                                                        .interleaved = true } },
+                     .norm_eps   = 1e-5,
+                     .residual   = HL_RESIDUAL_PARALLEL_SHARED,
+                     .activation = HL_ACTIVATION_GELU_TANH,
+                     .biases     = HL_BIAS_MLP | HL_BIAS_NORM | HL_BIAS_HEAD },
+    .fields      = gptj_fields,
+    .describe    = describe_codegen,
+    .tensors     = { codegen_tensors, gptj_tensors, gpt2_tensors },
 };
 
 /* ----------------------------------------------------------------------------------- gpt_bigcode */
@@ -356,4 +391,38 @@ const hl_family hl_family_opt = {
     .fields      = opt_fields,
     .describe    = describe_opt,
     .tensors     = { opt_tensors },
+};
+
+/* ---------------------------------------------------------------------------------------- biogpt */
+
+/* OPT's block with scaled embeddings; positions start at row 2, too. */
+static const hl_family_tensor biogpt_tensors[] = {
+    { HL_ROLE_FINAL_NORM, "layer_norm", 0 },
+    { HL_ROLE_LM_HEAD, "output_projection|lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static hl_status scale_embedding(hl_config *config, const hl_fields *fields)
+{
+    bool      scaled = true;
+    hl_status status = hl_fields_bool(&scaled, fields, "scale_embedding", NULL);
+
+    if (scaled)
+        config->embed_scale = sqrt((double)config->d_model);
+    return status;
+}
+
+const hl_family hl_family_biogpt = {
+    .name        = "biogpt",
+    .model_types = "biogpt",
+    .prefixes    = "biogpt.|",
+    .defaults    = { .position        = HL_POSITION_LEARNED,
+                     .position_offset = 2,
+                     .n_ctx           = 1024,
+                     .norm_eps        = 1e-12,
+                     .activation      = HL_ACTIVATION_GELU,
+                     .biases          = GPT_BIASES,
+                     .tied            = true },
+    .describe    = scale_embedding,
+    .tensors     = { biogpt_tensors, opt_tensors },
 };

@@ -1,4 +1,5 @@
-/* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite, DeciLM, OLMo 2.
+/* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite (dense and as a mixture), Arcee, CWM,
+ * Helium, Seed-OSS, DeciLM.
  *
  * RMSNorm before the branches, rotary positions, grouped KV heads, gated MLPs.  Half of all
  * families are variants of this with small changes; their tables list llama's names after their
@@ -25,8 +26,7 @@ const hl_family_tensor hl_llama_tensors[] = {
     HL_FAMILY_TENSORS_END,
 };
 
-/* q and k with rotary pairs side by side. */
-static const hl_family_tensor paired_tensors[] = {
+const hl_family_tensor hl_gguf_paired_tensors[] = {
     { HL_ROLE_ATTN_Q, "blk.*.attn_q", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_K, "blk.*.attn_k", HL_STORED_PAIRED },
     { HL_ROLE_ATTN_QKV, "blk.*.attn_qkv", HL_STORED_PAIRED },
@@ -39,11 +39,6 @@ const hl_family_tensor hl_llama2c_tensors[] = {
     { HL_ROLE_ATTN_K, "layers.*.self_attn.k_proj", HL_STORED_PAIRED },
     HL_FAMILY_TENSORS_END,
 };
-
-/* A designated initializer for families that change little. */
-#define LLAMA_DEFAULTS(eps, theta)                                                                 \
-    .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
-    .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true
 
 /* GGUF files of the architecture "llama" may hold experts. */
 static const hl_field llama_fields[] = {
@@ -68,11 +63,11 @@ const hl_family hl_family_llama = {
     .model_types   = "llama",
     .architectures = "llama",
     .prefixes      = "model.|",
-    .defaults      = { LLAMA_DEFAULTS(1e-6, 10000), .n_ctx = 2048 },
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 10000), .n_ctx = 2048 },
     .fields        = llama_fields,
     .describe      = describe_llama,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { paired_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
 };
 
 /* ------------------------------------------------------------------------------ mistral, mixtral */
@@ -88,7 +83,7 @@ const hl_family hl_family_mistral = {
     .name        = "mistral",
     .model_types = "mistral",
     .prefixes    = "model.|",
-    .defaults    = { LLAMA_DEFAULTS(1e-6, 10000), .window = 4096 },
+    .defaults    = { HL_LLAMA_DEFAULTS(1e-6, 10000), .window = 4096 },
     .fields      = mistral_fields,
     .tensors     = { hl_llama_tensors },
 };
@@ -109,11 +104,11 @@ const hl_family hl_family_mixtral = {
     .name        = "mixtral",
     .model_types = "mixtral",
     .prefixes    = "model.|",
-    .defaults    = { LLAMA_DEFAULTS(1e-5, 1e6), .n_experts = 8, .n_experts_used = 2,
+    .defaults    = { HL_LLAMA_DEFAULTS(1e-5, 1e6), .n_experts = 8, .n_experts_used = 2,
                      .router = HL_ROUTER_SOFTMAX_CHOSEN },
     .fields      = mistral_fields,
     .tensors     = { mixtral_tensors, hl_llama_tensors },
-    .gguf        = { paired_tensors },
+    .gguf        = { hl_gguf_paired_tensors },
 };
 
 /* --------------------------------------------------------------------------------------- smollm3 */
@@ -161,24 +156,29 @@ const hl_family hl_family_smollm3 = {
     .model_types   = "smollm3",
     .architectures = "smollm3",
     .prefixes      = "model.|",
-    .defaults      = { LLAMA_DEFAULTS(1e-6, 2e6), .tied = true },
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 2e6), .tied = true },
     .fields        = smollm3_fields,
     .describe      = describe_smollm3,
     .layers        = layers_smollm3,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { paired_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
 };
 
 /* --------------------------------------------------------------------------------------- granite */
 
 /* attention_multiplier is the scale itself; logits are divided by logits_scaling. */
+#define GRANITE_FIELDS                                                                             \
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },                                \
+        { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },                                              \
+        { "attention_multiplier", "attention.scale", HL_DOUBLE(attn_scale) },                      \
+        { "embedding_multiplier", "embedding_scale", HL_DOUBLE(embed_scale) },                     \
+        { "residual_multiplier", "residual_scale", HL_DOUBLE(residual_scale) },                    \
+    {                                                                                              \
+        "logits_scaling", "logit_scale", HL_INVERSE(logit_scale)                                   \
+    }
+
 static const hl_field granite_fields[] = {
-    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
-    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
-    { "attention_multiplier", "attention.scale", HL_DOUBLE(attn_scale) },
-    { "embedding_multiplier", "embedding_scale", HL_DOUBLE(embed_scale) },
-    { "residual_multiplier", "residual_scale", HL_DOUBLE(residual_scale) },
-    { "logits_scaling", "logit_scale", HL_INVERSE(logit_scale) },
+    GRANITE_FIELDS,
     { 0 },
 };
 
@@ -187,10 +187,129 @@ const hl_family hl_family_granite = {
     .model_types   = "granite",
     .architectures = "granite",
     .prefixes      = "model.|",
-    .defaults      = { LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0 },
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0 },
     .fields        = granite_fields,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { paired_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
+};
+
+/* The experts of a layer are two tensors, gate before up. */
+static const hl_family_tensor granitemoe_tensors[] = {
+    { HL_ROLE_ROUTER, "layers.*.block_sparse_moe.router.layer", 0 },
+    { HL_ROLE_EXPERT_GATE_UP, "layers.*.block_sparse_moe.input_linear", 0 },
+    { HL_ROLE_EXPERT_DOWN, "layers.*.block_sparse_moe.output_linear", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field granitemoe_fields[] = {
+    GRANITE_FIELDS,
+    { "num_local_experts", "expert_count", HL_INT(n_experts, 1, HL_MAX_EXPERTS) },
+    { "num_experts_per_tok", "expert_used_count", HL_INT(n_experts_used, 1, HL_MAX_EXPERTS) },
+    { 0 },
+};
+
+const hl_family hl_family_granitemoe = {
+    .name          = "granitemoe",
+    .model_types   = "granitemoe",
+    .architectures = "granitemoe",
+    .prefixes      = "model.|",
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0, .n_experts = 8,
+                       .n_experts_used = 2 },
+    .fields        = granitemoe_fields,
+    .tensors       = { granitemoe_tensors, hl_llama_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
+};
+
+/* ----------------------------------------------------------------------------------------- arcee */
+
+static const hl_field biases_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { 0 },
+};
+
+/* No gate: down(relu(up x)^2). */
+const hl_family hl_family_arcee = {
+    .name          = "arcee",
+    .model_types   = "arcee",
+    .architectures = "arcee",
+    .prefixes      = "model.|",
+    .defaults      = { .position   = HL_POSITION_ROPE,
+                       .ropes      = { [HL_ROPE_MAIN] = { .base = 10000 } },
+                       .norm       = HL_NORM_RMS,
+                       .norm_eps   = 1e-5,
+                       .activation = HL_ACTIVATION_RELU_SQUARED },
+    .fields        = biases_fields,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
+};
+
+/* ------------------------------------------------------------------------------------------- cwm */
+
+static const hl_field cwm_fields[] = {
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { "sliding_window", NULL, HL_INT_OR_NULL(window, 1, HL_MAX_CONTEXT) },
+    { 0 },
+};
+
+/* Windows, except in the first of every four layers. */
+const hl_family hl_family_cwm = {
+    .name        = "cwm",
+    .model_types = "cwm",
+    .prefixes    = "model.|",
+    .defaults = { HL_LLAMA_DEFAULTS(1e-5, 1e6), .d_head = 128, .window = 8192, .window_period = 4,
+                  .full_first = true },
+    .fields   = cwm_fields,
+    .tensors  = { hl_llama_tensors },
+};
+
+/* ---------------------------------------------------------------------------------------- helium */
+
+/* Rotary pairs lie side by side.  The output projection has no bias. */
+static const hl_field helium_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { 0 },
+};
+
+const hl_family hl_family_helium = {
+    .name        = "helium",
+    .model_types = "helium",
+    .prefixes    = "model.|",
+    .defaults    = { .position   = HL_POSITION_ROPE,
+                     .ropes      = { [HL_ROPE_MAIN] = { .base = 1e5, .interleaved = true } },
+                     .d_head     = 128,
+                     .norm       = HL_NORM_RMS,
+                     .norm_eps   = 1e-8,
+                     .activation = HL_ACTIVATION_SILU,
+                     .gated      = true },
+    .fields      = helium_fields,
+    .tensors     = { hl_llama_tensors },
+};
+
+/* -------------------------------------------------------------------------------------- seed_oss */
+
+static const hl_field seed_oss_fields[] = {
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV) },
+    { "attention_out_bias", NULL, HL_BIASES(HL_BIAS_O) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { 0 },
+};
+
+static const hl_family_tensor seed_oss_gguf_tensors[] = {
+    { HL_ROLE_MLP_NORM, "blk.*.post_attention_norm|blk.*.ffn_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family hl_family_seed_oss = {
+    .name          = "seed_oss",
+    .model_types   = "seed_oss",
+    .architectures = "seed_oss",
+    .prefixes      = "model.|",
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 10000), .d_head = 128, .biases = HL_BIAS_QKV },
+    .fields        = seed_oss_fields,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { seed_oss_gguf_tensors },
 };
 
 /* ------------------------------------------------------------------------------------------ deci */
@@ -201,12 +320,6 @@ const hl_family hl_family_granite = {
  * head_count, head_count_kv and feed_forward_length.  config.json has block_configs: for each layer
  * the number of queries per KV head, and the width of the MLP in units of the model's width.  It
  * is also the form in which other programs load pruned models. */
-
-static const hl_field deci_fields[] = {
-    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
-    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
-    { 0 },
-};
 
 /* 2/3 of ffn_mult times the width, rounded up to a multiple of 256. */
 static int64_t deci_mlp_width(double multiple, int64_t d_model)
@@ -300,41 +413,8 @@ const hl_family hl_family_deci = {
                        .norm_eps   = 1e-5,
                        .activation = HL_ACTIVATION_SILU,
                        .gated      = true },
-    .fields        = deci_fields,
+    .fields        = biases_fields,
     .layers        = layers_deci,
     .tensors       = { hl_llama_tensors },
-    .gguf          = { paired_tensors },
-};
-
-/* ----------------------------------------------------------------------------------------- olmo2 */
-
-/* OLMo 2 is a Llama with its norms after the branches, before the addition, and with norms of q and
- * k over all heads of a row together. */
-
-static const hl_family_tensor olmo2_tensors[] = {
-    { HL_ROLE_ATTN_POST_NORM, "layers.*.post_attention_layernorm", 0 },
-    { HL_ROLE_MLP_POST_NORM, "layers.*.post_feedforward_layernorm", 0 },
-    HL_FAMILY_TENSORS_END,
-};
-
-static const hl_field olmo2_fields[] = {
-    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
-    { 0 },
-};
-
-const hl_family hl_family_olmo2 = {
-    .name          = "olmo2",
-    .model_types   = "olmo2",
-    .architectures = "olmo2",
-    .prefixes      = "model.|",
-    .defaults      = { .position   = HL_POSITION_ROPE,
-                       .ropes      = { [HL_ROPE_MAIN] = { .base = 10000 } },
-                       .norm       = HL_NORM_RMS,
-                       .norm_place = HL_NORM_BRANCH,
-                       .norm_eps   = 1e-5,
-                       .qk_norm    = HL_HEAD_NORM_ALL,
-                       .activation = HL_ACTIVATION_SILU,
-                       .gated      = true },
-    .fields        = olmo2_fields,
-    .tensors       = { olmo2_tensors, hl_llama_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
 };

@@ -47,8 +47,8 @@ static const hl_field qwen2_fields[] = {
 
 const hl_family hl_family_qwen2 = {
     .name          = "qwen2",
-    .model_types   = "qwen2",
-    .architectures = "qwen2",
+    .model_types   = "qwen2|qwen2_vl_text|qwen2_5_vl_text|qwen2_vl|qwen2_5_vl",
+    .architectures = "qwen2|qwen2vl",
     .prefixes      = "model.|",
     .defaults      = { QWEN_DEFAULTS, .biases = HL_BIAS_QKV },
     .fields        = qwen2_fields,
@@ -59,8 +59,8 @@ const hl_family hl_family_qwen2 = {
 
 const hl_family hl_family_qwen3 = {
     .name          = "qwen3",
-    .model_types   = "qwen3",
-    .architectures = "qwen3",
+    .model_types   = "qwen3|qwen3_vl_text|qwen3_vl",
+    .architectures = "qwen3|qwen3vl",
     .prefixes      = "model.|",
     .defaults      = { QWEN_DEFAULTS, .d_head = 128, .qk_norm = HL_HEAD_NORM_SHARED },
     .fields        = qwen_fields,
@@ -71,7 +71,7 @@ const hl_family hl_family_qwen3 = {
 
 /* ------------------------------------------------------------------ mixtures */
 
-static const hl_family_tensor moe_tensors[] = {
+const hl_family_tensor hl_experts_tensors[] = {
     { HL_ROLE_ROUTER, "layers.*.mlp.gate", 0 },
     { HL_ROLE_EXPERT_GATE, "layers.*.mlp.experts.*.gate_proj", 0 },
     { HL_ROLE_EXPERT_UP, "layers.*.mlp.experts.*.up_proj", 0 },
@@ -153,7 +153,7 @@ const hl_family hl_family_qwen3_moe = {
     .fields        = qwen3_moe_fields,
     .describe      = describe_qwen3_moe,
     .layers        = layers_moe,
-    .tensors       = { moe_tensors, hl_llama_tensors },
+    .tensors       = { hl_experts_tensors, hl_llama_tensors },
 };
 
 static const hl_field qwen2_moe_fields[] = {
@@ -194,5 +194,5 @@ const hl_family hl_family_qwen2_moe = {
     .fields        = qwen2_moe_fields,
     .describe      = describe_qwen2_moe,
     .layers        = layers_qwen2_moe,
-    .tensors       = { moe_tensors, hl_llama_tensors },
+    .tensors       = { hl_experts_tensors, hl_llama_tensors },
 };

@@ -38,6 +38,7 @@ static const struct {
     { "default", HL_ROPE_DEFAULT },   { "none", HL_ROPE_DEFAULT },  { "linear", HL_ROPE_LINEAR },
     { "dynamic", HL_ROPE_DYNAMIC },   { "llama3", HL_ROPE_LLAMA3 }, { "yarn", HL_ROPE_YARN },
     { "longrope", HL_ROPE_LONGROPE }, { "su", HL_ROPE_LONGROPE }, /* phi3's first name */
+    { "mrope", HL_ROPE_DEFAULT }, /* three positions, all equal in text */
     { "factors", HL_ROPE_FACTORS },
 };
 

@@ -148,32 +148,53 @@ static bool is_gguf(const tensor_finder *finder)
     return finder->kind == HL_TENSORS_GGUF;
 }
 
+/* Before the family's prefix: what the text model is called in a model of several. */
+static const char *const part_prefixes[] = { "", "language_model.", "model.language_model.",
+                                             "model.text_model.", "text_model." };
+
+/* Tries one spelling with one prefix and all endings. */
+static bool try_prefix(found_tensor *out, const tensor_finder *finder, const wanted_tensor *wanted,
+                       const hl_family_tensor *entry, const char *pattern, size_t n_pattern,
+                       const char *prefix)
+{
+    endings ends     = endings_of(finder, entry, wanted->is_bias);
+    size_t  n_prefix = strlen(prefix);
+    char    name[MAX_TENSOR_NAME];
+
+    for (int i = 0; i < 2 && ends.all[i] != NULL; i++) {
+        make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.all[i]);
+        out->tensor = hl_tensors_find(finder->tensors, name);
+        if (out->tensor == NULL)
+            continue;
+        strcpy(out->name, name);
+        out->n_prefix = n_prefix;
+        if (ends.scales != NULL) {
+            make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.scales);
+            out->scales = hl_tensors_find(finder->tensors, name);
+        }
+        return true;
+    }
+    return false;
+}
+
 /* Tries one spelling with all prefixes and endings. */
 static bool try_spelling(found_tensor *out, const tensor_finder *finder,
                          const wanted_tensor *wanted, const hl_family_tensor *entry,
                          const char *pattern, size_t n_pattern)
 {
-    const char *prefix = is_gguf(finder) ? "" : finder->family->prefixes;
-    endings     ends   = endings_of(finder, entry, wanted->is_bias);
-    char        name[MAX_TENSOR_NAME];
+    const char *of_family = is_gguf(finder) ? "" : finder->family->prefixes;
+    size_t n_parts = finder->config->is_part ? sizeof part_prefixes / sizeof *part_prefixes : 1;
+    char   prefix[sizeof finder->prefix];
 
-    for (;; prefix++) {
-        size_t n_prefix = strcspn(prefix, "|");
-        for (int i = 0; i < 2 && ends.all[i] != NULL; i++) {
-            make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.all[i]);
-            out->tensor = hl_tensors_find(finder->tensors, name);
-            if (out->tensor == NULL)
-                continue;
-            strcpy(out->name, name);
-            out->n_prefix = n_prefix;
-            if (ends.scales != NULL) {
-                make_name(name, prefix, n_prefix, pattern, n_pattern, wanted, ends.scales);
-                out->scales = hl_tensors_find(finder->tensors, name);
-            }
-            return true;
+    for (;; of_family++) {
+        size_t n = strcspn(of_family, "|");
+        for (size_t i = 0; i < n_parts; i++) {
+            snprintf(prefix, sizeof prefix, "%s%.*s", part_prefixes[i], (int)n, of_family);
+            if (try_prefix(out, finder, wanted, entry, pattern, n_pattern, prefix))
+                return true;
         }
-        prefix += n_prefix;
-        if (*prefix == '\0')
+        of_family += n;
+        if (*of_family == '\0')
             return false;
     }
 }
@@ -293,6 +314,12 @@ static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found
         weight->block  = role == HL_ROLE_ATTN_Q ? queries : d_head;
         weight->first  = role == HL_ROLE_ATTN_Q ? 0 : queries;
         weight->first += role == HL_ROLE_ATTN_V ? d_head : 0;
+    } else if ((found->stored & HL_STORED_QUARTERS) != 0) {
+        weight->block  = q_rows / 4;
+        weight->stride = 3 * weight->block;
+        weight->first  = role == HL_ROLE_ATTN_Q   ? 0
+                         : role == HL_ROLE_ATTN_V ? weight->block
+                                                  : 2 * weight->block;
     } else if (role != HL_ROLE_ATTN_Q) {
         weight->first = role == HL_ROLE_ATTN_K ? q_rows : q_rows + kv_rows;
     }
@@ -451,7 +478,7 @@ static hl_weight describe_weight(const hl_config *config, const wanted_tensor *w
            .n_columns  = wanted->is_bias ? 1 : hl_role_columns(wanted->role, config, wanted->layer),
            .n_stored   = hl_role_rows(found->role, config, wanted->layer),
            .transposed = (found->stored & HL_STORED_TRANSPOSED) != 0 && !is_vector,
-           .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0,
+           .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0 && !wanted->is_bias,
     };
 
     if ((found->stored & HL_STORED_OFFSET) != 0)
@@ -733,8 +760,10 @@ int64_t hl_weights_n_params(const hl_weights *weights)
     int64_t total = 0;
 
     for (size_t i = 0; i < weights->n_tensors; i++) {
-        const hl_tensor_use *use = &weights->uses[i];
-        if (use->is_buffer)
+        const hl_tensor_use *use      = &weights->uses[i];
+        bool                 is_other = use->role == HL_N_STORED_ROLES;
+
+        if (use->is_buffer || (is_other && weights->finder.config->is_part))
             continue;
         /* A byte of MXFP4's blocks holds two numbers. */
         bool packed = weights->finder.config->mxfp4 && use->tensor->dtype == HL_DTYPE_U8;

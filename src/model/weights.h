@@ -92,7 +92,8 @@ typedef struct hl_tensor_use {
 
 /* The use of tensor number `index`. */
 hl_tensor_use hl_weights_use(const hl_weights *weights, size_t index);
-/* The number of learned values: elements of all tensors except buffers and copies. */
+/* The number of learned values: elements of all tensors except buffers and copies, and, in a model
+ * of several, except those of the others. */
 int64_t hl_weights_n_params(const hl_weights *weights);
 
 #endif
