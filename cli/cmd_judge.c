@@ -61,12 +61,13 @@ static hl_status make_signals(hl_sheet **out, const hl_judgment *found)
         &table, "signals", "How well each signal separates wrong spans from right ones",
         "signal:t auroc:3 auroc_low:3 auroc_high:3 gain:3 gain_low:3 gain_high:3"));
     for (int i = 0; i < HL_N_SIGNALS; i++) {
-        hl_estimate a = found->auroc[i], g = found->gain[i];
-        bool        alone = i == HL_SIGNAL_LOGPROB; /* which the gain is over */
+        hl_estimate alone = found->auroc[i], gain = found->gain[i];
 
+        if (i == HL_SIGNAL_LOGPROB) /* a gain over itself says nothing */
+            gain.value = gain.interval.low = gain.interval.high = NAN;
         hl_sheet_put_text(table, "%s", hl_signal_name((hl_signal)i));
-        hl_sheet_put_reals(table, a.value, a.interval.low, a.interval.high, alone ? NAN : g.value,
-                           alone ? NAN : g.interval.low, alone ? NAN : g.interval.high);
+        hl_sheet_put_reals(table, alone.value, alone.interval.low, alone.interval.high);
+        hl_sheet_put_reals(table, gain.value, gain.interval.low, gain.interval.high);
     }
     hl_sheet_fact_interval(table, &found->auroc[0].interval);
     return hl_sheet_hand_over(out, table, HL_OK);
@@ -90,27 +91,32 @@ static hl_status print_text(const hl_judgment *found, const hl_sheet *signals)
     return HL_OK;
 }
 
-static hl_status print_found(const hl_judgment *found, const judge_request *request)
+static hl_status print_json(const hl_judgment *found)
 {
+    bool      adds    = found->gain[HL_SIGNAL_BOTH].interval.low > 0.0;
     hl_sheet *signals = NULL;
 
     HL_NEED(make_signals(&signals, found));
-    if (request->common.json) {
-        hl_print_json(HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
-                                HL_IS("wrong", found->n_wrong),
-                                HL_IS("left_out", found->n_left_out),
-                                HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
-                                HL_IS("drawn", hl_units_name(found->auroc[0].interval.units)),
-                                HL_IS("attention_adds",
-                                      (bool)(found->gain[HL_SIGNAL_BOTH].interval.low > 0.0)),
-                                HL_IS("signals", hl_value_rows(signals))),
-                      JSON_INDENT(1));
-        return HL_OK;
-    }
-    hl_status status =
-        request->common.csv ? hl_print_sheet(signals, HL_SHEET_CSV) : print_text(found, signals);
-    hl_sheet_free(signals);
-    return status;
+    hl_print_json(HL_OBJECT(HL_IS("traces", found->n_traces), HL_IS("right", found->n_right),
+                            HL_IS("wrong", found->n_wrong), HL_IS("left_out", found->n_left_out),
+                            HL_IS("heads", found->n_heads), HL_IS("folds", found->n_folds),
+                            HL_IS("drawn", hl_units_name(found->auroc[0].interval.units)),
+                            HL_IS("attention_adds", adds),
+                            HL_IS("signals", hl_value_rows(signals))),
+                  JSON_INDENT(1));
+    return HL_OK;
+}
+
+static hl_status print_found(const hl_judgment *found, const judge_request *request)
+{
+    HL_HELD(hl_sheet_free) hl_sheet *signals = NULL;
+
+    if (request->common.json)
+        return print_json(found);
+    HL_NEED(make_signals(&signals, found));
+    if (request->common.csv)
+        return hl_print_sheet(signals, HL_SHEET_CSV);
+    return print_text(found, signals);
 }
 
 /* ---------------------------------------------------------------------- judge */

@@ -389,12 +389,13 @@ static void generation_configurations_override(void **state)
 
 /* ----------------------------------------------------------------- bad files */
 
-static void unknown_families_are_told_the_known(void **state)
+static void unknown_families_are_told_the_nearest(void **state)
 {
     (void)state;
     refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "model_type 'mamba'");
-    refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "gpt2, gpt_bigcode");
-    refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "starcoder2");
+    refuse("{\"model_type\": \"mamba\"}", HL_UNSUPPORTED, "knows.  doc/families.md lists all");
+    refuse("{\"model_type\": \"starcoder\"}", HL_UNSUPPORTED, "; the nearest is 'starcoder2'.");
+    refuse("{\"model_type\": \"gpt_neo_y\"}", HL_UNSUPPORTED, "; the nearest is 'gpt_neo");
     refuse("{\"hidden_size\": 64}", HL_BAD_INPUT, "'model_type' is missing");
     refuse("{\"model_type\": 7}", HL_BAD_INPUT, "'model_type' is an integer, wanted a string");
     refuse("[1]", HL_BAD_INPUT, "not a JSON object");
@@ -520,7 +521,10 @@ static void families_are_found_by_every_name(void **state)
     assert_ptr_equal(family, &hl_family_roberta);
     assert_ok(hl_family_of_architecture(&family, "command-r", "x"));
     assert_ptr_equal(family, &hl_family_cohere);
-    assert_fails(HL_UNSUPPORTED, "gpt-oss", hl_family_of_architecture(&family, "mamba", "x"));
+    assert_fails(HL_UNSUPPORTED, "; the nearest is 'gpt-oss'",
+                 hl_family_of_architecture(&family, "gpt-os", "x"));
+    assert_fails(HL_UNSUPPORTED, "doc/families.md lists all",
+                 hl_family_of_architecture(&family, "mamba", "x"));
     assert_null(hl_family_named("mamba"));
 }
 
@@ -535,7 +539,7 @@ int main(void)
         cmocka_unit_test(layers_may_differ),
         cmocka_unit_test(variants_of_families_are_read),
         cmocka_unit_test(generation_configurations_override),
-        cmocka_unit_test(unknown_families_are_told_the_known),
+        cmocka_unit_test(unknown_families_are_told_the_nearest),
         cmocka_unit_test(missing_and_wrong_values_are_named),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(bad_rope_parameters_are_refused),

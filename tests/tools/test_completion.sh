@@ -123,8 +123,8 @@ if command -v zsh >/dev/null; then
     offers_zsh() { # checks the words that _arguments gets
         zsh -fc '_describe() { :; }; _arguments() { print -rl -- "$@"; }
             words=(headlight prune --) CURRENT=3; source "$1"' zsh "$scratch/headlight.zsh" >"$scratch/seen"
-        grep -qF -- '-a+[what to write (masked)]:value:(masked compact gguf)' "$scratch/seen" &&
-            grep -qF -- '--as=[what to write (masked)]:value:(masked compact gguf)' "$scratch/seen"
+        grep -qF -- '-a+[what to write (auto\: the form that saves memory)]:value:(auto compact masked gguf)' "$scratch/seen" &&
+            grep -qF -- '--as=[what to write (auto\: the form that saves memory)]:value:(auto compact masked gguf)' "$scratch/seen"
     }
     check "and gets options with their choices from it" offers_zsh
 fi
@@ -133,7 +133,7 @@ if command -v fish >/dev/null; then
         HOME=$scratch XDG_CONFIG_HOME=$scratch fish --no-config -c \
             "source $scratch/headlight.fish; complete -C 'headlight prune x --as '" | cut -f 1 >"$scratch/seen"
         cat "$scratch/seen"
-        [ "$(sort "$scratch/seen" | tr '\n' ' ')" = 'compact gguf masked ' ]
+        [ "$(sort "$scratch/seen" | tr '\n' ' ')" = 'auto compact gguf masked ' ]
     }
     check "fish completes by its own" offers_fish
 fi
