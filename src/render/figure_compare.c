@@ -7,7 +7,7 @@
  *     differences of every layer with intervals | metric  A  B  B - A
  *     and of every head, with a dot where the   | ...
  *     difference is significant            | ... */
-#include "render/figure_compare.h"
+#include "render/figure.h"
 
 #include <math.h>
 #include <stdio.h>
