@@ -243,11 +243,12 @@ typedef struct mixture_room {
     float   *active;  /* (N, F) */
     float   *out;     /* (N, D) */
     float   *sum;     /* (N, D) */
+    float   *scores;  /* (n_experts) */
 } mixture_room;
 
 static size_t room_floats(const hl_device_experts *e)
 {
-    return (size_t)(e->n_rows * (e->n_used + 1 + 3 * e->d_model + 3 * e->d_expert));
+    return (size_t)(e->n_rows * (e->n_used + 1 + 3 * e->d_model + 3 * e->d_expert) + e->n_experts);
 }
 
 static size_t host_experts_bytes(hl_device *device, const hl_device_experts *e)
@@ -268,38 +269,8 @@ static mixture_room room_of(const hl_device_experts *e)
     r.active  = r.hidden + e->n_rows * 2 * e->d_expert;
     r.out     = r.active + e->n_rows * e->d_expert;
     r.sum     = r.out + e->n_rows * e->d_model;
+    r.scores  = r.sum + e->n_rows * e->d_model;
     return r;
-}
-
-/* Returns the best expert that is not among the `n` chosen ones; the first of equal ones. */
-static int64_t next_best(const float *logits, int64_t n_experts, const int64_t *chosen, int64_t n)
-{
-    int64_t best = -1;
-
-    for (int64_t expert = 0; expert < n_experts; expert++) {
-        bool taken = false;
-        for (int64_t i = 0; i < n; i++)
-            taken = taken || chosen[i] == expert;
-        if (!taken && (best < 0 || logits[expert] > logits[best]))
-            best = expert;
-    }
-    return best;
-}
-
-static void route_row(const hl_device_experts *e, const mixture_room *r, int64_t row)
-{
-    const float *logits  = e->router + row * e->n_experts;
-    int64_t     *chosen  = r->chosen + row * e->n_used;
-    float       *weights = r->weights + row * e->n_used;
-    double       sum     = 0.0;
-
-    for (int64_t i = 0; i < e->n_used; i++)
-        chosen[i] = next_best(logits, e->n_experts, chosen, i);
-    float max = logits[chosen[0]];
-    for (int64_t i = 0; i < (e->over_all ? e->n_experts : e->n_used); i++)
-        sum += exp((double)(logits[e->over_all ? i : chosen[i]] - max));
-    for (int64_t i = 0; i < e->n_used; i++)
-        weights[i] = (float)(exp((double)(logits[chosen[i]] - max)) / sum);
 }
 
 /* ------------------------------------------------------------------- experts */
@@ -313,9 +284,12 @@ static int64_t gather(const hl_device_experts *e, const mixture_room *r, int64_t
 
         if (r->chosen[i] != expert)
             continue;
-        host_load(r->x + count * e->d_model, e->x, e->dtype, row * e->d_model, e->d_model);
+        float *x = r->x + count * e->d_model;
+        host_load(x, e->x, e->dtype, row * e->d_model, e->d_model);
+        for (int64_t j = 0; e->rule.scales_input && j < e->d_model; j++)
+            x[j] *= r->weights[i];
         r->members[count]  = row;
-        r->shares[count++] = r->weights[i];
+        r->shares[count++] = e->rule.scales_input ? 1.0f : r->weights[i];
     }
     return count;
 }
@@ -370,7 +344,9 @@ static hl_status host_experts(hl_device *device, const hl_device_experts *e)
 
     memset(r.sum, 0, (size_t)(e->n_rows * e->d_model) * sizeof *r.sum);
     for (int64_t row = 0; row < e->n_rows; row++)
-        route_row(e, &r, row);
+        hl_router_choose(r.chosen + row * e->n_used, r.weights + row * e->n_used, r.scores,
+                         e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
+                         e->n_used);
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(run_expert(device, e, &r, expert));
     host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
@@ -383,7 +359,7 @@ static hl_status host_add_gated(hl_device *device, const hl_device_add_gated *ad
     float *out = device->values;
     float *x   = out + add->n;
     for (int64_t row = 0; row < add->n_rows; row++) {
-        float weight = 1.0f / (1.0f + expf(-add->logit[row]));
+        float weight = add->logit != NULL ? 1.0f / (1.0f + expf(-add->logit[row])) : 1.0f;
 
         host_load(out, add->out, add->dtype, row * add->n, add->n);
         host_load(x, add->x, add->dtype, row * add->n, add->n);

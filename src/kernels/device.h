@@ -36,6 +36,7 @@
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "kernels/pick.h"
+#include "kernels/router.h"
 #include "kernels/row_sums.h"
 
 #ifdef __cplusplus
@@ -43,7 +44,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 7
+#define HL_DEVICE_INTERFACE 8
 
 /* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;
@@ -91,17 +92,19 @@ typedef struct hl_device_linear {
     hl_device_places places;
 } hl_device_linear;
 
-/* A mixture of experts: each row goes through the n_used experts with its largest router logits (of
- * equal ones, the lowest index).  They are weighted by a softmax over the chosen experts, or over
- * all.
+/* A mixture of experts: each row goes through the n_used experts that router.h chooses by its
+ * logits.
  *
  *     out (N, D) = sum over the chosen of  weight * expert(x),  added up by rising expert
  *
- * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated. */
+ * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated.  If the rule
+ * scales inputs, the sum is that of expert(weight * x). */
 typedef struct hl_device_experts {
-    void         *out;       /* (N, D) of T, overwritten */
-    const void   *x;         /* (N, D) of T */
-    const float  *router;    /* (N, n_experts) logits; may be overwritten */
+    void         *out;        /* (N, D) of T, overwritten */
+    const void   *x;          /* (N, D) of T */
+    const float  *router;     /* (N, n_experts) logits */
+    const float  *correction; /* (n_experts) if the rule has one */
+    hl_router     rule;
     const void   *up;        /* (n_experts, 2 F, D) of T, gate rows before up rows; (n_experts,
                               * F, D) if not gated */
     const float  *up_bias;   /* (n_experts, 2 F or F) or NULL */
@@ -113,7 +116,6 @@ typedef struct hl_device_experts {
     int64_t       d_expert; /* F */
     int64_t       n_experts;
     int64_t       n_used;
-    bool          over_all; /* the softmax is over all experts */
     bool          is_gated;
     hl_activation activation;
     float         limit;
@@ -123,11 +125,11 @@ typedef struct hl_device_experts {
     hl_device_places places;
 } hl_device_experts;
 
-/* out (N, n) += sigmoid(logit[row]) * x: adds the expert that every row uses. */
+/* out (N, n) += x, or sigmoid(logit[row]) * x: adds the expert that every row uses. */
 typedef struct hl_device_add_gated {
     void            *out;   /* of T */
     const void      *x;     /* of T */
-    const float     *logit; /* (N) */
+    const float     *logit; /* (N) or NULL */
     hl_dtype         dtype;
     int64_t          n_rows;
     int64_t          n;

@@ -226,19 +226,20 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
     const hl_config         *config = session->config;
     const hl_device_layer   *w      = &d->weights.layers[layer];
 
-    return (hl_device_experts){ .out       = d->rows.mlp,
-                                .router    = d->rows.router,
-                                .up        = w->experts_up.weight,
-                                .up_bias   = w->experts_up.bias,
-                                .down      = w->experts_down.weight,
-                                .down_bias = w->experts_down.bias,
-                                .dtype     = d->dtype,
-                                .n_rows    = places->n_batch * places->batch_rows,
-                                .d_model   = config->d_model,
-                                .d_expert  = w->experts_down.n_in,
-                                .n_experts = config->layers[layer].n_experts,
-                                .n_used    = config->n_experts_used,
-                                .over_all  = config->router == HL_ROUTER_SOFTMAX_ALL,
+    return (hl_device_experts){ .out        = d->rows.mlp,
+                                .router     = d->rows.router,
+                                .up         = w->experts_up.weight,
+                                .up_bias    = w->experts_up.bias,
+                                .down       = w->experts_down.weight,
+                                .down_bias  = w->experts_down.bias,
+                                .dtype      = d->dtype,
+                                .n_rows     = places->n_batch * places->batch_rows,
+                                .d_model    = config->d_model,
+                                .d_expert   = w->experts_down.n_in,
+                                .n_experts  = config->layers[layer].n_experts,
+                                .n_used     = config->n_experts_used,
+                                .rule       = config->router,
+                                .correction = w->router_correction.weight,
                                 .is_gated =
                                     w->experts_up.n_out ==
                                     2 * w->experts_down.n_in * config->layers[layer].n_experts,
@@ -263,17 +264,20 @@ static hl_status run_mixture(const hl_session *session, int64_t layer, const voi
     HL_NEED(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
     if (w->shared_up.weight == NULL)
         return HL_OK;
-    HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, x, &w->shared_router, places));
+    if (w->shared_router.weight != NULL)
+        HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, x, &w->shared_router, places));
     HL_NEED(run_mlp(session, d->rows.shared, x, &w->shared_up, &w->shared_down));
     return hl_device_checked(
         d,
-        d->ops->add_gated(d->device, &(hl_device_add_gated){ .out    = d->rows.mlp,
-                                                             .x      = d->rows.shared,
-                                                             .logit  = logit,
-                                                             .dtype  = d->dtype,
-                                                             .n_rows = experts.n_rows,
-                                                             .n      = session->config->d_model,
-                                                             .places = *places }),
+        d->ops->add_gated(
+            d->device,
+            &(hl_device_add_gated){ .out    = d->rows.mlp,
+                                    .x      = d->rows.shared,
+                                    .logit  = w->shared_router.weight != NULL ? logit : NULL,
+                                    .dtype  = d->dtype,
+                                    .n_rows = experts.n_rows,
+                                    .n      = session->config->d_model,
+                                    .places = *places }),
         "experts");
 }
 

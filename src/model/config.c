@@ -33,7 +33,7 @@
 /* ------------------------------------------------------------------------------------ the fields */
 
 #define KEYS_LAYERS "num_hidden_layers|n_layer|num_layers|n_layers"
-#define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim"
+#define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim|d_model"
 #define KEYS_HEADS  "num_attention_heads|n_head|num_heads|n_heads"
 #define KEYS_EPS    "rms_norm_eps|layer_norm_epsilon|layer_norm_eps|norm_eps|norm_epsilon"
 #define GGUF_EPS    "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon"
@@ -47,7 +47,7 @@ static const hl_field common_fields[] = {
     { "intermediate_size|n_inner|ffn_dim|ffn_hidden_size|hidden_dim", "feed_forward_length",
       HL_COUNT(d_mlp, 1, HL_MAX_WIDTH) },
     { "vocab_size", NULL, HL_INT(d_vocab, 1, HL_MAX_VOCAB) },
-    { "max_position_embeddings|n_positions|n_ctx|seq_length", "context_length",
+    { "max_position_embeddings|n_positions|n_ctx|seq_length|max_seq_len", "context_length",
       HL_INT(n_ctx, 1, HL_MAX_CONTEXT) },
     { KEYS_EPS, GGUF_EPS, HL_DOUBLE(norm_eps) },
     { "hidden_act|activation_function|hidden_activation|activation", "hidden_activation",
@@ -98,7 +98,11 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
     if (config->d_head == 0)
         config->d_head = config->d_model / config->n_heads;
 
-    double *scales[] = { &config->embed_scale, &config->residual_scale, &config->logit_scale };
+    if (config->d_shared == 0)
+        config->d_shared = config->n_shared * config->d_expert;
+
+    double *scales[] = { &config->embed_scale, &config->residual_scale, &config->logit_scale,
+                         &config->router.scale };
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         if (*scales[i] == 0.0)
             *scales[i] = 1.0;
@@ -199,6 +203,33 @@ static hl_status read_vocabulary(hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
+/* Some files count layers that predict tokens further on, which come last and are not run. */
+static hl_status leave_out_predictors(hl_config *config, const hl_fields *fields)
+{
+    int64_t n = 0;
+
+    HL_NEED(hl_fields_int(&n, fields, NULL, "nextn_predict_layers", 0, HL_MAX_LAYERS));
+    if (n >= config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld of %lld layers predict further tokens",
+                       fields->where, (long long)n, (long long)config->n_layers);
+    config->n_layers -= n;
+    return HL_OK;
+}
+
+/* The shared expert's size.  The converter's keys are sometimes wrong. */
+static void read_shared(hl_config *config, const hl_fields *fields)
+{
+    char name[64];
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        snprintf(name, sizeof name, "blk.%lld.ffn_up_shexp.weight", (long long)i);
+        if (hl_fields_have_tensor(fields, name)) {
+            config->d_shared = hl_fields_tensor_size(fields, name, 0);
+            return;
+        }
+    }
+}
+
 /* 2^32 - 1 means "none". */
 static hl_status read_gguf_token(int64_t *out, const hl_gguf *file, const char *key)
 {
@@ -228,7 +259,9 @@ static hl_status read_gguf_tokens(hl_generation *generation, const hl_gguf *file
 static hl_status read_gguf(hl_config *config, const hl_fields *fields)
 {
     HL_NEED(read_vocabulary(config, fields));
+    HL_NEED(leave_out_predictors(config, fields));
     read_biases(config, fields);
+    read_shared(config, fields);
     if (config->position == HL_POSITION_ROPE)
         HL_NEED(hl_rope_read_gguf(config, fields));
     /* The file has no rows before the first position. */
@@ -419,6 +452,36 @@ static void sum_up(hl_config *config)
     }
 }
 
+void hl_config_make_dense(hl_config *config, int64_t layer)
+{
+    config->layers[layer].n_experts = 0;
+    config->layers[layer].d_mlp     = config->d_mlp;
+}
+
+/* The layers without experts: the first n_dense, or those of a list in config.json. */
+static hl_status choose_mixtures(hl_config *config, const hl_fields *fields)
+{
+    const json_t *types = json_object_get(fields->object, "mlp_layer_types");
+
+    if (config->n_experts == 0 || (!json_is_array(types) && config->n_dense == 0))
+        return HL_OK;
+    if (json_is_array(types) && json_array_size(types) != (size_t)config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: 'mlp_layer_types' has %zu entries, wanted %lld",
+                       fields->where, json_array_size(types), (long long)config->n_layers);
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        const char *type  = json_string_value(json_array_get(types, (size_t)i));
+        bool        dense = type != NULL ? strcmp(type, "dense") == 0 : i < config->n_dense;
+
+        if (json_is_array(types) && !dense && (type == NULL || strcmp(type, "sparse") != 0))
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: 'mlp_layer_types' [%lld] is '%s', wanted dense or sparse",
+                           fields->where, (long long)i, type != NULL ? type : "not a string");
+        if (dense)
+            hl_config_make_dense(config, i);
+    }
+    return HL_OK;
+}
+
 static hl_status make_layers(hl_config *config, const hl_family *family, const hl_fields *fields)
 {
     HL_NEED(HL_ALLOC_ZEROED(&config->layers, (size_t)config->n_layers));
@@ -426,6 +489,7 @@ static hl_status make_layers(hl_config *config, const hl_family *family, const h
     HL_NEED(spread_lists(config, fields));
     HL_NEED(choose_local(config, fields));
     choose_ropes(config);
+    HL_NEED(choose_mixtures(config, fields));
     if (family->layers != NULL)
         HL_NEED(family->layers(config, fields));
     HL_NEED(read_per_layer(config, fields));
@@ -476,6 +540,27 @@ static hl_status check_layer(const hl_config *config, int64_t index, const char 
     return HL_OK;
 }
 
+/* Experts are chosen from the best of equal groups, which must have enough of them. */
+static hl_status check_groups(const hl_config *config, const char *where)
+{
+    int64_t n_groups = config->router.n_groups;
+    int64_t n_used   = config->router.n_groups_used;
+
+    if (n_groups < 2)
+        return HL_OK;
+    if (config->n_experts % n_groups != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld experts are not divisible into %lld groups", where,
+                       (long long)config->n_experts, (long long)n_groups);
+    if (n_used < 1 || n_used > n_groups)
+        return hl_fail(HL_BAD_INPUT, "%s: a token uses %lld groups of experts, wanted 1 to %lld",
+                       where, (long long)n_used, (long long)n_groups);
+    if (config->n_experts_used > n_used * (config->n_experts / n_groups))
+        return hl_fail(HL_BAD_INPUT, "%s: %lld experts per token, and %lld groups have %lld", where,
+                       (long long)config->n_experts_used, (long long)n_used,
+                       (long long)(n_used * (config->n_experts / n_groups)));
+    return HL_OK;
+}
+
 static hl_status check_experts(const hl_config *config, const char *where)
 {
     if (config->n_experts == 0)
@@ -484,7 +569,13 @@ static hl_status check_experts(const hl_config *config, const char *where)
         return hl_fail(HL_BAD_INPUT, "%s: a token uses %lld experts of %lld, wanted 1 to %lld",
                        where, (long long)config->n_experts_used, (long long)config->n_experts,
                        (long long)config->n_experts);
-    return HL_OK;
+    if (config->d_shared > HL_MAX_WIDTH)
+        return hl_fail(HL_BAD_INPUT, "%s: a shared expert of %lld, at most %lld", where,
+                       (long long)config->d_shared, (long long)HL_MAX_WIDTH);
+    if (config->router.score == HL_ROUTER_SPARSEMIXER && config->n_experts_used > 2)
+        return hl_fail(HL_UNSUPPORTED, "%s: this router chooses 2 experts, not %lld", where,
+                       (long long)config->n_experts_used);
+    return check_groups(config, where);
 }
 
 static hl_status check_scales(const hl_config *config, const char *where)
@@ -497,6 +588,7 @@ static hl_status check_scales(const hl_config *config, const char *where)
         { "the embedding multiplier", config->embed_scale, false },
         { "the residual multiplier", config->residual_scale, false },
         { "the logit scale", config->logit_scale, false },
+        { "the scale of the experts' weights", config->router.scale, false },
         { "the norm's epsilon", config->norm_eps, true },
         { "the soft-cap of the scores", config->attn_softcap, true },
         { "the soft-cap of the logits", config->logit_softcap, true },

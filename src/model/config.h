@@ -37,6 +37,7 @@
 #include "headlight/attention.h"
 #include "headlight/model.h"
 #include "kernels/dense.h"
+#include "kernels/router.h"
 
 #define HL_MAX_LAYERS     1024
 #define HL_MAX_EOS_TOKENS 16
@@ -62,12 +63,6 @@ typedef enum hl_position {
     HL_POSITION_ALIBI,        /* score + slope * key position                   */
     HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
-
-/* The weights of the chosen experts. */
-typedef enum hl_router_weights {
-    HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
-    HL_ROUTER_SOFTMAX_ALL,        /* softmax over all logits, not renormalized */
-} hl_router_weights;
 
 /* The linear maps and norms that have a bias. */
 enum {
@@ -196,12 +191,15 @@ typedef struct hl_config {
     uint32_t      biases;           /* HL_BIAS_... */
 
     /* Mixture of experts. */
-    int64_t           n_experts; /* number of experts; 0: no mixture */
-    int64_t           n_experts_used;
-    int64_t           d_expert;
-    int64_t           d_shared; /* size of the expert that is always used; 0: there is none */
-    hl_router_weights router;
-    bool              mxfp4; /* experts stored as blocks and scales */
+    int64_t   n_experts; /* number of experts; 0: no mixture */
+    int64_t   n_experts_used;
+    int64_t   d_expert;
+    int64_t   n_shared;     /* number of experts that are always used, stored as one */
+    int64_t   d_shared;     /* size of all shared experts together; 0: there are none */
+    bool      shared_gated; /* its weight is a sigmoid of a logit; else 1 */
+    int64_t   n_dense;      /* number of first layers without experts */
+    hl_router router;
+    bool      mxfp4; /* experts stored as blocks and scales */
 
     /* After the last block. */
     bool   no_final_norm;

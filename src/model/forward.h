@@ -64,6 +64,7 @@ typedef struct hl_device_layer {
     hl_device_vector attn_norm, attn_post_norm, mlp_norm, mlp_post_norm;
     hl_device_vector q_norm, k_norm;
     hl_device_vector sinks;
+    hl_device_vector router_correction;
 } hl_device_layer;
 
 /* The vector of a role, which must be one of the norms of a block. */

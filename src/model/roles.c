@@ -25,32 +25,34 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_HEAD_NORM]  = { "head.norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_LM_HEAD]    = { "lm_head", "V", "E", HL_BIAS_HEAD },
 
-    [HL_ROLE_ATTN_NORM]      = { "attn.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_ATTN_Q]         = { "attn.q", "Q", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_K]         = { "attn.k", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_V]         = { "attn.v", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_Q_NORM]         = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_K_NORM]         = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_SINKS]          = { "attn.sinks", "H", NULL, 0 },
-    [HL_ROLE_ATTN_O]         = { "attn.o", "D", "Q", HL_BIAS_O },
-    [HL_ROLE_ATTN_POST_NORM] = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MLP_NORM]       = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MLP_GATE]       = { "mlp.gate", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_UP]         = { "mlp.up", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_DOWN]       = { "mlp.down", "D", "F", HL_BIAS_MLP },
-    [HL_ROLE_ROUTER]         = { "router", "X", "D", HL_BIAS_ROUTER },
-    [HL_ROLE_EXPERT_GATE]    = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_UP]      = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_DOWN]    = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_ROUTER]  = { "shared.router", "1", "D", 0 },
-    [HL_ROLE_SHARED_GATE]    = { "shared.gate", "S", "D", 0 },
-    [HL_ROLE_SHARED_UP]      = { "shared.up", "S", "D", 0 },
-    [HL_ROLE_SHARED_DOWN]    = { "shared.down", "D", "S", 0 },
-    [HL_ROLE_MLP_POST_NORM]  = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_ATTN_NORM]         = { "attn.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_ATTN_Q]            = { "attn.q", "Q", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_K]            = { "attn.k", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_V]            = { "attn.v", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
+    [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MLP_NORM]          = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_ROUTER]            = { "router", "X", "D", HL_BIAS_ROUTER },
+    [HL_ROLE_ROUTER_CORRECTION] = { "router.correction", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_GATE]       = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_UP]         = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_DOWN]       = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_ROUTER]     = { "shared.router", "1", "D", 0 },
+    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", 0 },
+    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", 0 },
+    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", 0 },
+    [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
     [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
     [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
     [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", 0 },
 };
 
 const char *hl_role_name(hl_role role)
@@ -81,6 +83,9 @@ hl_role hl_role_fused(hl_role role)
     case HL_ROLE_EXPERT_GATE:
     case HL_ROLE_EXPERT_UP:
         return HL_ROLE_EXPERT_GATE_UP;
+    case HL_ROLE_SHARED_GATE:
+    case HL_ROLE_SHARED_UP:
+        return HL_ROLE_SHARED_GATE_UP;
     default:
         return role;
     }
@@ -242,10 +247,16 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
         return required_if(!mixture);
     case HL_ROLE_EXPERT_GATE:
         return required_if(config->gated && mixture);
+    case HL_ROLE_ROUTER_CORRECTION:
+        return required_if(mixture && config->router.has_correction);
     case HL_ROLE_ROUTER:
     case HL_ROLE_EXPERT_UP:
     case HL_ROLE_EXPERT_DOWN:
         return required_if(mixture);
+    case HL_ROLE_SHARED_ROUTER:
+        return required_if(mixture && config->d_shared > 0 && config->shared_gated);
+    case HL_ROLE_SHARED_GATE:
+        return required_if(mixture && config->d_shared > 0 && config->gated);
     default: /* the shared expert */
         return required_if(mixture && config->d_shared > 0);
     }

@@ -51,6 +51,7 @@ typedef enum hl_role {
     HL_ROLE_MLP_UP,
     HL_ROLE_MLP_DOWN,
     HL_ROLE_ROUTER,
+    HL_ROLE_ROUTER_CORRECTION, /* added to the scores when experts are chosen */
     HL_ROLE_EXPERT_GATE,
     HL_ROLE_EXPERT_UP,
     HL_ROLE_EXPERT_DOWN,
@@ -65,6 +66,7 @@ typedef enum hl_role {
     HL_ROLE_ATTN_QKV = HL_N_ROLES,
     HL_ROLE_MLP_GATE_UP,
     HL_ROLE_EXPERT_GATE_UP,
+    HL_ROLE_SHARED_GATE_UP,
     HL_N_STORED_ROLES,
 
     HL_FIRST_LAYER_ROLE = HL_ROLE_ATTN_NORM,

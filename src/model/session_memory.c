@@ -241,10 +241,6 @@ static void plan_mlp(plan *p, hl_session *session)
     size_t             work   = 0;
     hl_device_places   places = { .n_batch = 1, .batch_rows = n };
 
-    if (p->is_near) { /* a mixture is computed one sequence at a time */
-        places.batch_rows = session->options.n_chunk;
-        places.n_batch    = most(n / places.batch_rows, 1);
-    }
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
         const hl_device_layer *w = &d->weights.layers[layer];
 

@@ -387,6 +387,7 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     if (n_experts == 0)
         return HL_OK;
     HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
+    HL_NEED(load_vector(l, &out->router_correction, HL_ROLE_ROUTER_CORRECTION, layer));
     HL_NEED(
         load_parts(l, &out->experts_up, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP, layer, n_experts));
     HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,

@@ -327,7 +327,7 @@ static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found
 
 static void place_gate_up(hl_weight *weight, hl_role role, const found_tensor *found)
 {
-    bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP;
+    bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP || role == HL_ROLE_SHARED_UP;
 
     if ((found->stored & HL_STORED_INTERLEAVED) != 0) {
         weight->block  = 1;
@@ -427,6 +427,11 @@ static shape stored_shape(const hl_weight *weight, const wanted_tensor *wanted,
     shape_add(&out, weight->n_stored);
     if (!weight->transposed && !is_vector)
         shape_add(&out, weight->n_columns);
+    if ((found->stored & HL_STORED_FLAT) != 0 && out.n_dims == 3) {
+        out.sizes[0] *= out.sizes[1];
+        out.sizes[1] = out.sizes[2];
+        out.n_dims   = 2;
+    }
     return out;
 }
 

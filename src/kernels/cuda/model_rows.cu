@@ -364,7 +364,7 @@ hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *o)
 __global__ static void __launch_bounds__(ROW_THREADS) add_gated(const hl_device_add_gated a)
 {
     int64_t row    = blockIdx.x;
-    float   weight = sigmoid(a.logit[row]);
+    float   weight = a.logit != nullptr ? sigmoid(a.logit[row]) : 1.0f;
     span    out = { a.out, a.dtype }, x = { const_cast<void *>(a.x), a.dtype };
 
     for (int64_t at = threadIdx.x; at < a.n; at += ROW_THREADS) {
