@@ -49,8 +49,7 @@ typedef struct demo_step {
     "runs.\""
 
 static const demo_step steps[] = {
-    { "measuring the demo model",
-      "a profile: what every head did; input of show, draw, diagnose and compare",
+    { "measuring the demo model", "a profile, which show, draw, diagnose and compare read",
       hl_command_measure,
       "measure {m}/demo {m}/text -o {o}/demo.profile --context 256 --max-tokens 8192", false,
       true },

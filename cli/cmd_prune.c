@@ -278,20 +278,20 @@ static int check_budget(prune_request *request, const hl_usage *usage, int n_way
 {
     HL_PASS(hl_budget_refuse(&request->budget, usage, request->texts.count > 0));
     if (n_ways > 0 && hl_budget_given(&request->budget))
-        return hl_options_refuse(usage, "a budget tells how many heads go: --ratio, --count and "
-                                        "--heads do not go with it");
+        return hl_options_refuse(usage, "a budget sets the number of heads; it cannot be combined "
+                                        "with --ratio, --count and --heads");
     if (n_ways > 0 && request->budget.test_texts.count > 0)
         return hl_options_refuse(usage, "--test-text is for budgets: --until-loss, --until-kl, "
                                         "--until-bytes, or none of --ratio, --count and --heads");
     if (n_ways == 0 && request->profile_path != NULL)
-        return hl_options_refuse(usage,
-                                 "a budget measures on --text; --profile does not go with it");
+        return hl_options_refuse(
+            usage, "a budget measures on --text; it cannot be combined with --profile");
     if (request->budget.n_bytes > 0 && request->type >= 0)
-        return hl_options_refuse(usage, "--until-bytes counts matrices as they are stored: --type "
-                                        "does not go with it");
+        return hl_options_refuse(
+            usage,
+            "--until-bytes counts matrices as they are stored; it cannot be combined with --type");
     if (request->budget.keep != NULL && request->heads != NULL)
-        return hl_options_refuse(usage,
-                                 "--heads names the heads that go: --keep does not go with it");
+        return hl_options_refuse(usage, "--heads and --keep cannot be combined");
     return HL_EXIT_OK;
 }
 

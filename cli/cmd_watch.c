@@ -83,8 +83,8 @@ static const char description[] =
     "folders and GGUF files, ordered by the training step in their names.  The results\n"
     "are kept in one file, and a restarted command continues it.\n"
     "\n"
-    "The column 'fall' says how far the mean normalized entropy lies below the\n"
-    "highest of the last steps, and 'deviations' how many robust standard deviations\n"
+    "The column 'drop' says how far the mean normalized entropy lies below the\n"
+    "highest of the last steps, and 'fall' how many robust standard deviations\n"
     "of the windows that is.  With --nll a fall counts as a collapse only if the loss\n"
     "did not fall with it: attention sharpens while a model learns.\n"
     "\n"
@@ -260,8 +260,8 @@ static void print_number(int width, const char *format, double value)
 static void print_point(const hl_series_point *point, bool heading)
 {
     if (heading)
-        printf("%10s %9s %10s %8s %8s %10s  %s\n", "step", "entropy", "normalized", "loss", "fall",
-               "deviations", "name");
+        printf("%10s %9s %10s %8s %8s %10s  %s\n", "step", "entropy", "normalized", "loss", "drop",
+               "fall", "name");
     printf("%10lld", (long long)point->step);
     print_number(9, "%.4f", point->entropy);
     print_number(10, "%.4f", point->normalized);

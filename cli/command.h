@@ -28,27 +28,27 @@ enum {
 /* Every command, with its line in the list of commands. */
 /* clang-format off */
 #define HL_COMMANDS(command)                                                                       \
-    command(compare, "two profiles, head by head")                                                 \
-    command(demo, "the shipped models, measured, shown and drawn")                                 \
-    command(diagnose, "what is wrong with a model's attention, and what to do")                    \
-    command(draw, "a figure of a profile: SVG, PNG or PDF")                                        \
-    command(eval, "how well a model predicts texts: perplexity")                                   \
-    command(generate, "continue a text, token by token")                                           \
-    command(info, "what a model is: family, shape, dtypes, memory")                                \
-    command(judge, "do the signals of a generated text tell right from wrong?")                    \
-    command(lens, "what a model would say after each layer")                                       \
-    command(measure, "what every head does on a text, to a profile")                               \
-    command(merge, "one profile from many")                                                        \
-    command(prune, "a model without some of its heads: masked, compact, GGUF")                     \
-    command(rank, "which heads to take out first")                                                 \
-    command(report, "all of it as one interactive page, without a network")                        \
-    command(serve, "an OpenAI-compatible server with entropy, and the live page")                  \
-    command(show, "a profile: heatmap, layers, extremes, diagnoses, tables")                       \
-    command(sweep, "what disabling heads costs, by every ranker")                              \
-    command(tokenize, "show the tokens of a text, or the text of tokens")                          \
-    command(tokens, "which token of a prompt looks at which, and how sharply")                     \
+    command(compare, "compare two profiles or models, head by head")                               \
+    command(demo, "measure, show and draw the two bundled models")                                 \
+    command(diagnose, "check attention for problems, with evidence and remedies")                  \
+    command(draw, "draw a profile as SVG, PNG or PDF")                                             \
+    command(eval, "score texts: perplexity, bits per byte, KL from a reference")                   \
+    command(generate, "generate text, colored by the entropy of attention")                        \
+    command(info, "describe a model: family, shape, types, memory")                                \
+    command(judge, "test whether the entropy of generated text predicts errors")                   \
+    command(lens, "show what a model would predict after each layer")                              \
+    command(measure, "measure every head on texts, and write a profile")                           \
+    command(merge, "merge profiles of parts of a text into one")                                   \
+    command(prune, "write a model without some of its heads")                                      \
+    command(rank, "list heads in pruning order")                                                   \
+    command(report, "write one interactive HTML page, which needs no network")                     \
+    command(serve, "run an OpenAI-compatible server with a live page")                             \
+    command(show, "print a profile: heatmap, layers, extremes, diagnoses, tables")                 \
+    command(sweep, "measure what disabling heads costs, for every ranker")                         \
+    command(tokenize, "print the tokens of a text, or the text of tokens")                         \
+    command(tokens, "show which token of a prompt looks at which")                                 \
     command(verify, "run golden cases and models on every back end")                               \
-    command(watch, "every checkpoint of a training run, as it appears; alarms")
+    command(watch, "measure checkpoints as they appear, and raise alarms")
 /* clang-format on */
 
 #define HL_COMMAND_DECLARED(name, summary) int hl_command_##name(int argc, char **argv);

@@ -56,8 +56,8 @@ int hl_budget_refuse(hl_budget_request *request, const hl_usage *usage, bool has
         return hl_options_refuse(usage, "%s 0: every head costs something; wanted more than 0",
                                  request->until_loss == 0.0 ? "--until-loss" : "--until-kl");
     if (hl_budget_given(request) && !has_text)
-        return hl_options_refuse(usage, "a budget needs --text FILE: one part of it to rank the "
-                                        "heads on, another to measure what they cost");
+        return hl_options_refuse(usage, "a budget needs --text FILE: heads are ranked on one part "
+                                        "of it, and their cost is measured on another");
     return HL_EXIT_OK;
 }
 

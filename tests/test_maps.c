@@ -464,7 +464,7 @@ static void whole_rows_at_chosen_positions(void **state)
         }
     }
     assert_fails(HL_BAD_ARGUMENT, "sequences 0 to 1 of 1", hl_maps_feed(maps, 0, 2, &tap));
-    assert_fails(HL_BAD_ARGUMENT, "nobody listens", hl_maps_feed(maps, 0, 1, NULL));
+    assert_fails(HL_BAD_ARGUMENT, "no function for layers", hl_maps_feed(maps, 0, 1, NULL));
     hl_maps_close(maps);
     hl_maps_close(NULL);
 }

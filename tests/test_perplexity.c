@@ -165,7 +165,7 @@ static void tokens_around_need_room(void **state)
         hl_perplexity_open(&perplexity, model,
                            &(hl_perplexity_options){ .n_ctx = 2, .around = { ids, 1, ids, 1 } }));
     assert_fails(HL_BAD_ARGUMENT,
-                 "token 256 is to stand around each window, the model knows 0 to 255",
+                 "special token 256 of each window is not an id of the model, 0 to 255",
                  hl_perplexity_open(
                      &perplexity, model,
                      &(hl_perplexity_options){ .n_ctx = 8, .around = { ids, 1, ids + 1, 1 } }));

@@ -487,8 +487,8 @@ static void other_settings_are_refused(void **state)
     assert_ok(hl_profile_set(b, "model", "0123456789abcdef"));
     assert_ok(hl_profile_merge(a, b));
     assert_ok(hl_profile_set_int(b, "seed", 3));
-    assert_fails(HL_BAD_INPUT, "'seed': not said and 3", hl_profile_merge(a, b));
-    assert_fails(HL_BAD_INPUT, "'seed': 3 and not said", hl_profile_merge(b, a));
+    assert_fails(HL_BAD_INPUT, "'seed': not given and 3", hl_profile_merge(a, b));
+    assert_fails(HL_BAD_INPUT, "'seed': 3 and not given", hl_profile_merge(b, a));
     assert_fails(HL_BAD_INPUT, "cannot be called 'heads'", hl_profile_set(a, "heads", "1"));
     hl_profile_free(a);
     hl_profile_free(b);

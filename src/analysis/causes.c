@@ -219,7 +219,7 @@ static const struct {
     { "entropy-collapse", "learning rate too high", weigh_loss_rise,
       "Measure the checkpoints around the fall with headlight watch --nll: a rising loss tells." },
     { "entropy-collapse", "sharp by design: sinks, positional heads, an entropy penalty",
-      weigh_positional, "Switch the heads off (headlight eval --off) and compare the losses." },
+      weigh_positional, "Disable the heads (headlight eval --off) and compare the losses." },
 
     { "entropic-overload", "untrained weights", weigh_untrained,
       "Compare with a profile of random weights of the same shapes (headlight diagnose with two "
@@ -256,7 +256,7 @@ static const struct {
     { "inactive-heads", "zeroed or pruned weights", weigh_zeroed,
       "List zeroed heads with headlight info." },
     { "inactive-heads", "heads that training left unused", weigh_few,
-      "Switch the heads off (headlight eval --off) and compare the losses." },
+      "Disable the heads (headlight eval --off) and compare the losses." },
 
     { "head-drift", "one damaged or replaced head", weigh_few,
       "Put the earlier weights of these heads back, and measure again." },
@@ -351,7 +351,7 @@ hl_status hl_diagnose_gradients(hl_diagnoses *found, const char *of, const doubl
         }
     }
     if (where < 0)
-        return hl_fail(HL_BAD_ARGUMENT, "gradients of %lld layers: none is a number",
+        return hl_fail(HL_BAD_ARGUMENT, "the gradients of %lld layers are NaN or infinite",
                        (long long)n_layers);
     snprintf(
         sentence, sizeof sentence,

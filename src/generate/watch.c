@@ -65,7 +65,7 @@ hl_status hl_watch_open(hl_watch **out, const hl_model *model, const hl_tokenize
 
     *out = NULL;
     if (options->on_spike == HL_ON_SPIKE_ASK && options->ask == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "watch: nobody to ask for context");
+        return hl_fail(HL_BAD_ARGUMENT, "watch: there is no function to ask for context");
     HL_NEED(HL_ALLOC_ZEROED(&watch, 1));
     watch->options   = *options;
     watch->tokenizer = tokenizer;

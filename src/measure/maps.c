@@ -586,7 +586,7 @@ hl_status hl_maps_feed(hl_maps *maps, int64_t first, int64_t n, const hl_tap *ta
         return hl_fail(HL_BAD_ARGUMENT, "maps: sequences %lld to %lld of %lld", (long long)first,
                        (long long)(first + n - 1), (long long)maps->info.n_batch);
     if (tap == NULL || tap->layer == NULL)
-        return hl_fail(HL_BAD_ARGUMENT, "maps: nobody listens");
+        return hl_fail(HL_BAD_ARGUMENT, "maps: the tap has no function for layers");
     HL_NEED(make_room(maps, n));
     HL_NEED(choose_patterns(&n_patterns, maps, n, tap));
     for (int64_t layer = 0; layer < maps->info.n_layers; layer++)

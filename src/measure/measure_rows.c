@@ -142,7 +142,7 @@ static hl_status check_part(const hl_measure_rows *rows, const hl_measuring *m)
         if ((wanted == NULL) != (seen == NULL) || (seen != NULL && strcmp(wanted, seen) != 0))
             return hl_fail(HL_BAD_INPUT,
                            "%s: '%s' is %s, wanted %s: these are the rows of another measurement",
-                           rows->part, provenance[i], seen != NULL ? seen : "not said",
+                           rows->part, provenance[i], seen != NULL ? seen : "not given",
                            wanted != NULL ? wanted : "none");
     }
     for (int i = 0; i < rows->n_statistics; i++) {

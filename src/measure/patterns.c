@@ -93,7 +93,7 @@ hl_status hl_patterns_measure(hl_patterns **out, const hl_model *model, const hl
     HL_NEED(hl_windows_open(&windows, corpus, &cut));
     HL_NEED(hl_windows_next(&batch, windows));
     if (batch.n_windows == 0)
-        return hl_fail(HL_BAD_INPUT, "patterns: there is not text");
+        return hl_fail(HL_BAD_INPUT, "patterns: the text has no tokens");
     return hl_patterns_of(out, model, batch.tokens, batch.lengths[0],
                           options != NULL ? options->n_threads : 0);
 }

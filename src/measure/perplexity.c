@@ -70,7 +70,7 @@ hl_status hl_window_cut_make(hl_window_cut *out, int64_t n_ctx, int64_t stride,
         if (id < 0 || id >= d_vocab)
             return hl_fail(
                 HL_BAD_ARGUMENT,
-                "%s: token %lld is to stand around each window, the model knows 0 to %lld", who,
+                "%s: special token %lld of each window is not an id of the model, 0 to %lld", who,
                 (long long)id, (long long)d_vocab - 1);
     }
     return HL_OK;

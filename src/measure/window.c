@@ -446,7 +446,8 @@ static hl_status check_place(const hl_windows *windows, const hl_window_place *p
     HL_NEED(hl_check_count("the overlap", place->overlap, 0,
                            windows->options.n_ctx - windows->options.stride));
     if (place->document < windows->n_documents && !is_ours(windows, place->document))
-        return hl_fail(HL_BAD_INPUT, "document %lld is another part's", (long long)place->document);
+        return hl_fail(HL_BAD_INPUT, "document %lld belongs to another part",
+                       (long long)place->document);
     return HL_OK;
 }
 

@@ -273,9 +273,11 @@ static hl_status check_sequences(const hl_session *session, const hl_feed *feed)
         int64_t before = i > 0 ? feed->sequences[i - 1] : -1;
 
         if (feed->sequences[i] <= before || feed->sequences[i] >= session->options.n_batch)
-            return hl_fail(HL_BAD_ARGUMENT, "feed: sequence %lld after %lld, of %lld",
-                           (long long)feed->sequences[i], (long long)before,
-                           (long long)session->options.n_batch);
+            return hl_fail(
+                HL_BAD_ARGUMENT,
+                "feed: sequence %lld follows sequence %lld; they must rise and stay below %lld",
+                (long long)feed->sequences[i], (long long)before,
+                (long long)session->options.n_batch);
     }
     return HL_OK;
 }
@@ -311,8 +313,8 @@ static hl_status check_tokens(const hl_session *session, const hl_feed *feed, in
                            (long long)i, (long long)sequence, (long long)token,
                            (long long)config->d_vocab - 1);
         if (type < 0 || (type > 0 && type >= config->n_token_types))
-            return hl_fail(HL_BAD_ARGUMENT, "token type %lld, the model has %lld", (long long)type,
-                           (long long)config->n_token_types);
+            return hl_fail(HL_BAD_ARGUMENT, "token type %lld, wanted one below %lld",
+                           (long long)type, (long long)config->n_token_types);
     }
     return HL_OK;
 }
@@ -323,8 +325,8 @@ static hl_status check_length(const hl_session *session, const hl_feed *feed, in
     int64_t sequence = hl_feed_sequence(feed, index);
 
     if (length < 0 || length > feed->n_tokens)
-        return hl_fail(HL_BAD_ARGUMENT, "sequence %lld: %lld tokens of %lld", (long long)sequence,
-                       (long long)length, (long long)feed->n_tokens);
+        return hl_fail(HL_BAD_ARGUMENT, "sequence %lld has a length of %lld, wanted 0 to %lld",
+                       (long long)sequence, (long long)length, (long long)feed->n_tokens);
     if (length > session->options.n_ctx - session->length[sequence])
         return hl_fail(HL_LIMIT,
                        "sequence %lld: %lld tokens after %lld are more than the context of %lld",

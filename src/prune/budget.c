@@ -176,8 +176,9 @@ static hl_status rank_all(search *s)
         order->beyond     = order->room + 1;
         s->found->n_heads = order->ranking->n_heads;
         if (order->room == 0)
-            return hl_fail(HL_BAD_ARGUMENT,
-                           "no head can go: the heads to keep and the limits of layers leave none");
+            return hl_fail(
+                HL_BAD_ARGUMENT,
+                "no head can be removed: the heads to keep and the limits of layers leave none");
     }
     return HL_OK;
 }

@@ -719,7 +719,8 @@ hl_status hl_evaluator_set_walk(hl_evaluator *e, const double *scores, int64_t n
         int64_t       window = e->n_done + i % n_windows;
 
         if (!hl_scores_read(&scores_of(e, i / n_windows)[window], in, e->result->scored[window]))
-            return hl_fail(HL_BAD_INPUT, "evaluate: scores of window %lld cannot be: %g, %g, %g",
+            return hl_fail(HL_BAD_INPUT,
+                           "evaluate: scores of window %lld are impossible: %g, %g, %g",
                            (long long)window, in[0], in[1], in[2]);
     }
     e->at = e->resumed = n_walked;

@@ -262,8 +262,8 @@ static hl_status read_scores(const hl_evaluation *found, const double *in, int64
         for (int64_t i = 0; i < n_done; i++, in += 3) {
             if (!hl_scores_read(&row_of(found, setting)[i], in, found->scored[i]))
                 return hl_fail(HL_BAD_INPUT,
-                               "the state's scores of setting %lld, window %lld, "
-                               "cannot be: %g, %g, %g of %lld",
+                               "the state's scores of setting %lld, window %lld, are impossible: "
+                               "%g, %g, %g of %lld",
                                (long long)setting, (long long)i, in[0], in[1], in[2],
                                (long long)found->scored[i]);
         }

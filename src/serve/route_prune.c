@@ -416,7 +416,7 @@ static hl_status read_orders(frontier_request *out, hl_look *look)
             out->rankers[i] == HL_RANKER_AUTO || out->rankers[i] == HL_RANKER_ABLATION)
             return hl_fail(HL_BAD_INPUT,
                            "rankers: entry %zu is not the name of a ranker, or ablation, "
-                           "which runs the text once a head",
+                           "which runs the text once per head",
                            i);
     }
     out->options.rankers   = list != NULL ? out->rankers : NULL;

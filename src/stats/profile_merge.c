@@ -163,7 +163,7 @@ static hl_status differ(const char *key, const char *here, const char *there)
                        "with the same",
                        here != NULL ? here : "f32", there != NULL ? there : "f32");
     return hl_fail(HL_BAD_INPUT, "the profiles differ in '%s': %s and %s", key,
-                   here != NULL ? here : "not said", there != NULL ? there : "not said");
+                   here != NULL ? here : "not given", there != NULL ? there : "not given");
 }
 
 static hl_status differ_number(const char *key, int64_t here, int64_t there)

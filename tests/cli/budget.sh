@@ -163,7 +163,7 @@ run prune models/demo "${short[@]}" --until-loss 1e-9 --by retrieval -o "$out"
 expect_line "a budget that the first head exceeds" 2 'no number of heads is within a loss of \+1e-09: [0-9]+ by retrieval cost least'
 nothing_written "a budget that the first head exceeds"
 run prune models/demo "${short[@]}" --until-loss 0.1 --ratio 0.2 -o "$out"
-expect_line "a budget and a ratio" 2 'a budget tells how many heads go'
+expect_line "a budget and a ratio" 2 'a budget sets the number of heads'
 run prune models/demo --until-loss 0.1 -o "$out"
 expect_line "a budget without a text" 2 'a budget needs --text FILE'
 run prune models/demo "${short[@]}" -c 512 -o "$out"
@@ -175,7 +175,7 @@ expect_line "an unknown type to keep" 2 "'inductoin' is neither a head, like L5H
 run prune models/demo --keep sink --ratio 0.1 --by weight -o "$out"
 expect_line "types without a text" 2 'types of heads need a profile'
 run prune models/demo "${short[@]}" --keep L0,L1,L2,L3,L4,L5,L6,L7 -o "$out"
-expect_line "all heads kept" 2 'no head can go: the heads to keep'
+expect_line "all heads kept" 2 'no head can be removed: the heads to keep'
 run prune models/demo "${short[@]}" --reselect --ratio 0.1 --by weight -o "$out"
 expect_line "nothing to look at again" 2 'weight looks at no text'
 run prune models/demo "${short[@]}" --reselect -o "$out"

@@ -12,27 +12,27 @@ which heads can be removed, without ever building an attention matrix.
 
 usage: headlight COMMAND [options] ...
 
-  compare    two profiles, head by head
-  demo       the shipped models, measured, shown and drawn
-  diagnose   what is wrong with a model's attention, and what to do
-  draw       a figure of a profile: SVG, PNG or PDF
-  eval       how well a model predicts texts: perplexity
-  generate   continue a text, token by token
-  info       what a model is: family, shape, dtypes, memory
-  judge      do the signals of a generated text tell right from wrong?
-  lens       what a model would say after each layer
-  measure    what every head does on a text, to a profile
-  merge      one profile from many
-  prune      a model without some of its heads: masked, compact, GGUF
-  rank       which heads to take out first
-  report     all of it as one interactive page, without a network
-  serve      an OpenAI-compatible server with entropy, and the live page
-  show       a profile: heatmap, layers, extremes, diagnoses, tables
-  sweep      what disabling heads costs, by every ranker
-  tokenize   show the tokens of a text, or the text of tokens
-  tokens     which token of a prompt looks at which, and how sharply
+  compare    compare two profiles or models, head by head
+  demo       measure, show and draw the two bundled models
+  diagnose   check attention for problems, with evidence and remedies
+  draw       draw a profile as SVG, PNG or PDF
+  eval       score texts: perplexity, bits per byte, KL from a reference
+  generate   generate text, colored by the entropy of attention
+  info       describe a model: family, shape, types, memory
+  judge      test whether the entropy of generated text predicts errors
+  lens       show what a model would predict after each layer
+  measure    measure every head on texts, and write a profile
+  merge      merge profiles of parts of a text into one
+  prune      write a model without some of its heads
+  rank       list heads in pruning order
+  report     write one interactive HTML page, which needs no network
+  serve      run an OpenAI-compatible server with a live page
+  show       print a profile: heatmap, layers, extremes, diagnoses, tables
+  sweep      measure what disabling heads costs, for every ranker
+  tokenize   print the tokens of a text, or the text of tokens
+  tokens     show which token of a prompt looks at which
   verify     run golden cases and models on every back end
-  watch      every checkpoint of a training run, as it appears; alarms
+  watch      measure checkpoints as they appear, and raise alarms
 
   help COMMAND    help for a command
   help metrics    the definition of every number
