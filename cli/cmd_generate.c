@@ -12,6 +12,7 @@
 
 #include "command.h"
 #include "generate_monitor.h"
+#include "generate_watch.h"
 #include "headlight.h"
 #include "held.h"
 #include "options.h"

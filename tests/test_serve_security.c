@@ -1,7 +1,7 @@
 /* test_serve_security.c - who may send requests: hosts, origins, tokens. */
 #include "support.h"
 
-#include "serve/server.h"
+#include "serve/security.h"
 
 static void hosts(void **state)
 {

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/corpus_parts.h"
+#include "measure/corpus_pieces.h"
 #include "tokenize/tokenizer.h"
 
 typedef enum reader_state {
