@@ -565,6 +565,8 @@ hl_status hl_device_find(const hl_device_ops **out, const char *name);
 void hl_device_offer(const hl_device_ops *ops);
 
 extern const hl_device_ops hl_device_cpu;
+/* The GPU (cuda.c).  Fails as hl_cuda_kernels of kernels.h does. */
+hl_status hl_cuda_device_ops(const hl_device_ops **out);
 
 #ifdef __cplusplus
 }
