@@ -570,6 +570,205 @@ static hl_status copy_rows(hl_device *device, const hl_device_copy_rows *copy)
     return share_rows(device, copy_some, copy->n_rows, copy->n, copy, NULL);
 }
 
+/* ------------------------------------------------------ mixers with a state */
+
+enum { CONV_CHANNELS = 64 }; /* channels of a convolution, or of HL_SCAN_CHANNEL, in one piece */
+
+static bool begins(const hl_device_places *places, int64_t sequence)
+{
+    return places->start[sequence] == 0;
+}
+
+static int64_t longest(const hl_device_places *places)
+{
+    int64_t most = 0;
+
+    for (int64_t b = 0; b < places->n_batch; b++)
+        most = places->lengths[b] > most ? places->lengths[b] : most;
+    return most;
+}
+
+/* Item i is a block of channels of a sequence. */
+static void conv_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows     = context;
+    const hl_device_conv *c        = rows->what;
+    int64_t               n_blocks = (c->n + CONV_CHANNELS - 1) / CONV_CHANNELS;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        int64_t      b    = i / n_blocks;
+        int64_t      at   = i % n_blocks * CONV_CHANNELS;
+        int64_t      row  = b * rows->places->batch_rows;
+        int64_t      from = row * c->x_stride + at;
+        const float *x    = c->x;
+        hl_conv      conv = {
+                 .out        = (float *)c->out + row * c->n + at,
+                 .out_stride = c->n,
+                 .x          = x + from,
+                 .times      = c->times != NULL ? (const float *)c->times + from : NULL,
+                 .after      = c->after != NULL ? (const float *)c->after + from : NULL,
+                 .x_stride   = c->x_stride,
+                 .weight     = c->weight + at,
+                 .bias       = c->bias != NULL ? c->bias + at : NULL,
+                 .state      = c->state + rows->places->sequences[b] * c->stride + at,
+                 .stride     = c->n,
+                 .width      = c->width,
+                 .n_rows     = rows->places->lengths[b],
+                 .n          = c->n - at < CONV_CHANNELS ? c->n - at : CONV_CHANNELS,
+                 .begins     = begins(rows->places, b),
+                 .is_silu    = c->is_silu,
+        };
+
+        if (conv.n_rows > 0)
+            rows->dense->conv(&conv);
+    }
+}
+
+static hl_status conv(hl_device *device, const hl_device_conv *c)
+{
+    int64_t n_blocks = (c->n + CONV_CHANNELS - 1) / CONV_CHANNELS;
+
+    return share_rows(device, conv_some, c->places.n_batch * n_blocks,
+                      longest(&c->places) * CONV_CHANNELS * c->width, c, &c->places);
+}
+
+static hl_scan scan_of(const hl_device_scan *s, const hl_device_places *places, int64_t b)
+{
+    int64_t row = b * places->batch_rows;
+
+    return (hl_scan){
+        .kind         = s->kind,
+        .out          = (float *)s->out + row * s->n_heads * s->d_head,
+        .out_stride   = s->n_heads * s->d_head,
+        .x            = (const float *)s->x + row * s->x_stride,
+        .x_stride     = s->x_stride,
+        .k            = (const float *)s->k + row * s->k_stride,
+        .q            = (const float *)s->q + row * s->k_stride,
+        .k_stride     = s->k_stride,
+        .dt           = (const float *)s->dt + row * s->dt_stride,
+        .beta         = s->beta != NULL ? (const float *)s->beta + row * s->beta_stride : NULL,
+        .dt_stride    = s->dt_stride,
+        .beta_stride  = s->beta_stride,
+        .dt_scale     = s->dt_scale,
+        .dt_low       = s->dt_low,
+        .dt_high      = s->dt_high,
+        .a            = s->a,
+        .dt_bias      = s->dt_bias,
+        .skip         = s->skip,
+        .state        = s->state + places->sequences[b] * s->stride,
+        .state_stride = s->d_head,
+        .d_state      = s->d_state,
+        .d_head       = s->d_head,
+        .n_rows       = places->lengths[b],
+        .begins       = begins(places, b),
+    };
+}
+
+/* Turns the whole into one head, or, with HL_SCAN_CHANNEL, into a block of channels. */
+static void take_piece(hl_scan *scan, const hl_device_scan *s, int64_t piece)
+{
+    bool    each  = s->kind == HL_SCAN_CHANNEL;
+    int64_t at    = each ? piece * CONV_CHANNELS : piece;
+    int64_t first = each ? at : at * s->d_head;
+    int64_t group = s->is_tiled ? piece % s->n_groups : piece / (s->n_heads / s->n_groups);
+
+    scan->out += first;
+    scan->x += first;
+    scan->dt += at;
+    scan->a += at;
+    scan->state += each ? at : at * s->d_state * s->d_head;
+    scan->dt_bias = s->dt_bias != NULL ? s->dt_bias + at : NULL;
+    scan->skip    = s->skip != NULL ? s->skip + at : NULL;
+    if (each) {
+        scan->d_head = s->d_head - at < CONV_CHANNELS ? s->d_head - at : CONV_CHANNELS;
+        return;
+    }
+    scan->k += group * s->d_state;
+    scan->q += group * s->d_state;
+    scan->beta = s->beta != NULL ? scan->beta + at : NULL;
+}
+
+static int64_t count_pieces(const hl_device_scan *s)
+{
+    return s->kind == HL_SCAN_CHANNEL ? (s->d_head + CONV_CHANNELS - 1) / CONV_CHANNELS
+                                      : s->n_heads;
+}
+
+static void scan_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows     = context;
+    const hl_device_scan *s        = rows->what;
+    int64_t               n_pieces = count_pieces(s);
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        hl_scan scan = scan_of(s, rows->places, i / n_pieces);
+
+        take_piece(&scan, s, i % n_pieces);
+        if (scan.n_rows > 0)
+            rows->dense->scan(&scan);
+    }
+}
+
+static hl_status scan(hl_device *device, const hl_device_scan *s)
+{
+    int64_t n_pieces = count_pieces(s);
+
+    return share_rows(device, scan_some, s->places.n_batch * n_pieces,
+                      longest(&s->places) * s->d_state * s->d_head * s->n_heads / n_pieces, s,
+                      &s->places);
+}
+
+static void norm_groups(const hl_dense *dense, const hl_device_gate *g, float *out, const float *x)
+{
+    for (int64_t at = 0; at < g->n && g->has_norm; at += g->d_group) {
+        hl_norm norm = { .kind   = HL_NORM_RMS,
+                         .eps    = g->eps,
+                         .weight = g->weight != NULL ? g->weight + (g->is_shared ? 0 : at) : NULL };
+
+        dense->norm(out + at, x + at, g->d_group, &norm);
+    }
+}
+
+static void gate_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows = context;
+    const hl_device_gate *g    = rows->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float       *x   = (float *)g->x + row * g->x_stride;
+        float       *out = (float *)g->out + row * g->n;
+        const float *z   = g->z != NULL ? (const float *)g->z + row * g->z_stride : NULL;
+        float        gate[CONV_CHANNELS];
+
+        if (!counts(rows->places, row))
+            continue;
+        if (g->norm_first)
+            norm_groups(rows->dense, g, x, x);
+        for (int64_t at = 0; at < g->n && z != NULL; at += CONV_CHANNELS) {
+            int64_t n = g->n - at < CONV_CHANNELS ? g->n - at : CONV_CHANNELS;
+
+            for (int64_t i = 0; i < n; i++)
+                gate[i] = g->z_scale * z[at + i];
+            rows->dense->activate(gate, x + at, n, g->activation, 0.0f);
+            memcpy(out + at, gate, (size_t)n * sizeof *gate);
+        }
+        if (z == NULL && out != x)
+            memmove(out, x, (size_t)g->n * sizeof *x);
+        if (!g->norm_first)
+            norm_groups(rows->dense, g, out, out);
+        for (int64_t i = 0; i < g->n && g->scale != 1.0f; i++)
+            out[i] *= g->scale;
+    }
+}
+
+static hl_status gate(hl_device *device, const hl_device_gate *g)
+{
+    return share_rows(device, gate_rows, g->n_rows, g->n, g, &g->places);
+}
+
 /* ------------------------------------------------------------------ logits */
 
 static void cap_some(void *context, int64_t first, int64_t end, int member)
@@ -858,6 +1057,9 @@ const hl_device_ops hl_device_cpu = {
     .heads         = heads,
     .activate      = activate,
     .copy_rows     = copy_rows,
+    .conv          = conv,
+    .scan          = scan,
+    .gate          = gate,
     .cap           = cap_logits,
     .logits        = logits_of,
     .finite        = find_bad,

@@ -79,6 +79,30 @@ static hl_status check_present(const hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
+/* Fills in the sizes of mixers that follow from others. */
+static void fill_mixer(hl_config *config)
+{
+    hl_mixer_config *mixer = &config->mixer;
+    bool             each  = mixer->kind == HL_MIXER_CONV || mixer->kind == HL_MIXER_MAMBA;
+
+    if (each)
+        mixer->n_heads = mixer->n_groups = 1;
+    if (mixer->kind == HL_MIXER_CONV)
+        mixer->d_head = config->d_model;
+    if (mixer->kind == HL_MIXER_DELTA)
+        mixer->n_norms = mixer->n_heads;
+    if (mixer->n_groups == 0)
+        mixer->n_groups = 1;
+    mixer->n_channels = mixer->n_heads * mixer->d_head;
+    if (!each)
+        mixer->n_channels += 2 * mixer->n_groups * mixer->d_state;
+    if (mixer->dt_high == 0.0)
+        mixer->dt_high = INFINITY;
+    for (int i = 0; i < HL_N_MIX_PARTS; i++)
+        mixer->factors[i] = mixer->factors[i] != 0.0 ? mixer->factors[i] : 1.0;
+    mixer->out_factor = mixer->out_factor != 0.0 ? mixer->out_factor : 1.0;
+}
+
 /* Fills in sizes that follow from others, if they are not given. */
 static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
 {
@@ -98,6 +122,7 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
     if (config->d_head == 0)
         config->d_head = config->d_model / config->n_heads;
 
+    fill_mixer(config);
     if (config->d_shared == 0)
         config->d_shared = config->n_shared * config->d_expert;
 
@@ -316,10 +341,32 @@ static hl_status spread_lists(hl_config *config, const hl_fields *fields)
         spread(config, fields, NULL, "attention.head_count", offsetof(hl_layer_config, n_heads)));
     HL_NEED(spread(config, fields, NULL, "attention.head_count_kv",
                    offsetof(hl_layer_config, n_kv_heads)));
+    for (int64_t i = 0; i < config->n_layers && fields->object == NULL; i++) {
+        if (config->mixer.kind != HL_MIXER_NONE && config->layers[i].n_kv_heads == 0)
+            hl_config_put_mixer(config, i); /* a GGUF file says so by "no KV heads" */
+    }
     if (config->n_experts == 0)
         HL_NEED(
             spread(config, fields, NULL, "feed_forward_length", offsetof(hl_layer_config, d_mlp)));
     return HL_OK;
+}
+
+/* What files call layers with a mixer. */
+static bool is_mixer_word(const char *word)
+{
+    static const char *const words[] = { "linear_attention", "mamba", "conv", "recurrent" };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void hl_config_put_mixer(hl_config *config, int64_t layer)
+{
+    config->layers[layer].mixer   = config->mixer.kind;
+    config->layers[layer].n_heads = config->layers[layer].n_kv_heads = 0;
 }
 
 static hl_status read_layer_types(hl_config *config, const json_t *types, const char *where)
@@ -333,7 +380,10 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
             return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' [%lld] is not a string", where,
                            (long long)i);
         config->layers[i].is_local = strcmp(type, "sliding_attention") == 0;
-        if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0)
+        if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
+            hl_config_put_mixer(config, i);
+        else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
+                 strcmp(type, "attention") != 0)
             return hl_fail(HL_UNSUPPORTED,
                            "%s: 'layer_types' [%lld] is '%s', wanted full_attention or "
                            "sliding_attention",
@@ -578,6 +628,50 @@ static hl_status check_experts(const hl_config *config, const char *where)
     return check_groups(config, where);
 }
 
+/* The limits of each number are so low that products of all of them fit in 63 bits. */
+static hl_status check_mixer(const hl_config *config, const char *where)
+{
+    const hl_mixer_config *mixer = &config->mixer;
+    bool                   scans = mixer->kind != HL_MIXER_CONV;
+    const struct {
+        const char *name;
+        int64_t     value;
+        int64_t     low;
+        int64_t     high;
+    } sizes[] = {
+        { "number of heads", mixer->n_heads, 1, HL_MAX_HEADS },
+        { "size of a head", mixer->d_head, 1, HL_MAX_WIDTH },
+        { "number of groups", mixer->n_groups, 1, HL_MAX_HEADS },
+        { "size of the state", mixer->d_state, scans, HL_MAX_STATE },
+        { "width of the convolution", mixer->width, 1, HL_MAX_CONV },
+        { "rank of dt", mixer->d_step, mixer->kind == HL_MIXER_MAMBA, HL_MAX_WIDTH },
+        { "inner width", mixer->n_heads * mixer->d_head, 1, HL_MAX_WIDTH },
+        { "number of channels", mixer->n_channels, 1, HL_MAX_WIDTH },
+    };
+
+    if (!hl_config_has_mixer(config))
+        return HL_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < sizes[i].low || sizes[i].value > sizes[i].high)
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: the %s of the layers with a %s is %lld, wanted %lld to %lld", where,
+                           sizes[i].name, hl_mixer_name(mixer->kind), (long long)sizes[i].value,
+                           (long long)sizes[i].low, (long long)sizes[i].high);
+    }
+    if (mixer->n_heads % mixer->n_groups != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld heads of a %s in %lld groups, wanted a divisor",
+                       where, (long long)mixer->n_heads, hl_mixer_name(mixer->kind),
+                       (long long)mixer->n_groups);
+    if (mixer->n_norms > 0 && mixer->n_heads * mixer->d_head % mixer->n_norms != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld values in %lld groups of a norm, wanted a divisor",
+                       where, (long long)(mixer->n_heads * mixer->d_head),
+                       (long long)mixer->n_norms);
+    if (!(mixer->dt_low >= 0.0) || !(mixer->dt_high >= mixer->dt_low))
+        return hl_fail(HL_BAD_INPUT, "%s: time steps from %g to %g, wanted 0 or more, and rising",
+                       where, mixer->dt_low, mixer->dt_high);
+    return HL_OK;
+}
+
 static hl_status check_scales(const hl_config *config, const char *where)
 {
     const struct {
@@ -618,6 +712,7 @@ static hl_status check_config(const hl_config *config, const char *where)
     if (config->n_heads == 0)
         return hl_fail(HL_BAD_INPUT, "%s: no layer has an attention head", where);
     HL_NEED(check_experts(config, where));
+    HL_NEED(check_mixer(config, where));
     HL_NEED(check_scales(config, where));
     for (int64_t i = 0; i < config->n_layers; i++)
         HL_NEED(check_layer(config, i, where));
@@ -684,6 +779,40 @@ static hl_status build(hl_config **out, const hl_family *family, const hl_fields
     HL_NEED(check_config(config, fields->where));
     *out = hl_taken(&config);
     return HL_OK;
+}
+
+const char *hl_mixer_name(hl_mixer mixer)
+{
+    static const char *const names[] = { "", "short convolution", "gated delta rule", "Mamba-2",
+                                         "Mamba" };
+
+    return names[mixer];
+}
+
+bool hl_config_has_mixer(const hl_config *config)
+{
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].mixer != HL_MIXER_NONE)
+            return true;
+    }
+    return false;
+}
+
+int64_t hl_mixer_conv_floats(const hl_config *config, hl_mixer mixer)
+{
+    int64_t floats = (config->mixer.width - 1) * config->mixer.n_channels;
+
+    return mixer != HL_MIXER_NONE ? (floats + 15) / 16 * 16 : 0;
+}
+
+int64_t hl_mixer_state_floats(const hl_config *config, hl_mixer mixer)
+{
+    const hl_mixer_config *m       = &config->mixer;
+    int64_t                entries = m->n_heads * m->d_head * m->d_state;
+
+    if (mixer == HL_MIXER_NONE || mixer == HL_MIXER_CONV)
+        entries = 0;
+    return hl_mixer_conv_floats(config, mixer) + (entries + 15) / 16 * 16;
 }
 
 void hl_config_free(hl_config *config)

@@ -35,6 +35,7 @@ enum {
     HL_STORED_QUARTERS    = 1 << 7, /* qkv: for every quarter of the heads q, v, k     */
     HL_STORED_BARE        = 1 << 6, /* NAME and NAME_bias, not NAME.weight, NAME.bias */
     HL_STORED_FLAT        = 1 << 8, /* experts: the rows of all, one after the other  */
+    HL_STORED_LOG         = 1 << 9, /* the weight is -exp(what is stored)             */
 };
 
 /* Members follow the order in which tables are read. */
@@ -115,6 +116,7 @@ extern const hl_family_tensor hl_gguf_tensors[];    /* the usual names, for all 
 /* q and k with rotary pairs side by side; searched before hl_gguf_tensors */
 extern const hl_family_tensor hl_gguf_paired_tensors[];
 
+extern const hl_family hl_family_lfm2, hl_family_lfm2_moe;
 extern const hl_family hl_family_dbrx, hl_family_ernie4_5_moe, hl_family_glm4_moe,
     hl_family_minimax_m2;
 extern const hl_family hl_family_arcee, hl_family_bert, hl_family_biogpt, hl_family_bloom,

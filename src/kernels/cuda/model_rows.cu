@@ -180,6 +180,8 @@ template <bool FAST> __device__ __forceinline__ float activated(float x, hl_acti
         return fmaxf(x, 0.0f);
     case HL_ACTIVATION_RELU_SQUARED:
         return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case HL_ACTIVATION_SIGMOID:
+        return times_sigmoid<FAST>(1.0f, x);
     default:
         return times_sigmoid<FAST>(x, 1.702f * x);
     }
@@ -238,6 +240,8 @@ template <typename T, int W> static auto choose_activation(hl_activation activat
         return activate<T, W, HL_ACTIVATION_RELU>;
     case HL_ACTIVATION_RELU_SQUARED:
         return activate<T, W, HL_ACTIVATION_RELU_SQUARED>;
+    case HL_ACTIVATION_SIGMOID:
+        return activate<T, W, HL_ACTIVATION_SIGMOID>;
     default:
         return activate<T, W, HL_ACTIVATION_SWIGLU_CLAMPED>;
     }
