@@ -655,7 +655,10 @@ static void print_story(const pruning *p)
     if (verdict != NULL)
         printf("  %s\n", verdict);
     if (n_zeroed > 0)
-        printf("  A zeroed head saves neither time nor memory.\n");
+        printf("  A zeroed head saves neither time nor memory.%s\n",
+               p->request->groups || before->n_kv_heads == before->n_heads
+                   ? ""
+                   : "  --groups removes whole groups.");
     hl_repair_print(&p->repair);
     if (p->check.done)
         printf("\n"

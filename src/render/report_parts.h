@@ -30,6 +30,8 @@ bool hl_report_check(hl_report_out *out, hl_status status);
 json_t *hl_report_text(const char *text);
 /* [L, H] */
 json_t *hl_report_head(int64_t layer, int64_t head);
+/* The heads that show a finding: [{"layer", "head", "value"}, ...]. */
+json_t *hl_report_heads(const hl_diagnosis *item);
 /* A plain list of numbers. */
 json_t *hl_report_numbers(const double *values, int64_t n);
 

@@ -35,7 +35,7 @@ static const char *severity_of(const hl_diagnosis *item)
     return "notice";
 }
 
-static json_t *heads_json(const hl_diagnosis *item)
+json_t *hl_report_heads(const hl_diagnosis *item)
 {
     json_t *heads = json_array();
 
@@ -93,7 +93,7 @@ static json_t *diagnosis_json(const hl_diagnosis *item, int64_t n_layers)
         hl_json_number(item->value), "threshold", hl_json_number(item->threshold), "evidence",
         hl_report_text(item->evidence), "source", hl_report_text(item->source), "against",
         hl_report_text(item->against), "mitigation", hl_report_text(item->mitigation), "measure",
-        hl_report_text(item->measure), "heads", heads_json(item), "layers",
+        hl_report_text(item->measure), "heads", hl_report_heads(item), "layers",
         found_layers_json(item, n_layers));
 }
 

@@ -58,17 +58,6 @@ static json_t *all_means(const hl_profile *profile)
     return means;
 }
 
-static json_t *heads_of(const hl_diagnosis *item)
-{
-    json_t *heads = json_array();
-
-    for (int64_t i = 0; i < item->n_heads; i++)
-        hl_json_add(&heads, json_pack("{s:I, s:I, s:o}", "layer", (json_int_t)item->heads[i].layer,
-                                      "head", (json_int_t)item->heads[i].head, "value",
-                                      hl_json_number(item->heads[i].value)));
-    return heads;
-}
-
 static json_t *diagnoses_of(const hl_profile *profile)
 {
     hl_diagnoses *found = NULL;
@@ -89,7 +78,7 @@ static json_t *diagnoses_of(const hl_profile *profile)
                               "threshold", hl_json_number(item->threshold), "unit", item->unit,
                               "evidence", item->evidence, "rule", item->rule, "finding",
                               item->finding, "against", item->against, "usual", item->usual,
-                              "mitigation", item->mitigation, "heads", heads_of(item)));
+                              "mitigation", item->mitigation, "heads", hl_report_heads(item)));
     }
     hl_diagnoses_free(found);
     return list;
