@@ -318,6 +318,8 @@ HL_INLINE vf vf_activate(vf x, hl_activation activation, const float *numbers)
         return vf_max(vf_set(0.0f), x) * vf_max(vf_set(0.0f), x);
     case HL_ACTIVATION_XIELU:
         return vf_xielu(x, numbers);
+    case HL_ACTIVATION_SIGMOID:
+        return vf_sigmoid(x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         return x * vf_sigmoid(vf_set(1.702f) * x);
     }
@@ -375,6 +377,9 @@ static void dense_activate(float *x, const float *up, int64_t n, hl_activation a
         break;
     case HL_ACTIVATION_XIELU:
         activate_row(x, up, n, HL_ACTIVATION_XIELU, numbers);
+        break;
+    case HL_ACTIVATION_SIGMOID:
+        activate_row(x, up, n, HL_ACTIVATION_SIGMOID, numbers);
         break;
     default:
         activate_row(x, up, n, HL_ACTIVATION_GELU_QUICK, numbers);

@@ -123,6 +123,13 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                        "%s is an encoder (%s): it predicts no next token, so there "
                        "is no loss to take gradients of",
                        model->path, model->config->family);
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
+                           "models of attention and MLPs alone",
+                           model->path, (long long)layer);
+    }
     HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
     HL_NEED(hl_session_open(&b->session, model, &options));
