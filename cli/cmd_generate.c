@@ -12,7 +12,6 @@
 
 #include "command.h"
 #include "generate_monitor.h"
-#include "generate_watch.h"
 #include "headlight.h"
 #include "held.h"
 #include "options.h"

@@ -12,9 +12,7 @@
 #include "input.h"
 #include "options.h"
 #include "prompt.h"
-#include "prune_budget.h"
-#include "prune_repair.h"
-#include "prune_timing.h"
+#include "prune_parts.h"
 #include "shared_options.h"
 #include "values.h"
 

@@ -1,5 +1,5 @@
 /* generate_watch.c - notes and events of spikes, and the command that provides context. */
-#include "generate_watch.h"
+#include "generate_monitor.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* prune_budget.c - budgets of prune: their options, and the frontier that comes of them. */
-#include "prune_budget.h"
+#include "prune_parts.h"
 
 #include <errno.h>
 #include <math.h>

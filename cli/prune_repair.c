@@ -1,5 +1,5 @@
 /* prune_repair.c - heads that stay, repaired on the text that the others were ranked on. */
-#include "prune_repair.h"
+#include "prune_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* prune_timing.c - speed, memory and size of the model before and after pruning. */
-#include "prune_timing.h"
+#include "prune_parts.h"
 
 #include <dirent.h>
 #include <stdio.h>

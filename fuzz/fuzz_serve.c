@@ -7,7 +7,7 @@
 #include <strings.h>
 
 #include "fuzz.h"
-#include "serve/security.h"
+#include "serve/server.h"
 #include "serve/texts.h"
 #include "serve/wire.h"
 

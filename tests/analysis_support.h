@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "analysis/random.h"
+#include "analysis/numbers.h"
 
 #define assert_near(got, wanted, tolerance)                                                        \
     do {                                                                                           \

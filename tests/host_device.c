@@ -243,11 +243,12 @@ typedef struct mixture_room {
     float   *active;  /* (N, F) */
     float   *out;     /* (N, D) */
     float   *sum;     /* (N, D) */
+    float   *scores;  /* (n_experts) */
 } mixture_room;
 
 static size_t room_floats(const hl_device_experts *e)
 {
-    return (size_t)(e->n_rows * (e->n_used + 1 + 3 * e->d_model + 3 * e->d_expert));
+    return (size_t)(e->n_rows * (e->n_used + 1 + 3 * e->d_model + 3 * e->d_expert) + e->n_experts);
 }
 
 static size_t host_experts_bytes(hl_device *device, const hl_device_experts *e)
@@ -268,38 +269,8 @@ static mixture_room room_of(const hl_device_experts *e)
     r.active  = r.hidden + e->n_rows * 2 * e->d_expert;
     r.out     = r.active + e->n_rows * e->d_expert;
     r.sum     = r.out + e->n_rows * e->d_model;
+    r.scores  = r.sum + e->n_rows * e->d_model;
     return r;
-}
-
-/* Returns the best expert that is not among the `n` chosen ones; the first of equal ones. */
-static int64_t next_best(const float *logits, int64_t n_experts, const int64_t *chosen, int64_t n)
-{
-    int64_t best = -1;
-
-    for (int64_t expert = 0; expert < n_experts; expert++) {
-        bool taken = false;
-        for (int64_t i = 0; i < n; i++)
-            taken = taken || chosen[i] == expert;
-        if (!taken && (best < 0 || logits[expert] > logits[best]))
-            best = expert;
-    }
-    return best;
-}
-
-static void route_row(const hl_device_experts *e, const mixture_room *r, int64_t row)
-{
-    const float *logits  = e->router + row * e->n_experts;
-    int64_t     *chosen  = r->chosen + row * e->n_used;
-    float       *weights = r->weights + row * e->n_used;
-    double       sum     = 0.0;
-
-    for (int64_t i = 0; i < e->n_used; i++)
-        chosen[i] = next_best(logits, e->n_experts, chosen, i);
-    float max = logits[chosen[0]];
-    for (int64_t i = 0; i < (e->over_all ? e->n_experts : e->n_used); i++)
-        sum += exp((double)(logits[e->over_all ? i : chosen[i]] - max));
-    for (int64_t i = 0; i < e->n_used; i++)
-        weights[i] = (float)(exp((double)(logits[chosen[i]] - max)) / sum);
 }
 
 /* ------------------------------------------------------------------- experts */
@@ -313,9 +284,12 @@ static int64_t gather(const hl_device_experts *e, const mixture_room *r, int64_t
 
         if (r->chosen[i] != expert)
             continue;
-        host_load(r->x + count * e->d_model, e->x, e->dtype, row * e->d_model, e->d_model);
+        float *x = r->x + count * e->d_model;
+        host_load(x, e->x, e->dtype, row * e->d_model, e->d_model);
+        for (int64_t j = 0; e->rule.scales_input && j < e->d_model; j++)
+            x[j] *= r->weights[i];
         r->members[count]  = row;
-        r->shares[count++] = r->weights[i];
+        r->shares[count++] = e->rule.scales_input ? 1.0f : r->weights[i];
     }
     return count;
 }
@@ -370,7 +344,9 @@ static hl_status host_experts(hl_device *device, const hl_device_experts *e)
 
     memset(r.sum, 0, (size_t)(e->n_rows * e->d_model) * sizeof *r.sum);
     for (int64_t row = 0; row < e->n_rows; row++)
-        route_row(e, &r, row);
+        hl_router_choose(r.chosen + row * e->n_used, r.weights + row * e->n_used, r.scores,
+                         e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
+                         e->n_used);
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(run_expert(device, e, &r, expert));
     host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
@@ -383,7 +359,7 @@ static hl_status host_add_gated(hl_device *device, const hl_device_add_gated *ad
     float *out = device->values;
     float *x   = out + add->n;
     for (int64_t row = 0; row < add->n_rows; row++) {
-        float weight = 1.0f / (1.0f + expf(-add->logit[row]));
+        float weight = add->logit != NULL ? 1.0f / (1.0f + expf(-add->logit[row])) : 1.0f;
 
         host_load(out, add->out, add->dtype, row * add->n, add->n);
         host_load(x, add->x, add->dtype, row * add->n, add->n);
@@ -634,6 +610,165 @@ static hl_status host_copy_rows(hl_device *device, const hl_device_copy_rows *co
         host_load(x, copy->x, copy->x_dtype, from * copy->x_stride, copy->n);
         add_to_copy(x, x + copy->n, copy, from);
         host_store(copy->out, copy->out_dtype, row * copy->out_stride, x, copy->n);
+    }
+    return HL_OK;
+}
+
+/* ------------------------------------------------------ mixers with a state */
+
+/* Converts n values of each row of a sequence to floats, packed at `to`; NULL stays NULL. */
+static float *load_sequence(float *to, const hl_device_places *places, int64_t b, const void *rows,
+                            hl_dtype dtype, int64_t stride, int64_t n)
+{
+    if (rows == NULL)
+        return NULL;
+    for (int64_t row = 0; row < places->lengths[b]; row++)
+        host_load(to + row * n, rows, dtype, (b * places->batch_rows + row) * stride, n);
+    return to;
+}
+
+static void store_sequence(void *rows, const hl_device_places *places, int64_t b, hl_dtype dtype,
+                           const float *from, int64_t n)
+{
+    host_store(rows, dtype, b * places->batch_rows * n, from, places->lengths[b] * n);
+}
+
+static hl_status host_conv(hl_device *device, const hl_device_conv *c)
+{
+    const hl_device_places *places = &c->places;
+    int64_t                 size   = places->batch_rows * c->n;
+
+    HL_NEED(make_rows(device, 4 * size));
+    for (int64_t b = 0; b < places->n_batch; b++) {
+        float  *x    = device->values;
+        hl_conv conv = {
+            .out        = x + 3 * size,
+            .out_stride = c->n,
+            .x          = load_sequence(x, places, b, c->x, c->dtype, c->x_stride, c->n),
+            .times      = load_sequence(x + size, places, b, c->times, c->dtype, c->x_stride, c->n),
+            .after = load_sequence(x + 2 * size, places, b, c->after, c->dtype, c->x_stride, c->n),
+            .x_stride = c->n,
+            .weight   = c->weight,
+            .bias     = c->bias,
+            .state    = c->state + places->sequences[b] * c->stride,
+            .stride   = c->n,
+            .width    = c->width,
+            .n_rows   = places->lengths[b],
+            .n        = c->n,
+            .begins   = places->start[b] == 0,
+            .is_silu  = c->is_silu,
+        };
+
+        if (conv.n_rows == 0)
+            continue;
+        hl_dense_scalar.conv(&conv);
+        store_sequence(c->out, places, b, c->dtype, conv.out, c->n);
+    }
+    return HL_OK;
+}
+
+/* Runs one head, given the floats of the whole sequence. */
+static void scan_head(const hl_device_scan *s, const hl_scan *whole, int64_t head)
+{
+    hl_scan one   = *whole;
+    int64_t group = s->is_tiled ? head % s->n_groups : head / (s->n_heads / s->n_groups);
+
+    one.out += head * s->d_head;
+    one.x += head * s->d_head;
+    one.k += group * s->d_state;
+    one.q += group * s->d_state;
+    one.dt += head;
+    one.beta    = s->beta != NULL ? one.beta + head : NULL;
+    one.a       = s->a + head;
+    one.dt_bias = s->dt_bias != NULL ? s->dt_bias + head : NULL;
+    one.skip    = s->skip != NULL ? s->skip + head : NULL;
+    one.state += head * s->d_state * s->d_head;
+    hl_dense_scalar.scan(&one);
+}
+
+static hl_status host_scan(hl_device *device, const hl_device_scan *s)
+{
+    const hl_device_places *places = &s->places;
+    int64_t                 values = s->n_heads * s->d_head;
+    int64_t                 keys   = s->n_groups * s->d_state;
+    int64_t                 steps  = s->kind == HL_SCAN_CHANNEL ? s->d_head : s->n_heads;
+    int64_t                 n      = places->batch_rows;
+
+    HL_NEED(make_rows(device, n * (2 * values + 2 * keys + 2 * steps)));
+    for (int64_t b = 0; b < places->n_batch; b++) {
+        float  *x    = device->values;
+        float  *k    = x + n * values;
+        float  *q    = k + n * keys;
+        float  *dt   = q + n * keys;
+        float  *beta = dt + n * steps;
+        hl_scan scan = {
+            .kind        = s->kind,
+            .out         = beta + n * steps,
+            .out_stride  = values,
+            .x           = load_sequence(x, places, b, s->x, s->dtype, s->x_stride, values),
+            .x_stride    = values,
+            .k           = load_sequence(k, places, b, s->k, s->dtype, s->k_stride, keys),
+            .q           = load_sequence(q, places, b, s->q, s->dtype, s->k_stride, keys),
+            .k_stride    = keys,
+            .dt          = load_sequence(dt, places, b, s->dt, s->dtype, s->dt_stride, steps),
+            .beta        = load_sequence(beta, places, b, s->beta, s->dtype, s->beta_stride, steps),
+            .dt_stride   = steps,
+            .beta_stride = steps,
+            .dt_scale    = s->dt_scale,
+            .dt_low      = s->dt_low,
+            .dt_high     = s->dt_high,
+            .state       = s->state + places->sequences[b] * s->stride,
+            .state_stride = s->d_head,
+            .d_state      = s->d_state,
+            .d_head       = s->d_head,
+            .n_rows       = places->lengths[b],
+            .begins       = places->start[b] == 0,
+        };
+
+        for (int64_t head = 0; head < s->n_heads && scan.n_rows > 0; head++)
+            scan_head(s, &scan, head);
+        if (scan.n_rows > 0)
+            store_sequence(s->out, places, b, s->dtype, scan.out, values);
+    }
+    return HL_OK;
+}
+
+static void norm_groups(const hl_device_gate *g, float *x)
+{
+    for (int64_t at = 0; at < g->n && g->has_norm; at += g->d_group) {
+        hl_norm norm = { .kind   = HL_NORM_RMS,
+                         .eps    = g->eps,
+                         .weight = g->weight != NULL ? g->weight + (g->is_shared ? 0 : at) : NULL };
+
+        hl_dense_scalar.norm(x + at, x + at, g->d_group, &norm);
+    }
+}
+
+static hl_status host_gate(hl_device *device, const hl_device_gate *g)
+{
+    HL_NEED(make_rows(device, 2 * g->n));
+    for (int64_t row = 0; row < g->n_rows; row++) {
+        float *x = device->values;
+        float *z = x + g->n;
+
+        if (!counts(&g->places, row))
+            continue;
+        host_load(x, g->x, g->dtype, row * g->x_stride, g->n);
+        if (g->z != NULL)
+            host_load(z, g->z, g->dtype, row * g->z_stride, g->n);
+        if (g->norm_first)
+            norm_groups(g, x);
+        for (int64_t i = 0; i < g->n && g->z != NULL; i++)
+            z[i] *= g->z_scale;
+        if (g->z != NULL) {
+            hl_dense_scalar.activate(z, x, g->n, g->activation, 0.0f);
+            x = z;
+        }
+        if (!g->norm_first)
+            norm_groups(g, x);
+        for (int64_t i = 0; i < g->n; i++)
+            x[i] *= g->scale;
+        host_store(g->out, g->dtype, row * g->n, x, g->n);
     }
     return HL_OK;
 }
@@ -1266,6 +1401,9 @@ static const hl_device_ops host_table = {
     .heads         = host_heads,
     .activate      = host_activate,
     .copy_rows     = host_copy_rows,
+    .conv          = host_conv,
+    .scan          = host_scan,
+    .gate          = host_gate,
     .cap           = host_cap,
     .logits        = host_logits,
     .pick          = host_pick,

@@ -1,5 +1,5 @@
 /* test_checkpoints.c - the checkpoints in a folder, and their steps. */
-#include "measure/checkpoints.h"
+#include "measure/measure.h"
 #include "support.h"
 
 #include <fcntl.h>

@@ -332,7 +332,7 @@ static void layers_may_differ(void **state)
     assert_int_equal(config->layers[0].d_mlp, 32);
     assert_int_equal(config->layers[1].n_experts, 0);
     assert_int_equal(config->layers[1].d_mlp, 128);
-    assert_int_equal(config->router, HL_ROUTER_SOFTMAX_ALL);
+    assert_false(config->router.normed);
     hl_config_free(config);
 }
 
@@ -442,6 +442,20 @@ static void sizes_that_do_not_fit_are_refused(void **state)
            HL_LIMIT, "heads of 1024 dimensions, at most 256");
     refuse(MODEL("mixtral", ", \"num_local_experts\": 2, \"num_experts_per_tok\": 3"), HL_BAD_INPUT,
            "a token uses 3 experts of 2");
+    refuse(MODEL("glm4_moe", ", \"n_routed_experts\": 0"), HL_BAD_INPUT,
+           "'n_routed_experts' is 0, wanted 1 to 4096");
+    refuse(MODEL("glm4_moe", ", \"n_routed_experts\": 10, \"n_group\": 4, \"topk_group\": 1"),
+           HL_BAD_INPUT, "10 experts are not divisible into 4 groups");
+    refuse(MODEL("glm4_moe", ", \"n_group\": 4, \"topk_group\": 5"), HL_BAD_INPUT,
+           "a token uses 5 groups of experts, wanted 1 to 4");
+    refuse(MODEL("glm4_moe", ", \"n_routed_experts\": 16, \"n_group\": 8, \"topk_group\": 2"),
+           HL_BAD_INPUT, "8 experts per token, and 2 groups have 4");
+    refuse(MODEL("glm4_moe", ", \"n_shared_experts\": 4096, \"moe_intermediate_size\": 1048576"),
+           HL_BAD_INPUT, "a shared expert of 4294967296, at most 1048576");
+    refuse(MODEL("glm4_moe", ", \"routed_scaling_factor\": -1"), HL_BAD_INPUT,
+           "the scale of the experts' weights is -1");
+    refuse(MODEL("dbrx", ", \"ffn_config\": {\"moe_normalize_expert_weights\": 2}"), HL_UNSUPPORTED,
+           "'moe_normalize_expert_weights' is 2, wanted 1 or null");
     refuse(MODEL("gpt_neo", ", \"attention_types\": [[[\"global\"], 3]]"), HL_BAD_INPUT,
            "'attention_types' covers 3 layers, wanted 4");
     refuse(MODEL("gemma2", ", \"layer_types\": [\"full_attention\"]"), HL_BAD_INPUT,

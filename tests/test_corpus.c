@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
-#include "measure/corpus_pieces.h"
+#include "measure/corpus_parts.h"
 
 /* ----------------------------------------------------------------------- inputs */
 

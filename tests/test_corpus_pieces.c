@@ -2,7 +2,7 @@
 #include "tokenize_support.h"
 
 #include "base/hash.h"
-#include "measure/corpus_pieces.h"
+#include "measure/corpus_parts.h"
 
 /* Joins all pieces and compares them, token by token, with the whole. */
 static void compare(const hl_tokenizer *tokenizer, const hl_text_input *input, const char *text,

@@ -14,7 +14,6 @@
 
 #include "analysis/grid.h"
 #include "analysis/numbers.h"
-#include "analysis/random.h"
 #include "analysis/two_kinds.h"
 #include "headlight/generate.h"
 #include "measure/perplexity.h"

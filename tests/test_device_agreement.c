@@ -54,15 +54,16 @@ static void test_linear(void **state)
 }
 
 static void experts_case(hl_dtype dtype, int64_t n_rows, int64_t n_experts, int64_t n_used,
-                         bool is_gated, bool over_all)
+                         bool is_gated, hl_router rule)
 {
     int64_t d_model = 72, d_expert = 96, width = is_gated ? 2 * d_expert : d_expert;
     twin    x = twin_rows(dtype, n_rows * d_model), out = twin_rows(dtype, n_rows * d_model);
-    twin    router    = twin_rows(HL_DTYPE_F32, n_rows * n_experts);
-    twin    up        = twin_rows(dtype, n_experts * width * d_model);
-    twin    down      = twin_rows(dtype, n_experts * d_model * d_expert);
-    twin    up_bias   = twin_rows(HL_DTYPE_F32, n_experts * width);
-    twin    down_bias = twin_rows(HL_DTYPE_F32, n_experts * d_model);
+    twin    router     = twin_rows(HL_DTYPE_F32, n_rows * n_experts);
+    twin    up         = twin_rows(dtype, n_experts * width * d_model);
+    twin    down       = twin_rows(dtype, n_experts * d_model * d_expert);
+    twin    up_bias    = twin_rows(HL_DTYPE_F32, n_experts * width);
+    twin    down_bias  = twin_rows(HL_DTYPE_F32, n_experts * d_model);
+    twin    correction = twin_rows(HL_DTYPE_F32, n_experts);
 
     EACH_SIDE(side)
     {
@@ -79,7 +80,8 @@ static void experts_case(hl_dtype dtype, int64_t n_rows, int64_t n_experts, int6
                                       .d_expert   = d_expert,
                                       .n_experts  = n_experts,
                                       .n_used     = n_used,
-                                      .over_all   = over_all,
+                                      .rule       = rule,
+                                      .correction = correction.at[side],
                                       .is_gated   = is_gated,
                                       .activation = HL_ACTIVATION_SILU };
         size_t            n_bytes = ops[side]->experts_bytes(devices[side], &e);
@@ -89,7 +91,7 @@ static void experts_case(hl_dtype dtype, int64_t n_rows, int64_t n_experts, int6
         ops[side]->free(devices[side], e.work);
     }
     compare("experts", &out, dtype, dtype == HL_DTYPE_F32 ? dtype : HL_DTYPE_BF16);
-    twin *all[] = { &x, &out, &router, &up, &down, &up_bias, &down_bias };
+    twin *all[] = { &x, &out, &router, &up, &down, &up_bias, &down_bias, &correction };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         twin_free(all[i]);
 }
@@ -99,9 +101,24 @@ static void test_experts(void **state)
     (void)state;
     EACH_TYPE(dtype)
     {
-        experts_case(*dtype, 1, 4, 2, true, false);
-        experts_case(*dtype, 150, 8, 2, true, true);
-        experts_case(*dtype, 67, 5, 5, false, false);
+        experts_case(*dtype, 1, 4, 2, true, (hl_router){ .normed = true, .scale = 1.0 });
+        experts_case(*dtype, 150, 8, 2, true, (hl_router){ .scale = 1.7 });
+        experts_case(*dtype, 67, 5, 5, false, (hl_router){ .normed = true, .scale = 1.0 });
+        experts_case(*dtype, 70, 40, 3, true,
+                     (hl_router){ .score          = HL_ROUTER_SIGMOID,
+                                  .normed         = true,
+                                  .has_correction = true,
+                                  .groups_by_two  = true,
+                                  .n_groups       = 8,
+                                  .n_groups_used  = 3,
+                                  .added          = 1e-20,
+                                  .scale          = 2.5 });
+        experts_case(*dtype, 33, 12, 4, true,
+                     (hl_router){ .n_groups = 3, .n_groups_used = 2, .scale = 1.0 });
+        experts_case(*dtype, 65, 6, 2, true,
+                     (hl_router){ .score = HL_ROUTER_SPARSEMIXER, .margin = 0.4, .scale = 1.0 });
+        experts_case(*dtype, 66, 4, 1, true,
+                     (hl_router){ .score = HL_ROUTER_SIGMOID, .scales_input = true, .scale = 1.0 });
     }
 }
 

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "analysis/labels.h"
-#include "analysis/random.h"
+#include "analysis/numbers.h"
 #include "analysis/two_kinds.h"
 #include "stats/trace_parts.h"
 

@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "render/figure_compare.h"
+#include "render/figure.h"
 
 typedef struct pair {
     hl_profile    *profiles[2];

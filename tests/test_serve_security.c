@@ -1,7 +1,7 @@
 /* test_serve_security.c - who may send requests: hosts, origins, tokens. */
 #include "support.h"
 
-#include "serve/security.h"
+#include "serve/server.h"
 
 static void hosts(void **state)
 {

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "analysis/numbers.h"
-#include "analysis/random.h"
 
 enum { N_VALUES = 23, N_LEARNED = 40, N_SCORED = 200 };
 

@@ -6,8 +6,8 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "tokenize/bpe.h"
 #include "tokenize/vocab.h"
+#include "tokenize/word_models.h"
 
 /* Enough for a busy machine and for builds with sanitizers: without a budget, these sizes take
  * minutes. */

@@ -4,7 +4,7 @@
  * tests, or its source for special cases. */
 #include "tokenize_support.h"
 
-#include "tokenize/pipeline_json.h"
+#include "tokenize/tokenizer_json.h"
 
 static json_t *parse(const char *json)
 {

@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "analysis/random.h"
+#include "analysis/numbers.h"
 #include "formats/safetensors.h"
 #include "generate/tracer.h"
 #include "stats/profile_add.h"

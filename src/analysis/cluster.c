@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/random.h"
+#include "analysis/numbers.h"
 #include "base/memory.h"
 #include "base/status.h"
 

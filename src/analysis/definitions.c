@@ -1,7 +1,8 @@
 /* definitions.c - the definition of every number, in one table.
  *
- * `headlight help metrics` prints it, doc/metrics.md has it between two marks (tools/definitions), and
- * the page shows it at each "?": reports and /v1/headlight/model carry the entries that have a key. */
+ * `headlight help metrics` prints it, doc/metrics.md has it between two marks (tools/metrics_page),
+ * captions of figures quote it, and the page shows it at each "?": reports and /v1/headlight/model
+ * carry the entries that have a key. */
 #include "headlight/analysis.h"
 
 #define HEADING(title)                                                                             \
@@ -148,7 +149,7 @@ static const hl_definition definitions[] = {
       "spike is a score above 3",
       "spike", "Spike score", "σ" },
     { "lens",
-      "logit lens: final norm and output head applied to the residual stream after each layer. "
+      "final norm and output head applied to the residual stream after each layer. "
       "Shows the most likely next token and the entropy over the vocabulary, not of attention",
       "lens", "Logit lens", "nats" },
     HEADING("CLUSTERS of heads that behave alike (Ward's method)"),

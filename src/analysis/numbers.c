@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/random.h"
 #include "base/memory.h"
 #include "base/status.h"
 

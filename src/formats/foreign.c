@@ -7,7 +7,7 @@
  * Pickles (PyTorch's .bin and .pt) are refused on purpose: reading one means running
  * the program that it contains. */
 #define _GNU_SOURCE /* memmem; NOLINT(bugprone-reserved-identifier): the C library asks for it */
-#include "formats/foreign.h"
+#include "formats/tensors.h"
 
 #include <dirent.h>
 #include <stdio.h>

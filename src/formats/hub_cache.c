@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "formats/foreign.h"
+#include "formats/tensors.h"
 
 /* Finds the Hugging Face cache by the variables of its own library; false if not even HOME is
  * set. */

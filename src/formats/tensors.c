@@ -29,7 +29,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "formats/foreign.h"
 #include "formats/gguf.h"
 #include "formats/llama2c.h"
 #include "formats/safetensors.h"

@@ -2,10 +2,11 @@
  *
  * Its calls work on host memory, so each call copies its data to the GPU and back: this is good for
  * checks, not for speed.  Programs whose tensors lie on the device call the library themselves
- * (kernels/cuda/headlight_cuda.h). */
+ * (kernels/cuda/headlight_cuda.h).
+ *
+ * The library is opened when the back end is first requested.  HEADLIGHT_CUDA_LIBRARY names it;
+ * otherwise it is looked for beside the program and where the loader looks. */
 #define _GNU_SOURCE /* dladdr1; NOLINT(bugprone-reserved-identifier): the C library asks for it */
-#include "kernels/cuda.h"
-
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -17,6 +18,8 @@
 
 #include "base/status.h"
 #include "kernels/cuda/headlight_cuda.h"
+#include "kernels/device.h"
+#include "kernels/kernels.h"
 
 /* The functions that are used of the library. */
 static struct {

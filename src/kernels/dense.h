@@ -7,6 +7,8 @@
  *     combine    rows of a transposed weight, weighted:   y += x W
  *     dots_exact dot products in double
  *     exp_exact  exponentials in double, and the sums of a softmax
+ *     conv       a causal convolution of each channel
+ *     scan       one head of a recurrence whose state is a matrix
  *
  * Each back end has one table of these functions.  They use no threads: linear.h and the forward
  * pass divide the rows.  dense_scalar.c is the definition. */
@@ -44,6 +46,7 @@ typedef enum hl_activation {
     HL_ACTIVATION_RELU_SQUARED,
     /* g = min(gate, limit), u = clamp(up, +-limit): (u + 1) g sigmoid(1.702 g) */
     HL_ACTIVATION_SWIGLU_CLAMPED,
+    HL_ACTIVATION_SIGMOID, /* of the gates of attention and mixers, not of MLPs */
     HL_N_ACTIVATIONS
 } hl_activation;
 
@@ -84,6 +87,77 @@ typedef struct hl_exact_sums {
     double squares; /* w^2   */
 } hl_exact_sums;
 
+/* A convolution of each channel over the last `width` rows of one sequence:
+ *
+ *     u_t   = x_t * times_t
+ *     out_t = act(bias + sum of weight[j] u_(t - width + 1 + j) over j) * after_t
+ *
+ * with zeros before the sequence.  `state` has the width - 1 rows of u before row 0, and then those
+ * before the next row; if the sequence begins here, it is only written. */
+typedef struct hl_conv {
+    float       *out; /* (n_rows, n), rows out_stride apart */
+    int64_t      out_stride;
+    const float *x;     /* (n_rows, n), rows x_stride apart, like times and after */
+    const float *times; /* NULL: ones */
+    const float *after; /* NULL: ones */
+    int64_t      x_stride;
+    const float *weight; /* (width, n), rows stride apart, like the state's */
+    const float *bias;   /* (n) or NULL */
+    float       *state;  /* (width - 1, n) */
+    int64_t      stride;
+    int64_t      width;
+    int64_t      n_rows;
+    int64_t      n;
+    bool         begins;
+    bool         is_silu; /* act is SiLU; else the identity */
+} hl_conv;
+
+#define HL_MAX_CONV  8   /* the largest width of a convolution */
+#define HL_MAX_STATE 256 /* the largest d_state of a recurrence */
+
+typedef enum hl_scan_kind {
+    HL_SCAN_SSM = 0, /* Mamba-2: one decay per head and row */
+    HL_SCAN_CHANNEL, /* Mamba-1: one decay per channel, entry of the state and row */
+    HL_SCAN_DELTA,   /* the gated delta rule */
+} hl_scan_kind;
+
+/* One head of one sequence.  Its state S is (d_state, d_head).  With k, q the row's (d_state) and
+ * x its (d_head), each row t does, in this order:
+ *
+ *     dt        = clamp(softplus(dt_scale dt_t + dt_bias), dt_low, dt_high)
+ *     SSM       S = e^(a dt) S + k (dt x)';           out = S' q + skip x
+ *     CHANNEL   S = e^(a_ij dt_j) S_ij + k_i dt_j x_j, with a dt per channel j; out = S' q + skip x
+ *     DELTA     k = k / |k|, q = q / (|q| sqrt(d_state)), with |v|^2 = sum of v^2 + 1e-6
+ *               S = e^(a dt) S;  S = S + sigmoid(beta) k (x - S' k)';             out = S' q
+ *
+ * If the sequence begins here, S is only written. */
+typedef struct hl_scan {
+    hl_scan_kind kind;
+    float       *out; /* (n_rows, d_head), rows out_stride apart */
+    int64_t      out_stride;
+    const float *x; /* (n_rows, d_head) */
+    int64_t      x_stride;
+    const float *k; /* (n_rows, d_state) */
+    const float *q;
+    int64_t      k_stride; /* of q, too */
+    const float *dt;       /* (n_rows); CHANNEL: (n_rows, d_head) */
+    const float *beta;     /* (n_rows), DELTA */
+    int64_t      dt_stride;
+    int64_t      beta_stride;
+    float        dt_scale;
+    float        dt_low;
+    float        dt_high;
+    const float *a;       /* (1); CHANNEL: (d_state, d_head), rows state_stride apart */
+    const float *dt_bias; /* (1), or NULL: 0; CHANNEL: (d_head) */
+    const float *skip;    /* (1), or NULL: 0; CHANNEL: (d_head) */
+    float       *state;   /* (d_state, d_head), rows state_stride apart */
+    int64_t      state_stride;
+    int64_t      d_state;
+    int64_t      d_head;
+    int64_t      n_rows;
+    bool         begins;
+} hl_scan;
+
 typedef struct hl_dense {
     /* out and x may be the same. */
     void (*norm)(float *out, const float *x, int64_t n, const hl_norm *norm);
@@ -101,6 +175,8 @@ typedef struct hl_dense {
     /* Replaces x[i] by w = e^(x[i] - shift), to two units in the last place, for x[i] <= shift.
      * Below 1e-307 it is 0.  Nonzero weights, with z = x[i] - shift, are added to `sums`. */
     void (*exp_exact)(hl_exact_sums *sums, double *x, double shift, int64_t n);
+    void (*conv)(const hl_conv *conv);
+    void (*scan)(const hl_scan *scan);
     /* n_steps times n_chains independent multiply-adds, for the peak rate. */
     float (*multiply_adds)(float start, int64_t n_steps);
     int64_t n_chains;

@@ -1,6 +1,7 @@
 /* dense_avx512.c - norms, RoPE, activations and dot products, compiled for AVX-512. */
 #include "kernels/dense_products.h"
 #include "kernels/dense_vector.h"
+#include "kernels/mixer_vector.h"
 
 const hl_dense hl_dense_avx512 = {
     .norm       = dense_norm,
@@ -10,6 +11,8 @@ const hl_dense hl_dense_avx512 = {
     .combine    = dense_combine,
     .dots_exact = dense_dots_exact,
     .exp_exact  = dense_exp_exact,
+    .conv       = dense_conv,
+    .scan       = dense_scan,
 
     .multiply_adds = dense_multiply_adds,
     .n_chains      = VL * PEAK_CHAINS,

@@ -90,6 +90,8 @@ static double activated(double x, hl_activation activation)
         return x > 0.0 ? x : 0.0;
     case HL_ACTIVATION_RELU_SQUARED:
         return x > 0.0 ? x * x : 0.0;
+    case HL_ACTIVATION_SIGMOID:
+        return sigmoid(x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         return x * sigmoid(1.702 * x);
     }
@@ -199,6 +201,106 @@ static void exp_exact(hl_exact_sums *sums, double *x, double shift, int64_t n)
     }
 }
 
+/* ------------------------------------------------------ mixers with a state */
+
+static double softplus(double x)
+{
+    return x > 30.0 ? x : log1p(exp(x));
+}
+
+static float conv_input(const hl_conv *c, int64_t row, int64_t i)
+{
+    int64_t at = row * c->x_stride + i;
+
+    if (row < 0)
+        return c->begins ? 0.0f : c->state[(row + c->width - 1) * c->stride + i];
+    return c->x[at] * (c->times != NULL ? c->times[at] : 1.0f);
+}
+
+static void conv(const hl_conv *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        float last[HL_MAX_CONV];
+
+        for (int64_t row = 0; row < c->n_rows; row++) {
+            double sum = c->bias != NULL ? c->bias[i] : 0.0;
+
+            for (int64_t j = 0; j < c->width; j++)
+                sum += (double)c->weight[j * c->stride + i] *
+                       (double)conv_input(c, row - c->width + 1 + j, i);
+            if (c->is_silu)
+                sum *= sigmoid(sum);
+            if (c->after != NULL)
+                sum *= (double)c->after[row * c->x_stride + i];
+            c->out[row * c->out_stride + i] = (float)sum;
+        }
+        for (int64_t j = 0; j < c->width - 1; j++)
+            last[j] = conv_input(c, c->n_rows - c->width + 1 + j, i);
+        for (int64_t j = 0; j < c->width - 1; j++)
+            c->state[j * c->stride + i] = last[j];
+    }
+}
+
+static double inverse_length(const float *x, int64_t n)
+{
+    double sum = 1e-6;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return 1.0 / sqrt(sum);
+}
+
+/* dt of a row, of channel j with HL_SCAN_CHANNEL. */
+static double step_of(const hl_scan *s, int64_t row, int64_t j)
+{
+    double bias = s->dt_bias != NULL ? s->dt_bias[j] : 0.0;
+    double dt   = softplus((double)s->dt_scale * (double)s->dt[row * s->dt_stride + j] + bias);
+
+    return fmin(fmax(dt, s->dt_low), s->dt_high);
+}
+
+/* Column j of the state, in row `row`; the sums are in double, the state in float. */
+static void scan_column(const hl_scan *s, int64_t row, int64_t j)
+{
+    bool         each   = s->kind == HL_SCAN_CHANNEL;
+    bool         delta  = s->kind == HL_SCAN_DELTA;
+    const float *k      = s->k + row * s->k_stride;
+    const float *q      = s->q + row * s->k_stride;
+    double       k_size = delta ? inverse_length(k, s->d_state) : 1.0;
+    double       q_size = delta ? inverse_length(q, s->d_state) / sqrt((double)s->d_state) : 1.0;
+    double       dt     = step_of(s, row, each ? j : 0);
+    double       x      = s->x[row * s->x_stride + j];
+    double       sum    = 0.0;
+    double       had    = 0.0;
+
+    for (int64_t i = 0; i < s->d_state; i++) {
+        float *at = &s->state[i * s->state_stride + j];
+
+        *at = (float)(exp((double)s->a[each ? i * s->state_stride + j : 0] * dt) * (double)*at);
+        had += k_size * (double)k[i] * (double)*at;
+    }
+    double put = delta ? (x - had) * sigmoid(s->beta[row * s->beta_stride]) : dt * x;
+    for (int64_t i = 0; i < s->d_state; i++) {
+        float *at = &s->state[i * s->state_stride + j];
+
+        *at += (float)(k_size * (double)k[i] * put);
+        sum += q_size * (double)q[i] * (double)*at;
+    }
+    if (s->skip != NULL)
+        sum += (double)s->skip[each ? j : 0] * x;
+    s->out[row * s->out_stride + j] = (float)sum;
+}
+
+static void scan(const hl_scan *s)
+{
+    for (int64_t i = 0; i < s->d_state * s->d_head && s->begins; i++)
+        s->state[i / s->d_head * s->state_stride + i % s->d_head] = 0.0f;
+    for (int64_t row = 0; row < s->n_rows; row++) {
+        for (int64_t j = 0; j < s->d_head; j++)
+            scan_column(s, row, j);
+    }
+}
+
 static float multiply_adds(float start, int64_t n_steps)
 {
     for (int64_t i = 0; i < n_steps; i++)
@@ -214,6 +316,8 @@ const hl_dense hl_dense_scalar = {
     .combine    = combine,
     .dots_exact = dots_exact,
     .exp_exact  = exp_exact,
+    .conv       = conv,
+    .scan       = scan,
 
     .multiply_adds = multiply_adds,
     .n_chains      = 1,

@@ -305,6 +305,8 @@ HL_INLINE vf vf_activate(vf x, hl_activation activation)
         return vf_max(vf_set(0.0f), x);
     case HL_ACTIVATION_RELU_SQUARED:
         return vf_max(vf_set(0.0f), x) * vf_max(vf_set(0.0f), x);
+    case HL_ACTIVATION_SIGMOID:
+        return vf_sigmoid(x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         return x * vf_sigmoid(vf_set(1.702f) * x);
     }
@@ -357,6 +359,9 @@ static void dense_activate(float *x, const float *up, int64_t n, hl_activation a
         break;
     case HL_ACTIVATION_SWIGLU_CLAMPED:
         activate_row(x, up, n, HL_ACTIVATION_SWIGLU_CLAMPED, limit);
+        break;
+    case HL_ACTIVATION_SIGMOID:
+        activate_row(x, up, n, HL_ACTIVATION_SIGMOID, limit);
         break;
     default:
         activate_row(x, up, n, HL_ACTIVATION_GELU_QUICK, limit);

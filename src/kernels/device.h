@@ -36,6 +36,7 @@
 #include "kernels/linear.h"
 #include "kernels/pattern.h"
 #include "kernels/pick.h"
+#include "kernels/router.h"
 #include "kernels/row_sums.h"
 
 #ifdef __cplusplus
@@ -43,7 +44,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 7
+#define HL_DEVICE_INTERFACE 8
 
 /* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;
@@ -91,17 +92,19 @@ typedef struct hl_device_linear {
     hl_device_places places;
 } hl_device_linear;
 
-/* A mixture of experts: each row goes through the n_used experts with its largest router logits (of
- * equal ones, the lowest index).  They are weighted by a softmax over the chosen experts, or over
- * all.
+/* A mixture of experts: each row goes through the n_used experts that router.h chooses by its
+ * logits.
  *
  *     out (N, D) = sum over the chosen of  weight * expert(x),  added up by rising expert
  *
- * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated. */
+ * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated.  If the rule
+ * scales inputs, the sum is that of expert(weight * x). */
 typedef struct hl_device_experts {
-    void         *out;       /* (N, D) of T, overwritten */
-    const void   *x;         /* (N, D) of T */
-    const float  *router;    /* (N, n_experts) logits; may be overwritten */
+    void         *out;        /* (N, D) of T, overwritten */
+    const void   *x;          /* (N, D) of T */
+    const float  *router;     /* (N, n_experts) logits */
+    const float  *correction; /* (n_experts) if the rule has one */
+    hl_router     rule;
     const void   *up;        /* (n_experts, 2 F, D) of T, gate rows before up rows; (n_experts,
                               * F, D) if not gated */
     const float  *up_bias;   /* (n_experts, 2 F or F) or NULL */
@@ -113,7 +116,6 @@ typedef struct hl_device_experts {
     int64_t       d_expert; /* F */
     int64_t       n_experts;
     int64_t       n_used;
-    bool          over_all; /* the softmax is over all experts */
     bool          is_gated;
     hl_activation activation;
     float         limit;
@@ -123,11 +125,11 @@ typedef struct hl_device_experts {
     hl_device_places places;
 } hl_device_experts;
 
-/* out (N, n) += sigmoid(logit[row]) * x: adds the expert that every row uses. */
+/* out (N, n) += x, or sigmoid(logit[row]) * x: adds the expert that every row uses. */
 typedef struct hl_device_add_gated {
     void            *out;   /* of T */
     const void      *x;     /* of T */
-    const float     *logit; /* (N) */
+    const float     *logit; /* (N) or NULL */
     hl_dtype         dtype;
     int64_t          n_rows;
     int64_t          n;
@@ -240,6 +242,84 @@ typedef struct hl_device_copy_rows {
     int64_t        n_rows;
     int64_t        n;
 } hl_device_copy_rows;
+
+/* ------------------------------------------------------ mixers with a state */
+
+/* States of a mixer lie in the order of sequences, `stride` floats apart.  A sequence whose first row
+ * has position 0 begins with a state of zeros, whatever is stored. */
+
+/* hl_conv for each sequence: x, times and after are (N, n) of T with rows x_stride apart, out (N, n)
+ * is packed. */
+typedef struct hl_device_conv {
+    void            *out;
+    const void      *x;
+    const void      *times; /* or NULL */
+    const void      *after; /* or NULL */
+    int64_t          x_stride;
+    const float     *weight; /* (width, n) */
+    const float     *bias;   /* (n) or NULL */
+    float           *state;  /* (sequences, width - 1, n) */
+    int64_t          stride;
+    int64_t          width;
+    int64_t          n;
+    bool             is_silu;
+    hl_dtype         dtype;
+    hl_device_places places;
+} hl_device_conv;
+
+/* hl_scan for each sequence and head; with HL_SCAN_CHANNEL there is one head.  A head reads group
+ * head / (n_heads / n_groups) of k and q, or with is_tiled group head % n_groups. */
+typedef struct hl_device_scan {
+    hl_scan_kind     kind;
+    void            *out;      /* (N, n_heads, d_head) of T, packed */
+    const void      *x;        /* (N, n_heads, d_head) of T */
+    const void      *k;        /* (N, n_groups, d_state) of T */
+    const void      *q;        /* (N, n_groups, d_state) of T */
+    const void      *dt;       /* (N, n_heads) of T; CHANNEL: (N, d_head) */
+    const void      *beta;     /* (N, n_heads) of T, DELTA */
+    int64_t          x_stride; /* elements between rows, in this array and the next */
+    int64_t          k_stride;
+    int64_t          dt_stride;
+    int64_t          beta_stride;
+    float            dt_scale;
+    float            dt_low;
+    float            dt_high;
+    const float     *a;       /* (n_heads); CHANNEL: (d_state, d_head) */
+    const float     *dt_bias; /* (n_heads), or NULL */
+    const float     *skip;    /* (n_heads); CHANNEL: (d_head); or NULL */
+    float           *state;   /* (sequences, n_heads, d_state, d_head) */
+    int64_t          stride;
+    int64_t          n_heads;
+    int64_t          n_groups;
+    bool             is_tiled;
+    int64_t          d_state;
+    int64_t          d_head;
+    hl_dtype         dtype;
+    hl_device_places places;
+} hl_device_scan;
+
+/* out = scale * norm(x * act(z)), or with norm_first scale * norm(x) * act(z).  The norm is an RMSNorm
+ * of each of the row's groups of d_group values. x may be overwritten. */
+typedef struct hl_device_gate {
+    void            *out; /* (N, n) of T, packed; may be x if that is packed */
+    void            *x;   /* (N, n) of T, rows x_stride apart */
+    const void      *z;   /* (N, n) of T, rows z_stride apart; NULL: ones */
+    int64_t          x_stride;
+    int64_t          z_stride;
+    hl_activation    activation; /* SILU or SIGMOID */
+    float            z_scale;    /* z is multiplied by it */
+    float            scale;
+    bool             has_norm;
+    bool             norm_first;
+    int64_t          d_group; /* divides n */
+    const float     *weight;  /* (n), or (d_group) with is_shared: one for all groups */
+    bool             is_shared;
+    float            eps;
+    hl_dtype         dtype;
+    int64_t          n_rows;
+    int64_t          n;
+    hl_device_places places;
+} hl_device_gate;
 
 /* ---------------------------------------------------------------- the end */
 
@@ -453,6 +533,9 @@ typedef struct hl_device_ops {
     hl_status (*heads)(hl_device *device, const hl_device_heads *heads);
     hl_status (*activate)(hl_device *device, const hl_device_activate *activate);
     hl_status (*copy_rows)(hl_device *device, const hl_device_copy_rows *copy);
+    hl_status (*conv)(hl_device *device, const hl_device_conv *conv);
+    hl_status (*scan)(hl_device *device, const hl_device_scan *scan);
+    hl_status (*gate)(hl_device *device, const hl_device_gate *gate);
     hl_status (*cap)(hl_device *device, const hl_device_cap *cap);
     hl_status (*logits)(hl_device *device, const hl_device_logits *logits);
     hl_status (*pick)(hl_device *device, const hl_device_pick *pick);
@@ -482,6 +565,8 @@ hl_status hl_device_find(const hl_device_ops **out, const char *name);
 void hl_device_offer(const hl_device_ops *ops);
 
 extern const hl_device_ops hl_device_cpu;
+/* The GPU (cuda.c).  Fails as hl_cuda_kernels of kernels.h does. */
+hl_status hl_cuda_device_ops(const hl_device_ops **out);
 
 #ifdef __cplusplus
 }

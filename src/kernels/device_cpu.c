@@ -158,7 +158,7 @@ static void add_gated_rows(void *context, int64_t first, int64_t end, int member
     (void)member;
 
     for (int64_t row = first; row < end; row++) {
-        float        weight = 1.0f / (1.0f + expf(-add->logit[row]));
+        float        weight = add->logit != NULL ? 1.0f / (1.0f + expf(-add->logit[row])) : 1.0f;
         float       *out    = (float *)add->out + row * add->n;
         const float *x      = (const float *)add->x + row * add->n;
 
@@ -174,21 +174,24 @@ static hl_status add_gated(hl_device *device, const hl_device_add_gated *add)
 
 /* ----------------------------------------------------------------- experts */
 
-/* A mixture is computed one sequence at a time: each row chooses its experts, then expert after
- * expert processes the rows that chose it.  A row's parts are added in the order of the experts,
- * whatever else is in the batch. */
+/* Each row chooses its experts, then expert after expert processes the rows that chose it, so that
+ * its weights are read once.  Rows are gathered sequence by sequence, and each sequence is
+ * multiplied by itself; where sequences are short, each row is, which gives the same results.  A
+ * row's parts are added in the order of the experts, whatever else is in the batch. */
 typedef struct mixture {
     hl_device               *device;
     const hl_dense          *dense;
     const hl_device_experts *e;
-    int64_t                  first; /* the first row of the sequence in the batch */
-    int64_t                  n_rows;
-    int64_t                 *members;  /* (C) the rows that chose an expert */
-    float                   *weights;  /* (C) the expert's weights in its rows */
-    float                   *gathered; /* (C, D) */
-    float                   *gate;     /* (C, 2 F) */
-    float                   *active;   /* (C, F) */
-    float                   *out;      /* (C, D) */
+    int64_t                  n_batch;    /* B: of gathered sequences */
+    int64_t                  batch_rows; /* C */
+    int64_t                 *members;    /* (B, C) the rows that chose an expert */
+    int64_t                 *counts;     /* (B) number of them in each sequence */
+    float                   *weights;    /* (B, C) the expert's weights in its rows */
+    float                   *gathered;   /* (B, C, D) */
+    float                   *gate;       /* (B, C, 2 F) */
+    float                   *active;     /* (B, C, F) */
+    float                   *out;        /* (B, C, D) */
+    float                   *scores;     /* (n_experts) */
 } mixture;
 
 static size_t experts_bytes(hl_device *device, const hl_device_experts *e)
@@ -196,91 +199,68 @@ static size_t experts_bytes(hl_device *device, const hl_device_experts *e)
     int64_t floats = 1 + 2 * e->d_model + 3 * e->d_expert;
     (void)device;
 
-    return (size_t)e->places.batch_rows * (sizeof(int64_t) + (size_t)floats * sizeof(float));
+    return (size_t)e->n_rows * (2 * sizeof(int64_t) + (size_t)floats * sizeof(float)) +
+           (size_t)e->n_experts * sizeof(float);
 }
 
 static mixture mixture_of(hl_device *device, const hl_dense *dense, const hl_device_experts *e)
 {
-    int64_t n = e->places.batch_rows;
+    int64_t n = e->n_rows;
     mixture m = { .device = device, .dense = dense, .e = e, .members = e->work };
 
-    m.weights  = (float *)(void *)(m.members + n);
+    m.counts   = m.members + n;
+    m.weights  = (float *)(void *)(m.counts + n);
     m.gathered = m.weights + n;
     m.gate     = m.gathered + n * e->d_model;
     m.active   = m.gate + n * 2 * e->d_expert;
     m.out      = m.active + n * e->d_expert;
+    m.scores   = m.out + n * e->d_model;
     return m;
 }
 
-/* Returns the largest of the remaining logits, the first of equals, and removes it. */
-static int64_t take_best(float *logits, int64_t n_experts)
+/* The weight goes into the input or stays for the output. */
+static void gather_row(const mixture *m, int64_t at, int64_t row, float weight)
 {
-    int64_t best = hl_logits_top(logits, n_experts);
+    const hl_device_experts *e    = m->e;
+    float                   *to   = m->gathered + at * e->d_model;
+    const float             *from = (const float *)e->x + row * e->d_model;
 
-    logits[best] = -INFINITY;
-    return best;
+    for (int64_t i = 0; i < e->d_model; i++)
+        to[i] = e->rule.scales_input ? weight * from[i] : from[i];
+    m->weights[at] = e->rule.scales_input ? 1.0f : weight;
+    m->members[at] = row;
 }
 
-static double exponentials(const float *logits, int64_t n, float max)
-{
-    double sum = 0.0;
-
-    for (int64_t i = 0; i < n; i++)
-        sum += exp((double)(logits[i] - max));
-    return sum;
-}
-
-static float largest(const float *x, int64_t n)
-{
-    float max = x[0];
-
-    for (int64_t i = 1; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
-/* Chooses the experts of one row and their weights; overwrites its logits. */
-static void choose_experts(const hl_device_experts *e, int64_t row)
-{
-    float   *logits = (float *)e->router + row * e->n_experts;
-    int64_t *chosen = e->chosen + row * e->n_used;
-    float   *shares = e->shares + row * e->n_used;
-    float    max    = largest(logits, e->n_experts);
-    double   sum    = exponentials(logits, e->n_experts, max);
-
-    for (int64_t i = 0; i < e->n_used; i++) {
-        shares[i] = largest(logits, e->n_experts);
-        chosen[i] = take_best(logits, e->n_experts);
-    }
-    if (!e->over_all)
-        sum = exponentials(shares, e->n_used, max);
-    for (int64_t i = 0; i < e->n_used; i++)
-        shares[i] = (float)(exp((double)(shares[i] - max)) / sum);
-}
-
-/* Collects the rows that chose this expert, and their weights. */
-static int64_t gather_rows(const mixture *m, int64_t expert)
+/* Collects the rows that chose this expert; returns the number of them. */
+static int64_t gather_rows(mixture *m, int64_t expert)
 {
     const hl_device_experts *e     = m->e;
-    int64_t                  count = 0;
+    bool                     few   = e->places.batch_rows <= HL_LINEAR_FEW_ROWS;
+    int64_t                  total = 0;
 
-    for (int64_t row = m->first; row < m->first + m->n_rows; row++) {
-        for (int64_t i = 0; i < e->n_used; i++) {
-            if (e->chosen[row * e->n_used + i] != expert)
-                continue;
-            memcpy(m->gathered + count * e->d_model, (const float *)e->x + row * e->d_model,
-                   (size_t)e->d_model * sizeof(float));
-            m->weights[count]   = e->shares[row * e->n_used + i];
-            m->members[count++] = row;
-            break;
+    for (int64_t b = 0; b < e->places.n_batch; b++) {
+        int64_t first = b * e->places.batch_rows;
+        int64_t end   = first + e->places.lengths[b];
+        int64_t count = 0;
+
+        for (int64_t pair = first * e->n_used; pair < end * e->n_used; pair++) {
+            if (e->chosen[pair] == expert)
+                gather_row(m, (few ? total : first) + count++, pair / e->n_used, e->shares[pair]);
         }
+        for (int64_t i = 0; few && i < count; i++)
+            m->counts[total + i] = 1;
+        if (!few)
+            m->counts[b] = count;
+        total += count;
     }
-    return count;
+    m->n_batch    = few ? total : e->places.n_batch;
+    m->batch_rows = few ? 1 : e->places.batch_rows;
+    return total;
 }
 
 /* Multiplies by part `part` of each map; the rows of x and out are packed. */
-static hl_status multiply(const mixture *m, float *out, const float *x, int64_t n_rows,
-                          const hl_stored_part *parts, int64_t n_parts, int64_t out_stride)
+static hl_status multiply(const mixture *m, float *out, const float *x, const hl_stored_part *parts,
+                          int64_t n_parts, int64_t out_stride)
 {
     hl_linear_product products[2];
     int64_t           n_out = 0;
@@ -290,14 +270,20 @@ static hl_status multiply(const mixture *m, float *out, const float *x, int64_t 
                                                        .out_stride = out_stride,
                                                        .x          = x,
                                                        .x_stride   = parts[i].matrix->n_columns,
-                                                       .n_batch    = 1,
-                                                       .batch_rows = n_rows,
-                                                       .n_rows     = &n_rows },
+                                                       .n_batch    = m->n_batch,
+                                                       .batch_rows = m->batch_rows,
+                                                       .n_rows     = m->counts },
                                            .matrix = parts[i].matrix,
                                            .bias   = parts[i].bias };
         n_out += parts[i].matrix->n_rows;
     }
     return hl_linear_all(products, (int)n_parts, m->device->pool);
+}
+
+/* Is this one of the rows that were gathered? */
+static bool is_gathered(const mixture *m, int64_t at)
+{
+    return at % m->batch_rows < m->counts[at / m->batch_rows];
 }
 
 static void activate_expert(void *context, int64_t first, int64_t end, int member)
@@ -311,6 +297,8 @@ static void activate_expert(void *context, int64_t first, int64_t end, int membe
         float       *out  = m->active + row * e->d_expert;
         const float *gate = m->gate + row * width;
 
+        if (!is_gathered(m, row))
+            continue;
         memcpy(out, gate, (size_t)e->d_expert * sizeof *out);
         m->dense->activate(out, e->is_gated ? gate + e->d_expert : NULL, e->d_expert, e->activation,
                            e->limit);
@@ -324,17 +312,18 @@ static hl_status add_expert(mixture *m, int64_t expert)
     const hl_stored_map     *down    = e->down;
     int64_t                  n_parts = e->is_gated ? 2 : 1;
     int64_t                  count   = gather_rows(m, expert);
+    int64_t                  n       = m->n_batch * m->batch_rows;
 
     if (count == 0)
         return HL_OK;
-    HL_NEED(multiply(m, m->gate, m->gathered, count, &up->parts[expert * n_parts], n_parts,
+    HL_NEED(multiply(m, m->gate, m->gathered, &up->parts[expert * n_parts], n_parts,
                      n_parts * e->d_expert));
-    hl_parallel(team(m->device, count * e->d_expert), count, 0, activate_expert, m);
-    HL_NEED(multiply(m, m->out, m->active, count, &down->parts[expert], 1, e->d_model));
-    for (int64_t i = 0; i < count; i++) {
-        float *out = (float *)e->out + m->members[i] * e->d_model;
+    hl_parallel(team(m->device, count * e->d_expert), n, 0, activate_expert, m);
+    HL_NEED(multiply(m, m->out, m->active, &down->parts[expert], 1, e->d_model));
+    for (int64_t i = 0; i < n; i++) {
+        float *out = is_gathered(m, i) ? (float *)e->out + m->members[i] * e->d_model : NULL;
 
-        for (int64_t j = 0; j < e->d_model; j++)
+        for (int64_t j = 0; j < e->d_model && out != NULL; j++)
             out[j] += m->weights[i] * m->out[i * e->d_model + j];
     }
     return HL_OK;
@@ -346,16 +335,18 @@ static hl_status experts(hl_device *device, const hl_device_experts *e)
 
     HL_NEED(hl_kernels_current(&kernels));
     mixture m = mixture_of(device, kernels->dense, e);
-    for (int64_t b = 0; b < e->places.n_batch; b++) {
-        m.first  = b * e->places.batch_rows;
-        m.n_rows = e->places.lengths[b];
-        memset((float *)e->out + m.first * e->d_model, 0,
-               (size_t)(m.n_rows * e->d_model) * sizeof(float));
-        for (int64_t row = m.first; row < m.first + m.n_rows; row++)
-            choose_experts(e, row);
-        for (int64_t expert = 0; expert < e->n_experts && m.n_rows > 0; expert++)
-            HL_NEED(add_expert(&m, expert));
+    for (int64_t row = 0; row < e->n_rows; row++) {
+        int64_t chosen = row * e->n_used;
+
+        if (!counts(&e->places, row))
+            continue;
+        memset((float *)e->out + row * e->d_model, 0, (size_t)e->d_model * sizeof(float));
+        hl_router_choose(e->chosen + chosen, e->shares + chosen, m.scores,
+                         e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
+                         e->n_used);
     }
+    for (int64_t expert = 0; expert < e->n_experts; expert++)
+        HL_NEED(add_expert(&m, expert));
     return HL_OK;
 }
 
@@ -577,6 +568,205 @@ static void copy_some(void *context, int64_t first, int64_t end, int member)
 static hl_status copy_rows(hl_device *device, const hl_device_copy_rows *copy)
 {
     return share_rows(device, copy_some, copy->n_rows, copy->n, copy, NULL);
+}
+
+/* ------------------------------------------------------ mixers with a state */
+
+enum { CONV_CHANNELS = 64 }; /* channels of a convolution, or of HL_SCAN_CHANNEL, in one piece */
+
+static bool begins(const hl_device_places *places, int64_t sequence)
+{
+    return places->start[sequence] == 0;
+}
+
+static int64_t longest(const hl_device_places *places)
+{
+    int64_t most = 0;
+
+    for (int64_t b = 0; b < places->n_batch; b++)
+        most = places->lengths[b] > most ? places->lengths[b] : most;
+    return most;
+}
+
+/* Item i is a block of channels of a sequence. */
+static void conv_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows     = context;
+    const hl_device_conv *c        = rows->what;
+    int64_t               n_blocks = (c->n + CONV_CHANNELS - 1) / CONV_CHANNELS;
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        int64_t      b    = i / n_blocks;
+        int64_t      at   = i % n_blocks * CONV_CHANNELS;
+        int64_t      row  = b * rows->places->batch_rows;
+        int64_t      from = row * c->x_stride + at;
+        const float *x    = c->x;
+        hl_conv      conv = {
+                 .out        = (float *)c->out + row * c->n + at,
+                 .out_stride = c->n,
+                 .x          = x + from,
+                 .times      = c->times != NULL ? (const float *)c->times + from : NULL,
+                 .after      = c->after != NULL ? (const float *)c->after + from : NULL,
+                 .x_stride   = c->x_stride,
+                 .weight     = c->weight + at,
+                 .bias       = c->bias != NULL ? c->bias + at : NULL,
+                 .state      = c->state + rows->places->sequences[b] * c->stride + at,
+                 .stride     = c->n,
+                 .width      = c->width,
+                 .n_rows     = rows->places->lengths[b],
+                 .n          = c->n - at < CONV_CHANNELS ? c->n - at : CONV_CHANNELS,
+                 .begins     = begins(rows->places, b),
+                 .is_silu    = c->is_silu,
+        };
+
+        if (conv.n_rows > 0)
+            rows->dense->conv(&conv);
+    }
+}
+
+static hl_status conv(hl_device *device, const hl_device_conv *c)
+{
+    int64_t n_blocks = (c->n + CONV_CHANNELS - 1) / CONV_CHANNELS;
+
+    return share_rows(device, conv_some, c->places.n_batch * n_blocks,
+                      longest(&c->places) * CONV_CHANNELS * c->width, c, &c->places);
+}
+
+static hl_scan scan_of(const hl_device_scan *s, const hl_device_places *places, int64_t b)
+{
+    int64_t row = b * places->batch_rows;
+
+    return (hl_scan){
+        .kind         = s->kind,
+        .out          = (float *)s->out + row * s->n_heads * s->d_head,
+        .out_stride   = s->n_heads * s->d_head,
+        .x            = (const float *)s->x + row * s->x_stride,
+        .x_stride     = s->x_stride,
+        .k            = (const float *)s->k + row * s->k_stride,
+        .q            = (const float *)s->q + row * s->k_stride,
+        .k_stride     = s->k_stride,
+        .dt           = (const float *)s->dt + row * s->dt_stride,
+        .beta         = s->beta != NULL ? (const float *)s->beta + row * s->beta_stride : NULL,
+        .dt_stride    = s->dt_stride,
+        .beta_stride  = s->beta_stride,
+        .dt_scale     = s->dt_scale,
+        .dt_low       = s->dt_low,
+        .dt_high      = s->dt_high,
+        .a            = s->a,
+        .dt_bias      = s->dt_bias,
+        .skip         = s->skip,
+        .state        = s->state + places->sequences[b] * s->stride,
+        .state_stride = s->d_head,
+        .d_state      = s->d_state,
+        .d_head       = s->d_head,
+        .n_rows       = places->lengths[b],
+        .begins       = begins(places, b),
+    };
+}
+
+/* Turns the whole into one head, or, with HL_SCAN_CHANNEL, into a block of channels. */
+static void take_piece(hl_scan *scan, const hl_device_scan *s, int64_t piece)
+{
+    bool    each  = s->kind == HL_SCAN_CHANNEL;
+    int64_t at    = each ? piece * CONV_CHANNELS : piece;
+    int64_t first = each ? at : at * s->d_head;
+    int64_t group = s->is_tiled ? piece % s->n_groups : piece / (s->n_heads / s->n_groups);
+
+    scan->out += first;
+    scan->x += first;
+    scan->dt += at;
+    scan->a += at;
+    scan->state += each ? at : at * s->d_state * s->d_head;
+    scan->dt_bias = s->dt_bias != NULL ? s->dt_bias + at : NULL;
+    scan->skip    = s->skip != NULL ? s->skip + at : NULL;
+    if (each) {
+        scan->d_head = s->d_head - at < CONV_CHANNELS ? s->d_head - at : CONV_CHANNELS;
+        return;
+    }
+    scan->k += group * s->d_state;
+    scan->q += group * s->d_state;
+    scan->beta = s->beta != NULL ? scan->beta + at : NULL;
+}
+
+static int64_t count_pieces(const hl_device_scan *s)
+{
+    return s->kind == HL_SCAN_CHANNEL ? (s->d_head + CONV_CHANNELS - 1) / CONV_CHANNELS
+                                      : s->n_heads;
+}
+
+static void scan_some(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows     = context;
+    const hl_device_scan *s        = rows->what;
+    int64_t               n_pieces = count_pieces(s);
+    (void)member;
+
+    for (int64_t i = first; i < end; i++) {
+        hl_scan scan = scan_of(s, rows->places, i / n_pieces);
+
+        take_piece(&scan, s, i % n_pieces);
+        if (scan.n_rows > 0)
+            rows->dense->scan(&scan);
+    }
+}
+
+static hl_status scan(hl_device *device, const hl_device_scan *s)
+{
+    int64_t n_pieces = count_pieces(s);
+
+    return share_rows(device, scan_some, s->places.n_batch * n_pieces,
+                      longest(&s->places) * s->d_state * s->d_head * s->n_heads / n_pieces, s,
+                      &s->places);
+}
+
+static void norm_groups(const hl_dense *dense, const hl_device_gate *g, float *out, const float *x)
+{
+    for (int64_t at = 0; at < g->n && g->has_norm; at += g->d_group) {
+        hl_norm norm = { .kind   = HL_NORM_RMS,
+                         .eps    = g->eps,
+                         .weight = g->weight != NULL ? g->weight + (g->is_shared ? 0 : at) : NULL };
+
+        dense->norm(out + at, x + at, g->d_group, &norm);
+    }
+}
+
+static void gate_rows(void *context, int64_t first, int64_t end, int member)
+{
+    const job            *rows = context;
+    const hl_device_gate *g    = rows->what;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        float       *x   = (float *)g->x + row * g->x_stride;
+        float       *out = (float *)g->out + row * g->n;
+        const float *z   = g->z != NULL ? (const float *)g->z + row * g->z_stride : NULL;
+        float        gate[CONV_CHANNELS];
+
+        if (!counts(rows->places, row))
+            continue;
+        if (g->norm_first)
+            norm_groups(rows->dense, g, x, x);
+        for (int64_t at = 0; at < g->n && z != NULL; at += CONV_CHANNELS) {
+            int64_t n = g->n - at < CONV_CHANNELS ? g->n - at : CONV_CHANNELS;
+
+            for (int64_t i = 0; i < n; i++)
+                gate[i] = g->z_scale * z[at + i];
+            rows->dense->activate(gate, x + at, n, g->activation, 0.0f);
+            memcpy(out + at, gate, (size_t)n * sizeof *gate);
+        }
+        if (z == NULL && out != x)
+            memmove(out, x, (size_t)g->n * sizeof *x);
+        if (!g->norm_first)
+            norm_groups(rows->dense, g, out, out);
+        for (int64_t i = 0; i < g->n && g->scale != 1.0f; i++)
+            out[i] *= g->scale;
+    }
+}
+
+static hl_status gate(hl_device *device, const hl_device_gate *g)
+{
+    return share_rows(device, gate_rows, g->n_rows, g->n, g, &g->places);
 }
 
 /* ------------------------------------------------------------------ logits */
@@ -867,6 +1057,9 @@ const hl_device_ops hl_device_cpu = {
     .heads         = heads,
     .activate      = activate,
     .copy_rows     = copy_rows,
+    .conv          = conv,
+    .scan          = scan,
+    .gate          = gate,
     .cap           = cap_logits,
     .logits        = logits_of,
     .finite        = find_bad,

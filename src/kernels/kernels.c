@@ -1,4 +1,4 @@
-/* kernels.c - which back ends there are, and which one is in use.
+/* kernels.c - which back ends there are, and which one is in use; which devices there are.
  *
  * The choice is one pointer.  It is set on first use, from HEADLIGHT_BACKEND if
  * that names a back end, else to the best the CPU can run, and read with a
@@ -12,7 +12,7 @@
 
 #include "base/machine.h"
 #include "base/status.h"
-#include "kernels/cuda.h"
+#include "kernels/device.h"
 
 enum { MAX_BACKENDS = 4 };
 
@@ -175,4 +175,30 @@ hl_status hl_math_selected(hl_math *out)
 const char *hl_math_name(hl_math math)
 {
     return math < HL_MATH_COUNT ? math_names[math] : "";
+}
+
+/* --------------------------------------------------------------- devices */
+
+static const hl_device_ops *_Atomic offered; /* a device that a test offers, or NULL */
+
+void hl_device_offer(const hl_device_ops *ops)
+{
+    atomic_store(&offered, ops);
+}
+
+hl_status hl_device_find(const hl_device_ops **out, const char *name)
+{
+    const hl_device_ops *other = atomic_load(&offered);
+
+    *out = NULL;
+    if (strcmp(name, "cuda") == 0)
+        return hl_cuda_device_ops(out);
+    if (strcmp(name, hl_device_cpu.name) == 0)
+        *out = &hl_device_cpu;
+    else if (other != NULL && strcmp(name, other->name) == 0)
+        *out = other;
+    else
+        return hl_fail(HL_NOT_FOUND, "no device \"%s\"; there are: cpu cuda cuda:f16 cuda:f32",
+                       name);
+    return HL_OK;
 }

@@ -33,6 +33,12 @@ extern const hl_kernels hl_kernels_avx2;   /* AVX2 with FMA and F16C    */
 extern const hl_kernels hl_kernels_avx512; /* AVX-512 F, BW, DQ and VL  */
 extern const hl_kernels hl_kernels_neon;
 
+/* The back end "cuda" has attention on an NVIDIA GPU, and the rest from the table `cpu`.  It lives in
+ * libheadlight_cuda.so (kernels/cuda/), which `make CUDA=1` builds and cuda.c opens when it is first
+ * requested.  Without the library or a GPU the call returns HL_NOT_FOUND, and the message says which
+ * is missing. */
+hl_status hl_cuda_kernels(const hl_kernels **out, const hl_kernels *cpu);
+
 /* Returns the table in use: the best for this CPU, unless HEADLIGHT_BACKEND or hl_backend_select
  * chose another.  Fails only if HEADLIGHT_BACKEND names a table that does not exist. */
 hl_status hl_kernels_current(const hl_kernels **out);

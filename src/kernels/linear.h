@@ -65,7 +65,7 @@ typedef struct hl_linear_pool {
 int64_t hl_linear_scratch(const hl_matrix *matrix);
 
 /* Computes all products of one x, in any order; none may write what another reads. */
-#define HL_LINEAR_PRODUCTS 4 /* at most */
+#define HL_LINEAR_PRODUCTS 8 /* at most */
 hl_status hl_linear_all(const hl_linear_product *products, int n_products,
                         const hl_linear_pool *pool);
 /* Computes one product. */

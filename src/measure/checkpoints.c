@@ -6,7 +6,7 @@
  *
  * No file is opened.  An incomplete checkpoint looks like a complete one, so callers must wait
  * until its size and time no longer change. */
-#include "measure/checkpoints.h"
+#include "measure/measure.h"
 
 #include <ctype.h>
 #include <dirent.h>

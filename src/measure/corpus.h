@@ -15,7 +15,7 @@
  * What a corpus is, and how to open one, is in headlight.h.
  *
  * Memory: a document of a JSONL file or of token ids is held whole, one at a time; a
- * text file is read and tokenized in pieces of 256 KiB (corpus_pieces.h), whose tokens are
+ * text file is read and tokenized in pieces of 256 KiB (corpus_parts.h), whose tokens are
  * those of the whole text.  In addition, a corpus keeps 40 bytes per document.
  *
  * Files are read again when their documents are requested.  A file that has vanished or

@@ -2,7 +2,7 @@
  *
  * Two slots take turns: `now` holds the current piece, `next` the one after it, which must be
  * tokenized before the end of `now` is known. */
-#include "measure/corpus_pieces.h"
+#include "measure/corpus_parts.h"
 
 #include <assert.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "measure/corpus_parts.h"
-#include "measure/corpus_pieces.h"
 #include "tokenize/tokenizer.h"
 
 typedef enum reader_state {

@@ -16,7 +16,6 @@
 #include "base/threads.h"
 #include "kernels/attention.h"
 #include "kernels/row_state.h"
-#include "measure/maps_layout.h"
 
 #define SUM_TOLERANCE 1e-3
 #define LOWEST_SCORE  (-1e9)

@@ -1,5 +1,5 @@
 /* maps_layout.c - finding attention maps in a file by names and shapes. */
-#include "measure/maps_layout.h"
+#include "measure/maps.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,6 +13,7 @@
 #define HL_MEASURE_MEASURE_H
 
 #include "headlight/measure.h"
+#include "headlight/series.h"
 #include "measure/window.h"
 #include "model/session.h"
 #include "stats/profile.h"
@@ -113,5 +114,10 @@ void      hl_measure_rows_free(hl_measure_rows *rows);
  * resuming is wanted, and seeks to its place. */
 hl_status hl_measure_save(const hl_measuring *m);
 hl_status hl_measure_restore(bool *restored, hl_measuring *m);
+
+/* ------------------------------------------------------------- checkpoints */
+
+/* Returns the training step in a file name; -1 if there is none. */
+int64_t hl_checkpoint_step(const char *name);
 
 #endif

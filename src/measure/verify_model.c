@@ -9,7 +9,7 @@
  * The lens' top token is right or wrong, except if the first two are within the tolerance of each
  * other: then a wrong one costs their distance.
  *
- * Letters of shapes: L n_layers, M n_layers + 1, B sequences, S tokens per sequence, T S - 1, H
+ * Letters of shapes: L n_layers, or the number of attention_layers, M n_layers + 1, B sequences, S tokens per sequence, T S - 1, H
  * n_heads, V d_vocab, D d_model. */
 #include <math.h>
 #include <stdio.h>
@@ -104,6 +104,8 @@ typedef struct model_results {
     int64_t  n_tokens;
     int64_t *tokens;    /* (B, S) */
     int64_t *lengths;   /* (B) rows of each sequence that are compared; NULL: nothing is expected */
+    int64_t *places;    /* (n_layers) which of the L layers with rows it is; -1: none */
+    int64_t  n_shown;   /* L */
     int64_t *positions; /* (S) positions whose rows are materialized */
     int64_t  n_positions;
     float   *gates;    /* (L, H) gates with masked_heads at 0; NULL: no heads are masked */
@@ -120,7 +122,7 @@ static int64_t size_of(const model_results *results, char letter)
 {
     switch (letter) {
     case 'L':
-        return results->info->n_layers;
+        return results->n_shown;
     case 'M':
         return results->info->n_layers + 1;
     case 'B':
@@ -226,6 +228,39 @@ static hl_status make_tokens(model_results *results)
     return status;
 }
 
+/* Reads attention_layers [n], the rising numbers of layers that the file has rows of.  Without
+ * them it has those of all layers. */
+static hl_status read_layers(model_results *results)
+{
+    const hl_tensor *layers   = results->expected != NULL
+                                    ? hl_safetensors_find(results->expected, "attention_layers")
+                                    : NULL;
+    int64_t          n_layers = results->info->n_layers;
+    int64_t          before   = -1;
+
+    results->n_shown = n_layers;
+    HL_NEED(HL_ALLOC(&results->places, (size_t)n_layers));
+    for (int64_t i = 0; i < n_layers; i++)
+        results->places[i] = layers == NULL ? i : -1;
+    if (layers == NULL)
+        return HL_OK;
+    if (!is_whole(layers) || layers->n_dims != 1)
+        return hl_fail(HL_BAD_INPUT, "%s: 'attention_layers' is not I64 or I32 of shape [n]",
+                       results->where);
+    results->n_shown = layers->shape[0];
+    for (int64_t i = 0; i < results->n_shown; i++) {
+        int64_t layer = whole_at(layers, i);
+
+        if (layer <= before || layer >= n_layers)
+            return hl_fail(HL_BAD_INPUT, "%s: 'attention_layers' has %lld after %lld, of %lld",
+                           results->where, (long long)layer, (long long)before,
+                           (long long)n_layers);
+        results->places[layer] = i;
+        before                 = layer;
+    }
+    return HL_OK;
+}
+
 /* Reads masked_heads [n, 2], which are (layer, head). */
 static hl_status read_gates(model_results *results)
 {
@@ -299,7 +334,7 @@ static hl_status check_shape(const model_results *results, const hl_tensor *tens
         return hl_fail(HL_BAD_INPUT,
                        "%s: '%s' has another shape than the model's [%s] (L%lld B%lld H%lld S%lld "
                        "V%lld D%lld)",
-                       results->where, spec->name, spec->shape, (long long)results->info->n_layers,
+                       results->where, spec->name, spec->shape, (long long)results->n_shown,
                        (long long)results->n_batch, (long long)results->info->n_heads,
                        (long long)results->n_tokens, (long long)results->info->d_vocab,
                        (long long)results->info->d_model);
@@ -374,6 +409,7 @@ static void results_free(model_results *results)
     hl_safetensors_close(results->expected);
     hl_free(results->tokens);
     hl_free(results->lengths);
+    hl_free(results->places);
     hl_free(results->positions);
     hl_free(results->gates);
     hl_free(results->lens_gap);
@@ -398,7 +434,9 @@ static hl_status results_new(model_results **out, const hl_model *model, const c
         HL_NEED(read_tokens(results));
         HL_NEED(read_lengths(results));
         HL_NEED(read_gates(results));
+        HL_NEED(read_layers(results));
     } else {
+        HL_NEED(read_layers(results));
         HL_NEED(make_tokens(results));
     }
     results->alone = path == NULL || (model->gates != NULL && !same_gates(results));
@@ -459,12 +497,13 @@ static void keep_statistic(model_results *results, const hl_layer_rows *rows, mo
     const float *source  = statistic(rows->rows, output);
     float       *values  = output_of(results, output);
     int64_t      n_heads = results->info->n_heads;
+    int64_t      place   = results->places[rows->layer];
 
-    for (int64_t i = 0; i < rows->n_batch * rows->n_heads; i++) {
+    for (int64_t i = 0; i < rows->n_batch * rows->n_heads && place >= 0; i++) {
         int64_t sequence = i / rows->n_heads;
         int64_t head     = i % rows->n_heads;
-        float  *out      = values + ((rows->layer * rows->n_batch + sequence) * n_heads + head) *
-                                  results->n_tokens;
+        float  *out =
+            values + ((place * rows->n_batch + sequence) * n_heads + head) * results->n_tokens;
         memcpy(out + rows->start[sequence], source + i * rows->n_rows,
                (size_t)rows->lengths[sequence] * sizeof *out);
     }
@@ -492,7 +531,7 @@ static void keep_pattern(model_results *results, const hl_layer_rows *rows)
     float  *values = output_of(results, MODEL_PATTERN0);
     int64_t size   = results->n_tokens;
 
-    if (values == NULL || rows->layer != 0)
+    if (values == NULL || results->places[rows->layer] != 0)
         return;
     for (int64_t i = 0; i < rows->n_heads * rows->n_patterns; i++) {
         int64_t position = rows->start[0] + rows->pattern_rows[i % rows->n_patterns];

@@ -220,6 +220,10 @@ static void activation_at(double *value, double *slope, double x, hl_activation 
         *value = x > 0.0 ? x * x : 0.0;
         *slope = x > 0.0 ? 2.0 * x : 0.0;
         return;
+    case HL_ACTIVATION_SIGMOID:
+        *value = 1.0 / (1.0 + exp(-x));
+        *slope = *value * (1.0 - *value);
+        return;
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
         gated_line(value, slope, x, 1.702 * x, 1.702);
         return;

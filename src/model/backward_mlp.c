@@ -1,13 +1,13 @@
 /* backward_mlp.c - the gradient through an MLP, or a mixture of them.
  *
- * In a mixture y = sum over the chosen experts of p_i E_i(x).  A small change of x does not change
- * which experts are chosen, but it changes their weights:
+ * In a mixture y = sum over the chosen experts of p_i E_i(x), or of E_i(p_i x).  A small change of x
+ * does not change which experts are chosen, but it changes their weights:
  *
- *     dE_i = p_i dy,   dp_i = dy . E_i(x),
- *     dl_k = p_k (dp_k - sum p_i dp_i),   with dp_k = 0 for experts that were not chosen
+ *     dE_i = p_i dy,   dp_i = dy . E_i(x)            and with scaled inputs
+ *     dE_i = dy,       dp_i = x . dE_i/dx(p_i x) dy
  *
- * The index k runs over the chosen or over all experts, as in the softmax.  The shared expert's
- * weight is s = sigmoid(r): dr = s (1 - s) dy . E(x). */
+ * router.h turns dp into the gradients of the logits.  The shared expert's weight is 1, or s =
+ * sigmoid(r) with dr = s (1 - s) dy . E(x). */
 #include <math.h>
 #include <string.h>
 
@@ -141,6 +141,24 @@ static void scatter_rows(const hl_backward *b, int64_t count)
     }
 }
 
+/* The gradients of the experts' weights in rows whose inputs they multiply; rows_dx becomes the
+ * gradient of the inputs before that. */
+static void back_scaled_inputs(hl_backward *b, int64_t count, int64_t expert)
+{
+    int64_t d_model = b->config->d_model;
+    int64_t n_used  = b->config->n_experts_used;
+
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row    = b->members[i];
+        int64_t choice = row * n_used + choice_of(b, row, expert);
+        float  *dx     = b->rows_dx + i * d_model;
+
+        b->d_share[choice] = (float)dot(dx, b->input + row * d_model, d_model);
+        for (int64_t j = 0; j < d_model; j++)
+            dx[j] *= b->session->device->rows.shares[choice];
+    }
+}
+
 static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
 {
     int64_t  d_model = b->config->d_model;
@@ -150,8 +168,14 @@ static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
 
     if (count == 0)
         return HL_OK;
+    for (int64_t i = 0; b->config->router.scales_input && i < count; i++) {
+        int64_t choice = b->members[i] * n_used + choice_of(b, b->members[i], expert);
+
+        for (int64_t j = 0; j < d_model; j++)
+            b->rows_x[i * d_model + j] *= b->session->device->rows.shares[choice];
+    }
     HL_NEED(run_expert(b, count, &maps));
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; !b->config->router.scales_input && i < count; i++) {
         int64_t row    = b->members[i];
         int64_t choice = row * n_used + choice_of(b, row, expert);
         float  *dy     = b->rows_dy + i * d_model;
@@ -161,44 +185,36 @@ static hl_status back_expert(hl_backward *b, int64_t layer, int64_t expert)
             dy[j] *= b->session->device->rows.shares[choice];
     }
     HL_NEED(contract(b, b->rows_dx, b->rows_dy, count, &maps));
+    if (b->config->router.scales_input)
+        back_scaled_inputs(b, count, expert);
     scatter_rows(b, count);
     return HL_OK;
-}
-
-/* Replaces one row's logits by their gradients. */
-static void back_softmax(const hl_backward *b, int64_t row, int64_t n_experts)
-{
-    int64_t        n_used = b->config->n_experts_used;
-    bool           all    = b->config->router == HL_ROUTER_SOFTMAX_ALL;
-    float         *logits = b->router + row * n_experts;
-    const int64_t *chosen = b->session->device->rows.chosen + row * n_used;
-    const float   *shares = b->session->device->rows.shares + row * n_used;
-    const float   *slopes = b->d_share + row * n_used;
-    double         mean   = 0.0;
-    double         max    = -INFINITY;
-    double         sum    = 0.0;
-
-    for (int64_t i = 0; i < n_used; i++)
-        mean += (double)shares[i] * (double)slopes[i];
-    for (int64_t i = 0; i < n_experts; i++)
-        max = fmax(max, (double)logits[i]);
-    for (int64_t i = 0; i < n_experts; i++)
-        sum += exp((double)logits[i] - max);
-    for (int64_t i = 0; i < n_experts; i++)
-        logits[i] = all ? (float)(-mean * exp((double)logits[i] - max) / sum) : 0.0f;
-    for (int64_t i = 0; i < n_used; i++)
-        logits[chosen[i]] = (float)((double)shares[i] * ((double)slopes[i] - mean));
 }
 
 static hl_status back_router(hl_backward *b, int64_t layer)
 {
     int64_t                 n_experts = b->config->layers[layer].n_experts;
+    int64_t                 n_used    = b->config->n_experts_used;
     const hl_session_param *router    = hl_session_param_of(b->session, HL_ROLE_ROUTER, layer, 0);
 
     HL_NEED(hl_backward_forward(b, b->router, b->input, b->n_tokens, router));
     for (int64_t row = 0; row < b->n_tokens; row++)
-        back_softmax(b, row, n_experts);
+        hl_router_gradient(b->router + row * n_experts,
+                           b->session->device->rows.chosen + row * n_used,
+                           b->d_share + row * n_used, &b->config->router, n_experts, n_used);
     return hl_backward_linear(b, b->d_input, b->router, b->n_tokens, router, true);
+}
+
+/* The expert's weight in a row, which is 1 without a router.  Replaces the row's logit by its
+ * gradient. */
+static float back_share(const hl_backward *b, int64_t row, bool is_gated)
+{
+    int64_t d_model = b->config->d_model;
+    double  share   = is_gated ? 1.0 / (1.0 + exp(-(double)b->router[row])) : 1.0;
+
+    b->router[row] = (float)(share * (1.0 - share) *
+                             dot(b->d_branch + row * d_model, b->rows_y + row * d_model, d_model));
+    return (float)share;
 }
 
 static hl_status back_shared(hl_backward *b, int64_t layer)
@@ -209,24 +225,22 @@ static hl_status back_shared(hl_backward *b, int64_t layer)
     const hl_session_param *router =
         hl_session_param_of(b->session, HL_ROLE_SHARED_ROUTER, layer, 0);
 
-    if (router == NULL)
+    if (maps.down == NULL)
         return HL_OK;
     memcpy(b->rows_x, b->input, (size_t)(n * d_model) * sizeof *b->rows_x);
     HL_NEED(run_expert(b, n, &maps));
-    HL_NEED(hl_backward_forward(b, b->router, b->input, n, router));
+    if (router != NULL)
+        HL_NEED(hl_backward_forward(b, b->router, b->input, n, router));
     for (int64_t row = 0; row < n; row++) {
-        const float *dy    = b->d_branch + row * d_model;
-        double       share = 1.0 / (1.0 + exp(-(double)b->router[row]));
+        float share = back_share(b, row, router != NULL);
 
-        b->router[row] =
-            (float)(share * (1.0 - share) * dot(dy, b->rows_y + row * d_model, d_model));
         for (int64_t i = 0; i < d_model; i++)
-            b->rows_dy[row * d_model + i] = (float)share * dy[i];
+            b->rows_dy[row * d_model + i] = share * b->d_branch[row * d_model + i];
     }
     HL_NEED(contract(b, b->rows_dx, b->rows_dy, n, &maps));
     for (int64_t i = 0; i < n * d_model; i++)
         b->d_input[i] += b->rows_dx[i];
-    return hl_backward_linear(b, b->d_input, b->router, n, router, true);
+    return router != NULL ? hl_backward_linear(b, b->d_input, b->router, n, router, true) : HL_OK;
 }
 
 hl_status hl_backward_mlp(hl_backward *b, int64_t layer)

@@ -31,17 +31,29 @@ static hl_post_norm post_norm(const hl_config *config)
     }
 }
 
+/* Appends a mixer, or attention, which joins one. */
+static int put_first_half(hl_half *out, int n, hl_branch branch, const hl_config *config,
+                          int64_t layer)
+{
+    out[n] = (hl_half){ .branch     = branch,
+                        .norm       = HL_ROLE_ATTN_NORM,
+                        .reads_norm = reads_norm(config, HL_ROLE_ATTN_NORM, layer),
+                        .post_role  = HL_ROLE_ATTN_POST_NORM,
+                        .post       = post_norm(config),
+                        .joins      = n > 0,
+                        .shares     = n > 0 };
+    return n + 1;
+}
+
 int hl_block_halves(hl_half out[HL_BLOCK_HALVES], const hl_config *config, int64_t layer)
 {
     bool shared = config->residual == HL_RESIDUAL_PARALLEL_SHARED;
     int  n      = 0;
 
+    if (config->layers[layer].mixer != HL_MIXER_NONE)
+        n = put_first_half(out, n, HL_BRANCH_MIXER, config, layer);
     if (config->layers[layer].n_heads > 0)
-        out[n++] = (hl_half){ .branch     = HL_BRANCH_ATTENTION,
-                              .norm       = HL_ROLE_ATTN_NORM,
-                              .reads_norm = reads_norm(config, HL_ROLE_ATTN_NORM, layer),
-                              .post_role  = HL_ROLE_ATTN_POST_NORM,
-                              .post       = post_norm(config) };
+        n = put_first_half(out, n, HL_BRANCH_ATTENTION, config, layer);
     if (config->layers[layer].d_mlp > 0) {
         hl_role role  = shared ? HL_ROLE_ATTN_NORM : HL_ROLE_MLP_NORM;
         bool    joins = n > 0 && config->residual != HL_RESIDUAL_SEQUENTIAL;
@@ -162,8 +174,12 @@ static hl_status open_half(const void **input, const hl_session *session, int64_
     return run_norm(session, &norm);
 }
 
-static void *result_of(const hl_device_session *d, hl_branch branch)
+static void *result_of(const hl_session *session, int64_t layer, hl_branch branch)
 {
+    const hl_device_session *d = session->device;
+
+    if (branch == HL_BRANCH_MIXER)
+        return hl_forward_mixed(session, layer);
     return branch == HL_BRANCH_ATTENTION ? d->rows.branch : d->rows.mlp;
 }
 
@@ -176,7 +192,7 @@ static hl_status close_group(const hl_session *session, int64_t layer, const hl_
     int                    n = 0;
 
     for (int i = end - 1; i >= first; i--) {
-        void *given = result_of(d, halves[i].branch);
+        void *given = result_of(session, layer, halves[i].branch);
 
         if (halves[i].post == HL_POST_BRANCH)
             HL_NEED(hl_device_norm_rows(session, given, given, d->dtype,
@@ -226,19 +242,20 @@ hl_device_experts hl_device_experts_of(const hl_session *session, int64_t layer,
     const hl_config         *config = session->config;
     const hl_device_layer   *w      = &d->weights.layers[layer];
 
-    return (hl_device_experts){ .out       = d->rows.mlp,
-                                .router    = d->rows.router,
-                                .up        = w->experts_up.weight,
-                                .up_bias   = w->experts_up.bias,
-                                .down      = w->experts_down.weight,
-                                .down_bias = w->experts_down.bias,
-                                .dtype     = d->dtype,
-                                .n_rows    = places->n_batch * places->batch_rows,
-                                .d_model   = config->d_model,
-                                .d_expert  = w->experts_down.n_in,
-                                .n_experts = config->layers[layer].n_experts,
-                                .n_used    = config->n_experts_used,
-                                .over_all  = config->router == HL_ROUTER_SOFTMAX_ALL,
+    return (hl_device_experts){ .out        = d->rows.mlp,
+                                .router     = d->rows.router,
+                                .up         = w->experts_up.weight,
+                                .up_bias    = w->experts_up.bias,
+                                .down       = w->experts_down.weight,
+                                .down_bias  = w->experts_down.bias,
+                                .dtype      = d->dtype,
+                                .n_rows     = places->n_batch * places->batch_rows,
+                                .d_model    = config->d_model,
+                                .d_expert   = w->experts_down.n_in,
+                                .n_experts  = config->layers[layer].n_experts,
+                                .n_used     = config->n_experts_used,
+                                .rule       = config->router,
+                                .correction = w->router_correction.weight,
                                 .is_gated =
                                     w->experts_up.n_out ==
                                     2 * w->experts_down.n_in * config->layers[layer].n_experts,
@@ -263,17 +280,20 @@ static hl_status run_mixture(const hl_session *session, int64_t layer, const voi
     HL_NEED(hl_device_checked(d, d->ops->experts(d->device, &experts), "experts"));
     if (w->shared_up.weight == NULL)
         return HL_OK;
-    HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, x, &w->shared_router, places));
+    if (w->shared_router.weight != NULL)
+        HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, x, &w->shared_router, places));
     HL_NEED(run_mlp(session, d->rows.shared, x, &w->shared_up, &w->shared_down));
     return hl_device_checked(
         d,
-        d->ops->add_gated(d->device, &(hl_device_add_gated){ .out    = d->rows.mlp,
-                                                             .x      = d->rows.shared,
-                                                             .logit  = logit,
-                                                             .dtype  = d->dtype,
-                                                             .n_rows = experts.n_rows,
-                                                             .n      = session->config->d_model,
-                                                             .places = *places }),
+        d->ops->add_gated(
+            d->device,
+            &(hl_device_add_gated){ .out    = d->rows.mlp,
+                                    .x      = d->rows.shared,
+                                    .logit  = w->shared_router.weight != NULL ? logit : NULL,
+                                    .dtype  = d->dtype,
+                                    .n_rows = experts.n_rows,
+                                    .n      = session->config->d_model,
+                                    .places = *places }),
         "experts");
 }
 
@@ -286,6 +306,8 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
 
     if (branch == HL_BRANCH_ATTENTION)
         return hl_forward_attention(session, chunk, layer, input);
+    if (branch == HL_BRANCH_MIXER)
+        return hl_forward_mixer(session, chunk, layer, input);
     if (session->config->layers[layer].n_experts > 0)
         return run_mixture(session, layer, input);
     return run_mlp(session, d->rows.mlp, input, &d->weights.layers[layer].up,
@@ -313,7 +335,7 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
         n_halves--;
     for (int first = 0, end = 0; first < n_halves; first = end) {
         end = hl_block_group(halves, n_halves, first);
-        if (mlp_only && halves[first].branch == HL_BRANCH_ATTENTION)
+        if (mlp_only && halves[first].branch != HL_BRANCH_MLP)
             continue;
         if (has_middle && halves[first].branch == HL_BRANCH_MLP) {
             HL_NEED(hl_observe_middle(session, chunk));

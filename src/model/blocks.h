@@ -1,8 +1,9 @@
 /* blocks.h - a block as data: which branches there are, in what order, and where norms stand.
  *
- * A block is one or two halves.  Each has a branch (attention, an MLP) that reads the
- * residual stream, through a norm or as it is, and whose result is added to the stream.  The
- * lines of config.h become:
+ * A block is one or two halves.  Each has a branch (attention, a mixer, an MLP) that reads the
+ * residual stream, through a norm or as it is, and whose result is added to the stream.  A mixer
+ * stands where attention would; if a layer has both, attention joins it.  The lines of config.h
+ * become:
  *
  *     PRE        { A, reads n1 }                 { M, reads n2 }
  *     SANDWICH   { A, reads n1, p1 after A }     { M, reads n2, p2 after M }
@@ -20,7 +21,7 @@
 #include "model/roles.h"
 
 /* What mixes or maps rows in a half. */
-typedef enum hl_branch { HL_BRANCH_ATTENTION = 0, HL_BRANCH_MLP } hl_branch;
+typedef enum hl_branch { HL_BRANCH_ATTENTION = 0, HL_BRANCH_MLP, HL_BRANCH_MIXER } hl_branch;
 
 typedef enum hl_post_norm {
     HL_POST_NONE = 0,
@@ -38,7 +39,7 @@ typedef struct hl_half {
     bool         shares;
 } hl_half;
 
-#define HL_BLOCK_HALVES 2
+#define HL_BLOCK_HALVES 3
 
 /* Writes the halves of a layer in order and returns their number. */
 int hl_block_halves(hl_half out[HL_BLOCK_HALVES], const hl_config *config, int64_t layer);

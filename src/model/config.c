@@ -33,7 +33,7 @@
 /* ------------------------------------------------------------------------------------ the fields */
 
 #define KEYS_LAYERS "num_hidden_layers|n_layer|num_layers|n_layers"
-#define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim"
+#define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim|d_model"
 #define KEYS_HEADS  "num_attention_heads|n_head|num_heads|n_heads"
 #define KEYS_EPS    "rms_norm_eps|layer_norm_epsilon|layer_norm_eps|norm_eps|norm_epsilon"
 #define GGUF_EPS    "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon"
@@ -47,7 +47,7 @@ static const hl_field common_fields[] = {
     { "intermediate_size|n_inner|ffn_dim|ffn_hidden_size|hidden_dim", "feed_forward_length",
       HL_COUNT(d_mlp, 1, HL_MAX_WIDTH) },
     { "vocab_size", NULL, HL_INT(d_vocab, 1, HL_MAX_VOCAB) },
-    { "max_position_embeddings|n_positions|n_ctx|seq_length", "context_length",
+    { "max_position_embeddings|n_positions|n_ctx|seq_length|max_seq_len", "context_length",
       HL_INT(n_ctx, 1, HL_MAX_CONTEXT) },
     { KEYS_EPS, GGUF_EPS, HL_DOUBLE(norm_eps) },
     { "hidden_act|activation_function|hidden_activation|activation", "hidden_activation",
@@ -79,6 +79,30 @@ static hl_status check_present(const hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
+/* Fills in the sizes of mixers that follow from others. */
+static void fill_mixer(hl_config *config)
+{
+    hl_mixer_config *mixer = &config->mixer;
+    bool             each  = mixer->kind == HL_MIXER_CONV || mixer->kind == HL_MIXER_MAMBA;
+
+    if (each)
+        mixer->n_heads = mixer->n_groups = 1;
+    if (mixer->kind == HL_MIXER_CONV)
+        mixer->d_head = config->d_model;
+    if (mixer->kind == HL_MIXER_DELTA)
+        mixer->n_norms = mixer->n_heads;
+    if (mixer->n_groups == 0)
+        mixer->n_groups = 1;
+    mixer->n_channels = mixer->n_heads * mixer->d_head;
+    if (!each)
+        mixer->n_channels += 2 * mixer->n_groups * mixer->d_state;
+    if (mixer->dt_high == 0.0)
+        mixer->dt_high = INFINITY;
+    for (int i = 0; i < HL_N_MIX_PARTS; i++)
+        mixer->factors[i] = mixer->factors[i] != 0.0 ? mixer->factors[i] : 1.0;
+    mixer->out_factor = mixer->out_factor != 0.0 ? mixer->out_factor : 1.0;
+}
+
 /* Fills in sizes that follow from others, if they are not given. */
 static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
 {
@@ -98,7 +122,12 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
     if (config->d_head == 0)
         config->d_head = config->d_model / config->n_heads;
 
-    double *scales[] = { &config->embed_scale, &config->residual_scale, &config->logit_scale };
+    fill_mixer(config);
+    if (config->d_shared == 0)
+        config->d_shared = config->n_shared * config->d_expert;
+
+    double *scales[] = { &config->embed_scale, &config->residual_scale, &config->logit_scale,
+                         &config->router.scale };
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         if (*scales[i] == 0.0)
             *scales[i] = 1.0;
@@ -199,6 +228,33 @@ static hl_status read_vocabulary(hl_config *config, const hl_fields *fields)
     return HL_OK;
 }
 
+/* Some files count layers that predict tokens further on, which come last and are not run. */
+static hl_status leave_out_predictors(hl_config *config, const hl_fields *fields)
+{
+    int64_t n = 0;
+
+    HL_NEED(hl_fields_int(&n, fields, NULL, "nextn_predict_layers", 0, HL_MAX_LAYERS));
+    if (n >= config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld of %lld layers predict further tokens",
+                       fields->where, (long long)n, (long long)config->n_layers);
+    config->n_layers -= n;
+    return HL_OK;
+}
+
+/* The shared expert's size.  The converter's keys are sometimes wrong. */
+static void read_shared(hl_config *config, const hl_fields *fields)
+{
+    char name[64];
+
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        snprintf(name, sizeof name, "blk.%lld.ffn_up_shexp.weight", (long long)i);
+        if (hl_fields_have_tensor(fields, name)) {
+            config->d_shared = hl_fields_tensor_size(fields, name, 0);
+            return;
+        }
+    }
+}
+
 /* 2^32 - 1 means "none". */
 static hl_status read_gguf_token(int64_t *out, const hl_gguf *file, const char *key)
 {
@@ -228,7 +284,9 @@ static hl_status read_gguf_tokens(hl_generation *generation, const hl_gguf *file
 static hl_status read_gguf(hl_config *config, const hl_fields *fields)
 {
     HL_NEED(read_vocabulary(config, fields));
+    HL_NEED(leave_out_predictors(config, fields));
     read_biases(config, fields);
+    read_shared(config, fields);
     if (config->position == HL_POSITION_ROPE)
         HL_NEED(hl_rope_read_gguf(config, fields));
     /* The file has no rows before the first position. */
@@ -283,10 +341,32 @@ static hl_status spread_lists(hl_config *config, const hl_fields *fields)
         spread(config, fields, NULL, "attention.head_count", offsetof(hl_layer_config, n_heads)));
     HL_NEED(spread(config, fields, NULL, "attention.head_count_kv",
                    offsetof(hl_layer_config, n_kv_heads)));
+    for (int64_t i = 0; i < config->n_layers && fields->object == NULL; i++) {
+        if (config->mixer.kind != HL_MIXER_NONE && config->layers[i].n_kv_heads == 0)
+            hl_config_put_mixer(config, i); /* a GGUF file says so by "no KV heads" */
+    }
     if (config->n_experts == 0)
         HL_NEED(
             spread(config, fields, NULL, "feed_forward_length", offsetof(hl_layer_config, d_mlp)));
     return HL_OK;
+}
+
+/* What files call layers with a mixer. */
+static bool is_mixer_word(const char *word)
+{
+    static const char *const words[] = { "linear_attention", "mamba", "conv", "recurrent" };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+void hl_config_put_mixer(hl_config *config, int64_t layer)
+{
+    config->layers[layer].mixer   = config->mixer.kind;
+    config->layers[layer].n_heads = config->layers[layer].n_kv_heads = 0;
 }
 
 static hl_status read_layer_types(hl_config *config, const json_t *types, const char *where)
@@ -300,7 +380,10 @@ static hl_status read_layer_types(hl_config *config, const json_t *types, const 
             return hl_fail(HL_BAD_INPUT, "%s: 'layer_types' [%lld] is not a string", where,
                            (long long)i);
         config->layers[i].is_local = strcmp(type, "sliding_attention") == 0;
-        if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0)
+        if (config->mixer.kind != HL_MIXER_NONE && is_mixer_word(type))
+            hl_config_put_mixer(config, i);
+        else if (!config->layers[i].is_local && strcmp(type, "full_attention") != 0 &&
+                 strcmp(type, "attention") != 0)
             return hl_fail(HL_UNSUPPORTED,
                            "%s: 'layer_types' [%lld] is '%s', wanted full_attention or "
                            "sliding_attention",
@@ -419,6 +502,36 @@ static void sum_up(hl_config *config)
     }
 }
 
+void hl_config_make_dense(hl_config *config, int64_t layer)
+{
+    config->layers[layer].n_experts = 0;
+    config->layers[layer].d_mlp     = config->d_mlp;
+}
+
+/* The layers without experts: the first n_dense, or those of a list in config.json. */
+static hl_status choose_mixtures(hl_config *config, const hl_fields *fields)
+{
+    const json_t *types = json_object_get(fields->object, "mlp_layer_types");
+
+    if (config->n_experts == 0 || (!json_is_array(types) && config->n_dense == 0))
+        return HL_OK;
+    if (json_is_array(types) && json_array_size(types) != (size_t)config->n_layers)
+        return hl_fail(HL_BAD_INPUT, "%s: 'mlp_layer_types' has %zu entries, wanted %lld",
+                       fields->where, json_array_size(types), (long long)config->n_layers);
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        const char *type  = json_string_value(json_array_get(types, (size_t)i));
+        bool        dense = type != NULL ? strcmp(type, "dense") == 0 : i < config->n_dense;
+
+        if (json_is_array(types) && !dense && (type == NULL || strcmp(type, "sparse") != 0))
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: 'mlp_layer_types' [%lld] is '%s', wanted dense or sparse",
+                           fields->where, (long long)i, type != NULL ? type : "not a string");
+        if (dense)
+            hl_config_make_dense(config, i);
+    }
+    return HL_OK;
+}
+
 static hl_status make_layers(hl_config *config, const hl_family *family, const hl_fields *fields)
 {
     HL_NEED(HL_ALLOC_ZEROED(&config->layers, (size_t)config->n_layers));
@@ -426,6 +539,7 @@ static hl_status make_layers(hl_config *config, const hl_family *family, const h
     HL_NEED(spread_lists(config, fields));
     HL_NEED(choose_local(config, fields));
     choose_ropes(config);
+    HL_NEED(choose_mixtures(config, fields));
     if (family->layers != NULL)
         HL_NEED(family->layers(config, fields));
     HL_NEED(read_per_layer(config, fields));
@@ -476,6 +590,27 @@ static hl_status check_layer(const hl_config *config, int64_t index, const char 
     return HL_OK;
 }
 
+/* Experts are chosen from the best of equal groups, which must have enough of them. */
+static hl_status check_groups(const hl_config *config, const char *where)
+{
+    int64_t n_groups = config->router.n_groups;
+    int64_t n_used   = config->router.n_groups_used;
+
+    if (n_groups < 2)
+        return HL_OK;
+    if (config->n_experts % n_groups != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld experts are not divisible into %lld groups", where,
+                       (long long)config->n_experts, (long long)n_groups);
+    if (n_used < 1 || n_used > n_groups)
+        return hl_fail(HL_BAD_INPUT, "%s: a token uses %lld groups of experts, wanted 1 to %lld",
+                       where, (long long)n_used, (long long)n_groups);
+    if (config->n_experts_used > n_used * (config->n_experts / n_groups))
+        return hl_fail(HL_BAD_INPUT, "%s: %lld experts per token, and %lld groups have %lld", where,
+                       (long long)config->n_experts_used, (long long)n_used,
+                       (long long)(n_used * (config->n_experts / n_groups)));
+    return HL_OK;
+}
+
 static hl_status check_experts(const hl_config *config, const char *where)
 {
     if (config->n_experts == 0)
@@ -484,6 +619,56 @@ static hl_status check_experts(const hl_config *config, const char *where)
         return hl_fail(HL_BAD_INPUT, "%s: a token uses %lld experts of %lld, wanted 1 to %lld",
                        where, (long long)config->n_experts_used, (long long)config->n_experts,
                        (long long)config->n_experts);
+    if (config->d_shared > HL_MAX_WIDTH)
+        return hl_fail(HL_BAD_INPUT, "%s: a shared expert of %lld, at most %lld", where,
+                       (long long)config->d_shared, (long long)HL_MAX_WIDTH);
+    if (config->router.score == HL_ROUTER_SPARSEMIXER && config->n_experts_used > 2)
+        return hl_fail(HL_UNSUPPORTED, "%s: this router chooses 2 experts, not %lld", where,
+                       (long long)config->n_experts_used);
+    return check_groups(config, where);
+}
+
+/* The limits of each number are so low that products of all of them fit in 63 bits. */
+static hl_status check_mixer(const hl_config *config, const char *where)
+{
+    const hl_mixer_config *mixer = &config->mixer;
+    bool                   scans = mixer->kind != HL_MIXER_CONV;
+    const struct {
+        const char *name;
+        int64_t     value;
+        int64_t     low;
+        int64_t     high;
+    } sizes[] = {
+        { "number of heads", mixer->n_heads, 1, HL_MAX_HEADS },
+        { "size of a head", mixer->d_head, 1, HL_MAX_WIDTH },
+        { "number of groups", mixer->n_groups, 1, HL_MAX_HEADS },
+        { "size of the state", mixer->d_state, scans, HL_MAX_STATE },
+        { "width of the convolution", mixer->width, 1, HL_MAX_CONV },
+        { "rank of dt", mixer->d_step, mixer->kind == HL_MIXER_MAMBA, HL_MAX_WIDTH },
+        { "inner width", mixer->n_heads * mixer->d_head, 1, HL_MAX_WIDTH },
+        { "number of channels", mixer->n_channels, 1, HL_MAX_WIDTH },
+    };
+
+    if (!hl_config_has_mixer(config))
+        return HL_OK;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].value < sizes[i].low || sizes[i].value > sizes[i].high)
+            return hl_fail(HL_BAD_INPUT,
+                           "%s: the %s of the layers with a %s is %lld, wanted %lld to %lld", where,
+                           sizes[i].name, hl_mixer_name(mixer->kind), (long long)sizes[i].value,
+                           (long long)sizes[i].low, (long long)sizes[i].high);
+    }
+    if (mixer->n_heads % mixer->n_groups != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld heads of a %s in %lld groups, wanted a divisor",
+                       where, (long long)mixer->n_heads, hl_mixer_name(mixer->kind),
+                       (long long)mixer->n_groups);
+    if (mixer->n_norms > 0 && mixer->n_heads * mixer->d_head % mixer->n_norms != 0)
+        return hl_fail(HL_BAD_INPUT, "%s: %lld values in %lld groups of a norm, wanted a divisor",
+                       where, (long long)(mixer->n_heads * mixer->d_head),
+                       (long long)mixer->n_norms);
+    if (!(mixer->dt_low >= 0.0) || !(mixer->dt_high >= mixer->dt_low))
+        return hl_fail(HL_BAD_INPUT, "%s: time steps from %g to %g, wanted 0 or more, and rising",
+                       where, mixer->dt_low, mixer->dt_high);
     return HL_OK;
 }
 
@@ -497,6 +682,7 @@ static hl_status check_scales(const hl_config *config, const char *where)
         { "the embedding multiplier", config->embed_scale, false },
         { "the residual multiplier", config->residual_scale, false },
         { "the logit scale", config->logit_scale, false },
+        { "the scale of the experts' weights", config->router.scale, false },
         { "the norm's epsilon", config->norm_eps, true },
         { "the soft-cap of the scores", config->attn_softcap, true },
         { "the soft-cap of the logits", config->logit_softcap, true },
@@ -526,6 +712,7 @@ static hl_status check_config(const hl_config *config, const char *where)
     if (config->n_heads == 0)
         return hl_fail(HL_BAD_INPUT, "%s: no layer has an attention head", where);
     HL_NEED(check_experts(config, where));
+    HL_NEED(check_mixer(config, where));
     HL_NEED(check_scales(config, where));
     for (int64_t i = 0; i < config->n_layers; i++)
         HL_NEED(check_layer(config, i, where));
@@ -592,6 +779,40 @@ static hl_status build(hl_config **out, const hl_family *family, const hl_fields
     HL_NEED(check_config(config, fields->where));
     *out = hl_taken(&config);
     return HL_OK;
+}
+
+const char *hl_mixer_name(hl_mixer mixer)
+{
+    static const char *const names[] = { "", "short convolution", "gated delta rule", "Mamba-2",
+                                         "Mamba" };
+
+    return names[mixer];
+}
+
+bool hl_config_has_mixer(const hl_config *config)
+{
+    for (int64_t i = 0; i < config->n_layers; i++) {
+        if (config->layers[i].mixer != HL_MIXER_NONE)
+            return true;
+    }
+    return false;
+}
+
+int64_t hl_mixer_conv_floats(const hl_config *config, hl_mixer mixer)
+{
+    int64_t floats = (config->mixer.width - 1) * config->mixer.n_channels;
+
+    return mixer != HL_MIXER_NONE ? (floats + 15) / 16 * 16 : 0;
+}
+
+int64_t hl_mixer_state_floats(const hl_config *config, hl_mixer mixer)
+{
+    const hl_mixer_config *m       = &config->mixer;
+    int64_t                entries = m->n_heads * m->d_head * m->d_state;
+
+    if (mixer == HL_MIXER_NONE || mixer == HL_MIXER_CONV)
+        entries = 0;
+    return hl_mixer_conv_floats(config, mixer) + (entries + 15) / 16 * 16;
 }
 
 void hl_config_free(hl_config *config)

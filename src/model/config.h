@@ -37,6 +37,7 @@
 #include "headlight/attention.h"
 #include "headlight/model.h"
 #include "kernels/dense.h"
+#include "kernels/router.h"
 
 #define HL_MAX_LAYERS     1024
 #define HL_MAX_EOS_TOKENS 16
@@ -63,12 +64,6 @@ typedef enum hl_position {
     HL_POSITION_ALIBI_FALCON, /* (q.k + bf16(slope * key position)) / sqrt(d_head) */
 } hl_position;
 
-/* The weights of the chosen experts. */
-typedef enum hl_router_weights {
-    HL_ROUTER_SOFTMAX_CHOSEN = 0, /* softmax over the logits of the chosen        */
-    HL_ROUTER_SOFTMAX_ALL,        /* softmax over all logits, not renormalized */
-} hl_router_weights;
-
 /* The linear maps and norms that have a bias. */
 enum {
     HL_BIAS_QKV     = 1 << 0,
@@ -79,7 +74,54 @@ enum {
     HL_BIAS_ROUTER  = 1 << 5,
     HL_BIAS_EXPERTS = 1 << 6,
     HL_BIAS_HEAD    = 1 << 7,
+    HL_BIAS_CONV    = 1 << 8, /* mixers: the convolution    */
+    HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
+    HL_BIAS_MIX_OUT = 1 << 10,
 };
+
+/* ----------------------------------------------------------------- mixers */
+
+/* What a layer has instead of attention, or beside it: a branch whose state has the same size
+ * whatever the length of the text.  With u = n(x):
+ *
+ *     CONV    b, c, y = in(u);                  out(c * conv(b * y))
+ *     DELTA   q, k, v, z, b, a = in(u); q, k, v = silu(conv(q, k, v));
+ *             out(silu(z) * norm(scan(v, k, q, a, b)))
+ *     MAMBA2  z, x, k, q, dt = in(u); x, k, q = silu(conv(x, k, q)); y = scan(x, k, q, dt);
+ *             out(norm(y * silu(z))), in some models without the norm or silu(z) * norm(y)
+ *     MAMBA   x, z = in(u); x = silu(conv(x)); dt, k, q = x_proj(x), each through a norm;
+ *             out(silu(z) * scan(x, k, q, dt_proj(dt)))
+ *
+ * conv and scan are those of kernels/dense.h. */
+typedef enum hl_mixer {
+    HL_MIXER_NONE = 0,
+    HL_MIXER_CONV,
+    HL_MIXER_DELTA,
+    HL_MIXER_MAMBA2,
+    HL_MIXER_MAMBA,
+} hl_mixer;
+
+/* Parts of a MAMBA2 projection, which may each have a factor. */
+enum { HL_MIX_Z = 0, HL_MIX_X, HL_MIX_K, HL_MIX_Q, HL_MIX_DT, HL_N_MIX_PARTS };
+
+/* The sizes of all mixers of a model. */
+typedef struct hl_mixer_config {
+    hl_mixer kind;     /* of layers that do not attend; NONE: the family has none */
+    int64_t  n_heads;  /* CONV, MAMBA: 1 */
+    int64_t  d_head;   /* CONV, MAMBA: number of channels */
+    int64_t  n_groups; /* number of different k and q; divides n_heads */
+    int64_t  d_state;
+    int64_t  n_channels; /* of the convolution */
+    int64_t  width;      /* of the convolution: rows that it sees, its own included */
+    int64_t  d_step;     /* MAMBA: rank of dt */
+    int64_t  n_norms;    /* groups of the norm; DELTA: each head; 0: no norm */
+    bool     is_tiled;   /* head h reads group h % n_groups; else h / (n_heads / n_groups) */
+    bool     norm_first; /* the norm before the gate */
+    double   dt_low;     /* limits of dt */
+    double   dt_high;
+    double   factors[HL_N_MIX_PARTS];
+    double   out_factor; /* of the branch's result */
+} hl_mixer_config;
 
 /* ------------------------------------------------------------------- rope */
 
@@ -123,6 +165,7 @@ typedef enum hl_rope_choice {
 /* ---------------------------------------------------------------- the whole */
 
 typedef struct hl_layer_config {
+    hl_mixer       mixer;
     int64_t        n_heads; /* 0: no attention in this layer */
     int64_t        n_kv_heads;
     int64_t        d_mlp;        /* 0: no MLP; in a mixture, the size of one expert */
@@ -190,18 +233,24 @@ typedef struct hl_config {
     double        qkv_limit;    /* after that norm, q, k and v are clamped to +-this; 0: not */
     bool          sinks;        /* learned sinks, one per head */
     double        attn_softcap; /* 0: no soft-cap */
+    bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 
+    hl_mixer_config mixer; /* of layers that have one */
+
     /* Mixture of experts. */
-    int64_t           n_experts; /* number of experts; 0: no mixture */
-    int64_t           n_experts_used;
-    int64_t           d_expert;
-    int64_t           d_shared; /* size of the expert that is always used; 0: there is none */
-    hl_router_weights router;
-    bool              mxfp4; /* experts stored as blocks and scales */
+    int64_t   n_experts; /* number of experts; 0: no mixture */
+    int64_t   n_experts_used;
+    int64_t   d_expert;
+    int64_t   n_shared;     /* number of experts that are always used, stored as one */
+    int64_t   d_shared;     /* size of all shared experts together; 0: there are none */
+    bool      shared_gated; /* its weight is a sigmoid of a logit; else 1 */
+    int64_t   n_dense;      /* number of first layers without experts */
+    hl_router router;
+    bool      mxfp4; /* experts stored as blocks and scales */
 
     /* After the last block. */
     bool   no_final_norm;
@@ -246,5 +295,14 @@ HL_CLOSES(hl_config_free, hl_config)
 /* "gelu_tanh", ... ; static. */
 const char *hl_activation_name(hl_activation activation);
 const char *hl_rope_kind_name(hl_rope_kind kind);
+/* "short convolution", ...; "" for none. */
+const char *hl_mixer_name(hl_mixer mixer);
+/* Floats of one sequence's state in a layer with this mixer: those of the convolution, rounded up,
+ * then those of the recurrence. */
+int64_t hl_mixer_conv_floats(const hl_config *config, hl_mixer mixer);
+int64_t hl_mixer_state_floats(const hl_config *config, hl_mixer mixer);
+bool    hl_config_has_mixer(const hl_config *config);
+/* Gives a layer the model's mixer instead of attention; for the rules of families. */
+void hl_config_put_mixer(hl_config *config, int64_t layer);
 
 #endif

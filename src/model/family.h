@@ -34,6 +34,8 @@ enum {
     HL_STORED_OFFSET      = 1 << 5, /* positions: position_offset rows come first     */
     HL_STORED_QUARTERS    = 1 << 7, /* qkv: for every quarter of the heads q, v, k     */
     HL_STORED_BARE        = 1 << 6, /* NAME and NAME_bias, not NAME.weight, NAME.bias */
+    HL_STORED_FLAT        = 1 << 8, /* experts: the rows of all, one after the other  */
+    HL_STORED_LOG         = 1 << 9, /* the weight is -exp(what is stored)             */
 };
 
 /* Members follow the order in which tables are read. */
@@ -80,6 +82,33 @@ const hl_family *hl_family_named(const char *name);
     .position = HL_POSITION_ROPE, .ropes = { [HL_ROPE_MAIN] = { .base = (theta) } },               \
     .norm = HL_NORM_RMS, .norm_eps = (eps), .activation = HL_ACTIVATION_SILU, .gated = true
 
+/* Fields of mixtures that their families name alike. */
+#define HL_EXPERTS_FIELDS                                                                          \
+    { "num_experts|num_local_experts|n_routed_experts|moe_num_experts", "expert_count",            \
+      HL_INT(n_experts, 1, HL_MAX_EXPERTS) },                                                      \
+        { "num_experts_per_tok|moe_topk|moe_k", "expert_used_count",                               \
+          HL_COUNT(n_experts_used, 1, HL_MAX_EXPERTS) },                                           \
+        { "moe_intermediate_size", "expert_feed_forward_length",                                   \
+          HL_COUNT(d_expert, 1, HL_MAX_WIDTH) },                                                   \
+        { "n_shared_experts|moe_num_shared_experts", "expert_shared_count",                        \
+          HL_INT_OR_NULL(n_shared, 0, HL_MAX_EXPERTS) },                                           \
+        { "first_k_dense_replace|num_dense_layers", "leading_dense_block_count",                   \
+          HL_INT(n_dense, 0, HL_MAX_LAYERS) },                                                     \
+        { "norm_topk_prob", "expert_weights_norm", HL_BOOL(router.normed) },                       \
+        { "routed_scaling_factor", "expert_weights_scale", HL_DOUBLE(router.scale) },              \
+        { "n_group", "expert_group_count", HL_INT(router.n_groups, 0, HL_MAX_EXPERTS) },           \
+    {                                                                                              \
+        "topk_group", "expert_group_used_count", HL_INT(router.n_groups_used, 0, HL_MAX_EXPERTS)   \
+    }
+
+/* DeepSeek-V3's router, which others use too. */
+#define HL_ROUTER_DEEPSEEK                                                                         \
+    .score = HL_ROUTER_SIGMOID, .normed = true, .has_correction = true, .groups_by_two = true,     \
+    .added = 1e-20
+
+/* Makes this layer's MLP a single one. */
+void hl_config_make_dense(hl_config *config, int64_t layer);
+
 extern const hl_family_tensor hl_llama_tensors[];   /* names in a Hugging Face folder */
 extern const hl_family_tensor hl_experts_tensors[]; /* of mixtures: mlp.gate, mlp.experts */
 extern const hl_family_tensor hl_llama2c_tensors[]; /* searched before hl_llama_tensors */
@@ -87,6 +116,9 @@ extern const hl_family_tensor hl_gguf_tensors[];    /* the usual names, for all 
 /* q and k with rotary pairs side by side; searched before hl_gguf_tensors */
 extern const hl_family_tensor hl_gguf_paired_tensors[];
 
+extern const hl_family hl_family_lfm2, hl_family_lfm2_moe;
+extern const hl_family hl_family_dbrx, hl_family_ernie4_5_moe, hl_family_glm4_moe,
+    hl_family_minimax_m2;
 extern const hl_family hl_family_arcee, hl_family_bert, hl_family_biogpt, hl_family_bloom,
     hl_family_codegen, hl_family_cohere, hl_family_cohere2, hl_family_cwm, hl_family_deci,
     hl_family_distilbert, hl_family_ernie4_5, hl_family_exaone4, hl_family_falcon, hl_family_gemma,

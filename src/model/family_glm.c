@@ -1,4 +1,4 @@
-/* family_glm.c - GLM-4 in its first form (glm) and from 2025 (glm4).
+/* family_glm.c - GLM-4 in its first form (glm) and from 2025 (glm4), and GLM-4.5, a mixture.
  *
  * A Llama with biases on q, k and v, gate and up in one tensor, and rotary pairs side by side in
  * the first half of each head.  glm4 also norms the outputs of the branches. */
@@ -58,4 +58,40 @@ const hl_family hl_family_glm4 = {
     .describe      = describe_glm,
     .tensors       = { glm_tensors, hl_llama_tensors },
     .gguf          = { glm_gguf_tensors },
+};
+
+/* -------------------------------------------------------------------------------------- glm4_moe */
+
+static const hl_family_tensor glm4_moe_gguf_tensors[] = {
+    { HL_ROLE_MLP_NORM, "blk.*.post_attention_norm|blk.*.ffn_norm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field glm4_moe_fields[] = {
+    HL_EXPERTS_FIELDS,
+    { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV) },
+    { 0 },
+};
+
+static hl_status describe_glm4_moe(hl_config *config, const hl_fields *fields)
+{
+    bool      qk_norm = hl_fields_have_tensor(fields, "blk.0.attn_q_norm.weight");
+    hl_status status  = hl_fields_bool(&qk_norm, fields, "use_qk_norm", NULL);
+
+    config->qk_norm = qk_norm ? HL_HEAD_NORM_SHARED : HL_HEAD_NORM_NONE;
+    return status == HL_OK ? describe_glm(config, fields) : status;
+}
+
+const hl_family hl_family_glm4_moe = {
+    .name          = "glm4_moe",
+    .model_types   = "glm4_moe",
+    .architectures = "glm4moe",
+    .prefixes      = "model.|",
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-5, 10000), .rotary_fraction = 0.5, .n_experts = 128,
+                       .n_experts_used = 8, .d_expert = 1408, .n_shared = 1, .n_dense = 1,
+                       .router = { HL_ROUTER_DEEPSEEK } },
+    .fields        = glm4_moe_fields,
+    .describe      = describe_glm4_moe,
+    .tensors       = { hl_experts_tensors, hl_llama_tensors },
+    .gguf          = { glm4_moe_gguf_tensors },
 };

@@ -60,7 +60,7 @@ const hl_family hl_family_gpt_oss = {
                        .biases           = HL_BIAS_QKV | HL_BIAS_O | HL_BIAS_ROUTER | HL_BIAS_EXPERTS,
                        .n_experts        = 128,
                        .n_experts_used   = 4,
-                       .router           = HL_ROUTER_SOFTMAX_CHOSEN,
+                       .router           = { .normed = true },
                        .window           = 128,
                        .window_period    = 2 },
     .fields        = gpt_oss_fields,

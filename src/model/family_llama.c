@@ -53,8 +53,10 @@ static const hl_field llama_fields[] = {
 static hl_status describe_llama(hl_config *config, const hl_fields *fields)
 {
     (void)fields;
-    if (config->n_experts > 0)
-        config->family = hl_family_mixtral.name;
+    if (config->n_experts > 0) {
+        config->family        = hl_family_mixtral.name;
+        config->router.normed = true;
+    }
     return HL_OK;
 }
 
@@ -105,7 +107,7 @@ const hl_family hl_family_mixtral = {
     .model_types = "mixtral",
     .prefixes    = "model.|",
     .defaults    = { HL_LLAMA_DEFAULTS(1e-5, 1e6), .n_experts = 8, .n_experts_used = 2,
-                     .router = HL_ROUTER_SOFTMAX_CHOSEN },
+                     .router = { .normed = true } },
     .fields      = mistral_fields,
     .tensors     = { mixtral_tensors, hl_llama_tensors },
     .gguf        = { hl_gguf_paired_tensors },
@@ -214,7 +216,7 @@ const hl_family hl_family_granitemoe = {
     .architectures = "granitemoe",
     .prefixes      = "model.|",
     .defaults      = { HL_LLAMA_DEFAULTS(1e-6, 10000), .attn_scale = 1.0, .n_experts = 8,
-                       .n_experts_used = 2 },
+                       .n_experts_used = 2, .router = { .normed = true } },
     .fields        = granitemoe_fields,
     .tensors       = { granitemoe_tensors, hl_llama_tensors },
     .gguf          = { hl_gguf_paired_tensors },

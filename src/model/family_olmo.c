@@ -100,18 +100,9 @@ static const hl_field olmoe_fields[] = {
     { "clip_qkv", "attention.clamp_kqv", HL_DOUBLE_OR_NULL(qkv_limit) },
     { "num_experts|num_local_experts", "expert_count", HL_INT(n_experts, 1, HL_MAX_EXPERTS) },
     { "num_experts_per_tok", "expert_used_count", HL_INT(n_experts_used, 1, HL_MAX_EXPERTS) },
+    { "norm_topk_prob", "expert_weights_norm", HL_BOOL(router.normed) },
     { 0 },
 };
-
-/* Without norm_topk_prob, the weights of the chosen experts do not add up to 1. */
-static hl_status describe_olmoe(hl_config *config, const hl_fields *fields)
-{
-    bool      normed = false;
-    hl_status status = hl_fields_bool(&normed, fields, "norm_topk_prob", "expert_weights_norm");
-
-    config->router = normed ? HL_ROUTER_SOFTMAX_CHOSEN : HL_ROUTER_SOFTMAX_ALL;
-    return status;
-}
 
 const hl_family hl_family_olmoe = {
     .name          = "olmoe",
@@ -121,6 +112,5 @@ const hl_family hl_family_olmoe = {
     .defaults      = { HL_LLAMA_DEFAULTS(1e-5, 10000), .qk_norm = HL_HEAD_NORM_ALL, .n_experts = 64,
                        .n_experts_used = 8 },
     .fields        = olmoe_fields,
-    .describe      = describe_olmoe,
     .tensors       = { hl_experts_tensors, hl_llama_tensors },
 };

@@ -78,10 +78,14 @@ const hl_family_tensor hl_experts_tensors[] = {
     { HL_ROLE_EXPERT_DOWN, "layers.*.mlp.experts.*.down_proj", 0 },
     { HL_ROLE_EXPERT_GATE_UP, "layers.*.mlp.experts.gate_up_proj", HL_STORED_BARE },
     { HL_ROLE_EXPERT_DOWN, "layers.*.mlp.experts.down_proj", HL_STORED_BARE },
+    { HL_ROLE_ROUTER_CORRECTION, "layers.*.mlp.gate.e_score_correction_bias", HL_STORED_BARE },
     { HL_ROLE_SHARED_ROUTER, "layers.*.mlp.shared_expert_gate", 0 },
-    { HL_ROLE_SHARED_GATE, "layers.*.mlp.shared_expert.gate_proj", 0 },
-    { HL_ROLE_SHARED_UP, "layers.*.mlp.shared_expert.up_proj", 0 },
-    { HL_ROLE_SHARED_DOWN, "layers.*.mlp.shared_expert.down_proj", 0 },
+    { HL_ROLE_SHARED_GATE,
+      "layers.*.mlp.shared_expert.gate_proj|layers.*.mlp.shared_experts.gate_proj", 0 },
+    { HL_ROLE_SHARED_UP, "layers.*.mlp.shared_expert.up_proj|layers.*.mlp.shared_experts.up_proj",
+      0 },
+    { HL_ROLE_SHARED_DOWN,
+      "layers.*.mlp.shared_expert.down_proj|layers.*.mlp.shared_experts.down_proj", 0 },
     HL_FAMILY_TENSORS_END,
 };
 
@@ -99,14 +103,8 @@ static hl_status describe_router(hl_config *config, const hl_fields *fields, boo
 {
     hl_status status = hl_fields_bool(&normed, fields, "norm_topk_prob", NULL);
 
-    config->router = normed ? HL_ROUTER_SOFTMAX_CHOSEN : HL_ROUTER_SOFTMAX_ALL;
+    config->router.normed = normed;
     return status == HL_OK ? describe_qwen(config, fields) : status;
-}
-
-static void make_dense(hl_config *config, int64_t layer)
-{
-    config->layers[layer].n_experts = 0;
-    config->layers[layer].d_mlp     = config->d_mlp;
 }
 
 /* Every decoder_sparse_step-th layer is a mixture, unless mlp_only_layers lists it. */
@@ -118,7 +116,7 @@ static hl_status layers_moe(hl_config *config, const hl_fields *fields)
     HL_NEED(hl_fields_int(&step, fields, "decoder_sparse_step", NULL, 1, HL_MAX_LAYERS));
     for (int64_t i = 0; i < config->n_layers; i++) {
         if ((i + 1) % step != 0)
-            make_dense(config, i);
+            hl_config_make_dense(config, i);
     }
     for (size_t i = 0; i < json_array_size(dense); i++) {
         const json_t *entry = json_array_get(dense, i);
@@ -126,7 +124,7 @@ static hl_status layers_moe(hl_config *config, const hl_fields *fields)
         if (!json_is_integer(entry) || layer < 0 || layer >= config->n_layers)
             return hl_fail(HL_BAD_INPUT, "%s: 'mlp_only_layers' [%zu] is not a layer, 0 to %lld",
                            fields->where, i, (long long)config->n_layers - 1);
-        make_dense(config, layer);
+        hl_config_make_dense(config, layer);
     }
     return HL_OK;
 }
@@ -166,9 +164,6 @@ static const hl_field qwen2_moe_fields[] = {
 
 static hl_status describe_qwen2_moe(hl_config *config, const hl_fields *fields)
 {
-    if (fields->object == NULL &&
-        !hl_fields_have(fields, NULL, "expert_shared_feed_forward_length"))
-        config->d_shared = hl_fields_tensor_size(fields, "blk.0.ffn_up_shexp.weight", 0);
     return describe_router(config, fields, false);
 }
 
@@ -190,7 +185,7 @@ const hl_family hl_family_qwen2_moe = {
     .architectures = "qwen2moe",
     .prefixes      = "model.|",
     .defaults      = { QWEN_DEFAULTS, .biases = HL_BIAS_QKV, .n_experts = 60, .n_experts_used = 4,
-                       .d_expert = 1408, .d_shared = 5632 },
+                       .d_expert = 1408, .d_shared = 5632, .shared_gated = true },
     .fields        = qwen2_moe_fields,
     .describe      = describe_qwen2_moe,
     .layers        = layers_qwen2_moe,

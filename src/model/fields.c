@@ -280,6 +280,7 @@ const char *hl_activation_name(hl_activation activation)
         [HL_ACTIVATION_RELU]           = "relu",
         [HL_ACTIVATION_RELU_SQUARED]   = "relu2",
         [HL_ACTIVATION_SWIGLU_CLAMPED] = "clamped swiglu",
+        [HL_ACTIVATION_SIGMOID]        = "sigmoid",
     };
     return names[activation];
 }

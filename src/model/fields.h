@@ -53,7 +53,6 @@ int64_t hl_fields_tensor_size(const hl_fields *fields, const char *name, int dim
  * products of three of them fit in 63 bits. */
 #define HL_MAX_WIDTH   ((int64_t)1 << 20)
 #define HL_MAX_HEADS   4096
-#define HL_MAX_EXPERTS 4096
 #define HL_MAX_VOCAB   ((int64_t)1 << 24)
 #define HL_MAX_CONTEXT ((int64_t)1 << 30)
 

@@ -7,6 +7,7 @@
  *     forward_inputs.c     what a chunk reads besides weights and cache
  *     blocks.c             a block: its halves, their norms, MLPs and experts
  *     forward_attention.c  the attention branch, whole rows of it
+ *     forward_mixer.c      branches with a state, and the states of sequences
  *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
  *     observer.c           what is reported of a layer, and to whom
  *     session_memory.c     which device, and all memory
@@ -50,8 +51,21 @@ typedef struct hl_device_vector {
     float *bias;
 } hl_device_vector;
 
+/* The weights of a mixer; of each kind only some exist. */
+typedef struct hl_device_mixer {
+    hl_device_map    in; /* DELTA: q, k, v, z, b, a */
+    hl_device_map    x;  /* MAMBA: dt, k, q */
+    hl_device_map    dt;
+    hl_device_map    out;
+    hl_device_vector conv; /* (width, channels) */
+    hl_device_vector decay, dt_bias, skip, norm;
+    hl_device_vector dt_norm, k_norm, q_norm;
+} hl_device_mixer;
+
 typedef struct hl_device_layer {
+    hl_device_mixer  mixer;
     hl_device_map    qkv;
+    hl_device_map    attn_gate;
     hl_device_map    o;
     hl_device_map    up; /* for a gated MLP: the gate's rows first */
     hl_device_map    down;
@@ -64,6 +78,7 @@ typedef struct hl_device_layer {
     hl_device_vector attn_norm, attn_post_norm, mlp_norm, mlp_post_norm;
     hl_device_vector q_norm, k_norm;
     hl_device_vector sinks;
+    hl_device_vector router_correction;
 } hl_device_layer;
 
 /* The vector of a role, which must be one of the norms of a block. */
@@ -140,12 +155,18 @@ typedef struct hl_device_rows {
     void    *mlp;    /* (N, D) output of the MLP */
     void    *qkv;    /* (N, (H + 2 K) d) */
     void    *z;      /* (N, H d) */
-    void    *up;     /* (N, 2 F) */
-    void    *active; /* (N, F) */
-    void    *shared; /* (N, D) output of the shared expert */
-    float   *router; /* (N, n_experts) logits, then (N) for the shared expert */
-    void    *work;   /* working memory of the experts */
-    int64_t *chosen; /* (N, n_experts_used) chosen experts; on a near device */
+    void    *gate;   /* (N, H d) of gated attention, before its sigmoid */
+    void    *mix_in; /* (N, width of the mixers' first projection) */
+    void    *mix;    /* (N, channels) after the convolution */
+    void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
+    void    *mix_step; /* (N, channels) dt of MAMBA */
+    void    *mixed;    /* (N, inner width) what the mixers' last projection reads */
+    void    *up;       /* (N, 2 F) */
+    void    *active;   /* (N, F) */
+    void    *shared;   /* (N, D) output of the shared expert */
+    float   *router;   /* (N, n_experts) logits, then (N) for the shared expert */
+    void    *work;     /* working memory of the experts */
+    int64_t *chosen;   /* (N, n_experts_used) chosen experts; on a near device */
     float   *shares;
     double  *scores;             /* (threads, S) scores of whole rows; on a near device */
     void    *embedded;           /* (N, d_embed) where d_embed is not D */
@@ -305,6 +326,18 @@ hl_status hl_device_settle(const hl_session *session);
 /* forward_attention.c: rows.branch = A(input). */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input);
+/* forward_mixer.c: the result of a mixer, M(input): rows.branch, or rows.mlp in a layer that also
+ * attends. */
+hl_status hl_forward_mixer(hl_session *session, const hl_chunk *chunk, int64_t layer,
+                           const void *input);
+void     *hl_forward_mixed(const hl_session *session, int64_t layer);
+/* Before a feed: states of sequences that were rewound are those after their tokens again.  They
+ * are copied, if the session kept them, and the tokens after that are fed again, by `run`. */
+hl_status hl_states_recover(hl_session *session, const hl_feed *feed,
+                            hl_status (*run)(hl_session *session, const hl_feed *feed));
+/* Around a chunk: states are undefined until it has succeeded. */
+void      hl_states_begin(hl_session *session, const hl_chunk *chunk);
+hl_status hl_states_extend(hl_session *session, const hl_chunk *chunk);
 /* The attention problem of a layer for the fed sequences [first, first + n), which are
  * contiguous. */
 hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk, int64_t layer,

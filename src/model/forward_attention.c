@@ -148,6 +148,35 @@ static int64_t run_length(const hl_device_session *d, const hl_chunk *chunk, int
     return n;
 }
 
+/* z *= sigmoid(gate x), after the gates of heads. */
+static hl_status gate_heads(const hl_session *session, int64_t layer, const void *input)
+{
+    const hl_device_session *d      = session->device;
+    const hl_device_map     *map    = &d->weights.layers[layer].attn_gate;
+    const hl_device_places  *places = &d->inputs.places;
+    int64_t                  n      = map->n_out;
+
+    if (map->weight == NULL)
+        return HL_OK;
+    HL_NEED(hl_device_multiply(session, d->rows.gate, d->dtype, input, map, places));
+    return hl_device_checked(
+        d,
+        d->ops->gate(d->device, &(hl_device_gate){ .out        = d->rows.z,
+                                                   .x          = d->rows.z,
+                                                   .z          = d->rows.gate,
+                                                   .x_stride   = n,
+                                                   .z_stride   = n,
+                                                   .activation = HL_ACTIVATION_SIGMOID,
+                                                   .z_scale    = 1.0f,
+                                                   .scale      = 1.0f,
+                                                   .dtype      = d->dtype,
+                                                   .n_rows  = places->n_batch * places->batch_rows,
+                                                   .n       = n,
+                                                   .d_group = n,
+                                                   .places  = *places }),
+        "gate");
+}
+
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input)
 {
@@ -176,6 +205,7 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
         };
     }
     HL_NEED(hl_device_checked(d, d->ops->attention(d->device, d->parts, n_parts), "attention"));
+    HL_NEED(gate_heads(session, layer, input));
     return hl_device_multiply(session, d->rows.branch, d->dtype, d->rows.z,
                               &d->weights.layers[layer].o, &d->inputs.places);
 }

@@ -25,32 +25,57 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_HEAD_NORM]  = { "head.norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_LM_HEAD]    = { "lm_head", "V", "E", HL_BIAS_HEAD },
 
-    [HL_ROLE_ATTN_NORM]      = { "attn.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_ATTN_Q]         = { "attn.q", "Q", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_K]         = { "attn.k", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_ATTN_V]         = { "attn.v", "K", "D", HL_BIAS_QKV },
-    [HL_ROLE_Q_NORM]         = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_K_NORM]         = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
-    [HL_ROLE_SINKS]          = { "attn.sinks", "H", NULL, 0 },
-    [HL_ROLE_ATTN_O]         = { "attn.o", "D", "Q", HL_BIAS_O },
-    [HL_ROLE_ATTN_POST_NORM] = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MLP_NORM]       = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_MLP_GATE]       = { "mlp.gate", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_UP]         = { "mlp.up", "F", "D", HL_BIAS_MLP },
-    [HL_ROLE_MLP_DOWN]       = { "mlp.down", "D", "F", HL_BIAS_MLP },
-    [HL_ROLE_ROUTER]         = { "router", "X", "D", HL_BIAS_ROUTER },
-    [HL_ROLE_EXPERT_GATE]    = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_UP]      = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_EXPERT_DOWN]    = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_ROUTER]  = { "shared.router", "1", "D", 0 },
-    [HL_ROLE_SHARED_GATE]    = { "shared.gate", "S", "D", 0 },
-    [HL_ROLE_SHARED_UP]      = { "shared.up", "S", "D", 0 },
-    [HL_ROLE_SHARED_DOWN]    = { "shared.down", "D", "S", 0 },
-    [HL_ROLE_MLP_POST_NORM]  = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_ATTN_NORM]         = { "attn.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_ATTN_Q]            = { "attn.q", "Q", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_K]            = { "attn.k", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_V]            = { "attn.v", "K", "D", HL_BIAS_QKV },
+    [HL_ROLE_ATTN_GATE]         = { "attn.gate", "Q", "D", HL_BIAS_QKV },
+    [HL_ROLE_Q_NORM]            = { "attn.q_norm", "q", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_K_NORM]            = { "attn.k_norm", "k", NULL, HL_BIAS_QK_NORM },
+    [HL_ROLE_SINKS]             = { "attn.sinks", "H", NULL, 0 },
+    [HL_ROLE_ATTN_O]            = { "attn.o", "D", "Q", HL_BIAS_O },
+    [HL_ROLE_ATTN_POST_NORM]    = { "attn.post_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MIX_IN]            = { "mixer.in", "M", "D", HL_BIAS_MIX_IN },
+    [HL_ROLE_MIX_Q]             = { "mixer.q", "G", "D", 0 },
+    [HL_ROLE_MIX_K]             = { "mixer.k", "G", "D", 0 },
+    [HL_ROLE_MIX_V]             = { "mixer.v", "I", "D", 0 },
+    [HL_ROLE_MIX_Z]             = { "mixer.z", "I", "D", 0 },
+    [HL_ROLE_MIX_B]             = { "mixer.b", "h", "D", 0 },
+    [HL_ROLE_MIX_A]             = { "mixer.a", "h", "D", 0 },
+    [HL_ROLE_MIX_CONV]          = { "mixer.conv", "C", "w", HL_BIAS_CONV },
+    [HL_ROLE_MIX_X]             = { "mixer.x", "B", "I", 0 },
+    [HL_ROLE_MIX_DT]            = { "mixer.dt", "I", "R", 0 },
+    [HL_ROLE_MIX_DT_NORM]       = { "mixer.dt_norm", "R", NULL, 0 },
+    [HL_ROLE_MIX_K_NORM]        = { "mixer.k_norm", "N", NULL, 0 },
+    [HL_ROLE_MIX_Q_NORM]        = { "mixer.q_norm", "N", NULL, 0 },
+    [HL_ROLE_MIX_DT_BIAS]       = { "mixer.dt_bias", "j", NULL, 0 },
+    [HL_ROLE_MIX_DECAY]         = { "mixer.decay", "j", "i", 0 },
+    [HL_ROLE_MIX_SKIP]          = { "mixer.skip", "j", NULL, 0 },
+    [HL_ROLE_MIX_NORM]          = { "mixer.norm", "n", NULL, 0 },
+    [HL_ROLE_MIX_OUT]           = { "mixer.out", "D", "I", HL_BIAS_MIX_OUT },
+    [HL_ROLE_MLP_NORM]          = { "mlp.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
+    [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_ROUTER]            = { "router", "X", "D", HL_BIAS_ROUTER },
+    [HL_ROLE_ROUTER_CORRECTION] = { "router.correction", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_GATE]       = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_UP]         = { "expert.up", "F", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_EXPERT_DOWN]       = { "expert.down", "D", "F", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_ROUTER]     = { "shared.router", "1", "D", 0 },
+    [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", 0 },
+    [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", 0 },
+    [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", 0 },
+    [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
     [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
     [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
     [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", 0 },
+    [HL_ROLE_ATTN_Q_GATE]    = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
+    [HL_ROLE_MIX_QKV]        = { "mixer.qkv", "GGI", "D", 0 },
+    [HL_ROLE_MIX_QKVZ]       = { "mixer.qkvz", "GGII", "D", 0 },
+    [HL_ROLE_MIX_BA]         = { "mixer.ba", "hh", "D", 0 },
 };
 
 const char *hl_role_name(hl_role role)
@@ -68,25 +93,75 @@ bool hl_role_is_vector(hl_role role)
     return shapes[role].columns == NULL;
 }
 
-hl_role hl_role_fused(hl_role role)
+bool hl_role_is_floats(hl_role role)
 {
-    switch (role) {
-    case HL_ROLE_ATTN_Q:
-    case HL_ROLE_ATTN_K:
-    case HL_ROLE_ATTN_V:
-        return HL_ROLE_ATTN_QKV;
-    case HL_ROLE_MLP_GATE:
-    case HL_ROLE_MLP_UP:
-        return HL_ROLE_MLP_GATE_UP;
-    case HL_ROLE_EXPERT_GATE:
-    case HL_ROLE_EXPERT_UP:
-        return HL_ROLE_EXPERT_GATE_UP;
-    default:
-        return role;
+    return hl_role_is_vector(role) || role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY;
+}
+
+bool hl_role_holds(hl_role stored, hl_role role)
+{
+    static const struct {
+        hl_role stored;
+        hl_role first; /* the stored tensor holds all roles from `first` to `last` */
+        hl_role last;
+    } fused[] = {
+        { HL_ROLE_ATTN_QKV, HL_ROLE_ATTN_Q, HL_ROLE_ATTN_V },
+        { HL_ROLE_ATTN_Q_GATE, HL_ROLE_ATTN_Q, HL_ROLE_ATTN_Q },
+        { HL_ROLE_ATTN_Q_GATE, HL_ROLE_ATTN_GATE, HL_ROLE_ATTN_GATE },
+        { HL_ROLE_MLP_GATE_UP, HL_ROLE_MLP_GATE, HL_ROLE_MLP_UP },
+        { HL_ROLE_EXPERT_GATE_UP, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP },
+        { HL_ROLE_SHARED_GATE_UP, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP },
+        { HL_ROLE_MIX_QKV, HL_ROLE_MIX_Q, HL_ROLE_MIX_V },
+        { HL_ROLE_MIX_QKVZ, HL_ROLE_MIX_Q, HL_ROLE_MIX_Z },
+        { HL_ROLE_MIX_BA, HL_ROLE_MIX_B, HL_ROLE_MIX_A },
+    };
+
+    for (size_t i = 0; i < sizeof fused / sizeof *fused; i++) {
+        if (stored == fused[i].stored && role >= fused[i].first && role <= fused[i].last)
+            return true;
     }
+    return stored == role;
 }
 
 /* ------------------------------------------------------------------- shapes */
+
+/* The letters of mixers. */
+static int64_t size_in_mixer(char letter, const hl_config *config, const hl_layer_config *layer)
+{
+    const hl_mixer_config *mixer = &config->mixer;
+    int64_t                inner = mixer->n_heads * mixer->d_head;
+    int64_t                keys  = mixer->n_groups * mixer->d_state;
+    bool                   each  = layer->mixer == HL_MIXER_MAMBA;
+
+    switch (letter) {
+    case 'I':
+        return inner;
+    case 'G':
+        return keys;
+    case 'C':
+        return mixer->n_channels;
+    case 'w':
+        return mixer->width;
+    case 'h':
+        return mixer->n_heads;
+    case 'N':
+        return mixer->d_state;
+    case 'R':
+        return mixer->d_step;
+    case 'n':
+        return layer->mixer == HL_MIXER_DELTA ? mixer->d_head : inner;
+    case 'M':
+        return layer->mixer == HL_MIXER_CONV     ? 3 * inner
+               : layer->mixer == HL_MIXER_MAMBA2 ? 2 * (inner + keys) + mixer->n_heads
+                                                 : 2 * inner;
+    case 'B':
+        return mixer->d_step + 2 * mixer->d_state;
+    case 'j':
+        return each ? inner : mixer->n_heads;
+    default: /* i */
+        return each ? mixer->d_state : 1;
+    }
+}
 
 static int64_t size_of_letter(char letter, const hl_config *config, const hl_layer_config *layer)
 {
@@ -121,8 +196,10 @@ static int64_t size_of_letter(char letter, const hl_config *config, const hl_lay
         return layer->n_experts;
     case 'S':
         return config->d_shared;
-    default:
+    case '1':
         return 1;
+    default:
+        return size_in_mixer(letter, config, layer);
     }
 }
 
@@ -204,9 +281,13 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
     bool pre  = config->norm_place == HL_NORM_PRE || config->norm_place == HL_NORM_SANDWICH;
     bool post = config->norm_place != HL_NORM_PRE;
 
-    if (config->layers[layer].n_heads == 0)
+    if (config->layers[layer].n_heads == 0 &&
+        (config->layers[layer].mixer == HL_MIXER_NONE ||
+         (role != HL_ROLE_ATTN_NORM && role != HL_ROLE_ATTN_POST_NORM)))
         return HL_ROLE_ABSENT;
     switch (role) {
+    case HL_ROLE_ATTN_GATE:
+        return required_if(config->attn_gated);
     case HL_ROLE_ATTN_NORM:
         return required_if(pre && !config->norm_plain && !(config->first_norm_plain && layer == 0));
     case HL_ROLE_ATTN_POST_NORM:
@@ -218,6 +299,36 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
         return required_if(config->sinks);
     default:
         return HL_ROLE_REQUIRED;
+    }
+}
+
+static hl_role_need mixer_need(hl_role role, const hl_config *config, int64_t layer)
+{
+    hl_mixer mixer = config->layers[layer].mixer;
+    bool     delta = mixer == HL_MIXER_DELTA;
+    bool     scans = delta || mixer == HL_MIXER_MAMBA2 || mixer == HL_MIXER_MAMBA;
+
+    switch (role) {
+    case HL_ROLE_MIX_CONV:
+    case HL_ROLE_MIX_OUT:
+        return required_if(mixer != HL_MIXER_NONE);
+    case HL_ROLE_MIX_IN:
+        return required_if(mixer != HL_MIXER_NONE && !delta);
+    case HL_ROLE_MIX_DT_BIAS:
+    case HL_ROLE_MIX_DECAY:
+        return required_if(scans);
+    case HL_ROLE_MIX_SKIP:
+        return required_if(scans && !delta);
+    case HL_ROLE_MIX_NORM:
+        return required_if(scans && config->mixer.n_norms > 0);
+    case HL_ROLE_MIX_X:
+    case HL_ROLE_MIX_DT:
+    case HL_ROLE_MIX_DT_NORM:
+    case HL_ROLE_MIX_K_NORM:
+    case HL_ROLE_MIX_Q_NORM:
+        return required_if(mixer == HL_MIXER_MAMBA);
+    default: /* q, k, v, z, b, a */
+        return required_if(delta);
     }
 }
 
@@ -242,10 +353,16 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
         return required_if(!mixture);
     case HL_ROLE_EXPERT_GATE:
         return required_if(config->gated && mixture);
+    case HL_ROLE_ROUTER_CORRECTION:
+        return required_if(mixture && config->router.has_correction);
     case HL_ROLE_ROUTER:
     case HL_ROLE_EXPERT_UP:
     case HL_ROLE_EXPERT_DOWN:
         return required_if(mixture);
+    case HL_ROLE_SHARED_ROUTER:
+        return required_if(mixture && config->d_shared > 0 && config->shared_gated);
+    case HL_ROLE_SHARED_GATE:
+        return required_if(mixture && config->d_shared > 0 && config->gated);
     default: /* the shared expert */
         return required_if(mixture && config->d_shared > 0);
     }
@@ -257,6 +374,8 @@ hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t 
         return model_need(role, config);
     if (role <= HL_ROLE_ATTN_POST_NORM)
         return attention_need(role, config, layer);
+    if (role <= HL_ROLE_MIX_OUT)
+        return mixer_need(role, config, layer);
     return mlp_need(role, config, layer);
 }
 

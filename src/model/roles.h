@@ -15,7 +15,14 @@
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
  *
- * Three roles exist only in files: several weights in one tensor.  Families name them; callers
+ * and of a mixer (hl_mixer_config):
+ *
+ *     I n_heads * d_head         G n_groups * d_state       C n_channels     w width
+ *     h n_heads                  N d_state                  R d_step         n size of the norm
+ *     M, B rows of both fused projections                   j, i heads and 1, or with a
+ *                                                           recurrence per channel I and N
+ *
+ * The last roles exist only in files: several weights in one tensor.  Families name them; callers
  * always ask for the single weights. */
 #ifndef HL_MODEL_ROLES_H
 #define HL_MODEL_ROLES_H
@@ -41,16 +48,36 @@ typedef enum hl_role {
     HL_ROLE_ATTN_Q,
     HL_ROLE_ATTN_K,
     HL_ROLE_ATTN_V,
+    HL_ROLE_ATTN_GATE, /* z * sigmoid(gate x) is what ATTN_O reads */
     HL_ROLE_Q_NORM,
     HL_ROLE_K_NORM,
     HL_ROLE_SINKS,
     HL_ROLE_ATTN_O,
     HL_ROLE_ATTN_POST_NORM,
+    HL_ROLE_MIX_IN, /* of mixers, from here to MIX_OUT; the norm before them is ATTN_NORM */
+    HL_ROLE_MIX_Q,
+    HL_ROLE_MIX_K,
+    HL_ROLE_MIX_V,
+    HL_ROLE_MIX_Z,
+    HL_ROLE_MIX_B,
+    HL_ROLE_MIX_A,
+    HL_ROLE_MIX_CONV, /* a row per channel */
+    HL_ROLE_MIX_X,    /* dt, k and q from x: MAMBA */
+    HL_ROLE_MIX_DT,
+    HL_ROLE_MIX_DT_NORM,
+    HL_ROLE_MIX_K_NORM,
+    HL_ROLE_MIX_Q_NORM,
+    HL_ROLE_MIX_DT_BIAS,
+    HL_ROLE_MIX_DECAY, /* negative: -exp of what is called A_log */
+    HL_ROLE_MIX_SKIP,
+    HL_ROLE_MIX_NORM,
+    HL_ROLE_MIX_OUT,
     HL_ROLE_MLP_NORM,
     HL_ROLE_MLP_GATE,
     HL_ROLE_MLP_UP,
     HL_ROLE_MLP_DOWN,
     HL_ROLE_ROUTER,
+    HL_ROLE_ROUTER_CORRECTION, /* added to the scores when experts are chosen */
     HL_ROLE_EXPERT_GATE,
     HL_ROLE_EXPERT_UP,
     HL_ROLE_EXPERT_DOWN,
@@ -65,6 +92,11 @@ typedef enum hl_role {
     HL_ROLE_ATTN_QKV = HL_N_ROLES,
     HL_ROLE_MLP_GATE_UP,
     HL_ROLE_EXPERT_GATE_UP,
+    HL_ROLE_SHARED_GATE_UP,
+    HL_ROLE_ATTN_Q_GATE, /* for every head its rows of q, then of the gate */
+    HL_ROLE_MIX_QKV,
+    HL_ROLE_MIX_QKVZ, /* for every group its q, k, v and z */
+    HL_ROLE_MIX_BA,   /* for every group its b and a */
     HL_N_STORED_ROLES,
 
     HL_FIRST_LAYER_ROLE = HL_ROLE_ATTN_NORM,
@@ -81,8 +113,8 @@ typedef enum hl_role_need {
 const char *hl_role_name(hl_role role);
 bool        hl_role_is_of_layer(hl_role role);
 
-/* The fused role that may hold `role`: ATTN_QKV for ATTN_Q; `role` itself if there is none. */
-hl_role hl_role_fused(hl_role role);
+/* May a tensor of the role `stored` hold `role`?  ATTN_QKV holds ATTN_Q; a role holds itself. */
+bool hl_role_holds(hl_role stored, hl_role role);
 
 /* Does layer `layer` have such a weight?  Layer -1 is for roles of the whole model. */
 hl_role_need hl_role_weight_need(hl_role role, const hl_config *config, int64_t layer);
@@ -96,5 +128,8 @@ int64_t hl_role_rows(hl_role role, const hl_config *config, int64_t layer);
 int64_t hl_role_columns(hl_role role, const hl_config *config, int64_t layer);
 /* A vector's shape has one dimension, a matrix's two. */
 bool hl_role_is_vector(hl_role role);
+/* Is it read as floats when a session opens, not multiplied as it is stored?  All vectors are, and small
+ * tables of mixers. */
+bool hl_role_is_floats(hl_role role);
 
 #endif

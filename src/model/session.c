@@ -527,7 +527,9 @@ static hl_status run_chunks(hl_session *session, const hl_feed *feed)
         place_chunk(&chunk, session, offset);
         if (chunk.n_rows == 0)
             return HL_OK;
+        hl_states_begin(session, &chunk);
         HL_NEED(hl_forward(session, &chunk));
+        HL_NEED(hl_states_extend(session, &chunk));
         hl_streams_extend(session, &chunk);
         for (int64_t i = 0; i < chunk.n_batch; i++) {
             session->length[chunk.sequences[i]] = chunk.ends[i];
@@ -543,8 +545,9 @@ hl_status hl_session_feed(hl_session *session, const hl_feed *feed)
         return hl_fail(HL_BAD_ARGUMENT, "feed: session is NULL");
     if (session->config->is_encoder)
         memset(session->length, 0, (size_t)session->options.n_batch * sizeof *session->length);
-    hl_status status = check_feed(session, feed);
-    return status == HL_OK ? run_chunks(session, feed) : status;
+    HL_NEED(check_feed(session, feed));
+    HL_NEED(hl_states_recover(session, feed, run_chunks));
+    return run_chunks(session, feed);
 }
 
 /* ------------------------------------------------------------------------------------- questions */

@@ -42,6 +42,22 @@ typedef struct hl_session_cache {
     void *v;
 } hl_session_cache;
 
+/* States of a layer's mixer (hl_mixer_state_floats): those of all sequences, and those kept for a
+ * rewind. */
+typedef struct hl_session_state {
+    float *now;  /* (B, floats), NULL without a mixer */
+    float *kept; /* (B, floats) */
+} hl_session_state;
+
+/* Sequences of a model with mixers.  A state cannot be shortened as a cache can: after a rewind it
+ * is computed again from the tokens, from the kept position on if that was not passed. */
+typedef struct hl_session_states {
+    hl_session_state *layers; /* (n_layers) or NULL */
+    int64_t          *at;     /* (B) number of tokens in the state; -1: unknown */
+    int64_t          *kept;   /* (B) number of tokens in the kept state; 0: none */
+    int32_t          *tokens; /* (B, n_ctx) */
+} hl_session_states;
+
 struct hl_device_session;
 
 struct hl_session {
@@ -56,6 +72,7 @@ struct hl_session {
     hl_session_index *of_layer; /* (n_layers) */
 
     hl_session_cache *caches; /* (n_layers), or one for all layers of an encoder */
+    hl_session_states states;
     int64_t          *length; /* (B) number of tokens in each sequence */
     int64_t          *places; /* (4, B) start, lengths, ends and sequences of the current chunk */
     hl_kept_range    *kept;   /* (B) positions whose logits are kept */

@@ -5,6 +5,7 @@
  * assigns addresses.  Besides the weights, with N = n_rows, which is n_batch * n_chunk by default:
  *
  *     cache      2 * n_layers * n_batch * n_ctx * n_kv_heads * d_head  elements
+ *     states     2 * n_batch * floats of hl_mixer_state_floats, for each layer with a mixer
  *     rows       N * (5 d_model + 2 (n_heads + n_kv_heads) d_head + 3 d_mlp)  elements
  *     statistics N * n_heads * 11 numbers
  *     panels     a part of a weight as floats, for every thread
@@ -203,6 +204,47 @@ static void plan_cache(plan *p, hl_session *session)
             hl_arena_take(&p->cache, session->options.n_batch, session->options.n_ctx, 1);
 }
 
+static void plan_states(plan *p, hl_session *session)
+{
+    const hl_config *config = session->config;
+
+    for (int64_t i = 0; i < config->n_layers && session->states.layers != NULL; i++) {
+        hl_session_state *state  = &session->states.layers[i];
+        int64_t           floats = hl_mixer_state_floats(config, config->layers[i].mixer);
+
+        *state = (hl_session_state){ 0 };
+        if (floats == 0)
+            continue;
+        state->now  = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
+        state->kept = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
+    }
+}
+
+/* Must follow the weights. */
+static void plan_mixers(plan *p, hl_session *session)
+{
+    hl_device_session     *d     = session->device;
+    const hl_mixer_config *mixer = &session->config->mixer;
+    hl_device_rows        *rows  = &d->rows;
+    int64_t                n     = session->options.n_rows;
+    int64_t                in    = 0;
+    int64_t                x     = 0;
+
+    for (int64_t i = 0; i < session->config->n_layers; i++) {
+        in = most(in, d->weights.layers[i].mixer.in.n_out);
+        x  = most(x, d->weights.layers[i].mixer.x.n_out);
+    }
+    if (in == 0)
+        return;
+    rows->mix_in = hl_arena_take(&p->rows, n, in, d->size);
+    rows->mix    = hl_arena_take(&p->rows, n, mixer->n_channels, d->size);
+    rows->mixed  = hl_arena_take(&p->rows, n, mixer->n_heads * mixer->d_head, d->size);
+    if (x == 0)
+        return;
+    rows->mix_dt   = hl_arena_take(&p->rows, n, 2 * x, d->size);
+    rows->mix_step = hl_arena_take(&p->rows, n, mixer->d_head, d->size);
+}
+
 static void plan_stream(plan *p, hl_session *session)
 {
     hl_device_session *d       = session->device;
@@ -218,6 +260,8 @@ static void plan_stream(plan *p, hl_session *session)
     rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
     rows->qkv    = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
     rows->z      = hl_arena_take(&p->rows, n, queries, d->size);
+    if (config->attn_gated)
+        rows->gate = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->d_embed != config->d_model)
         rows->embedded = hl_arena_take(&p->rows, n, config->d_embed, d->size);
     rows->flag = hl_arena_take(&p->rows, 2, 1, sizeof *rows->flag);
@@ -241,10 +285,6 @@ static void plan_mlp(plan *p, hl_session *session)
     size_t             work   = 0;
     hl_device_places   places = { .n_batch = 1, .batch_rows = n };
 
-    if (p->is_near) { /* a mixture is computed one sequence at a time */
-        places.batch_rows = session->options.n_chunk;
-        places.n_batch    = most(n / places.batch_rows, 1);
-    }
     for (int64_t layer = 0; layer < config->n_layers; layer++) {
         const hl_device_layer *w = &d->weights.layers[layer];
 
@@ -423,7 +463,9 @@ static hl_status plan_all(plan *p, hl_session *session)
         HL_NEED(hl_device_load_weights(session, &p->weights, d->has_weights));
     HL_NEED(hl_device_load_biases(session, &p->rows));
     plan_cache(p, session);
+    plan_states(p, session);
     plan_stream(p, session);
+    plan_mixers(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);
     plan_streams(p, session);
@@ -622,6 +664,19 @@ static hl_status plan_ranges(hl_session *session)
                             product(kept->n_slots, session->options.n_batch, 1));
 }
 
+static hl_status plan_tokens(hl_session *session)
+{
+    hl_session_states *states  = &session->states;
+    int64_t            n_batch = session->options.n_batch;
+
+    if (!hl_config_has_mixer(session->config))
+        return HL_OK;
+    HL_NEED(HL_SESSION_TABLE(session, &states->layers, session->config->n_layers));
+    HL_NEED(HL_SESSION_ALLOC(session, &states->at, n_batch));
+    HL_NEED(HL_SESSION_ALLOC(session, &states->kept, n_batch));
+    return HL_SESSION_ALLOC(session, &states->tokens, product(n_batch, session->options.n_ctx, 1));
+}
+
 static hl_status plan_host(hl_session *session)
 {
     const hl_session_options *options = &session->options;
@@ -634,6 +689,7 @@ static hl_status plan_host(hl_session *session)
     HL_NEED(HL_SESSION_ALLOC(session, &session->length, n_batch));
     HL_NEED(HL_SESSION_TABLE(session, &session->caches, count_caches(session->config)));
     HL_NEED(plan_ranges(session));
+    HL_NEED(plan_tokens(session));
     HL_NEED(plan_panels(session));
     HL_NEED(plan_low(session));
     HL_NEED(plan_alibi(session));

@@ -79,9 +79,34 @@ static hl_status read_vector(hl_session *session, float **out, const hl_weight *
     if (session->counting)
         return HL_OK;
     HL_NEED(hl_weight_read(*out, weight));
-    for (int64_t i = 0; i < weight->n_rows; i++) {
+    for (int64_t i = 0; i < weight->n_rows * weight->n_columns; i++) {
         if (!isfinite((*out)[i]))
-            return not_a_number(session, weight, layer, i);
+            return not_a_number(session, weight, layer, i / weight->n_columns);
+    }
+    return HL_OK;
+}
+
+/* Turns a small table as it is stored, a row per channel, to a column per channel, and multiplies the
+ * rows of a convolution by the factors of their parts. */
+static hl_status turn_table(hl_session *session, float *table, hl_role role,
+                            const hl_weight *weight)
+{
+    const hl_mixer_config *m       = &session->config->mixer;
+    int64_t                inner   = m->n_heads * m->d_head;
+    int64_t                keys    = m->n_groups * m->d_state;
+    int64_t                columns = weight->n_columns;
+    HL_FREED float        *rows    = NULL;
+
+    if (session->counting)
+        return HL_OK;
+    HL_NEED(HL_ALLOC(&rows, (size_t)(weight->n_rows * columns)));
+    memcpy(rows, table, (size_t)(weight->n_rows * columns) * sizeof *rows);
+    for (int64_t row = 0; row < weight->n_rows; row++) {
+        int    part   = row < inner ? HL_MIX_X : row < inner + keys ? HL_MIX_K : HL_MIX_Q;
+        double factor = role == HL_ROLE_MIX_CONV ? m->factors[part] : 1.0;
+
+        for (int64_t i = 0; i < columns; i++)
+            table[i * weight->n_rows + row] = (float)(factor * (double)rows[row * columns + i]);
     }
     return HL_OK;
 }
@@ -94,9 +119,11 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
     if (source == NULL)
         return hl_fail(HL_INTERNAL, "%s has no part %lld", hl_role_name(role), (long long)part);
     param->source = source;
-    if (hl_role_is_vector(role))
+    if (hl_role_is_floats(role))
         HL_NEED(read_vector(session, &param->vector, &source->weight, layer));
-    else
+    if (role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY)
+        HL_NEED(turn_table(session, param->vector, role, &source->weight));
+    if (!hl_role_is_floats(role))
         param->matrix = hl_weight_matrix(&source->weight);
     return read_vector(session, &param->bias, &source->bias, layer);
 }
@@ -149,7 +176,7 @@ hl_status hl_session_find_nan(const hl_session *session, int64_t layer)
     float                  *row_values = session->pool.scratch; /* a row fits, since a panel does */
 
     for (hl_role role = 0; role < HL_N_ROLES; role++) {
-        if (index->first[role] < 0 || hl_role_is_vector(role))
+        if (index->first[role] < 0 || hl_role_is_floats(role))
             continue;
         for (int64_t part = 0; part < hl_role_parts(role, session->config, layer); part++)
             HL_NEED(search_matrix(row_values, session,
@@ -347,7 +374,9 @@ static hl_status load_vector(const loader *l, hl_device_vector *out, hl_role rol
     if (param->source->weight.tensor != NULL) {
         for (int64_t i = 0; i < n_parts; i++)
             from[i] = param[i].vector;
-        HL_NEED(load_floats(l, &out->weight, from, param->source->weight.n_rows, n_parts));
+        HL_NEED(load_floats(l, &out->weight, from,
+                            param->source->weight.n_rows * param->source->weight.n_columns,
+                            n_parts));
     }
     if (param->source->bias.tensor != NULL) {
         for (int64_t i = 0; i < n_parts; i++)
@@ -368,12 +397,44 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
     };
 
     HL_NEED(load_map(l, &out->qkv, parts, 3));
+    HL_NEED(load_role(l, &out->attn_gate, HL_ROLE_ATTN_GATE, layer));
     HL_NEED(load_role(l, &out->o, HL_ROLE_ATTN_O, layer));
     HL_NEED(load_vector(l, &out->attn_norm, HL_ROLE_ATTN_NORM, layer));
     HL_NEED(load_vector(l, &out->attn_post_norm, HL_ROLE_ATTN_POST_NORM, layer));
     HL_NEED(load_vector(l, &out->q_norm, HL_ROLE_Q_NORM, layer));
     HL_NEED(load_vector(l, &out->k_norm, HL_ROLE_K_NORM, layer));
     return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
+}
+
+static hl_status load_mixer(loader *l, hl_device_mixer *out, int64_t layer)
+{
+    static const hl_role    of_delta[] = { HL_ROLE_MIX_Q, HL_ROLE_MIX_K, HL_ROLE_MIX_V,
+                                           HL_ROLE_MIX_Z, HL_ROLE_MIX_B, HL_ROLE_MIX_A };
+    const hl_session_param *parts[6];
+    const struct {
+        hl_device_vector *out;
+        hl_role           role;
+    } vectors[] = {
+        { &out->conv, HL_ROLE_MIX_CONV },       { &out->decay, HL_ROLE_MIX_DECAY },
+        { &out->dt_bias, HL_ROLE_MIX_DT_BIAS }, { &out->skip, HL_ROLE_MIX_SKIP },
+        { &out->norm, HL_ROLE_MIX_NORM },       { &out->dt_norm, HL_ROLE_MIX_DT_NORM },
+        { &out->k_norm, HL_ROLE_MIX_K_NORM },   { &out->q_norm, HL_ROLE_MIX_Q_NORM },
+    };
+
+    if (l->session->config->layers[layer].mixer == HL_MIXER_NONE)
+        return HL_OK;
+    for (int i = 0; i < 6; i++)
+        parts[i] = hl_session_param_of(l->session, of_delta[i], layer, 0);
+    if (parts[0] != NULL)
+        HL_NEED(load_map(l, &out->in, parts, 6));
+    else
+        HL_NEED(load_role(l, &out->in, HL_ROLE_MIX_IN, layer));
+    HL_NEED(load_role(l, &out->x, HL_ROLE_MIX_X, layer));
+    HL_NEED(load_role(l, &out->dt, HL_ROLE_MIX_DT, layer));
+    HL_NEED(load_role(l, &out->out, HL_ROLE_MIX_OUT, layer));
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++)
+        HL_NEED(load_vector(l, vectors[i].out, vectors[i].role, layer));
+    return HL_OK;
 }
 
 static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
@@ -387,6 +448,7 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     if (n_experts == 0)
         return HL_OK;
     HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
+    HL_NEED(load_vector(l, &out->router_correction, HL_ROLE_ROUTER_CORRECTION, layer));
     HL_NEED(
         load_parts(l, &out->experts_up, HL_ROLE_EXPERT_GATE, HL_ROLE_EXPERT_UP, layer, n_experts));
     HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
@@ -459,6 +521,7 @@ hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_t
     HL_TRY(load_ends(&l, weights));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         HL_TRY(load_attention(&l, &weights->layers[layer], layer));
+        HL_TRY(load_mixer(&l, &weights->layers[layer].mixer, layer));
         HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
     }
 

@@ -6,6 +6,7 @@
 #include "model/weights.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,11 +237,8 @@ static bool try_entry(found_tensor *out, const tensor_finder *finder, const want
 static bool try_table(found_tensor *out, const tensor_finder *finder, const wanted_tensor *wanted,
                       const hl_family_tensor *table)
 {
-    hl_role fused = hl_role_fused(wanted->role);
-
     for (; table != NULL && table->name != NULL; table++) {
-        if ((table->role == wanted->role || table->role == fused) &&
-            try_entry(out, finder, wanted, table))
+        if (hl_role_holds(table->role, wanted->role) && try_entry(out, finder, wanted, table))
             return true;
     }
     return false;
@@ -325,9 +323,41 @@ static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found
     }
 }
 
+/* q and the gate of a head lie side by side. */
+static void place_q_gate(hl_weight *weight, hl_role role, int64_t d_head)
+{
+    weight->block  = d_head;
+    weight->stride = 2 * d_head;
+    weight->first  = role == HL_ROLE_ATTN_GATE ? d_head : 0;
+}
+
+/* The rows of a mixer's fused projections: one part after the other, or group by group. */
+static void place_mixer(hl_weight *weight, hl_role role, hl_role stored,
+                        const hl_mixer_config *mixer)
+{
+    int64_t keys    = mixer->n_groups * mixer->d_state;
+    int64_t heads   = mixer->n_heads / mixer->n_groups;
+    int64_t values  = heads * mixer->d_head;
+    int64_t index   = (int64_t)role - HL_ROLE_MIX_Q; /* q, k, v, z */
+    bool    is_wide = role >= HL_ROLE_MIX_V;
+
+    if (stored == HL_ROLE_MIX_QKV) {
+        weight->first = index * keys;
+    } else if (stored == HL_ROLE_MIX_BA) {
+        weight->block  = heads;
+        weight->stride = 2 * heads;
+        weight->first  = role == HL_ROLE_MIX_A ? heads : 0;
+    } else {
+        weight->block  = is_wide ? values : mixer->d_state;
+        weight->stride = 2 * (mixer->d_state + values);
+        weight->first =
+            is_wide ? 2 * mixer->d_state + (index - 2) * values : index * mixer->d_state;
+    }
+}
+
 static void place_gate_up(hl_weight *weight, hl_role role, const found_tensor *found)
 {
-    bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP;
+    bool is_up = role == HL_ROLE_MLP_UP || role == HL_ROLE_EXPERT_UP || role == HL_ROLE_SHARED_UP;
 
     if ((found->stored & HL_STORED_INTERLEAVED) != 0) {
         weight->block  = 1;
@@ -350,6 +380,11 @@ static void place_rows(hl_weight *weight, const hl_weights *weights, const wante
     weight->stride = weight->n_rows;
     if (found->role == HL_ROLE_ATTN_QKV)
         place_qkv(weight, wanted->role, found, &config->layers[wanted->layer], config->d_head);
+    else if (found->role == HL_ROLE_ATTN_Q_GATE)
+        place_q_gate(weight, wanted->role, config->d_head);
+    else if (found->role != wanted->role && wanted->role >= HL_ROLE_MIX_Q &&
+             wanted->role <= HL_ROLE_MIX_A)
+        place_mixer(weight, wanted->role, found->role, &config->mixer);
     else if (found->role != wanted->role)
         place_gate_up(weight, wanted->role, found);
     if ((found->stored & HL_STORED_OFFSET) != 0)
@@ -427,6 +462,11 @@ static shape stored_shape(const hl_weight *weight, const wanted_tensor *wanted,
     shape_add(&out, weight->n_stored);
     if (!weight->transposed && !is_vector)
         shape_add(&out, weight->n_columns);
+    if ((found->stored & HL_STORED_FLAT) != 0 && out.n_dims == 3) {
+        out.sizes[0] *= out.sizes[1];
+        out.sizes[1] = out.sizes[2];
+        out.n_dims   = 2;
+    }
     return out;
 }
 
@@ -479,6 +519,7 @@ static hl_weight describe_weight(const hl_config *config, const wanted_tensor *w
            .n_stored   = hl_role_rows(found->role, config, wanted->layer),
            .transposed = (found->stored & HL_STORED_TRANSPOSED) != 0 && !is_vector,
            .plus_one   = (found->stored & HL_STORED_MINUS_ONE) != 0 && !wanted->is_bias,
+           .is_log     = (found->stored & HL_STORED_LOG) != 0,
     };
 
     if ((found->stored & HL_STORED_OFFSET) != 0)
@@ -506,7 +547,10 @@ static hl_status take_tensor(hl_weight *weight, const hl_weights *weights,
         HL_NEED(take_mxfp4(weight, wanted, found, n_parts));
     } else {
         shape wanted_shape = stored_shape(weight, wanted, found, n_parts);
-        HL_NEED(check_dtype(found->tensor, is_vector));
+        HL_NEED(check_dtype(found->tensor, is_vector || hl_role_is_floats(wanted->role)));
+        /* GGUF stores the norm of a mixer as (groups, values of a group). */
+        if (wanted->role == HL_ROLE_MIX_NORM && hl_tensor_count(found->tensor) == weight->n_rows)
+            return HL_OK;
         HL_NEED(check_shape(found->tensor, &wanted_shape));
     }
     if (found->stacked)
@@ -796,6 +840,8 @@ hl_status hl_weight_read_row(float *out, const hl_weight *weight, int64_t row)
     HL_NEED(hl_matrix_read_row(out, &matrix, row));
     for (int64_t i = 0; weight->plus_one && i < weight->n_columns; i++)
         out[i] += 1.0f;
+    for (int64_t i = 0; weight->is_log && i < weight->n_columns; i++)
+        out[i] = -expf(out[i]);
     return HL_OK;
 }
 

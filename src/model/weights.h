@@ -33,6 +33,7 @@ typedef struct hl_weight {
     int64_t          n_stored;   /* rows of the stored matrix, including other weights' */
     bool             transposed; /* stored as (n_columns, n_stored)                 */
     bool             plus_one;   /* the weight is 1 + what is stored                */
+    bool             is_log;     /* the weight is -exp(what is stored)              */
     /* Where row r is stored: see hl_weight_row. */
     int64_t first;
     int64_t block;

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "base/utf8.h"
+#include "headlight/analysis.h"
 
 /* ------------------------------------------------------------------------ the table */
 
@@ -16,17 +17,18 @@ static const struct {
     const char *summary;
     const char *title;
     hl_status (*draw)(hl_figure *figure);
+    bool is_normalized; /* in any unit */
 } figures[] = {
     { "heatmap", "entropy of every head: layers across, heads up, dark is focused",
-      "Attention entropy of every head", hl_figure_heatmap },
+      "Attention entropy of every head", hl_figure_heatmap, false },
     { "layers", "entropy by layer, with 95% intervals and a dot for each head", "Entropy by layer",
-      hl_figure_layers },
+      hl_figure_layers, false },
     { "variance", "how much the heads of a layer differ", "Variance between the heads of a layer",
-      hl_figure_variance },
-    { "positions", "entropy by position in the window", "Entropy by position",
-      hl_figure_positions },
+      hl_figure_variance, false },
+    { "positions", "entropy by position in the window", "Entropy by position", hl_figure_positions,
+      false },
     { "histograms", "distribution of the entropies of rows, layer by layer",
-      "Entropies of single rows, by layer", hl_figure_histograms },
+      "Entropies of single rows, by layer", hl_figure_histograms, true },
 };
 
 enum { N_FIGURES = sizeof figures / sizeof *figures };
@@ -92,6 +94,9 @@ hl_status hl_figure_draw(hl_canvas *canvas, const hl_profile *profile, const cha
             continue;
         HL_NEED(hl_figure_open(&figure, canvas, figures[i].title, options));
         figure.profile = profile;
+        figure.key     = figure.options.unit == HL_UNIT_NORMALIZED || figures[i].is_normalized
+                             ? "normalized"
+                             : "entropy";
         return figures[i].draw(&figure);
     }
     return hl_fail(HL_BAD_ARGUMENT, "no figure is called '%s'", name);
@@ -189,19 +194,46 @@ static void describe_profile(char *out, size_t n_bytes, const hl_profile *profil
 
     /* Non-breaking spaces keep n and its number together. */
     snprintf(out, n_bytes,
-             "%s, %lld layer%s \u00d7 %lld head%s; context %s; n\u00a0=\u00a0%lld token%s in "
+             "%s, %lld layer%s \u00d7 %lld head%s; context\u00a0%s; n\u00a0=\u00a0%lld token%s in "
              "%lld window%s.",
              family != NULL ? family : "model", (long long)n_layers, plural(n_layers),
              (long long)n_heads, plural(n_heads), context != NULL ? context : "unknown",
              (long long)n_tokens, plural(n_tokens), (long long)n_windows, plural(n_windows));
 }
 
-/* Writes the caption: what is shown, the caller's text, then the profile's description. */
+/* Returns the definition with this key in the table of analysis/definitions.c. */
+static const hl_definition *definition_of(const char *key)
+{
+    for (size_t i = 0; hl_definition_at(i) != NULL; i++) {
+        const hl_definition *entry = hl_definition_at(i);
+
+        if (entry->key != NULL && strcmp(entry->key, key) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* Writes the definition of what the figure shows as a sentence, or "". */
+static void write_definition(char *out, size_t n_bytes, const hl_figure *figure)
+{
+    const hl_definition *entry = figure->key != NULL ? definition_of(figure->key) : NULL;
+
+    out[0] = '\0';
+    if (entry != NULL)
+        snprintf(out, n_bytes, " %s: %s.%s", entry->title, entry->text,
+                 figure->options.unit == HL_UNIT_BITS ? " One bit is 0.693 nats." : "");
+}
+
+/* Writes the caption: what is shown, its definition, the caller's text, then the profile's
+ * description. */
 static void write_caption(char *out, const hl_figure *figure, const char *what)
 {
     const char *words = figure->options.caption != NULL ? figure->options.caption : "";
     bool        both  = what[0] != '\0' && words[0] != '\0';
-    int         used  = snprintf(out, CAPTION_BYTES - 1, "%s%s%s%s", what, both ? " " : "", words,
+    char        defined[512];
+
+    write_definition(defined, sizeof defined, figure);
+    int used = snprintf(out, CAPTION_BYTES - 1, "%s%s%s%s%s", what, defined, both ? " " : "", words,
                         words[0] != '\0' ? "." : "");
 
     if (figure->profile == NULL || used < 0 || used >= CAPTION_BYTES - 1)

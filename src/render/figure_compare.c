@@ -7,7 +7,7 @@
  *     differences of every layer with intervals | metric  A  B  B - A
  *     and of every head, with a dot where the   | ...
  *     difference is significant            | ... */
-#include "render/figure_compare.h"
+#include "render/figure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -595,7 +595,7 @@ static void describe(char *out, size_t n_bytes, const compare_figure *f)
 {
     bool        mapped      = f->sides[0].patterns != NULL;
     char        legend[320] = "";
-    char        maps[512]   = "Normalized entropy of A and B.";
+    char        maps[512]   = "A and B, head by head.";
     const char *test        = f->found->kind == HL_COMPARE_SAME_TOKENS
                                   ? "Student's t, in pairs of sequences"
                                   : "Student's t, each text by itself";
@@ -693,6 +693,7 @@ hl_status hl_draw_comparison(const hl_compared *a, const hl_compared *b, const h
         wide.width = hl_comparison_width(a);
     HL_NEED(hl_figure_canvas(&canvas, path, &wide));
     HL_NEED(hl_figure_open(&figure, canvas, "Attention of two models", &wide));
+    figure.key = "normalized";
     HL_NEED(hl_figure_comparison(&figure, sides, found));
     return hl_canvas_write(canvas, path);
 }

@@ -205,9 +205,9 @@ static void write_caption(char out[LENS_CAPTION_BYTES], const lens_figure *f)
                  (long long)(view->first + view->n_tokens - 1));
     snprintf(
         out, LENS_CAPTION_BYTES,
-        "Logit lens: the most likely next token if the model ended after this layer (emb: after "
-        "the embedding), from the final norm and the output head. Color: entropy over the "
-        "vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; n\u00a0=\u00a0%lld token%s.",
+        "Each cell is the most likely next token after a layer (emb: after the embedding). Color: "
+        "entropy over the vocabulary.%s%s %s, %lld layer%s, vocabulary of %lld; "
+        "n\u00a0=\u00a0%lld token%s.",
         right ? " Framed: the token that follows in the text." : "", some, view->family,
         (long long)view->n_layers, view->n_layers == 1 ? "" : "s", (long long)view->d_vocab,
         (long long)view->n_prompt, view->n_prompt == 1 ? "" : "s");
@@ -239,6 +239,7 @@ hl_status hl_lens_figure_draw(hl_canvas *canvas, const hl_lens_view *view,
 
     HL_NEED(hl_figure_open_plain(&f.figure, canvas, "Prediction after each layer",
                                  "pictures of a prompt", options));
+    f.figure.key = "lens";
     /* The scale covers all possible values, so that figures can be compared. */
     f.axis = hl_axis_around(0.0, log((double)(view->d_vocab > 2 ? view->d_vocab : 2)), 5);
     HL_NEED(lay_out(&f));

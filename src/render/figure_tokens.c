@@ -698,6 +698,7 @@ hl_status hl_token_figure_draw(hl_canvas *canvas, const hl_token_view *view,
     snprintf(title, sizeof title, "Attention, %s", view->maps[0].name);
     HL_NEED(
         hl_figure_open_plain(&f.figure, canvas, title, "pictures of a prompt", &f.options.draw));
+    f.figure.key  = "entropy";
     int64_t begin = f.options.zoom_begin, end = f.options.zoom_end;
     if ((begin != 0 || end != 0) && (begin < 0 || end <= begin || end > view->n_tokens))
         return hl_fail(HL_BAD_ARGUMENT, "zoom %lld:%lld: wanted tokens A:B with 0 <= A < B <= %lld",

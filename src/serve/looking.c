@@ -1,5 +1,5 @@
 /* looking.c - a queue of exchanges; each one that leaves wakes the next. */
-#include "serve/looking.h"
+#include "serve/server.h"
 
 #include <errno.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 /* metrics.c - counters under one lock, and their text. */
-#include "serve/metrics.h"
+#include "serve/server.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* security.c - Host, Origin and Authorization, by comparison. */
-#include "serve/security.h"
+#include "serve/server.h"
 
 #include <arpa/inet.h>
 #include <string.h>

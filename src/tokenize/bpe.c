@@ -10,7 +10,7 @@
  * recognized when they come up, because the symbols are others by then.  A merge
  * removes a symbol, so there are fewer than n of them and at most 3n entries:
  * O(n log n), whatever the file says. */
-#include "tokenize/bpe.h"
+#include "tokenize/word_models.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,6 @@
 #include "base/status.h"
 #include "base/utf8.h"
 #include "tokenize/byte_level.h"
-#include "tokenize/tokens.h"
 
 #define MARK             "\xe2\x96\x81" /* ▁ */
 #define MARK_BYTES       3

@@ -4,7 +4,7 @@
  * "Sequence" that holds others.  Sequences are flattened.  A step is a row of a table: what it is
  * where the file says nothing more, and which members of the object go where in it.  The
  * post-processor, which is different, comes last. */
-#include "tokenize/pipeline_json.h"
+#include "tokenize/tokenizer_json.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/tokens.h"
 #include "tokenize/unicode.h"
+#include "tokenize/word_models.h"
 
 #define SPELLED_SPACE 0x120U /* Ġ */
 

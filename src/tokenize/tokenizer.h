@@ -13,13 +13,11 @@
 #include <pthread.h>
 
 #include "tokenize/added.h"
-#include "tokenize/bpe.h"
 #include "tokenize/decode.h"
 #include "tokenize/normalize.h"
 #include "tokenize/pretokenize.h"
-#include "tokenize/unigram.h"
 #include "tokenize/vocab.h"
-#include "tokenize/wordpiece.h"
+#include "tokenize/word_models.h"
 
 typedef enum hl_model_kind {
     HL_MODEL_NONE = 0,

@@ -24,7 +24,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "tokenize/pipeline_json.h"
 #include "tokenize/tokenizer.h"
 
 #define MAX_FILE_BYTES     ((size_t)1 << 28)

@@ -9,7 +9,9 @@
 #ifndef HL_TOKENIZE_TOKENIZER_JSON_H
 #define HL_TOKENIZE_TOKENIZER_JSON_H
 
+#include "base/json.h"
 #include "base/json_reader.h"
+#include "tokenize/tokenizer.h"
 
 typedef struct hl_member {
     const char *name;
@@ -27,5 +29,15 @@ void hl_member_open(hl_json_reader *out, char where[256], const char *file, cons
 hl_status hl_member_flag(bool *out, const char *file, const hl_member *part);
 /* Copies a string, to be released with hl_free; {NULL, 0} if the member is absent. */
 hl_status hl_member_text(hl_bytes *out, const char *file, const hl_member *part);
+
+/* --------------------------------------------------------- the small parts */
+
+/* The small parts of a tokenizer.json: everything but the
+ * vocabulary.  Each takes a parsed JSON value, which may be null. */
+
+hl_status hl_normalizer_from_json(hl_normalizer *out, const json_t *value, const char *where);
+hl_status hl_pretokenizer_from_json(hl_pretokenizer *out, const json_t *value, const char *where);
+hl_status hl_decoder_from_json(hl_decoder *out, const json_t *value, const char *where);
+hl_status hl_postprocessor_from_json(hl_postprocessor *out, const json_t *value, const char *where);
 
 #endif

@@ -8,7 +8,7 @@
  *
  * A character that is not a piece costs the worst score less ten.  Unknown
  * characters side by side become one token. */
-#include "tokenize/unigram.h"
+#include "tokenize/word_models.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,6 @@
 #include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/tokens.h"
 
 #define UNKNOWN_PENALTY 10.0
 

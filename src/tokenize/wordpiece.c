@@ -3,14 +3,13 @@
  *     unaffable  ->  un ##aff ##able
  *
  * If at some place no piece fits, the whole word is unknown. */
-#include "tokenize/wordpiece.h"
+#include "tokenize/word_models.h"
 
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/status.h"
 #include "base/utf8.h"
-#include "tokenize/tokens.h"
 
 static hl_status add_unknown(hl_tokens *out, const hl_wordpiece *model, size_t n_bytes, size_t at)
 {

@@ -35,7 +35,9 @@ for figure in heatmap layers variance positions histograms; do
     word=Layer
     [ $figure = heatmap ] && word=Head
     [ $figure = positions ] && word=Position
-    if check_figure "$scratch/$figure.svg" $word "n" "512" "context 64"; then ok=yes; else ok=no; fi
+    defined="Entropy: H = −Σ"
+    [ $figure = histograms ] && defined="Normalized entropy: Ĥ ="
+    if check_figure "$scratch/$figure.svg" $word "n" "512" $'context\u00a064' "$defined"; then ok=yes; else ok=no; fi
     result "$figure is XML with its labels" $ok
 done
 

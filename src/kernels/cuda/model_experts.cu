@@ -2,7 +2,7 @@
  *
  * Only the device knows how many rows each expert gets:
  *
- *     route    each row chooses its experts and their weights            (rows, used)
+ *     route    each row chooses its experts and their weights, a warp per row  (rows, used)
  *     list     the pairs (row, place among its experts) by expert, in the order of rows
  *     up       an expert's rows, gathered as they are read, times its gate and up
  *     act      as in any MLP
@@ -34,6 +34,7 @@ struct expert_work {
     void  *up;      /* (N used, 2 F or F) of T */
     void  *acted;   /* (N used, F) of T */
     float *down;    /* (N used, D) */
+    void  *scaled;  /* (N used, D) of T: each slot's row times its weight, if the rule says so */
 };
 
 static size_t aligned(size_t n_bytes)
@@ -62,6 +63,7 @@ static size_t divide(expert_work *w, const hl_device_experts &e)
     w->up      = take(n * width * element);
     w->acted   = take(n * static_cast<size_t>(e.d_expert) * element);
     w->down    = static_cast<float *>(take(4 * n * static_cast<size_t>(e.d_model)));
+    w->scaled  = take(e.rule.scales_input ? n * static_cast<size_t>(e.d_model) * element : 0);
     return n_bytes;
 }
 
@@ -77,37 +79,131 @@ size_t op_experts_bytes(hl_device *device, const hl_device_experts *experts)
 
 /* -------------------------------------------------------------------------- routing */
 
-/* One thread per row chooses its best experts, the lowest of equals first, and their weights. */
+/* The index of the largest of n numbers, the first of equal ones; the same in all lanes. */
+__device__ static int best_of(const float *x, int n)
+{
+    float value = -INFINITY;
+    int   best  = n;
+
+    for (int i = threadIdx.x; i < n; i += 32) {
+        if (best == n || x[i] > value) {
+            value = x[i];
+            best  = i;
+        }
+    }
+    for (int step = 16; step > 0; step /= 2) {
+        float other = __shfl_xor_sync(~0u, value, step);
+        int   index = __shfl_xor_sync(~0u, best, step);
+        if (index < n && (best == n || other > value || (other == value && index < best))) {
+            value = other;
+            best  = index;
+        }
+    }
+    return best;
+}
+
+__device__ static double sum_of_lanes(double x)
+{
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(~0u, x, step);
+    return x;
+}
+
+/* Removes the scores of all groups but the best; groups and kept (n_groups) are scratch. */
+__device__ static void keep_groups(float *scores, float *groups, unsigned char *kept,
+                                   const hl_device_experts &e)
+{
+    int n_groups = static_cast<int>(e.rule.n_groups);
+    int size     = static_cast<int>(e.n_experts) / n_groups;
+
+    for (int g = threadIdx.x; g < n_groups; g += 32) {
+        float first = -INFINITY, second = -INFINITY;
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            second = fmaxf(second, fminf(first, scores[i]));
+            first  = fmaxf(first, scores[i]);
+        }
+        groups[g] = e.rule.groups_by_two && size > 1 ? first + second : first;
+        kept[g]   = 0;
+    }
+    __syncwarp();
+    for (int i = 0; i < e.rule.n_groups_used; i++) {
+        int best = best_of(groups, n_groups);
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            kept[best]   = 1;
+            groups[best] = -INFINITY;
+        }
+        __syncwarp();
+    }
+    for (int i = threadIdx.x; i < e.n_experts; i += 32)
+        scores[i] = kept[i / size] ? scores[i] : -INFINITY;
+    __syncwarp();
+}
+
+/* The sparsemixer's weight of the best of `scores`; -inf takes no part. */
+__device__ static float sparse_weight(const float *scores, const hl_device_experts &e, int best)
+{
+    double sum = 0.0;
+
+    for (int i = threadIdx.x; i < e.n_experts; i += 32) {
+        if (scores[i] > -INFINITY && hl_router_is_close(&e.rule, scores[i], scores[best]))
+            sum += exp(static_cast<double>(scores[i] - scores[best]));
+    }
+    return static_cast<float>(e.rule.scale / sum_of_lanes(sum));
+}
+
+/* What the search needs in shared memory: scores and groups, (n_experts) each, and which groups
+ * are kept. */
+static size_t route_bytes(const hl_device_experts &e)
+{
+    return static_cast<size_t>(e.n_experts) * (2 * sizeof(float) + 1);
+}
+
+/* One warp per row chooses its experts and their weights, as hl_router_choose.  Lane i keeps the
+ * row's choice i. */
 __global__ static void route(const hl_device_experts e, const expert_work w)
 {
-    int64_t      row    = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    const float *logits = e.router + row * e.n_experts;
-    int          n_used = static_cast<int>(e.n_used);
-    double       all = 0.0, used = 0.0;
+    extern __shared__ float scores[];
+    int          n = static_cast<int>(e.n_experts), n_used = static_cast<int>(e.n_used);
+    int          lane = threadIdx.x, mine = 0;
+    int64_t      row    = blockIdx.x;
+    const float *logits = e.router + row * n;
+    float        max = logits[best_of(logits, n)], weight = 0.0f;
+    double       total = 0.0, sum = 0.0;
 
-    if (row >= e.n_rows)
-        return;
-    for (int i = 0; i < n_used; i++) {
-        int best = -1;
-        for (int expert = 0; expert < e.n_experts; expert++) {
-            bool taken = false;
-            for (int j = 0; j < i; j++)
-                taken = taken || w.chosen[row * n_used + j] == expert;
-            if (!taken && (best < 0 || logits[expert] > logits[best]))
-                best = expert;
-        }
-        w.chosen[row * n_used + i]  = best;
-        w.weights[row * n_used + i] = logits[best];
+    for (int i = lane; i < n; i += 32)
+        total += hl_router_unscaled(&e.rule, logits[i], max);
+    total = e.rule.score == HL_ROUTER_SIGMOID ? 1.0 : sum_of_lanes(total);
+    for (int i = lane; i < n; i += 32) {
+        double score = hl_router_unscaled(&e.rule, logits[i], max) / total;
+        scores[i]    = !hl_router_needs_scores(&e.rule)
+                           ? logits[i]
+                           : static_cast<float>(score) +
+                              (e.rule.has_correction ? e.correction[i] : 0.0f);
     }
-    float max = w.weights[row * n_used];
-    for (int expert = 0; expert < e.n_experts; expert++)
-        all += exp(static_cast<double>(logits[expert] - max));
-    for (int i = 0; i < n_used; i++)
-        used += exp(static_cast<double>(w.weights[row * n_used + i] - max));
-    for (int i = 0; i < n_used; i++)
-        w.weights[row * n_used + i] =
-            static_cast<float>(exp(static_cast<double>(w.weights[row * n_used + i] - max)) /
-                               (e.over_all ? all : used));
+    __syncwarp();
+    if (e.rule.n_groups > 1)
+        keep_groups(scores, scores + n, reinterpret_cast<unsigned char *>(scores + 2 * n), e);
+    for (int i = 0; i < n_used; i++) {
+        int    best  = best_of(scores, n);
+        double score = hl_router_unscaled(&e.rule, logits[best], max) / total;
+        float  share = e.rule.score == HL_ROUTER_SPARSEMIXER ? sparse_weight(scores, e, best)
+                                                             : static_cast<float>(score);
+        sum += score;
+        mine   = lane == i ? best : mine;
+        weight = lane == i ? share : weight;
+        __syncwarp();
+        if (lane == 0)
+            scores[best] = -INFINITY;
+        __syncwarp();
+    }
+    if (lane >= n_used)
+        return;
+    if (e.rule.score != HL_ROUTER_SPARSEMIXER)
+        weight = static_cast<float>(hl_router_unscaled(&e.rule, logits[mine], max) / total *
+                                    hl_router_factor(&e.rule, sum));
+    w.chosen[row * n_used + lane]  = mine;
+    w.weights[row * n_used + lane] = weight;
 }
 
 /* Counts the pairs that chose an expert below this one; one block per expert. */
@@ -326,6 +422,20 @@ static hl_status multiply(hl_device *device, const grouped_product &g, hl_dtype 
     return check(cudaGetLastError(), "the products of experts");
 }
 
+/* One block per slot. */
+__global__ static void scale_inputs(const hl_device_experts e, const expert_work w)
+{
+    int64_t pair = w.pairs[blockIdx.x], row = pair / e.n_used;
+    span    x = { const_cast<void *>(e.x), e.dtype }, out = { w.scaled, e.dtype };
+
+    for (int64_t i = threadIdx.x; i < e.d_model; i += blockDim.x) {
+        float value[1];
+        load_some<1>(value, x, row * e.d_model + i);
+        value[0] *= w.weights[pair];
+        store_some<1>(out, blockIdx.x * e.d_model + i, value);
+    }
+}
+
 /* -------------------------------------------------------------------------- combining */
 
 /* Adds the parts of a row by rising expert, whatever their weights; one block per row. */
@@ -345,7 +455,8 @@ __global__ static void combine(const hl_device_experts e, const expert_work w)
         float sum[1] = { 0.0f };
         for (int i = 0; i < n_used; i++) {
             int64_t pair = row * n_used + order[i];
-            sum[0] = fmaf(w.weights[pair], w.down[w.slots[pair] * e.d_model + column], sum[0]);
+            sum[0] = fmaf(e.rule.scales_input ? 1.0f : w.weights[pair],
+                          w.down[w.slots[pair] * e.d_model + column], sum[0]);
         }
         store_some<1>({ e.out, e.dtype }, row * e.d_model + column, sum);
     }
@@ -355,7 +466,7 @@ static hl_status list_experts(hl_device *device, const hl_device_experts &e, con
 {
     unsigned n_experts = static_cast<unsigned>(e.n_experts);
 
-    route<<<blocks_for(e.n_rows, 128), 128, 0, device->stream>>>(e, w);
+    route<<<static_cast<unsigned>(e.n_rows), 32, route_bytes(e), device->stream>>>(e, w);
     find_begins<<<n_experts + 1, 256, 0, device->stream>>>(e, w);
     list_pairs<<<n_experts, 32, 0, device->stream>>>(e, w);
     return check(cudaGetLastError(), "the routes to experts");
@@ -402,6 +513,12 @@ hl_status op_experts(hl_device *device, const hl_device_experts *o)
          e.limit, n_slots, e.d_expert
     };
     HL_CUDA_TRY(list_experts(device, e, w));
+    if (e.rule.scales_input) {
+        scale_inputs<<<static_cast<unsigned>(n_slots), 256, 0, device->stream>>>(e, w);
+        HL_CUDA_TRY(check(cudaGetLastError(), "the inputs of experts"));
+        up.x     = w.scaled;
+        up.pairs = nullptr;
+    }
     HL_CUDA_TRY(multiply(device, up, e.dtype, n_slots));
     HL_CUDA_TRY(op_activate(device, &act));
     HL_CUDA_TRY(multiply(device, down, e.dtype, n_slots));

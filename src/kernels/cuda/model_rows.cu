@@ -180,6 +180,8 @@ template <bool FAST> __device__ __forceinline__ float activated(float x, hl_acti
         return fmaxf(x, 0.0f);
     case HL_ACTIVATION_RELU_SQUARED:
         return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case HL_ACTIVATION_SIGMOID:
+        return times_sigmoid<FAST>(1.0f, x);
     default:
         return times_sigmoid<FAST>(x, 1.702f * x);
     }
@@ -238,6 +240,8 @@ template <typename T, int W> static auto choose_activation(hl_activation activat
         return activate<T, W, HL_ACTIVATION_RELU>;
     case HL_ACTIVATION_RELU_SQUARED:
         return activate<T, W, HL_ACTIVATION_RELU_SQUARED>;
+    case HL_ACTIVATION_SIGMOID:
+        return activate<T, W, HL_ACTIVATION_SIGMOID>;
     default:
         return activate<T, W, HL_ACTIVATION_SWIGLU_CLAMPED>;
     }
@@ -364,7 +368,7 @@ hl_status op_copy_rows(hl_device *device, const hl_device_copy_rows *o)
 __global__ static void __launch_bounds__(ROW_THREADS) add_gated(const hl_device_add_gated a)
 {
     int64_t row    = blockIdx.x;
-    float   weight = sigmoid(a.logit[row]);
+    float   weight = a.logit != nullptr ? sigmoid(a.logit[row]) : 1.0f;
     span    out = { a.out, a.dtype }, x = { const_cast<void *>(a.x), a.dtype };
 
     for (int64_t at = threadIdx.x; at < a.n; at += ROW_THREADS) {

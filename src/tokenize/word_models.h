@@ -1,4 +1,45 @@
-/* bpe.h - byte pair encoding.
+/* word_models.h - the models that cut a word into tokens: byte pair encoding, SentencePiece's unigram
+ * model, and WordPiece.  Each is made over a vocabulary that it borrows. */
+#ifndef HL_TOKENIZE_WORD_MODELS_H
+#define HL_TOKENIZE_WORD_MODELS_H
+
+#include "base/buffer.h"
+#include "tokenize/budget.h"
+#include "tokenize/vocab.h"
+
+/* ------------------------------------------------------------------ tokens */
+
+/* A token and the bytes [begin, end) of the text that it stands for. */
+typedef struct hl_token {
+    int32_t  id;
+    uint32_t begin;
+    uint32_t end;
+} hl_token;
+
+/* Starts as {0}; released with hl_tokens_free. */
+typedef struct hl_tokens {
+    hl_token *items;
+    size_t    count;
+    size_t    capacity;
+} hl_tokens;
+
+static inline hl_status hl_tokens_add(hl_tokens *tokens, int32_t id, size_t begin, size_t end)
+{
+    hl_status status = HL_GROW(&tokens->items, &tokens->capacity, tokens->count, 1);
+    if (status == HL_OK)
+        tokens->items[tokens->count++] = (hl_token){ id, (uint32_t)begin, (uint32_t)end };
+    return status;
+}
+
+static inline void hl_tokens_free(hl_tokens *tokens)
+{
+    hl_free(tokens->items);
+    *tokens = (hl_tokens){ 0 };
+}
+
+/* ------------------------------------------------------ byte pair encoding */
+
+/* Byte pair encoding.
  *
  *     hl_bpe_new(&bpe, vocab, &options);
  *     hl_bpe_add_merge(bpe, "Ġ", "t") ...      in order of rank, or
@@ -9,13 +50,6 @@
  * Three flavors: over characters; over characters with a fallback to bytes
  * (SentencePiece, Llama-2); and over bytes (GPT-2, Llama-3), where the pieces
  * are spelled as in byte_level.h but words are plain bytes. */
-#ifndef HL_TOKENIZE_BPE_H
-#define HL_TOKENIZE_BPE_H
-
-#include "base/buffer.h"
-#include "tokenize/budget.h"
-#include "tokenize/tokens.h"
-#include "tokenize/vocab.h"
 
 typedef struct hl_bpe_options {
     bool     byte_level;
@@ -96,5 +130,44 @@ typedef struct hl_merges {
 /* If a pair is added twice, the later merge replaces the earlier one. */
 hl_status hl_merges_add(hl_merges *merges, int32_t left, int32_t right, uint32_t rank, int32_t id);
 void      hl_merges_free(hl_merges *merges);
+
+/* ----------------------------------------------------------------- unigram */
+
+/* SentencePiece's unigram model: the most probable way to cut a word. */
+typedef struct hl_unigram hl_unigram;
+
+/* The vocabulary is borrowed; scores (n_ids) are copied.  unknown may be -1. */
+hl_status hl_unigram_new(hl_unigram **out, const hl_vocab *vocab, const double *scores,
+                         int32_t unknown, bool byte_fallback);
+void      hl_unigram_free(hl_unigram *unigram);
+HL_CLOSES(hl_unigram_free, hl_unigram)
+
+/* Scratch memory for encoding; starts as {0}.  Reuse it from one word to the next. */
+typedef struct hl_unigram_space {
+    struct hl_unigram_step *steps;
+    size_t                  capacity;
+    hl_tokens               backwards;
+} hl_unigram_space;
+
+void hl_unigram_space_free(hl_unigram_space *space);
+
+/* Appends the tokens of a word, which begins at byte `at` of the text. */
+hl_status hl_unigram_encode(hl_tokens *out, const hl_unigram *unigram, hl_unigram_space *space,
+                            const char *word, size_t n_bytes, size_t at, hl_budget *budget);
+
+/* --------------------------------------------------------------- WordPiece */
+
+/* WordPiece (BERT), and whole words (WordLevel). */
+typedef struct hl_wordpiece {
+    const hl_vocab *vocab; /* borrowed */
+    int32_t         unknown;
+    hl_bytes        prefix;         /* prefix of pieces that do not begin a word; owned */
+    size_t          max_characters; /* longer words are unknown */
+    bool            whole_words;    /* WordLevel */
+} hl_wordpiece;
+
+/* Appends the tokens of a word, which begins at byte `at` of the text. */
+hl_status hl_wordpiece_encode(hl_tokens *out, const hl_wordpiece *model, const char *word,
+                              size_t n_bytes, size_t at, hl_budget *budget);
 
 #endif
