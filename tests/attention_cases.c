@@ -99,8 +99,8 @@ static int64_t random_size(int64_t largest)
 
 static int64_t random_width(void)
 {
-    static const int64_t usual[] = { 8, 16, 32, 64, 80, 96, 128, 256 };
-    return chance(50) ? usual[random_int(0, 7)] : random_int(1, 100);
+    static const int64_t usual[] = { 8, 16, 32, 64, 80, 96, 128, 256, 512, 576 };
+    return chance(50) ? usual[random_int(0, 9)] : random_int(1, 100);
 }
 
 static void draw_sizes(hl_attention *p, int64_t largest)

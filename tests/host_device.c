@@ -305,7 +305,7 @@ static void activate(const hl_device *device, const hl_device_experts *e, const 
 
         memcpy(to, from, (size_t)e->d_expert * sizeof *to);
         device->dense->activate(to, e->is_gated ? from + e->d_expert : NULL, e->d_expert,
-                                e->activation, e->limit);
+                                e->activation, (const float[HL_ACTIVATION_NUMBERS]){ e->limit });
     }
 }
 
@@ -498,9 +498,8 @@ static hl_norm part_of(const hl_norm *norm, int64_t first)
     return part;
 }
 
-/* Applies norm and RoPE to all heads of a row, which is q or k. */
-static void finish_heads(const hl_device *device, const hl_device_heads *h, const hl_norm *norm,
-                         float *x, int64_t n_heads, int64_t row)
+static void norm_heads(const hl_device *device, const hl_device_heads *h, const hl_norm *norm,
+                       float *x, int64_t n_heads)
 {
     if (h->norm == HL_HEAD_NORM_ALL)
         device->dense->norm(x, x, n_heads * h->d_head, norm);
@@ -510,10 +509,46 @@ static void finish_heads(const hl_device *device, const hl_device_heads *h, cons
 
         if (h->norm == HL_HEAD_NORM_SHARED || h->norm == HL_HEAD_NORM_EACH)
             device->dense->norm(at, at, h->d_head, &each);
-        if (h->cosine != NULL)
-            device->dense->rotate(at, h->cosine + row * h->n_pairs, h->sine + row * h->n_pairs,
-                                  h->n_pairs, h->interleaved);
     }
+}
+
+static void clamp_row(float *x, int64_t n, float limit)
+{
+    for (int64_t i = 0; i < n && limit > 0.0f; i++)
+        x[i] = x[i] > limit ? limit : x[i] < -limit ? -limit : x[i];
+}
+
+/* Applies norm, limit and RoPE to all heads of a row, which is q or k. */
+static void finish_heads(const hl_device *device, const hl_device_heads *h, const hl_norm *norm,
+                         float *x, int64_t n_heads, int64_t row)
+{
+    if (!h->norm_last)
+        norm_heads(device, h, norm, x, n_heads);
+    clamp_row(x, n_heads * h->d_head, h->limit);
+    for (int64_t head = 0; head < n_heads && h->cosine != NULL; head++)
+        device->dense->rotate(x + head * h->d_head, h->cosine + row * h->n_pairs,
+                              h->sine + row * h->n_pairs, h->n_pairs, h->interleaved);
+    if (h->norm_last)
+        norm_heads(device, h, norm, x, n_heads);
+}
+
+/* Divides heads of v by their root mean square, and applies the limit. */
+static void finish_values(const hl_device *device, const hl_device_heads *h, float *v)
+{
+    hl_norm plain = { .kind = HL_NORM_RMS, .eps = h->k_norm.eps };
+
+    for (int64_t head = 0; head < h->n_kv_heads && h->v_normed; head++)
+        device->dense->norm(v + head * h->d_head, v + head * h->d_head, h->d_head, &plain);
+    clamp_row(v, h->n_kv_heads * h->d_head, h->limit);
+}
+
+static void temper_queries(const hl_device_heads *h, float *q, int64_t row)
+{
+    int64_t position = position_of(&h->places, row) + h->temper_first;
+    double  scale    = 1.0 + (double)h->temper * log(1.0 + (double)(position / h->temper_period));
+
+    for (int64_t i = 0; i < h->n_heads * h->d_head; i++)
+        q[i] *= (float)scale;
 }
 
 static void cache_row(const hl_device_heads *h, void *cache, const float *x, int64_t row)
@@ -537,7 +572,10 @@ static void heads_row(const hl_device *device, const hl_device_heads *h, float *
     host_load(x, h->qkv, h->dtype, row * width, width);
     finish_heads(device, h, &h->q_norm, x, h->n_heads, row);
     finish_heads(device, h, &h->k_norm, k, h->n_kv_heads, row);
-    host_store(h->qkv, h->dtype, row * width, x, q_width + k_width);
+    finish_values(device, h, k + k_width);
+    if (h->temper != 0.0f)
+        temper_queries(h, x, row);
+    host_store(h->qkv, h->dtype, row * width, x, width);
     cache_row(h, h->k_cache, k, row);
     cache_row(h, h->v_cache, k + k_width, row);
 }
@@ -566,7 +604,9 @@ static void activate_row(const hl_device *device, const hl_device_activate *a, f
     host_load(x, a->gate, a->dtype, row * a->x_stride, a->n);
     if (up != NULL)
         host_load(up, a->up, a->dtype, row * a->x_stride, a->n);
-    device->dense->activate(x, up, a->n, a->activation, a->limit);
+    if (a->is_sparse)
+        device->dense->sparsify(x, a->n, a->deviations);
+    device->dense->activate(x, up, a->n, a->activation, a->numbers);
     host_store(a->out, a->dtype, row * a->n, x, a->n);
 }
 
@@ -761,7 +801,8 @@ static hl_status host_gate(hl_device *device, const hl_device_gate *g)
         for (int64_t i = 0; i < g->n && g->z != NULL; i++)
             z[i] *= g->z_scale;
         if (g->z != NULL) {
-            hl_dense_scalar.activate(z, x, g->n, g->activation, 0.0f);
+            hl_dense_scalar.activate(z, x, g->n, g->activation,
+                                     (const float[HL_ACTIVATION_NUMBERS]){ 0.0f });
             x = z;
         }
         if (!g->norm_first)

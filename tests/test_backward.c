@@ -89,7 +89,9 @@ static int64_t read_tokens(int64_t *out, const char *folder, int64_t d_vocab)
     return MOST_TOKENS;
 }
 
-/* Returns the largest error over the largest gradient. */
+/* Returns the largest error over the largest gradient.  Where a model chooses experts or limits
+ * values, the loss has jumps and kinks: a head's difference then counts only if half the step gives
+ * the same, as it must for a third of the heads. */
 static double worst_error(const char *folder, const float *gates, float step)
 {
     hl_model            *model    = open_model(folder);
@@ -103,12 +105,9 @@ static double worst_error(const char *folder, const float *gates, float step)
     double               worst   = 0.0;
     double               largest = 0.0;
     float                at[MOST_HEADS];
+    int64_t              n_counted = 0;
+    bool                 is_rough  = model->config->qkv_limit > 0.0 || model->config->n_experts > 0;
 
-    if (info->is_encoder) {
-        assert_int_equal(hl_backward_open(&backward, model, MOST_TOKENS, 1), HL_UNSUPPORTED);
-        hl_model_close(model);
-        return 0.0;
-    }
     /* Differences are not accurate at the kinks of ReLU.  Its slope has a test of its own, and
      * tests/cli/gradient.py compares OPT with autograd. */
     if (model->config->activation == HL_ACTIVATION_RELU)
@@ -126,18 +125,41 @@ static double worst_error(const char *folder, const float *gates, float step)
     for (int64_t i = 0; i < info->n_layers * info->n_heads; i++) {
         double wanted = difference(session, at, i, tokens, n_tokens, step);
 
-        worst   = fmax(worst, fabs(gradient[i] - wanted));
         largest = fmax(largest, fabs(wanted));
+        if (is_rough && fabs(difference(session, at, i, tokens, n_tokens, step / 2) - wanted) >
+                            1e-3 * fabs(wanted))
+            continue;
+        n_counted++;
+        worst = fmax(worst, fabs(gradient[i] - wanted));
     }
     assert_true(largest > 0.0);
+    if (3 * n_counted < info->n_layers * info->n_heads)
+        worst = largest;
     hl_session_close(session);
     hl_backward_close(backward);
     hl_model_close(model);
     return worst / largest;
 }
 
+/* Whether the model opens and has gradients; a model without them must be refused. */
+static bool has_gradients(const char *folder)
+{
+    hl_model    *model    = NULL;
+    hl_backward *backward = NULL;
+
+    if (hl_model_open(&model, folder) != HL_OK)
+        return false;
+    hl_status status = hl_backward_open(&backward, model, MOST_TOKENS, 1);
+    assert_true(status == HL_OK || status == HL_UNSUPPORTED);
+    hl_backward_close(backward);
+    hl_model_close(model);
+    return status == HL_OK;
+}
+
 static int check_folder(const char *folder)
 {
+    if (!has_gradients(folder))
+        return 0;
     double error = worst_error(folder, NULL, LONG_STEP);
 
     if (error > TOLERANCE)
@@ -293,21 +315,24 @@ static void test_activations(void **state)
 {
     static const float points[] = { -3.1f, -1.0f, -0.2f, 0.3f, 0.9f, 2.2f, 7.5f };
     enum { N = sizeof points / sizeof *points };
-    const float h     = 1e-2f;
-    const float limit = 7.0f;
+    static const float limit[HL_ACTIVATION_NUMBERS] = { 7.0f };
+    static const float xielu[HL_ACTIVATION_NUMBERS] = { 0.3f, 0.7f, 0.5f, -1e-6f };
+    const float        h                            = 1e-2f;
     (void)state;
 
     for (hl_activation kind = 0; kind < HL_N_ACTIVATIONS; kind++) {
+        const float *numbers = kind == HL_ACTIVATION_XIELU ? xielu : limit;
+
         for (int i = 0; i < N; i++) {
             float gate = points[i], up = points[N - 1 - i], d_up = 0.0f, slope = 1.0f;
             float more = gate + h, less = gate - h, up_more = gate, up_less = gate;
             float above = up + h, below = up - h;
 
-            hl_backward_activation(&slope, &d_up, &gate, &up, 1, kind, limit);
-            hl_dense_scalar.activate(&more, &up, 1, kind, limit);
-            hl_dense_scalar.activate(&less, &up, 1, kind, limit);
-            hl_dense_scalar.activate(&up_more, &above, 1, kind, limit);
-            hl_dense_scalar.activate(&up_less, &below, 1, kind, limit);
+            hl_backward_activation(&slope, &d_up, &gate, &up, 1, kind, numbers);
+            hl_dense_scalar.activate(&more, &up, 1, kind, numbers);
+            hl_dense_scalar.activate(&less, &up, 1, kind, numbers);
+            hl_dense_scalar.activate(&up_more, &above, 1, kind, numbers);
+            hl_dense_scalar.activate(&up_less, &below, 1, kind, numbers);
             assert_float_equal(slope, (more - less) / (2 * h), 2e-3);
             assert_float_equal(d_up, (up_more - up_less) / (2 * h), 2e-3);
         }
@@ -330,13 +355,23 @@ static void test_shared_families(void **state)
     assert_int_equal(check_all(path), 0);
 }
 
+static void test_more_families(void **state)
+{
+    const char *path = in_shared("golden/families2");
+    (void)state;
+
+    if (!path_exists(path))
+        skip();
+    assert_int_equal(check_all(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_activations),     cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_own_families),    cmocka_unit_test(test_gates),
         cmocka_unit_test(test_shared_families), cmocka_unit_test(test_tokens_that_are_not_scored),
-        cmocka_unit_test(test_weight_norms),
+        cmocka_unit_test(test_weight_norms),    cmocka_unit_test(test_more_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

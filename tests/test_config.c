@@ -417,8 +417,8 @@ static void missing_and_wrong_values_are_named(void **state)
            "'hidden_size' is 1000000000000, wanted 1 to 1048576");
     refuse("{\"model_type\": \"llama\", \"hidden_size\": 64.5}", HL_BAD_INPUT,
            "'hidden_size' is a number with a fraction");
-    refuse(MODEL("llama", ", \"head_dim\": 512"), HL_BAD_INPUT,
-           "'head_dim' is 512, wanted 1 to 256");
+    refuse(MODEL("llama", ", \"head_dim\": 600"), HL_BAD_INPUT,
+           "'head_dim' is 600, wanted 1 to 576");
     refuse(MODEL("llama", ", \"tie_word_embeddings\": 1"), HL_BAD_INPUT,
            "'tie_word_embeddings' is an integer, wanted a boolean");
     refuse(MODEL("llama", ", \"hidden_act\": \"mish\""), HL_UNSUPPORTED, "the activation 'mish'");
@@ -439,7 +439,7 @@ static void sizes_that_do_not_fit_are_refused(void **state)
     refuse(MODEL("llama", ", \"head_dim\": 15"), HL_BAD_INPUT, "rope turns 15 of 15 dimensions");
     refuse("{\"model_type\": \"llama\", \"num_hidden_layers\": 2, \"hidden_size\": 1024, "
            "\"vocab_size\": 9, \"num_attention_heads\": 1}",
-           HL_LIMIT, "heads of 1024 dimensions, at most 256");
+           HL_LIMIT, "heads of 1024 dimensions, at most 576");
     refuse(MODEL("mixtral", ", \"num_local_experts\": 2, \"num_experts_per_tok\": 3"), HL_BAD_INPUT,
            "a token uses 3 experts of 2");
     refuse(MODEL("glm4_moe", ", \"n_routed_experts\": 0"), HL_BAD_INPUT,

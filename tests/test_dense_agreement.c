@@ -106,6 +106,8 @@ static void rotations_agree(void **state)
 
 /* ------------------------------------------------------------ activations */
 
+static const float numbers[HL_ACTIVATION_NUMBERS] = { 3.0f, 0.7f, 0.5f, -1e-6f };
+
 static void compare_activation(const hl_dense *dense, int64_t n, hl_activation activation)
 {
     float seen[MAX_ROW + 1], wanted[MAX_ROW + 1] = { 0 }, up[MAX_ROW];
@@ -117,8 +119,8 @@ static void compare_activation(const hl_dense *dense, int64_t n, hl_activation a
         wanted[i] *= i % 5 == 0 ? 30.0f : 1.0f;
     memcpy(seen, wanted, sizeof seen);
     seen[n] = 12345.0f;
-    hl_dense_scalar.activate(wanted, gated ? up : NULL, n, activation, 3.0f);
-    dense->activate(seen, gated ? up : NULL, n, activation, 3.0f);
+    hl_dense_scalar.activate(wanted, gated ? up : NULL, n, activation, numbers);
+    dense->activate(seen, gated ? up : NULL, n, activation, numbers);
     expect_close(seen, wanted, n, 1e-6, "activate");
 }
 
@@ -132,6 +134,40 @@ static void activations_agree(void **state)
     assert_ok(hl_backend_select(NULL));
 }
 
+static void sparse_rows_agree(void **state)
+{
+    static const float deviations[] = { -1.0f, 0.0f, 0.5244f, 1.6449f };
+    (void)state;
+
+    for (const char *const *name = hl_backend_names(); *name != NULL; name++) {
+        for (int i = 0; i < N_SIZES * 4; i++) {
+            float   seen[MAX_ROW + 1], wanted[MAX_ROW + 1] = { 0 };
+            int64_t n = sizes[i % N_SIZES];
+
+            fill(wanted, n);
+            memcpy(seen, wanted, sizeof seen);
+            seen[n] = 12345.0f;
+            hl_dense_scalar.sparsify(wanted, n, deviations[i / N_SIZES]);
+            dense_of(*name)->sparsify(seen, n, deviations[i / N_SIZES]);
+            expect_close(seen, wanted, n, 1e-6, "sparsify");
+        }
+    }
+    assert_ok(hl_backend_select(NULL));
+}
+
+/* Of a normal distribution, a share of 30% is more than 0.5244 deviations above the mean. */
+static void a_sparse_row_keeps_its_largest(void **state)
+{
+    float x[] = { 1, 2, 3, 4, 5, 6, 7, 8 }; /* mean 4.5, deviation sqrt(5.25) */
+    (void)state;
+
+    hl_dense_scalar.sparsify(x, 8, 1.0f);
+    for (int i = 0; i < 6; i++)
+        assert_float_equal(x[i], 0.0, 0.0);
+    assert_float_equal(x[6], 7.0 - 4.5 - sqrt(5.25), 1e-6);
+    assert_float_equal(x[7], 8.0 - 4.5 - sqrt(5.25), 1e-6);
+}
+
 static void activations_keep_what_is_not_a_number(void **state)
 {
     (void)state;
@@ -140,7 +176,7 @@ static void activations_keep_what_is_not_a_number(void **state)
             float x = NAN, up = 1.0f;
             if (activation == HL_ACTIVATION_RELU || activation == HL_ACTIVATION_RELU_SQUARED)
                 continue; /* 0 or NaN, depending on the instruction set */
-            dense_of(*name)->activate(&x, &up, 1, activation, 7.0f);
+            dense_of(*name)->activate(&x, &up, 1, activation, numbers);
             assert_true(isnan(x));
         }
     }
@@ -484,6 +520,8 @@ int main(void)
         cmocka_unit_test(norms_agree),
         cmocka_unit_test(rotations_agree),
         cmocka_unit_test(activations_agree),
+        cmocka_unit_test(sparse_rows_agree),
+        cmocka_unit_test(a_sparse_row_keeps_its_largest),
         cmocka_unit_test(activations_keep_what_is_not_a_number),
         cmocka_unit_test(dots_are_accurate),
         cmocka_unit_test(long_dots_are_accurate),

@@ -186,7 +186,9 @@ static void test_activate(void **state)
                                                 .x_stride   = 2 * n,
                                                 .dtype      = *dtype,
                                                 .activation = (hl_activation)activation,
-                                                .limit      = 1.0f,
+                                                .numbers    = { 1.0f, 0.7f, 0.5f, -1e-6f },
+                                                .is_sparse  = n == 64,
+                                                .deviations = 0.5f,
                                                 .n_rows     = 7,
                                                 .n          = n };
                     check_call(side, ops[side]->activate(devices[side], &o));
@@ -215,9 +217,9 @@ static twin twin_places(void)
 }
 
 static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interleaved,
-                       int64_t n_pairs)
+                       int64_t n_pairs, const hl_device_heads *more)
 {
-    int64_t n_heads = 4, n_kv = 2, width = (n_heads + 2 * n_kv) * d;
+    int64_t n_heads = 4, n_kv = more->n_kv_heads, width = (n_heads + 2 * n_kv) * d;
     twin    qkv    = twin_rows(dtype, BATCH * ROWS * width);
     twin    k      = twin_rows(dtype, BATCH * n_kv * CONTEXT * d);
     twin    v      = twin_rows(dtype, BATCH * n_kv * CONTEXT * d);
@@ -231,27 +233,34 @@ static void heads_case(hl_dtype dtype, int64_t d, hl_head_norm norm, bool interl
         hl_device_angles angles = { cosine.at[side], sine.at[side], frequencies.at[side],
                                     n_pairs,         1.25f,         places_of(&places, side) };
         hl_norm          one    = { HL_NORM_RMS, 1e-6f, weight.at[side], NULL };
-        hl_device_heads  h      = { .qkv         = qkv.at[side],
-                                    .k_cache     = k.at[side],
-                                    .v_cache     = v.at[side],
-                                    .dtype       = dtype,
-                                    .n_heads     = n_heads,
-                                    .n_kv_heads  = n_kv,
-                                    .d_head      = d,
-                                    .n_ctx       = CONTEXT,
-                                    .norm        = norm,
-                                    .q_norm      = one,
-                                    .k_norm      = one,
-                                    .cosine      = n_pairs > 0 ? cosine.at[side] : NULL,
-                                    .sine        = sine.at[side],
-                                    .n_pairs     = n_pairs,
-                                    .interleaved = interleaved,
-                                    .places      = places_of(&places, side) };
+        hl_device_heads  h      = { .qkv           = qkv.at[side],
+                                    .k_cache       = k.at[side],
+                                    .v_cache       = v.at[side],
+                                    .dtype         = dtype,
+                                    .n_heads       = n_heads,
+                                    .n_kv_heads    = n_kv,
+                                    .d_head        = d,
+                                    .n_ctx         = CONTEXT,
+                                    .norm          = norm,
+                                    .q_norm        = one,
+                                    .k_norm        = one,
+                                    .cosine        = n_pairs > 0 ? cosine.at[side] : NULL,
+                                    .sine          = sine.at[side],
+                                    .n_pairs       = n_pairs,
+                                    .interleaved   = interleaved,
+                                    .norm_last     = more->norm_last,
+                                    .v_normed      = more->v_normed,
+                                    .limit         = more->limit,
+                                    .temper        = more->temper,
+                                    .temper_first  = 1,
+                                    .temper_period = 2,
+                                    .places        = places_of(&places, side) };
         if (n_pairs > 0)
             check_call(side, ops[side]->angles(devices[side], &angles));
         check_call(side, ops[side]->heads(devices[side], &h));
     }
     compare("angles", &cosine, HL_DTYPE_F32, HL_DTYPE_F32);
+    compare("heads, qkv", &qkv, dtype, dtype);
     compare("heads, k", &k, dtype, dtype);
     compare("heads, v", &v, dtype, dtype);
     twin *all[] = { &qkv, &k, &v, &weight, &places, &cosine, &sine, &frequencies };
@@ -264,10 +273,18 @@ static void test_heads(void **state)
     (void)state;
     EACH_TYPE(dtype)
     {
-        heads_case(*dtype, 64, HL_HEAD_NORM_NONE, false, 32);
-        heads_case(*dtype, 80, HL_HEAD_NORM_SHARED, true, 16);
-        heads_case(*dtype, 33, HL_HEAD_NORM_EACH, false, 8);
-        heads_case(*dtype, 128, HL_HEAD_NORM_ALL, false, 0);
+        const hl_device_heads plain = { .n_kv_heads = 2 }, none = { .n_kv_heads = 0 };
+        const hl_device_heads other = { .n_kv_heads = 2, .v_normed = true, .limit = 0.5f };
+        const hl_device_heads last  = { .n_kv_heads = 2, .norm_last = true, .temper = 0.3f };
+
+        heads_case(*dtype, 64, HL_HEAD_NORM_NONE, false, 32, &plain);
+        heads_case(*dtype, 80, HL_HEAD_NORM_SHARED, true, 16, &plain);
+        heads_case(*dtype, 33, HL_HEAD_NORM_EACH, false, 8, &plain);
+        heads_case(*dtype, 128, HL_HEAD_NORM_ALL, false, 0, &plain);
+        heads_case(*dtype, 64, HL_HEAD_NORM_NONE, false, 32, &other);
+        heads_case(*dtype, 512, HL_HEAD_NORM_SHARED, false, 256, &other);
+        heads_case(*dtype, 64, HL_HEAD_NORM_SHARED, false, 32, &last);
+        heads_case(*dtype, 64, HL_HEAD_NORM_SHARED, false, 32, &none);
     }
 }
 

@@ -48,7 +48,7 @@ enum {
     HL_ATTENTION_SCALE        = 1 << 3, /* scale applies, instead of 1/sqrt(d_head) */
 };
 
-#define HL_MAX_HEAD_DIM 256
+#define HL_MAX_HEAD_DIM 576
 #define HL_MAX_SEGMENTS 8
 
 typedef struct hl_attention {

@@ -17,7 +17,7 @@ from ._library import Error, call, call_cuda
 
 STATISTICS = ("lse", "entropy", "renyi2", "varentropy", "entropy_nosink", "peak", "argmax",
               "self", "previous", "first")
-MAX_HEAD_DIM = 256
+MAX_HEAD_DIM = 576
 
 
 @dataclasses.dataclass

@@ -11,6 +11,7 @@
 #include "base/status.h"
 
 #define MAX_PLACE ((int64_t)1 << 40)
+enum { MAX_TASKS = 64 };
 
 void hl_labels_free(hl_labels *labels)
 {
@@ -18,9 +19,22 @@ void hl_labels_free(hl_labels *labels)
         return;
     for (int64_t i = 0; i < labels->count; i++)
         hl_free(labels->items[i].trace);
+    for (int64_t i = 0; i < labels->n_tasks; i++)
+        hl_free(labels->tasks[i]);
+    hl_free(labels->tasks);
     hl_free(labels->items);
     hl_free(labels->where);
     hl_free(labels);
+}
+
+int64_t hl_labels_n_tasks(const hl_labels *labels)
+{
+    return labels->n_tasks;
+}
+
+const char *hl_labels_task(const hl_labels *labels, int64_t task)
+{
+    return task >= 0 && task < labels->n_tasks ? labels->tasks[task] : NULL;
 }
 
 /* The range is [first, end) and must not be empty. */
@@ -38,6 +52,31 @@ static hl_status read_range(hl_label *label, const json_t *range, const char *na
     if (label->first < 0 || label->end <= label->first || label->end > MAX_PLACE)
         return hl_fail(HL_BAD_INPUT, "%s: '%s' from %lld to %lld is not a range", where, name,
                        (long long)label->first, (long long)label->end);
+    return HL_OK;
+}
+
+/* Finds the task of the last label, or adds it. */
+static hl_status read_task(hl_labels *labels, const json_t *object, const char *where)
+{
+    hl_label   *label = &labels->items[labels->count - 1];
+    const char *name  = NULL;
+
+    HL_NEED(hl_json_get_string(&name, object, "task", where));
+    if (labels->count > 1 && (name != NULL) != (labels->n_tasks > 0))
+        return hl_fail(HL_BAD_INPUT, "%s: %s, wanted 'task' in all lines or in none", where,
+                       name != NULL ? "has a 'task', which earlier lines lack"
+                                    : "'task' is missing");
+    if (name == NULL)
+        return HL_OK;
+    for (label->task = 0; label->task < labels->n_tasks; label->task++) {
+        if (strcmp(labels->tasks[label->task], name) == 0)
+            return HL_OK;
+    }
+    if (labels->n_tasks == MAX_TASKS)
+        return hl_fail(HL_BAD_INPUT, "%s: more than %d tasks", where, MAX_TASKS);
+    HL_NEED(HL_GROW_ONE(&labels->tasks, labels->n_tasks));
+    HL_NEED(hl_strdup(&labels->tasks[labels->n_tasks], name));
+    labels->n_tasks++;
     return HL_OK;
 }
 
@@ -74,10 +113,11 @@ static hl_status add_line(hl_labels *labels, const char *text, size_t n_bytes, i
     hl_label    *label  = &labels->items[labels->count++];
     json_auto_t *object = NULL;
 
-    *label = (hl_label){ .line = line };
+    *label = (hl_label){ .line = line, .task = -1 };
     snprintf(where, sizeof where, "%.400s:%lld", labels->where, (long long)line);
     HL_NEED(hl_json_parse(&object, text, n_bytes, where));
-    return read_label(label, object, where);
+    HL_NEED(read_label(label, object, where));
+    return read_task(labels, object, where);
 }
 
 static bool is_blank(const char *text, size_t n_bytes)

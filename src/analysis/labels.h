@@ -8,6 +8,7 @@
 typedef struct hl_label {
     int64_t line;          /* line of the file, from 1 */
     char   *trace;         /* NULL: there is only one trace */
+    int64_t task;          /* index of the task; -1: the labels name none */
     bool    is_characters; /* the range counts characters, not tokens */
     int64_t first;         /* 0 <= first < end */
     int64_t end;
@@ -19,6 +20,8 @@ struct hl_labels {
     hl_label *items;
     int64_t   count;
     size_t    capacity;
+    char    **tasks; /* (n_tasks) */
+    int64_t   n_tasks;
 };
 
 /* Parses labels from memory; `where` names the file in messages. */

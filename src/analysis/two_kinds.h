@@ -29,17 +29,31 @@ hl_interval hl_auroc_interval(const double *left_out, const hl_cases *cases, hl_
 
 /* ----------------------------------------------------------- logistic model */
 
-/* A penalized model of which kind a case is: finds the one minimum of
+/* A sparse model of which kind a case is: the minimum of
  *
- *     sum_i log(1 + exp(-s_i f(x_i))) + l2/2 |w|^2,    f(x) = w.x + b,    s_i = +1 or -1
+ *     1/n sum_i log(1 + exp(-s_i f(x_i))) + l1 |w|_1,    f(x) = w.x + b,    s_i = +1 or -1
  *
- * by Newton's method; each step is solved by conjugate gradients, so that no matrix of
- * features by features is formed.  The same numbers give the same model everywhere.
+ * by Newton's method, each step of which is solved by coordinate descent (Friedman, Hastie and
+ * Tibshirani 2010).  Most w are exactly 0 where l1 is large.  The same numbers give the same model
+ * everywhere.
  *
- * weights (n_features + 1), b last; x (n_cases, n_features); l2 > 0. */
-hl_status hl_logistic_fit(double *weights, const double *x, const uint8_t *is_positive,
-                          int64_t n_cases, int64_t n_features, double l2);
-/* Returns f(x). */
+ * x (n_cases, n_features). */
+typedef struct hl_logistic_cases {
+    const double  *x;
+    const uint8_t *is_positive; /* (n_cases) */
+    const int64_t *folds;       /* (n_cases) for hl_logistic_choose, else NULL */
+    int64_t        n_cases;
+    int64_t        n_features;
+    int64_t        n_folds; /* folds are 0 to n_folds - 1; some may be empty */
+} hl_logistic_cases;
+
+/* weights (n_features + 1), b last, hold the beginning of the search, such as all 0.  l1 > 0. */
+hl_status hl_logistic_fit(double *weights, const hl_logistic_cases *cases, double l1);
+/* Also chooses l1: of 16 between the smallest that makes all w 0 and 1/200 of it, the one that
+ * predicts left-out folds best (mean log-likelihood). */
+hl_status hl_logistic_choose(double *weights, double *l1, const hl_logistic_cases *cases);
+/* Returns w.x, without b: where scores of several models are pooled, their b depends on how many
+ * cases of each kind the others were trained on. */
 double hl_logistic_score(const double *weights, const double *x, int64_t n_features);
 
 #endif

@@ -46,9 +46,14 @@ typedef enum hl_activation {
     HL_ACTIVATION_RELU_SQUARED,
     /* g = min(gate, limit), u = clamp(up, +-limit): (u + 1) g sigmoid(1.702 g) */
     HL_ACTIVATION_SWIGLU_CLAMPED,
+    /* x > 0: p x^2 + b x; else n (expm1(min(x, e)) - x) + b x */
+    HL_ACTIVATION_XIELU,
     HL_ACTIVATION_SIGMOID, /* of the gates of attention and mixers, not of MLPs */
     HL_N_ACTIVATIONS
 } hl_activation;
+
+/* The numbers of an activation: the limit of SWIGLU_CLAMPED; p, n, b and e of XIELU. */
+#define HL_ACTIVATION_NUMBERS 4
 
 /* out[i * out_stride + j] = x_i . w_j for i < n_rows and j < n_weights.  A result does not depend
  * on the numbers of rows. */
@@ -164,8 +169,12 @@ typedef struct hl_dense {
     /* Rotates n_pairs pairs of x: (2i, 2i+1) if interleaved, else (i, i + n_pairs). */
     void (*rotate)(float *x, const float *cosine, const float *sine, int64_t n_pairs,
                    bool interleaved);
-    /* x = act(x) * up; up may be NULL (ones), except for SWIGLU_CLAMPED. */
-    void (*activate)(float *x, const float *up, int64_t n, hl_activation activation, float limit);
+    /* x = act(x) * up; up may be NULL (ones), except for SWIGLU_CLAMPED.  numbers
+     * (HL_ACTIVATION_NUMBERS). */
+    void (*activate)(float *x, const float *up, int64_t n, hl_activation activation,
+                     const float *numbers);
+    /* x = max(0, x - mean - deviations * standard deviation): keeps the largest values of a row. */
+    void (*sparsify)(float *x, int64_t n, float deviations);
     void (*dot)(const hl_dot *dot);
     void (*combine)(const hl_combine *combine);
     /* out[i] = q . k_i for n_keys rows of k (n), `stride` apart, with all arithmetic in double.

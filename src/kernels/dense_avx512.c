@@ -7,6 +7,7 @@ const hl_dense hl_dense_avx512 = {
     .norm       = dense_norm,
     .rotate     = dense_rotate,
     .activate   = dense_activate,
+    .sparsify   = dense_sparsify,
     .dot        = dense_dot,
     .combine    = dense_combine,
     .dots_exact = dense_dots_exact,

@@ -77,7 +77,14 @@ static double gelu_tanh(double x)
     return x * sigmoid(2.0 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
 }
 
-static double activated(double x, hl_activation activation)
+static double xielu(double x, const float *numbers)
+{
+    double p = numbers[0], n = numbers[1], b = numbers[2], e = numbers[3];
+
+    return (x > 0.0 ? p * x * x : n * (expm1(x < e ? x : e) - x)) + b * x;
+}
+
+static double activated(double x, hl_activation activation, const float *numbers)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
@@ -90,6 +97,8 @@ static double activated(double x, hl_activation activation)
         return x > 0.0 ? x : 0.0;
     case HL_ACTIVATION_RELU_SQUARED:
         return x > 0.0 ? x * x : 0.0;
+    case HL_ACTIVATION_XIELU:
+        return xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return sigmoid(x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
@@ -102,8 +111,11 @@ static float clamped(float x, float low, float high)
     return x < low ? low : (x > high ? high : x);
 }
 
-static void activate(float *x, const float *up, int64_t n, hl_activation activation, float limit)
+static void activate(float *x, const float *up, int64_t n, hl_activation activation,
+                     const float *numbers)
 {
+    float limit = numbers[0];
+
     for (int64_t i = 0; i < n; i++) {
         float  gate   = x[i];
         double factor = up != NULL ? up[i] : 1.0;
@@ -112,8 +124,17 @@ static void activate(float *x, const float *up, int64_t n, hl_activation activat
             gate   = gate > limit ? limit : gate;
             factor = clamped((float)factor, -limit, limit) + 1.0;
         }
-        x[i] = (float)(activated(gate, activation) * factor);
+        x[i] = (float)(activated(gate, activation, numbers) * factor);
     }
+}
+
+static void sparsify(float *x, int64_t n, float deviations)
+{
+    double mean = mean_of(x, n);
+    double cut  = mean + (double)deviations * sqrt(mean_square(x, n, mean));
+
+    for (int64_t i = 0; i < n; i++)
+        x[i] = x[i] > cut ? (float)(x[i] - cut) : 0.0f;
 }
 
 /* ---------------------------------------------------------------- products */
@@ -312,6 +333,7 @@ const hl_dense hl_dense_scalar = {
     .norm       = norm_row,
     .rotate     = rotate,
     .activate   = activate,
+    .sparsify   = sparsify,
     .dot        = dot,
     .combine    = combine,
     .dots_exact = dots_exact,

@@ -291,8 +291,19 @@ HL_INLINE vf vf_gelu_tanh(vf x)
     return x * vf_sigmoid(inner * vf_set(2.0f * 0.797884561f));
 }
 
+/* e^x - 1 is within 1e-7 of its value, because x is at most 0. */
+HL_INLINE vf vf_xielu(vf x, const float *numbers)
+{
+    vf low = -vf_max(-vf_set(numbers[3]), -x);
+    vf neg = vf_exp2(low * vf_set(LOG2E)) - vf_set(1.0f) - x;
+    vf pos = vf_set(numbers[0]) * x * x;
+
+    return vf_fma(vf_set(numbers[2]), x,
+                  vf_select(x > vf_set(0.0f), pos, vf_set(numbers[1]) * neg));
+}
+
 /* `activation` is a compile-time constant for every caller. */
-HL_INLINE vf vf_activate(vf x, hl_activation activation)
+HL_INLINE vf vf_activate(vf x, hl_activation activation, const float *numbers)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
@@ -305,6 +316,8 @@ HL_INLINE vf vf_activate(vf x, hl_activation activation)
         return vf_max(vf_set(0.0f), x);
     case HL_ACTIVATION_RELU_SQUARED:
         return vf_max(vf_set(0.0f), x) * vf_max(vf_set(0.0f), x);
+    case HL_ACTIVATION_XIELU:
+        return vf_xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return vf_sigmoid(x);
     default: /* GELU_QUICK, and the gate of SWIGLU_CLAMPED */
@@ -312,61 +325,78 @@ HL_INLINE vf vf_activate(vf x, hl_activation activation)
     }
 }
 
-HL_INLINE vf activate_vector(vf x, vf up, hl_activation activation, vf limit)
+HL_INLINE vf activate_vector(vf x, vf up, hl_activation activation, const float *numbers)
 {
     if (activation == HL_ACTIVATION_SWIGLU_CLAMPED) {
+        vf limit = vf_set(numbers[0]);
+
         x  = -vf_max(-limit, -x);
         up = -vf_max(-limit, -vf_max(-limit, up)) + vf_set(1.0f);
     }
-    return vf_activate(x, activation) * up;
+    return vf_activate(x, activation, numbers) * up;
 }
 
 HL_INLINE void activate_row(float *x, const float *up, int64_t n, hl_activation activation,
-                            float limit)
+                            const float *numbers)
 {
-    vf      most = vf_set(limit);
-    vf      one  = vf_set(1.0f);
-    int64_t i    = 0;
+    vf      one = vf_set(1.0f);
+    int64_t i   = 0;
 
     for (; i + VL <= n; i += VL)
         vf_store(x + i, activate_vector(vf_load(x + i), up != NULL ? vf_load(up + i) : one,
-                                        activation, most));
+                                        activation, numbers));
     if (i < n)
         store_part(x + i,
                    activate_vector(load_part(x + i, n - i),
-                                   up != NULL ? load_part(up + i, n - i) : one, activation, most),
+                                   up != NULL ? load_part(up + i, n - i) : one, activation,
+                                   numbers),
                    n - i);
 }
 
 static void dense_activate(float *x, const float *up, int64_t n, hl_activation activation,
-                           float limit)
+                           const float *numbers)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
-        activate_row(x, up, n, HL_ACTIVATION_GELU, limit);
+        activate_row(x, up, n, HL_ACTIVATION_GELU, numbers);
         break;
     case HL_ACTIVATION_GELU_TANH:
-        activate_row(x, up, n, HL_ACTIVATION_GELU_TANH, limit);
+        activate_row(x, up, n, HL_ACTIVATION_GELU_TANH, numbers);
         break;
     case HL_ACTIVATION_SILU:
-        activate_row(x, up, n, HL_ACTIVATION_SILU, limit);
+        activate_row(x, up, n, HL_ACTIVATION_SILU, numbers);
         break;
     case HL_ACTIVATION_RELU:
-        activate_row(x, up, n, HL_ACTIVATION_RELU, limit);
+        activate_row(x, up, n, HL_ACTIVATION_RELU, numbers);
         break;
     case HL_ACTIVATION_RELU_SQUARED:
-        activate_row(x, up, n, HL_ACTIVATION_RELU_SQUARED, limit);
+        activate_row(x, up, n, HL_ACTIVATION_RELU_SQUARED, numbers);
         break;
     case HL_ACTIVATION_SWIGLU_CLAMPED:
-        activate_row(x, up, n, HL_ACTIVATION_SWIGLU_CLAMPED, limit);
+        activate_row(x, up, n, HL_ACTIVATION_SWIGLU_CLAMPED, numbers);
+        break;
+    case HL_ACTIVATION_XIELU:
+        activate_row(x, up, n, HL_ACTIVATION_XIELU, numbers);
         break;
     case HL_ACTIVATION_SIGMOID:
-        activate_row(x, up, n, HL_ACTIVATION_SIGMOID, limit);
+        activate_row(x, up, n, HL_ACTIVATION_SIGMOID, numbers);
         break;
     default:
-        activate_row(x, up, n, HL_ACTIVATION_GELU_QUICK, limit);
+        activate_row(x, up, n, HL_ACTIVATION_GELU_QUICK, numbers);
         break;
     }
+}
+
+static void dense_sparsify(float *x, int64_t n, float deviations)
+{
+    double  mean = row_mean(x, n);
+    float   cut  = (float)(mean + (double)deviations * sqrt(row_mean_square(x, n, mean)));
+    int64_t i    = 0;
+
+    for (; i + VL <= n; i += VL)
+        vf_store(x + i, vf_max(vf_set(0.0f), vf_load(x + i) - vf_set(cut)));
+    for (; i < n; i++)
+        x[i] = x[i] > cut ? x[i] - cut : 0.0f;
 }
 
 #endif

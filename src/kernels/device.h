@@ -118,7 +118,7 @@ typedef struct hl_device_experts {
     int64_t       n_used;
     bool          is_gated;
     hl_activation activation;
-    float         limit;
+    float         limit;  /* of SWIGLU_CLAMPED; XIELU is not possible */
     void         *work;   /* experts_bytes() of device memory */
     int64_t      *chosen; /* (N, n_used) the experts of each row; only a near device writes them */
     float        *shares; /* (N, n_used) their weights; only a near device writes them */
@@ -189,9 +189,17 @@ typedef struct hl_device_angles {
     hl_device_places places;
 } hl_device_angles;
 
-/* The steps from the projections to attention: norms of q and k, RoPE on both, k and v into the
- * cache.  Row r of qkv holds H heads of q, K of k, K of v, with d values each; q and k are also
- * updated in place. */
+/* The steps from the projections to attention, in this order; each is optional:
+ *
+ *     v        is divided by its root mean square, head by head
+ *     q, k     norms, unless norm_last
+ *     q, k, v  clamped to +-limit
+ *     q, k     RoPE
+ *     q, k     norms, if norm_last
+ *     q        *= 1 + temper log(1 + floor((position + temper_first) / temper_period))
+ *
+ * Then k and v go into the cache.  Row r of qkv holds H heads of q, K of k, K of v, with d values
+ * each, and is also updated in place.  With K = 0 only q is there. */
 typedef struct hl_device_heads {
     void            *qkv;     /* (N, (H + 2 K) d) of T, packed */
     void            *k_cache; /* (sequences, K, S, d) of cache_dtype */
@@ -205,6 +213,12 @@ typedef struct hl_device_heads {
     hl_head_norm     norm;
     hl_norm          q_norm; /* weight and bias on the device */
     hl_norm          k_norm;
+    bool             norm_last;
+    bool             v_normed; /* with the epsilon of k_norm */
+    float            limit;    /* 0: none */
+    float            temper;   /* 0: none */
+    int64_t          temper_first;
+    int64_t          temper_period;
     const float     *cosine; /* (N, n_pairs) or NULL: no RoPE */
     const float     *sine;
     int64_t          n_pairs; /* the first 2 n_pairs values of d are rotated */
@@ -212,7 +226,8 @@ typedef struct hl_device_heads {
     hl_device_places places;
 } hl_device_heads;
 
-/* out (N, n) = act(gate) * up, for every activation of hl_dense.activate; out may be gate. */
+/* out (N, n) = act(gate) * up, for every activation of hl_dense.activate; out may be gate.  If it is
+ * sparse, hl_dense.sparsify comes first, and gate may be overwritten. */
 typedef struct hl_device_activate {
     void            *out;  /* (N, n) of T, packed */
     const void      *gate; /* (N, n) of T, rows x_stride apart */
@@ -220,7 +235,9 @@ typedef struct hl_device_activate {
     int64_t          x_stride;
     hl_dtype         dtype;
     hl_activation    activation;
-    float            limit;
+    float            numbers[HL_ACTIVATION_NUMBERS];
+    bool             is_sparse;
+    float            deviations;
     int64_t          n_rows;
     int64_t          n;
     hl_device_places places;

@@ -301,7 +301,7 @@ static void activate_expert(void *context, int64_t first, int64_t end, int membe
             continue;
         memcpy(out, gate, (size_t)e->d_expert * sizeof *out);
         m->dense->activate(out, e->is_gated ? gate + e->d_expert : NULL, e->d_expert, e->activation,
-                           e->limit);
+                           (const float[HL_ACTIVATION_NUMBERS]){ e->limit });
     }
 }
 
@@ -460,26 +460,59 @@ static hl_status angles(hl_device *device, const hl_device_angles *what)
                       &what->places);
 }
 
-/* Applies the norm and RoPE to all heads of a row, of q or of k. */
-static void finish_heads(const hl_dense *dense, const hl_device_heads *h, const hl_norm *norm,
-                         float *x, int64_t n_heads, int64_t row)
+/* The norm of one head of q or k, or of all of them together. */
+static void norm_heads(const hl_dense *dense, const hl_device_heads *h, const hl_norm *norm,
+                       float *x, int64_t n_heads)
 {
-    if (h->norm == HL_HEAD_NORM_ALL)
-        dense->norm(x, x, n_heads * h->d_head, norm);
-    for (int64_t head = 0; head < n_heads; head++) {
-        float  *at    = x + head * h->d_head;
-        int64_t first = h->norm == HL_HEAD_NORM_EACH ? head * h->d_head : 0;
+    int64_t width = h->norm == HL_HEAD_NORM_ALL ? n_heads * h->d_head : h->d_head;
+
+    for (int64_t i = 0; i < n_heads * h->d_head && h->norm != HL_HEAD_NORM_NONE; i += width) {
+        int64_t first = h->norm == HL_HEAD_NORM_EACH ? i : 0;
         hl_norm each  = { .kind   = norm->kind,
                           .eps    = norm->eps,
                           .weight = norm->weight != NULL ? norm->weight + first : NULL,
                           .bias   = norm->bias != NULL ? norm->bias + first : NULL };
 
-        if (h->norm == HL_HEAD_NORM_SHARED || h->norm == HL_HEAD_NORM_EACH)
-            dense->norm(at, at, h->d_head, &each);
-        if (h->cosine != NULL)
-            dense->rotate(at, h->cosine + row * h->n_pairs, h->sine + row * h->n_pairs, h->n_pairs,
-                          h->interleaved);
+        dense->norm(x + i, x + i, width, &each);
     }
+}
+
+static void clamp(float *x, int64_t n, float limit)
+{
+    for (int64_t i = 0; i < n && limit > 0.0f; i++)
+        x[i] = fminf(fmaxf(x[i], -limit), limit);
+}
+
+/* All steps for the heads of q or k of a row. */
+static void finish_heads(const hl_dense *dense, const hl_device_heads *h, const hl_norm *norm,
+                         float *x, int64_t n_heads, int64_t row)
+{
+    if (!h->norm_last)
+        norm_heads(dense, h, norm, x, n_heads);
+    clamp(x, n_heads * h->d_head, h->limit);
+    for (int64_t head = 0; head < n_heads && h->cosine != NULL; head++)
+        dense->rotate(x + head * h->d_head, h->cosine + row * h->n_pairs,
+                      h->sine + row * h->n_pairs, h->n_pairs, h->interleaved);
+    if (h->norm_last)
+        norm_heads(dense, h, norm, x, n_heads);
+}
+
+static void temper_queries(const hl_device_heads *h, float *q, int64_t row)
+{
+    int64_t turns = (position_of(&h->places, row) + h->temper_first) / h->temper_period;
+    float   scale = (float)(1.0 + (double)h->temper * log1p((double)turns));
+
+    for (int64_t i = 0; i < h->n_heads * h->d_head; i++)
+        q[i] *= scale;
+}
+
+static void finish_values(const hl_dense *dense, const hl_device_heads *h, float *v)
+{
+    const hl_norm plain = { .kind = HL_NORM_RMS, .eps = h->k_norm.eps };
+
+    for (int64_t head = 0; head < h->n_kv_heads && h->v_normed; head++)
+        dense->norm(v + head * h->d_head, v + head * h->d_head, h->d_head, &plain);
+    clamp(v, h->n_kv_heads * h->d_head, h->limit);
 }
 
 static void cache_row(const hl_device_heads *h, void *cache, const float *x, int64_t row)
@@ -508,13 +541,17 @@ static void head_rows(void *context, int64_t first, int64_t end, int member)
     for (int64_t row = first; row < end; row++) {
         float *q = (float *)h->qkv + row * width;
         float *k = q + h->n_heads * h->d_head;
+        float *v = k + h->n_kv_heads * h->d_head;
 
         if (!counts(rows->places, row))
             continue;
         finish_heads(rows->dense, h, &h->q_norm, q, h->n_heads, row);
         finish_heads(rows->dense, h, &h->k_norm, k, h->n_kv_heads, row);
+        finish_values(rows->dense, h, v);
+        if (h->temper != 0.0f)
+            temper_queries(h, q, row);
         cache_row(h, h->k_cache, k, row);
-        cache_row(h, h->v_cache, k + h->n_kv_heads * h->d_head, row);
+        cache_row(h, h->v_cache, v, row);
     }
 }
 
@@ -538,8 +575,10 @@ static void activate_rows(void *context, int64_t first, int64_t end, int member)
             continue;
         if (out != gate)
             memcpy(out, gate, (size_t)a->n * sizeof *out);
+        if (a->is_sparse)
+            rows->dense->sparsify(out, a->n, a->deviations);
         rows->dense->activate(out, a->up != NULL ? (const float *)a->up + row * a->x_stride : NULL,
-                              a->n, a->activation, a->limit);
+                              a->n, a->activation, a->numbers);
     }
 }
 
@@ -752,7 +791,8 @@ static void gate_rows(void *context, int64_t first, int64_t end, int member)
 
             for (int64_t i = 0; i < n; i++)
                 gate[i] = g->z_scale * z[at + i];
-            rows->dense->activate(gate, x + at, n, g->activation, 0.0f);
+            rows->dense->activate(gate, x + at, n, g->activation,
+                                  (const float[HL_ACTIVATION_NUMBERS]){ 0.0f });
             memcpy(out + at, gate, (size_t)n * sizeof *gate);
         }
         if (z == NULL && out != x)

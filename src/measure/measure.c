@@ -252,7 +252,7 @@ static hl_status plan_layer(void *context, const hl_layer_rows *rows, hl_row_pla
 {
     hl_measuring   *m    = context;
     hl_profile_mask mask = mask_of(m, rows->layer);
-    int64_t         each = rows->d_head * rows->d_head;
+    int64_t         each = m->config->d_head * m->config->d_head;
 
     HL_NEED(hl_profile_list_runs(out, m->profile, rows, &mask));
     HL_NEED(hl_profile_list_places(out, m->profile, rows, &mask));

@@ -23,17 +23,19 @@
 
 static float *gram_of(const hl_measuring *m, int64_t layer, int64_t head)
 {
-    int64_t d = m->config->d_head;
-    return m->gram + (layer * m->config->n_heads + head) * d * d;
+    int64_t d    = m->config->layers[layer].d_head;
+    int64_t most = m->config->d_head;
+
+    return m->gram + layer * m->config->n_heads * most * most + head * d * d;
 }
 
 /* The output projection is stored as (d_model, n_heads d), with d columns per head; its rows are
  * gathered first. */
-static void make_head_gram(float *out, float *rows, const float *weight, const hl_config *config,
-                           int64_t n_heads, int64_t head)
+static void make_head_gram(float *out, float *rows, const float *weight, int64_t d_model,
+                           const hl_layer_config *layer, int64_t head)
 {
-    int64_t d       = config->d_head;
-    int64_t d_model = config->d_model;
+    int64_t d       = layer->d_head;
+    int64_t n_heads = layer->n_heads;
 
     for (int64_t i = 0; i < d_model; i++) {
         for (int64_t j = 0; j < d; j++)
@@ -66,8 +68,8 @@ static void make_grams(void *context, int64_t first, int64_t end, int member)
 
     for (int64_t head = first; head < end; head++)
         make_head_gram(gram_of(job->m, job->layer, head),
-                       job->rows + member * config->d_head * config->d_model, job->weight, config,
-                       config->layers[job->layer].n_heads, head);
+                       job->rows + member * config->d_head * config->d_model, job->weight,
+                       config->d_model, &config->layers[job->layer], head);
 }
 
 static hl_status make_layer_gram(hl_measuring *m, int64_t layer, float *weight, float *rows)

@@ -37,6 +37,15 @@ typedef struct room {
     int64_t width;
 } room;
 
+static bool shares_keys(const hl_config *config)
+{
+    for (int64_t layer = 0; layer < config->n_layers; layer++) {
+        if (config->layers[layer].kv_layer != layer)
+            return true;
+    }
+    return false;
+}
+
 static hl_status allocate(hl_backward *b)
 {
     const hl_config *config  = b->config;
@@ -90,6 +99,9 @@ static hl_status allocate(hl_backward *b)
         HL_NEED(hl_alloc_zeroed((void **)rooms[i].pointer, count,
                                 (size_t)rooms[i].width * sizeof(float)));
     }
+    if (shares_keys(config))
+        HL_NEED(hl_alloc_zeroed((void **)&b->later, (size_t)(2 * config->n_layers * n),
+                                (size_t)keys * sizeof(float)));
     HL_NEED(HL_ALLOC_ZEROED(&b->weight_norms, (size_t)(3 * config->n_layers * config->n_heads)));
     return HL_ALLOC_ZEROED(&b->members, (size_t)n);
 }
@@ -111,6 +123,13 @@ hl_status hl_backward_open(hl_backward **out, const hl_model *model, int64_t n_c
                        "%s is an encoder (%s): it predicts no next token, so there "
                        "is no loss to take gradients of",
                        model->path, model->config->family);
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        if (model->config->layers[layer].mixer != HL_MIXER_NONE)
+            return hl_fail(HL_UNSUPPORTED,
+                           "%s: layer %lld is a mixer with a state, and gradients are computed for "
+                           "models of attention and MLPs alone",
+                           model->path, (long long)layer);
+    }
     HL_NEED(HL_ALLOC_ZEROED(&b, 1));
     b->config = model->config;
     HL_NEED(hl_session_open(&b->session, model, &options));
@@ -130,7 +149,7 @@ void hl_backward_close(hl_backward *b)
                         b->d_k,     b->d_v,     b->keys,     b->sine,     b->gate,     b->up,
                         b->d_gate,  b->d_up,    b->rows_x,   b->rows_y,   b->rows_dy,  b->rows_dx,
                         b->router,  b->d_share, b->d_logits, b->d_hidden, b->d_narrow, b->panel,
-                        b->partial, b->turned,  b->d_weight };
+                        b->partial, b->turned,  b->d_weight, b->later };
 
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         hl_free(blocks[i]);
@@ -385,6 +404,7 @@ static hl_status back_block(hl_backward *b, float *dgates, int64_t layer)
     int          n_halves = hl_block_halves(halves, b->config, layer);
     int          first    = n_halves > 0 ? hl_block_group(halves, n_halves, 0) : 0;
 
+    b->layer = layer;
     if (first > 1)
         return back_together(b, dgates, x, layer, halves, first);
     if (n_halves > 0)
@@ -423,6 +443,27 @@ static void begin_run(hl_backward *b, const int64_t *tokens, int64_t n_tokens)
                                .ends      = &b->places[2],
                                .sequences = &b->places[3] };
     memset(b->grad, 0, (size_t)stream_count(b) * sizeof *b->grad);
+    if (b->later != NULL)
+        memset(b->later, 0,
+               (size_t)(2 * b->config->n_layers * b->n_ctx * b->config->n_kv_heads *
+                        b->config->d_head) *
+                   sizeof *b->later);
+}
+
+/* Layers that use the keys of an earlier layer have its W_K and W_V. */
+static void copy_weight_norms(const hl_backward *b)
+{
+    int64_t n_heads = b->config->n_heads;
+    int64_t all     = b->config->n_layers * n_heads;
+
+    for (int64_t layer = 0; layer < b->config->n_layers; layer++) {
+        int64_t from = b->config->layers[layer].kv_layer;
+
+        for (int part = 1; part < 3 && from != layer; part++)
+            memcpy(b->weight_norms + part * all + layer * n_heads,
+                   b->weight_norms + part * all + from * n_heads,
+                   (size_t)n_heads * sizeof *b->weight_norms);
+    }
 }
 
 hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const int64_t *tokens,
@@ -453,6 +494,7 @@ hl_status hl_backward_run(double *gradient, double *nll, hl_backward *b, const i
         for (int64_t head = 0; head < n_heads; head++)
             gradient[layer * n_heads + head] = (double)dgates[head];
     }
+    copy_weight_norms(b);
     *nll = b->nll / (double)(n_tokens - first);
     return HL_OK;
 }

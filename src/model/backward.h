@@ -43,7 +43,8 @@ typedef struct hl_backward {
     hl_feed        feed;
     hl_chunk       chunk;
     int64_t        places[4];
-    double         nll; /* sum over the scored tokens */
+    double         nll;   /* sum over the scored tokens */
+    int64_t        layer; /* whose block is gone through */
 
     float *stream;   /* (n_layers, S, D) before each block */
     float *middle;   /* (S, D) between the halves of a block */
@@ -61,7 +62,9 @@ typedef struct hl_backward {
     float *d_k;   /* (S, K d) */
     float *d_v;   /* (S, K d) */
     float *keys;  /* (2, K, n_ctx, d) gradients of keys and values, in the operator's layout */
-    float *sine;  /* (S, d / 2) negated sines of the rotary angles */
+    float *sine;  /* (S, d / 2) sines of the rotary angles, or negated ones */
+    float *later; /* (n_layers, 2, S, K d) gradients of a layer's keys and values that later layers
+                   * use; NULL: none does */
 
     double
           *weight_norms; /* (3, n_layers, n_heads) of the last run: Frobenius norms of the gradients
@@ -115,7 +118,7 @@ hl_norm hl_backward_norm_of(const hl_backward *b, hl_role role, int64_t layer, i
 /* Computes d_gate and d_up, each (n), from the gradient of act(gate) * up, which d_gate holds on
  * entry.  up and d_up may be NULL. */
 void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,
-                            int64_t n, hl_activation activation, float limit);
+                            int64_t n, hl_activation activation, const float *numbers);
 /* out (n, rows of W) = x W' + b. */
 hl_status hl_backward_forward(const hl_backward *b, float *out, const float *x, int64_t n,
                               const hl_session_param *param);

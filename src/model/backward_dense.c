@@ -191,8 +191,22 @@ static void gated_line(double *value, double *slope, double x, double u, double 
     *slope = s + x * s * (1.0 - s) * du;
 }
 
+static void xielu_at(double *value, double *slope, double x, const float *numbers)
+{
+    double p = numbers[0], n = numbers[1], b = numbers[2], e = numbers[3];
+
+    if (x > 0.0) {
+        *value = p * x * x + b * x;
+        *slope = 2.0 * p * x + b;
+    } else {
+        *value = n * (expm1(x < e ? x : e) - x) + b * x;
+        *slope = n * ((x < e ? exp(x) : 0.0) - 1.0) + b;
+    }
+}
+
 /* Computes act(x) and act'(x). */
-static void activation_at(double *value, double *slope, double x, hl_activation activation)
+static void activation_at(double *value, double *slope, double x, hl_activation activation,
+                          const float *numbers)
 {
     const double root  = 2.0 * 0.79788456080286535588; /* 2 sqrt(2 / pi) */
     const double cubic = 0.044715;
@@ -220,6 +234,9 @@ static void activation_at(double *value, double *slope, double x, hl_activation 
         *value = x > 0.0 ? x * x : 0.0;
         *slope = x > 0.0 ? 2.0 * x : 0.0;
         return;
+    case HL_ACTIVATION_XIELU:
+        xielu_at(value, slope, x, numbers);
+        return;
     case HL_ACTIVATION_SIGMOID:
         *value = 1.0 / (1.0 + exp(-x));
         *slope = *value * (1.0 - *value);
@@ -231,9 +248,10 @@ static void activation_at(double *value, double *slope, double x, hl_activation 
 }
 
 void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const float *up,
-                            int64_t n, hl_activation activation, float limit)
+                            int64_t n, hl_activation activation, const float *numbers)
 {
-    bool clamped = activation == HL_ACTIVATION_SWIGLU_CLAMPED;
+    bool  clamped = activation == HL_ACTIVATION_SWIGLU_CLAMPED;
+    float limit   = numbers[0];
 
     for (int64_t i = 0; i < n; i++) {
         double value;
@@ -245,7 +263,7 @@ void hl_backward_activation(float *d_gate, float *d_up, const float *gate, const
 
         if (clamped)
             factor = fmin(fmax(factor, -(double)limit), (double)limit) + 1.0;
-        activation_at(&value, &slope, (double)(g_flat ? limit : gate[i]), activation);
+        activation_at(&value, &slope, (double)(g_flat ? limit : gate[i]), activation, numbers);
         d_gate[i] = g_flat ? 0.0f : (float)(dy * factor * slope);
         if (d_up != NULL)
             d_up[i] = u_flat ? 0.0f : (float)(dy * value);

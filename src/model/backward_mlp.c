@@ -57,7 +57,7 @@ static void deactivate_some(void *context, int64_t first, int64_t end, int membe
 
         hl_backward_activation(b->d_gate + at, rows->gated ? b->d_up + at : NULL, b->gate + at,
                                rows->gated ? b->up + at : NULL, rows->width, b->config->activation,
-                               (float)b->config->activation_limit);
+                               b->config->layers[b->layer].numbers);
     }
 }
 
@@ -96,7 +96,7 @@ static hl_status run_expert(hl_backward *b, int64_t n, const mlp_maps *maps)
     memcpy(b->d_gate, b->gate, (size_t)(n * width) * sizeof *b->gate);
     for (int64_t row = 0; row < n; row++)
         b->dense->activate(b->d_gate + row * width, maps->gate != NULL ? b->up + row * width : NULL,
-                           width, b->config->activation, (float)b->config->activation_limit);
+                           width, b->config->activation, b->config->layers[b->layer].numbers);
     return hl_backward_forward(b, b->rows_y, b->d_gate, n, maps->down);
 }
 

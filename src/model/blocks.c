@@ -4,6 +4,8 @@
  * by the next norm of the stream, which saves a pass over it. */
 #include "model/blocks.h"
 
+#include <string.h>
+
 #include "base/status.h"
 #include "model/forward.h"
 
@@ -211,11 +213,12 @@ static hl_status close_group(const hl_session *session, int64_t layer, const hl_
 /* ---------------------------------------------------------------------- MLPs */
 
 /* out = down(act(up x)), gated or not. */
-static hl_status run_mlp(const hl_session *session, void *out, const void *x,
+static hl_status run_mlp(const hl_session *session, void *out, const void *x, int64_t layer,
                          const hl_device_map *up, const hl_device_map *down)
 {
     const hl_device_session *d        = session->device;
     const hl_device_places  *places   = &d->inputs.places;
+    const hl_layer_config   *at       = &session->config->layers[layer];
     int64_t                  width    = down->n_in;
     bool                     gated    = up->n_out == 2 * width;
     uint8_t                 *gate     = d->rows.up;
@@ -225,11 +228,11 @@ static hl_status run_mlp(const hl_session *session, void *out, const void *x,
                                           .x_stride = up->n_out,
                                           .dtype    = d->dtype,
                                           .activation = session->config->activation,
-                                          .limit      = (float)session->config->activation_limit,
                                           .n_rows     = places->n_batch * places->batch_rows,
                                           .n          = width,
                                           .places     = *places };
 
+    memcpy(activate.numbers, at->numbers, sizeof activate.numbers);
     HL_NEED(hl_device_multiply(session, d->rows.up, d->dtype, x, up, places));
     HL_NEED(hl_device_checked(d, d->ops->activate(d->device, &activate), "activation"));
     return hl_device_multiply(session, out, d->dtype, d->rows.active, down, places);
@@ -282,7 +285,7 @@ static hl_status run_mixture(const hl_session *session, int64_t layer, const voi
         return HL_OK;
     if (w->shared_router.weight != NULL)
         HL_NEED(hl_device_multiply(session, logit, HL_DTYPE_F32, x, &w->shared_router, places));
-    HL_NEED(run_mlp(session, d->rows.shared, x, &w->shared_up, &w->shared_down));
+    HL_NEED(run_mlp(session, d->rows.shared, x, layer, &w->shared_up, &w->shared_down));
     return hl_device_checked(
         d,
         d->ops->add_gated(
@@ -310,7 +313,7 @@ hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t la
         return hl_forward_mixer(session, chunk, layer, input);
     if (session->config->layers[layer].n_experts > 0)
         return run_mixture(session, layer, input);
-    return run_mlp(session, d->rows.mlp, input, &d->weights.layers[layer].up,
+    return run_mlp(session, d->rows.mlp, input, layer, &d->weights.layers[layer].up,
                    &d->weights.layers[layer].down);
 }
 

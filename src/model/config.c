@@ -34,7 +34,7 @@
 
 #define KEYS_LAYERS "num_hidden_layers|n_layer|num_layers|n_layers"
 #define KEYS_WIDTH  "hidden_size|n_embd|n_embed|dim|d_model"
-#define KEYS_HEADS  "num_attention_heads|n_head|num_heads|n_heads"
+#define KEYS_HEADS  "num_attention_heads|n_head|num_heads|n_heads|attention_heads"
 #define KEYS_EPS    "rms_norm_eps|layer_norm_epsilon|layer_norm_eps|norm_eps|norm_epsilon"
 #define GGUF_EPS    "attention.layer_norm_rms_epsilon|attention.layer_norm_epsilon"
 
@@ -121,6 +121,9 @@ static hl_status fill_sizes(hl_config *config, const hl_fields *fields)
                        fields->where, (long long)config->d_model, (long long)config->n_heads);
     if (config->d_head == 0)
         config->d_head = config->d_model / config->n_heads;
+    if (config->d_head > HL_MAX_HEAD_DIM)
+        return hl_fail(HL_LIMIT, "%s: heads of %lld dimensions, at most %d", fields->where,
+                       (long long)config->d_head, HL_MAX_HEAD_DIM);
 
     fill_mixer(config);
     if (config->d_shared == 0)
@@ -312,9 +315,12 @@ static void make_alike(hl_config *config)
         config->layers[i] = (hl_layer_config){
             .n_heads    = config->n_heads,
             .n_kv_heads = config->n_kv_heads,
+            .d_head     = config->d_head,
             .d_mlp      = config->n_experts > 0 ? config->d_expert : config->d_mlp,
             .n_experts  = config->n_experts,
             .attn_scale = scale,
+            .temper     = config->temper,
+            .numbers    = { (float)config->activation_limit },
             .kv_layer   = config->is_encoder ? 0 : i,
         };
     }
@@ -454,14 +460,19 @@ static hl_status skip_parts(hl_layer_config *layer, const json_t *skip, const ch
     return HL_OK;
 }
 
-static hl_status read_layer(hl_layer_config *layer, const json_t *object, const char *where)
+static hl_status read_layer(hl_layer_config *layer, const hl_config *config, const json_t *object,
+                            const char *where)
 {
     hl_fields fields = { .where = where, .object = object, .outer = object };
+    int64_t   d_head = layer->d_head;
 
     HL_NEED(hl_fields_int(&layer->n_heads, &fields, "num_attention_heads", NULL, 0, HL_MAX_HEADS));
     HL_NEED(
         hl_fields_int(&layer->n_kv_heads, &fields, "num_key_value_heads", NULL, 0, HL_MAX_HEADS));
     HL_NEED(hl_fields_int(&layer->d_mlp, &fields, "intermediate_size", NULL, 0, HL_MAX_WIDTH));
+    HL_NEED(hl_fields_int(&layer->d_head, &fields, "head_dim", NULL, 1, HL_MAX_HEAD_DIM));
+    if (layer->d_head != d_head && config->attn_scale == 0.0)
+        layer->attn_scale = 1.0 / sqrt((double)layer->d_head);
     return skip_parts(layer, json_object_get(object, "skip"), where);
 }
 
@@ -482,7 +493,7 @@ static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
             return hl_fail(HL_BAD_INPUT,
                            "%s: 'per_layer_config' names layer '%s', wanted 0 to %lld",
                            fields->where, key, (long long)config->n_layers - 1);
-        HL_NEED(read_layer(&config->layers[index], entry, fields->where));
+        HL_NEED(read_layer(&config->layers[index], config, entry, fields->where));
     }
     return HL_OK;
 }
@@ -490,13 +501,15 @@ static hl_status read_per_layer(hl_config *config, const hl_fields *fields)
 /* Sets the description's own counts to the largest of any layer. */
 static void sum_up(hl_config *config)
 {
-    config->n_heads = config->n_kv_heads = 0;
+    config->n_heads = config->n_kv_heads = config->d_head = 0;
     for (int64_t i = 0; i < config->n_layers; i++) {
         const hl_layer_config *layer = &config->layers[i];
         if (layer->n_heads > config->n_heads)
             config->n_heads = layer->n_heads;
         if (layer->n_kv_heads > config->n_kv_heads)
             config->n_kv_heads = layer->n_kv_heads;
+        if (layer->n_heads > 0 && layer->d_head > config->d_head)
+            config->d_head = layer->d_head;
         if (layer->n_experts == 0 && layer->d_mlp > config->d_mlp)
             config->d_mlp = layer->d_mlp;
     }
@@ -579,11 +592,20 @@ static hl_status check_heads(const hl_config *config, int64_t index, const char 
 static hl_status check_layer(const hl_config *config, int64_t index, const char *where)
 {
     const hl_layer_config *layer = &config->layers[index];
+    const hl_rope         *rope  = &config->ropes[layer->rope];
 
     HL_NEED(check_heads(config, index, where));
     if (layer->d_mlp < 0 || layer->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld has an MLP of %lld, wanted 0 to %lld", where,
                        (long long)index, (long long)layer->d_mlp, (long long)HL_MAX_WIDTH);
+    if (layer->n_heads > 0 && rope->n_dims > layer->d_head)
+        return hl_fail(HL_BAD_INPUT,
+                       "%s: layer %lld: rope turns %lld of %lld dimensions of a head, wanted an "
+                       "even number of them",
+                       where, (long long)index, (long long)rope->n_dims, (long long)layer->d_head);
+    if (!isfinite(layer->temper) || (layer->temper != 0.0 && config->temper_period < 1))
+        return hl_fail(HL_BAD_INPUT, "%s: layer %lld scales its queries by %g every %lld positions",
+                       where, (long long)index, layer->temper, (long long)config->temper_period);
     if (!isfinite(layer->attn_scale) || layer->attn_scale == 0.0)
         return hl_fail(HL_BAD_INPUT, "%s: layer %lld scales its scores by %g", where,
                        (long long)index, layer->attn_scale);
@@ -686,6 +708,8 @@ static hl_status check_scales(const hl_config *config, const char *where)
         { "the norm's epsilon", config->norm_eps, true },
         { "the soft-cap of the scores", config->attn_softcap, true },
         { "the soft-cap of the logits", config->logit_softcap, true },
+        { "the limit of q, k and v", config->qkv_limit, true },
+        { "the exponent of ALiBi's slopes", config->alibi_max, true },
     };
 
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
@@ -699,9 +723,6 @@ static hl_status check_scales(const hl_config *config, const char *where)
 
 static hl_status check_config(const hl_config *config, const char *where)
 {
-    if (config->d_head < 1 || config->d_head > HL_MAX_HEAD_DIM)
-        return hl_fail(HL_LIMIT, "%s: heads of %lld dimensions, at most %d", where,
-                       (long long)config->d_head, HL_MAX_HEAD_DIM);
     if (config->d_mlp > HL_MAX_WIDTH)
         return hl_fail(HL_BAD_INPUT, "%s: an MLP of %lld, at most %lld", where,
                        (long long)config->d_mlp, (long long)HL_MAX_WIDTH);

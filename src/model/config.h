@@ -142,6 +142,7 @@ typedef struct hl_rope {
     int64_t      n_dims;      /* number of dimensions of a head that are rotated: the first ones */
     double       base;        /* theta */
     double       factor;
+    double       alpha;           /* the base is multiplied by alpha^(n / (n - 2)); 0: not */
     double       low_freq_factor; /* llama3 */
     double       high_freq_factor;
     double       beta_fast; /* yarn */
@@ -168,6 +169,7 @@ typedef struct hl_layer_config {
     hl_mixer       mixer;
     int64_t        n_heads; /* 0: no attention in this layer */
     int64_t        n_kv_heads;
+    int64_t        d_head;
     int64_t        d_mlp;        /* 0: no MLP; in a mixture, the size of one expert */
     int64_t        n_experts;    /* 0: a single MLP without a router */
     bool           is_local;     /* has a window: window_left, window_right and window_sink apply */
@@ -176,8 +178,11 @@ typedef struct hl_layer_config {
     int64_t        window_sink;  /* number of first keys that stay visible */
     hl_rope_choice rope;
     double         attn_scale; /* multiplies q.k */
-    /* Layer whose keys and values it uses: its own.  An encoder keeps no keys and values; all
-     * its layers share the place of the first. */
+    double         temper;     /* q *= 1 + temper log(1 + floor((position + temper_first) /
+                                * temper_period)), after RoPE; 0: not */
+    float          numbers[HL_ACTIVATION_NUMBERS]; /* of the activation */
+    /* Layer whose keys and values it uses: its own, or an earlier one.  An encoder keeps no keys
+     * and values; all its layers share the place of the first. */
     int64_t kv_layer;
 } hl_layer_config;
 
@@ -205,17 +210,18 @@ typedef struct hl_config {
 
     int64_t n_layers;
     int64_t d_model;
-    int64_t d_head;
     int64_t d_vocab;
     int64_t n_ctx;   /* 0: unknown, and not needed */
-    int64_t n_heads; /* largest number in a layer; likewise n_kv_heads and d_mlp */
+    int64_t n_heads; /* largest number in a layer; likewise n_kv_heads, d_head and d_mlp */
     int64_t n_kv_heads;
+    int64_t d_head;
     int64_t d_mlp;
 
     /* Embedding. */
     hl_position position;
     int64_t     position_offset; /* rows of the stored table before position 0 */
     int64_t     d_embed;         /* d_model, unless a projection follows */
+    double      alibi_max;       /* exponent of the last head's slope, 2^-alibi_max; 0: 8 */
     int64_t     n_token_types;
     bool        embed_norm;
     double      embed_scale;
@@ -230,7 +236,11 @@ typedef struct hl_config {
     bool          residual_normed; /* bloom: the branch is added to n(x), not to x */
     double        residual_scale;
     hl_head_norm  qk_norm;      /* norm of q and k, with the kind and eps of all other norms */
-    double        qkv_limit;    /* after that norm, q, k and v are clamped to +-this; 0: not */
+    bool          qk_norm_last; /* that norm follows RoPE */
+    bool          v_normed;     /* heads of v are divided by their root mean square */
+    double        qkv_limit;    /* before RoPE, q, k and v are clamped to +-this; 0: not */
+    int64_t       temper_first; /* for layers[].temper */
+    int64_t       temper_period;
     bool          sinks;        /* learned sinks, one per head */
     double        attn_softcap; /* 0: no soft-cap */
     bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
@@ -265,11 +275,20 @@ typedef struct hl_config {
 
     /* What families derive layers[] from; after that, layers[] is what counts. */
     double  attn_scale; /* 0: 1/sqrt(d_head) */
+    double  temper;
     double  rotary_fraction;
     int64_t window;
     int64_t window_period; /* one layer out of this number is full: the last of each group */
     bool    full_first;    /* the first layer of each group is full, not the last */
 } hl_config;
+
+/* The number of KV heads that a layer computes: none if it uses those of an earlier layer. */
+static inline int64_t hl_config_own_kv_heads(const hl_config *config, int64_t layer)
+{
+    const hl_layer_config *at = &config->layers[layer];
+
+    return config->is_encoder || at->kv_layer == layer ? at->n_kv_heads : 0;
+}
 
 /* The context length: `asked`, or the default where it is 0 (headlight/model.h). */
 static inline int64_t hl_config_ctx(const hl_config *config, int64_t asked)

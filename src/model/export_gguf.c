@@ -160,6 +160,11 @@ static hl_status check_config(const hl_config *config)
         const hl_layer_config *layer = &config->layers[i];
         double                 scale = 1.0 / sqrt((double)config->d_head);
 
+        if (layer->n_heads > 0 && (layer->d_head != config->d_head || layer->kv_layer != i))
+            return hl_fail(HL_UNSUPPORTED,
+                           "layer %lld has heads of another width than others, or uses the keys of "
+                           "another layer, which this GGUF architecture has no key for",
+                           (long long)i);
         if (layer->is_local)
             return hl_fail(HL_UNSUPPORTED,
                            "layer %lld sees a window of %lld keys, which this GGUF architecture "

@@ -8,6 +8,7 @@
 #include "formats/tensors.h"
 
 static const hl_family *const families[] = {
+    &hl_family_apertus,
     &hl_family_arcee,
     &hl_family_bert,
     &hl_family_biogpt,
@@ -38,13 +39,16 @@ static const hl_family *const families[] = {
     &hl_family_granite,
     &hl_family_granitemoe,
     &hl_family_helium,
+    &hl_family_hunyuan_v1_dense,
     &hl_family_lfm2,
     &hl_family_lfm2_moe,
     &hl_family_llama,
     &hl_family_minimax_m2,
+    &hl_family_ministral3,
     &hl_family_mistral,
     &hl_family_mixtral,
     &hl_family_modernbert,
+    &hl_family_mpt,
     &hl_family_nemotron,
     &hl_family_olmo,
     &hl_family_olmo2,

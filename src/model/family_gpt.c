@@ -1,5 +1,5 @@
 /* family_gpt.c - GPT-2; GPT-Neo, GPT-J, CodeGen and BigCode, which descend from its code; and the
- * similar GPT-NeoX (Pythia), BLOOM, OPT and BioGPT.
+ * similar GPT-NeoX (Pythia), BLOOM, MPT, OPT and BioGPT.
  *
  * GPT-2's linear maps are "Conv1D": stored (in, out), y = x W.  Its descendants
  * went back to (out, in).  All have LayerNorm with bias, before the branches. */
@@ -330,6 +330,61 @@ const hl_family hl_family_bloom = {
                        .tied       = true },
     .fields        = bloom_fields,
     .tensors       = { bloom_tensors },
+};
+
+/* ------------------------------------------------------------------------------------------- mpt */
+
+/* No biases, not even in the norms.  What concerns attention is in attn_config. */
+static const hl_family_tensor mpt_tensors[] = {
+    { HL_ROLE_EMBED, "wte", 0 },
+    { HL_ROLE_ATTN_NORM, "blocks.*.norm_1", 0 },
+    { HL_ROLE_ATTN_QKV, "blocks.*.attn.Wqkv", 0 },
+    { HL_ROLE_ATTN_O, "blocks.*.attn.out_proj", 0 },
+    { HL_ROLE_MLP_NORM, "blocks.*.norm_2", 0 },
+    { HL_ROLE_MLP_UP, "blocks.*.ffn.up_proj", 0 },
+    { HL_ROLE_MLP_DOWN, "blocks.*.ffn.down_proj", 0 },
+    { HL_ROLE_FINAL_NORM, "norm_f", 0 },
+    { HL_ROLE_LM_HEAD, "lm_head", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+static const hl_field mpt_fields[] = {
+    { "max_seq_len", NULL, HL_INT(n_ctx, 1, HL_MAX_CONTEXT) },
+    { NULL, "attention.max_alibi_bias", HL_DOUBLE(alibi_max) },
+    { NULL, "attention.clamp_kqv", HL_DOUBLE(qkv_limit) },
+    { 0 },
+};
+
+static hl_status describe_mpt(hl_config *config, const hl_fields *fields)
+{
+    const json_t *nested = json_object_get(fields->object, "attn_config");
+    hl_fields     inner  = { .where = fields->where, .object = nested, .outer = nested };
+    bool          normed = false;
+
+    if (nested == NULL)
+        return HL_OK;
+    HL_NEED(hl_fields_double(&config->alibi_max, &inner, "alibi_bias_max", NULL));
+    HL_NEED(hl_fields_double(&config->qkv_limit, &inner, "clip_qkv", NULL));
+    HL_NEED(hl_fields_double(&config->attn_scale, &inner, "softmax_scale", NULL));
+    HL_NEED(hl_fields_bool(&normed, &inner, "qk_ln", NULL));
+    if (normed)
+        return hl_fail(HL_UNSUPPORTED, "%s: 'qk_ln' is true, wanted false", fields->where);
+    return HL_OK;
+}
+
+const hl_family hl_family_mpt = {
+    .name          = "mpt",
+    .model_types   = "mpt",
+    .architectures = "mpt",
+    .prefixes      = "transformer.|",
+    .defaults      = { .position   = HL_POSITION_ALIBI,
+                       .n_ctx      = 2048,
+                       .norm_eps   = 1e-5,
+                       .activation = HL_ACTIVATION_GELU,
+                       .tied       = true },
+    .fields        = mpt_fields,
+    .describe      = describe_mpt,
+    .tensors       = { mpt_tensors },
 };
 
 /* ------------------------------------------------------------------------------------------- opt */

@@ -1,10 +1,12 @@
-/* family_llama.c - Llama, Mistral, Mixtral, SmolLM3, Granite (dense and as a mixture), Arcee, CWM,
- * Helium, Seed-OSS, DeciLM.
+/* family_llama.c - Llama, Mistral, Ministral 3, Mixtral, SmolLM3, Granite (dense and as a mixture),
+ * Arcee, Apertus, CWM, Helium, Hunyuan, Seed-OSS, DeciLM.
  *
  * RMSNorm before the branches, rotary positions, grouped KV heads, gated MLPs.  Half of all
  * families are variants of this with small changes; their tables list llama's names after their
  * own.  llama.cpp's converter puts the rotary pairs of q and k side by side; Hugging Face keeps
  * them half a head apart. */
+#include <math.h>
+
 #include "base/status.h"
 #include "model/family.h"
 
@@ -88,6 +90,38 @@ const hl_family hl_family_mistral = {
     .defaults    = { HL_LLAMA_DEFAULTS(1e-6, 10000), .window = 4096 },
     .fields      = mistral_fields,
     .tensors     = { hl_llama_tensors },
+};
+
+/* Ministral 3 scales its queries by the logarithm of the position.  GGUF has the stretch of the
+ * angles as yarn_log_multiplier. */
+static const hl_field ministral3_fields[] = {
+    { "sliding_window", "attention.sliding_window", HL_INT_OR_NULL(window, 0, HL_MAX_CONTEXT) },
+    { NULL, "attention.temperature_scale", HL_DOUBLE(temper) },
+    { 0 },
+};
+
+static hl_status describe_ministral3(hl_config *config, const hl_fields *fields)
+{
+    hl_rope *rope     = &config->ropes[HL_ROPE_MAIN];
+    double   multiple = 0.0;
+
+    HL_NEED(hl_fields_double(&multiple, fields, NULL, "rope.scaling.yarn_log_multiplier"));
+    if (multiple != 0.0 && rope->kind == HL_ROPE_YARN && rope->factor > 1.0)
+        rope->attention_factor =
+            (0.1 * log(rope->factor) + 1.0) / (0.1 * multiple * log(rope->factor) + 1.0);
+    return HL_OK;
+}
+
+const hl_family hl_family_ministral3 = {
+    .name          = "ministral3",
+    .model_types   = "ministral3",
+    .architectures = "mistral3",
+    .prefixes      = "model.|",
+    .defaults      = { HL_LLAMA_DEFAULTS(1e-5, 1e6) },
+    .fields        = ministral3_fields,
+    .describe      = describe_ministral3,
+    .tensors       = { hl_llama_tensors },
+    .gguf          = { hl_gguf_paired_tensors },
 };
 
 /* One tensor per expert, with the old name of the module or the new one.  Newer code stacks experts
@@ -244,6 +278,72 @@ const hl_family hl_family_arcee = {
     .fields        = biases_fields,
     .tensors       = { hl_llama_tensors },
     .gguf          = { hl_gguf_paired_tensors },
+};
+
+/* --------------------------------------------------------------------------------------- apertus */
+
+/* Norms of q and k, and no gate: down(xielu(up x)), with numbers of its own in every layer. */
+static const hl_family_tensor apertus_tensors[] = {
+    { HL_ROLE_ATTN_NORM, "layers.*.attention_layernorm", 0 },
+    { HL_ROLE_MLP_NORM, "layers.*.feedforward_layernorm", 0 },
+    { HL_ROLE_XIELU_P, "layers.*.mlp.act_fn.alpha_p", HL_STORED_BARE },
+    { HL_ROLE_XIELU_N, "layers.*.mlp.act_fn.alpha_n", HL_STORED_BARE },
+    { HL_ROLE_XIELU_B, "layers.*.mlp.act_fn.beta", HL_STORED_BARE },
+    { HL_ROLE_XIELU_E, "layers.*.mlp.act_fn.eps", HL_STORED_BARE },
+    HL_FAMILY_TENSORS_END,
+};
+
+/* Where files have no numbers, they are those of a new model. */
+static hl_status layers_apertus(hl_config *config, const hl_fields *fields)
+{
+    static const char *const keys[]     = { "=xielu.alpha_p", "=xielu.alpha_n", "=xielu.beta",
+                                            "=xielu.eps" };
+    static const double      defaults[] = { 0.5414, 0.5414, 0.5, -1e-6 };
+    double                   values[HL_MAX_LAYERS];
+
+    for (int i = 0; i < HL_ACTIVATION_NUMBERS; i++) {
+        bool found = false;
+
+        HL_NEED(hl_fields_doubles(values, &found, fields, NULL, keys[i], (size_t)config->n_layers));
+        for (int64_t layer = 0; layer < config->n_layers; layer++)
+            config->layers[layer].numbers[i] = (float)(found ? values[layer] : defaults[i]);
+    }
+    return HL_OK;
+}
+
+const hl_family hl_family_apertus = {
+    .name          = "apertus",
+    .model_types   = "apertus",
+    .architectures = "apertus",
+    .prefixes      = "model.|",
+    .defaults      = { .position   = HL_POSITION_ROPE,
+                       .ropes      = { [HL_ROPE_MAIN] = { .base = 12e6 } },
+                       .norm       = HL_NORM_RMS,
+                       .norm_eps   = 1e-5,
+                       .qk_norm    = HL_HEAD_NORM_SHARED,
+                       .activation = HL_ACTIVATION_XIELU },
+    .fields        = biases_fields,
+    .layers        = layers_apertus,
+    .tensors       = { apertus_tensors, hl_llama_tensors },
+};
+
+/* --------------------------------------------------------------------------------------- hunyuan */
+
+/* The norms of q and k follow RoPE. */
+static const hl_family_tensor hunyuan_tensors[] = {
+    { HL_ROLE_Q_NORM, "layers.*.self_attn.query_layernorm", 0 },
+    { HL_ROLE_K_NORM, "layers.*.self_attn.key_layernorm", 0 },
+    HL_FAMILY_TENSORS_END,
+};
+
+const hl_family hl_family_hunyuan_v1_dense = {
+    .name        = "hunyuan_v1_dense",
+    .model_types = "hunyuan_v1_dense",
+    .prefixes    = "model.|",
+    .defaults    = { HL_LLAMA_DEFAULTS(1e-5, 10000), .qk_norm = HL_HEAD_NORM_SHARED,
+                     .qk_norm_last = true },
+    .fields      = biases_fields,
+    .tensors     = { hunyuan_tensors, hl_llama_tensors },
 };
 
 /* ------------------------------------------------------------------------------------------- cwm */

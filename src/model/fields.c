@@ -115,7 +115,10 @@ static void look_up_gguf(value *out, const hl_fields *fields, const char *keys)
 {
     while (fields->gguf != NULL && keys != NULL && *keys != '\0' && out->kind == NOTHING) {
         size_t length = strcspn(keys, "|");
-        snprintf(out->key, sizeof out->key, "%s.%.*s", fields->architecture, (int)length, keys);
+        if (keys[0] == '=')
+            snprintf(out->key, sizeof out->key, "%.*s", (int)length - 1, keys + 1);
+        else
+            snprintf(out->key, sizeof out->key, "%s.%.*s", fields->architecture, (int)length, keys);
         take_gguf(out, fields->gguf);
         keys += length + (keys[length] == '|');
     }
@@ -230,6 +233,29 @@ hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, con
     return HL_OK;
 }
 
+hl_status hl_fields_doubles(double *out, bool *found, const hl_fields *fields, const char *json,
+                            const char *gguf, size_t count)
+{
+    value seen = look_up(fields, json, gguf);
+
+    *found = seen.is_list;
+    if (seen.is_list && seen.n_entries != count)
+        return hl_fail(HL_BAD_INPUT, "%s: '%s' has %zu entries, wanted %zu", fields->where,
+                       seen.key, seen.n_entries, count);
+    for (size_t i = 0; i < seen.n_entries; i++) {
+        const json_t *entry = json_array_get(seen.json, i);
+        bool is_number      = fields->gguf != NULL ? hl_gguf_array_float(&out[i], &seen.array, i)
+                                                   : json_is_number(entry);
+
+        if (fields->gguf == NULL && is_number)
+            out[i] = json_number_value(entry);
+        if (!is_number || isnan(out[i]))
+            return hl_fail(HL_BAD_INPUT, "%s: '%s' [%zu] is not a number", fields->where, seen.key,
+                           i);
+    }
+    return HL_OK;
+}
+
 /* Like hl_fields_int; for a list, the largest number. */
 static hl_status read_count(int64_t *out, const hl_fields *fields, const char *json,
                             const char *gguf, int64_t low, int64_t high)
@@ -268,6 +294,7 @@ static const struct {
     { "swish", HL_ACTIVATION_SILU },
     { "relu", HL_ACTIVATION_RELU },
     { "relu2", HL_ACTIVATION_RELU_SQUARED },
+    { "xielu", HL_ACTIVATION_XIELU },
 };
 
 const char *hl_activation_name(hl_activation activation)
@@ -280,6 +307,7 @@ const char *hl_activation_name(hl_activation activation)
         [HL_ACTIVATION_RELU]           = "relu",
         [HL_ACTIVATION_RELU_SQUARED]   = "relu2",
         [HL_ACTIVATION_SWIGLU_CLAMPED] = "clamped swiglu",
+        [HL_ACTIVATION_XIELU]          = "xielu",
         [HL_ACTIVATION_SIGMOID]        = "sigmoid",
     };
     return names[activation];

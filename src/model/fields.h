@@ -3,7 +3,7 @@
  * The same number has several names: hidden_size, n_embd and dim in config.json,
  * llama.embedding_length in a GGUF file.  A caller gives all names: first config.json's spellings
  * ("hidden_size|n_embd|dim"; the first that is present counts), then GGUF's without the
- * architecture.  NULL means that a source has no such value.
+ * architecture ("=key" for a key that has none).  NULL means that a source has no such value.
  *
  * A missing key (or null) leaves the result as it was: set the default first.  A wrong type or a
  * number out of range is HL_BAD_INPUT, with the file, the key, the value and what was expected. */
@@ -41,6 +41,10 @@ hl_status hl_fields_text(char *out, const hl_fields *fields, const char *json, c
  * A single integer is not a list. */
 hl_status hl_fields_ints(int64_t *out, bool *found, const hl_fields *fields, const char *json,
                          const char *gguf, size_t count);
+
+/* Reads a list of `count` numbers; infinite ones are possible in GGUF. */
+hl_status hl_fields_doubles(double *out, bool *found, const hl_fields *fields, const char *json,
+                            const char *gguf, size_t count);
 
 /* Does the GGUF file have such a tensor?  False for other sources. */
 bool hl_fields_have_tensor(const hl_fields *fields, const char *name);

@@ -31,13 +31,19 @@ static hl_status make_heads(hl_session *session, int64_t layer, const void *inpu
                                       .dtype       = d->dtype,
                                       .cache_dtype = d->cache_dtype,
                                       .n_heads     = at->n_heads,
-                                      .n_kv_heads  = at->n_kv_heads,
-                                      .d_head      = session->config->d_head,
+                                      .n_kv_heads  = hl_config_own_kv_heads(session->config, layer),
+                                      .d_head      = at->d_head,
                                       .n_ctx       = session->options.n_ctx,
                                       .norm        = session->config->qk_norm,
                                       .q_norm      = hl_device_norm_of(session, &w->q_norm),
                                       .k_norm      = hl_device_norm_of(session, &w->k_norm),
-                                      .places      = d->inputs.places };
+                                      .v_normed    = session->config->v_normed,
+                                      .norm_last   = session->config->qk_norm_last,
+                                      .limit       = (float)session->config->qkv_limit,
+                                      .temper      = (float)at->temper,
+                                      .temper_first  = session->config->temper_first,
+                                      .temper_period = session->config->temper_period,
+                                      .places        = d->inputs.places };
 
     if (at->rope != HL_ROPE_NONE) {
         heads.cosine      = d->rows.cosine[at->rope];
@@ -83,8 +89,9 @@ hl_attention hl_forward_problem(const hl_session *session, const hl_chunk *chunk
     const hl_layer_config   *at      = &config->layers[layer];
     const hl_device_inputs  *inputs  = &d->inputs;
     int64_t                  n_ctx   = session->options.n_ctx;
-    int64_t                  d_head  = config->d_head;
-    int64_t                  width   = (at->n_heads + 2 * at->n_kv_heads) * d_head;
+    int64_t                  d_head  = at->d_head;
+    int64_t                  n_own   = hl_config_own_kv_heads(config, layer);
+    int64_t                  width   = (at->n_heads + 2 * n_own) * d_head;
     int64_t                  kept    = at->n_kv_heads * n_ctx * d_head;
     int64_t                  cached  = chunk->sequences[first] * kept;
     size_t                   size    = hl_dtype_bits(d->cache_dtype) / 8;
@@ -182,7 +189,8 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
 {
     hl_device_session *d       = session->device;
     int64_t            n_heads = session->config->layers[layer].n_heads;
-    int64_t            width   = n_heads * session->config->d_head;
+    int64_t            d_head  = session->config->layers[layer].d_head;
+    int64_t            width   = n_heads * d_head;
     int64_t            n_parts = 0;
     int64_t            n       = 0;
 
@@ -200,7 +208,7 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
             .data         = offset(d->rows.z, first * chunk->n_rows * width, d->size),
             .dtype        = d->dtype,
             .batch_stride = chunk->n_rows * width,
-            .head_stride  = session->config->d_head,
+            .head_stride  = d_head,
             .row_stride   = width,
         };
     }

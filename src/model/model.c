@@ -164,7 +164,7 @@ static int64_t cache_values(const hl_config *config)
     int64_t values = 0;
 
     for (int64_t i = 0; i < config->n_layers && !config->is_encoder; i++)
-        values += 2 * config->layers[i].n_kv_heads * config->d_head;
+        values += 2 * hl_config_own_kv_heads(config, i) * config->layers[i].d_head;
     return values;
 }
 
@@ -189,6 +189,50 @@ static void fill_info(hl_model *model)
         info->tensor_bytes += hl_tensors_at(model->tensors, (size_t)i)->n_bytes;
 }
 
+/* ------------------------------------------------------------------------------- stored numbers */
+
+/* Reads the single number of a role; *out is unchanged if the model does not have it. */
+static hl_status read_number(float *out, const hl_model *model, hl_role role, int64_t layer)
+{
+    const hl_param *param = hl_weights_get(model->weights, role, layer, 0);
+
+    if (param == NULL)
+        return HL_OK;
+    HL_NEED(hl_weight_read(out, &param->weight));
+    if (!isfinite(*out))
+        return hl_fail(HL_BAD_INPUT, "%s: tensor '%s' is %g, wanted a finite number", model->path,
+                       param->weight.tensor->name, (double)*out);
+    return HL_OK;
+}
+
+static float softplus(float x)
+{
+    return x > 20.0f ? x : (float)log1p(exp((double)x));
+}
+
+/* Files store p and n - b before a softplus. */
+static hl_status read_xielu(hl_layer_config *at, const hl_model *model, int64_t layer)
+{
+    static const hl_role roles[] = { HL_ROLE_XIELU_P, HL_ROLE_XIELU_N, HL_ROLE_XIELU_B,
+                                     HL_ROLE_XIELU_E };
+
+    for (int i = 0; i < HL_ACTIVATION_NUMBERS; i++)
+        HL_NEED(read_number(&at->numbers[i], model, roles[i], layer));
+    at->numbers[0] = softplus(at->numbers[0]);
+    at->numbers[1] = softplus(at->numbers[1]) + at->numbers[2];
+    return HL_OK;
+}
+
+/* Completes the description with numbers that are stored as tensors. */
+static hl_status read_numbers(hl_model *model)
+{
+    for (int64_t layer = 0; layer < model->config->n_layers; layer++) {
+        if (model->config->activation == HL_ACTIVATION_XIELU)
+            HL_NEED(read_xielu(&model->config->layers[layer], model, layer));
+    }
+    return HL_OK;
+}
+
 /* ---------------------------------------------------------------------------------------- public */
 
 hl_status hl_model_open(hl_model **out, const char *path)
@@ -204,6 +248,7 @@ hl_status hl_model_open(hl_model **out, const char *path)
     HL_NEED(describe(model));
     HL_NEED(hl_fail_within(hl_weights_resolve(&model->weights, model->config, model->tensors), "%s",
                            path));
+    HL_NEED(read_numbers(model));
     HL_NEED(hl_device_copies_new(&model->copies));
     fill_info(model);
     *out = hl_taken(&model);

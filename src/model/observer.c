@@ -47,8 +47,9 @@ static kept_rows find_rows(const hl_session *session, int kind, int64_t layer)
 
     if (kind >= HL_KEPT_PRE)
         return (kept_rows){ d->rows.x, HL_DTYPE_F32, d_model, d_model };
-    int64_t  q      = config->layers[layer].n_heads * config->d_head;
-    int64_t  k      = config->layers[layer].n_kv_heads * config->d_head;
+    int64_t  d_head = config->layers[layer].d_head;
+    int64_t  q      = config->layers[layer].n_heads * d_head;
+    int64_t  k      = hl_config_own_kv_heads(config, layer) * d_head;
     uint8_t *qkv    = d->rows.qkv;
     int64_t  stride = q + 2 * k;
     switch (kind) {
@@ -322,11 +323,11 @@ static hl_status follow_embedded(hl_session *session, const hl_chunk *chunk)
 static hl_status put_gram(const float **out, const hl_session *session, int64_t layer,
                           const float *gram)
 {
-    hl_device_session *d       = session->device;
-    const hl_config   *config  = session->config;
-    int64_t            each    = config->d_head * config->d_head;
-    float             *there   = d->gram + layer * config->n_heads * each;
-    size_t             n_bytes = (size_t)(config->layers[layer].n_heads * each) * sizeof *there;
+    hl_device_session *d      = session->device;
+    const hl_config   *config = session->config;
+    int64_t            d_head = config->layers[layer].d_head;
+    float             *there  = d->gram + layer * config->n_heads * config->d_head * config->d_head;
+    size_t n_bytes = (size_t)(config->layers[layer].n_heads * d_head * d_head) * sizeof *there;
 
     *out = there;
     if (d->has_gram[layer])
@@ -359,7 +360,7 @@ static hl_status compare_outputs(hl_session *session, const hl_chunk *chunk, int
                                   .n_batch     = chunk->n_batch,
                                   .n_sampled   = n_sampled,
                                   .n_heads     = session->config->layers[lane->layer].n_heads,
-                                  .d_head      = session->config->d_head,
+                                  .d_head      = session->config->layers[lane->layer].d_head,
                                   .kernel_rows = plan->kernel_rows < n_sampled ? plan->kernel_rows
                                                                                : n_sampled }),
         "outputs of heads");
@@ -529,7 +530,7 @@ static hl_layer_rows describe(const hl_session *session, const hl_chunk *chunk, 
                             .n_rows     = chunk->n_rows,
                             .n_heads    = at != NULL ? at->n_heads : 0,
                             .n_kv_heads = at != NULL ? at->n_kv_heads : 0,
-                            .d_head     = session->config->d_head,
+                            .d_head     = at != NULL ? at->d_head : 0,
                             .d_model    = session->config->d_model,
                             .sequences  = chunk->sequences,
                             .start      = chunk->start,

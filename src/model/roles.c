@@ -57,6 +57,10 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_MLP_GATE]          = { "mlp.gate", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_UP]            = { "mlp.up", "F", "D", HL_BIAS_MLP },
     [HL_ROLE_MLP_DOWN]          = { "mlp.down", "D", "F", HL_BIAS_MLP },
+    [HL_ROLE_XIELU_P]           = { "mlp.xielu.p", "1", NULL, 0 },
+    [HL_ROLE_XIELU_N]           = { "mlp.xielu.n", "1", NULL, 0 },
+    [HL_ROLE_XIELU_B]           = { "mlp.xielu.b", "1", NULL, 0 },
+    [HL_ROLE_XIELU_E]           = { "mlp.xielu.e", "1", NULL, 0 },
     [HL_ROLE_ROUTER]            = { "router", "X", "D", HL_BIAS_ROUTER },
     [HL_ROLE_ROUTER_CORRECTION] = { "router.correction", "X", NULL, 0 },
     [HL_ROLE_EXPERT_GATE]       = { "expert.gate", "F", "D", HL_BIAS_EXPERTS },
@@ -179,17 +183,17 @@ static int64_t size_of_letter(char letter, const hl_config *config, const hl_lay
     case 'T':
         return config->n_token_types;
     case 'Q':
-        return layer->n_heads * config->d_head;
+        return layer->n_heads * layer->d_head;
     case 'K':
-        return layer->n_kv_heads * config->d_head;
+        return layer->n_kv_heads * layer->d_head;
     case 'H':
         return layer->n_heads;
     case 'd':
-        return config->d_head;
+        return layer->d_head;
     case 'q':
-        return all_heads ? layer->n_heads * config->d_head : config->d_head;
+        return all_heads ? layer->n_heads * layer->d_head : layer->d_head;
     case 'k':
-        return all_heads ? layer->n_kv_heads * config->d_head : config->d_head;
+        return all_heads ? layer->n_kv_heads * layer->d_head : layer->d_head;
     case 'F':
         return layer->d_mlp;
     case 'X':
@@ -286,6 +290,9 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
          (role != HL_ROLE_ATTN_NORM && role != HL_ROLE_ATTN_POST_NORM)))
         return HL_ROLE_ABSENT;
     switch (role) {
+    case HL_ROLE_ATTN_K:
+    case HL_ROLE_ATTN_V:
+        return required_if(hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_ATTN_GATE:
         return required_if(config->attn_gated);
     case HL_ROLE_ATTN_NORM:
@@ -293,8 +300,10 @@ static hl_role_need attention_need(hl_role role, const hl_config *config, int64_
     case HL_ROLE_ATTN_POST_NORM:
         return required_if(post && !config->norm_plain);
     case HL_ROLE_Q_NORM:
-    case HL_ROLE_K_NORM:
         return required_if(config->qk_norm != HL_HEAD_NORM_NONE);
+    case HL_ROLE_K_NORM:
+        return required_if(config->qk_norm != HL_HEAD_NORM_NONE &&
+                           hl_config_own_kv_heads(config, layer) > 0);
     case HL_ROLE_SINKS:
         return required_if(config->sinks);
     default:
@@ -351,6 +360,11 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
     case HL_ROLE_MLP_UP:
     case HL_ROLE_MLP_DOWN:
         return required_if(!mixture);
+    case HL_ROLE_XIELU_P:
+    case HL_ROLE_XIELU_N:
+    case HL_ROLE_XIELU_B:
+    case HL_ROLE_XIELU_E: /* GGUF has them in its metadata */
+        return config->activation == HL_ACTIVATION_XIELU ? HL_ROLE_OPTIONAL : HL_ROLE_ABSENT;
     case HL_ROLE_EXPERT_GATE:
         return required_if(config->gated && mixture);
     case HL_ROLE_ROUTER_CORRECTION:

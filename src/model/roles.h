@@ -76,6 +76,10 @@ typedef enum hl_role {
     HL_ROLE_MLP_GATE,
     HL_ROLE_MLP_UP,
     HL_ROLE_MLP_DOWN,
+    HL_ROLE_XIELU_P, /* the numbers of XIELU, before softplus where it applies */
+    HL_ROLE_XIELU_N,
+    HL_ROLE_XIELU_B,
+    HL_ROLE_XIELU_E,
     HL_ROLE_ROUTER,
     HL_ROLE_ROUTER_CORRECTION, /* added to the scores when experts are chosen */
     HL_ROLE_EXPERT_GATE,

@@ -112,7 +112,7 @@ static hl_status read_factor_lists(hl_rope *rope, const hl_fields *fields)
     return HL_OK;
 }
 
-/* Reads one dictionary of parameters. */
+/* Reads one dictionary of parameters.  llama_4_scaling_beta stands there, too. */
 static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t *dictionary,
                                  const char *where)
 {
@@ -125,6 +125,8 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
     HL_NEED(hl_fields_double(&rope->base, &fields, "rope_theta", NULL));
     HL_NEED(hl_fields_double(&config->rotary_fraction, &fields, "partial_rotary_factor", NULL));
     HL_NEED(hl_fields_double(&rope->factor, &fields, "factor", NULL));
+    HL_NEED(hl_fields_double(&rope->alpha, &fields, "alpha", NULL));
+    HL_NEED(hl_fields_double(&config->temper, &fields, "llama_4_scaling_beta", NULL));
     HL_NEED(hl_fields_double(&rope->attention_factor, &fields, "attention_factor", NULL));
     HL_NEED(hl_fields_double(&rope->low_freq_factor, &fields, "low_freq_factor", NULL));
     HL_NEED(hl_fields_double(&rope->high_freq_factor, &fields, "high_freq_factor", NULL));
@@ -306,12 +308,12 @@ static hl_status bad_number(const char *where, const char *key, double seen, con
 
 static hl_status check_rope(const hl_rope *rope, const hl_config *config, const char *where)
 {
-    if (rope->n_dims < 2 || rope->n_dims > config->d_head || rope->n_dims % 2 != 0)
+    if (rope->n_dims < 2 || rope->n_dims > HL_MAX_HEAD_DIM || rope->n_dims % 2 != 0)
         return hl_fail(HL_BAD_INPUT,
                        "%s: rope turns %lld of %lld dimensions of a head, wanted an even number of "
                        "them",
                        where, (long long)rope->n_dims, (long long)config->d_head);
-    if (!(rope->base > 1.0))
+    if (!(rope->base > 1.0) || isinf(rope->base))
         return bad_number(where, "rope_theta", rope->base, "more than 1");
     if (rope->kind == HL_ROPE_DEFAULT || rope->kind == HL_ROPE_FACTORS)
         return HL_OK;
@@ -344,6 +346,11 @@ static hl_status fill_one(hl_rope *rope, const hl_config *config, const char *wh
     if (listed && rope->n_factors != rope->n_dims / 2)
         return hl_fail(HL_BAD_INPUT, "%s: rope: %lld frequency factors, wanted %lld", where,
                        (long long)rope->n_factors, (long long)rope->n_dims / 2);
+    if (rope->alpha > 0.0 &&
+        rope->n_dims > 2) { /* Hunyuan's "dynamic" does not depend on lengths */
+        rope->base *= pow(rope->alpha, (double)rope->n_dims / (double)(rope->n_dims - 2));
+        rope->kind = HL_ROPE_DEFAULT;
+    }
     fill_defaults(rope, config->n_ctx);
     if (rope->attention_factor == 0.0)
         rope->attention_factor = default_attention_factor(rope);
@@ -361,6 +368,8 @@ hl_status hl_rope_fill(hl_config *config, const hl_fields *fields)
     HL_NEED(fill_one(&config->ropes[HL_ROPE_MAIN], config, fields->where));
     if (local->base != 0.0)
         HL_NEED(fill_one(local, config, fields->where));
+    if (config->temper_period == 0)
+        config->temper_period = config->ropes[HL_ROPE_MAIN].original_n_ctx;
     return HL_OK;
 }
 

@@ -192,11 +192,13 @@ static void plan_cache(plan *p, hl_session *session)
     size_t           size   = hl_dtype_bits(session->device->cache_dtype) / 8;
 
     for (int64_t i = 0; i < count_caches(config); i++) {
-        int64_t n_kv_heads = config->is_encoder ? config->n_kv_heads : config->layers[i].n_kv_heads;
+        bool    one        = config->is_encoder;
+        int64_t n_kv_heads = one ? config->n_kv_heads : hl_config_own_kv_heads(config, i);
+        int64_t d_head     = one ? config->d_head : config->layers[i].d_head;
         int64_t rows       = product(session->options.n_batch, n_kv_heads, session->options.n_ctx);
 
-        session->caches[i].k = hl_arena_take(&p->cache, rows, config->d_head, size);
-        session->caches[i].v = hl_arena_take(&p->cache, rows, config->d_head, size);
+        session->caches[i].k = hl_arena_take(&p->cache, rows, d_head, size);
+        session->caches[i].v = hl_arena_take(&p->cache, rows, d_head, size);
     }
     /* Segments belong to the cache: one byte per token that it can hold. */
     if (!p->is_near)
@@ -599,17 +601,17 @@ static hl_status plan_low(hl_session *session)
     return HL_SESSION_ALLOC(session, &low->run_sums, low->n_values / HL_INT8_RUN);
 }
 
-/* 2^(-8(h+1)/c), with c the largest power of two up to n_heads.  The heads beyond c get every other
+/* 2^(-exponent (h+1)/c), with c the largest power of two up to n_heads.  The heads beyond c get every other
  * slope of a model with 2c heads. */
-static double alibi_slope(int64_t head, int64_t n_heads)
+static double alibi_slope(int64_t head, int64_t n_heads, double exponent)
 {
     int64_t power = 1;
 
     while (power * 2 <= n_heads)
         power *= 2;
     if (head < power)
-        return exp2(-8.0 * (double)(head + 1) / (double)power);
-    return exp2(-4.0 * (double)(2 * (head - power) + 1) / (double)power);
+        return exp2(-exponent * (double)(head + 1) / (double)power);
+    return exp2(-0.5 * exponent * (double)(2 * (head - power) + 1) / (double)power);
 }
 
 static float as_bf16(float value)
@@ -632,7 +634,7 @@ static hl_status plan_falcon_bias(hl_session *session)
     if (session->counting)
         return status;
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++) {
-        float slope = as_bf16((float)alibi_slope(head, config->n_heads));
+        float slope = as_bf16((float)alibi_slope(head, config->n_heads, 8.0));
         for (int64_t key = 0; key < n_ctx; key++)
             session->key_bias[head * n_ctx + key] = as_bf16(slope * as_bf16((float)key)) / root;
     }
@@ -649,7 +651,8 @@ static hl_status plan_alibi(hl_session *session)
         return HL_OK;
     hl_status status = HL_SESSION_TABLE(session, &session->alibi_slopes, config->n_heads);
     for (int64_t head = 0; head < config->n_heads && status == HL_OK; head++)
-        session->alibi_slopes[head] = (float)alibi_slope(head, config->n_heads);
+        session->alibi_slopes[head] = (float)alibi_slope(
+            head, config->n_heads, config->alibi_max > 0.0 ? config->alibi_max : 8.0);
     return status;
 }
 

@@ -301,8 +301,9 @@ static bool is_buffer(const hl_tensor *tensor)
 /* ---------------------------------------------------------------------------------------- layout */
 
 static void place_qkv(hl_weight *weight, hl_role role, const found_tensor *found,
-                      const hl_layer_config *layer, int64_t d_head)
+                      const hl_layer_config *layer)
 {
+    int64_t d_head  = layer->d_head;
     int64_t queries = layer->n_heads / layer->n_kv_heads * d_head; /* queries per KV head */
     int64_t q_rows  = layer->n_heads * d_head;
     int64_t kv_rows = layer->n_kv_heads * d_head;
@@ -379,9 +380,9 @@ static void place_rows(hl_weight *weight, const hl_weights *weights, const wante
     weight->block  = weight->n_rows;
     weight->stride = weight->n_rows;
     if (found->role == HL_ROLE_ATTN_QKV)
-        place_qkv(weight, wanted->role, found, &config->layers[wanted->layer], config->d_head);
+        place_qkv(weight, wanted->role, found, &config->layers[wanted->layer]);
     else if (found->role == HL_ROLE_ATTN_Q_GATE)
-        place_q_gate(weight, wanted->role, config->d_head);
+        place_q_gate(weight, wanted->role, config->layers[wanted->layer].d_head);
     else if (found->role != wanted->role && wanted->role >= HL_ROLE_MIX_Q &&
              wanted->role <= HL_ROLE_MIX_A)
         place_mixer(weight, wanted->role, found->role, &config->mixer);
@@ -390,7 +391,7 @@ static void place_rows(hl_weight *weight, const hl_weights *weights, const wante
     if ((found->stored & HL_STORED_OFFSET) != 0)
         weight->first = config->position_offset;
     if ((found->stored & HL_STORED_PAIRED) != 0 && turned)
-        weight->pairs = config->d_head;
+        weight->pairs = config->layers[wanted->layer].d_head;
 }
 
 /* ---------------------------------------------------------------------------------------- shapes */

@@ -174,7 +174,7 @@ static hl_status write_plain(json_t *root, const hl_config *config, const hl_hea
 
     HL_NEED(set_int(text, "num_attention_heads", plan->layers[0].n_heads));
     HL_NEED(set_int(text, "num_key_value_heads", plan->layers[0].n_kv_heads));
-    HL_NEED(set_int(text, "head_dim", config->d_head));
+    HL_NEED(set_int(text, "head_dim", config->layers[0].d_head));
     if (family->head_size == DIVISIBLE && config->d_model % plan->layers[0].n_heads != 0)
         HL_NEED(call_it_mistral(root));
     return HL_OK;

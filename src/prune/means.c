@@ -15,9 +15,9 @@
 /* ------------------------------------------------------------------------ measuring */
 
 typedef struct mean_sums {
-    double          *sums;    /* (n_layers, n_heads, d_head) */
-    int64_t          n_heads; /* the maximum over layers */
-    int64_t          n_rows;  /* rows of one layer so far */
+    double          *sums;   /* (n_layers, each): heads are packed in each layer */
+    int64_t          each;   /* values per layer: n_heads d_head of the model */
+    int64_t          n_rows; /* rows of one layer so far */
     hl_around_tokens around;
     int64_t         *window; /* (n_ctx) tokens */
     int64_t          n_text; /* tokens of the text in the window */
@@ -27,7 +27,7 @@ static hl_status add_rows(void *context, const hl_layer_rows *rows)
 {
     mean_sums *m      = context;
     int64_t    each   = rows->n_heads * rows->d_head;
-    double    *sums   = m->sums + rows->layer * m->n_heads * rows->d_head;
+    double    *sums   = m->sums + rows->layer * m->each;
     int64_t    n_real = rows->lengths[0] < rows->n_rows ? rows->lengths[0] : rows->n_rows;
 
     for (int64_t r = 0; r < n_real; r++) {
@@ -86,7 +86,7 @@ hl_status hl_head_means(float *out, const hl_model *model, const int64_t *tokens
     HL_FREED double                        *sums    = NULL;
     HL_FREED int64_t                       *window  = NULL;
     size_t             count   = (size_t)(config->n_layers * config->n_heads * config->d_head);
-    mean_sums          m       = { .n_heads = config->n_heads };
+    mean_sums          m       = { .each = config->n_heads * config->d_head };
     hl_session_options options = { .n_ctx     = hl_config_ctx(config, 0),
                                    .wants     = HL_WANT_Z,
                                    .n_threads = n_threads };
@@ -113,7 +113,7 @@ static hl_status sum_layer(float *bias, float *row, const hl_model *model,
                            const hl_layer_plan *plan, int64_t layer, const float *means)
 {
     const hl_param *output = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
-    int64_t         d_head = model->config->d_head;
+    int64_t         d_head = model->config->layers[layer].d_head;
 
     for (int64_t r = 0; r < output->weight.n_rows; r++) {
         double sum = 0.0;
@@ -208,11 +208,13 @@ static hl_status name_bias(char **out, const char *weight)
     return HL_OK;
 }
 
-static int64_t length_of(const hl_config *config, const hl_layer_plan *plan, hl_role role)
+static int64_t length_of(const hl_config *config, const hl_layer_plan *plan, hl_role role,
+                         int64_t layer)
 {
     if (role == HL_ROLE_ATTN_O)
         return config->d_model;
-    return (role == HL_ROLE_ATTN_Q ? plan->n_heads : plan->n_kv_heads) * config->d_head;
+    return (role == HL_ROLE_ATTN_Q ? plan->n_heads : plan->n_kv_heads) *
+           config->layers[layer].d_head;
 }
 
 static hl_status add_bias(hl_new_biases *biases, const hl_model *model, const hl_layer_plan *plan,
@@ -221,7 +223,7 @@ static hl_status add_bias(hl_new_biases *biases, const hl_model *model, const hl
     const hl_param   *param  = hl_weights_get(model->weights, role, layer, 0);
     char             *name   = NULL;
     HL_FREED uint8_t *data   = NULL;
-    int64_t           length = length_of(model->config, plan, role);
+    int64_t           length = length_of(model->config, plan, role, layer);
 
     if (param == NULL) /* the layer has no attention */
         return HL_OK;

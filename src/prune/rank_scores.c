@@ -59,7 +59,7 @@ static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, in
                           int64_t n_heads)
 {
     const hl_param *param  = hl_weights_get(sums->model->weights, role, layer, 0);
-    int64_t         d_head = sums->model->config->d_head;
+    int64_t         d_head = sums->model->config->layers[layer].d_head;
 
     for (int64_t row = 0; row < n_heads * d_head; row++) {
         HL_NEED(hl_weight_read_row(sums->row, &param->weight, row));
@@ -73,7 +73,7 @@ static hl_status sum_rows(double *out, const weight_sums *sums, hl_role role, in
 static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer, int64_t n_heads)
 {
     const hl_param *param  = hl_weights_get(sums->model->weights, HL_ROLE_ATTN_O, layer, 0);
-    int64_t         d_head = sums->model->config->d_head;
+    int64_t         d_head = sums->model->config->layers[layer].d_head;
 
     for (int64_t head = 0; head < n_heads; head++)
         out[head] = 0.0;
@@ -87,13 +87,14 @@ static hl_status sum_columns(double *out, const weight_sums *sums, int64_t layer
 
 static hl_status weigh_layer(double *out, const weight_sums *sums, int64_t layer)
 {
-    const hl_layer_config *config = &sums->model->config->layers[layer];
+    const hl_layer_config *config   = &sums->model->config->layers[layer];
+    int64_t                kv_layer = sums->model->config->is_encoder ? layer : config->kv_layer;
 
     if (config->n_heads == 0)
         return HL_OK;
     HL_NEED(sum_rows(sums->q, sums, HL_ROLE_ATTN_Q, layer, config->n_heads));
-    HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, layer, config->n_kv_heads));
-    HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, layer, config->n_kv_heads));
+    HL_NEED(sum_rows(sums->k, sums, HL_ROLE_ATTN_K, kv_layer, config->n_kv_heads));
+    HL_NEED(sum_rows(sums->v, sums, HL_ROLE_ATTN_V, kv_layer, config->n_kv_heads));
     HL_NEED(sum_columns(sums->o, sums, layer, config->n_heads));
     for (int64_t head = 0; head < config->n_heads; head++) {
         int64_t kv_head = head / (config->n_heads / config->n_kv_heads);
@@ -293,16 +294,18 @@ static hl_status weigh_outputs(double *columns, float *row, const score_work *w,
 static hl_status score_outputs(const score_work *w)
 {
     const hl_config *config  = w->inputs->model->config;
-    int64_t          d       = config->d_head;
     HL_FREED double *columns = NULL;
     HL_FREED float  *row     = NULL;
     int64_t          end     = 0;
 
-    HL_NEED(HL_ALLOC(&columns, (size_t)(config->n_heads * d)));
+    HL_NEED(HL_ALLOC(&columns, (size_t)(config->n_heads * config->d_head)));
     HL_NEED(HL_ALLOC(&row, (size_t)widest_row(config)));
     for (int64_t first = 0; first < w->ranking->n_heads; first = end) {
+        int64_t layer = w->ranking->heads[first].layer;
+        int64_t d     = config->layers[layer].d_head;
+
         end = layer_end(w->ranking, first);
-        HL_NEED(weigh_outputs(columns, row, w, w->ranking->heads[first].layer, (end - first) * d));
+        HL_NEED(weigh_outputs(columns, row, w, layer, (end - first) * d));
         for (int64_t i = first; i < end; i++) {
             double sum = 0.0;
 

@@ -290,7 +290,7 @@ static hl_status read_output(solving *s, const repair_work *w)
 
         HL_NEED(hl_weight_read_row(at, weight, row));
         for (int64_t i = 0; i < weight->n_columns; i++) {
-            if (!is_kept(w, s->layer, i / w->config->d_head))
+            if (!is_kept(w, s->layer, i / w->config->layers[s->layer].d_head))
                 at[i] = 0.0f;
         }
     }
@@ -302,7 +302,7 @@ static hl_status read_output(solving *s, const repair_work *w)
 
 static hl_status begin_layer(solving *s, repair_work *w, int64_t layer)
 {
-    int64_t d_head = w->config->d_head;
+    int64_t d_head = w->config->layers[layer].d_head;
 
     s->layer     = layer;
     s->param     = output_of(w->model, layer);
@@ -561,7 +561,7 @@ static hl_status solve_layer(repair_work *w, int64_t layer)
     HL_NEED(begin_layer(&s, w, layer));
     HL_NEED(hl_fail_within(solve(&s, w), "layer %lld", (long long)layer));
     s.info->before = s.squares->before * scale * scale / (double)w->n_tokens;
-    HL_NEED(store_layer(&s, w->config->d_head));
+    HL_NEED(store_layer(&s, w->config->layers[layer].d_head));
     HL_NEED(change_stream(&s, w));
     info->n_layers++;
     info->n_short += s.info->n_unknowns > w->n_tokens;
@@ -675,20 +675,21 @@ static hl_status restore_layer(repair_work *w, int64_t layer)
     hl_repair_info  *info    = &w->out->info;
     const hl_param  *param   = output_of(w->model, layer);
     int64_t          d_model = w->config->d_model;
+    int64_t          d_head  = w->config->layers[layer].d_head;
     char             name[NAME_BYTES];
     hl_repair_layer *out = &w->out->layers[info->n_layers];
 
     snprintf(name, sizeof name, "repair.%" PRId64, layer);
     const double *row = hl_sweep_state_get(w->state, name, ROW_LENGTH);
     list_kept(w, layer);
-    if (row == NULL || row[0] != (double)w->n_kept || !is_type(row[4], param, w->config->d_head) ||
-        !is_type(row[6], param, w->config->d_head))
+    if (row == NULL || row[0] != (double)w->n_kept || !is_type(row[4], param, d_head) ||
+        !is_type(row[6], param, d_head))
         return bad_state(w, name);
     values->dtype = (hl_dtype)row[4];
-    *out          = (hl_repair_layer){ .layer      = layer,
-                                       .n_kept     = w->n_kept,
-                                       .n_unknowns = (int64_t)(w->n_kept * w->config->d_head) +
-                                                     (param->bias.tensor != NULL),
+    *out          = (hl_repair_layer){ .layer  = layer,
+                                       .n_kept = w->n_kept,
+                                       .n_unknowns =
+                                           (int64_t)(w->n_kept * d_head) + (param->bias.tensor != NULL),
                                        .before         = row[2],
                                        .after          = row[3],
                                        .stored         = param->weight.dtype,

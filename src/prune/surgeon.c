@@ -233,7 +233,7 @@ static hl_status run_layer(surgeon_work *w, int64_t layer)
     HL_CLOSED(hl_squares_free) hl_squares *squares = NULL;
     HL_SCOPED(free_surgery)
     surgery s     = { .n_heads   = w->config->layers[layer].n_heads,
-                      .d_head    = w->config->d_head,
+                      .d_head    = w->config->layers[layer].d_head,
                       .n_out     = w->config->d_model,
                       .n_threads = w->n_threads };
     double  total = 0.0;

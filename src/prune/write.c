@@ -336,7 +336,8 @@ static double columns_bytes(const hl_model *model, int64_t layer, int64_t n_colu
     left                 = param->weight.n_columns - n_columns;
     double         each  = value_bytes(&param->weight);
     hl_dtype_block block = hl_dtype_block_of(param->weight.tensor->dtype);
-    bool   cuts  = block.n_values > 1 && model->config->d_head % (int64_t)block.n_values != 0;
+    bool           cuts =
+        block.n_values > 1 && model->config->layers[layer].d_head % (int64_t)block.n_values != 0;
     double after = !cuts ? each : left % 32 == 0 ? 34.0 / 32.0 : 2.0;
 
     return (double)n_rows * ((double)param->weight.n_columns * each - (double)left * after);
@@ -370,8 +371,9 @@ hl_status hl_prune_size(size_t *tensor_bytes, const hl_model *model, const hl_he
     if (form == HL_PRUNE_GGUF && !hl_gguf_export_fits(config, plan))
         hl_head_plan_expand(plan, config);
     for (int64_t i = 0; i < config->n_layers; i++) {
-        int64_t n    = (config->layers[i].n_heads - plan->layers[i].n_heads) * config->d_head;
-        int64_t n_kv = (config->layers[i].n_kv_heads - plan->layers[i].n_kv_heads) * config->d_head;
+        int64_t d    = config->layers[i].d_head;
+        int64_t n    = (config->layers[i].n_heads - plan->layers[i].n_heads) * d;
+        int64_t n_kv = (config->layers[i].n_kv_heads - plan->layers[i].n_kv_heads) * d;
 
         saved += rows_bytes(model, HL_ROLE_ATTN_Q, i, n) +
                  rows_bytes(model, HL_ROLE_ATTN_K, i, n_kv) +

@@ -176,7 +176,7 @@ static hl_status mark_norms(slice_list *slices, hl_role role, int64_t layer, con
 static hl_status mark_gone(slice_list *slices, int64_t layer)
 {
     const hl_weights    *weights = slices->model->weights;
-    int64_t              d_head  = slices->model->config->d_head;
+    int64_t              d_head  = slices->model->config->layers[layer].d_head;
     const hl_layer_plan *plan    = &slices->plan->layers[layer];
     const struct {
         hl_role        role;
@@ -226,7 +226,7 @@ static hl_status mark_layer(slice_list *slices, int64_t layer)
     if (gone)
         HL_NEED(mark_gone(slices, layer));
     if (gone || plan->output != NULL || has_fate(plan->heads, n_heads, HL_HEAD_ZEROED))
-        HL_NEED(mark_output(slices, &output->weight, plan->heads, config->d_head));
+        HL_NEED(mark_output(slices, &output->weight, plan->heads, config->layers[layer].d_head));
     if (plan->output != NULL)
         HL_NEED(put_values(slices, &output->weight, plan->output, plan->output_dtype));
     if (plan->output_bias != NULL)

@@ -4,7 +4,7 @@ set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
 export OMP_NUM_THREADS=1
-plan 18
+plan 23
 
 # Nine texts of 8 tokens.  A token is labeled right if it was likely, so log-probability predicts
 # the labels.
@@ -27,6 +27,7 @@ expect_line "the cases" 0 '^[0-9]+ right and [0-9]+ wrong spans in 9 texts$'
 expect_line "log-probability tells all" 0 '^log-probability +1\.000 +0\.9[0-9]{2} +1\.000 +- +- +-$'
 expect_line "attention has its line" 0 '^attention spikes +0\.[0-9]{3} +0\.[0-9]{3} +[01]\.[0-9]{3} +-0\.[0-9]{3} +-0\.'
 expect_line "the model has its line" 0 "^heads' Rényi-2 +0\.[0-9]{3}"
+expect_line "the prompt's, too" 0 "^prompt's Rényi-2 +0\.[0-9]{3}"
 expect_line "and in plain words" 0 '^Attention adds nothing to log-probability here: '
 cp "$scratch/out" "$scratch/first"
 run judge "${traces[@]}" "$scratch/labels" --threads 2
@@ -37,14 +38,23 @@ expect_line "--json" 0 '^ "attention_adds": false,$'
 expect_line "--json: the signals are flat" 0 '^   "auroc_low": 0\.'
 run judge "${traces[@]}" "$scratch/labels" --csv
 expect_line "--csv" 0 '^signal,auroc,auroc_low,auroc_high,gain,gain_low,gain_high'
-result "--csv: a line for each signal" "$([ "$(wc -l <"$scratch/out")" = 7 ] && echo yes)"
+result "--csv: a line for each signal" "$([ "$(wc -l <"$scratch/out")" = 12 ] && echo yes)"
 run judge "${traces[@]}" "$scratch/labels" --csv --json
 expect_line "one form at a time" 2 '^headlight judge: --csv and --json cannot be combined$'
 
+# Two tasks: the first five texts and the last four.
+sed -E 's/"(trace": "[1-5])/"task": "a", "\1/; s/"(trace": "[6-9])/"task": "b", "\1/' "$scratch/labels" >"$scratch/tasks"
+run judge "${traces[@]}" "$scratch/tasks"
+expect_line "a task by its own models" 0 '^Task a, models that learned from other texts of the same task$'
+expect_line "a task by the others' models" 0 '^Task b, models that learned from the other tasks$'
+run judge "${traces[@]}" "$scratch/tasks" --csv
+result "four tables in one" "$([ "$(wc -l <"$scratch/out")" = 45 ] && echo yes)"
+expect_line "tasks are columns" 0 '^log-probability,1,.*,b,other tasks'
+run judge "${traces[@]}" "$scratch/tasks" --json
+expect_line "--json: tasks" 0 '^   "learned_from_other_tasks": true,$'
+
 run judge "${traces[0]}"
 expect_line "no labels" 2 '^headlight judge: no LABELS.jsonl given$'
-run judge "${traces[@]}" "$scratch/labels" --l2 0
-expect_line "no penalty" 2 '^headlight judge: --l2 must be more than 0'
 run judge "$scratch/labels" "$scratch/labels"
 expect_line "no trace" 3 '^headlight judge: .*labels: '
 run judge "${traces[@]}" models/text/alice.txt

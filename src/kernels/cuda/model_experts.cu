@@ -508,9 +508,10 @@ hl_status op_experts(hl_device *device, const hl_device_experts *o)
                                 e.d_expert,
                                 e.d_model };
     hl_device_activate act  = {
-         w.acted, gate,    e.is_gated ? gate + e.d_expert * element_bytes(e.dtype) : nullptr,
-         width,   e.dtype, e.activation,
-         e.limit, n_slots, e.d_expert
+         w.acted,     gate,      e.is_gated ? gate + e.d_expert * element_bytes(e.dtype) : nullptr,
+         width,       e.dtype,   e.activation,
+         { e.limit }, false,     0.0f,
+         n_slots,     e.d_expert
     };
     HL_CUDA_TRY(list_experts(device, e, w));
     if (e.rule.scales_input) {

@@ -87,6 +87,24 @@ __device__ inline void turn_head(float *x, const hl_device_heads &h, int64_t row
     __syncwarp();
 }
 
+__device__ inline void limit_head(float *x, int d, float limit)
+{
+    for (int i = threadIdx.x % 32; i < d && limit > 0.0f; i += 32)
+        x[i] = fminf(fmaxf(x[i], -limit), limit);
+    __syncwarp();
+}
+
+/* Scales a query by the logarithm of its position. */
+__device__ inline void temper_head(float *x, const hl_device_heads &h, int64_t position)
+{
+    double turns = static_cast<double>((position + h.temper_first) / h.temper_period);
+    float  scale = static_cast<float>(1.0 + static_cast<double>(h.temper) * log1p(turns));
+
+    for (int i = threadIdx.x % 32; i < h.d_head; i += 32)
+        x[i] *= scale;
+    __syncwarp();
+}
+
 template <typename T, int W>
 __device__ __forceinline__ void fill_head(float *x, const T *from, int d)
 {
@@ -135,14 +153,26 @@ __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, 
 
     fill_head<T, W>(x, at, d);
     if (is_v) {
+        if (h.v_normed)
+            norm_head(x, d, { HL_NORM_RMS, h.k_norm.eps, nullptr, nullptr }, 0);
+        limit_head(x, d, h.limit);
+        if (h.v_normed || h.limit > 0.0f)
+            put_head<T, W>(at, x, d);
         put_head<T, W>(cached_row<T>(h.v_cache, h, place, head - n_q - n_kv), x, d);
         return;
     }
     int64_t number = is_q ? head : head - n_q;
-    if (h.norm == HL_HEAD_NORM_SHARED || h.norm == HL_HEAD_NORM_EACH)
-        norm_head(x, d, is_q ? h.q_norm : h.k_norm, h.norm == HL_HEAD_NORM_EACH ? number * d : 0);
+    bool    normed = h.norm == HL_HEAD_NORM_SHARED || h.norm == HL_HEAD_NORM_EACH;
+    int64_t first  = h.norm == HL_HEAD_NORM_EACH ? number * d : 0;
+    if (normed && !h.norm_last)
+        norm_head(x, d, is_q ? h.q_norm : h.k_norm, first);
+    limit_head(x, d, h.limit);
     if (h.cosine != nullptr)
         turn_head(x, h, row);
+    if (normed && h.norm_last)
+        norm_head(x, d, is_q ? h.q_norm : h.k_norm, first);
+    if (is_q && h.temper != 0.0f)
+        temper_head(x, h, h.places.start[place.batch] + place.row);
     put_head<T, W>(at, x, d);
     if (!is_q)
         put_head<T, W>(cached_row<T>(h.k_cache, h, place, number), x, d);
@@ -248,7 +278,8 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
 static bool turns_whole(const hl_device_heads &h)
 {
     return (h.norm == HL_HEAD_NORM_NONE || h.norm == HL_HEAD_NORM_ALL) && h.cosine != nullptr &&
-           !h.interleaved && 2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
+           !h.interleaved && !h.v_normed && h.limit == 0.0f && h.temper == 0.0f &&
+           2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
            is_wide({ h.qkv, h.k_cache, h.v_cache, h.cosine, h.sine }, {});
 }
 
@@ -280,6 +311,8 @@ static hl_status norm_all(hl_device *device, const hl_device_heads &h)
 
     if (h.norm != HL_HEAD_NORM_ALL)
         return HL_OK;
+    if (h.norm_last)
+        return fail(HL_UNSUPPORTED, "the GPU has no norm of all heads after RoPE");
     HL_CUDA_TRY(
         norm_in_place(device, h.qkv, h.dtype, width, h.q_norm, n_rows, h.n_heads * h.d_head));
     return norm_in_place(device, k, h.dtype, width, h.k_norm, n_rows, h.n_kv_heads * h.d_head);

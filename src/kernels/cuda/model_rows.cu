@@ -167,7 +167,21 @@ template <bool FAST> __device__ __forceinline__ float times_sigmoid(float x, flo
     return FAST ? __fdividef(x, 1.0f + __expf(-of)) : x * sigmoid(of);
 }
 
-template <bool FAST> __device__ __forceinline__ float activated(float x, hl_activation activation)
+/* The numbers of an activation, on their way to a kernel. */
+struct activation_numbers {
+    float x[HL_ACTIVATION_NUMBERS];
+};
+
+__device__ __forceinline__ float xielu(float x, const activation_numbers &of)
+{
+    float other = of.x[1] * (expm1f(fminf(x, of.x[3])) - x);
+
+    return fmaf(of.x[2], x, x > 0.0f ? of.x[0] * x * x : other);
+}
+
+template <bool FAST>
+__device__ __forceinline__ float activated(float x, hl_activation activation,
+                                           const activation_numbers &numbers)
 {
     switch (activation) {
     case HL_ACTIVATION_GELU:
@@ -180,6 +194,8 @@ template <bool FAST> __device__ __forceinline__ float activated(float x, hl_acti
         return fmaxf(x, 0.0f);
     case HL_ACTIVATION_RELU_SQUARED:
         return fmaxf(x, 0.0f) * fmaxf(x, 0.0f);
+    case HL_ACTIVATION_XIELU:
+        return xielu(x, numbers);
     case HL_ACTIVATION_SIGMOID:
         return times_sigmoid<FAST>(1.0f, x);
     default:
@@ -188,12 +204,12 @@ template <bool FAST> __device__ __forceinline__ float activated(float x, hl_acti
 }
 
 struct activate_rows {
-    const void *gate, *up;
-    void       *out;
-    int64_t     stride;
-    float       limit;
-    int         n;
-    int         n_parts; /* blocks per row */
+    const void        *gate, *up;
+    void              *out;
+    int64_t            stride;
+    activation_numbers numbers;
+    int                n;
+    int                n_parts; /* blocks per row */
 };
 
 /* W elements per thread.  Both packs are loaded before one is used.  That requires their type as a
@@ -217,10 +233,12 @@ __global__ static void __launch_bounds__(ROW_THREADS) activate(const activate_ro
         float factor = a.up != nullptr ? up[i] : 1.0f;
 
         if (ACTIVATION == HL_ACTIVATION_SWIGLU_CLAMPED) {
-            gate[i] = fminf(gate[i], a.limit);
-            factor  = fminf(fmaxf(factor, -a.limit), a.limit) + 1.0f;
+            float limit = a.numbers.x[0];
+
+            gate[i] = fminf(gate[i], limit);
+            factor  = fminf(fmaxf(factor, -limit), limit) + 1.0f;
         }
-        gate[i] = activated<FAST>(gate[i], ACTIVATION) * factor;
+        gate[i] = activated<FAST>(gate[i], ACTIVATION, a.numbers) * factor;
     }
     store_pack<T, W>(a.out, row * a.n + at, gate);
 }
@@ -240,6 +258,8 @@ template <typename T, int W> static auto choose_activation(hl_activation activat
         return activate<T, W, HL_ACTIVATION_RELU>;
     case HL_ACTIVATION_RELU_SQUARED:
         return activate<T, W, HL_ACTIVATION_RELU_SQUARED>;
+    case HL_ACTIVATION_XIELU:
+        return activate<T, W, HL_ACTIVATION_XIELU>;
     case HL_ACTIVATION_SIGMOID:
         return activate<T, W, HL_ACTIVATION_SIGMOID>;
     default:
@@ -247,14 +267,38 @@ template <typename T, int W> static auto choose_activation(hl_activation activat
     }
 }
 
+/* Keeps what is above mean + deviations * standard deviation, one block per row, in place. */
+template <typename T>
+__global__ static void __launch_bounds__(ROW_THREADS)
+    sparsify(T *x, int64_t stride, int n, float deviations)
+{
+    T    *row = x + blockIdx.x * stride;
+    float sum = 0.0f, squares = 0.0f;
+
+    for (int i = threadIdx.x; i < n; i += ROW_THREADS)
+        sum += to_float(row[i]);
+    float mean = sum_block(sum) / static_cast<float>(n);
+    for (int i = threadIdx.x; i < n; i += ROW_THREADS)
+        squares += (to_float(row[i]) - mean) * (to_float(row[i]) - mean);
+    float cut = mean + deviations * sqrtf(sum_block(squares) / static_cast<float>(n));
+    for (int i = threadIdx.x; i < n; i += ROW_THREADS)
+        row[i] = from_float<T>(fmaxf(to_float(row[i]) - cut, 0.0f));
+}
+
 template <typename T> static void launch_activation(hl_device *device, const hl_device_activate &o)
 {
     bool          wide    = is_wide({ o.out, o.gate, o.up }, { o.n, o.x_stride });
     int           n_parts = static_cast<int>(blocks_for(o.n, ROW_THREADS * (wide ? 8 : 1)));
-    activate_rows a = { o.gate, o.up, o.out, o.x_stride, o.limit, static_cast<int>(o.n), n_parts };
+    activate_rows a       = { o.gate, o.up, o.out, o.x_stride, {}, static_cast<int>(o.n), n_parts };
     auto          kernel =
         wide ? choose_activation<T, 8>(o.activation) : choose_activation<T, 1>(o.activation);
 
+    for (int i = 0; i < HL_ACTIVATION_NUMBERS; i++)
+        a.numbers.x[i] = o.numbers[i];
+    if (o.is_sparse)
+        sparsify<T><<<static_cast<unsigned>(o.n_rows), ROW_THREADS, 0, device->stream>>>(
+            static_cast<T *>(const_cast<void *>(o.gate)), o.x_stride, static_cast<int>(o.n),
+            o.deviations);
     kernel<<<static_cast<unsigned>(o.n_rows * n_parts), ROW_THREADS, 0, device->stream>>>(a);
 }
 
