@@ -40,7 +40,7 @@ static void softmax_over_all_or_over_the_chosen(void **state)
     assert_float_equal(weights[0], 0.5, 1e-6);
 }
 
-/* The correction decides who is chosen, and is no part of the weights. */
+/* The correction decides which experts are chosen; the weights do not contain it. */
 static void a_correction_chooses(void **state)
 {
     const float logits[4]     = { 0.0f, logf(3.0f), 0.0f, 0.0f }; /* sigmoids 0.5, 0.75 */

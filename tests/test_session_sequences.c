@@ -183,11 +183,13 @@ static void impossible_choices_are_refused(void **state)
     (void)state;
 
     feed.sequences = falling;
-    assert_fails(HL_BAD_ARGUMENT, "sequence 1 follows sequence 2; they must rise and stay below 5", hl_session_feed(session, &feed));
+    assert_fails(HL_BAD_ARGUMENT, "sequence 1 follows sequence 2; they must rise and stay below 5",
+                 hl_session_feed(session, &feed));
     feed.sequences = twice;
     assert_fails(HL_BAD_ARGUMENT, "sequence 1 follows sequence 1", hl_session_feed(session, &feed));
     feed.sequences = beyond;
-    assert_fails(HL_BAD_ARGUMENT, "sequence 5 follows sequence 1; they must rise and stay below 5", hl_session_feed(session, &feed));
+    assert_fails(HL_BAD_ARGUMENT, "sequence 5 follows sequence 1; they must rise and stay below 5",
+                 hl_session_feed(session, &feed));
     feed.sequences = (int64_t[]){ 0, 1 };
     feed.lengths   = lengths;
     assert_fails(HL_BAD_ARGUMENT, "lengths of their own", hl_session_feed(session, &feed));

@@ -90,7 +90,7 @@ enum {
  *     MAMBA2  z, x, k, q, dt = in(u); x, k, q = silu(conv(x, k, q)); y = scan(x, k, q, dt);
  *             out(norm(y * silu(z))), in some models without the norm or silu(z) * norm(y)
  *     MAMBA   x, z = in(u); x = silu(conv(x)); dt, k, q = x_proj(x), each through a norm;
- *             out(silu(z) * scan(x, k, q, dt_proj(dt)))
+ *             out(silu(z) * scan(x, k, q, W dt))
  *
  * conv and scan are those of kernels/dense.h. */
 typedef enum hl_mixer {
@@ -257,7 +257,7 @@ typedef struct hl_config {
     int64_t   d_expert;
     int64_t   n_shared;     /* number of experts that are always used, stored as one */
     int64_t   d_shared;     /* size of all shared experts together; 0: there are none */
-    bool      shared_gated; /* its weight is a sigmoid of a logit; else 1 */
+    bool      shared_gated; /* the shared experts have a sigmoid of a logit as weight; else 1 */
     int64_t   n_dense;      /* number of first layers without experts */
     hl_router router;
     bool      mxfp4; /* experts stored as blocks and scales */

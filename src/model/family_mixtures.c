@@ -1,4 +1,4 @@
-/* family_mixtures.c - mixtures of experts that are no variant of a dense family here: DBRX,
+/* family_mixtures.c - mixtures of experts that do not vary a dense family: DBRX,
  * MiniMax-M2.
  *
  * Their attention is Llama's; they differ in the names of their tensors and in the router, whose

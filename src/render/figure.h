@@ -18,7 +18,7 @@
 typedef struct hl_figure {
     const hl_profile      *profile; /* NULL: the figure shows something other than a profile */
     const char            *default_title;
-    const char            *key; /* the definition in the caption, by its key; NULL: none */
+    const char            *key;     /* the definition in the caption, by its key; NULL: none */
     hl_draw_options        options; /* with defaults filled in */
     const hl_theme_colors *theme;
     hl_canvas             *canvas;
