@@ -184,7 +184,7 @@ static hl_status open_work(rank_work *work)
 static hl_status rank(rank_work *work)
 {
     const rank_request *request = work->request;
-    hl_rank_options     options = { .seed = request->common.seed };
+    hl_rank_options     options = { .seed = request->common.seed, .places = true };
 
     if (work->ranking != NULL) /* already, by reselect */
         return HL_OK;

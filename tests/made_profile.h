@@ -204,7 +204,7 @@ static inline void add_made_sequence(hl_profile *profile, const made_model *mode
             const made_head *head = &model->heads[l][h];
             /* Heads of equal strength attend to the same content: they are copies. */
             made_head_rows(&layer, (int)h, head, sequence, (uint64_t)(1000.0 * head->strength));
-            hl_profile_norm(profile, l, h, head->norm != 0 ? head->norm : 1.0);
+            hl_profile_norm(profile, -1, l, h, head->norm != 0 ? head->norm : 1.0);
         }
         add_made_layer(profile, &layer, l, model->n_heads);
         hl_profile_influence(profile, l, 0.1 + 0.01 * (double)l);

@@ -142,7 +142,7 @@ static inline void add_made(hl_profile *profile, made_sequence *made)
     for (int64_t layer = 0; layer < P_LAYERS; layer++) {
         add_made_layer(profile, made, layer);
         for (int64_t head = 0; head < P_HEADS - layer; head++) {
-            hl_profile_norm(profile, layer, head, 10.0 * made_random(&state));
+            hl_profile_norm(profile, -1, layer, head, 10.0 * made_random(&state));
             for (int i = 0; i < 64; i++) /* not a kernel, but symmetric and bounded */
                 kernels[head * 64 + i] =
                     i / 8 == i % 8 ? 1.0 : 0.1 * (double)((i / 8) * (i % 8) % 5);

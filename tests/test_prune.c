@@ -669,6 +669,116 @@ static void test_choosing(void **state)
 /* ------------------------------------------------------------------ gradients */
 
 /* Over a text: means of the windows' gradients, and of their magnitudes. */
+/* The places of heads by their definition: a paired t-test of every two heads over the windows, which
+ * are equally long here.  The quantiles of t for 4 and 7 degrees of freedom are those of a printed
+ * table. */
+static void check_places(const hl_ranking *ranking, const double *values, int64_t n, int64_t width)
+{
+    double  t       = n == 5 ? 2.776445 : 2.364624;
+    int64_t n_heads = ranking->n_heads, n_known = 0;
+
+    assert_true(n == 5 || n == 8);
+    assert_non_null(ranking->places);
+    for (int64_t i = 0; i < n_heads; i++) {
+        int64_t at    = ranking->heads[i].layer * width + ranking->heads[i].head;
+        int64_t first = 1, last = n_heads;
+
+        for (int64_t j = 0; j < n_heads; j++) {
+            int64_t other = ranking->heads[j].layer * width + ranking->heads[j].head;
+            double  mean = 0.0, square = 0.0;
+
+            for (int64_t k = 0; k < n; k++)
+                mean += (values[k * n_heads + at] - values[k * n_heads + other]) / (double)n;
+            for (int64_t k = 0; k < n; k++)
+                square += pow(values[k * n_heads + at] - values[k * n_heads + other] - mean, 2.0);
+            if (j == i || !(fabs(mean) > t * sqrt(square / (double)(n * (n - 1)))))
+                continue;
+            n_known++;
+            first += j < i;
+            last -= j > i;
+        }
+        assert_int_equal(ranking->places[i].first, first);
+        assert_int_equal(ranking->places[i].last, last);
+        assert_true(ranking->places[i].interval.low <= ranking->heads[i].score &&
+                    ranking->heads[i].score <= ranking->places[i].interval.high);
+        assert_int_equal(ranking->places[i].interval.n, n);
+    }
+    assert_true(n_known > 0 && n_known < n_heads * (n_heads - 1)); /* else nothing was tested */
+}
+
+static hl_corpus *open_random(const hl_model *model, const char *path, int n_tokens)
+{
+    char       text[8000];
+    size_t     used   = 0;
+    hl_corpus *corpus = NULL;
+    hl_random  random = { 3 };
+
+    for (int i = 0; i < n_tokens; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%c%lld", i == 0 ? '[' : ',',
+                                 (long long)hl_random_below(&random, 250));
+    used += (size_t)snprintf(text + used, sizeof text - used, "]\n");
+    write_file(path, text, used);
+    assert_ok(hl_corpus_open(&corpus, model, NULL, &(hl_corpus_options){ .token_ids = path }));
+    return corpus;
+}
+
+static void test_places(void **state)
+{
+    const char     *folder    = new_folder();
+    const char     *path      = in_folder(folder, "ids.jsonl");
+    hl_model       *model     = open_model(LLAMA);
+    int64_t         n_heads   = hl_model_get_info(model)->n_heads;
+    int64_t         size      = hl_model_get_info(model)->n_layers * n_heads;
+    hl_corpus      *corpus    = open_random(model, path, 8 * 48);
+    hl_profile     *profile   = NULL;
+    hl_gradients   *gradients = NULL;
+    hl_ranking     *ranking   = NULL;
+    hl_rank_options options   = { .places = true };
+    double          values[8 * 64];
+    (void)state;
+
+    assert_true(size <= 64);
+    assert_ok(hl_measure(&profile, model, NULL, corpus,
+                         &(hl_measure_options){ .windows = { .n_ctx = 48 }, .no_probe = true }));
+    assert_int_equal(hl_profile_n_sequences(profile), 8);
+    for (int64_t i = 0; i < 8 * size; i++)
+        values[i] = hl_profile_sequence_mean(profile, i / size, i % size / n_heads, i % n_heads,
+                                             HL_Q_RENYI2);
+    ranking = rank_profile(HL_RANKER_RENYI2, profile, &options);
+    check_places(ranking, values, 8, n_heads);
+    hl_ranking_free(ranking);
+
+    /* Gradients; five windows. */
+    assert_ok(hl_gate_gradients(
+        &gradients, model, corpus,
+        &(hl_gradient_options){ .windows = { .n_ctx = 48, .max_tokens = 5 * 48 } }));
+    assert_int_equal(gradients->n_windows, 5);
+    for (int64_t i = 0; i < size; i++) {
+        double sum = 0.0;
+        for (int64_t k = 0; k < 5; k++)
+            sum += gradients->each[k * size + i];
+        assert_true(fabs(sum / 5.0 - gradients->magnitude[i]) < 1e-12);
+    }
+    hl_rank_inputs inputs = { .model     = model,
+                              .gradient  = gradients->magnitude,
+                              .gradients = gradients };
+    assert_ok(hl_rank(&ranking, HL_RANKER_GRADIENT, &inputs, &options));
+    check_places(ranking, gradients->each, 5, n_heads);
+    hl_ranking_free(ranking);
+
+    /* Weights are known exactly, and not per window; and nothing is compared unasked. */
+    assert_ok(hl_rank(&ranking, HL_RANKER_WEIGHT, &inputs, &options));
+    assert_null(ranking->places);
+    hl_ranking_free(ranking);
+    assert_null((ranking = rank_profile(HL_RANKER_RENYI2, profile, NULL))->places);
+    hl_ranking_free(ranking);
+    hl_gradients_free(gradients);
+    hl_profile_free(profile);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
 static void test_gradients(void **state)
 {
     const char         *folder        = new_folder();
@@ -871,9 +981,10 @@ int main(void)
         cmocka_unit_test(test_scores),       cmocka_unit_test(test_needs),
         cmocka_unit_test(test_weights),      cmocka_unit_test(test_choosing),
         cmocka_unit_test(test_groups),       cmocka_unit_test(test_groups_that_were_not_measured),
-        cmocka_unit_test(test_auto),         cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_evidence),     cmocka_unit_test(test_combined),
-        cmocka_unit_test(test_outputs),      cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_auto),         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_evidence),
+        cmocka_unit_test(test_combined),     cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_moments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -257,7 +257,7 @@ static void test_candidates_by_norm(void **state)
                  hl_figure_draw(canvas, profile, "heatmap", &options));
     hl_canvas_close(canvas);
     for (int64_t place = 0; place < 48; place++) /* the highest entropies have the highest norms */
-        hl_profile_norm(profile, place / 8, place % 8, 1.0 + (double)(place % 8));
+        hl_profile_norm(profile, -1, place / 8, place % 8, 1.0 + (double)(place % 8));
     canvas       = draw_marked(profile, "heatmap", &options);
     hl_box ninth = box_of(canvas, "9"), tenth = box_of(canvas, "10");
     hl_canvas_close(canvas);

@@ -462,7 +462,7 @@ static void add_large_sequence(hl_profile *profile, uint64_t seed, int64_t n_lay
                                .n_keys       = ROWS };
         assert_ok(hl_profile_layer(profile, &rows, &(hl_profile_mask){ .is_causal = true }));
         for (int64_t head = 0; head < n_heads; head++)
-            hl_profile_norm(profile, layer, head, 0.5 + uniform(&random));
+            hl_profile_norm(profile, -1, layer, head, 0.5 + uniform(&random));
         hl_profile_influence(profile, layer, uniform(&random));
     }
     assert_ok(hl_profile_end(profile));

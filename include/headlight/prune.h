@@ -90,10 +90,12 @@ typedef struct hl_gradients {
     double *mean;      /* (n_layers, n_heads) mean dL/dg */
     /* (3, n_layers, n_heads) mean over windows of the Frobenius norm of dL/dW: of the head's rows
      * of W_Q, and of its KV head's rows of W_K and W_V. */
-    double *weight_norms;
-    double  nll; /* mean over windows of the loss L */
-    int64_t n_windows;
-    int64_t n_tokens; /* number of predicted tokens */
+    double  *weight_norms;
+    double  *each;      /* (n_windows, n_layers, n_heads) |dL/dg| of every window */
+    int64_t *documents; /* (n_windows) which document of the corpus a window is of */
+    double   nll;       /* mean over windows of the loss L */
+    int64_t  n_windows;
+    int64_t  n_tokens; /* number of predicted tokens */
 } hl_gradients;
 
 typedef struct hl_gradient_options {
@@ -217,6 +219,7 @@ typedef struct hl_rank_inputs {
     const double          *gradient;     /* (n_layers, n_heads) from hl_gate_gradients */
     const double          *ablation;     /* (n_layers, n_heads) rise of the mean NLL */
     const double          *weight_norms; /* (3, n_layers, n_heads) from hl_gate_gradients */
+    const hl_gradients    *gradients;    /* where `gradient` is of, for places */
     const hl_head_moments *moments;      /* as in hl_evidence */
     const double          *surgeon;      /* (n_layers, n_heads) scores of the surgeon */
 } hl_rank_inputs;
@@ -229,7 +232,8 @@ typedef enum hl_rank_order {
 
 typedef struct hl_rank_options {
     hl_rank_order order;
-    uint64_t      seed; /* seed of the random ranker */
+    uint64_t      seed;   /* seed of the random ranker */
+    bool          places; /* find hl_ranking.places, which compares all heads with one another */
 } hl_rank_options;
 
 typedef struct hl_ranked {
@@ -237,6 +241,14 @@ typedef struct hl_ranked {
     int64_t head;
     double  score; /* NaN: not measured; such heads come last */
 } hl_ranked;
+
+/* How certain the place of a head is.  Two heads are in a certain order if the 95% interval of the
+ * difference of their scores, over the same windows, does not hold 0. */
+typedef struct hl_rank_place {
+    hl_interval interval; /* of the score */
+    int64_t     first;    /* 1 + the number of heads that are certainly before it */
+    int64_t     last;     /* number of heads - those certainly behind it; both 0: not known */
+} hl_rank_place;
 
 typedef struct hl_ranking {
     hl_ranker  ranker; /* never AUTO */
@@ -246,6 +258,10 @@ typedef struct hl_ranking {
     hl_ranked *heads;   /* (n_heads) in pruning order; heads with equal scores by layer and head */
     int64_t   *groups;  /* (n_layers) number of heads that are removed together, from
                          * hl_ranking_group; NULL: heads are removed one by one */
+    hl_rank_place
+        *places; /* (n_heads) as `heads`; NULL: not asked for, in groups, or a ranker whose
+                            * scores are not known per window: all but the entropies, sink, received,
+                            * output-norm and gradient */
 } hl_ranking;
 
 /* Ranks the heads.  Returns HL_BAD_ARGUMENT, naming the input, if an input that the ranker requires

@@ -22,16 +22,31 @@ static const char head_columns[] =
     "layer:i head:i rows:i entropy:3 entropy_low:3 entropy_high:3 normalized:3 normalized_low:3 "
     "normalized_high:3 "
     "median:3 entropy_nosink:3 median_nosink:3 renyi2:3 varentropy:3 peak:3 peak_p95:3 self:3 "
-    "previous:3 first:3 output_norm:3 broken:i";
+    "previous:3 first:3 output_norm:3 broken:i | entropy_nosink_low:3 entropy_nosink_high:3 "
+    "renyi2_low:3 renyi2_high:3 varentropy_low:3 varentropy_high:3 peak_low:3 peak_high:3 "
+    "self_low:3 self_high:3 previous_low:3 previous_high:3 first_low:3 first_high:3 "
+    "output_norm_low:3 output_norm_high:3";
 
 static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
                             const hl_analysis_options *options)
 {
-    HL_FREED hl_interval *entropy = NULL, *normalized = NULL;
+    static const int more[] = { HL_Q_ENTROPY_NOSINK, HL_Q_RENYI2,   HL_Q_VARENTROPY, HL_Q_PEAK,
+                                HL_Q_SELF,           HL_Q_PREVIOUS, HL_Q_FIRST,      HL_Q_OUTPUT };
+    enum { N_MORE = sizeof more / sizeof *more };
+
+    HL_FREED hl_interval *entropy = NULL, *normalized = NULL, *others = NULL;
+    int64_t               size = hl_grid_size(profile);
 
     (void)options;
     HL_NEED(hl_grid_intervals(&entropy, profile, HL_Q_ENTROPY));
     HL_NEED(hl_grid_intervals(&normalized, profile, HL_Q_NORMALIZED));
+    HL_NEED(HL_ALLOC(&others, (size_t)(N_MORE * size)));
+    for (int i = 0; i < N_MORE; i++) {
+        HL_FREED hl_interval *own = NULL;
+
+        HL_NEED(hl_grid_intervals(&own, profile, (hl_quantity)more[i]));
+        memcpy(others + i * size, own, (size_t)size * sizeof *own);
+    }
     hl_sheet_fact_interval(table, &entropy[0]);
     HL_EACH_HEAD(profile, layer, head)
     {
@@ -55,6 +70,8 @@ static hl_status fill_heads(hl_sheet *table, const hl_profile *profile,
             hl_profile_mean(profile, layer, head, HL_Q_FIRST),
             hl_profile_output_norm(profile, layer, head));
         hl_sheet_put_int(table, hl_profile_broken(profile, layer, head));
+        for (int i = 0; i < N_MORE; i++)
+            hl_sheet_put_reals(table, others[i * size + place].low, others[i * size + place].high);
     }
     return HL_OK;
 }
@@ -191,7 +208,10 @@ static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
 static const char pattern_columns[] =
     "layer:i head:i first_token:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
     "peak:3 not_self:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
-    "probe_previous:3";
+    "probe_previous:3 | self_low:3 self_high:3 previous_low:3 previous_high:3 band_low:3 "
+    "band_high:3 sink_low:3 sink_high:3 self_top_low:3 self_top_high:3 peak_low:3 peak_high:3 "
+    "content_low:3 content_high:3 edges_low:3 edges_high:3 k90_low:3 k90_high:3 support2_low:3 "
+    "support2_high:3";
 
 static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t layer, int64_t head,
                             bool nosink)
@@ -212,12 +232,23 @@ static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t 
     for (int probe = 0; probe < HL_N_PROBES; probe++)
         hl_sheet_put_real(table,
                           nosink ? NAN : hl_profile_probe(profile, layer, head, (hl_probe)probe));
+    for (int metric = 0; metric < HL_PM_CHANCE; metric++) {
+        hl_moments rows =
+            hl_profile_pattern(profile, layer, head, (hl_pattern_metric)metric, nosink);
+        hl_interval interval = hl_sampled_interval(profile, &rows);
+
+        hl_sheet_put_reals(table, interval.low, interval.high);
+    }
 }
 
 static hl_status fill_patterns(hl_sheet *table, const hl_profile *profile,
                                const hl_analysis_options *options)
 {
+    hl_moments  rows  = hl_profile_pattern(profile, 0, 0, HL_PM_PEAK, false);
+    hl_interval first = hl_sampled_interval(profile, &rows);
+
     (void)options;
+    hl_sheet_fact_interval(table, &first);
     HL_EACH_HEAD(profile, layer, head)
     {
         put_pattern_row(table, profile, layer, head, false);

@@ -95,9 +95,10 @@ hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity qua
 
     HL_NEED(HL_ALLOC(out, (size_t)hl_grid_size(profile)));
     for (int64_t i = 0; i < hl_grid_size(profile); i++)
-        (*out)[i] = hl_grid_has(profile, i)
-                        ? hl_profile_mean(profile, i / n_heads, i % n_heads, quantity)
-                        : NAN;
+        (*out)[i] = !hl_grid_has(profile, i) ? NAN
+                    : (int)quantity == HL_Q_OUTPUT
+                        ? hl_profile_output_norm(profile, i / n_heads, i % n_heads)
+                        : hl_profile_mean(profile, i / n_heads, i % n_heads, quantity);
     return HL_OK;
 }
 
@@ -150,6 +151,25 @@ static hl_status find_units(hl_unit_rows *rows, int64_t **groups, const hl_profi
     return HL_OK;
 }
 
+/* Norms of outputs (n_layers, n_heads, n), relative to the mean of the layer's heads. */
+static void relate_to_layers(double *values, const hl_profile *profile, int64_t n)
+{
+    int64_t n_heads = hl_profile_n_heads(profile);
+
+    for (int64_t at = 0; at < hl_profile_n_layers(profile) * n; at++) {
+        double *first = values + at / n * n_heads * n + at % n;
+        double  sum   = 0.0;
+        int64_t count = 0;
+
+        for (int64_t head = 0; head < n_heads; head++) {
+            sum += isnan(first[head * n]) ? 0.0 : first[head * n];
+            count += !isnan(first[head * n]);
+        }
+        for (int64_t head = 0; head < n_heads; head++)
+            first[head * n] /= sum / (double)count;
+    }
+}
+
 hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *profile,
                            hl_quantity quantity, const int64_t *chosen, int64_t n_chosen)
 {
@@ -178,6 +198,8 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
     rows->values     = values;
     rows->weights    = weights;
     hl_status status = hl_left_out(out, rows);
+    if (status == HL_OK && (int)quantity == HL_Q_OUTPUT)
+        relate_to_layers(*out, profile, rows->n_groups + 1);
     rows->values = rows->weights = NULL;
     rows->groups                 = NULL;
     return status;
@@ -210,6 +232,21 @@ hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_qua
     }
     *out = hl_taken(&found);
     return HL_OK;
+}
+
+hl_interval hl_sampled_interval(const hl_profile *profile, const hl_moments *rows)
+{
+    double      n    = (double)rows->count;
+    hl_interval none = hl_no_interval(hl_profile_all_sequences(profile), HL_UNITS_WINDOWS);
+
+    if (hl_profile_all_sequences(profile) < HL_MIN_UNITS || rows->count < HL_MIN_UNITS)
+        return none;
+    hl_error    error = { .variance = rows->variance / (n - 1.0), .freedom = n - 1.0 };
+    hl_interval found =
+        hl_interval_of(rows->mean, error, HL_SCALE_PLAIN, rows->count, HL_UNITS_ROWS);
+    found.low  = fmax(found.low, 0.0);
+    found.high = fmin(found.high, 1.0);
+    return found;
 }
 
 double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)

@@ -69,10 +69,13 @@ double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int6
 double hl_similarity_in_common(const hl_profile *profile, int64_t layer, int64_t a, int64_t b);
 
 /* Computes a quantity's means, out (n_layers, n_heads), to be released with hl_free. A mean is
- * NaN if nothing was counted or if the head does not exist. */
+ * NaN if nothing was counted or if the head does not exist.  HL_Q_OUTPUT stands for the output norm
+ * relative to the layer's mean, here and in the functions below, except that hl_grid_sequences has the
+ * norms themselves. */
 hl_status hl_grid_means(double **out, const hl_profile *profile, hl_quantity quantity);
-/* Computes the means of each kept sequence: out (n_sequences, n_layers, n_heads). The quantity
- * is HL_Q_ENTROPY, HL_Q_NORMALIZED or HL_Q_ENTROPY_NOSINK. */
+/* Computes the means of each kept sequence: out (n_sequences, n_layers, n_heads).  Profiles of
+ * earlier versions have only HL_Q_ENTROPY, HL_Q_NORMALIZED and HL_Q_ENTROPY_NOSINK; the others are
+ * NaN. */
 hl_status hl_grid_sequences(double **out, const hl_profile *profile, hl_quantity quantity);
 /* Computes the heads' means over the chosen sequences (NULL: all that are kept) with each unit
  * left out, as hl_left_out does: out (n_layers * n_heads, n_groups + 1). Windows are weighted by
@@ -84,6 +87,10 @@ hl_status hl_grid_left_out(double **out, hl_unit_rows *rows, const hl_profile *p
 hl_interval hl_interval_about(hl_interval interval, double value, double shown);
 /* Computes 95% intervals of the heads' means: out (n_layers, n_heads). */
 hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_quantity quantity);
+/* The interval of a mean share over sampled rows, by Student's t over rows: two of every 512 are far
+ * apart, and nearly independent (doc/intervals.md has the coverage).  `n` counts rows. No interval with
+ * fewer than HL_MIN_UNITS windows. */
+hl_interval hl_sampled_interval(const hl_profile *profile, const hl_moments *rows);
 
 /* ------------------------------------------------------------------- layers */
 

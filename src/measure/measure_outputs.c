@@ -154,9 +154,10 @@ static head_outputs multiply(const hl_measuring *m, const hl_layer_rows *rows, i
 
 /* Adds |z W_h| from its square, which rounding may make negative; NaN stays NaN and is not
  * counted. */
-static void add_norm(const hl_measuring *m, const hl_layer_rows *rows, int64_t head, double square)
+static void add_norm(const hl_measuring *m, const hl_layer_rows *rows, int64_t sequence,
+                     int64_t head, double square)
 {
-    hl_profile_norm(m->profile, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
+    hl_profile_norm(m->profile, sequence, rows->layer, head, square < 0.0 ? 0.0 : sqrt(square));
 }
 
 /* Computes k(i,j) of n rows, `step` apart; it is symmetric. */
@@ -191,7 +192,8 @@ static void add_outputs(hl_measuring *m, const hl_layer_rows *rows, int64_t sequ
     if (n == 0)
         return;
     for (int64_t i = 0; i < outputs.n; i++)
-        add_norm(m, rows, head, hl_dot_of_floats(outputs.y + i * d, outputs.z + i * d, d));
+        add_norm(m, rows, sequence, head,
+                 hl_dot_of_floats(outputs.y + i * d, outputs.z + i * d, d));
     make_kernel(kernel, &outputs, n, outputs.n / n);
     hl_profile_kernels_head(m->profile, sequence, head, kernel, n);
 }
@@ -206,7 +208,7 @@ static void add_told_norms(const hl_measuring *m, const hl_layer_rows *rows, int
         hl_rows_likeness(rows)->squares + head * rows->n_batch * rows->n_sampled;
 
     for (int64_t i = 0; i < n; i++)
-        add_norm(m, rows, head, squares[sampled[i]]);
+        add_norm(m, rows, sequence, head, squares[sampled[i]]);
 }
 
 void hl_measure_outputs_head(hl_measuring *m, const hl_layer_rows *rows, int64_t head, int member)

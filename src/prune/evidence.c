@@ -121,6 +121,7 @@ hl_status hl_evidence_rank(hl_ranking **out, const hl_evidence *evidence, hl_ran
         &(hl_rank_inputs){ .profile      = evidence->profile,
                            .model        = model,
                            .gradient     = gradients != NULL ? gradients->magnitude : NULL,
+                           .gradients    = gradients,
                            .ablation     = evidence->ablation,
                            .weight_norms = gradients != NULL ? gradients->weight_norms : NULL,
                            .moments      = evidence->moments,

@@ -1,6 +1,7 @@
 /* gradient.c - gradients of gates over a text, window by window. */
 #include <math.h>
 
+#include "base/buffer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "headlight/prune.h"
@@ -13,7 +14,8 @@ typedef struct gradient_work {
     hl_gradient_options options; /* with defaults filled in */
     hl_windows         *windows;
     hl_backward        *backward;
-    double             *one; /* (n_layers, n_heads) of one window */
+    double             *one;                 /* (n_layers, n_heads) of one window */
+    size_t              n_each, n_documents; /* allocated */
     hl_gradients       *sums;
 } gradient_work;
 
@@ -54,6 +56,8 @@ void hl_gradients_free(hl_gradients *gradients)
     hl_free(gradients->magnitude);
     hl_free(gradients->mean);
     hl_free(gradients->weight_norms);
+    hl_free(gradients->each);
+    hl_free(gradients->documents);
     hl_free(gradients);
 }
 
@@ -72,12 +76,18 @@ static hl_status add_window(gradient_work *work, const hl_batch *batch)
 
     HL_NEED(
         hl_backward_run(work->one, &nll, work->backward, batch->tokens, batch->text_end[0], first));
+    size_t size = (size_t)(sums->n_layers * sums->n_heads);
+    size_t at   = (size_t)sums->n_windows;
+    HL_NEED(HL_GROW(&sums->each, &work->n_each, at * size, (at + 1) * size));
+    HL_NEED(HL_GROW(&sums->documents, &work->n_documents, at, at + 1));
+    sums->documents[at] = batch->documents[0];
     for (int64_t i = 0; i < sums->n_layers * sums->n_heads; i++) {
         if (!isfinite(work->one[i]))
             return hl_fail(HL_BAD_INPUT, "the gradient of L%lldH%lld is NaN",
                            (long long)(i / sums->n_heads), (long long)(i % sums->n_heads));
         sums->mean[i] += work->one[i];
         sums->magnitude[i] += fabs(work->one[i]);
+        sums->each[at * size + (size_t)i] = fabs(work->one[i]);
     }
     for (int64_t i = 0; i < 3 * sums->n_layers * sums->n_heads; i++)
         sums->weight_norms[i] += work->backward->weight_norms[i];

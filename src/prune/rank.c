@@ -16,6 +16,7 @@
 #include "headlight/prune.h"
 #include "model/model.h"
 #include "prune/gates.h"
+#include "prune/rank_places.h"
 #include "prune/rank_scores.h"
 
 typedef struct ranker_spec {
@@ -355,6 +356,8 @@ hl_status hl_rank(hl_ranking **out, hl_ranker ranker, const hl_rank_inputs *inpu
     HL_NEED(check_scores(ranking));
     qsort(ranking->heads, (size_t)ranking->n_heads, sizeof *ranking->heads,
           ranking->highest_first ? compare_highest : compare_lowest);
+    if (options->places)
+        HL_NEED(hl_rank_find_places(ranking, inputs));
     *out = hl_taken(&ranking);
     return HL_OK;
 }
@@ -365,6 +368,7 @@ void hl_ranking_free(hl_ranking *ranking)
         return;
     hl_free(ranking->heads);
     hl_free(ranking->groups);
+    hl_free(ranking->places);
     hl_free(ranking);
 }
 
@@ -450,6 +454,8 @@ hl_status hl_ranking_group(hl_ranking *ranking, const hl_model *model)
                        (long long)ranking->n_layers, (long long)hl_model_get_info(model)->n_layers);
     hl_free(ranking->groups);
     ranking->groups = NULL;
+    hl_free(ranking->places); /* groups are in another order */
+    ranking->places = NULL;
     HL_NEED(HL_ALLOC(&ranking->groups, (size_t)ranking->n_layers));
     HL_NEED(HL_ALLOC(&g.starts, (size_t)ranking->n_layers));
     HL_NEED(read_layers(&g, ranking, model));
@@ -601,14 +607,24 @@ static void put_group(hl_sheet *table, const hl_ranking *ranking, int64_t i)
     hl_sheet_put_real(table, sum / (double)size);
 }
 
+static void put_place(hl_sheet *table, const hl_rank_place *place)
+{
+    bool known = place->first > 0;
+
+    hl_sheet_put_reals(table, place->interval.low, place->interval.high,
+                       known ? (double)place->first : NAN, known ? (double)place->last : NAN);
+}
+
 hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t count)
 {
     hl_sheet *table = NULL;
 
     *out = NULL;
     HL_NEED(hl_sheet_new(&table, "ranking", "Heads in pruning order",
-                         ranking->groups != NULL ? HEAD_COLUMNS " kv_head:i group_score:6"
-                                                 : HEAD_COLUMNS));
+                         ranking->groups != NULL   ? HEAD_COLUMNS " kv_head:i group_score:6"
+                         : ranking->places != NULL ? HEAD_COLUMNS
+                             " score_low:6 score_high:6 rank_low:0 rank_high:0"
+                                                   : HEAD_COLUMNS));
     if (count == 0 || count > ranking->n_heads)
         count = ranking->n_heads;
     for (int64_t i = 0; i < count; i++) {
@@ -620,6 +636,8 @@ hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t co
         hl_sheet_put_int(table, head->head);
         hl_sheet_put_real(table, head->score);
         hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)ranking->ranker));
+        if (ranking->places != NULL)
+            put_place(table, &ranking->places[i]);
         if (ranking->groups != NULL)
             put_group(table, ranking, i);
     }
@@ -629,5 +647,9 @@ hl_status hl_ranking_sheet(hl_sheet **out, const hl_ranking *ranking, int64_t co
     if (hl_ranker_verdict((size_t)ranking->ranker) != NULL && ranking->highest_first)
         hl_sheet_fact_text(table, "verdict", "%s", hl_ranker_verdict((size_t)ranking->ranker));
     hl_sheet_fact_real(table, "heads", (double)ranking->n_heads);
+    if (ranking->places != NULL)
+        hl_sheet_fact_interval(table, &ranking->places[0].interval);
+    else if (ranking->groups == NULL)
+        hl_sheet_fact_text(table, "interval", "none: the score is not known per window");
     return hl_sheet_hand_over(out, table, HL_OK);
 }

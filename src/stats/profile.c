@@ -481,13 +481,11 @@ double hl_profile_sequence_mean(const hl_profile *profile, int64_t sequence, int
 {
     int64_t n_cells = profile->n_layers * profile->n_heads;
     int64_t at      = sequence * n_cells + hl_cell(profile, layer, head);
-    int     which   = quantity == HL_Q_ENTROPY          ? 0
-                      : quantity == HL_Q_NORMALIZED     ? 1
-                      : quantity == HL_Q_ENTROPY_NOSINK ? 2
-                                                        : -1;
+    int     place   = hl_place_of_sequence(quantity);
+    int     more    = place - HL_N_OF_SEQUENCE;
 
-    return which < 0 ? (double)NAN
-                     : (double)hl_floats(profile, HL_TABLE_MEANS)[at * HL_N_OF_SEQUENCE + which];
+    return more < 0 ? (double)hl_floats(profile, HL_TABLE_MEANS)[at * HL_N_OF_SEQUENCE + place]
+                    : (double)hl_floats(profile, HL_TABLE_MORE)[at * HL_N_MORE + more];
 }
 
 /* Returns the index of a quantity among those by position; -1 if it is not one of them. */

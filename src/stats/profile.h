@@ -43,6 +43,10 @@ static inline double hl_profile_mean(const hl_profile *profile, int64_t layer, i
     return hl_profile_moments(profile, layer, head, quantity).mean;
 }
 
+/* As a quantity of hl_profile_sequence_mean: the mean norm of a head's output, not relative to its
+ * layer. */
+#define HL_Q_OUTPUT HL_N_QUANTITIES
+
 /* Returns the hash of a kept sequence's content. */
 uint64_t hl_profile_sequence_hash(const hl_profile *profile, int64_t sequence);
 /* Returns a number that two kept sequences share if they are of one document; 0: unknown. */
@@ -158,8 +162,10 @@ hl_status hl_profile_list_runs(hl_row_plan *out, hl_profile *profile, const hl_l
 hl_status hl_profile_list_places(hl_row_plan *out, hl_profile *profile, const hl_layer_rows *rows,
                                  const hl_profile_mask *mask);
 
-/* Adds the norm of a head's output in a row that counts. */
-void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm);
+/* Adds the norm of a head's output in a row that counts, of a sequence of the batch; -1: of none
+ * that is kept. */
+void hl_profile_norm(hl_profile *profile, int64_t sequence, int64_t layer, int64_t head,
+                     double norm);
 /* Kernels k(i,j) (n, n) of each head's outputs in n rows of a sequence, in the same parts. Opened
  * for a number of sequences and the maximum number of rows of any of them. No head has a kernel if
  * hl_rows_likeness already provides the similarity of heads. */

@@ -32,6 +32,7 @@ void hl_profile_flight_free(hl_profile_flight *flight)
     hl_free(flight->by_head);
     hl_free(flight->by_layer);
     hl_free(flight->means);
+    hl_free(flight->more);
     hl_free(flight->positions);
     hl_free(flight->counts);
     hl_free(flight->kernels);
@@ -292,6 +293,7 @@ static hl_status open_flight(hl_profile *profile)
     HL_NEED(HL_ALLOC_ZEROED(&profile->flight, 1));
     flight = profile->flight;
     HL_NEED(HL_ALLOC(&flight->means, (size_t)n_cells(profile) * HL_N_OF_SEQUENCE));
+    HL_NEED(HL_ALLOC(&flight->more, (size_t)n_cells(profile) * HL_N_MORE));
     HL_NEED(HL_ALLOC(&flight->positions, (size_t)n_curves(profile) * HL_N_BY_POSITION));
     return HL_ALLOC(&flight->counts, (size_t)profile->n_buckets * HL_N_BY_POSITION);
 }
@@ -323,6 +325,9 @@ static void sequence_means(const hl_profile *profile, int64_t sequence)
         for (int i = 0; i < HL_N_OF_SEQUENCE; i++)
             flight->means[cell * HL_N_OF_SEQUENCE + i] =
                 (float)hl_wide_mean(sums->sum[i], sums->count[i]);
+        for (int i = 0; i < HL_N_MORE; i++)
+            flight->more[cell * HL_N_MORE + i] = (float)hl_wide_mean(
+                sums->sum[HL_N_OF_SEQUENCE + i], sums->count[HL_N_OF_SEQUENCE + i]);
     }
 }
 
@@ -350,7 +355,7 @@ static void keep_sequence(hl_profile *profile, int64_t sequence, int64_t n_befor
     uint64_t                 document =
         batch->corpus != 0 ? hl_hash_pair(batch->corpus, (uint64_t)batch->documents[sequence]) : 0;
     hl_kept_sequence kept = { { &batch->hashes[sequence], flight->means, flight->positions,
-                                flight->counts, &document } };
+                                flight->counts, &document, flight->more } };
 
     sequence_means(profile, sequence);
     sequence_positions(profile, sequence);
@@ -438,9 +443,18 @@ static void add_single(const hl_profile *profile, hl_table count, int64_t at, do
     hl_wides(profile, count + 2)[at] += hl_fixed_square(value);
 }
 
-void hl_profile_norm(hl_profile *profile, int64_t layer, int64_t head, double norm)
+void hl_profile_norm(hl_profile *profile, int64_t sequence, int64_t layer, int64_t head,
+                     double norm)
 {
-    add_single(profile, HL_TABLE_NORM_COUNT, hl_cell(profile, layer, head), norm);
+    int64_t cell = hl_cell(profile, layer, head);
+
+    add_single(profile, HL_TABLE_NORM_COUNT, cell, norm);
+    if (sequence < 0 || !hl_fixed_fits(norm))
+        return;
+    hl_sequence_sums *own   = &profile->flight->sequences[sequence * n_cells(profile) + cell];
+    int               place = hl_place_of_sequence(HL_Q_OUTPUT);
+    own->sum[place] += hl_fixed(norm);
+    own->count[place] += 1;
 }
 
 void hl_profile_influence(hl_profile *profile, int64_t layer, double influence)

@@ -6,6 +6,7 @@
 #include "kernels/row_sums.h"
 #include "stats/exact.h"
 #include "stats/profile.h"
+#include "stats/profile_tables.h"
 
 /* maximum number of rows of a run */
 enum { HL_RUN_ROWS = 512 };
@@ -31,10 +32,24 @@ typedef struct hl_row_plans {
     uint64_t        version; /* increases with every new plan */
 } hl_row_plans;
 
-/* Sums of ENTROPY, NORMALIZED and ENTROPY_NOSINK of one sequence and head. */
+/* Place of a quantity among those of a sequence: in HL_TABLE_MEANS and, from HL_N_OF_SEQUENCE on, in
+ * HL_TABLE_MORE.  The norm of outputs comes last and is HL_Q_OUTPUT. */
+static inline int hl_place_of_sequence(int quantity)
+{
+    static const int places[HL_N_QUANTITIES + 1] = {
+        [HL_Q_ENTROPY] = 0, [HL_Q_NORMALIZED] = 1, [HL_Q_ENTROPY_NOSINK] = 2,
+        [HL_Q_RENYI2] = 3,  [HL_Q_VARENTROPY] = 4, [HL_Q_PEAK] = 5,
+        [HL_Q_SELF] = 6,    [HL_Q_PREVIOUS] = 7,   [HL_Q_FIRST] = 8,
+        [HL_Q_OUTPUT] = 9,
+    };
+
+    return places[quantity];
+}
+
+/* Sums of one sequence and head, by those places. */
 typedef struct hl_sequence_sums {
-    hl_wide sum[3];
-    int64_t count[3];
+    hl_wide sum[HL_N_SEQUENCE];
+    int64_t count[HL_N_SEQUENCE];
 } hl_sequence_sums;
 
 /* Sums of ENTROPY and NORMALIZED over the rows of one bucket. */
@@ -64,6 +79,7 @@ typedef struct hl_profile_flight {
     hl_bucket_sums   *by_layer; /* (n_batch, L, P) sums over heads */
     size_t            n_by_layer;
     float            *means;     /* (L, H, 3) means of one sequence, made when it ends */
+    float            *more;      /* (L, H, 7) */
     float            *positions; /* (L, P, 2) means by position of one sequence */
     int64_t          *counts;    /* (P, 2) number of rows by position of one sequence */
     /* (n_batch, n_heads, ...) prepared kernels of the current layer */

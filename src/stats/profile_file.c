@@ -22,10 +22,10 @@
 
 /* The metadata's "format"; another number when programs of before can no longer read files.
  * Earlier ones are read: the first had no curves by position of kept sequences, the first two did
- * not know their documents. */
-#define FORMAT        "headlight profile 3"
-#define SECOND_FORMAT "headlight profile 2"
-#define FIRST_FORMAT  "headlight profile 1"
+ * not know their documents, the first three had fewer means of sequences. */
+#define FORMAT_NAME "headlight profile "
+#define NEWEST      "4"
+enum { FORMAT = 4 };
 /* Means of the quantities, (L, H, Q) F64: for other programs, made anew when written. */
 #define MEAN "mean"
 
@@ -87,7 +87,7 @@ static hl_status add_metadata(hl_safetensors_writer *writer, const hl_profile *p
 
     HL_NEED(list_heads(&heads, profile));
     HL_NEED(list_settings(&names, profile));
-    hl_safetensors_add_metadata(writer, "format", FORMAT);
+    hl_safetensors_add_metadata(writer, "format", FORMAT_NAME NEWEST);
     hl_safetensors_add_metadata(writer, "heads", heads);
     add_number(writer, "buckets", profile->n_buckets);
     add_number(writer, "kept", profile->n_kept);
@@ -215,10 +215,25 @@ static hl_status read_types(const char *names[HL_PROFILE_MAX_TYPES], int64_t *n_
     return HL_OK;
 }
 
-static bool is_format(const hl_safetensors *file, const char *wanted)
+/* Returns 1 to FORMAT; 0: not one of them. */
+static int format_of(const hl_safetensors *file)
 {
     const char *format = hl_safetensors_metadata(file, "format");
-    return format != NULL && strcmp(format, wanted) == 0;
+    size_t      length = strlen(FORMAT_NAME);
+
+    if (format == NULL || strncmp(format, FORMAT_NAME, length) != 0 || strlen(format) != length + 1)
+        return 0;
+    int number = format[length] - '0';
+    return number >= 1 && number <= FORMAT ? number : 0;
+}
+
+/* The first format whose files have the table. */
+static int format_with(hl_table table)
+{
+    return table >= HL_FIRST_OF_FORMAT_4   ? 4
+           : table >= HL_FIRST_OF_FORMAT_3 ? 3
+           : table >= HL_FIRST_OF_FORMAT_2 ? 2
+                                           : 1;
 }
 
 static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
@@ -231,9 +246,8 @@ static hl_status read_shape(hl_profile **out, const hl_safetensors *file)
     hl_profile_shape shape     = { .heads = heads, .type_names = names };
 
     HL_NEED(need(&format, file, "format"));
-    if (!is_format(file, FORMAT) && !is_format(file, SECOND_FORMAT) &&
-        !is_format(file, FIRST_FORMAT))
-        return hl_fail(HL_BAD_INPUT, "format '%.40s', wanted '%s'", format, FORMAT);
+    if (format_of(file) == 0)
+        return hl_fail(HL_BAD_INPUT, "format '%.40s', wanted '" FORMAT_NAME NEWEST "'", format);
     HL_NEED(read_heads(heads, &shape.n_layers, file));
     HL_NEED(read_types(names, &shape.n_types, file));
     HL_NEED(need_number(&n_buckets, file, "buckets"));
@@ -306,9 +320,7 @@ static hl_status find_table(const hl_tensor **out, const hl_safetensors *file,
     int                  n_dims = hl_table_shape(shape, profile, table);
 
     *out = hl_safetensors_find(file, form->name);
-    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_2 && is_format(file, FIRST_FORMAT))
-        return HL_OK;
-    if (*out == NULL && table >= HL_FIRST_OF_FORMAT_3 && is_format(file, SECOND_FORMAT))
+    if (*out == NULL && format_of(file) < format_with(table))
         return HL_OK;
     if (*out == NULL && table == HL_TABLE_NLL_BROKEN)
         return HL_OK;
@@ -359,12 +371,12 @@ static hl_status check_kept(const hl_tensor *tensor, const hl_profile *profile)
                    tensor->name, tensor->shape[0], wanted);
 }
 
-/* Marks the means of positions as missing. */
-static void forget_positions(const hl_profile *profile)
+/* Marks means of sequences as missing. */
+static void forget_means(const hl_profile *profile, hl_table table)
 {
-    float *means = hl_floats(profile, HL_TABLE_KEPT_POSITIONS);
+    float *means = hl_floats(profile, table);
 
-    for (int64_t i = 0; i < hl_table_count(profile, HL_TABLE_KEPT_POSITIONS); i++)
+    for (int64_t i = 0; i < hl_table_count(profile, table); i++)
         means[i] = NAN;
 }
 
@@ -376,8 +388,8 @@ static hl_status copy_tables(hl_profile *profile, const hl_safetensors *file)
         HL_NEED(find_table(&tensor, file, profile, table));
         if (tensor != NULL)
             memcpy(profile->tables[table], tensor->data, tensor->n_bytes);
-        else if (table == HL_TABLE_KEPT_POSITIONS)
-            forget_positions(profile);
+        else if (table == HL_TABLE_KEPT_POSITIONS || table == HL_TABLE_MORE)
+            forget_means(profile, table);
         if (tensor != NULL && table >= HL_FIRST_KEPT) /* the totals are read before these tables */
             HL_NEED(check_kept(tensor, profile));
     }
@@ -566,6 +578,7 @@ static hl_status check_sequences(const hl_profile *profile)
             return bad_value(HL_TABLE_KEPT_COUNTS, i, "not a count of that many tokens");
     }
     HL_NEED(check_kept_means(profile, HL_TABLE_MEANS));
+    HL_NEED(check_kept_means(profile, HL_TABLE_MORE));
     return check_kept_means(profile, HL_TABLE_KEPT_POSITIONS);
 }
 
@@ -690,7 +703,7 @@ static hl_status load(hl_profile **out, char **state, const char *path)
     if (state == NULL || text == NULL)
         goto done;
     /* What it lacks of the windows so far could not be had any more. */
-    if (!is_format(file, FORMAT))
+    if (format_of(file) != FORMAT)
         HL_TRY(hl_fail(HL_BAD_INPUT,
                        "%s: begun by an earlier version, and this one cannot continue it; remove "
                        "the file to start again",

@@ -459,9 +459,6 @@ static void close_buckets(const hl_profile *profile, const hl_layer_rows *rows)
 static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64_t sequence,
                      int64_t head)
 {
-    static const hl_quantity of_sequence[HL_N_OF_SEQUENCE] = { HL_Q_ENTROPY, HL_Q_NORMALIZED,
-                                                               HL_Q_ENTROPY_NOSINK };
-
     const hl_profile_flight *flight = profile->flight;
     head_place               place  = { rows, sequence, head, hl_cell(profile, rows->layer, head) };
     head_sums                sums   = open_sums(profile, place.cell);
@@ -480,9 +477,9 @@ static void add_head(const hl_profile *profile, const hl_layer_rows *rows, int64
             add_run(profile, &sums, &place, run);
     }
     close_sums(profile, place.cell, &sums);
-    for (int i = 0; i < HL_N_OF_SEQUENCE; i++) {
-        own->sum[i] += sums.total[of_sequence[i]].sum;
-        own->count[i] += sums.total[of_sequence[i]].count;
+    for (int i = 0; i < HL_N_QUANTITIES; i++) {
+        own->sum[hl_place_of_sequence(i)] += sums.total[i].sum;
+        own->count[hl_place_of_sequence(i)] += sums.total[i].count;
     }
 }
 

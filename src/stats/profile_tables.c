@@ -10,8 +10,8 @@
  *     patterns         22 (8 + 8 + 8)           =  528
  *     pairs            63/2 * 8 + 65/2 * 8      =  512
  *     norm, probe, broken   40 + 24 + 24        =   88
- *     32 sequences     32 * 3 * 4               =  384
- *                                          in all 6464,   times 5120: 31.6 MiB
+ *     32 sequences     32 * 10 * 4              = 1280
+ *                                          in all 7360,   times 5120: 35.9 MiB
  *     32 sequences by position, per layer  32 * 18 * 2 * 4,  times 80:  0.4 MiB
  *
  * For this reason pairs and shares take 64 bits, a large model keeps fewer sequences than a small
@@ -80,6 +80,7 @@ static const hl_table_form forms[HL_N_TABLES] = {
     TABLE(KEPT_POSITIONS, "sequence.position", F32, KEPT, 0, K, L, P, HL_N_BY_POSITION),
     TABLE(KEPT_COUNTS, "sequence.position.count", I64, KEPT, 0, K, P, HL_N_BY_POSITION),
     TABLE(DOCUMENTS, "sequence.document", U64, KEPT, 0, K),
+    TABLE(MORE, "sequence.more", F32, KEPT, 0, K, L, H, HL_N_MORE),
 };
 
 const hl_table_form *hl_table_form_of(hl_table table)

@@ -13,8 +13,15 @@
 #include "stats/profile.h"
 
 /* Number of quantities per table. By position: ENTROPY, NORMALIZED. By type: also RENYI2. Of
- * sequences: ENTROPY, NORMALIZED, ENTROPY_NOSINK. */
-enum { HL_N_BY_POSITION = 2, HL_N_BY_TYPE = 3, HL_N_OF_SEQUENCE = 3 };
+ * sequences: ENTROPY, NORMALIZED, ENTROPY_NOSINK in one table; the other quantities in their order,
+ * and the norm of outputs, in another. */
+enum {
+    HL_N_BY_POSITION = 2,
+    HL_N_BY_TYPE     = 3,
+    HL_N_OF_SEQUENCE = 3,
+    HL_N_MORE        = 7,
+    HL_N_SEQUENCE    = HL_N_OF_SEQUENCE + HL_N_MORE
+};
 
 typedef enum hl_table {
     HL_TABLE_COUNT = 0, /* (L, H, Q) */
@@ -57,6 +64,7 @@ typedef enum hl_table {
     HL_TABLE_KEPT_POSITIONS, /* (K, L, P, 2) F32: means over the heads of the layer */
     HL_TABLE_KEPT_COUNTS,    /* (K, P, 2): number of rows over the heads of all layers */
     HL_TABLE_DOCUMENTS,      /* (K) U64: which document each is of, by a hash; 0: unknown */
+    HL_TABLE_MORE,           /* (K, L, H, 7) F32 */
     HL_N_TABLES
 } hl_table;
 
@@ -65,6 +73,7 @@ typedef enum hl_table {
 #define HL_N_KEPT            (HL_N_TABLES - HL_FIRST_KEPT)
 #define HL_FIRST_OF_FORMAT_2 HL_TABLE_KEPT_POSITIONS
 #define HL_FIRST_OF_FORMAT_3 HL_TABLE_DOCUMENTS
+#define HL_FIRST_OF_FORMAT_4 HL_TABLE_MORE
 
 /* How two tables are merged. */
 typedef enum hl_table_kind {

@@ -47,7 +47,7 @@ missing=""
 for table in $("$HEADLIGHT" show --table list | awk '{ print $1 }'); do
     columns=$("$HEADLIGHT" show --table "$table" --csv "$dense" | head -1 | tr -d '\r' | tr ',' ' ')
     for column in $columns; do
-        grep -q "\`$column" doc/metrics.md || missing="$missing $table.$column"
+        grep -q "\`${column%_high}" doc/metrics.md || missing="$missing $table.$column"
     done
 done
 for table in ranks metrics diagonal layer_metrics peaks pairs layers heads differences matching; do

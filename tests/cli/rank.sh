@@ -14,19 +14,22 @@ head -c 3000 models/text/alice.txt >"$scratch/text.txt"
 # A profile alone has output norms, which do better than random; entropy does not, and the output
 # says so.
 run rank "$profile" --count 3
-sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/[0-9]\.[0-9]{6}/N/' "$scratch/out"
+sed -i -E 's/L[0-9]H[0-9] +[0-9] +[0-9]/HEAD/; s/ +[0-9]\.[0-9]{6}/ N/g; s/N +1 +[34]$/N FIRST/; s/N +[0-9]+ +[0-9]+$/N N N/' "$scratch/out"
 expect "the first three" 0 <<'END'
 Heads in pruning order
 
-rank  name  layer  head     score  ranker
-   1  HEAD  N  output-norm
-   2  HEAD  N  output-norm
-   3  HEAD  N  output-norm
+rank  name  layer  head     score  ranker       score_low  score_high  rank_low  rank_high
+   1  HEAD N  output-norm N N FIRST
+   2  HEAD N  output-norm N N FIRST
+   3  HEAD N  output-norm N N N N
 
-ranker  output-norm
-score   output norm relative to the layer's mean
-order   lowest first
-heads   64
+ranker          output-norm
+score           output norm relative to the layer's mean
+order           lowest first
+heads           64
+interval        Student's t, jackknife over windows
+interval level  0.95
+interval n      4
 END
 run rank "$profile" --csv
 cp "$scratch/out" "$scratch/default"
@@ -36,7 +39,7 @@ result "the default from a profile is output norm" "$(cmp -s "$scratch/out" "$sc
 run rank "$profile" --json -n 1
 expect_line "JSON names it" 0 '^  "ranker": "output-norm",$'
 run rank "$profile" --by entropy -n 1
-expect_line "entropy: the verdict beside it" 0 '^verdict +In our sweeps, highest entropy first cost more than a random order'
+expect_line "entropy: the verdict beside it" 0 '^verdict +In our sweeps, highest entropy first cost more than a random'
 run rank --model models/demo --text "$scratch/text.txt" -n 1 -c 64 --max-tokens 128 --csv
 expect_line "with texts: gradient" 0 '^1,L[0-9]H[0-9],[0-9],[0-9],[0-9.e-]+,gradient'
 run rank --model models/demo
@@ -45,7 +48,7 @@ expect_line "neither texts nor a profile" 2 'ranking needs a profile with output
 run rank "$profile" --by entropy --csv
 sed -i 's/\r$//' "$scratch/out"
 cp "$scratch/out" "$scratch/ranked.csv"
-expect_line "CSV has names" 0 '^rank,name,layer,head,score,ranker$'
+expect_line "CSV has names" 0 '^rank,name,layer,head,score,ranker,score_low,score_high,rank_low,rank_high$'
 result "CSV has a line for each head" "$([ "$(wc -l <"$scratch/out")" -eq 65 ] && echo yes)"
 # The scores are those of show's table, in falling order.
 run show "$profile" --table heads --csv
@@ -71,10 +74,10 @@ expect_line "--by weight needs no profile" 0 '^   "score": [0-9.]+,$'
 run rank --model models/demo --text "$scratch/text.txt" --by gradient -n 1 -c 64 --max-tokens 128
 expect_line "--by gradient: what was done" 0 \
     '^headlight rank: gradient: mean \|dL/dg\| over 2 windows; loss [0-9.]+ nats per token$'
-expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}  gradient$'
+expect_line "and a score" 0 '^   1  L[0-9]H[0-9] +[0-9] +[0-9]  0\.[0-9]{6}  gradient +- +- +- +-$'
 run rank --model models/demo --text "$scratch/text.txt" --by entropy-gradient -n 1 -c 64 \
     --max-tokens 128
-expect_line "a profile measured on the way" 0 '^order   highest first$'
+expect_line "a profile measured on the way" 0 '^order +highest first$'
 
 run rank --model tests/data/families/llama3 --by weight --groups --csv
 awk -F, 'NR > 1 { print $3 "/" $7 }' "$scratch/out" | uniq >"$scratch/groups"
