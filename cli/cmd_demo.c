@@ -79,17 +79,27 @@ static const demo_step steps[] = {
            "the prediction sharpens layer by layer; framed: the token that follows in the text",
            hl_command_lens, "lens {m}/demo " PROMPT, "lens"),
     { "the demo model continues a text",
-      "a trace: the attention statistics of every head for each generated token",
+      "a trace: the attention statistics of every head for each generated token; a spike at token "
+      "48",
       hl_command_generate,
       "generate {m}/demo \"The old man looked out at the sea, and said\" -n 96 -t 0.8 --top-k 40 "
-      "--seed 7 --trace {o}/text.trace",
+      "--seed 11 --trace {o}/text.trace",
       true, true },
+    { "the demo model gets into a loop", "a trace of a text that repeats 22 tokens",
+      hl_command_generate,
+      "generate {m}/demo \"Once upon a time\" -n 160 --ignore-end --raw --trace {o}/loop.trace",
+      true, true },
+    { NULL, "attention-locking finds the loop, in the text and in the rows of attention",
+      hl_command_diagnose, "diagnose {o}/demo.profile --trace {o}/loop.trace", false, false },
     { "writing the report",
       "open it in a browser: both models, the prompt, the lens and the generated text",
       hl_command_report,
       "report {o}/demo.profile {o}/sparse.profile --trace {o}/text.trace --model {m}/demo "
       "--prompt " PROMPT " -o {o}/report.html",
       false, true },
+    { "writing a report of the loop", "tab Over time: entropies come back every 22 tokens",
+      hl_command_report, "report {o}/demo.profile --trace {o}/loop.trace -o {o}/loop.html", false,
+      true },
 };
 
 enum { N_STEPS = sizeof steps / sizeof *steps };

@@ -241,7 +241,6 @@ typedef enum hl_units {
     HL_UNITS_WINDOWS = 0,
     HL_UNITS_DOCUMENTS,
     HL_UNITS_SPANS,
-    HL_UNITS_ROWS, /* sampled rows of attention */
     HL_N_UNITS
 } hl_units;
 

@@ -82,12 +82,14 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Where a number lies with 95% confidence: hl_interval."""
+    """Where a number lies with 95% confidence: hl_interval. The number is computed again without each
+    unit, and Student's t is applied to the error that follows; units are documents if there are at
+    least four, windows otherwise. With fewer than four units there is no interval."""
     low: float
     high: float
     error: float  # standard error
     level: float
-    n: int  # number of windows, or of documents
+    n: int  # number of units
 
 
 @dataclasses.dataclass(frozen=True)

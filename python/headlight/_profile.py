@@ -271,9 +271,10 @@ class Profile:
             else math.nan for other in range(n)], ("other", n))
 
     def sequence_means(self, quantity: str = "entropy") -> NamedArray:
-        """(sequence, layer, head) means of the sequences kept for the bootstrap."""
-        which = s.QUANTITIES.index(("entropy", "normalized", "entropy_nosink")[
-            _index(quantity, ("entropy", "normalized", "entropy_nosink"), "quantity by sequence")])
+        """(sequence, layer, head) means of each sequence that the profile keeps for confidence intervals,
+        which are by Student's t over sequences or documents (doc/intervals.md). Profiles of earlier
+        versions have only entropy, normalized and entropy_nosink; the others are NaN."""
+        which = _index(quantity, s.QUANTITIES, "quantity")
         n = self._get("hl_profile_n_sequences")
         out = np.full((n, self.n_layers, self.n_heads), math.nan)
         for layer, n_heads in enumerate(self.heads):

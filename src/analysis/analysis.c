@@ -208,10 +208,14 @@ static hl_status fill_similarity(hl_sheet *table, const hl_profile *profile,
 static const char pattern_columns[] =
     "layer:i head:i first_token:t rows:i self:3 lift:1 previous:3 band:3 sink:3 self_top:3 "
     "peak:3 not_self:3 content:3 edges:3 k90:3 support2:3 induction:3 duplicate:3 "
-    "probe_previous:3 | self_low:3 self_high:3 previous_low:3 previous_high:3 band_low:3 "
-    "band_high:3 sink_low:3 sink_high:3 self_top_low:3 self_top_high:3 peak_low:3 peak_high:3 "
-    "content_low:3 content_high:3 edges_low:3 edges_high:3 k90_low:3 k90_high:3 support2_low:3 "
-    "support2_high:3";
+    "probe_previous:3 | band_low:3 band_high:3 content_low:3 content_high:3 k90_low:3 k90_high:3 "
+    "support2_low:3 support2_high:3";
+
+/* Most rows of a head give the others little (self, previous, sink, peak) or are at 0 or 1 (self_top,
+ * edges): an interval from a few sampled rows would promise too much.  The table `heads` has those of
+ * the former over all rows. */
+static const hl_pattern_metric with_interval[] = { HL_PM_BAND, HL_PM_CONTENT, HL_PM_K90,
+                                                   HL_PM_SUPPORT2 };
 
 static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t layer, int64_t head,
                             bool nosink)
@@ -232,9 +236,8 @@ static void put_pattern_row(hl_sheet *table, const hl_profile *profile, int64_t 
     for (int probe = 0; probe < HL_N_PROBES; probe++)
         hl_sheet_put_real(table,
                           nosink ? NAN : hl_profile_probe(profile, layer, head, (hl_probe)probe));
-    for (int metric = 0; metric < HL_PM_CHANCE; metric++) {
-        hl_moments rows =
-            hl_profile_pattern(profile, layer, head, (hl_pattern_metric)metric, nosink);
+    for (size_t i = 0; i < sizeof with_interval / sizeof *with_interval; i++) {
+        hl_moments  rows     = hl_profile_pattern(profile, layer, head, with_interval[i], nosink);
         hl_interval interval = hl_sampled_interval(profile, &rows);
 
         hl_sheet_put_reals(table, interval.low, interval.high);

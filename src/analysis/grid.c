@@ -236,17 +236,14 @@ hl_status hl_grid_intervals(hl_interval **out, const hl_profile *profile, hl_qua
 
 hl_interval hl_sampled_interval(const hl_profile *profile, const hl_moments *rows)
 {
-    double      n    = (double)rows->count;
-    hl_interval none = hl_no_interval(hl_profile_all_sequences(profile), HL_UNITS_WINDOWS);
+    int64_t n     = hl_profile_all_sequences(profile);
+    double  slope = rows->mean * (1.0 - rows->mean); /* of a share by its log-odds */
 
-    if (hl_profile_all_sequences(profile) < HL_MIN_UNITS || rows->count < HL_MIN_UNITS)
-        return none;
-    hl_error    error = { .variance = rows->variance / (n - 1.0), .freedom = n - 1.0 };
-    hl_interval found =
-        hl_interval_of(rows->mean, error, HL_SCALE_PLAIN, rows->count, HL_UNITS_ROWS);
-    found.low  = fmax(found.low, 0.0);
-    found.high = fmin(found.high, 1.0);
-    return found;
+    if (n < HL_MIN_UNITS || rows->count < HL_MIN_UNITS || !(slope > 0.0))
+        return hl_no_interval(n, HL_UNITS_WINDOWS);
+    hl_error error = { .variance = rows->variance / ((double)(rows->count - 1) * slope * slope),
+                       .freedom  = (double)(n - 1) };
+    return hl_interval_of(rows->mean, error, HL_SCALE_SHARE, n, HL_UNITS_WINDOWS);
 }
 
 double hl_similarity_beside_first(const hl_profile *profile, int64_t layer, int64_t a, int64_t b)

@@ -227,7 +227,7 @@ hl_interval hl_jackknife(double value, const double *without, int64_t n, hl_erro
 
 const char *hl_units_name(hl_units units)
 {
-    static const char *const names[HL_N_UNITS] = { "windows", "documents", "spans", "rows" };
+    static const char *const names[HL_N_UNITS] = { "windows", "documents", "spans" };
 
     return units >= HL_UNITS_WINDOWS && units < HL_N_UNITS ? names[units] : "?";
 }
@@ -236,8 +236,7 @@ const char *hl_interval_method(hl_units units)
 {
     static const char *const methods[HL_N_UNITS] = { "Student's t, jackknife over windows",
                                                      "Student's t, jackknife over documents",
-                                                     "Student's t, jackknife over spans",
-                                                     "Student's t, over sampled rows" };
+                                                     "Student's t, jackknife over spans" };
 
     return units >= HL_UNITS_WINDOWS && units < HL_N_UNITS ? methods[units] : "?";
 }

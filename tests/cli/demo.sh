@@ -4,7 +4,7 @@
 set -u
 # shellcheck source=tests/cli/lib.bash
 . "$(dirname "$0")/lib.bash"
-plan 10
+plan 13
 
 run demo -o "$scratch/demo" --threads 1 --as "$HEADLIGHT"
 cp "$scratch/out" "$scratch/shown"
@@ -25,9 +25,21 @@ result "it writes a report that says what it holds" \
     "$(grep -q '"format":"headlight.report/1"' "$scratch/demo/report.html" &&
         [ -s "$scratch/demo/text.trace" ] && echo yes)"
 
+# One trace has a spike, the other a loop; and each is found in the reports, too.
+run generate models/demo "The old man looked out at the sea, and said" -n 96 -t 0.8 --top-k 40 \
+    --seed 11 --on-spike warn --no-monitor
+expect_line "the text has a spike, as the demonstration says" 0 "token 48 'ause': a spike, z = 3\."
+run show "$scratch/demo/loop.trace" --table repetition --csv
+expect_line "the other repeats 22 tokens" 0 '^160,.*,22,22,58,[0-9]+$'
+result "the reports have the spike and the loop" \
+    "$(grep -q '"spikes":\[[0-9]' "$scratch/demo/report.html" &&
+        grep -q '"spikes":\[\]' "$scratch/demo/loop.html" &&
+        grep -qE '"period": ?22' "$scratch/demo/loop.html" &&
+        grep -qE '"id":"attention-locking"|attention-locking' "$scratch/demo/loop.html" && echo yes)"
+
 # There is a line for every file, and the first figure's line makes the same bytes again.
 listed=$(grep -c "^$HEADLIGHT " "$scratch/shown")
-result "eleven commands to copy" "$([ "$listed" -eq 11 ] && echo yes)"
+result "fourteen commands to copy" "$([ "$listed" -eq 14 ] && echo yes)"
 line=$(grep "^$HEADLIGHT draw .*heatmap.svg" "$scratch/shown")
 cp "$scratch/demo/heatmap.svg" "$scratch/before.svg"
 rm "$scratch/demo/heatmap.svg"
