@@ -39,6 +39,7 @@ enum {
     command(lens, "show what a model would predict after each layer")                              \
     command(measure, "measure every head on texts, and write a profile")                           \
     command(merge, "merge profiles of parts of a text into one")                                   \
+    command(needle, "find what a model retrieves from a long text, and with which heads")          \
     command(prune, "write a model without some of its heads")                                      \
     command(rank, "list heads in pruning order")                                                   \
     command(report, "write one interactive HTML page, which needs no network")                     \

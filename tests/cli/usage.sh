@@ -23,6 +23,7 @@ usage: headlight COMMAND [options] ...
   lens       show what a model would predict after each layer
   measure    measure every head on texts, and write a profile
   merge      merge profiles of parts of a text into one
+  needle     find what a model retrieves from a long text, and with which heads
   prune      write a model without some of its heads
   rank       list heads in pruning order
   report     write one interactive HTML page, which needs no network
