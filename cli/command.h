@@ -29,6 +29,7 @@ enum {
 /* clang-format off */
 #define HL_COMMANDS(command)                                                                       \
     command(compare, "compare two profiles or models, head by head")                               \
+    command(damage, "find the heads that make a changed model differ from its reference")          \
     command(demo, "measure, show and draw the two bundled models")                                 \
     command(diagnose, "check attention for problems, with evidence and remedies")                  \
     command(draw, "draw a profile as SVG, PNG or PDF")                                             \

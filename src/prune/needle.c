@@ -48,7 +48,7 @@ typedef struct needle_work {
     needle_text         text;
     int64_t            *targets; /* (longest) */
     int64_t             positions[MOST_ANSWER];
-    double             *one; /* (n_layers, n_heads) hits of the text at hand; borrowed */
+    double             *one;  /* (n_layers, n_heads) hits of the text at hand; borrowed */
     double              loss; /* sums of the text at hand */
     double              n_exact;
     int64_t             n_done; /* texts, for progress */

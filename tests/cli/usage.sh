@@ -13,6 +13,7 @@ which heads can be removed, without ever building an attention matrix.
 usage: headlight COMMAND [options] ...
 
   compare    compare two profiles or models, head by head
+  damage     find the heads that make a changed model differ from its reference
   demo       measure, show and draw the two bundled models
   diagnose   check attention for problems, with evidence and remedies
   draw       draw a profile as SVG, PNG or PDF
