@@ -29,6 +29,7 @@ enum {
 /* clang-format off */
 #define HL_COMMANDS(command)                                                                       \
     command(compare, "compare two profiles or models, head by head")                               \
+    command(damage, "find the heads that make a changed model differ from its reference")          \
     command(demo, "measure, show and draw the two bundled models")                                 \
     command(diagnose, "check attention for problems, with evidence and remedies")                  \
     command(draw, "draw a profile as SVG, PNG or PDF")                                             \
@@ -39,6 +40,7 @@ enum {
     command(lens, "show what a model would predict after each layer")                              \
     command(measure, "measure every head on texts, and write a profile")                           \
     command(merge, "merge profiles of parts of a text into one")                                   \
+    command(needle, "find what a model retrieves from a long text, and with which heads")          \
     command(prune, "write a model without some of its heads")                                      \
     command(rank, "list heads in pruning order")                                                   \
     command(report, "write one interactive HTML page, which needs no network")                     \

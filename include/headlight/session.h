@@ -234,6 +234,13 @@ typedef struct hl_tap {
     const struct hl_observer *observer; /* internal to the library; set to NULL */
 } hl_tap;
 
+/* Replaces outputs of heads of one layer. */
+typedef struct hl_patch {
+    int64_t      layer;
+    const float *z;     /* (n_batch, n_tokens, n_heads, d_head) as HL_WANT_Z reports them */
+    const bool  *heads; /* (n_heads) heads to replace; NULL: all */
+} hl_patch;
+
 typedef struct hl_feed {
     const int64_t *tokens; /* (n_batch, n_tokens) */
     int64_t        n_tokens;
@@ -262,6 +269,9 @@ typedef struct hl_feed {
     int64_t n_layers;
     bool    from_mid;
     bool    to_mid;
+    /* Heads whose outputs are replaced, before the output projection.  On the CPU alone. */
+    const hl_patch *patches; /* (n_patches) */
+    int64_t         n_patches;
     /* Feeds only these sequences of the session, in increasing order.  n_batch is then
      * n_sequences in the shapes of this struct, except that of `segments`, and in what the tap
      * receives; other sequences cost nothing.  All get n_tokens tokens, without `lengths`, and

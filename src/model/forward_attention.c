@@ -208,6 +208,27 @@ static hl_status norm_heads(const hl_session *session, int64_t layer)
     return hl_device_checked(d, d->ops->gate_heads(d->device, &gates), "gates");
 }
 
+/* Writes the rows of a patch over those that were computed. */
+static void put_patch(const hl_session *session, const hl_chunk *chunk, const hl_patch *patch)
+{
+    const hl_layer_config *at    = &session->config->layers[patch->layer];
+    int64_t                width = at->n_heads * at->d_head;
+    float                 *z =
+        session->config->inner_norms ? session->device->rows.z_normed : session->device->rows.z;
+
+    for (int64_t i = 0; i < chunk->n_batch * chunk->n_rows; i++) {
+        int64_t      sequence = i / chunk->n_rows, row = i % chunk->n_rows;
+        const float *from =
+            patch->z + (sequence * chunk->feed->n_tokens + chunk->offset + row) * width;
+
+        for (int64_t head = 0; head < at->n_heads && row < chunk->lengths[sequence]; head++) {
+            if (patch->heads == NULL || patch->heads[head])
+                memcpy(z + i * width + head * at->d_head, from + head * at->d_head,
+                       (size_t)at->d_head * sizeof *z);
+        }
+    }
+}
+
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input)
 {
@@ -240,6 +261,10 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
     HL_NEED(gate_heads(session, layer, input));
     if (session->config->inner_norms)
         HL_NEED(norm_heads(session, layer));
+    for (int64_t i = 0; i < chunk->feed->n_patches; i++) {
+        if (chunk->feed->patches[i].layer == layer)
+            put_patch(session, chunk, &chunk->feed->patches[i]);
+    }
     return hl_device_multiply(session, d->rows.branch, d->dtype,
                               session->config->inner_norms ? d->rows.z_normed : d->rows.z,
                               &d->weights.layers[layer].o, &d->inputs.places);

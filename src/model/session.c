@@ -465,6 +465,22 @@ static hl_status check_stream(const hl_session *session, const hl_feed *feed)
     return HL_OK;
 }
 
+/* Patches are written where the rows are, which is possible in the process's memory. */
+static hl_status check_patches(const hl_session *session, const hl_feed *feed)
+{
+    if (feed->n_patches == 0)
+        return HL_OK;
+    if (!session->device->ops->is_near || session->device->dtype != HL_DTYPE_F32)
+        return hl_fail(HL_UNSUPPORTED, "feed: outputs of heads can be replaced on the CPU alone");
+    for (int64_t i = 0; i < feed->n_patches; i++) {
+        HL_NEED(hl_check_count("feed: a patch's layer", feed->patches[i].layer, 0,
+                               session->config->n_layers - 1));
+        if (feed->patches[i].z == NULL)
+            return hl_fail(HL_BAD_ARGUMENT, "feed: a patch without rows");
+    }
+    return HL_OK;
+}
+
 static hl_status check_feed(const hl_session *session, const hl_feed *feed)
 {
     if (feed == NULL || feed->n_tokens < 0 || (feed->tokens == NULL && feed->n_tokens > 0))
@@ -481,6 +497,7 @@ static hl_status check_feed(const hl_session *session, const hl_feed *feed)
     }
     HL_NEED(check_targets(session, feed));
     HL_NEED(check_stream(session, feed));
+    HL_NEED(check_patches(session, feed));
     return check_kept(session, feed);
 }
 

@@ -13,6 +13,7 @@ which heads can be removed, without ever building an attention matrix.
 usage: headlight COMMAND [options] ...
 
   compare    compare two profiles or models, head by head
+  damage     find the heads that make a changed model differ from its reference
   demo       measure, show and draw the two bundled models
   diagnose   check attention for problems, with evidence and remedies
   draw       draw a profile as SVG, PNG or PDF
@@ -23,6 +24,7 @@ usage: headlight COMMAND [options] ...
   lens       show what a model would predict after each layer
   measure    measure every head on texts, and write a profile
   merge      merge profiles of parts of a text into one
+  needle     find what a model retrieves from a long text, and with which heads
   prune      write a model without some of its heads
   rank       list heads in pruning order
   report     write one interactive HTML page, which needs no network
