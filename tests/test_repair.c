@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kernels/gemm.h"
+#include "model/backward.h"
 #include "model/sample.h"
 #include "prune/repair.h"
 #include "prune/stream_walk.h"
@@ -13,7 +14,7 @@
 #define NEOX  "tests/data/families/gpt_neox"
 #define DEMO  "models/demo"
 
-enum { N_TEXT = 400, CONTEXT = 32 };
+enum { N_TEXT = 400, CONTEXT = 32, MAX_LAYERS = 16 };
 
 /* ------------------------------------------------------------------------ a text */
 
@@ -167,7 +168,7 @@ static void check_layer(hl_model *model, const hl_corpus *corpus, int64_t first)
     hl_repair *repair = repair_on(model, corpus, &c, 1);
     assert_int_equal(hl_repair_get_info(repair)->layers[0].dtype, HL_DTYPE_F32);
     assert_int_equal(hl_repair_get_info(repair)->n_tokens, N_TEXT);
-    assert_ok(hl_walk_open(&walk, model, corpus, &windows, 1));
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream original = { .x = p.wanted };
     hl_walk_stream pruned   = {
           .x = p.had, .gates = gates, .z = p.z, .heads = p.heads, .n_heads = p.n_kept
@@ -262,6 +263,8 @@ static void check_surgeon(const char *path)
     hl_walk  *walk  = NULL;
     int64_t   H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
     double   *scores = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
+    hl_squares   *fisher[MAX_LAYERS] = { 0 };
+    hl_gradients *of_gates           = NULL;
     float    *x      = malloc(sizeof *x * (size_t)(N_TEXT * D));
     float    *z      = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
     int64_t   heads[MAX_HEADS];
@@ -273,23 +276,29 @@ static void check_surgeon(const char *path)
     hl_corpus *corpus = open_ids(model, folder, N_TEXT);
     assert_ok(hl_surgeon_scores(scores, model, corpus,
                                 &(hl_surgeon_options){ .windows = windows, .n_threads = 2 }));
-    assert_ok(hl_walk_open(&walk, model, corpus, &windows, 1));
+    for (int64_t layer = 0; layer < model->info.n_layers; layer++)
+        assert_ok(hl_squares_new(&fisher[layer], D, 0, 1));
+    assert_ok(hl_output_gradients(&of_gates, fisher, model, corpus,
+                                  &(hl_gradient_options){ .windows = windows, .n_threads = 1 }));
+    hl_gradients_free(of_gates);
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
     for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
         const hl_param *param   = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
-        double          shape[] = { N_TEXT, (double)H, (double)d, (double)D };
+        double shape[] = { N_TEXT, (double)H, (double)d, (double)D, (double)fisher[layer]->n_rows };
         float          *w0      = read_weight(&param->weight);
 
         assert_ok(hl_walk_step(walk, &stream, layer));
         put_array(folder, "shape", shape, sizeof shape);
         put_array(folder, "z", z, sizeof *z * (size_t)(N_TEXT * H * d));
-        put_array(folder, "x", x, sizeof *x * (size_t)(N_TEXT * D));
+        put_array(folder, "fisher", fisher[layer]->gram, sizeof(double) * (size_t)(D * D));
         put_array(folder, "w0", w0, sizeof *w0 * (size_t)(D * H * d));
         put_array(folder, "scores", scores + layer * H, sizeof *scores * (size_t)H);
         double error = ask_numpy("surgeon_numpy.py", folder);
         if (!(error < 1e-6))
             fail_msg("%s, layer %d: off by %.2e", path, (int)layer, error);
         free(w0);
+        hl_squares_free(fisher[layer]);
     }
     free(scores);
     free(x);
@@ -298,6 +307,94 @@ static void check_surgeon(const char *path)
     hl_corpus_close(corpus);
     hl_model_close(model);
     remove_folder(folder);
+}
+
+/* Gradients of what the attention of each layer writes. */
+typedef struct output_gradients {
+    float  *rows[MAX_LAYERS]; /* (CONTEXT, d_model) */
+    int64_t d_model;
+} output_gradients;
+
+static hl_status take_outputs(void *context, int64_t layer, const float *gradient)
+{
+    output_gradients *all = context;
+    size_t            n   = sizeof *gradient * (size_t)(CONTEXT * all->d_model);
+
+    all->rows[layer] = malloc(n);
+    assert_non_null(all->rows[layer]);
+    memcpy(all->rows[layer], gradient, n);
+    return HL_OK;
+}
+
+/* The gradient of a head's gate is the sum over the tokens of g' W_h z_h: gate gradients are tested
+ * against PyTorch's elsewhere. */
+static void check_output_gradients(const char *path)
+{
+    char             folder[64];
+    hl_model        *model    = open_model(path);
+    hl_backward     *backward = NULL;
+    hl_walk         *walk     = NULL;
+    int64_t          H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
+    output_gradients g         = { .d_model = D };
+    double          *gates     = malloc(sizeof *gates * (size_t)(model->info.n_layers * H));
+    float           *x         = malloc(sizeof *x * (size_t)(CONTEXT * D));
+    float           *z         = malloc(sizeof *z * (size_t)(CONTEXT * H * d));
+    int64_t          tokens[CONTEXT], heads[MAX_HEADS];
+    double           nll = 0.0;
+
+    assert_true(gates != NULL && x != NULL && z != NULL);
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    hl_corpus *corpus = open_ids(model, folder, CONTEXT);
+    for (int64_t i = 0; i < CONTEXT; i++)
+        tokens[i] = (int64_t)(hl_random_unit(7, (uint64_t)i) *
+                              (double)(model->info.d_vocab < 250 ? model->info.d_vocab : 250));
+    for (int64_t i = 0; i < H; i++)
+        heads[i] = i;
+    assert_ok(hl_backward_open(&backward, model, CONTEXT, 1));
+    backward->outputs         = take_outputs;
+    backward->outputs_context = &g;
+    assert_ok(hl_backward_run(gates, &nll, backward, tokens, CONTEXT, 1));
+    assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
+    hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
+    for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
+        float *w0 =
+            read_weight(&hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0)->weight);
+
+        assert_ok(hl_walk_step(walk, &stream, layer));
+        for (int64_t h = 0; h < H; h++) {
+            double sum = 0.0, size = 0.0;
+
+            for (int64_t i = 0; i < CONTEXT * D; i++) {
+                for (int64_t k = 0; k < d; k++) {
+                    double term = (double)g.rows[layer][i] * (double)w0[i % D * H * d + h * d + k] *
+                                  (double)z[i / D * H * d + h * d + k];
+                    sum += term;
+                    size += fabs(term);
+                }
+            }
+            if (!(fabs(sum - gates[layer * H + h]) <= 1e-5 * size))
+                fail_msg("%s, L%dH%d: %.9g, and the gate has %.9g", path, (int)layer, (int)h, sum,
+                         gates[layer * H + h]);
+        }
+        free(w0);
+        free(g.rows[layer]);
+    }
+    free(gates);
+    free(x);
+    free(z);
+    hl_walk_close(walk);
+    hl_backward_close(backward);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+}
+
+static void output_gradients_add_up_to_gates(void **state)
+{
+    (void)state;
+    check_output_gradients(LLAMA);
+    check_output_gradients(NEOX);
+    check_output_gradients("tests/data/families/starcoder2");
 }
 
 static void numpy_scores_the_same(void **state)
@@ -723,6 +820,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numpy_solves_the_same),
+        cmocka_unit_test(output_gradients_add_up_to_gates),
         cmocka_unit_test(numpy_scores_the_same),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(devices_agree),
