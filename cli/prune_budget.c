@@ -154,14 +154,13 @@ json_t *hl_budget_json(const hl_frontier *f)
     if (f == NULL)
         return NULL;
     best = &f->points[f->recommended];
-    root = HL_OBJECT(HL_IS("until_loss", limit(f->budget.until_loss)),
-                     HL_IS("until_kl", limit(f->budget.until_kl)),
-                     HL_IS("until_bytes", limit((double)f->budget.until_bytes)),
-                     HL_IS("repaired", f->budget.repair),
-                     HL_IS("ranker", hl_ranker_name((size_t)best->ranker)),
-                     HL_IS("heads", best->n_off), HL_IS("rise", best->rise),
-                     HL_IS("rise_low", best->rise_low), HL_IS("rise_high", best->rise_high),
-                     HL_IS("kl", best->kl), HL_IS("all_went", f->all_went));
+    root = HL_OBJECT(
+        HL_IS("until_loss", limit(f->budget.until_loss)),
+        HL_IS("until_kl", limit(f->budget.until_kl)),
+        HL_IS("until_bytes", limit((double)f->budget.until_bytes)),
+        HL_IS("repaired", f->budget.repair), HL_IS("ranker", hl_ranker_name((size_t)best->ranker)),
+        HL_IS("heads", best->n_off), HL_IS("rise", best->rise), HL_IS("rise_low", best->rise_low),
+        HL_IS("rise_high", best->rise_high), HL_IS("kl", best->kl), HL_IS("all_went", f->all_went));
     if (hl_frontier_sheet(&table, f) == HL_OK)
         (void)hl_set_sheet(root, table);
     hl_sheet_free(table);

@@ -258,16 +258,16 @@ static void numpy_solves_the_same(void **state)
 
 static void check_surgeon(const char *path)
 {
-    char      folder[64];
-    hl_model *model = open_model(path);
-    hl_walk  *walk  = NULL;
-    int64_t   H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
-    double   *scores = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
+    char          folder[64];
+    hl_model     *model = open_model(path);
+    hl_walk      *walk  = NULL;
+    int64_t       H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
+    double       *scores             = malloc(sizeof *scores * (size_t)(model->info.n_layers * H));
     hl_squares   *fisher[MAX_LAYERS] = { 0 };
     hl_gradients *of_gates           = NULL;
-    float    *x      = malloc(sizeof *x * (size_t)(N_TEXT * D));
-    float    *z      = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
-    int64_t   heads[MAX_HEADS];
+    float        *x                  = malloc(sizeof *x * (size_t)(N_TEXT * D));
+    float        *z                  = malloc(sizeof *z * (size_t)(N_TEXT * H * d));
+    int64_t       heads[MAX_HEADS];
 
     assert_true(scores != NULL && x != NULL && z != NULL);
     for (int64_t i = 0; i < H; i++)
@@ -284,9 +284,9 @@ static void check_surgeon(const char *path)
     assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
     for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
-        const hl_param *param   = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
+        const hl_param *param = hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0);
         double shape[] = { N_TEXT, (double)H, (double)d, (double)D, (double)fisher[layer]->n_rows };
-        float          *w0      = read_weight(&param->weight);
+        float *w0      = read_weight(&param->weight);
 
         assert_ok(hl_walk_step(walk, &stream, layer));
         put_array(folder, "shape", shape, sizeof shape);
@@ -335,10 +335,10 @@ static void check_output_gradients(const char *path)
     hl_backward     *backward = NULL;
     hl_walk         *walk     = NULL;
     int64_t          H = model->info.n_heads, d = model->info.d_head, D = model->info.d_model;
-    output_gradients g         = { .d_model = D };
-    double          *gates     = malloc(sizeof *gates * (size_t)(model->info.n_layers * H));
-    float           *x         = malloc(sizeof *x * (size_t)(CONTEXT * D));
-    float           *z         = malloc(sizeof *z * (size_t)(CONTEXT * H * d));
+    output_gradients g     = { .d_model = D };
+    double          *gates = malloc(sizeof *gates * (size_t)(model->info.n_layers * H));
+    float           *x     = malloc(sizeof *x * (size_t)(CONTEXT * D));
+    float           *z     = malloc(sizeof *z * (size_t)(CONTEXT * H * d));
     int64_t          tokens[CONTEXT], heads[MAX_HEADS];
     double           nll = 0.0;
 
@@ -357,8 +357,7 @@ static void check_output_gradients(const char *path)
     assert_ok(hl_walk_open(&walk, model, corpus, &windows, NULL, 1));
     hl_walk_stream stream = { .x = x, .z = z, .heads = heads, .n_heads = H };
     for (int64_t layer = 0; layer < model->info.n_layers; layer++) {
-        float *w0 =
-            read_weight(&hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0)->weight);
+        float *w0 = read_weight(&hl_weights_get(model->weights, HL_ROLE_ATTN_O, layer, 0)->weight);
 
         assert_ok(hl_walk_step(walk, &stream, layer));
         for (int64_t h = 0; h < H; h++) {
@@ -407,6 +406,109 @@ static void numpy_scores_the_same(void **state)
     }
     check_surgeon(LLAMA);
     check_surgeon(NEOX);
+}
+
+/* ------------------------------------------------------------------ cases side by side */
+
+static double loss_of(const hl_evaluation *found, int64_t setting)
+{
+    return hl_evaluation_total(found, setting).nll / (double)found->n_scored;
+}
+
+static hl_evaluation *evaluate_as_it_is(const hl_model *model, const hl_corpus *corpus)
+{
+    hl_evaluation *found = NULL;
+
+    assert_ok(hl_evaluate(&found, model, corpus, NULL, 0,
+                          &(hl_evaluate_options){ .windows = windows, .n_threads = 1 }));
+    return found;
+}
+
+/* Cases that share streams, part and are equal have the losses of models that are repaired one by one,
+ * and the original has its own.  Returns false if the model cannot be repaired. */
+static bool check_cases(const char *path)
+{
+    enum { N_CASES = 5 };
+    char           folder[64];
+    hl_model      *model      = open_model(path);
+    choice         c[N_CASES] = { 0 };
+    hl_head_list   lists[N_CASES];
+    bool           means[N_CASES] = { false, false, false, true, false };
+    hl_evaluation *found = NULL, *whole = NULL;
+
+    if (hl_repair_check(model) != HL_OK || hl_walk_check(model) != HL_OK) {
+        print_message("%s: %s\n", path, hl_error_message());
+        hl_model_close(model);
+        return false;
+    }
+    snprintf(folder, sizeof folder, "%s", new_folder());
+    hl_corpus *corpus = open_ids(model, folder, 150);
+    choose_ragged(&c[0], model);
+    choose_ragged(&c[1], model);
+    c[1].list.n_heads -= c[1].list.n_heads > 1; /* the same below its last head */
+    choose_ragged(&c[2], model);                /* equal to the first */
+    choose_ragged(&c[3], model);
+    for (int i = 0; i < N_CASES; i++) /* the last loses no head */
+        lists[i] = c[i].list;
+    assert_ok(hl_evaluate_cases(&found, model, corpus, corpus, lists, means, N_CASES,
+                                &(hl_repair_options){ .windows = windows, .n_threads = 1 },
+                                &windows));
+    whole = evaluate_as_it_is(model, corpus);
+    assert_int_equal(found->n_scored, whole->n_scored);
+    assert_int_equal(found->n_windows, whole->n_windows);
+    if (!(fabs(loss_of(found, -1) - loss_of(whole, -1)) <= 1e-6 * loss_of(whole, -1)))
+        fail_msg("%s: a walk has a loss of %.9f, a pass %.9f", path, loss_of(found, -1),
+                 loss_of(whole, -1));
+    assert_true(loss_of(found, 4) == loss_of(found, -1));
+    assert_true(loss_of(found, 0) == loss_of(found, 2));
+    assert_true(hl_evaluation_total(found, 4).kl == 0.0);
+    assert_true(hl_evaluation_total(found, 0).kl > 0.0);
+    for (int i = 0; i < 2; i++) {
+        hl_repair     *repair = repair_on(model, corpus, &c[i], 1);
+        hl_evaluation *alone  = NULL;
+
+        assert_ok(hl_model_set_repair(model, repair));
+        alone = evaluate_as_it_is(model, corpus);
+        if (!(fabs(loss_of(found, i) - loss_of(alone, -1)) <= 2e-5 * loss_of(alone, -1)))
+            fail_msg("%s, case %d: %.9f side by side, %.9f alone", path, i, loss_of(found, i),
+                     loss_of(alone, -1));
+        assert_ok(hl_model_set_repair(model, NULL));
+        hl_evaluation_free(alone);
+        hl_repair_free(repair);
+    }
+    hl_evaluation_free(found);
+    hl_evaluation_free(whole);
+    hl_corpus_close(corpus);
+    hl_model_close(model);
+    remove_folder(folder);
+    return true;
+}
+
+static void cases_are_as_alone(void **state)
+{
+    static const char *const families[] = { "falcon", "granite", "mixtral", "gemma3", "olmo2" };
+    static const char *const more[] = { "lfm2", "gemma4", "helium", "glm4", "falcon_h1", "jamba" };
+    const char              *only   = getenv("HEADLIGHT_REPAIR_FAMILY"); /* a folder */
+    char                     path[1024];
+    (void)state;
+
+    no_lapack_skips();
+    if (only != NULL) {
+        (void)check_cases(only);
+        return;
+    }
+    assert_true(check_cases(LLAMA));
+    assert_true(check_cases(NEOX));
+    for (size_t i = 0;
+         path_exists(in_shared("golden/families")) && i < sizeof families / sizeof *families; i++) {
+        snprintf(path, sizeof path, "%s/%s", in_shared("golden/families"), families[i]);
+        assert_true(check_cases(path) == (i < 3));
+    }
+    for (size_t i = 0; path_exists(in_shared("golden/families2")) && i < sizeof more / sizeof *more;
+         i++) {
+        snprintf(path, sizeof path, "%s/%s", in_shared("golden/families2"), more[i]);
+        (void)check_cases(path);
+    }
 }
 
 /* ------------------------------------------------------------------ threads, devices */
@@ -822,6 +924,7 @@ int main(void)
         cmocka_unit_test(numpy_solves_the_same),
         cmocka_unit_test(output_gradients_add_up_to_gates),
         cmocka_unit_test(numpy_scores_the_same),
+        cmocka_unit_test(cases_are_as_alone),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(devices_agree),
         cmocka_unit_test(repaired_models_are_written),
@@ -832,5 +935,6 @@ int main(void)
         cmocka_unit_test(short_texts_and_empty_layers_are_told),
         cmocka_unit_test(activations_must_be_finite),
     };
+    cmocka_set_test_filter(getenv("HEADLIGHT_REPAIR_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

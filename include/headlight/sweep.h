@@ -187,7 +187,7 @@ typedef struct hl_sweep_options {
     hl_around        around;       /* as in hl_window_options */
     bool             shared_texts; /* the two texts may have documents in common */
     bool             repair;       /* also with means, and repaired (hl_repair_heads) */
-    bool             no_singles;   /* no head is disabled alone: no table of heads and correlations */
+    bool             no_singles; /* no head is disabled alone: no table of heads and correlations */
     /* (n_words) texts; for every setting the number of correctly predicted last words is counted.
      * NULL: none. */
     const hl_word_text *words;

@@ -81,9 +81,10 @@ typedef struct search {
 static hl_ranker budget_ranker(size_t index, const hl_model *model, bool repair)
 {
     const bool      has_gradients = hl_backward_check(model) == HL_OK;
-    const hl_ranker repaired[]    = { HL_RANKER_SURGEON, HL_RANKER_GRADIENT, HL_RANKER_OUTPUT_NORM };
-    const hl_ranker disabled[] = { HL_RANKER_FLUCTUATION, HL_RANKER_GRADIENT, HL_RANKER_OUTPUT_NORM };
-    const hl_ranker others[] = { HL_RANKER_FLUCTUATION, HL_RANKER_OUTPUT_NORM, HL_RANKER_AUTO };
+    const hl_ranker repaired[] = { HL_RANKER_SURGEON, HL_RANKER_GRADIENT, HL_RANKER_OUTPUT_NORM };
+    const hl_ranker disabled[] = { HL_RANKER_FLUCTUATION, HL_RANKER_GRADIENT,
+                                   HL_RANKER_OUTPUT_NORM };
+    const hl_ranker others[]   = { HL_RANKER_FLUCTUATION, HL_RANKER_OUTPUT_NORM, HL_RANKER_AUTO };
 
     if (index >= 3)
         return HL_RANKER_AUTO;
@@ -117,7 +118,8 @@ static hl_status list_orders(search *s, const hl_ranker *rankers, int64_t n)
         return hl_fail(HL_BAD_ARGUMENT, "%lld rankers, wanted at most %d", (long long)n,
                        MAX_ORDERS);
     for (int64_t i = 0; i < n || rankers == NULL; i++) {
-        hl_ranker ranker = rankers != NULL ? rankers[i] : budget_ranker((size_t)i, s->model, s->options.repair);
+        hl_ranker ranker =
+            rankers != NULL ? rankers[i] : budget_ranker((size_t)i, s->model, s->options.repair);
 
         if (rankers == NULL && ranker == HL_RANKER_AUTO)
             break;

@@ -523,8 +523,9 @@ static void place_batch(hl_evaluator *e)
     e->n_rows          = 0;
     memset(e->lengths, 0, (size_t)e->options.windows.n_batch * sizeof *e->lengths);
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
-        e->lengths[i] = e->text.windows[e->n_done + i].length - 1; /* the last token predicts nothing */
-        e->n_rows     = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
+        e->lengths[i] =
+            e->text.windows[e->n_done + i].length - 1; /* the last token predicts nothing */
+        e->n_rows = e->lengths[i] > e->n_rows ? e->lengths[i] : e->n_rows;
     }
     for (int64_t i = 0; i < e->n_batch_windows; i++) {
         const int64_t *tokens  = e->text.tokens + e->text.windows[e->n_done + i].begin;

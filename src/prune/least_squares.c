@@ -315,7 +315,8 @@ hl_status hl_squares_loss(double *out, const hl_squares *s, const double *error)
 
     *out = 0.0;
     HL_NEED(make_half(&half, s));
-    HL_NEED(hl_alloc_zeroed((void **)&product, (size_t)s->n_out, (size_t)s->n_in * sizeof *product));
+    HL_NEED(
+        hl_alloc_zeroed((void **)&product, (size_t)s->n_out, (size_t)s->n_in * sizeof *product));
     hl_parallel(s->n_threads, count_tiles(s->n_out), 1, multiply_tiles,
                 &(half_job){ product, error, half, s->n_out, s->n_in });
     for (int64_t i = 0; i < s->n_out * s->n_in; i++)
@@ -338,7 +339,7 @@ typedef struct ridge_job {
  * rows. */
 static hl_status try_ridge(double *out, const ridge_job *job, double ridge)
 {
-    const hl_squares *held = job->held;
+    const hl_squares                      *held    = job->held;
     HL_CLOSED(hl_squares_free) hl_squares *some    = NULL;
     HL_FREED double                       *product = NULL;
     int64_t n = job->s->n_in, every = (job->s->n_out + RIDGE_OUTPUTS - 1) / RIDGE_OUTPUTS;

@@ -59,8 +59,8 @@ typedef struct repair_case {
     float     *gates;  /* (n_layers, n_heads) 0 for removed heads */
     float     *stream; /* (n_tokens, d_model); NULL as long as it is that of another case, or the
                         * original's */
-    int64_t first;     /* first layer that loses a head */
-    bool    means;     /* the heads' mean outputs are kept, and nothing is solved */
+    int64_t    first;  /* first layer that loses a head */
+    bool       means;  /* the heads' mean outputs are kept, and nothing is solved */
 } repair_case;
 
 typedef struct repair_work {
@@ -76,7 +76,7 @@ typedef struct repair_work {
     double            saved_at;
     float            *original; /* (n_tokens, d_model) */
     float            *z;        /* (n_tokens, most kept heads * d_head) */
-    float            *means;    /* (H d) mean outputs of the original's heads in the current layer */
+    float            *means; /* (H d) mean outputs of the original's heads in the current layer */
     int64_t           n_tokens; /* of all texts */
     int64_t           n_solved; /* of the first, on which weights are solved */
     int64_t          *heads;    /* (n_heads) heads kept in the current layer */
@@ -945,10 +945,9 @@ static hl_status begin_streams(repair_work *w)
     int64_t          width  = 0;
 
     if (total > (double)w->options.memory_bytes)
-        return hl_fail(HL_LIMIT,
-                       "repair: %.0f MiB for %lld tokens, at most %.0f MiB: fewer tokens take less",
-                       total / 0x1p20, (long long)w->n_tokens,
-                       (double)w->options.memory_bytes / 0x1p20);
+        return hl_fail(
+            HL_LIMIT, "repair: %.0f MiB for %lld tokens, at most %.0f MiB: fewer tokens take less",
+            total / 0x1p20, (long long)w->n_tokens, (double)w->options.memory_bytes / 0x1p20);
     for (int64_t i = 0; i < w->n_cases; i++)
         w->cases[i].out->info.n_bytes = (size_t)total;
     for (int64_t layer = 0; layer < config->n_layers; layer++) {

@@ -107,8 +107,8 @@ static hl_status add_scored(hl_walk *walk, const hl_scored_windows *scored, int6
     if (scored == NULL)
         return HL_OK;
     for (int64_t i = 0; i < scored->n_windows; i++)
-        HL_NEED(add_window(walk, scored->tokens + scored->windows[i].begin,
-                           scored->windows[i].length));
+        HL_NEED(
+            add_window(walk, scored->tokens + scored->windows[i].begin, scored->windows[i].length));
     HL_NEED(HL_ALLOC(&walk->rows, (size_t)n_ctx));
     HL_NEED(HL_ALLOC(&walk->tops, (size_t)n_ctx));
     return hl_alloc((void **)&walk->last, (size_t)n_ctx,
@@ -249,9 +249,8 @@ static hl_status take_scores(void *context, const hl_final_rows *rows)
     const hl_walk *walk = context;
 
     for (int64_t i = 0; i < rows->n_rows; i++)
-        walk->rows[rows->start + i] = (walk_row){ .nll = rows->losses[i],
-                                                  .kl  = rows->divergence[i],
-                                                  .top = rows->tops[i] };
+        walk->rows[rows->start + i] =
+            (walk_row){ .nll = rows->losses[i], .kl = rows->divergence[i], .top = rows->tops[i] };
     return HL_OK;
 }
 
@@ -260,11 +259,13 @@ static hl_status predict(hl_walk *walk, const hl_scored_window *window, const fl
 {
     const int64_t *tokens   = walk->scored->tokens + window->begin;
     int64_t        n_layers = walk->config->n_layers;
-    hl_tap         middle = { .context = walk, .layer = take_last, .wants = HL_WANT_RESID_POST };
-    hl_tap         end    = { .context = walk,
-                              .final   = take_scores,
-                              .wants   = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
-    hl_feed feed = { .tokens = tokens, .n_tokens = window->length - 1, .stream = x, .tap = &middle };
+    hl_tap         middle   = { .context = walk, .layer = take_last, .wants = HL_WANT_RESID_POST };
+    hl_tap         end      = { .context = walk,
+                                .final   = take_scores,
+                                .wants   = HL_WANT_LOSSES | HL_WANT_DIVERGENCE };
+    hl_feed        feed     = {
+                   .tokens = tokens, .n_tokens = window->length - 1, .stream = x, .tap = &middle
+    };
 
     HL_NEED(hl_session_rewind(walk->session, 0, 0));
     if (!is_parallel(walk->config)) {

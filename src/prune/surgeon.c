@@ -49,7 +49,7 @@ typedef struct surgeon_work {
     float           *x; /* (n_tokens, d_model) */
     float           *z; /* (n_tokens, H d) */
     int64_t         *heads;
-    double          *out; /* (n_layers, H) */
+    double          *out;       /* (n_layers, H) */
     hl_squares     **gradients; /* (n_layers) of the losses with respect to what attention writes */
 } surgeon_work;
 
@@ -242,7 +242,7 @@ static double variance_of(const float *x, int64_t n_rows, int64_t n)
 static hl_status weigh_errors(surgery *s, hl_squares *gradients)
 {
     HL_FREED double *root = NULL, *weighted = NULL;
-    size_t           n = (size_t)s->n_out;
+    size_t           n     = (size_t)s->n_out;
     double           trace = 0.0;
 
     HL_NEED(hl_alloc_zeroed((void **)&root, n, n * sizeof *root));
@@ -278,10 +278,10 @@ static hl_status run_layer(surgeon_work *w, int64_t layer)
 {
     HL_CLOSED(hl_squares_free) hl_squares *squares = NULL;
     HL_SCOPED(free_surgery)
-    surgery s     = { .n_heads   = w->config->layers[layer].n_heads,
-                      .d_head    = w->config->layers[layer].d_head,
-                      .n_out     = w->config->d_model,
-                      .n_threads = w->n_threads };
+    surgery s       = { .n_heads   = w->config->layers[layer].n_heads,
+                        .d_head    = w->config->layers[layer].d_head,
+                        .n_out     = w->config->d_model,
+                        .n_threads = w->n_threads };
     double  highest = 0.0;
 
     s.n_in                = s.n_heads * s.d_head;
@@ -307,7 +307,7 @@ static hl_status run_layer(surgeon_work *w, int64_t layer)
             if (!s.gone[h] && (best < 0 || s.costs[h] < s.costs[best]))
                 best = h;
         }
-        highest = fmax(highest, s.costs[best]);
+        highest                                   = fmax(highest, s.costs[best]);
         w->out[layer * w->config->n_heads + best] = highest / scale;
         HL_NEED(remove_head(&s, best));
     }

@@ -158,7 +158,7 @@ static hl_status show_progress(void *context, const hl_progress *progress)
 /* Scores a batch of rows side by side. */
 static hl_status run_batch(hl_sweep *s, const int64_t *rows, int64_t n, int64_t way)
 {
-    HL_CLOSED(hl_evaluation_free) hl_evaluation *found = NULL;
+    HL_CLOSED(hl_evaluation_free) hl_evaluation *found        = NULL;
     hl_head_list                                 lists[BATCH] = { 0 };
     bool                                         means[BATCH];
     hl_window_options                            test    = rank_windows(s);
@@ -218,7 +218,7 @@ static hl_status run_means(hl_sweep *s, int64_t row, const float *means)
     HL_NEED(hl_repair_by_means(&repair, s->model, &heads, means));
     HL_NEED(hl_model_set_repair(s->model, repair));
     options.windows.max_tokens = s->options.test_tokens;
-    hl_status status = hl_evaluate(&found, s->model, s->test_corpus, NULL, 0, &options);
+    hl_status status           = hl_evaluate(&found, s->model, s->test_corpus, NULL, 0, &options);
     (void)hl_model_set_repair(s->model, NULL);
     HL_NEED(status);
     memcpy(scores_of(s, row, HL_SWEEP_MEAN), found->dense,

@@ -358,7 +358,8 @@ static hl_status make_correlation(hl_sheet **out, const hl_sweep *s)
                    &table, "correlation",
                    "Does the score predict the rise of the loss with that head disabled?", columns);
 
-    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers && !s->options.no_singles; i++) {
+    for (int64_t i = 0; status == HL_OK && i < s->options.n_rankers && !s->options.no_singles;
+         i++) {
         bool highest = hl_ranker_takes_highest(s->rankers[i]);
 
         hl_sheet_put_text(table, "%s", hl_ranker_name((size_t)s->rankers[i]));
@@ -376,7 +377,7 @@ static hl_status make_heads(hl_sheet **out, const hl_sweep *s)
     hl_status         status =
         hl_sheet_new(&table, "heads", "Score and cost of every head, by every ranker", columns);
 
-    int64_t           n_rows = s->options.no_singles ? 0 : s->options.n_rankers * s->n_singles;
+    int64_t n_rows = s->options.no_singles ? 0 : s->options.n_rankers * s->n_singles;
 
     for (int64_t i = 0; status == HL_OK && i < n_rows; i++) {
         const hl_ranking *ranking = s->orders[i / s->n_singles].ranking;
