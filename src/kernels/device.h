@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 /* Grows when anything below changes. */
-#define HL_DEVICE_INTERFACE 8
+#define HL_DEVICE_INTERFACE 9
 
 /* An open device: its streams, library handles and scratch memory. */
 typedef struct hl_device hl_device;

@@ -119,8 +119,9 @@ typedef struct hl_mixer_config {
     bool     norm_first; /* the norm before the gate */
     double   dt_low;     /* limits of dt */
     double   dt_high;
-    double   factors[HL_N_MIX_PARTS];
-    double   out_factor; /* of the branch's result */
+    double   in_factor;               /* of the branch's input */
+    double   factors[HL_N_MIX_PARTS]; /* of the parts of its first projection; in_factor included */
+    double   out_factor;              /* of the branch's result */
 } hl_mixer_config;
 
 /* ------------------------------------------------------------------- rope */
@@ -241,11 +242,14 @@ typedef struct hl_config {
     double        qkv_limit;    /* before RoPE, q, k and v are clamped to +-this; 0: not */
     int64_t       temper_first; /* for layers[].temper */
     int64_t       temper_period;
-    bool          sinks;        /* learned sinks, one per head */
-    double        attn_softcap; /* 0: no soft-cap */
-    bool          attn_gated;   /* what heads write is multiplied by a sigmoid: ATTN_GATE */
+    bool          sinks;           /* learned sinks, one per head */
+    double        attn_softcap;    /* 0: no soft-cap */
+    double        attn_in_factor;  /* of attention's input; attn_scale has its part of q and k */
+    double        attn_out_factor; /* of attention's result */
+    bool          attn_gated;      /* what heads write is multiplied by a sigmoid: ATTN_GATE */
     hl_activation activation;
     double        activation_limit; /* SWIGLU_CLAMPED */
+    double        mlp_out_factor;   /* of the MLP's result; SILU_SCALED has it, biases do not */
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 

@@ -402,3 +402,23 @@ hl_role_need hl_role_bias_need(hl_role role, const hl_config *config)
         return HL_ROLE_OPTIONAL;
     return required_if((config->biases & shapes[role].bias) != 0);
 }
+
+/* f (W (i x) + b) is computed as f i (W x + b / i): factors of a branch's input and of its result are
+ * applied together. */
+double hl_role_bias_factor(hl_role role, const hl_config *config)
+{
+    switch (role) {
+    case HL_ROLE_ATTN_Q:
+    case HL_ROLE_ATTN_K:
+    case HL_ROLE_ATTN_V:
+        return 1.0 / config->attn_in_factor;
+    case HL_ROLE_MIX_IN:
+        return 1.0 / config->mixer.in_factor;
+    case HL_ROLE_MIX_OUT:
+        return config->mixer.out_factor;
+    case HL_ROLE_MLP_DOWN:
+        return config->mlp_out_factor;
+    default:
+        return 1.0;
+    }
+}
