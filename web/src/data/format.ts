@@ -108,6 +108,7 @@ export interface RawTrace {
     spikes?: number[];
     tables?: Record<string, Sheet>;
     layer_entropy?: ArrayLike;
+    layer_normalized?: ArrayLike;
 }
 
 /* A table as the command prints it with --json. */
