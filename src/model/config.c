@@ -227,6 +227,7 @@ static void read_biases(hl_config *config, const hl_fields *fields)
         { HL_BIAS_CONV, { "ssm_conv1d.bias", "shortconv.conv.bias" } },
         { HL_BIAS_MIX_IN, { "ssm_in.bias", "shortconv.in_proj.bias" } },
         { HL_BIAS_MIX_OUT, { "ssm_out.bias", "shortconv.out_proj.bias" } },
+        { HL_BIAS_SHARED, { "ffn_down_shexp.bias", NULL } },
     };
 
     config->biases &= ~(uint32_t)HL_BIAS_HEAD;

@@ -77,6 +77,7 @@ enum {
     HL_BIAS_CONV    = 1 << 8, /* mixers: the convolution    */
     HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
     HL_BIAS_MIX_OUT = 1 << 10,
+    HL_BIAS_SHARED  = 1 << 11, /* the expert that every row uses */
 };
 
 /* ----------------------------------------------------------------- mixers */

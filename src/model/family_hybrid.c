@@ -497,7 +497,7 @@ static const hl_field nemotron_h_fields[] = {
     { "mlp_hidden_act", NULL, HL_ACTIVATION(activation) },
     { "use_bias|mamba_proj_bias", NULL, HL_BIASES(HL_BIAS_MIX_IN | HL_BIAS_MIX_OUT) },
     { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) },
-    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP) },
+    { "mlp_bias", NULL, HL_BIASES(HL_BIAS_MLP | HL_BIAS_SHARED) },
     { "time_step_min|mamba_dt_min", NULL, HL_DOUBLE(mixer.dt_low) },
     { "moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length",
       HL_INT(d_shared, 1, HL_MAX_WIDTH) },
