@@ -445,7 +445,7 @@ static bool check_cases(const char *path)
     hl_corpus *corpus = open_ids(model, folder, 150);
     choose_ragged(&c[0], model);
     choose_ragged(&c[1], model);
-    c[1].list.n_heads -= c[1].list.n_heads > 1; /* the same below its last head */
+    c[1].list.n_heads -= c[1].list.n_heads > 1; /* parts from the first at its last head */
     choose_ragged(&c[2], model);                /* equal to the first */
     choose_ragged(&c[3], model);
     for (int i = 0; i < N_CASES; i++) /* the last loses no head */
