@@ -200,7 +200,7 @@ typedef struct hl_device_angles {
  *     q        *= 1 + temper log(1 + floor((position + temper_first) / temper_period))
  *
  * Then k and v go into the cache.  Row r of qkv holds H heads of q, K of k, K of v, with d values
- * each, and is also updated in place.  With K = 0 only q is there. */
+ * each, and is also updated in place.  With K = 0 only q is there; with no_values there is no v. */
 typedef struct hl_device_heads {
     void            *qkv;     /* (N, (H + 2 K) d) of T, packed */
     void            *k_cache; /* (sequences, K, S, d) of cache_dtype */
@@ -215,6 +215,7 @@ typedef struct hl_device_heads {
     hl_norm          q_norm; /* weight and bias on the device */
     hl_norm          k_norm;
     bool             norm_last;
+    bool             no_values;
     bool             v_normed; /* with the epsilon of k_norm */
     float            limit;    /* 0: none */
     float            temper;   /* 0: none */

@@ -77,6 +77,7 @@ enum {
     HL_BIAS_CONV    = 1 << 8, /* mixers: the convolution    */
     HL_BIAS_MIX_IN  = 1 << 9, /* and both projections       */
     HL_BIAS_MIX_OUT = 1 << 10,
+    HL_BIAS_INDEX   = 1 << 11, /* the norm of an indexer's keys */
 };
 
 /* ----------------------------------------------------------------- mixers */
@@ -123,6 +124,30 @@ typedef struct hl_mixer_config {
     double   out_factor; /* of the branch's result */
 } hl_mixer_config;
 
+/* -------------------------------------------------------- latent attention */
+
+/* Keys and values of all heads are linear maps of one row per position, which is what the cache
+ * holds: a latent c, and a part k_rope of the key that is rotated.  With u = n(x), head h has
+ *
+ *     q_h = (nope, rope) = Q_h norm(A u), or Q_h u        k_h = (K_h c, k_rope)        v_h = V_h c
+ *
+ * and c = norm(C u).  As  nope . K_h c = K_h' nope . c,  attention runs on the latents themselves:
+ * one key (k_rope, c) for all heads, whose second part is also the value, queries (rope, K_h' nope),
+ * and V_h follows the softmax. */
+typedef struct hl_latent_config {
+    int64_t d_latent; /* of c; 0: ordinary attention */
+    int64_t d_rope;
+    int64_t d_nope;
+    int64_t d_value;
+    int64_t d_query; /* rank of A; 0: none */
+    /* The indexer of sparse attention: a row sees the n_top keys with the largest
+     *     sum over its heads of  weight_h relu(q_h . k)
+     * with one key per position; 0: all keys. */
+    int64_t n_top;
+    int64_t n_index_heads;
+    int64_t d_index;
+} hl_latent_config;
+
 /* ------------------------------------------------------------------- rope */
 
 typedef enum hl_rope_kind {
@@ -149,6 +174,7 @@ typedef struct hl_rope {
     double       beta_slow;
     bool         untruncated;      /* yarn: the ramp's ends are not rounded         */
     double       attention_factor; /* multiplies cos and sin; always filled in      */
+    double       mscale_all;       /* yarn, latent attention: the scores' scale has a part of it */
     double       long_factor;      /* the same beyond original_n_ctx, in longrope   */
     int64_t      original_n_ctx;   /* context length in training; n_ctx for dynamic */
     int64_t      n_factors;        /* entries of the two lists of factors: n_dims/2, or 0 */
@@ -256,7 +282,8 @@ typedef struct hl_config {
     bool          gated;            /* act(gate x) * (up x), else act(up x) */
     uint32_t      biases;           /* HL_BIAS_... */
 
-    hl_mixer_config mixer; /* of layers that have one */
+    hl_mixer_config  mixer; /* of layers that have one */
+    hl_latent_config latent;
 
     /* Mixture of experts. */
     int64_t   n_experts; /* number of experts; 0: no mixture */
@@ -295,6 +322,12 @@ static inline int64_t hl_config_own_kv_heads(const hl_config *config, int64_t la
     const hl_layer_config *at = &config->layers[layer];
 
     return config->is_encoder || at->kv_layer == layer ? at->n_kv_heads : 0;
+}
+
+/* The size of a cached row of latent attention. */
+static inline int64_t hl_latent_key_size(const hl_config *config)
+{
+    return config->latent.d_rope + config->latent.d_latent;
 }
 
 /* The context length: `asked`, or the default where it is 0 (headlight/model.h). */

@@ -7,6 +7,7 @@
  *     forward_inputs.c     what a chunk reads besides weights and cache
  *     blocks.c             a block: its halves, their norms, MLPs and experts
  *     forward_attention.c  the attention branch, whole rows of it
+ *     forward_latent.c     latent attention: what comes before and after the operator
  *     forward_mixer.c      branches with a state, and the states of sequences
  *     forward_ends.c       embedding; final norm, logits, lens and losses; draws
  *     observer.c           what is reported of a layer, and to whom
@@ -62,8 +63,21 @@ typedef struct hl_device_mixer {
     hl_device_vector dt_norm, k_norm, q_norm;
 } hl_device_mixer;
 
+/* The weights of latent attention. */
+typedef struct hl_device_latent {
+    hl_device_map    query; /* A */
+    hl_device_vector query_norm;
+    hl_device_map    q;
+    hl_device_map    rope;
+    hl_device_map    latent;
+    hl_device_vector norm;
+    hl_device_map   *k; /* (H) transposed, and v: on the host, by head */
+    hl_device_map   *v;
+} hl_device_latent;
+
 typedef struct hl_device_layer {
     hl_device_mixer  mixer;
+    hl_device_latent latent;
     hl_device_map    qkv;
     hl_device_map    attn_gate;
     hl_device_vector z_norm;
@@ -158,6 +172,11 @@ typedef struct hl_device_rows {
     void    *qkv;      /* (N, (H + 2 K) d) */
     void    *z;        /* (N, H d) */
     void    *gate;     /* (N, H d) of gated attention, before its sigmoid */
+    void    *query;      /* of latent attention: (N, d_query) what Q_h reads */
+    void    *heads;      /* (N, H, d_nope + d_rope) queries before they are absorbed */
+    void    *compressed; /* (N, d_latent or d_rope) */
+    void    *latent;     /* (N, d_rope + d_latent) the key */
+    void    *latent_z;   /* (N, H, d_latent) what attention returns */
     void    *z_normed; /* (N, H d) what ATTN_O reads, where a norm stands before it */
     void    *mix_in;   /* (N, width of the mixers' first projection) */
     void    *mix;      /* (N, channels) after the convolution */
@@ -334,6 +353,10 @@ hl_status hl_device_settle(const hl_session *session);
 /* forward_attention.c: rows.branch = A(input). */
 hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64_t layer,
                                const void *input);
+/* forward_latent.c: rows.qkv and the cached key from a branch's input, before attention; rows.z from
+ * rows.latent_z, after it. */
+hl_status hl_latent_make(const hl_session *session, int64_t layer, const void *input);
+hl_status hl_latent_finish(const hl_session *session, int64_t layer);
 /* forward_mixer.c: the result of a mixer, M(input): rows.branch, or rows.mlp in a layer that also
  * attends. */
 hl_status hl_forward_mixer(hl_session *session, const hl_chunk *chunk, int64_t layer,

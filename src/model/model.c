@@ -163,6 +163,10 @@ static int64_t cache_values(const hl_config *config)
 {
     int64_t values = 0;
 
+    for (int64_t i = 0; i < config->n_layers && config->latent.d_latent > 0; i++)
+        values += config->layers[i].n_heads > 0 ? hl_latent_key_size(config) : 0;
+    if (values > 0)
+        return values;
     for (int64_t i = 0; i < config->n_layers && !config->is_encoder; i++)
         values += 2 * hl_config_own_kv_heads(config, i) * config->layers[i].d_head;
     return values;

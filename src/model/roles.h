@@ -22,6 +22,13 @@
  *     M, B rows of both fused projections                   j, i heads and 1, or with a
  *                                                           recurrence per channel I and N
  *
+ * and of latent attention (hl_latent_config):
+ *
+ *     l d_latent     r d_rope     o d_nope      v d_value     a d_query
+ *     u n_heads * (d_nope + d_rope)     b n_heads * (d_nope + d_value)
+ *     y d_query, or d_model without it
+ *     x n_index_heads     p d_index     t n_index_heads * d_index
+ *
  * The last roles exist only in files: several weights in one tensor.  Families name them; callers
  * always ask for the single weights. */
 #ifndef HL_MODEL_ROLES_H
@@ -52,6 +59,18 @@ typedef enum hl_role {
     HL_ROLE_Q_NORM,
     HL_ROLE_K_NORM,
     HL_ROLE_SINKS,
+    HL_ROLE_LATENT_QUERY, /* of latent attention, from here to LATENT_V; no ATTN_Q, K, V */
+    HL_ROLE_LATENT_QUERY_NORM,
+    HL_ROLE_LATENT_Q,
+    HL_ROLE_LATENT_ROPE, /* the rotated part of the keys */
+    HL_ROLE_LATENT,
+    HL_ROLE_LATENT_NORM,
+    HL_ROLE_LATENT_K, /* one per head, as queries are multiplied: the transpose of what keys need */
+    HL_ROLE_LATENT_V, /* one per head */
+    HL_ROLE_INDEX_Q,  /* of its indexer */
+    HL_ROLE_INDEX_K,
+    HL_ROLE_INDEX_K_NORM,
+    HL_ROLE_INDEX_WEIGHTS,
     HL_ROLE_ATTN_Z_NORM, /* of all heads together, before ATTN_O */
     HL_ROLE_ATTN_O,
     HL_ROLE_ATTN_POST_NORM,
@@ -103,6 +122,8 @@ typedef enum hl_role {
     HL_ROLE_MIX_QKV,
     HL_ROLE_MIX_QKVZ, /* for every group its q, k, v and z */
     HL_ROLE_MIX_BA,   /* for every group its b and a */
+    HL_ROLE_LATENT_AND_ROPE, /* LATENT, then LATENT_ROPE */
+    HL_ROLE_LATENT_KV,       /* for every head its rows of keys, then of values */
     HL_N_STORED_ROLES,
 
     HL_FIRST_LAYER_ROLE = HL_ROLE_ATTN_NORM,

@@ -141,6 +141,7 @@ static hl_status read_dictionary(hl_config *config, hl_rope *rope, const json_t 
     bool truncate = !rope->untruncated;
     HL_NEED(hl_fields_bool(&truncate, &fields, "truncate", NULL));
     rope->untruncated = !truncate;
+    rope->mscale_all  = mscale_all;
     HL_NEED(read_factor_lists(rope, &fields));
     if (rope->attention_factor == 0.0 && mscale != 0.0 && mscale_all != 0.0 && rope->factor > 1.0) {
         mscales[0]             = 0.1 * mscale * log(rope->factor) + 1.0;

@@ -407,6 +407,35 @@ static hl_status load_attention(loader *l, hl_device_layer *out, int64_t layer)
     return load_vector(l, &out->sinks, HL_ROLE_SINKS, layer);
 }
 
+/* Loads the maps of each head. */
+static hl_status load_heads(loader *l, hl_device_map **out, hl_role role, int64_t layer)
+{
+    int64_t n_heads = l->session->config->layers[layer].n_heads;
+
+    if (*out == NULL)
+        HL_NEED(HL_SESSION_TABLE(l->session, out, n_heads));
+    for (int64_t head = 0; head < n_heads; head++) {
+        const hl_session_param *part = hl_session_param_of(l->session, role, layer, head);
+
+        HL_NEED(load_map(l, &(*out)[head], &part, 1));
+    }
+    return HL_OK;
+}
+
+static hl_status load_latent(loader *l, hl_device_latent *out, int64_t layer)
+{
+    if (hl_session_param_of(l->session, HL_ROLE_LATENT, layer, 0) == NULL)
+        return HL_OK;
+    HL_NEED(load_role(l, &out->query, HL_ROLE_LATENT_QUERY, layer));
+    HL_NEED(load_vector(l, &out->query_norm, HL_ROLE_LATENT_QUERY_NORM, layer));
+    HL_NEED(load_role(l, &out->q, HL_ROLE_LATENT_Q, layer));
+    HL_NEED(load_role(l, &out->rope, HL_ROLE_LATENT_ROPE, layer));
+    HL_NEED(load_role(l, &out->latent, HL_ROLE_LATENT, layer));
+    HL_NEED(load_vector(l, &out->norm, HL_ROLE_LATENT_NORM, layer));
+    HL_NEED(load_heads(l, &out->k, HL_ROLE_LATENT_K, layer));
+    return load_heads(l, &out->v, HL_ROLE_LATENT_V, layer);
+}
+
 static hl_status load_mixer(loader *l, hl_device_mixer *out, int64_t layer)
 {
     static const hl_role    of_delta[] = { HL_ROLE_MIX_Q, HL_ROLE_MIX_K, HL_ROLE_MIX_V,
@@ -523,6 +552,7 @@ hl_status hl_device_load_weights(hl_session *session, hl_arena *arena, bool is_t
     HL_TRY(load_ends(&l, weights));
     for (int64_t layer = 0; layer < session->config->n_layers; layer++) {
         HL_TRY(load_attention(&l, &weights->layers[layer], layer));
+        HL_TRY(load_latent(&l, &weights->layers[layer].latent, layer));
         HL_TRY(load_mixer(&l, &weights->layers[layer].mixer, layer));
         HL_TRY(load_mlp(&l, &weights->layers[layer], layer));
     }
