@@ -347,6 +347,8 @@ static hl_status host_experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(r.chosen + row * e->n_used, r.weights + row * e->n_used, r.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+    for (int64_t i = 0; i < e->n_rows * e->n_used && e->expert_scale != NULL; i++)
+        r.weights[i] *= e->expert_scale[r.chosen[i]];
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(run_expert(device, e, &r, expert));
     host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);

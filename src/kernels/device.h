@@ -100,10 +100,11 @@ typedef struct hl_device_linear {
  * An expert is down(act(gate x) * (up x)), or down(act(up x)) if it is not gated.  If the rule
  * scales inputs, the sum is that of expert(weight * x). */
 typedef struct hl_device_experts {
-    void         *out;        /* (N, D) of T, overwritten */
-    const void   *x;          /* (N, D) of T */
-    const float  *router;     /* (N, n_experts) logits */
-    const float  *correction; /* (n_experts) if the rule has one */
+    void         *out;          /* (N, D) of T, overwritten */
+    const void   *x;            /* (N, D) of T */
+    const float  *router;       /* (N, n_experts) logits */
+    const float  *correction;   /* (n_experts) if the rule has one */
+    const float  *expert_scale; /* (n_experts) multiplies the weights of chosen experts; or NULL */
     hl_router     rule;
     const void   *up;        /* (n_experts, 2 F, D) of T, gate rows before up rows; (n_experts,
                               * F, D) if not gated */

@@ -344,6 +344,8 @@ static hl_status experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(e->chosen + chosen, e->shares + chosen, m.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+        for (int64_t i = 0; i < e->n_used && e->expert_scale != NULL; i++)
+            e->shares[chosen + i] *= e->expert_scale[e->chosen[chosen + i]];
     }
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(add_expert(&m, expert));

@@ -157,7 +157,8 @@ typedef enum hl_rope_kind {
     HL_ROPE_LLAMA3,
     HL_ROPE_YARN,
     HL_ROPE_LONGROPE,
-    HL_ROPE_FACTORS, /* short_factors divide the frequencies (GGUF's rope_freqs) */
+    HL_ROPE_PROPORTIONAL, /* a share of the pairs turns, the others do not */
+    HL_ROPE_FACTORS,      /* short_factors divide the frequencies (GGUF's rope_freqs) */
 } hl_rope_kind;
 
 /* rope.h turns this into frequencies. */
@@ -167,6 +168,7 @@ typedef struct hl_rope {
     int64_t      n_dims;      /* number of dimensions of a head that are rotated: the first ones */
     double       base;        /* theta */
     double       factor;
+    double       share;           /* proportional: of the pairs that turn */
     double       alpha;           /* the base is multiplied by alpha^(n / (n - 2)); 0: not */
     double       low_freq_factor; /* llama3 */
     double       high_freq_factor;
@@ -207,7 +209,11 @@ typedef struct hl_layer_config {
     hl_rope_choice rope;
     hl_head_norm   qk_norm;
     double         attn_scale; /* multiplies q.k */
-    double         temper;     /* q *= 1 + temper log(1 + floor((position + temper_first) /
+    double         scale;      /* of the stream after the layer; 0: not */
+    double         deviations; /* if is_sparse: of the gate, values above mean + this times their
+                                * standard deviation are kept, and reduced by it */
+    bool           is_sparse;
+    double         temper; /* q *= 1 + temper log(1 + floor((position + temper_first) /
                                 * temper_period)), after RoPE; 0: not */
     float          numbers[HL_ACTIVATION_NUMBERS]; /* of the activation */
     /* Layer whose keys and values it uses: its own, or an earlier one.  An encoder keeps no keys
@@ -257,6 +263,12 @@ typedef struct hl_config {
     bool        embed_norm;
     double      embed_scale;
 
+    /* Per-layer inputs: with e = norm(W embedding) + table[token], each layer's d_ple of them,
+     * a layer ends with  x += norm(out(act(gate x) * e)). */
+    int64_t d_ple; /* 0: none */
+    int64_t d_ple_vocab;
+    bool    layers_scaled;
+
     /* Blocks. */
     hl_norm_kind  norm;
     hl_norm_place norm_place;
@@ -289,10 +301,12 @@ typedef struct hl_config {
     int64_t   n_experts; /* number of experts; 0: no mixture */
     int64_t   n_experts_used;
     int64_t   d_expert;
-    int64_t   n_shared;     /* number of experts that are always used, stored as one */
-    int64_t   d_shared;     /* size of all shared experts together; 0: there are none */
-    bool      shared_gated; /* the shared experts have a sigmoid of a logit as weight; else 1 */
-    int64_t   n_dense;      /* number of first layers without experts */
+    int64_t   n_shared;      /* number of experts that are always used, stored as one */
+    int64_t   d_shared;      /* size of all shared experts together; 0: there are none */
+    bool      shared_gated;  /* the shared experts have a sigmoid of a logit as weight; else 1 */
+    bool      experts_apart; /* router and experts read the stream through norms of their own, and
+                              * each result has a norm before both are added */
+    int64_t   n_dense;       /* number of first layers without experts */
     hl_router router;
     bool      mxfp4; /* experts stored as blocks and scales */
 

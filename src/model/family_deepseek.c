@@ -47,8 +47,11 @@ static const hl_family_tensor deepseek_gguf_tensors[] = {
           HL_INT_OR_NULL(latent.d_query, 1, HL_MAX_WIDTH) },                                       \
         { "qk_rope_head_dim", "rope.dimension_count", HL_INT(latent.d_rope, 2, HL_MAX_HEAD_DIM) }, \
         { "qk_nope_head_dim", NULL, HL_INT(latent.d_nope, 1, HL_MAX_WIDTH) },                      \
-        { "v_head_dim", "attention.value_length_mla", HL_INT(latent.d_value, 1, HL_MAX_HEAD_DIM) } \
-    , { "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O) }
+        { "v_head_dim", "attention.value_length_mla",                                              \
+          HL_INT(latent.d_value, 1, HL_MAX_HEAD_DIM) },                                            \
+    {                                                                                              \
+        "attention_bias", NULL, HL_BIASES(HL_BIAS_QKV | HL_BIAS_O)                                 \
+    }
 
 static const hl_field latent_fields[] = {
     LATENT_FIELDS,
@@ -155,8 +158,11 @@ const hl_family hl_family_deepseek_v2 = {
     .prefixes    = "model.|",
     .defaults    = { LATENT_DEFAULTS(1e-6, 10000), .n_experts = 64, .n_experts_used = 6,
                      .d_expert = 1407, .n_shared = 2,
-                     .latent = { .d_latent = 512, .d_query = 1536, .d_rope = 64, .d_nope = 128,
-                                 .d_value = 128 } },
+                     .latent = { .d_latent = 512,
+                                 .d_query  = 1536,
+                                 .d_rope   = 64,
+                                 .d_nope   = 128,
+                                 .d_value  = 128 } },
     .fields      = latent_fields,
     .describe    = describe_deepseek_v2,
     .tensors     = { deepseek_tensors, hl_experts_tensors, hl_llama_tensors },

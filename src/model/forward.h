@@ -95,6 +95,9 @@ typedef struct hl_device_layer {
     hl_device_vector q_norm, k_norm;
     hl_device_vector sinks;
     hl_device_vector router_correction;
+    hl_device_vector router_norm, expert_scale, expert_norm, expert_post_norm, shared_post_norm;
+    hl_device_map    ple_gate, ple_out;
+    hl_device_vector ple_norm;
 } hl_device_layer;
 
 /* The vector of a role, which must be one of the norms of a block. */
@@ -109,6 +112,8 @@ static inline const hl_device_vector *hl_device_norm_role(const hl_device_layer 
 
 typedef struct hl_device_weights {
     hl_device_layer *layers; /* (n_layers) on the host */
+    hl_device_map    ple_embed, ple_in;
+    hl_device_vector ple_in_norm;
     hl_device_map    embed, embed_in, position, token_type, embed_out, head_dense, lm_head;
     hl_device_vector embed_norm, final_norm, head_norm;
     float           *alibi_slopes; /* (H) or NULL */
@@ -165,21 +170,24 @@ typedef struct hl_device_lane {
 
 /* Rows of the chunk, on the device. */
 typedef struct hl_device_rows {
-    float   *x;        /* (N, D) the residual stream */
-    void    *normed;   /* (N, D) of T */
-    void    *branch;   /* (N, D) output of attention */
-    void    *mlp;      /* (N, D) output of the MLP */
-    void    *qkv;      /* (N, (H + 2 K) d) */
-    void    *z;        /* (N, H d) */
-    void    *gate;     /* (N, H d) of gated attention, before its sigmoid */
+    float   *x;          /* (N, D) the residual stream */
+    void    *normed;     /* (N, D) of T */
+    void    *branch;     /* (N, D) output of attention */
+    void    *mlp;        /* (N, D) output of the MLP */
+    void    *qkv;        /* (N, (H + 2 K) d) */
+    void    *z;          /* (N, H d) */
+    void    *gate;       /* (N, H d) of gated attention, before its sigmoid */
+    void    *ple;        /* (N, n_layers d_ple) per-layer inputs */
+    void    *ple_gate;   /* the same size: what is added to them, then gates of a layer */
+    void    *ple_active; /* (N, d_ple) */
     void    *query;      /* of latent attention: (N, d_query) what Q_h reads */
     void    *heads;      /* (N, H, d_nope + d_rope) queries before they are absorbed */
     void    *compressed; /* (N, d_latent or d_rope) */
     void    *latent;     /* (N, d_rope + d_latent) the key */
     void    *latent_z;   /* (N, H, d_latent) what attention returns */
-    void    *z_normed; /* (N, H d) what ATTN_O reads, where a norm stands before it */
-    void    *mix_in;   /* (N, width of the mixers' first projection) */
-    void    *mix;      /* (N, channels) after the convolution */
+    void    *z_normed;   /* (N, H d) what ATTN_O reads, where a norm stands before it */
+    void    *mix_in;     /* (N, width of the mixers' first projection) */
+    void    *mix;        /* (N, channels) after the convolution */
     void    *mix_dt; /* (N, d_step + 2 d_state) of MAMBA, and after it (N, the same) after norms */
     void    *mix_step; /* (N, channels) dt of MAMBA */
     void    *mixed;    /* (N, inner width) what the mixers' last projection reads */
@@ -333,6 +341,8 @@ hl_status hl_block_run(hl_session *session, const hl_chunk *chunk, int64_t layer
 /* Computes rows.branch or rows.mlp from a branch's `input`, (N, D) of the compute type. */
 hl_status hl_block_branch(hl_session *session, const hl_chunk *chunk, int64_t layer,
                           hl_branch branch, const void *input);
+/* Ends a layer that has per-layer inputs or a scale. */
+hl_status hl_block_end(hl_session *session, int64_t layer);
 /* out (n_rows, n_out) = x W' + b; out of out_dtype, both packed. */
 hl_status         hl_device_multiply(const hl_session *session, void *out, hl_dtype out_dtype,
                                      const void *x, const hl_device_map *map,

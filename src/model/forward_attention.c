@@ -102,9 +102,9 @@ static void share_latent(hl_attention *problem, const hl_session *session, const
                             .batch_stride = chunk->n_rows * width,
                             .head_stride  = d_key,
                             .row_stride   = width };
-    problem->k = (hl_rows){ .data  = offset(cache_of(session, layer)->k,
-                                            chunk->sequences[first] * kept, size),
-                            .dtype = d->cache_dtype,
+    problem->k = (hl_rows){ .data         = offset(cache_of(session, layer)->k,
+                                                   chunk->sequences[first] * kept, size),
+                            .dtype        = d->cache_dtype,
                             .batch_stride = kept,
                             .head_stride  = kept,
                             .row_stride   = d_key };
@@ -249,8 +249,8 @@ hl_status hl_forward_attention(hl_session *session, const hl_chunk *chunk, int64
     int64_t            n_parts = 0;
     int64_t            n       = 0;
 
-    bool               is_latent = session->config->latent.d_latent > 0;
-    void              *z         = is_latent ? d->rows.latent_z : d->rows.z;
+    bool  is_latent = session->config->latent.d_latent > 0;
+    void *z         = is_latent ? d->rows.latent_z : d->rows.z;
 
     if (is_latent) {
         d_head = session->config->latent.d_latent;

@@ -46,17 +46,17 @@ static hl_status copy_columns(const hl_session *session, void *out, int64_t out_
 {
     const hl_device_session *d = session->device;
 
-    return hl_device_checked(d,
-                             d->ops->copy_rows(d->device,
-                                               &(hl_device_copy_rows){ .out        = out,
-                                                                       .out_dtype  = d->dtype,
-                                                                       .out_stride = out_stride,
-                                                                       .x          = x,
-                                                                       .x_dtype    = d->dtype,
-                                                                       .x_stride   = x_stride,
-                                                                       .n_rows     = count,
-                                                                       .n          = n }),
-                             "latent rows");
+    return hl_device_checked(
+        d,
+        d->ops->copy_rows(d->device, &(hl_device_copy_rows){ .out        = out,
+                                                             .out_dtype  = d->dtype,
+                                                             .out_stride = out_stride,
+                                                             .x          = x,
+                                                             .x_dtype    = d->dtype,
+                                                             .x_stride   = x_stride,
+                                                             .n_rows     = count,
+                                                             .n          = n }),
+        "latent rows");
 }
 
 /* The norms within latent attention have an epsilon of their own. */

@@ -16,16 +16,19 @@ typedef struct role_shape {
 
 /* In lower case: the sizes of the norms of q and k, which depend on the kind of norm. */
 static const role_shape shapes[HL_N_STORED_ROLES] = {
-    [HL_ROLE_EMBED]      = { "embed", "V", "E", 0 },
-    [HL_ROLE_EMBED_IN]   = { "embed.in", "D", "E", 0 },
-    [HL_ROLE_POSITION]   = { "embed.position", "P", "D", 0 },
-    [HL_ROLE_TOKEN_TYPE] = { "embed.token_type", "T", "D", 0 },
-    [HL_ROLE_EMBED_NORM] = { "embed.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_FINAL_NORM] = { "final_norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_EMBED_OUT]  = { "embed.out", "E", "D", 0 },
-    [HL_ROLE_HEAD_DENSE] = { "head.dense", "D", "D", HL_BIAS_HEAD },
-    [HL_ROLE_HEAD_NORM]  = { "head.norm", "D", NULL, HL_BIAS_NORM },
-    [HL_ROLE_LM_HEAD]    = { "lm_head", "V", "E", HL_BIAS_HEAD },
+    [HL_ROLE_EMBED]       = { "embed", "V", "E", 0 },
+    [HL_ROLE_PLE_EMBED]   = { "ple.embed", "W", "Y", 0 },
+    [HL_ROLE_PLE_IN]      = { "ple.in", "Y", "D", 0 },
+    [HL_ROLE_PLE_IN_NORM] = { "ple.in_norm", "Z", NULL, 0 },
+    [HL_ROLE_EMBED_IN]    = { "embed.in", "D", "E", 0 },
+    [HL_ROLE_POSITION]    = { "embed.position", "P", "D", 0 },
+    [HL_ROLE_TOKEN_TYPE]  = { "embed.token_type", "T", "D", 0 },
+    [HL_ROLE_EMBED_NORM]  = { "embed.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_FINAL_NORM]  = { "final_norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_EMBED_OUT]   = { "embed.out", "E", "D", 0 },
+    [HL_ROLE_HEAD_DENSE]  = { "head.dense", "D", "D", HL_BIAS_HEAD },
+    [HL_ROLE_HEAD_NORM]   = { "head.norm", "D", NULL, HL_BIAS_NORM },
+    [HL_ROLE_LM_HEAD]     = { "lm_head", "V", "E", HL_BIAS_HEAD },
 
     [HL_ROLE_ATTN_NORM]         = { "attn.norm", "D", NULL, HL_BIAS_NORM },
     [HL_ROLE_ATTN_Q]            = { "attn.q", "Q", "D", HL_BIAS_QKV },
@@ -86,18 +89,27 @@ static const role_shape shapes[HL_N_STORED_ROLES] = {
     [HL_ROLE_SHARED_GATE]       = { "shared.gate", "S", "D", 0 },
     [HL_ROLE_SHARED_UP]         = { "shared.up", "S", "D", 0 },
     [HL_ROLE_SHARED_DOWN]       = { "shared.down", "D", "S", 0 },
+    [HL_ROLE_ROUTER_NORM]       = { "router.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_SCALE]      = { "expert.scale", "X", NULL, 0 },
+    [HL_ROLE_EXPERT_NORM]       = { "expert.norm", "D", NULL, 0 },
+    [HL_ROLE_EXPERT_POST_NORM]  = { "expert.post_norm", "D", NULL, 0 },
+    [HL_ROLE_SHARED_POST_NORM]  = { "shared.post_norm", "D", NULL, 0 },
+    [HL_ROLE_PLE_GATE]          = { "ple.gate", "Z", "D", 0 },
+    [HL_ROLE_PLE_OUT]           = { "ple.out", "D", "Z", 0 },
+    [HL_ROLE_PLE_NORM]          = { "ple.norm", "D", NULL, 0 },
+    [HL_ROLE_LAYER_SCALE]       = { "layer.scale", "1", NULL, 0 },
     [HL_ROLE_MLP_POST_NORM]     = { "mlp.post_norm", "D", NULL, HL_BIAS_NORM },
 
-    [HL_ROLE_ATTN_QKV]       = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
-    [HL_ROLE_MLP_GATE_UP]    = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
-    [HL_ROLE_EXPERT_GATE_UP] = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
-    [HL_ROLE_SHARED_GATE_UP] = { "shared.gate_up", "SS", "D", 0 },
-    [HL_ROLE_ATTN_Q_GATE]    = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
-    [HL_ROLE_MIX_QKV]        = { "mixer.qkv", "GGI", "D", 0 },
-    [HL_ROLE_MIX_QKVZ]       = { "mixer.qkvz", "GGII", "D", 0 },
+    [HL_ROLE_ATTN_QKV]        = { "attn.qkv", "QKK", "D", HL_BIAS_QKV },
+    [HL_ROLE_MLP_GATE_UP]     = { "mlp.gate_up", "FF", "D", HL_BIAS_MLP },
+    [HL_ROLE_EXPERT_GATE_UP]  = { "expert.gate_up", "FF", "D", HL_BIAS_EXPERTS },
+    [HL_ROLE_SHARED_GATE_UP]  = { "shared.gate_up", "SS", "D", 0 },
+    [HL_ROLE_ATTN_Q_GATE]     = { "attn.q_gate", "QQ", "D", HL_BIAS_QKV },
+    [HL_ROLE_MIX_QKV]         = { "mixer.qkv", "GGI", "D", 0 },
+    [HL_ROLE_MIX_QKVZ]        = { "mixer.qkvz", "GGII", "D", 0 },
     [HL_ROLE_LATENT_AND_ROPE] = { "latent.and_rope", "lr", "D", HL_BIAS_QKV },
     [HL_ROLE_LATENT_KV]       = { "latent.kv", "b", "l", 0 },
-    [HL_ROLE_MIX_BA]         = { "mixer.ba", "hh", "D", 0 },
+    [HL_ROLE_MIX_BA]          = { "mixer.ba", "hh", "D", 0 },
 };
 
 const char *hl_role_name(hl_role role)
@@ -253,11 +265,17 @@ static int64_t size_of_letter(char letter, const hl_config *config, const hl_lay
         return layer->n_experts;
     case 'S':
         return config->d_shared;
+    case 'W':
+        return config->d_ple_vocab;
+    case 'Z':
+        return config->d_ple;
+    case 'Y':
+        return config->n_layers * config->d_ple;
     case '1':
         return 1;
     default:
         return strchr("lrovauybxpt", letter) != NULL ? size_in_latent(letter, config, layer)
-                                                    : size_in_mixer(letter, config, layer);
+                                                     : size_in_mixer(letter, config, layer);
     }
 }
 
@@ -314,6 +332,10 @@ static hl_role_need required_if(bool condition)
 static hl_role_need model_need(hl_role role, const hl_config *config)
 {
     switch (role) {
+    case HL_ROLE_PLE_EMBED:
+    case HL_ROLE_PLE_IN:
+    case HL_ROLE_PLE_IN_NORM:
+        return required_if(config->d_ple > 0);
     case HL_ROLE_EMBED_IN:
     case HL_ROLE_EMBED_OUT:
         return required_if(config->d_embed != config->d_model);
@@ -427,9 +449,19 @@ static hl_role_need mlp_need(hl_role role, const hl_config *config, int64_t laye
     bool shared  = config->residual == HL_RESIDUAL_PARALLEL_SHARED;
     bool mixture = config->layers[layer].n_experts > 0;
 
+    if (role == HL_ROLE_LAYER_SCALE)
+        return config->layers_scaled ? HL_ROLE_OPTIONAL : HL_ROLE_ABSENT;
+    if (role >= HL_ROLE_PLE_GATE && role <= HL_ROLE_PLE_NORM)
+        return required_if(config->d_ple > 0);
     if (config->layers[layer].d_mlp == 0)
         return HL_ROLE_ABSENT;
     switch (role) {
+    case HL_ROLE_ROUTER_NORM:
+    case HL_ROLE_EXPERT_SCALE:
+    case HL_ROLE_EXPERT_NORM:
+    case HL_ROLE_EXPERT_POST_NORM:
+    case HL_ROLE_SHARED_POST_NORM:
+        return required_if(mixture && config->experts_apart);
     case HL_ROLE_MLP_NORM:
         return required_if(pre && !shared && !config->norm_plain);
     case HL_ROLE_MLP_POST_NORM:

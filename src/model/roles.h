@@ -14,6 +14,7 @@
  *     T token types  Q n_heads * d_head        K n_kv_heads * d_head
  *     H n_heads      d d_head     F d_mlp of the layer (in a mixture: of an expert)
  *     X n_experts    S d_shared   1 one
+ *     W rows of the table of per-layer inputs    Z d_ple    Y n_layers * d_ple
  *
  * and of a mixer (hl_mixer_config):
  *
@@ -40,6 +41,9 @@
 typedef enum hl_role {
     /* Once per model. */
     HL_ROLE_EMBED = 0,
+    HL_ROLE_PLE_EMBED, /* per-layer inputs: a row has d_ple values for every layer */
+    HL_ROLE_PLE_IN,    /* from the embedding */
+    HL_ROLE_PLE_IN_NORM,
     HL_ROLE_EMBED_IN, /* d_embed to d_model, after the embedding  */
     HL_ROLE_POSITION,
     HL_ROLE_TOKEN_TYPE,
@@ -110,7 +114,16 @@ typedef enum hl_role {
     HL_ROLE_SHARED_GATE,
     HL_ROLE_SHARED_UP,
     HL_ROLE_SHARED_DOWN,
+    HL_ROLE_ROUTER_NORM,  /* experts_apart: weights of the norm through which the router reads */
+    HL_ROLE_EXPERT_SCALE, /* multiplies an expert's weight */
+    HL_ROLE_EXPERT_NORM,  /* through which the experts read */
+    HL_ROLE_EXPERT_POST_NORM, /* of the sum of experts, and of the shared expert */
+    HL_ROLE_SHARED_POST_NORM,
     HL_ROLE_MLP_POST_NORM,
+    HL_ROLE_PLE_GATE, /* of per-layer inputs, after the MLP */
+    HL_ROLE_PLE_OUT,
+    HL_ROLE_PLE_NORM,
+    HL_ROLE_LAYER_SCALE,
     HL_N_ROLES,
 
     /* In files only. */
@@ -120,8 +133,8 @@ typedef enum hl_role {
     HL_ROLE_SHARED_GATE_UP,
     HL_ROLE_ATTN_Q_GATE, /* for every head its rows of q, then of the gate */
     HL_ROLE_MIX_QKV,
-    HL_ROLE_MIX_QKVZ, /* for every group its q, k, v and z */
-    HL_ROLE_MIX_BA,   /* for every group its b and a */
+    HL_ROLE_MIX_QKVZ,        /* for every group its q, k, v and z */
+    HL_ROLE_MIX_BA,          /* for every group its b and a */
     HL_ROLE_LATENT_AND_ROPE, /* LATENT, then LATENT_ROPE */
     HL_ROLE_LATENT_KV,       /* for every head its rows of keys, then of values */
     HL_N_STORED_ROLES,

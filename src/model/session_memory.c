@@ -198,10 +198,9 @@ static void plan_cache(plan *p, hl_session *session)
         int64_t rows       = product(session->options.n_batch, n_kv_heads, session->options.n_ctx);
 
         if (config->latent.d_latent > 0 && config->layers[i].n_heads > 0) {
-            session->caches[i].k =
-                hl_arena_take(&p->cache,
-                              product(session->options.n_batch, session->options.n_ctx, 1),
-                              hl_latent_key_size(config), size);
+            session->caches[i].k = hl_arena_take(
+                &p->cache, product(session->options.n_batch, session->options.n_ctx, 1),
+                hl_latent_key_size(config), size);
             continue;
         }
         session->caches[i].k = hl_arena_take(&p->cache, rows, d_head, size);
@@ -227,6 +226,19 @@ static void plan_states(plan *p, hl_session *session)
         state->now  = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
         state->kept = hl_arena_take(&p->cache, session->options.n_batch, floats, sizeof(float));
     }
+}
+
+static void plan_ple(plan *p, hl_session *session)
+{
+    hl_device_rows *rows = &session->device->rows;
+    int64_t         n    = session->options.n_rows;
+    int64_t         all  = session->config->n_layers * session->config->d_ple;
+
+    if (all == 0)
+        return;
+    rows->ple        = hl_arena_take(&p->rows, n, all, session->device->size);
+    rows->ple_gate   = hl_arena_take(&p->rows, n, all, session->device->size);
+    rows->ple_active = hl_arena_take(&p->rows, n, session->config->d_ple, session->device->size);
 }
 
 static void plan_latent(plan *p, hl_session *session)
@@ -288,7 +300,7 @@ static void plan_stream(plan *p, hl_session *session)
     rows->mlp    = hl_arena_take(&p->rows, n, config->d_model, d->size);
     if (config->latent.d_latent == 0)
         rows->qkv = hl_arena_take(&p->rows, n, queries + 2 * keys, d->size);
-    rows->z      = hl_arena_take(&p->rows, n, queries, d->size);
+    rows->z = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->attn_gated)
         rows->gate = hl_arena_take(&p->rows, n, queries, d->size);
     if (config->inner_norms)
@@ -497,6 +509,7 @@ static hl_status plan_all(plan *p, hl_session *session)
     plan_states(p, session);
     plan_stream(p, session);
     plan_latent(p, session);
+    plan_ple(p, session);
     plan_mixers(p, session);
     plan_mlp(p, session);
     plan_ends(p, session);

@@ -111,6 +111,19 @@ static hl_status turn_table(hl_session *session, float *table, hl_role role,
     return HL_OK;
 }
 
+/* Some vectors are multiplied by a number that the formula has beside them. */
+static void scale_vector(const hl_session *session, float *vector, hl_role role, int64_t n)
+{
+    double factor = 1.0;
+
+    if (role == HL_ROLE_ROUTER_NORM)
+        factor = 1.0 / sqrt((double)session->config->d_model);
+    else if (role == HL_ROLE_PLE_IN_NORM) /* half of the sum's 1/sqrt(2); the table has the other */
+        factor = sqrt(0.5);
+    for (int64_t i = 0; i < n && factor != 1.0 && !session->counting; i++)
+        vector[i] = (float)(factor * (double)vector[i]);
+}
+
 static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int64_t part)
 {
     const hl_param   *source = hl_weights_get(session->weights, role, layer, part);
@@ -121,6 +134,8 @@ static hl_status load_part(hl_session *session, hl_role role, int64_t layer, int
     param->source = source;
     if (hl_role_is_floats(role))
         HL_NEED(read_vector(session, &param->vector, &source->weight, layer));
+    if (hl_role_is_floats(role))
+        scale_vector(session, param->vector, role, source->weight.n_rows);
     if (role == HL_ROLE_MIX_CONV || role == HL_ROLE_MIX_DECAY)
         HL_NEED(turn_table(session, param->vector, role, &source->weight));
     if (!hl_role_is_floats(role))
@@ -476,6 +491,9 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     HL_NEED(load_role(l, &out->down, HL_ROLE_MLP_DOWN, layer));
     HL_NEED(load_vector(l, &out->mlp_norm, HL_ROLE_MLP_NORM, layer));
     HL_NEED(load_vector(l, &out->mlp_post_norm, HL_ROLE_MLP_POST_NORM, layer));
+    HL_NEED(load_role(l, &out->ple_gate, HL_ROLE_PLE_GATE, layer));
+    HL_NEED(load_role(l, &out->ple_out, HL_ROLE_PLE_OUT, layer));
+    HL_NEED(load_vector(l, &out->ple_norm, HL_ROLE_PLE_NORM, layer));
     if (n_experts == 0)
         return HL_OK;
     HL_NEED(load_role(l, &out->router, HL_ROLE_ROUTER, layer));
@@ -485,6 +503,11 @@ static hl_status load_mlp(loader *l, hl_device_layer *out, int64_t layer)
     HL_NEED(load_parts(l, &out->experts_down, HL_ROLE_EXPERT_DOWN, HL_ROLE_EXPERT_DOWN, layer,
                        n_experts));
     HL_NEED(load_role(l, &out->shared_router, HL_ROLE_SHARED_ROUTER, layer));
+    HL_NEED(load_vector(l, &out->router_norm, HL_ROLE_ROUTER_NORM, layer));
+    HL_NEED(load_vector(l, &out->expert_scale, HL_ROLE_EXPERT_SCALE, layer));
+    HL_NEED(load_vector(l, &out->expert_norm, HL_ROLE_EXPERT_NORM, layer));
+    HL_NEED(load_vector(l, &out->expert_post_norm, HL_ROLE_EXPERT_POST_NORM, layer));
+    HL_NEED(load_vector(l, &out->shared_post_norm, HL_ROLE_SHARED_POST_NORM, layer));
     HL_NEED(load_parts(l, &out->shared_up, HL_ROLE_SHARED_GATE, HL_ROLE_SHARED_UP, layer, 1));
     return load_role(l, &out->shared_down, HL_ROLE_SHARED_DOWN, layer);
 }
@@ -503,6 +526,9 @@ static hl_status load_ends(loader *l, hl_device_weights *out)
     const hl_session_param *head  = hl_session_param_of(l->session, HL_ROLE_LM_HEAD, -1, 0);
 
     HL_NEED(load_role(l, &out->embed, HL_ROLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->ple_embed, HL_ROLE_PLE_EMBED, -1));
+    HL_NEED(load_role(l, &out->ple_in, HL_ROLE_PLE_IN, -1));
+    HL_NEED(load_vector(l, &out->ple_in_norm, HL_ROLE_PLE_IN_NORM, -1));
     HL_NEED(load_role(l, &out->embed_in, HL_ROLE_EMBED_IN, -1));
     HL_NEED(load_role(l, &out->position, HL_ROLE_POSITION, -1));
     HL_NEED(load_role(l, &out->token_type, HL_ROLE_TOKEN_TYPE, -1));

@@ -107,8 +107,7 @@ static hl_status weigh_latent(double *out, const weight_sums *sums, int64_t laye
     const hl_config *config = sums->model->config;
     int64_t          n      = config->layers[layer].n_heads;
     int64_t          d_key  = config->latent.d_nope + config->latent.d_rope;
-    const hl_weight *q =
-        &hl_weights_get(sums->model->weights, HL_ROLE_LATENT_Q, layer, 0)->weight;
+    const hl_weight *q = &hl_weights_get(sums->model->weights, HL_ROLE_LATENT_Q, layer, 0)->weight;
 
     for (int64_t row = 0; row < n * d_key; row++) {
         HL_NEED(hl_weight_read_row(sums->row, q, row));
