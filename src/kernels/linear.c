@@ -387,10 +387,11 @@ static void run_many(const linear_task *task, const panel *p, int64_t block, con
 
         if (range.n <= 0 || is_few(task, sequence))
             continue;
-        if (strip != NULL)
+        if (strip != NULL) {
             multiply_strip(task, p->begin, range, strip);
-        else
-            multiply_panel(task, p, range);
+            continue;
+        }
+        multiply_panel(task, p, range);
         add_bias(task, p, range);
     }
 }
@@ -404,6 +405,7 @@ static hl_status run_strips(const linear_task *task, const panel *p, int64_t blo
         part.begin = begin;
         part.end   = p->end - begin < HL_STRIP ? p->end : begin + HL_STRIP;
         HL_NEED(pack_strip(&strip, task, &part));
+        strip.bias = task->bias != NULL ? task->bias + part.begin : NULL;
         run_many(task, &part, block, &strip);
     }
     return HL_OK;
