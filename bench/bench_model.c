@@ -486,7 +486,7 @@ static void probe_memory(hl_model_result *result)
         hl_model_lane *lane = &result->lanes[i];
         long          *kib  = &result->files[lane->file - result->files].memory_kib[lane->math];
 
-        if (lane->runner == HL_RUNNER_OURS && *kib < 0)
+        if (lane->runner == HL_RUNNER_OURS && lane->kind != HL_WORK_DECODE && *kib < 0)
             *kib = hl_model_work_memory(lane->file->path, lane->math, result->n_threads);
     }
 }
