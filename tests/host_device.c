@@ -347,6 +347,8 @@ static hl_status host_experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(r.chosen + row * e->n_used, r.weights + row * e->n_used, r.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+    for (int64_t i = 0; i < e->n_rows * e->n_used && e->expert_scale != NULL; i++)
+        r.weights[i] *= e->expert_scale[r.chosen[i]];
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(run_expert(device, e, &r, expert));
     host_store(e->out, e->dtype, 0, r.sum, e->n_rows * e->d_model);
@@ -480,11 +482,12 @@ static hl_status host_angles(hl_device *device, const hl_device_angles *angles)
     for (int64_t i = 0; i < count_rows(places) * angles->n_pairs; i++) {
         int64_t row       = i / angles->n_pairs;
         int64_t pair      = i % angles->n_pairs;
-        float   frequency = angles->frequencies[row / places->batch_rows * angles->n_pairs + pair];
+        int64_t sequence  = row / places->batch_rows;
+        float   frequency = angles->frequencies[sequence * angles->n_pairs + pair];
         double  angle     = (double)((float)position_of(places, row) * frequency);
 
-        angles->cosine[i] = (float)cos(angle) * angles->factor;
-        angles->sine[i]   = (float)sin(angle) * angles->factor;
+        angles->cosine[i] = (float)cos(angle) * angles->factors[sequence];
+        angles->sine[i]   = (float)sin(angle) * angles->factors[sequence];
     }
     return HL_OK;
 }
@@ -566,23 +569,26 @@ static void heads_row(const hl_device *device, const hl_device_heads *h, float *
 {
     int64_t q_width = h->n_heads * h->d_head;
     int64_t k_width = h->n_kv_heads * h->d_head;
-    int64_t width   = q_width + 2 * k_width;
+    int64_t width   = q_width + (h->no_values ? 1 : 2) * k_width;
     float  *k       = x + q_width;
 
     host_load(x, h->qkv, h->dtype, row * width, width);
     finish_heads(device, h, &h->q_norm, x, h->n_heads, row);
     finish_heads(device, h, &h->k_norm, k, h->n_kv_heads, row);
-    finish_values(device, h, k + k_width);
+    if (!h->no_values)
+        finish_values(device, h, k + k_width);
     if (h->temper != 0.0f)
         temper_queries(h, x, row);
     host_store(h->qkv, h->dtype, row * width, x, width);
     cache_row(h, h->k_cache, k, row);
-    cache_row(h, h->v_cache, k + k_width, row);
+    if (!h->no_values)
+        cache_row(h, h->v_cache, k + k_width, row);
 }
 
 static hl_status host_heads(hl_device *device, const hl_device_heads *heads)
 {
-    int64_t   width  = (heads->n_heads + 2 * heads->n_kv_heads) * heads->d_head;
+    int64_t   n_kv   = heads->no_values ? heads->n_kv_heads : 2 * heads->n_kv_heads;
+    int64_t   width  = (heads->n_heads + n_kv) * heads->d_head;
     hl_status status = make_rows(device, width);
 
     if (status != HL_OK)
@@ -618,6 +624,23 @@ static hl_status host_activate(hl_device *device, const hl_device_activate *acti
         return status;
     for (int64_t row = 0; row < activate->n_rows; row++)
         activate_row(device, activate, device->values, row);
+    return HL_OK;
+}
+
+static hl_status host_gate_heads(hl_device *device, const hl_device_gate_heads *g)
+{
+    const hl_device_places *places = &g->places;
+    int64_t                 n      = g->n_heads * g->d_head;
+
+    HL_NEED(make_rows(device, n));
+    for (int64_t row = 0; row < count_rows(places); row++) {
+        const float *gates = g->gates + row / places->batch_rows * g->gate_stride;
+
+        host_load(device->values, g->x, g->dtype, row * n, n);
+        for (int64_t i = 0; i < n; i++)
+            device->values[i] *= gates[i / g->d_head];
+        host_store(g->x, g->dtype, row * n, device->values, n);
+    }
     return HL_OK;
 }
 
@@ -1441,6 +1464,7 @@ static const hl_device_ops host_table = {
     .angles        = host_angles,
     .heads         = host_heads,
     .activate      = host_activate,
+    .gate_heads    = host_gate_heads,
     .copy_rows     = host_copy_rows,
     .conv          = host_conv,
     .scan          = host_scan,

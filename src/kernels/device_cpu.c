@@ -344,6 +344,8 @@ static hl_status experts(hl_device *device, const hl_device_experts *e)
         hl_router_choose(e->chosen + chosen, e->shares + chosen, m.scores,
                          e->router + row * e->n_experts, e->correction, &e->rule, e->n_experts,
                          e->n_used);
+        for (int64_t i = 0; i < e->n_used && e->expert_scale != NULL; i++)
+            e->shares[chosen + i] *= e->expert_scale[e->chosen[chosen + i]];
     }
     for (int64_t expert = 0; expert < e->n_experts; expert++)
         HL_NEED(add_expert(&m, expert));
@@ -441,15 +443,17 @@ static void angle_rows(void *context, int64_t first, int64_t end, int member)
     (void)member;
 
     for (int64_t row = first; row < end; row++) {
-        const float *frequencies = angles->frequencies + row / rows->places->batch_rows * n;
+        int64_t      sequence    = row / rows->places->batch_rows;
+        const float *frequencies = angles->frequencies + sequence * n;
+        float        factor      = angles->factors[sequence];
         float        position    = (float)position_of(rows->places, row);
 
         for (int64_t pair = 0; pair < n && counts(rows->places, row); pair++) {
             /* The product is rounded to float, as in the implementations that the models were
              * trained with.  At large positions the difference is visible. */
             double angle                   = (double)(position * frequencies[pair]);
-            angles->cosine[row * n + pair] = (float)cos(angle) * angles->factor;
-            angles->sine[row * n + pair]   = (float)sin(angle) * angles->factor;
+            angles->cosine[row * n + pair] = (float)cos(angle) * factor;
+            angles->sine[row * n + pair]   = (float)sin(angle) * factor;
         }
     }
 }
@@ -535,7 +539,8 @@ static void head_rows(void *context, int64_t first, int64_t end, int member)
 {
     const job             *rows  = context;
     const hl_device_heads *h     = rows->what;
-    int64_t                width = (h->n_heads + 2 * h->n_kv_heads) * h->d_head;
+    int64_t                n_kv  = h->no_values ? h->n_kv_heads : 2 * h->n_kv_heads;
+    int64_t                width = (h->n_heads + n_kv) * h->d_head;
     (void)member;
 
     for (int64_t row = first; row < end; row++) {
@@ -547,10 +552,12 @@ static void head_rows(void *context, int64_t first, int64_t end, int member)
             continue;
         finish_heads(rows->dense, h, &h->q_norm, q, h->n_heads, row);
         finish_heads(rows->dense, h, &h->k_norm, k, h->n_kv_heads, row);
-        finish_values(rows->dense, h, v);
         if (h->temper != 0.0f)
             temper_queries(h, q, row);
         cache_row(h, h->k_cache, k, row);
+        if (h->no_values)
+            continue;
+        finish_values(rows->dense, h, v);
         cache_row(h, h->v_cache, v, row);
     }
 }
@@ -585,6 +592,28 @@ static void activate_rows(void *context, int64_t first, int64_t end, int member)
 static hl_status activate(hl_device *device, const hl_device_activate *a)
 {
     return share_rows(device, activate_rows, a->n_rows, a->n, a, &a->places);
+}
+
+static void gate_some_heads(void *context, int64_t first, int64_t end, int member)
+{
+    const job                  *rows = context;
+    const hl_device_gate_heads *g    = rows->what;
+    int64_t                     n    = g->n_heads * g->d_head;
+    (void)member;
+
+    for (int64_t row = first; row < end; row++) {
+        const float *gates = g->gates + row / rows->places->batch_rows * g->gate_stride;
+        float       *x     = (float *)g->x + row * n;
+
+        for (int64_t i = 0; i < n && counts(rows->places, row); i++)
+            x[i] *= gates[i / g->d_head];
+    }
+}
+
+static hl_status gate_heads(hl_device *device, const hl_device_gate_heads *g)
+{
+    return share_rows(device, gate_some_heads, count_rows(&g->places), g->n_heads * g->d_head, g,
+                      &g->places);
 }
 
 static void copy_some(void *context, int64_t first, int64_t end, int member)
@@ -1096,6 +1125,7 @@ const hl_device_ops hl_device_cpu = {
     .angles        = angles,
     .heads         = heads,
     .activate      = activate,
+    .gate_heads    = gate_heads,
     .copy_rows     = copy_rows,
     .conv          = conv,
     .scan          = scan,

@@ -25,8 +25,8 @@ __global__ static void angles(const hl_device_angles a)
      * positions the difference is visible. */
     sincos(static_cast<double>(__fmul_rn(position, a.frequencies[place.batch * a.n_pairs + pair])),
            &sine, &cosine);
-    a.cosine[index] = static_cast<float>(cosine) * a.factor;
-    a.sine[index]   = static_cast<float>(sine) * a.factor;
+    a.cosine[index] = static_cast<float>(cosine) * a.factors[place.batch];
+    a.sine[index]   = static_cast<float>(sine) * a.factors[place.batch];
 }
 
 hl_status op_angles(hl_device *device, const hl_device_angles *o)
@@ -141,6 +141,11 @@ __device__ __forceinline__ T *cached_row(void *cache, const hl_device_heads &h, 
            ((sequence * h.n_kv_heads + kv_head) * h.n_ctx + position) * h.d_head;
 }
 
+__host__ __device__ inline int64_t heads_of_row(const hl_device_heads &h)
+{
+    return h.n_heads + (h.no_values ? 1 : 2) * h.n_kv_heads;
+}
+
 /* Processes one head of a row, with one warp. */
 template <typename T, int W>
 __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, row_place place,
@@ -148,7 +153,7 @@ __device__ __forceinline__ void run_head(const hl_device_heads &h, int64_t row, 
 {
     int  d   = static_cast<int>(h.d_head);
     int  n_q = static_cast<int>(h.n_heads), n_kv = static_cast<int>(h.n_kv_heads);
-    T   *at   = static_cast<T *>(h.qkv) + (row * (n_q + 2 * n_kv) + head) * d;
+    T   *at   = static_cast<T *>(h.qkv) + (row * heads_of_row(h) + head) * d;
     bool is_q = head < n_q, is_v = head >= n_q + n_kv;
 
     fill_head<T, W>(x, at, d);
@@ -186,7 +191,7 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
     __shared__ float shared[HEAD_WARPS][HL_MAX_HEAD_DIM];
     int64_t          row     = blockIdx.x;
     row_place        place   = place_of(h.places, row);
-    int              n_heads = static_cast<int>(h.n_heads + 2 * h.n_kv_heads);
+    int              n_heads = static_cast<int>(heads_of_row(h));
 
     if (!place.counts)
         return;
@@ -278,7 +283,7 @@ __global__ static void __launch_bounds__(32 * HEAD_WARPS)
 static bool turns_whole(const hl_device_heads &h)
 {
     return (h.norm == HL_HEAD_NORM_NONE || h.norm == HL_HEAD_NORM_ALL) && h.cosine != nullptr &&
-           !h.interleaved && !h.v_normed && h.limit == 0.0f && h.temper == 0.0f &&
+           !h.interleaved && !h.v_normed && !h.no_values && h.limit == 0.0f && h.temper == 0.0f &&
            2 * h.n_pairs == h.d_head && h.d_head % 16 == 0 &&
            is_wide({ h.qkv, h.k_cache, h.v_cache, h.cosine, h.sine }, {});
 }
@@ -325,6 +330,44 @@ hl_status op_heads(hl_device *device, const hl_device_heads *o)
         return launch_heads<float>(device, *o);
     return o->dtype == HL_DTYPE_BF16 ? launch_heads<__nv_bfloat16>(device, *o)
                                      : launch_heads<__half>(device, *o);
+}
+
+/* ------------------------------------------------------------- gates of heads */
+
+template <typename T>
+__global__ static void gate_heads(const __grid_constant__ hl_device_gate_heads g, int64_t n_values)
+{
+    int64_t at  = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    int64_t n   = g.n_heads * g.d_head;
+    int64_t row = at / n;
+
+    if (at >= n_values)
+        return;
+    T    *x    = static_cast<T *>(g.x) + at;
+    float gate = g.gates[row / g.places.batch_rows * g.gate_stride + (at - row * n) / g.d_head];
+
+    *x = from_float<T>(to_float(*x) * gate);
+}
+
+template <typename T>
+static void launch_gates(hl_device *device, const hl_device_gate_heads &g, int64_t n)
+{
+    gate_heads<T><<<blocks_for(n, 256), 256, 0, device->stream>>>(g, n);
+}
+
+hl_status op_gate_heads(hl_device *device, const hl_device_gate_heads *o)
+{
+    int64_t n = o->places.n_batch * o->places.batch_rows * o->n_heads * o->d_head;
+
+    if (n == 0)
+        return HL_OK;
+    if (o->dtype == HL_DTYPE_F32)
+        launch_gates<float>(device, *o, n);
+    else if (o->dtype == HL_DTYPE_BF16)
+        launch_gates<__nv_bfloat16>(device, *o, n);
+    else
+        launch_gates<__half>(device, *o, n);
+    return check(cudaGetLastError(), "the gates of heads");
 }
 
 } // namespace headlight
